@@ -1,0 +1,88 @@
+//! The connection to libvirt: opened with the first request, and again when libvirtd was restarted in between.
+
+use nearmetal_hypervisor::protocol::{Reply, Request};
+use nearmetal_hypervisor::{HypervisorError, Transport};
+use virt::connect::Connect;
+
+use crate::dispatch;
+use crate::failure::{Context, is_permission};
+
+/// An open connection.
+pub(crate) struct Open {
+    pub(crate) connect: Connect,
+    /// Why only the socket for reading is open to this user: changes are refused by libvirt, and secrets are not shown.
+    pub(crate) read_only: Option<String>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // `virt` does not close by itself. What a failed close could mean to us has happened already.
+        let _ = self.connect.close();
+    }
+}
+
+/// A URI and, once asked for something, the connection to it.
+pub(crate) struct Connection {
+    uri: String,
+    open: Option<Open>,
+}
+
+impl Connection {
+    pub(crate) fn new(uri: String) -> Self {
+        Self { uri, open: None }
+    }
+
+    /// A connection that has just answered. Only then is a request sent, so that a daemon restarted between two
+    /// requests costs nothing.
+    fn fresh(&mut self, request: &Request) -> Result<Open, HypervisorError> {
+        if let Some(open) = self.open.take() {
+            if open.connect.is_alive().unwrap_or(false) && open.connect.get_lib_version().is_ok() {
+                return Ok(open);
+            }
+        }
+        let error = match Connect::open(Some(&self.uri)) {
+            Ok(connect) => return Ok(Open { connect, read_only: None }),
+            Err(error) => error,
+        };
+        // Anyone may read: libvirt has a socket of its own for that, and refuses changes on it. Tried after every
+        // error, since a user who is not let in is told so in many ways (polkit missing, no D-Bus, a closed socket).
+        let reason = error.message().to_owned();
+        if let Ok(connect) = Connect::open_read_only(Some(&self.uri)) {
+            return Ok(Open { connect, read_only: Some(reason) });
+        }
+        if is_permission(&error) {
+            let name = request.domain().unwrap_or(&self.uri).to_owned();
+            return Err(HypervisorError::NotPermitted { action: request.action().into(), name, reason });
+        }
+        Err(HypervisorError::Unreachable { uri: self.uri.clone(), reason })
+    }
+}
+
+impl Transport for Connection {
+    fn call(&mut self, request: Request) -> Result<Reply, HypervisorError> {
+        let name = request.domain().unwrap_or(&self.uri).to_owned();
+        let context = Context { action: request.action(), name: &name };
+        if self.uri.contains('\0') || request.texts().any(|text| text.contains('\0')) {
+            return Err(context.invalid("a text with a zero byte in it cannot be given to libvirt"));
+        }
+        let open = self.fresh(&request)?;
+        match dispatch::carry_out(&open, &request, context) {
+            Err(error) if !open.connect.is_alive().unwrap_or(false) => Err(HypervisorError::ConnectionLost {
+                uri: self.uri.clone(),
+                action: context.action.into(),
+                name,
+                reason: match error {
+                    HypervisorError::Refused { message, .. } => message,
+                    other => other.to_string(),
+                },
+            }),
+            mut result => {
+                if let (Err(HypervisorError::NotPermitted { reason, .. }), Some(why)) = (&mut result, &open.read_only) {
+                    *reason = format!("{reason}, and for more than reading: {why}");
+                }
+                self.open = Some(open);
+                result
+            }
+        }
+    }
+}

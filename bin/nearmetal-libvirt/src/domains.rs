@@ -1,0 +1,85 @@
+//! Finding and describing domains.
+
+use nearmetal_hypervisor::{Definition, DomainState, DomainSummary, HypervisorError};
+use virt::connect::Connect;
+use virt::domain::Domain;
+use virt::error::Error;
+use virt::sys;
+
+use crate::failure::{Context, code};
+
+pub(crate) fn find(connect: &Connect, name: &str, context: Context<'_>) -> Result<Domain, HypervisorError> {
+    Domain::lookup_by_name(connect, name).map_err(|error| {
+        if code(&error) != sys::VIR_ERR_NO_DOMAIN {
+            return context.failed(&error);
+        }
+        // If the list cannot be had, that the name is unknown is still the better message.
+        let mut existing: Vec<String> = connect
+            .list_all_domains(0)
+            .map(|domains| domains.iter().filter_map(|domain| domain.get_name().ok()).collect())
+            .unwrap_or_default();
+        existing.sort();
+        HypervisorError::NoSuchDomain { name: name.to_owned(), existing }
+    })
+}
+
+pub(crate) fn list(connect: &Connect) -> Result<Vec<DomainSummary>, Error> {
+    let mut summaries = Vec::new();
+    for domain in connect.list_all_domains(0)? {
+        match summary(&domain) {
+            Ok(summary) => summaries.push(summary),
+            // It was there when the list was made.
+            Err(error) if code(&error) == sys::VIR_ERR_NO_DOMAIN => {}
+            Err(error) => return Err(error),
+        }
+    }
+    summaries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(summaries)
+}
+
+pub(crate) fn state(domain: &Domain) -> Result<DomainState, Error> {
+    Ok(match domain.get_state()?.0 {
+        sys::VIR_DOMAIN_RUNNING => DomainState::Running,
+        sys::VIR_DOMAIN_BLOCKED => DomainState::Blocked,
+        sys::VIR_DOMAIN_PAUSED => DomainState::Paused,
+        sys::VIR_DOMAIN_SHUTDOWN => DomainState::ShuttingDown,
+        sys::VIR_DOMAIN_SHUTOFF => DomainState::ShutOff,
+        sys::VIR_DOMAIN_CRASHED => DomainState::Crashed,
+        sys::VIR_DOMAIN_PMSUSPENDED => DomainState::GuestSuspended,
+        _ => DomainState::Unknown,
+    })
+}
+
+pub(crate) fn summary(domain: &Domain) -> Result<DomainSummary, Error> {
+    Ok(DomainSummary {
+        name: domain.get_name()?,
+        uuid: domain.get_uuid_string()?,
+        state: state(domain)?,
+        persistent: domain.is_persistent()?,
+        // libvirt answers this for transient domains too, with false.
+        autostart: domain.get_autostart()?,
+        id: domain.get_id(),
+    })
+}
+
+pub(crate) fn xml_flags(which: Definition, read_only: bool) -> sys::virDomainXMLFlags {
+    match which {
+        // Without the secrets, defining the text again would remove them. Never VIR_DOMAIN_XML_MIGRATABLE: it leaves
+        // out what older libvirts do not know.
+        Definition::Inactive if read_only => sys::VIR_DOMAIN_XML_INACTIVE,
+        Definition::Inactive => sys::VIR_DOMAIN_XML_INACTIVE | sys::VIR_DOMAIN_XML_SECURE,
+        Definition::Live => 0,
+    }
+}
+
+pub(crate) fn start_flags(paused: bool) -> sys::virDomainCreateFlags {
+    if paused { sys::VIR_DOMAIN_START_PAUSED } else { 0 }
+}
+
+pub(crate) fn undefine(domain: &Domain) -> Result<(), Error> {
+    match domain.undefine_flags(sys::VIR_DOMAIN_UNDEFINE_KEEP_NVRAM) {
+        // Drivers without NVRAM do not know the flag.
+        Err(error) if code(&error) == sys::VIR_ERR_INVALID_ARG => domain.undefine(),
+        result => result,
+    }
+}

@@ -1,0 +1,40 @@
+//! Helper process of nearmetal: the only program of it that links libvirt. Requests come on stdin and replies go to
+//! stdout, one JSON object per line (`nearmetal_hypervisor::protocol`); it ends when its input ends.
+
+mod agent;
+mod connection;
+mod dispatch;
+mod domains;
+mod failure;
+mod pins;
+
+use std::io::{self, BufReader, Write};
+use std::process::ExitCode;
+
+use connection::Connection;
+
+const USAGE: &str = "usage: nearmetal-libvirt URI
+nearmetal starts this program itself. By hand: write {\"protocol\":1} and then requests such as
+{\"id\":1,\"request\":\"domains\"} to its stdin, one on each line.";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(uri), None) = (arguments.next().filter(|uri| !uri.starts_with('-')), arguments.next()) else {
+        let _ = writeln!(io::stderr(), "{USAGE}");
+        return ExitCode::from(2);
+    };
+    // libvirt prints each error to stderr by itself; here they are part of the replies.
+    virt::error::clear_error_callback();
+    let mut connection = Connection::new(uri);
+    // Large enough to read a file chunk in a few system calls.
+    let input = BufReader::with_capacity(256 << 10, io::stdin());
+    match nearmetal_hypervisor::serve(input, io::stdout().lock(), &mut connection) {
+        Ok(()) => ExitCode::SUCCESS,
+        // nearmetal is gone, and nobody reads the reply: nothing to complain about.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "nearmetal-libvirt: the requests cannot be read or answered: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

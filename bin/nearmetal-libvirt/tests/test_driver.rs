@@ -1,0 +1,102 @@
+//! The helper against libvirt's own test driver, which is inside libvirt.so: no daemon, no QEMU, no privileges.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, HypervisorError, Libvirt, Scope, ShutdownMode, agent};
+use serde_json::json;
+
+const HELPER: &str = env!("CARGO_BIN_EXE_nearmetal-libvirt");
+const SMALL: &str = "<domain type='test'><name>small</name><memory>1024</memory><os><type>hvm</type></os></domain>";
+
+fn open(uri: &str) -> Libvirt {
+    Libvirt::with_helper(Path::new(HELPER), uri).unwrap()
+}
+
+/// A connection to the test driver, or the reason why there is none.
+fn test_driver() -> Option<Libvirt> {
+    let mut libvirt = open("test:///default");
+    match libvirt.versions() {
+        Ok(_) => Some(libvirt),
+        Err(error) => {
+            use std::io::Write as _;
+            let _ = writeln!(std::io::stderr(), "skipped: this libvirt was built without its test driver ({error})");
+            None
+        }
+    }
+}
+
+#[test]
+fn versions_and_capabilities_come_from_libvirt() {
+    let Some(mut libvirt) = test_driver() else { return };
+    let versions = libvirt.versions().unwrap();
+    assert_eq!((versions.hypervisor_kind.as_str(), versions.uri.as_str()), ("TEST", "test:///default"));
+    assert_eq!(versions.libvirt.split('.').count(), 3);
+    assert!(libvirt.capabilities().unwrap().contains("<capabilities>"));
+}
+
+#[test]
+fn a_domain_lives_its_life() {
+    let Some(mut libvirt) = test_driver() else { return };
+    let defined = libvirt.define(SMALL).unwrap();
+    assert_eq!((defined.state, defined.persistent, defined.id), (DomainState::ShutOff, true, None));
+    let names: Vec<_> = libvirt.domains().unwrap().into_iter().map(|domain| domain.name).collect();
+    assert_eq!(names, ["small", "test"]);
+    libvirt.start("small", false).unwrap();
+    assert_eq!(libvirt.domain("small").unwrap().state, DomainState::Running);
+    assert!(libvirt.domain_xml("small", Definition::Live).unwrap().contains("id='"));
+    assert!(!libvirt.domain_xml("small", Definition::Inactive).unwrap().contains("id='"));
+    libvirt.suspend("small").unwrap();
+    let paused = libvirt.shutdown("small", ShutdownMode::Acpi, Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(paused, HypervisorError::WrongState { state: DomainState::Paused, .. }), "{paused}");
+    libvirt.resume("small").unwrap();
+    libvirt.set_autostart("small", true).unwrap();
+    assert!(libvirt.domain("small").unwrap().autostart);
+    libvirt.destroy("small").unwrap();
+    libvirt.shutdown("small", ShutdownMode::Acpi, Duration::from_secs(1)).unwrap();
+    libvirt.undefine("small").unwrap();
+    let clone = libvirt.create_transient(SMALL, false).unwrap();
+    assert!(!clone.persistent && clone.state == DomainState::Running);
+    libvirt.destroy("small").unwrap();
+    assert_eq!(libvirt.domains().unwrap().len(), 1);
+}
+
+#[test]
+fn what_libvirt_refuses_comes_back_with_its_numbers() {
+    let Some(mut libvirt) = test_driver() else { return };
+    let Err(HypervisorError::NoSuchDomain { name, existing }) = libvirt.domain("db") else { panic!() };
+    assert_eq!((name.as_str(), existing), ("db", vec!["test".to_owned()]));
+    let unknown = SMALL.replace("</domain>", "<bogus/></domain>");
+    let Err(HypervisorError::Refused { code, message, .. }) = libvirt.define(&unknown) else { panic!() };
+    assert_eq!(code, 92, "{message}");
+    assert!(message.contains("bogus"), "{message}");
+    let Err(HypervisorError::Refused { action, name, .. }) = libvirt.define("not XML at all") else { panic!() };
+    assert_eq!((action.as_str(), name.as_str()), ("define", "test:///default"));
+    assert!(matches!(libvirt.start("test", false), Err(HypervisorError::Refused { .. })));
+    let zero = libvirt.domain("te\0st").unwrap_err();
+    assert!(matches!(zero, HypervisorError::InvalidRequest { .. }), "{zero}");
+    // This driver pins only without a scope, and has neither agent nor monitor: typed errors all the same.
+    for result in [
+        libvirt.pin_vcpu("test", 0, &"0".parse().unwrap(), Scope::BOTH),
+        libvirt.pin_iothread("test", 1, &"0".parse().unwrap(), Scope::LIVE),
+        agent::ping(&mut libvirt, "test", Duration::from_secs(1)),
+        libvirt.monitor("test", &json!({"execute": "query-status"})).map(drop),
+    ] {
+        let Err(HypervisorError::Refused { code, .. }) = result else { panic!("{result:?}") };
+        assert!(code > 0);
+    }
+    assert_eq!(libvirt.domain("test").unwrap().state, DomainState::Running, "it still answers");
+}
+
+#[test]
+fn a_libvirt_that_is_not_there_is_unreachable() {
+    let socket = "qemu+unix:///system?socket=/nonexistent/libvirt-sock";
+    for uri in [socket, "nosuchdriver:///system", "not a uri"] {
+        let error = open(uri).domains().unwrap_err();
+        let HypervisorError::Unreachable { uri: tried, reason } = &error else { panic!("{uri}: {error}") };
+        assert!(tried == uri && !reason.is_empty());
+        let shown = error.to_string();
+        assert!(shown.contains(uri) && shown.contains("systemctl start"), "{shown}");
+    }
+}

@@ -1,0 +1,8 @@
+//! One file and one function per command.
+
+pub(crate) mod bind;
+pub(crate) mod kvm;
+pub(crate) mod memory_bandwidth;
+pub(crate) mod memory_latency;
+pub(crate) mod see;
+pub(crate) mod see_binding;

@@ -1,0 +1,149 @@
+//! What can go wrong, with the value and the limit in the text, and the exit code that follows from it.
+
+use std::io;
+
+use nearmetal_host::ReadError;
+use nearmetal_units::ParseError;
+
+/// A probe that did not measure, or did not bind.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// An argument outside its bounds.
+    #[error("{what} is {value}, and must be from {low} to {high}")]
+    Limit {
+        /// The option.
+        what: &'static str,
+        /// As given, with its unit.
+        value: String,
+        /// Smallest accepted, with its unit.
+        low: String,
+        /// Largest accepted, with its unit.
+        high: String,
+    },
+    /// An argument that is not what it should be.
+    #[error(transparent)]
+    Text(#[from] ParseError),
+    /// A system call the kernel refused.
+    #[error("the kernel refused to {action}")]
+    Kernel {
+        /// The call in words, with its arguments.
+        action: String,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A call that succeeded without the effect asked for.
+    #[error("{what}: asked for {asked}, the kernel has {actual}")]
+    NotApplied {
+        /// What was to be set.
+        what: &'static str,
+        /// The value asked for.
+        asked: String,
+        /// The value read back.
+        actual: String,
+    },
+    /// Memory that is not there: touching it would wake the out-of-memory killer.
+    #[error("{asked} is more than the {available} free on {place}; choose a smaller --size")]
+    Memory {
+        /// The memory asked for, with its unit.
+        asked: String,
+        /// The memory to be had, with its unit.
+        available: String,
+        /// Where it was looked for.
+        place: String,
+    },
+    /// Pages of another size than demanded by `--require-page-size`.
+    #[error("the buffer is backed by {got} pages, {asked} were demanded ({reason})")]
+    Backing {
+        /// The page size demanded.
+        asked: String,
+        /// The page size found.
+        got: String,
+        /// Why, as far as the kernel said.
+        reason: String,
+    },
+    /// A kernel file, or a captured tree, that cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
+    /// The measuring guest stopped in a way it should not.
+    #[error("the measuring guest stopped with {exit} after {exits} exits to user space")]
+    Guest {
+        /// KVM's name of the exit.
+        exit: String,
+        /// Exits to user space seen until then.
+        exits: u64,
+    },
+    /// A program that could not be started.
+    #[error("cannot start `{program}`")]
+    Start {
+        /// The program as given.
+        program: String,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A thread of the measurement that died.
+    #[error("a measuring thread ended early")]
+    Thread,
+    /// Standard output went away.
+    #[error("cannot write the result")]
+    Output(#[source] io::Error),
+}
+
+impl ProbeError {
+    /// Shorthand for a refused system call.
+    pub fn kernel(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Kernel { action: action.into(), source: source.into() }
+    }
+
+    /// 2 for wrong use, 3 when the machine refused.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Limit { .. } | Self::Text(_) => 2,
+            _ => 3,
+        }
+    }
+}
+
+/// Checks a count against its bounds.
+///
+/// # Errors
+/// [`ProbeError::Limit`] naming the option, the value and both bounds.
+pub fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<u64, ProbeError> {
+    if (low..=high).contains(&value) {
+        Ok(value)
+    } else {
+        Err(ProbeError::Limit { what, value: value.to_string(), low: low.to_string(), high: high.to_string() })
+    }
+}
+
+/// The text of an error and of everything below it, on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_error_names_option_value_and_both_bounds() {
+        let error = within("--samples", 0, 3, 10_000).unwrap_err();
+        assert_eq!(error.to_string(), "--samples is 0, and must be from 3 to 10000");
+        assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_refusal_prints_its_cause() {
+        let error = ProbeError::kernel("bind", io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(error.exit_code(), 3);
+        assert!(chain(&error).starts_with("the kernel refused to bind: Operation not permitted"));
+    }
+}

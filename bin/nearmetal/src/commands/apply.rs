@@ -1,0 +1,161 @@
+//! `nearmetal apply`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nearmetal_change::verify::{Effort, Verification, judge, observe};
+use nearmetal_change::{
+    Apply, ApplyOptions, Change, ChangeError, Faults, HostIdentity, Journal, Machine, PlanFile, changes, fault_points,
+};
+use nearmetal_host::{Host, HostFs};
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_place::Placement;
+
+use super::shared::{Format, StateArgs, refuse};
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Put a plan in force, journalled and read back
+///
+/// Checks everything first and changes nothing if anything is in the way. Each change is in the journal before it is
+/// made; `nearmetal rollback` takes all of it back, after a crash or a power loss too. At the end everything is read
+/// back from the kernel, and exit code 1 says that something is not as planned.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The plan, made by `nearmetal plan -o`
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// Shut running guests down (agent, then ACPI; never by force) and start them again
+    #[arg(long, conflicts_with = "live_only")]
+    restart: bool,
+    /// Only what can be done while guests run; the rest comes with their next start
+    #[arg(long)]
+    live_only: bool,
+    /// Start guests that are off
+    #[arg(long)]
+    start: bool,
+    /// Seconds a guest may take to shut down
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    shutdown_timeout: u64,
+    /// Seconds a guest that was started may take until its agent answers; without it less can be read back
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    agent_timeout: u64,
+    /// Take everything back if the read-back finds something else than planned
+    #[arg(long)]
+    rollback_on_mismatch: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// How the read-back is shown
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
+    #[arg(long, hide_short_help = true)]
+    list_fault_points: bool,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// Runs the command.
+pub(crate) fn apply(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    match run(&args, printer) {
+        Ok(status) => Ok(status),
+        Err(error) => Ok(refuse(printer, &error)),
+    }
+}
+
+fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    let plan = PlanFile::load(&args.plan)?;
+    let files = HostFs::live();
+    let host = HostIdentity::of(&Host::read(&files));
+    plan.check_host(&host)?;
+    let mut libvirt = Libvirt::open(None)?;
+    let journal = args.state.journal();
+    let options = ApplyOptions {
+        restart: args.restart,
+        live_only: args.live_only,
+        start: args.start,
+        shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
+        rollback_on_mismatch: args.rollback_on_mismatch,
+    };
+    let mut machine = Machine::here(&files, &mut libvirt, host)?;
+    let list = changes(&mut machine, &journal, &plan, &options)?;
+    if args.list_fault_points {
+        printer.data(&fault_points(&list).join("\n"));
+        return Ok(ExitStatus::Done);
+    }
+    if !list.is_empty() && !agreed(args, &list, printer) {
+        printer.important("nothing was changed");
+        return Ok(ExitStatus::WrongUse);
+    }
+    let agent = Duration::from_secs(args.agent_timeout);
+    let applied = put_in_force(&mut machine, &files, &journal, &plan, &options, agent, printer)?;
+    show(&applied.verifications, args.format, printer);
+    let mismatches: usize = applied.verifications.iter().map(Verification::mismatches).sum();
+    match applied.transaction {
+        None => printer.say("everything was in force already: nothing was changed"),
+        Some(number) if applied.taken_back => printer.say(&format!("transaction {number} was taken back")),
+        Some(number) if mismatches > 0 => printer.important(&format!(
+            "{mismatches} checks found something else than planned; `nearmetal rollback` takes transaction {number} back"
+        )),
+        Some(number) => printer.say(&format!("in force (transaction {number}); `nearmetal rollback` takes it back")),
+    }
+    Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
+}
+
+/// Shows what is about to be done, and asks. Without a terminal there is nobody to ask.
+fn agreed(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
+    printer.say("to be done:");
+    for (number, change) in (1..).zip(list) {
+        printer.say(&format!("  {number}. {change}"));
+    }
+    if args.yes {
+        return true;
+    }
+    if !std::io::stdin().is_terminal() {
+        printer.important("error: stdin is no terminal, so nobody can be asked: add --yes");
+        return false;
+    }
+    let _ = write!(std::io::stderr(), "go on? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+fn put_in_force(
+    machine: &mut Machine<'_>,
+    files: &HostFs,
+    journal: &Journal,
+    plan: &PlanFile,
+    options: &ApplyOptions,
+    agent: Duration,
+    printer: &mut Printer,
+) -> Result<nearmetal_change::Applied, ChangeError> {
+    // A guest that was just started needs time until its agent answers.
+    let agent = if options.restart || options.start { agent } else { Effort::default().agent };
+    let effort = Effort { agent, ..Effort::default() };
+    let mut read_back = |machine: &mut Machine<'_>, plan: &PlanFile, placement: &Placement| {
+        let observed = observe(files, machine.hypervisor, &plan.plan, placement, &effort);
+        let mut verification = judge(&plan.plan, placement, &observed);
+        if options.live_only {
+            verification.await_restart();
+        }
+        verification
+    };
+    let mut say = |text: &str| printer.say(text);
+    let faults = Faults::from_environment();
+    let job = Apply { journal, plan, options, faults: &faults, read_back: &mut read_back, say: &mut say };
+    nearmetal_change::apply(machine, job)
+}
+
+/// Prints verifications: one document for one guest, a list for several.
+pub(super) fn show(verifications: &[Verification], format: Format, printer: &mut Printer) {
+    match (format, verifications) {
+        (Format::Text, _) => {
+            let all: Vec<String> = verifications.iter().map(ToString::to_string).collect();
+            printer.data(&all.join("\n"));
+        }
+        (Format::Json, [one]) => printer.data(&serde_json::to_string_pretty(one).unwrap_or_default()),
+        (Format::Json, all) => printer.data(&serde_json::to_string_pretty(all).unwrap_or_default()),
+    }
+}

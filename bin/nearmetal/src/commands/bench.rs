@@ -1,0 +1,220 @@
+//! `nearmetal bench`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use nearmetal_change::PlanFile;
+use nearmetal_host::{HostFs, files};
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{
+    ArmKind, Comparison, Design, Environment, Estimate, Event, FioJob, MemoryJob, Pattern, ProbePages, Request,
+    Results, Store, Workload, bench as measure, compare,
+};
+use nearmetal_units::Bytes;
+
+use super::shared::StateArgs;
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Block sizes of the first seed paper's random I/O figure.
+const SIZES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
+/// The size that is paired in quick mode.
+const QUICK_SIZE: u64 = 4096;
+/// Quick mode's pairs: enough for an interval, few enough for minutes.
+const QUICK_PAIRS: u32 = 6;
+/// Pairs otherwise: a pilot from which the needed number could be read off at 1 % to 5 % scatter.
+const PAIRS: u32 = 10;
+/// A/A pairs of each of two arms.
+const SAME_ARM_PAIRS: u32 = 2;
+/// Memory buffer: 4,096 pages beyond any TLB of today, small enough for a small guest.
+const MEMORY_BUFFER: Bytes = Bytes::from_mib(64);
+
+/// Compare a guest with the same slice of its own bare metal
+///
+/// Runs the same workload, by the same binary, in clones of the domain (as found, as planned, as virt-install writes it)
+/// and on the host itself bound to exactly the guest's PUs and node. Every arm has an equal region of one scratch device.
+/// Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval.
+///
+/// The scratch device's contents are lost. It must be empty, and should be on the same drive as the guest's disk.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Domain; its plan must have been applied, or be named with --plan
+    domain: String,
+    /// Whole block device to measure on; ITS CONTENTS ARE LOST
+    #[arg(long, value_name = "DEVICE")]
+    scratch: String,
+    /// The plan [default: the one that was last applied to the domain]
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Minutes instead of hours: guests stay up, only 4 KiB is paired, six pairs of 5 s samples, other sizes once
+    #[arg(long)]
+    quick: bool,
+    /// Allow the domain itself to be paused while its slice is measured
+    #[arg(long)]
+    pause: bool,
+    /// Pairs [default: 10, quick: 6]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pairs: Option<u32>,
+    /// Seconds of one sample [default: 30, quick: 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: Option<u32>,
+    /// Seed of order and bootstrap; the same seed gives the same order
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Leave memory latency and bandwidth out
+    #[arg(long)]
+    no_memory: bool,
+    /// Leave out the sizes that quick mode runs once
+    #[arg(long)]
+    no_single_shots: bool,
+    /// Directory of the measuring appliance (vmlinuz, initramfs.cpio.gz)
+    #[arg(long, value_name = "DIR", default_value = "/usr/share/nearmetal/appliance")]
+    appliance: PathBuf,
+    /// Write all runs here as JSON
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Add all runs to this SQLite store
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// Runs the command.
+pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("measuring starts guests and drops caches, which only root may: run it as root");
+    }
+    let journal = args.state.journal();
+    let plan = plan_of(&args, &journal)?;
+    let change = plan.domains.iter().find(|domain| domain.name == args.domain);
+    let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
+        printer.important(&format!("error: `{}` is not in the plan", args.domain));
+        return Ok(ExitStatus::WrongUse);
+    };
+    let probe = beside_this_program("nearmetal-probe")?;
+    let fs = HostFs::live();
+    let request = Request {
+        guest: args.domain.clone(),
+        placement: placement.clone(),
+        xml_found: change.xml_before.clone(),
+        xml_planned: change.xml_after.clone(),
+        scratch: args.scratch.clone(),
+        design: design(&args),
+        memory: if args.no_memory { Vec::new() } else { memory() },
+        quick: args.quick,
+        seed: args.seed,
+        appliance: args.appliance.clone(),
+        probe,
+        state: journal.state_directory().to_owned(),
+        environment: Environment::detect(&fs),
+        pause: args.pause,
+    };
+    let mut libvirt = Libvirt::open(None)?;
+    let results = watch(&request, &fs, &mut libvirt, printer)?;
+    if let Some(path) = &args.output {
+        files::write_atomic(path, serde_json::to_string_pretty(&results)?)?;
+    }
+    if let Some(path) = &args.store {
+        Store::open(path)?.add(&results)?;
+    }
+    printer.data(&text(&results, &compare(&results)?));
+    Ok(ExitStatus::Done)
+}
+
+fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<PlanFile> {
+    if let Some(path) = &args.plan {
+        return Ok(PlanFile::load(path)?);
+    }
+    let transaction = journal.last_committed(&args.domain)?.with_context(|| {
+        format!("nothing has been applied to `{}` here: apply a plan first, or name one with --plan", args.domain)
+    })?;
+    Ok(transaction.header.plan)
+}
+
+/// A program that is installed together with this one.
+pub(super) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
+    let here = std::env::current_exe().context("cannot find this program")?;
+    let path = here.parent().unwrap_or(Path::new("/")).join(name);
+    if !path.exists() {
+        bail!("`{}` is missing: install it beside `{}`", path.display(), here.display());
+    }
+    Ok(path)
+}
+
+fn design(args: &Args) -> Design {
+    let (seconds, ramp) = if args.quick { (5, 1) } else { (30, 5) };
+    let seconds = args.seconds.unwrap_or(seconds);
+    let job = |size: u64| Workload::Fio(FioJob::first_seed(Bytes::new(size), seconds, ramp));
+    let (paired, single): (Vec<u64>, Vec<u64>) = SIZES.iter().partition(|size| !args.quick || **size == QUICK_SIZE);
+    Design {
+        arms: vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall],
+        paired: paired.into_iter().map(job).collect(),
+        rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
+        same_arm: if args.quick { vec![ArmKind::Planned] } else { vec![ArmKind::BareSlice, ArmKind::Planned] },
+        same_arm_pairs: SAME_ARM_PAIRS,
+        single_shot: if args.no_single_shots { Vec::new() } else { single.into_iter().map(job).collect() },
+    }
+}
+
+fn memory() -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    for pages in [ProbePages::Small, ProbePages::Transparent] {
+        for pattern in [Pattern::Groups, Pattern::Page] {
+            workloads.push(Workload::MemoryLatency(MemoryJob { size: MEMORY_BUFFER, pages, pattern }));
+        }
+        workloads.push(Workload::MemoryBandwidth(MemoryJob { size: MEMORY_BUFFER, pages, pattern: Pattern::Groups }));
+    }
+    workloads
+}
+
+fn watch(request: &Request, fs: &HostFs, libvirt: &mut Libvirt, printer: &mut Printer) -> anyhow::Result<Results> {
+    let bar = printer.progress(1, "measuring");
+    let result = measure(request, fs, libvirt, &mut |event| match event {
+        Event::Stage(stage) => {
+            bar.set_message(stage.to_owned());
+            if bar.is_hidden() {
+                printer.say(&format!("bench: {stage}"));
+            }
+        }
+        Event::Step { index, total, step } => {
+            bar.set_length(total as u64);
+            bar.set_position(index as u64);
+            bar.set_message(format!("{} {}", step.arm.title(), step.workload.label()));
+            // Without a terminal, a line now and then shows that it lives.
+            if bar.is_hidden() && index % 10 == 0 {
+                printer.say(&format!("bench: run {} of {total}", index + 1));
+            }
+        }
+    });
+    bar.finish_and_clear();
+    Ok(result?)
+}
+
+/// One line a comparison: the ratio with its interval, and what may be said.
+fn text(results: &Results, comparisons: &[Comparison]) -> String {
+    let mut text = String::new();
+    if let Environment::Lab { machine } = &results.environment {
+        text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
+    }
+    for comparison in
+        comparisons.iter().filter(|comparison| matches!(comparison.metric.as_str(), "iops" | "latency.median"))
+    {
+        let pair = format!("{} / {}", comparison.subject.title(), comparison.reference.title());
+        let figure = match &comparison.estimate {
+            Estimate::Paired { ratio, verdict, .. } => format!(
+                "{:.2}x ({:.2} to {:.2}), n = {}, {verdict:?}",
+                ratio.ratio,
+                ratio.interval().low,
+                ratio.interval().high,
+                ratio.n
+            ),
+            Estimate::SingleShot { ratio } => format!("{ratio:.2}x, single shot"),
+        };
+        text.push_str(&format!("{:44} {:28} {figure}\n", comparison.workload.label(), pair));
+    }
+    for caveat in &results.caveats {
+        text.push_str(&format!("note: {caveat}\n"));
+    }
+    text
+}

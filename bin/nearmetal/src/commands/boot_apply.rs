@@ -1,0 +1,54 @@
+//! `nearmetal boot-apply`.
+
+use nearmetal_change::{ChangeError, HostIdentity, Machine, boot};
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::protocol::{Reply, Request};
+use nearmetal_hypervisor::{HypervisorError, Transport};
+
+use super::shared::{StateArgs, refuse, warn_of_unfinished};
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Re-apply at boot what a reboot loses (run by nearmetal-boot.service)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// libvirt waits for this command, so it cannot be asked from here.
+struct NotYet;
+
+impl Transport for NotYet {
+    fn call(&mut self, _request: Request) -> Result<Reply, HypervisorError> {
+        Err(HypervisorError::Protocol { reason: "libvirt is not started yet".to_owned() })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn boot_apply(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    match run(&args, printer) {
+        Ok(status) => Ok(status),
+        Err(error) => Ok(refuse(printer, &error)),
+    }
+}
+
+fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    let journal = args.state.journal();
+    let files = HostFs::live();
+    let mut libvirt = NotYet;
+    let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
+    warn_of_unfinished(&journal, printer);
+    let mut failed = false;
+    // Lines of the system's journal.
+    for made in boot::reapply(&mut machine, &journal)? {
+        match made.result {
+            Ok(()) => printer.say(&format!("transaction {}: {}: done and read back", made.transaction, made.change)),
+            Err(error) => {
+                failed = true;
+                printer.important(&format!("transaction {}: {}: {error}", made.transaction, made.change));
+            }
+        }
+    }
+    Ok(if failed { ExitStatus::Findings } else { ExitStatus::Done })
+}

@@ -1,0 +1,49 @@
+//! `nearmetal lab up`.
+
+use std::time::Duration;
+
+use nearmetal_lab::{Lab, Places, UpOptions};
+
+use super::progress::Drawn;
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Boot a lab, and build its image first if that is missing
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Name of the lab
+    #[arg(default_value = "quad")]
+    name: String,
+    /// An embedded machine (`quad`), or the path of a machine file
+    #[arg(long, default_value = "quad")]
+    machine: String,
+    /// Keep the disks after `down` and power loss; the next `up --keep` of this name goes on with them
+    #[arg(long)]
+    keep: bool,
+    /// More kernel arguments, such as "default_hugepagesz=1G hugepages=2"
+    #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
+    append: String,
+    /// Seconds until libvirt must answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
+}
+
+/// Boots a lab and waits until libvirt answers.
+pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let mut options = UpOptions::new(args.name.parse()?);
+    options.machine = args.machine;
+    options.keep = args.keep;
+    options.append = args.append.split_whitespace().map(str::to_owned).collect();
+    options.timeout = Duration::from_secs(args.timeout);
+    let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;
+    if let Some(boot) = lab.boot_times() {
+        printer.say(&format!(
+            "lab {} is up: commands after {:.0} s, libvirt after {:.0} s\n\nnearmetal lab exec {} -- virsh list --all",
+            lab.name(),
+            boot.ssh_seconds,
+            boot.libvirt_seconds,
+            lab.name()
+        ));
+    }
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,48 @@
+//! One file and one function per command; this file only lists them.
+
+mod apply;
+mod bench;
+mod boot_apply;
+mod demo;
+mod inspect;
+mod lab;
+mod plan;
+mod report;
+mod rollback;
+mod shared;
+mod verify;
+
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// The commands, in the order of the job.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Inspect(inspect::Args),
+    Plan(plan::Args),
+    Apply(apply::Args),
+    Verify(verify::Args),
+    Bench(bench::Args),
+    Report(report::Args),
+    Rollback(rollback::Args),
+    Demo(demo::Args),
+    Lab(lab::Args),
+    #[command(hide = true)]
+    BootApply(boot_apply::Args),
+}
+
+/// Runs one command.
+pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    match command {
+        Command::Inspect(args) => inspect::inspect(args, printer),
+        Command::Plan(args) => plan::plan(args, printer),
+        Command::Apply(args) => apply::apply(args, printer),
+        Command::Verify(args) => verify::verify(args, printer),
+        Command::Bench(args) => bench::bench(args, printer),
+        Command::Report(args) => report::report(args, printer),
+        Command::Rollback(args) => rollback::rollback(args, printer),
+        Command::Demo(args) => demo::demo(args, printer),
+        Command::Lab(args) => lab::lab(args, printer),
+        Command::BootApply(args) => boot_apply::boot_apply(args, printer),
+    }
+}

@@ -1,0 +1,219 @@
+//! `nearmetal plan`.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nearmetal_change::{ChangeError, DomainInput, PlanFile, compose};
+use nearmetal_domain::{DiskFacts, DomainFacts, DomainXml, InterfaceFacts, diff, render_diff};
+use nearmetal_host::{Host, HostFs, files};
+use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
+use nearmetal_place::{DiskRequest, GuestRequest, NetworkRequest, Occupied, Planned, Policy, WorkloadClass, render};
+
+use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
+use crate::exit_status::ExitStatus;
+use crate::job::mask;
+use crate::printer::Printer;
+
+/// In place of a UUID that libvirt has not given yet.
+const NO_UUID: &str = "00000000-0000-0000-0000-000000000000";
+
+/// Where guests belong on this machine, and why
+///
+/// Reads the machine and libvirt's definitions, decides, and shows the reasons and the difference in each definition.
+/// Changes nothing. Exit code 1 if a guest cannot be placed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Domains of libvirt
+    #[arg(value_name = "DOMAIN", required_unless_present = "domain_xml")]
+    domains: Vec<String>,
+    /// Write the plan here, for `nearmetal apply`
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What is printed; json is the plan itself, with the definitions as they are
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// What the guests are for; decides over what their definitions say
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    class: Option<WorkloadClass>,
+    /// Do not back guest memory with hugepage pools
+    #[arg(long)]
+    no_hugepages: bool,
+    /// Plan for a captured tree (a directory that has `sys` and `proc` in it) instead of this machine
+    #[arg(long, value_name = "DIRECTORY", requires = "domain_xml")]
+    capture: Option<PathBuf>,
+    /// Take a definition from this file instead of from libvirt; may be given several times
+    #[arg(long, value_name = "FILE")]
+    domain_xml: Vec<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// Runs the command.
+pub(crate) fn plan(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    match run(&args, printer) {
+        Ok(status) => Ok(status),
+        Err(error) => Ok(refuse(printer, &error)),
+    }
+}
+
+fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    let tree = match &args.capture {
+        None => HostFs::live(),
+        Some(directory) => HostFs::at(directory).map_err(|error| ChangeError::Kernel(error.to_string()))?,
+    };
+    if tree.is_live() {
+        warn_of_unfinished(&args.state.journal(), printer);
+    }
+    let host = Host::read(&tree);
+    let inputs = inputs(args)?;
+    let requests = inputs.iter().map(|input| request(args, &host, input)).collect::<Result<Vec<_>, _>>()?;
+    let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
+    let occupied = Occupied::from_guests(&host, &uuids);
+    let policy = Policy { hugepages: !args.no_hugepages, ..Policy::default() };
+    let planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
+    let file = compose(&host, &planned.plan, &inputs)?;
+    if let Some(path) = args.output.as_ref().filter(|_| !file.domains.is_empty()) {
+        file.save(path)?;
+    }
+    match args.format {
+        Format::Json => printer.data(&file.to_json()),
+        Format::Text => printer.data(&text(&planned, &file)),
+    }
+    match &args.output {
+        Some(path) if file.domains.is_empty() => {
+            printer.important(&format!("`{}` was not written: nothing to do", path.display()))
+        }
+        Some(path) => printer.say(&format!("to put it in force: nearmetal apply {}", path.display())),
+        None => {}
+    }
+    Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
+}
+
+/// The reasons, and the difference of each definition.
+fn text(planned: &Planned, file: &PlanFile) -> String {
+    let mut text = render(planned);
+    for domain in &file.domains {
+        let lines = diff(&mask(&domain.xml_before), &mask(&domain.xml_after));
+        if lines.is_empty() {
+            text.push_str(&format!("\n{}: its definition is already as planned\n", domain.name));
+        } else {
+            text.push('\n');
+            text.push_str(&render_diff(
+                &lines,
+                &format!("{} as found", domain.name),
+                &format!("{} as planned", domain.name),
+            ));
+        }
+        for (head, parts) in [("when the guest starts", &domain.needs_restart), ("while it runs", &domain.live_now)] {
+            if !parts.is_empty() {
+                text.push_str(&format!("\n{}: {head}\n", domain.name));
+            }
+            let width = parts.iter().map(|part| part.what.chars().count()).max().unwrap_or(0);
+            for part in parts {
+                text.push_str(&format!("  {:width$}  {}\n", part.what, part.change));
+            }
+        }
+    }
+    text
+}
+
+/// The definitions, from libvirt or from files.
+fn inputs(args: &Args) -> Result<Vec<DomainInput>, ChangeError> {
+    let mut inputs = Vec::new();
+    for path in &args.domain_xml {
+        let inactive_xml = files::read_to_string(path)?;
+        let facts = facts(&inactive_xml, &path.display().to_string())?;
+        inputs.push(DomainInput { name: facts.name, inactive_xml, live_xml: None });
+    }
+    if args.domains.is_empty() {
+        return Ok(inputs);
+    }
+    let mut libvirt = Libvirt::open(None)?;
+    for name in &args.domains {
+        let summary = libvirt.domain(name)?;
+        let runs = !summary.state.is_off();
+        inputs.push(DomainInput {
+            name: summary.name,
+            inactive_xml: libvirt.domain_xml(name, Definition::Inactive)?,
+            live_xml: if runs { Some(libvirt.domain_xml(name, Definition::Live)?) } else { None },
+        });
+    }
+    Ok(inputs)
+}
+
+fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {
+    DomainXml::parse(xml)
+        .and_then(|xml| xml.facts())
+        .map_err(|error| ChangeError::Compose { domain: name.to_owned(), problem: error.to_string() })
+}
+
+/// What the planner has to know of a domain.
+fn request(args: &Args, host: &Host, input: &DomainInput) -> Result<GuestRequest, ChangeError> {
+    let facts = facts(&input.inactive_xml, &input.name)?;
+    let problem = |problem: String| ChangeError::Compose { domain: input.name.clone(), problem };
+    let class = match (&args.class, &facts.class) {
+        (Some(class), _) => *class,
+        (None, Some(text)) => class(text).map_err(problem)?,
+        (None, None) => WorkloadClass::default(),
+    };
+    Ok(GuestRequest {
+        // A file that libvirt has not seen yet has none. Such a plan shows what would be done; apply refuses it.
+        uuid: facts.uuid.clone().unwrap_or_else(|| NO_UUID.to_owned()),
+        vcpus: facts.vcpus.maximum,
+        memory: facts.memory,
+        class,
+        disks: facts.disks.iter().map(|disk| disk_request(host, disk)).collect(),
+        networks: facts.interfaces.iter().filter_map(network_request).collect(),
+        passthrough: facts.hostdevs.clone(),
+        name: facts.name,
+    })
+}
+
+/// A class by its word in definitions and fleet files.
+fn class(text: &str) -> Result<WorkloadClass, String> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
+        format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
+    })
+}
+
+fn disk_request(host: &Host, disk: &DiskFacts) -> DiskRequest {
+    let is_block = disk.kind == "block";
+    let path = disk.source.as_deref().filter(|_| is_block || disk.kind == "file").map(Path::new);
+    DiskRequest {
+        target: disk.target.clone(),
+        source: path.map(|path| path.display().to_string()),
+        block_device: path.and_then(|path| if is_block { device_at(host, path) } else { device_below(host, path) }),
+        is_block,
+        is_virtio_blk: disk.is_virtio_blk(),
+        is_read_only: disk.readonly || disk.device != "disk",
+    }
+}
+
+/// The block device a path names, links (/dev/disk/by-id/…) followed where this is the machine they are on.
+fn device_at(host: &Host, path: &Path) -> Option<String> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = real.strip_prefix("/dev").ok()?.to_str()?.to_owned();
+    host.block_device(&name).map(|device| device.name.clone())
+}
+
+/// The block device of the file system a file lies on.
+fn device_below(host: &Host, path: &Path) -> Option<String> {
+    let device = std::fs::metadata(path).ok()?.dev();
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    host.block_devices.iter().find(|found| found.number.as_ref() == Some(&number)).map(|found| found.name.clone())
+}
+
+fn network_request(interface: &InterfaceFacts) -> Option<NetworkRequest> {
+    // A function handed through is among the host devices already.
+    if interface.kind == "hostdev" {
+        return None;
+    }
+    let carried = matches!(interface.kind.as_str(), "bridge" | "network" | "direct" | "ethernet");
+    Some(NetworkRequest {
+        mac: interface.mac.clone().unwrap_or_default(),
+        host_interface: interface.source.clone().filter(|_| matches!(interface.kind.as_str(), "bridge" | "direct")),
+        uses_vhost: carried
+            && interface.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
+            && interface.driver_name.as_deref() != Some("qemu"),
+    })
+}

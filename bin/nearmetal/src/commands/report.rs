@@ -1,0 +1,124 @@
+//! `nearmetal report`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use nearmetal_host::files;
+use nearmetal_report::view::JobReport;
+use nearmetal_report::{Moment, Style, Surface, html_page, machine_svg, summary_json, terminal};
+
+use crate::exit_status::ExitStatus;
+use crate::job::{Figure, JobError, JobFiles, assemble, headline_numbers};
+use crate::printer::Printer;
+
+/// Columns where stdout is no terminal.
+const WIDTH: usize = 100;
+
+/// Render the report of a job
+///
+/// A job is a directory that holds plan.json and what the other commands printed: job.json, host-before.json and
+/// host-after.json (inspect), verification.json (verify), results.json (bench), rollback.json (rollback). Writes
+/// report.html, summary.json, machine-before.svg and machine-after.svg, and prints the report.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directory of the job
+    #[arg(value_name = "JOBDIR")]
+    job: PathBuf,
+    /// Where the files go; the job's own directory if not given
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// What is printed on stdout
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The domain, where the plan places several and none was measured
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+}
+
+impl Args {
+    /// The report of a job, written into its own directory.
+    pub(super) fn of_job(directory: &Path) -> Self {
+        Self { job: directory.to_owned(), output: None, format: Format::Text, domain: None }
+    }
+}
+
+/// What is printed on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Tables for people
+    Text,
+    /// Everything the report says, as data
+    Json,
+    /// The page itself
+    Html,
+}
+
+/// Runs the command.
+pub(crate) fn report(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let report = match load(&args) {
+        Ok(report) => report,
+        Err(error) => {
+            printer.important(&format!("error: {:#}", anyhow::Error::from(error)));
+            return Ok(ExitStatus::WrongUse);
+        }
+    };
+    let directory = args.output.unwrap_or(args.job);
+    let page = html_page(&report)?;
+    write(&directory, &report, &page)?;
+    match args.format {
+        Format::Text => {
+            let style = style(printer);
+            printer.data(&terminal(&report, &style));
+        }
+        Format::Json => printer.data(&serde_json::to_string_pretty(&report)?),
+        Format::Html => printer.data(&page),
+    }
+    let numbers = headline_numbers(&report);
+    for (figure, against) in
+        [(numbers.planned_to_found, "the VM as found"), (numbers.planned_to_other, "what virt-install writes")]
+    {
+        if let Some(figure) = figure {
+            printer.say(&format!("Planned against {against}: {}", words(&figure)));
+        }
+    }
+    printer.say(&format!("Report: {}", directory.join("report.html").display()));
+    Ok(ExitStatus::Done)
+}
+
+fn load(args: &Args) -> Result<JobReport, JobError> {
+    assemble(&JobFiles::load(&args.job)?, args.domain.as_deref())
+}
+
+fn write(directory: &Path, report: &JobReport, page: &str) -> anyhow::Result<()> {
+    files::create_dir_all(directory)?;
+    let summary = summary_json(report).context("cannot make the summary")?;
+    files::write_atomic(&directory.join("report.html"), page)?;
+    files::write_atomic(&directory.join("summary.json"), summary)?;
+    for (moment, name) in [(Moment::Before, "machine-before.svg"), (Moment::After, "machine-after.svg")] {
+        files::write_atomic(&directory.join(name), machine_svg(report, moment, Surface::Standalone))?;
+    }
+    Ok(())
+}
+
+fn words(figure: &Figure) -> String {
+    let pairs = if figure.n == 1 { "1 pair".to_owned() } else { format!("{} pairs", figure.n) };
+    match figure.interval {
+        Some((low, high)) => format!("{:.2}× ({low:.2}–{high:.2}), {pairs}", figure.ratio),
+        None => format!("{:.2}×, single shot", figure.ratio),
+    }
+}
+
+/// What stdout can show. Only a locale that says so gets more than ASCII on a terminal; a pipe or file takes UTF-8.
+fn style(printer: &Printer) -> Style {
+    let on_terminal = printer.stdout_is_terminal();
+    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let width = columns.filter(|columns| on_terminal && *columns > 0).unwrap_or(WIDTH);
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    let utf8 = locale.is_some_and(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    });
+    Style { width, colour: printer.colour(), ascii: on_terminal && !utf8 }
+}

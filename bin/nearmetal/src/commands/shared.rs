@@ -1,0 +1,71 @@
+//! What the commands that change the machine share.
+
+use std::path::PathBuf;
+
+use nearmetal_change::{ChangeError, Journal, STATE_DIRECTORY};
+use nearmetal_hypervisor::HypervisorError;
+
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Where the journal lies.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct StateArgs {
+    /// Where the journal lies [default: $NEARMETAL_STATE, or /var/lib/nearmetal]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl StateArgs {
+    /// The journal there.
+    pub(crate) fn journal(&self) -> Journal {
+        let from_environment =
+            || std::env::var_os("NEARMETAL_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let state = self.state.clone().or_else(from_environment).unwrap_or_else(|| STATE_DIRECTORY.into());
+        // The boot unit gets this path as it is, and runs in another directory.
+        Journal::at(std::path::absolute(&state).unwrap_or(state))
+    }
+}
+
+/// Says that a transaction did not end; silent where the journal may not be read.
+pub(crate) fn warn_of_unfinished(journal: &Journal, printer: &mut Printer) {
+    if let Ok(Some(unfinished)) = journal.unfinished() {
+        printer.important(&format!(
+            "transaction {} of {} did not end: `nearmetal rollback --restart` restores the former state",
+            unfinished.number(),
+            unfinished.header.started
+        ));
+    }
+}
+
+/// How a result is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Lines for people
+    Text,
+    /// One document for programs, with its schema's name and version
+    Json,
+}
+
+/// Says why a change was refused, and with which exit code.
+pub(crate) fn refuse(printer: &mut Printer, error: &ChangeError) -> ExitStatus {
+    printer.important(&format!("error: {}", chain(error)));
+    match error {
+        ChangeError::PlanUnreadable { .. }
+        | ChangeError::NothingToRollBack(_)
+        | ChangeError::Hypervisor(HypervisorError::NoSuchDomain { .. }) => ExitStatus::WrongUse,
+        ChangeError::File(error) if error.action == "read" => ExitStatus::WrongUse,
+        _ => ExitStatus::Refused,
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    text
+}

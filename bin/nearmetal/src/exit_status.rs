@@ -1,0 +1,30 @@
+//! Exit codes, decided in one place.
+
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// Done.
+    Done,
+    /// Findings, or a verification that failed.
+    Findings,
+    /// Wrong use: arguments, files, names.
+    WrongUse,
+    /// The machine refused: rights, libvirt, the kernel, no room.
+    Refused,
+    /// The code of a program that ran on the user's behalf (`lab exec`).
+    Program(u8),
+}
+
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        ExitCode::from(match status {
+            ExitStatus::Done => 0,
+            ExitStatus::Findings => 1,
+            ExitStatus::WrongUse => 2,
+            ExitStatus::Refused => 3,
+            ExitStatus::Program(code) => code,
+        })
+    }
+}

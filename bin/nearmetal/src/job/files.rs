@@ -1,0 +1,170 @@
+//! Reading a job directory. Its files are hostile until parsed: other machines and other versions write them too.
+
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use nearmetal_change::PlanFile;
+use nearmetal_change::verify::{VERIFICATION_SCHEMA, Verification};
+use nearmetal_host::{Host, files};
+use nearmetal_measure::{Outcome, Results};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::error::{JobError, short};
+use super::manifest::{JOB_SCHEMA, Manifest};
+use super::outputs::{HostOutput, ROLLBACK_SCHEMA, RollbackOutput};
+
+/// Names of the files in a job directory.
+pub(crate) const PLAN: &str = "plan.json";
+/// See [`JobFiles::host_before`].
+pub(crate) const HOST_BEFORE: &str = "host-before.json";
+/// See [`JobFiles::host_after`].
+pub(crate) const HOST_AFTER: &str = "host-after.json";
+/// See [`JobFiles::verification`].
+pub(crate) const VERIFICATION: &str = "verification.json";
+/// See [`JobFiles::results`].
+pub(crate) const RESULTS: &str = "results.json";
+/// See [`JobFiles::rollback`].
+pub(crate) const ROLLBACK: &str = "rollback.json";
+
+/// The largest file read. The model of a host with a thousand PUs and as many devices has a few MiB.
+const LARGEST: u64 = 64 << 20;
+
+/// What a job left behind.
+#[derive(Debug)]
+pub(crate) struct JobFiles {
+    /// `job.json`.
+    pub manifest: Option<Manifest>,
+    /// `nearmetal inspect` before any change.
+    pub host_before: Option<Host>,
+    /// `nearmetal inspect` while the planned guest ran.
+    pub host_after: Option<Host>,
+    /// `nearmetal plan`.
+    pub plan: PlanFile,
+    /// `nearmetal verify` after the change: one entry per domain it was asked about; empty if nothing was read back.
+    pub verification: Vec<Verification>,
+    /// `nearmetal bench`.
+    pub results: Option<Results>,
+    /// `nearmetal rollback`.
+    pub rollback: Option<RollbackOutput>,
+}
+
+impl JobFiles {
+    /// Reads and checks a job directory: `plan.json` and at least one more file.
+    ///
+    /// # Errors
+    /// The file, and the field in it: see [`JobError`].
+    pub(crate) fn load(directory: &Path) -> Result<Self, JobError> {
+        let text = read(directory, PLAN)?;
+        let text = text.ok_or_else(|| JobError::Missing { directory: directory.to_owned(), file: PLAN })?;
+        let plan = PlanFile::parse(&text, &format!("`{}`", directory.join(PLAN).display()))?;
+        let host = |file| {
+            Ok::<_, JobError>(load::<HostOutput>(directory, file, nearmetal_host::SCHEMA)?.map(|found| found.host))
+        };
+        let job = Self {
+            manifest: load(directory, Manifest::FILE, JOB_SCHEMA)?,
+            host_before: host(HOST_BEFORE)?,
+            host_after: host(HOST_AFTER)?,
+            plan,
+            verification: verifications(directory)?,
+            results: load(directory, RESULTS, nearmetal_measure::SCHEMA)?,
+            rollback: load(directory, ROLLBACK, ROLLBACK_SCHEMA)?,
+        };
+        let found = [
+            job.host_before.is_some(),
+            job.host_after.is_some(),
+            !job.verification.is_empty(),
+            job.results.is_some(),
+            job.rollback.is_some(),
+        ];
+        if !found.contains(&true) {
+            let others = vec![HOST_BEFORE, HOST_AFTER, VERIFICATION, RESULTS, ROLLBACK];
+            return Err(JobError::NothingButPlan { directory: directory.to_owned(), others });
+        }
+        if let Some(results) = &job.results {
+            check_values(&directory.join(RESULTS), results)?;
+        }
+        Ok(job)
+    }
+}
+
+/// A file as text; `None` if it is not there.
+fn read(directory: &Path, file: &'static str) -> Result<Option<String>, JobError> {
+    let path = directory.join(file);
+    let refuse = |problem: String| JobError::NotReadable { path: path.clone(), problem };
+    // Asked before it is opened: opening a pipe would wait for whoever writes to it.
+    match std::fs::metadata(&path) {
+        Ok(found) if !found.is_file() => return Err(refuse("is not a regular file".to_owned())),
+        Ok(found) if found.len() > LARGEST => {
+            return Err(refuse(format!("has {} bytes, and {LARGEST} is the limit", found.len())));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Ok(_) | Err(_) => {}
+    }
+    let mut bytes = Vec::new();
+    let wrap = |source| files::FileError { action: "read", path: path.clone(), source };
+    files::open(&path)?.take(LARGEST).read_to_end(&mut bytes).map_err(wrap)?;
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        refuse(format!("is not UTF-8 text: the byte at offset {} is none", error.utf8_error().valid_up_to()))
+    })
+}
+
+/// A file as JSON; `None` if it is not there.
+fn document(directory: &Path, file: &'static str) -> Result<Option<Value>, JobError> {
+    let Some(text) = read(directory, file)? else { return Ok(None) };
+    let wrap = |error| JobError::NotReadable { path: directory.join(file), problem: format!("is not JSON: {error}") };
+    serde_json::from_str(&text).map(Some).map_err(wrap)
+}
+
+/// A file of one schema.
+fn load<T: DeserializeOwned>(
+    directory: &Path,
+    file: &'static str,
+    schema: &'static str,
+) -> Result<Option<T>, JobError> {
+    document(directory, file)?.map(|value| typed(&directory.join(file), "", value, schema)).transpose()
+}
+
+/// `verify` prints one document for one domain, and a list of them for several.
+fn verifications(directory: &Path) -> Result<Vec<Verification>, JobError> {
+    let path = directory.join(VERIFICATION);
+    match document(directory, VERIFICATION)? {
+        None => Ok(Vec::new()),
+        Some(Value::Array(all)) => all
+            .into_iter()
+            .enumerate()
+            .map(|(index, value)| typed(&path, &format!("[{index}]."), value, VERIFICATION_SCHEMA))
+            .collect(),
+        Some(one) => Ok(vec![typed(&path, "", one, VERIFICATION_SCHEMA)?]),
+    }
+}
+
+/// Checks the schema, then the shape: a newer file should be called that, and not "unknown field".
+fn typed<T: DeserializeOwned>(path: &Path, prefix: &str, value: Value, schema: &'static str) -> Result<T, JobError> {
+    let found = value.get("schema").map_or("missing", |found| found.as_str().unwrap_or("not a text"));
+    if found != schema {
+        return Err(JobError::Schema { path: path.to_owned(), found: short(found), expected: schema });
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| JobError::Field {
+        path: path.to_owned(),
+        field: format!("{prefix}{}", short(&error.path().to_string())),
+        problem: error.inner().to_string().chars().take(300).collect(),
+    })
+}
+
+/// Ratios of values that are not above zero are no numbers. The crate that measures never makes any; a file may have them.
+fn check_values(path: &Path, results: &Results) -> Result<(), JobError> {
+    for (index, run) in results.runs.iter().enumerate() {
+        let Outcome::Measured { metrics, .. } = &run.outcome else { continue };
+        for (number, metric) in metrics.iter().enumerate() {
+            if !(metric.value.is_finite() && metric.value > 0.0) {
+                return Err(JobError::Field {
+                    path: path.to_owned(),
+                    field: format!("runs[{index}].metrics[{number}].value"),
+                    problem: format!("it is {}, and a measured value is above zero", metric.value),
+                });
+            }
+        }
+    }
+    Ok(())
+}

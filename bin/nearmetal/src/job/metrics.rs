@@ -1,0 +1,127 @@
+//! Which measured quantities a report shows, under which name and in which unit. All others stay in `results.json`.
+
+use std::collections::BTreeSet;
+
+use nearmetal_measure::{FioJob, Outcome, Purpose, Results, Unit, Workload};
+use nearmetal_report::view::Metric;
+use nearmetal_units::Bytes;
+
+/// A quantity as measured, and as shown.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shown {
+    /// As shown.
+    pub view: Metric,
+    /// The workload it is of.
+    pub workload: Workload,
+    /// Its name among the workload's values, such as `latency.read.p99`.
+    pub name: String,
+    /// What a measured value is multiplied with.
+    pub scale: f64,
+}
+
+/// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
+/// shots stay in `results.json`; those of memory are in the table of memory.
+const WANTED: [(&str, &str, &str, bool); 9] = [
+    ("iops", "iops", "", true),
+    ("bandwidth", "bandwidth", "throughput, ", true),
+    ("latency.read.mean", "read-mean", "mean read latency, ", false),
+    ("latency.write.mean", "write-mean", "mean write latency, ", false),
+    ("latency.read.p99", "read-p99", "99th percentile of read latency, ", false),
+    ("latency.write.p99", "write-p99", "99th percentile of write latency, ", false),
+    ("cpu", "cpu", "CPU time of the measured side per request, ", false),
+    ("latency.median", "median", "median of ", false),
+    ("bandwidth.read", "read", "reading, ", false),
+];
+
+/// The quantities of these results: paired workloads first, then the single shots by request size.
+pub(crate) fn shown(results: &Results) -> Vec<Shown> {
+    let mut workloads: Vec<(&Workload, bool)> = Vec::new();
+    for (purpose, paired) in [(Purpose::Pair, true), (Purpose::SameArm, true), (Purpose::SingleShot, false)] {
+        for run in results.runs.iter().filter(|run| run.purpose == purpose) {
+            if !workloads.iter().any(|(seen, _)| **seen == run.workload) {
+                workloads.push((&run.workload, paired));
+            }
+        }
+    }
+    workloads.sort_by_key(|(workload, paired)| (!paired, request_size(workload)));
+    let mut taken = BTreeSet::new();
+    let mut shown = Vec::new();
+    for (workload, paired) in workloads {
+        for (name, part, words, once_is_enough) in WANTED {
+            let Some(unit) = unit(results, workload, name).filter(|_| paired || once_is_enough) else { continue };
+            let (symbol, scale) = show(unit, workload);
+            let base = format!("{}-{part}", workload_id(workload));
+            // Two workloads that differ in what the id leaves out (seconds, engine) still get ids of their own.
+            let mut names = std::iter::once(base.clone()).chain((2u32..).map(|number| format!("{base}-{number}")));
+            let Some(id) = names.find(|id| taken.insert(id.clone())) else { continue };
+            let view = Metric {
+                id,
+                label: format!("{words}{}", workload.label()),
+                unit: symbol.to_owned(),
+                higher_is_better: unit.higher_is_better(),
+                request_size: request_size(workload),
+            };
+            shown.push(Shown { view, workload: workload.clone(), name: name.to_owned(), scale });
+        }
+    }
+    shown
+}
+
+/// The metric the headline speaks of: 4 KiB IOPS, else the first rate that was paired.
+pub(crate) fn headline(results: &Results, shown: &[Shown]) -> Option<String> {
+    let paired = |metric: &&Shown| {
+        results.runs.iter().any(|run| run.purpose == Purpose::Pair && run.workload == metric.workload)
+    };
+    let iops = shown.iter().filter(|metric| metric.name == "iops");
+    iops.clone()
+        .find(|metric| metric.view.request_size == Some(Bytes::from_kib(4)))
+        .or_else(|| iops.clone().find(paired))
+        .or_else(|| shown.iter().filter(|metric| metric.view.higher_is_better).find(paired))
+        .map(|metric| metric.view.id.clone())
+}
+
+/// Unit on screen, and the factor to it (STYLE.md: MB/s is 10^6 bytes a second, as drives are sold).
+fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
+    match unit {
+        Unit::Nanoseconds if !matches!(workload, Workload::Fio(_)) => ("ns", 1.0),
+        Unit::Iops => ("IOPS", 1.0),
+        Unit::BytesPerSecond => ("MB/s", 1e-6),
+        Unit::Nanoseconds => ("µs", 1e-3),
+        Unit::CpuNanosecondsPerIo => ("CPU µs/request", 1e-3),
+    }
+}
+
+fn unit(results: &Results, workload: &Workload, name: &str) -> Option<Unit> {
+    results.runs.iter().filter(|run| run.workload == *workload).find_map(|run| match &run.outcome {
+        Outcome::Measured { metrics, .. } => {
+            metrics.iter().find(|metric| metric.name == name).map(|metric| metric.unit)
+        }
+        Outcome::Failed { .. } => None,
+    })
+}
+
+fn request_size(workload: &Workload) -> Option<Bytes> {
+    match workload {
+        Workload::Fio(job) => Some(job.block_size),
+        Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => None,
+    }
+}
+
+fn workload_id(workload: &Workload) -> String {
+    match workload {
+        Workload::Fio(job) => fio_id(job),
+        Workload::MemoryLatency(job) => format!("memory-latency-{}-{}", job.pattern.argument(), job.pages.argument()),
+        Workload::MemoryBandwidth(job) => format!("memory-bandwidth-{}", job.pages.argument()),
+    }
+}
+
+/// `fio-randrw-4k`: the share of reads and the queue depth are named where they are not the usual 50 % and 32.
+fn fio_id(job: &FioJob) -> String {
+    let share = if job.read_percent == 50 { String::new() } else { job.read_percent.to_string() };
+    let depth = if job.queue_depth == 32 { String::new() } else { format!("-qd{}", job.queue_depth) };
+    let size = match job.block_size.get() {
+        bytes if bytes > 0 && bytes % 1024 == 0 => format!("{}k", bytes / 1024),
+        bytes => bytes.to_string(),
+    };
+    format!("fio-randrw{share}-{size}{depth}")
+}

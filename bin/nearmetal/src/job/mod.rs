@@ -1,0 +1,28 @@
+//! A job: the directory its commands wrote into, and the report made of it.
+//!
+//! [`JobFiles`] reads and checks the files, [`assemble`] turns them into the view a report is rendered from. Assembling
+//! is pure and invents nothing: what no file says is unknown in the report, and a caveat says which file is missing.
+
+mod arms;
+mod assemble;
+mod checks;
+mod comparisons;
+mod describe;
+mod error;
+mod files;
+mod guest;
+mod headline;
+pub(crate) mod manifest;
+mod memory;
+mod metrics;
+pub(crate) mod outputs;
+mod plan;
+mod provenance;
+mod secrets;
+mod slice;
+
+pub(crate) use assemble::assemble;
+pub(crate) use error::JobError;
+pub(crate) use files::JobFiles;
+pub(crate) use headline::{Figure, headline_numbers};
+pub(crate) use secrets::mask;

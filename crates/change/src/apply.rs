@@ -1,0 +1,218 @@
+//! Putting a plan in force: check everything, journal each change before it is made, read back.
+
+use std::time::Duration;
+
+use nearmetal_place::Placement;
+
+use crate::change::Change;
+use crate::faults::Faults;
+use crate::journal::{Journal, Record, Writer, WriterLock};
+use crate::machine::Machine;
+use crate::perform::{Context, perform, stored_definition};
+use crate::plan_file::PlanFile;
+use crate::rollback::{self, RollbackOptions};
+use crate::verify::Verification;
+use crate::{ChangeError, steps, timestamp};
+
+/// How a plan is put in force.
+#[derive(Debug, Clone)]
+pub struct ApplyOptions {
+    /// Guests may be shut down and started again.
+    pub restart: bool,
+    /// Only what can be done while guests run; the rest comes with their next start.
+    pub live_only: bool,
+    /// Guests that are off are started.
+    pub start: bool,
+    /// How long a guest may take to shut down.
+    pub shutdown_timeout: Duration,
+    /// Everything is taken back if the read-back finds something else than planned.
+    pub rollback_on_mismatch: bool,
+}
+
+impl Default for ApplyOptions {
+    fn default() -> Self {
+        Self {
+            restart: false,
+            live_only: false,
+            start: false,
+            shutdown_timeout: Duration::from_secs(120),
+            rollback_on_mismatch: false,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Applied {
+    /// Number of the transaction; `None` if there was nothing to change.
+    pub transaction: Option<u32>,
+    /// The read-back, one per domain.
+    pub verifications: Vec<Verification>,
+    /// Whether a mismatch led to a rollback.
+    pub taken_back: bool,
+}
+
+/// Reads back one domain of a plan, after everything was done. What cannot be read is a check that cannot tell.
+pub type ReadBack<'f> = dyn FnMut(&mut Machine<'_>, &PlanFile, &Placement) -> Verification + 'f;
+
+/// Everything but the machine that [`apply`] works with.
+pub struct Apply<'a> {
+    /// The journal.
+    pub journal: &'a Journal,
+    /// The plan.
+    pub plan: &'a PlanFile,
+    /// How.
+    pub options: &'a ApplyOptions,
+    /// Where to die, in tests.
+    pub faults: &'a Faults,
+    /// The read-back.
+    pub read_back: &'a mut ReadBack<'a>,
+    /// Told what is being done.
+    pub say: &'a mut dyn FnMut(&str),
+}
+
+/// The changes a plan takes on this machine now; refuses with all that is in the way.
+pub fn changes(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    plan: &PlanFile,
+    options: &ApplyOptions,
+) -> Result<Vec<Change>, ChangeError> {
+    // Before anything else: without it neither the journal nor the kernel's files can be read.
+    if !machine.surroundings.is_root {
+        return Err(ChangeError::Preconditions { problems: vec!["this needs root: run it with sudo".to_owned()] });
+    }
+    if let Some(unfinished) = journal.unfinished()? {
+        let started = unfinished.header.started.clone();
+        return Err(ChangeError::Unfinished { transaction: unfinished.number(), started });
+    }
+    steps::expand(machine, plan, options, journal.state_directory())
+}
+
+/// Puts a plan in force.
+pub fn apply(machine: &mut Machine<'_>, job: Apply<'_>) -> Result<Applied, ChangeError> {
+    let Apply { journal, plan, options, faults, read_back, say } = job;
+    // Looked at before the lock is taken, so that a refusal leaves no trace, and again with it.
+    changes(machine, journal, plan, options)?;
+    let lock = journal.lock()?;
+    let changes = changes(machine, journal, plan, options)?;
+    if changes.is_empty() {
+        let verifications = verify_all(machine, plan, read_back);
+        return Ok(Applied { transaction: None, verifications, taken_back: false });
+    }
+    faults.point("begin:before-header")?;
+    let mut writer = journal.begin(&lock, &machine.boot_id, &machine.host, plan)?;
+    faults.point("begin:header-written")?;
+    let transaction = writer.transaction();
+    let made = make(machine, &mut writer, &changes, options, faults, say);
+    match made {
+        Ok(()) => {}
+        // A crash, as far as this process can act one: nothing is cleaned up.
+        Err(error @ ChangeError::Fault { .. }) => return Err(error),
+        Err(cause) => {
+            drop(writer);
+            say(&format!("failed: {cause}"));
+            return Err(take_back(machine, journal, &lock, transaction, options, cause, say));
+        }
+    }
+    faults.point("end:before-read-back")?;
+    let verifications = verify_all(machine, plan, read_back);
+    let mismatches = verifications.iter().map(Verification::mismatches).sum();
+    faults.point("end:before-commit")?;
+    writer.append(&Record::Committed { at: timestamp::now(), mismatches })?;
+    faults.point("end:committed")?;
+    drop(writer);
+    let mut taken_back = false;
+    if mismatches > 0 && options.rollback_on_mismatch {
+        say("the read-back found mismatches: taking everything back");
+        undo(machine, journal, &lock, transaction, options, say)?;
+        taken_back = true;
+    }
+    Ok(Applied { transaction: Some(transaction), verifications, taken_back })
+}
+
+fn verify_all(machine: &mut Machine<'_>, plan: &PlanFile, read_back: &mut ReadBack<'_>) -> Vec<Verification> {
+    plan.plan.placements.iter().map(|placement| read_back(machine, plan, placement)).collect()
+}
+
+fn make(
+    machine: &mut Machine<'_>,
+    writer: &mut Writer,
+    changes: &[Change],
+    options: &ApplyOptions,
+    faults: &Faults,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), ChangeError> {
+    for (change, step) in changes.iter().zip(1..) {
+        let label = format!("{step}:{}", change.slug());
+        say(&format!("{change}"));
+        faults.point(format!("{label}:before-intent"))?;
+        writer.append(&Record::Intent { step, change: change.clone() })?;
+        faults.point(format!("{label}:intent-written"))?;
+        let mut context = Context {
+            faults,
+            shutdown_timeout: options.shutdown_timeout,
+            label: label.clone(),
+            journal: (writer, step),
+        };
+        perform(machine, change, &mut context)?;
+        faults.point(format!("{label}:made"))?;
+        let found = match change {
+            Change::DefineDomain { domain, .. } => stored_definition(machine, domain)?,
+            _ => None,
+        };
+        writer.append(&Record::Done { step, found })?;
+        faults.point(format!("{label}:done-written"))?;
+    }
+    Ok(())
+}
+
+/// Every fault point of these changes, in order.
+pub fn fault_points(changes: &[Change]) -> Vec<String> {
+    let mut points = vec!["begin:before-header".to_owned(), "begin:header-written".to_owned()];
+    for (change, step) in changes.iter().zip(1..) {
+        let moments: &[&str] = match change {
+            Change::ShutdownDomain { .. } => {
+                &["before-intent", "intent-written", "begun", "asked", "made", "done-written"]
+            }
+            _ => &["before-intent", "intent-written", "made", "done-written"],
+        };
+        points.extend(moments.iter().map(|moment| format!("{step}:{}:{moment}", change.slug())));
+    }
+    points.extend(["before-read-back", "before-commit", "committed"].map(|moment| format!("end:{moment}")));
+    points
+}
+
+fn undo(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    lock: &WriterLock,
+    transaction: u32,
+    options: &ApplyOptions,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), ChangeError> {
+    // The user allowed as many restarts as apply needed, and taking back needs no more than that.
+    let options = RollbackOptions {
+        transaction: Some(transaction),
+        restart: true,
+        keep_running: false,
+        shutdown_timeout: options.shutdown_timeout,
+    };
+    rollback::rollback_locked(machine, journal, lock, &options, &Faults::none(), say).map(|_| ())
+}
+
+fn take_back(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    lock: &WriterLock,
+    transaction: u32,
+    options: &ApplyOptions,
+    cause: ChangeError,
+    say: &mut dyn FnMut(&str),
+) -> ChangeError {
+    let cause = Box::new(cause);
+    match undo(machine, journal, lock, transaction, options, say) {
+        Ok(()) => ChangeError::TakenBack { cause, transaction },
+        Err(second) => ChangeError::NotTakenBack { cause, second: Box::new(second), transaction },
+    }
+}

@@ -1,0 +1,57 @@
+//! What the boot unit does: makes again, from the journal, what the reboot undid.
+
+use crate::change::{Change, Lifetime};
+use crate::journal::{Journal, Record, State};
+use crate::kernel::{persistent_pages, required};
+use crate::machine::Machine;
+use crate::{ChangeError, perform, pools};
+
+/// One change that was made again, or was not.
+#[derive(Debug)]
+pub struct Reapplied {
+    /// The transaction it belongs to.
+    pub transaction: u32,
+    /// The change.
+    pub change: Change,
+    /// What became of it.
+    pub result: Result<(), ChangeError>,
+}
+
+/// Makes the volatile changes of all committed transactions again, oldest first. One that fails does not keep the
+/// others back: a guest whose pool is too small fails to start, the others need not.
+///
+/// The value this boot began with is journalled first, so that a rollback in this boot restores that one.
+pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapplied>, ChangeError> {
+    let lock = journal.lock()?;
+    let mut done = Vec::new();
+    for transaction in journal.transactions()? {
+        if !matches!(transaction.state, State::Committed { .. }) {
+            continue;
+        }
+        for step in transaction.steps.iter().filter(|step| step.done) {
+            // In this boot already: the unit was started by hand.
+            if step.change.lifetime() != Lifetime::Boot || step.boot_id == machine.boot_id {
+                continue;
+            }
+            let old = match &step.change {
+                Change::HugepagePool { node, size, .. } => {
+                    persistent_pages(machine.kernel, *node, *size).map(|now| now.to_string())
+                }
+                Change::SysfsValue { path, .. } => required(machine.kernel, path),
+                _ => continue,
+            };
+            let result = old.and_then(|old| {
+                let mut writer = journal.resume(&lock, transaction.number())?;
+                let boot_id = machine.boot_id.clone();
+                writer.append(&Record::Reapplying { step: step.number, boot_id, old })?;
+                match &step.change {
+                    Change::HugepagePool { node, size, new, .. } => pools::resize(machine, *node, *size, *new),
+                    Change::SysfsValue { path, new, .. } => perform::set_value(machine, path, new),
+                    _ => Ok(()),
+                }
+            });
+            done.push(Reapplied { transaction: transaction.number(), change: step.change.clone(), result });
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,96 @@
+//! The systemd unit that makes again at boot what a reboot loses.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use nearmetal_host::files::{self, FileError};
+
+use crate::ChangeError;
+use crate::machine::Machine;
+
+/// Its name.
+pub const UNIT_NAME: &str = "nearmetal-boot.service";
+
+/// The first line: a unit without it is not ours to remove.
+const MARK: &str = "# Installed by `nearmetal apply`, removed by `nearmetal rollback`.";
+
+/// The text of the unit.
+///
+/// Ordered by itself rather than by default dependencies: pools are taken as soon as the state directory can be read,
+/// while memory is still whole, and before anything that may start a guest. The socket-activated daemons are held back
+/// too, since an ordering applies to every start that is requested while this unit waits.
+pub(crate) fn unit_text(program: &Path, state: &Path) -> String {
+    format!(
+        "{MARK}
+[Unit]
+Description=nearmetal: hugepage pools and settings of committed plans
+Documentation=man:nearmetal(1)
+DefaultDependencies=no
+RequiresMountsFor={state}
+After=local-fs.target systemd-sysctl.service systemd-remount-fs.service
+Before=libvirtd.service virtqemud.service virtqemud.socket libvirtd.socket libvirt-guests.service
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={program} boot-apply --state {state}
+
+[Install]
+WantedBy=multi-user.target
+",
+        state = escaped(state),
+        program = escaped(program),
+    )
+}
+
+/// A path as unit files want it: `%` starts a specifier, spaces end a word.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace('\\', "\\\\").replace('%', "%%").replace(' ', "\\x20")
+}
+
+fn unit_path(machine: &Machine<'_>) -> PathBuf {
+    machine.unit_directory.join(UNIT_NAME)
+}
+
+fn link_path(machine: &Machine<'_>) -> PathBuf {
+    machine.unit_directory.join("multi-user.target.wants").join(UNIT_NAME)
+}
+
+/// The installed unit, `None` if there is none.
+pub(crate) fn installed(machine: &Machine<'_>) -> Result<Option<String>, ChangeError> {
+    let path = unit_path(machine);
+    if path.exists() { Ok(Some(files::read_to_string(&path)?)) } else { Ok(None) }
+}
+
+/// Whether a text is a unit of ours.
+pub(crate) fn is_ours(text: &str) -> bool {
+    text.starts_with(MARK)
+}
+
+/// Installs and enables it. systemd reads it at the next boot; nothing needs reloading now.
+pub(crate) fn install(machine: &Machine<'_>, text: &str) -> Result<(), ChangeError> {
+    let link = link_path(machine);
+    if let Some(directory) = link.parent() {
+        files::create_dir_all(directory)?;
+    }
+    files::write_atomic(&unit_path(machine), text)?;
+    match symlink(format!("../{UNIT_NAME}"), &link) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(FileError { action: "link", path: link, source: error }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Disables and removes it.
+pub(crate) fn remove(machine: &Machine<'_>) -> Result<(), ChangeError> {
+    files::remove(&link_path(machine))?;
+    files::remove(&unit_path(machine))?;
+    // A directory we may have made; one with other units in it stays.
+    if let Some(directory) = link_path(machine).parent() {
+        let _ = std::fs::remove_dir(directory);
+    }
+    Ok(())
+}

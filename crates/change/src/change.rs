@@ -1,0 +1,170 @@
+//! One change to the machine, as data: what it touches, the old value and the new one.
+
+use std::fmt;
+
+use nearmetal_units::{CpuSet, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// A change, complete enough to be done and undone from the journal alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Change {
+    /// The number of persistent pages of a node's pool. Lost at a reboot.
+    HugepagePool {
+        /// Node.
+        node: u32,
+        /// Page size.
+        size: PageSize,
+        /// Persistent pages before.
+        old: u64,
+        /// Persistent pages after.
+        new: u64,
+    },
+    /// A kernel setting. Lost at a reboot.
+    SysfsValue {
+        /// Its file.
+        path: String,
+        /// Text before.
+        old: String,
+        /// Text after.
+        new: String,
+    },
+    /// The unit that re-applies at boot what a reboot loses. Survives a reboot.
+    BootUnit {
+        /// Its text before, `None` if it was not installed.
+        old: Option<String>,
+        /// Its text after.
+        new: String,
+    },
+    /// The stored definition of a domain. Survives a reboot.
+    DefineDomain {
+        /// Name.
+        domain: String,
+        /// UUID.
+        uuid: String,
+        /// Definition before, as libvirt printed it.
+        old_xml: String,
+        /// Definition after.
+        new_xml: String,
+        /// libvirt's number of the instance that ran with the old definition, `None` if it was off.
+        instance: Option<u32>,
+    },
+    /// The running guest is shut down. Undone by starting it.
+    ShutdownDomain {
+        /// Name.
+        domain: String,
+        /// libvirt's number of the instance that ran before.
+        instance: Option<u32>,
+    },
+    /// The guest is started. Undone by shutting it down.
+    StartDomain {
+        /// Name.
+        domain: String,
+    },
+    /// The affinity of a running guest's threads. Lost when the guest stops.
+    LivePin {
+        /// Name.
+        domain: String,
+        /// Which threads.
+        target: PinTarget,
+        /// PUs before.
+        old: CpuSet,
+        /// PUs after.
+        new: CpuSet,
+        /// libvirt's number of the running instance.
+        instance: Option<u32>,
+    },
+}
+
+/// Threads of a guest that are pinned together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinTarget {
+    /// One vCPU.
+    Vcpu(u32),
+    /// The emulator thread, and with it every thread that is neither a vCPU nor an iothread.
+    Emulator,
+    /// One iothread, from 1.
+    Iothread(u32),
+}
+
+impl fmt::Display for PinTarget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
+            Self::Emulator => formatter.write_str("the emulator thread"),
+            Self::Iothread(number) => write!(formatter, "iothread {number}"),
+        }
+    }
+}
+
+/// When a change ceases to be in force by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Never.
+    Persistent,
+    /// At a reboot, unless the boot unit re-applies it.
+    Boot,
+    /// When the guest stops.
+    Instance,
+}
+
+impl Change {
+    /// When it ceases to be in force by itself.
+    pub fn lifetime(&self) -> Lifetime {
+        match self {
+            Self::HugepagePool { .. } | Self::SysfsValue { .. } => Lifetime::Boot,
+            Self::BootUnit { .. } | Self::DefineDomain { .. } => Lifetime::Persistent,
+            Self::ShutdownDomain { .. } | Self::StartDomain { .. } | Self::LivePin { .. } => Lifetime::Instance,
+        }
+    }
+
+    /// What it touches, in words: two changes with the same words exclude each other's rollback.
+    pub fn object(&self) -> String {
+        match self {
+            Self::HugepagePool { node, size, .. } => format!("the pool of {size} pages on node {node}"),
+            Self::SysfsValue { path, .. } => format!("`{path}`"),
+            Self::BootUnit { .. } => "the boot unit".to_owned(),
+            Self::DefineDomain { domain, .. }
+            | Self::ShutdownDomain { domain, .. }
+            | Self::StartDomain { domain }
+            | Self::LivePin { domain, .. } => format!("the domain `{domain}`"),
+        }
+    }
+
+    /// Its place in the names of fault points: no spaces.
+    pub fn slug(&self) -> String {
+        match self {
+            Self::HugepagePool { node, size, .. } => format!("pool-node{node}-{}kB", size.bytes().kib()),
+            Self::SysfsValue { path, .. } => format!("sysfs-{}", path.rsplit('/').next().unwrap_or(path)),
+            Self::BootUnit { .. } => "boot-unit".to_owned(),
+            Self::DefineDomain { domain, .. } => format!("define-{domain}"),
+            Self::ShutdownDomain { domain, .. } => format!("shutdown-{domain}"),
+            Self::StartDomain { domain } => format!("start-{domain}"),
+            Self::LivePin { domain, target, .. } => match target {
+                PinTarget::Vcpu(number) => format!("pin-{domain}-vcpu{number}"),
+                PinTarget::Emulator => format!("pin-{domain}-emulator"),
+                PinTarget::Iothread(number) => format!("pin-{domain}-iothread{number}"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    /// What is done, in the imperative.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HugepagePool { node, size, old, new } => {
+                write!(formatter, "resize the pool of {size} pages on node {node} from {old} to {new}")
+            }
+            Self::SysfsValue { path, old, new } => write!(formatter, "set `{path}` from `{old}` to `{new}`"),
+            Self::BootUnit { .. } => formatter.write_str("install the unit that re-applies this at boot"),
+            Self::DefineDomain { domain, .. } => write!(formatter, "define `{domain}` anew"),
+            Self::ShutdownDomain { domain, .. } => write!(formatter, "shut `{domain}` down"),
+            Self::StartDomain { domain } => write!(formatter, "start `{domain}`"),
+            Self::LivePin { domain, target, old, new, .. } => {
+                write!(formatter, "move {target} of `{domain}` from PUs {old} to PUs {new}")
+            }
+        }
+    }
+}

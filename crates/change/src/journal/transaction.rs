@@ -1,0 +1,147 @@
+//! A transaction as its records tell it.
+
+use crate::change::Change;
+use crate::journal::record::{Header, Record};
+
+/// One transaction, read from its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transaction {
+    /// Which, when, of what.
+    pub header: Header,
+    /// Its changes in the order in which they were begun.
+    pub steps: Vec<Step>,
+    /// How far it came.
+    pub state: State,
+    /// If taking back has begun: the boot in which it last did, and the guests that are to run when it ends.
+    pub rollback: Option<(String, Vec<String>)>,
+}
+
+/// One change and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Number, from 1.
+    pub number: u32,
+    /// The change with its old value.
+    pub change: Change,
+    /// Whether a change that cannot be taken back at once had begun.
+    pub begun: bool,
+    /// Whether it was made and read back.
+    pub done: bool,
+    /// For a definition: what libvirt made of it.
+    pub found: Option<String>,
+    /// Whether it was taken back.
+    pub undone: bool,
+    /// The boot in which it was last made.
+    pub boot_id: String,
+}
+
+/// How far a transaction came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It began and neither ended nor was taken back.
+    Unfinished,
+    /// All its changes are in force; so many checks of the read-back disagreed.
+    Committed {
+        /// Mismatches.
+        mismatches: usize,
+    },
+    /// Taking back began and did not end.
+    RollingBack,
+    /// The former state was restored.
+    RolledBack,
+    /// The user gave it up.
+    Forgotten,
+}
+
+impl Transaction {
+    /// From the records of one file; `None` without a header, which means that nothing was changed.
+    pub fn from_records(records: Vec<Record>) -> Option<Result<Self, String>> {
+        let mut records = records.into_iter();
+        let header = match records.next()? {
+            Record::Header(header) => *header,
+            _ => return Some(Err("its first record is not a header".to_owned())),
+        };
+        let mut transaction = Self { header, steps: Vec::new(), state: State::Unfinished, rollback: None };
+        for record in records {
+            if let Err(problem) = transaction.take(record) {
+                return Some(Err(problem));
+            }
+        }
+        Some(Ok(transaction))
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), String> {
+        match record {
+            Record::Header(_) => return Err("it has a second header".to_owned()),
+            Record::Intent { step, change } => {
+                let boot_id = self.header.boot_id.clone();
+                self.steps.push(Step {
+                    number: step,
+                    change,
+                    begun: false,
+                    done: false,
+                    found: None,
+                    undone: false,
+                    boot_id,
+                });
+            }
+            Record::Begun { step } => self.step(step)?.begun = true,
+            Record::Done { step, found } => {
+                let step = self.step(step)?;
+                step.done = true;
+                step.found = found;
+            }
+            Record::Reapplying { step, boot_id, old } => self.step(step)?.reapplied(boot_id, &old)?,
+            Record::Undone { step, .. } => self.step(step)?.undone = true,
+            Record::Committed { mismatches, .. } => self.state = State::Committed { mismatches },
+            Record::RollbackStarted { boot_id, running, .. } => {
+                self.state = State::RollingBack;
+                self.rollback = Some((boot_id, running));
+            }
+            Record::RolledBack { .. } => self.state = State::RolledBack,
+            Record::Forgotten { .. } => self.state = State::Forgotten,
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, number: u32) -> Result<&mut Step, String> {
+        self.steps
+            .iter_mut()
+            .find(|step| step.number == number)
+            .ok_or_else(|| format!("it speaks of change {number}, which was never begun"))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.header.transaction
+    }
+
+    /// Whether it has to be rolled back or given up before anything else may change.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.state, State::Unfinished | State::RollingBack)
+    }
+
+    /// Whether its changes are in force, wholly or in part.
+    pub fn is_in_force(&self) -> bool {
+        matches!(self.state, State::Committed { .. } | State::Unfinished | State::RollingBack)
+    }
+
+    /// Whether it concerns this domain.
+    pub fn concerns(&self, domain: &str) -> bool {
+        self.header.plan.domains.iter().any(|change| change.name == domain)
+    }
+}
+
+impl Step {
+    fn reapplied(&mut self, boot: String, value: &str) -> Result<(), String> {
+        self.boot_id = boot;
+        match &mut self.change {
+            Change::HugepagePool { old, .. } => {
+                *old = value.parse().map_err(|_| format!("`{value}` is no count of pages"))?;
+            }
+            Change::SysfsValue { old, .. } => *old = value.to_owned(),
+            other => return Err(format!("`{other}` cannot be made again at boot")),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Changing a machine so that it can be changed back: plan files, a write-ahead journal, apply, read-back, rollback.
+//!
+//! [`compose`] turns the planner's answer into a [`PlanFile`], [`apply()`] puts one in force, [`verify`] reads back,
+//! [`rollback()`] restores what was before, [`boot`] makes again at boot what a reboot loses. Every change is in the
+//! [`journal`] before it is made.
+
+mod apply;
+pub mod boot;
+mod boot_unit;
+mod change;
+mod error;
+mod faults;
+mod guests_to_stop;
+pub mod journal;
+mod kernel;
+mod machine;
+mod perform;
+mod plan_file;
+mod pools;
+mod private_files;
+mod rollback;
+mod steps;
+pub mod timestamp;
+mod undo;
+pub mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::{Applied, Apply, ApplyOptions, ReadBack, apply, changes, fault_points};
+pub use boot_unit::UNIT_NAME;
+pub use change::{Change, Lifetime, PinTarget};
+pub use error::ChangeError;
+pub use faults::Faults;
+pub use journal::{Journal, STATE_DIRECTORY};
+pub use kernel::Kernel;
+pub use machine::{Machine, Surroundings};
+pub use plan_file::{DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, compose};
+pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};
+pub use timestamp::now;

@@ -1,0 +1,190 @@
+//! The plan as a file: what `nearmetal plan -o` writes and `nearmetal apply` reads.
+//!
+//! It is complete (both definitions of every domain are in it), belongs to one machine, and is hostile until parsed.
+//! The definitions may hold a VNC password, so the file is written for its owner alone.
+
+mod compose;
+mod identity;
+
+pub use compose::{DomainInput, compose};
+pub use identity::HostIdentity;
+
+use std::path::Path;
+
+use nearmetal_place::{Placement, Plan};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ChangeError;
+
+/// The schema this version reads and writes.
+pub const PLAN_SCHEMA: &str = "nearmetal.plan/1";
+
+/// A plan file larger than this is none: a domain definition has some ten KiB.
+const LARGEST: usize = 64 << 20;
+
+/// What is to be done on which machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    /// [`PLAN_SCHEMA`].
+    pub schema: String,
+    /// When it was made.
+    pub created: String,
+    /// The version of nearmetal that made it.
+    pub nearmetal: String,
+    /// The machine it is for.
+    pub host: HostIdentity,
+    /// Where everything goes, and why.
+    pub plan: Plan,
+    /// One per placement, in the same order.
+    pub domains: Vec<DomainChange>,
+}
+
+/// What changes in one domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainChange {
+    /// Name.
+    pub name: String,
+    /// UUID.
+    pub uuid: String,
+    /// The stored definition at planning time, as libvirt printed it.
+    pub xml_before: String,
+    /// The stored definition after.
+    pub xml_after: String,
+    /// Parts that take effect only when the guest starts.
+    pub needs_restart: Vec<Part>,
+    /// Parts that can change while the guest runs.
+    pub live_now: Vec<Part>,
+}
+
+/// One part of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// What changes: `memory`, `disk vda`, `vCPU pins`.
+    pub what: String,
+    /// From what to what.
+    pub change: String,
+    /// Why it can, or cannot, be done while the guest runs.
+    pub why: String,
+}
+
+impl PlanFile {
+    /// Reads and checks a plan.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, ChangeError> {
+        let unreadable = |problem: String| ChangeError::PlanUnreadable { origin: origin.to_owned(), problem };
+        if text.len() > LARGEST {
+            return Err(unreadable(format!("it has {} bytes, and {LARGEST} is the limit", text.len())));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+        // The schema first: a newer file should be called that, and not "unknown field".
+        match value.get("schema").and_then(Value::as_str) {
+            Some(PLAN_SCHEMA) => {}
+            Some(other) => {
+                return Err(unreadable(format!("its schema is `{other}`, and `{PLAN_SCHEMA}` is understood")));
+            }
+            None => return Err(unreadable(format!("it has no schema (`{PLAN_SCHEMA}`)"))),
+        }
+        let plan: Self = serde_json::from_value(value.clone()).map_err(|error| unreadable(error.to_string()))?;
+        // The types of the planner accept fields they do not know; a file someone edited must not be half understood.
+        let understood = serde_json::to_value(&plan).map_err(|error| unreadable(error.to_string()))?;
+        if let Some(path) = first_difference(&value, &understood, "") {
+            return Err(unreadable(format!("`{path}` is not a field, or not a value, that belongs there")));
+        }
+        plan.check().map_err(unreadable)?;
+        Ok(plan)
+    }
+
+    /// Reads and checks a plan file.
+    pub fn load(path: &Path) -> Result<Self, ChangeError> {
+        Self::parse(&nearmetal_host::files::read_to_string(path)?, &format!("`{}`", path.display()))
+    }
+
+    /// As JSON, for people to read.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Writes it, readable by its owner alone.
+    pub fn save(&self, path: &Path) -> Result<(), ChangeError> {
+        Ok(crate::private_files::write(path, self.to_json().as_bytes())?)
+    }
+
+    /// The placement of a domain.
+    pub fn placement(&self, domain: &str) -> Option<&Placement> {
+        self.plan.placements.iter().find(|placement| placement.guest == domain)
+    }
+
+    /// Whether this is the machine the plan was made for.
+    pub fn check_host(&self, here: &HostIdentity) -> Result<(), ChangeError> {
+        if self.host.fingerprint == here.fingerprint {
+            return Ok(());
+        }
+        Err(ChangeError::OtherHost {
+            planned_name: self.host.hostname.clone(),
+            planned: self.host.short().to_owned(),
+            found_name: here.hostname.clone(),
+            found: here.short().to_owned(),
+        })
+    }
+
+    /// Whether its parts agree with each other.
+    fn check(&self) -> Result<(), String> {
+        if self.plan.placements.len() != self.domains.len() {
+            return Err(format!(
+                "it places {} guests and changes {} domains",
+                self.plan.placements.len(),
+                self.domains.len()
+            ));
+        }
+        for (number, (placement, domain)) in self.plan.placements.iter().zip(&self.domains).enumerate() {
+            if placement.guest != domain.name || placement.uuid != domain.uuid {
+                return Err(format!(
+                    "placement {number} is of `{}` ({}), and domain {number} is `{}` ({})",
+                    placement.guest, placement.uuid, domain.name, domain.uuid
+                ));
+            }
+            if self.domains[..number].iter().any(|other| other.name == domain.name || other.uuid == domain.uuid) {
+                return Err(format!("`{}` ({}) is in it twice", domain.name, domain.uuid));
+            }
+            // A guest that floats has no pin at all.
+            let floats = placement.vcpus.is_empty() && placement.emulator.is_empty() && placement.iothreads.is_empty();
+            let mut sets = placement.vcpus.iter().map(|pin| &pin.cpus).chain(&placement.iothreads);
+            if !floats && (placement.emulator.is_empty() || sets.any(|cpus| cpus.is_empty())) {
+                return Err(format!("a thread of `{}` has no PU to run on", domain.name));
+            }
+            if placement.memory.page_size.is_some() && placement.memory.nodes.is_empty() {
+                return Err(format!("the huge pages of `{}` have no node", domain.name));
+            }
+        }
+        for (number, pool) in self.plan.pools.iter().enumerate() {
+            if self.plan.pools[..number].iter().any(|other| (other.node, other.size) == (pool.node, pool.size)) {
+                return Err(format!("the pool of {} pages on node {} is in it twice", pool.size, pool.node));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path at which `given` has something that `understood` does not.
+fn first_difference(given: &Value, understood: &Value, path: &str) -> Option<String> {
+    match (given, understood) {
+        (Value::Object(left), Value::Object(right)) => left.iter().find_map(|(key, value)| {
+            let path = format!("{path}/{key}");
+            match right.get(key) {
+                Some(other) => first_difference(value, other, &path),
+                None => Some(path),
+            }
+        }),
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => left
+            .iter()
+            .zip(right)
+            .enumerate()
+            .find_map(|(index, (value, other))| first_difference(value, other, &format!("{path}/{index}"))),
+        // `0-3` and `0,1,2,3` are the same set: texts that parsed are not compared letter by letter.
+        (Value::String(_), Value::String(_)) => None,
+        _ => (given != understood).then(|| path.to_owned()),
+    }
+}

@@ -1,0 +1,233 @@
+//! Taking a transaction back, from its journal alone.
+//!
+//! The order is not simply the reverse: a guest must be off before its pool can shrink, and its old definition must be
+//! stored before it is started again. So: stop the guests that run in the new form, restore definitions, pools and
+//! settings, start the guests that ran before.
+//!
+//! Every step looks at what is before it changes anything, and is recorded when done: a rollback that is killed is
+//! simply run again.
+
+use std::time::Duration;
+
+use crate::change::{Change, Lifetime};
+use crate::faults::Faults;
+use crate::guests_to_stop::{Running, guests};
+use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
+use crate::machine::Machine;
+use crate::perform::{shut_down, start};
+use crate::{ChangeError, timestamp, undo};
+
+/// What is taken back, and how.
+#[derive(Debug, Clone)]
+pub struct RollbackOptions {
+    /// Which transaction; `None` for the unfinished one, or else the last one in force.
+    pub transaction: Option<u32>,
+    /// Guests may be shut down and started again.
+    pub restart: bool,
+    /// Guests that run in the new form stay so until they stop by themselves.
+    pub keep_running: bool,
+    /// How long a guest may take to shut down.
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for RollbackOptions {
+    fn default() -> Self {
+        Self { transaction: None, restart: false, keep_running: false, shutdown_timeout: Duration::from_secs(120) }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The transaction.
+    pub transaction: u32,
+    /// One sentence per change, in the order in which they were taken back.
+    pub notes: Vec<String>,
+}
+
+/// Takes a transaction back.
+pub fn rollback(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    options: &RollbackOptions,
+    faults: &Faults,
+    say: &mut dyn FnMut(&str),
+) -> Result<RolledBack, ChangeError> {
+    if !machine.surroundings.is_root {
+        return Err(ChangeError::Preconditions { problems: vec!["this needs root: run it with sudo".to_owned()] });
+    }
+    let lock = journal.lock()?;
+    rollback_locked(machine, journal, &lock, options, faults, say)
+}
+
+/// Leaves an unfinished transaction as it is.
+pub fn forget(journal: &Journal) -> Result<u32, ChangeError> {
+    let lock = journal.lock()?;
+    let unfinished = journal
+        .unfinished()?
+        .ok_or_else(|| ChangeError::NothingToRollBack("there is no unfinished transaction to forget".to_owned()))?;
+    let mut writer = journal.resume(&lock, unfinished.number())?;
+    writer.append(&Record::Forgotten { at: timestamp::now() })?;
+    Ok(unfinished.number())
+}
+
+/// The fault points of a rollback, in order.
+pub fn rollback_fault_points(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    options: &RollbackOptions,
+) -> Result<Vec<String>, ChangeError> {
+    let all = journal.transactions()?;
+    let transaction = choose(&all, options.transaction)?;
+    let guests = guests(machine, transaction)?;
+    let actions = actions(transaction, &guests, options);
+    let of_action =
+        actions.iter().flat_map(|action| ["before", "made", "recorded"].map(|at| format!("{}:{at}", action.label())));
+    let (start, end) = (["undo:before-start", "undo:started"], ["undo:before-end", "undo:ended"]);
+    Ok(start.map(str::to_owned).into_iter().chain(of_action).chain(end.map(str::to_owned)).collect())
+}
+
+/// One thing a rollback does.
+#[derive(Debug, Clone, Copy)]
+enum Action<'a> {
+    Stop(&'a str),
+    Undo(&'a Step),
+    Start(&'a str),
+}
+
+impl Action<'_> {
+    fn label(self) -> String {
+        match self {
+            Self::Stop(domain) => format!("undo:stop-{domain}"),
+            Self::Undo(step) => format!("undo:{}:{}", step.number, step.change.slug()),
+            Self::Start(domain) => format!("undo:start-{domain}"),
+        }
+    }
+}
+
+/// What is to be done, in its order; what an earlier, interrupted rollback has done is left out.
+fn actions<'a>(transaction: &'a Transaction, guests: &'a [Running], options: &RollbackOptions) -> Vec<Action<'a>> {
+    let stop = guests.iter().filter(|guest| guest.must_stop && !options.keep_running);
+    let start = guests.iter().filter(|guest| guest.runs_at_the_end);
+    let is_state = |step: &Step| matches!(step.change, Change::StartDomain { .. } | Change::ShutdownDomain { .. });
+    let (state, other): (Vec<&Step>, Vec<&Step>) =
+        transaction.steps.iter().rev().filter(|step| !step.undone).partition(|step| is_state(step));
+    let stop = stop.map(|guest| Action::Stop(guest.domain.as_str()));
+    let start = start.map(|guest| Action::Start(guest.domain.as_str()));
+    stop.chain(other.into_iter().map(Action::Undo)).chain(start).chain(state.into_iter().map(Action::Undo)).collect()
+}
+
+pub(crate) fn rollback_locked(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    lock: &WriterLock,
+    options: &RollbackOptions,
+    faults: &Faults,
+    say: &mut dyn FnMut(&str),
+) -> Result<RolledBack, ChangeError> {
+    let all = journal.transactions()?;
+    let transaction = choose(&all, options.transaction)?;
+    check_later(&all, transaction)?;
+    let guests = guests(machine, transaction)?;
+    let stop: Vec<String> =
+        guests.iter().filter(|guest| guest.must_stop).map(|guest| format!("`{}` runs", guest.domain)).collect();
+    if !stop.is_empty() && !options.restart && !options.keep_running {
+        return Err(ChangeError::RollbackNeedsRestart { guests: stop });
+    }
+    let running = guests.iter().filter(|guest| guest.runs_at_the_end).map(|guest| guest.domain.clone()).collect();
+    let needs_the_unit = all.iter().any(|other| {
+        other.number() != transaction.number()
+            && matches!(other.state, State::Committed { .. })
+            && is_lost_at_boot(other)
+    });
+    faults.point("undo:before-start")?;
+    let mut writer = journal.resume(lock, transaction.number())?;
+    let boot_id = machine.boot_id.clone();
+    writer.append(&Record::RollbackStarted { at: timestamp::now(), boot_id, running })?;
+    faults.point("undo:started")?;
+    let mut notes = Vec::new();
+    for action in actions(transaction, &guests, options) {
+        let label = action.label();
+        faults.point(format!("{label}:before"))?;
+        let note = match action {
+            Action::Stop(domain) => {
+                say(&format!("shutting `{domain}` down"));
+                shut_down(machine, domain, options.shutdown_timeout)?;
+                String::new()
+            }
+            Action::Undo(step) => undo::undo(machine, journal, transaction, step, needs_the_unit)?,
+            Action::Start(domain) => {
+                start(machine, domain)?;
+                format!("`{domain}` runs")
+            }
+        };
+        faults.point(format!("{label}:made"))?;
+        if let Action::Undo(step) = action {
+            writer.append(&Record::Undone { step: step.number, note: note.clone() })?;
+        }
+        if !note.is_empty() {
+            say(&note);
+            notes.push(note);
+        }
+        faults.point(format!("{label}:recorded"))?;
+    }
+    notes.extend(guests.iter().filter(|guest| guest.lost_at_reboot).map(|guest| {
+        format!(
+            "`{}` ran before, and the machine has been restarted since: it was not started (virsh start {})",
+            guest.domain, guest.domain
+        )
+    }));
+    if options.keep_running {
+        let kept = guests.iter().filter(|guest| guest.must_stop);
+        notes.extend(
+            kept.map(|guest| format!("`{}` runs on, and takes its former form when it next starts", guest.domain)),
+        );
+    }
+    faults.point("undo:before-end")?;
+    writer.append(&Record::RolledBack { at: timestamp::now() })?;
+    faults.point("undo:ended")?;
+    Ok(RolledBack { transaction: transaction.number(), notes })
+}
+
+/// Whether something of a transaction has to be made again at every boot.
+pub(crate) fn is_lost_at_boot(transaction: &Transaction) -> bool {
+    transaction.steps.iter().any(|step| step.change.lifetime() == Lifetime::Boot)
+}
+
+fn choose(all: &[Transaction], wanted: Option<u32>) -> Result<&Transaction, ChangeError> {
+    let nothing = |text: String| Err(ChangeError::NothingToRollBack(text));
+    if let Some(number) = wanted {
+        let known: Vec<String> = all.iter().map(|transaction| transaction.number().to_string()).collect();
+        return match all.iter().find(|transaction| transaction.number() == number) {
+            Some(transaction) if transaction.is_in_force() => Ok(transaction),
+            Some(transaction) if transaction.state == State::Forgotten => {
+                nothing(format!("transaction {number} was given up with --forget, and cannot be taken back any more"))
+            }
+            Some(_) => nothing(format!("transaction {number} has been taken back already")),
+            None => nothing(format!("there is no transaction {number} (there are: {})", known.join(", "))),
+        };
+    }
+    let last = |wanted: &dyn Fn(&Transaction) -> bool| all.iter().rev().find(|transaction| wanted(transaction));
+    last(&Transaction::is_unfinished)
+        .or_else(|| last(&Transaction::is_in_force))
+        .map_or_else(|| nothing("nothing has been applied on this machine that is still in force".to_owned()), Ok)
+}
+
+/// Old values are right only in the order in which they were journalled.
+fn check_later(all: &[Transaction], transaction: &Transaction) -> Result<(), ChangeError> {
+    let objects = |transaction: &Transaction| -> Vec<String> {
+        let real = transaction.steps.iter().filter(|step| !matches!(step.change, Change::BootUnit { .. }));
+        real.map(|step| step.change.object()).collect()
+    };
+    let mine = objects(transaction);
+    for later in all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force()) {
+        if let Some(object) = objects(later).into_iter().find(|object| mine.contains(object)) {
+            return Err(ChangeError::LaterTransaction {
+                transaction: transaction.number(),
+                later: later.number(),
+                object,
+            });
+        }
+    }
+    Ok(())
+}

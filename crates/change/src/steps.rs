@@ -1,0 +1,244 @@
+//! From a plan to the changes it takes on this machine, and everything that is in their way.
+//!
+//! Nothing is written here. All problems are collected before any is reported: a user who has to mend three things
+//! should not learn of them one at a time.
+
+use std::collections::BTreeMap;
+
+use nearmetal_domain::DomainXml;
+use nearmetal_hypervisor::{Definition, DomainState, HypervisorError};
+use nearmetal_place::Placement;
+
+use crate::boot_unit;
+use crate::change::{Change, PinTarget};
+use crate::kernel::{available_bytes, persistent_pages};
+use crate::machine::Machine;
+use crate::plan_file::{DomainChange, PlanFile};
+use crate::undo::same;
+use crate::{ApplyOptions, ChangeError};
+
+/// The changes in the order in which they are made.
+///
+/// Pools grow first, while guests still run: a pool that cannot grow then costs no downtime. Definitions come before
+/// shutdowns for the same reason. Pools that shrink, and pools that need the memory of the guests themselves, wait until
+/// those are off.
+pub(crate) fn expand(
+    machine: &mut Machine<'_>,
+    plan: &PlanFile,
+    options: &ApplyOptions,
+    state: &std::path::Path,
+) -> Result<Vec<Change>, ChangeError> {
+    plan.check_host(&machine.host)?;
+    let mut problems = Vec::new();
+    let pools = pool_changes(machine, plan, options, &mut problems)?;
+    let mut definitions = Vec::new();
+    let mut instances = Vec::new();
+    let mut restarts = Vec::new();
+    for domain in &plan.domains {
+        let placement = plan.placement(&domain.name).ok_or_else(|| ChangeError::Compose {
+            domain: domain.name.clone(),
+            problem: "its placement is missing".to_owned(),
+        })?;
+        let Some(found) = look_at(machine, domain, &mut problems)? else { continue };
+        if !same(&found.xml, &domain.xml_after) {
+            definitions.push(Change::DefineDomain {
+                domain: domain.name.clone(),
+                uuid: domain.uuid.clone(),
+                old_xml: found.xml.clone(),
+                new_xml: domain.xml_after.clone(),
+                instance: found.instance,
+            });
+        }
+        check_devices(machine, domain, &mut problems);
+        let needs_restart = found.instance.is_some() && !domain.needs_restart.is_empty();
+        if needs_restart && !options.live_only {
+            if !options.restart {
+                let parts: Vec<_> = domain.needs_restart.iter().map(|part| part.what.as_str()).collect();
+                restarts.push(format!("`{}` runs, and only a restart changes {}", domain.name, parts.join(", ")));
+            } else if found.state != DomainState::Running {
+                problems.push(format!(
+                    "`{}` is {}: a guest that does not run cannot shut down; resume it or stop it first",
+                    domain.name, found.state
+                ));
+            }
+            instances.push(Change::ShutdownDomain { domain: domain.name.clone(), instance: found.instance });
+            instances.push(Change::StartDomain { domain: domain.name.clone() });
+        } else if found.instance.is_some() {
+            instances.extend(live_pins(machine, domain, placement, found.instance)?);
+        } else if options.start {
+            instances.push(Change::StartDomain { domain: domain.name.clone() });
+        }
+    }
+    if !problems.is_empty() {
+        return Err(ChangeError::Preconditions { problems });
+    }
+    if !restarts.is_empty() {
+        let live_possible = plan.domains.iter().any(|domain| !domain.live_now.is_empty());
+        return Err(ChangeError::RestartNeeded { reasons: restarts, live_possible });
+    }
+    // Shut all down before any starts: guests of one plan may trade places.
+    let (starts, others): (Vec<_>, Vec<_>) =
+        instances.into_iter().partition(|change| matches!(change, Change::StartDomain { .. }));
+    let boot_unit = boot_unit_change(machine, plan, state)?.into_iter().collect();
+    Ok([pools.now, boot_unit, definitions, others, pools.when_off, starts].concat())
+}
+
+#[derive(Default)]
+struct PoolChanges {
+    now: Vec<Change>,
+    when_off: Vec<Change>,
+}
+
+fn pool_changes(
+    machine: &Machine<'_>,
+    plan: &PlanFile,
+    options: &ApplyOptions,
+    problems: &mut Vec<String>,
+) -> Result<PoolChanges, ChangeError> {
+    let mut changes = PoolChanges::default();
+    // Pools of several sizes on one node share its memory.
+    let mut growing: BTreeMap<u32, (u64, Vec<Change>)> = BTreeMap::new();
+    for pool in &plan.plan.pools {
+        let now = persistent_pages(machine.kernel, pool.node, pool.size)?;
+        let change = Change::HugepagePool { node: pool.node, size: pool.size, old: now, new: pool.after };
+        if now == pool.after {
+            continue;
+        }
+        if now != pool.before {
+            problems.push(format!(
+                "the pool of {} pages on node {} has {now} pages, and had {} when this was planned: plan again",
+                pool.size, pool.node, pool.before
+            ));
+        } else if pool.after > now {
+            let (bytes, list) = growing.entry(pool.node).or_default();
+            *bytes += (pool.after - now).saturating_mul(pool.size.bytes().get());
+            list.push(change);
+        } else {
+            changes.when_off.push(change);
+        }
+    }
+    for (node, (bytes, list)) in growing {
+        let available = available_bytes(machine.kernel, node)?;
+        if bytes <= available {
+            changes.now.extend(list);
+            continue;
+        }
+        let mut returning = 0;
+        if options.restart && !options.live_only {
+            for domain in plan.domains.iter().filter(|domain| !domain.needs_restart.is_empty()) {
+                returning += machine.kernel.guest_memory(&domain.uuid, node)?;
+            }
+        }
+        if bytes <= available + returning {
+            changes.when_off.extend(list);
+            continue;
+        }
+        problems.push(format!(
+            "the pools of node {node} are to grow by {} MiB; {} MiB of that node are free or can be freed, and {} MiB come \
+             back from the guests that restart: stop what uses its memory, or plan for fewer guests",
+            bytes >> 20,
+            available >> 20,
+            returning >> 20
+        ));
+    }
+    Ok(changes)
+}
+
+struct Found {
+    xml: String,
+    state: DomainState,
+    /// libvirt's number of the running instance.
+    instance: Option<u32>,
+}
+
+fn look_at(
+    machine: &mut Machine<'_>,
+    domain: &DomainChange,
+    problems: &mut Vec<String>,
+) -> Result<Option<Found>, ChangeError> {
+    let summary = match machine.hypervisor.domain(&domain.name) {
+        Ok(summary) => summary,
+        Err(error @ HypervisorError::NoSuchDomain { .. }) => {
+            problems.push(error.to_string());
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if !summary.uuid.eq_ignore_ascii_case(&domain.uuid) {
+        problems.push(format!(
+            "`{}` is another domain now (UUID {}, planned {}): plan again",
+            domain.name, summary.uuid, domain.uuid
+        ));
+        return Ok(None);
+    }
+    if !summary.persistent {
+        problems
+            .push(format!("`{}` is transient, it has no stored definition to change: define it first", domain.name));
+        return Ok(None);
+    }
+    let xml = machine.hypervisor.domain_xml(&domain.name, Definition::Inactive)?;
+    if !same(&xml, &domain.xml_before) && !same(&xml, &domain.xml_after) {
+        problems.push(format!("the definition of `{}` has changed since this was planned: plan again", domain.name));
+    }
+    let instance = if summary.state.is_off() { None } else { Some(summary.id.unwrap_or(0)) };
+    Ok(Some(Found { xml, state: summary.state, instance }))
+}
+
+/// The devices the new definition needs.
+fn check_devices(machine: &Machine<'_>, domain: &DomainChange, problems: &mut Vec<String>) {
+    let facts = match DomainXml::parse(&domain.xml_after).and_then(|xml| xml.facts()) {
+        Ok(facts) => facts,
+        Err(error) => {
+            problems.push(format!("the planned definition of `{}` cannot be read: {error}", domain.name));
+            return;
+        }
+    };
+    let exists = |path: &str| (machine.surroundings.exists)(std::path::Path::new(path));
+    if facts.kind == "kvm" && !exists("/dev/kvm") {
+        problems.push(format!(
+            "`{}` is a KVM guest, and this machine has no /dev/kvm: enable virtualization in the firmware and load kvm_amd \
+             or kvm_intel",
+            domain.name
+        ));
+    }
+    for disk in facts.disks.iter().filter(|disk| matches!(disk.kind.as_str(), "block" | "file")) {
+        if let Some(source) = disk.source.as_deref().filter(|source| !exists(source)) {
+            problems
+                .push(format!("the disk {} of `{}` lies on {source}, which does not exist", disk.target, domain.name));
+        }
+    }
+}
+
+/// The pins of a running guest that differ from the plan.
+fn live_pins(
+    machine: &Machine<'_>,
+    domain: &DomainChange,
+    placement: &Placement,
+    instance: Option<u32>,
+) -> Result<Vec<Change>, ChangeError> {
+    let vcpus = placement.vcpus.iter().map(|pin| (PinTarget::Vcpu(pin.vcpu), &pin.cpus));
+    let iothreads = placement.iothreads.iter().zip(1..).map(|(cpus, number)| (PinTarget::Iothread(number), cpus));
+    let mut changes = Vec::new();
+    for (target, cpus) in vcpus.chain([(PinTarget::Emulator, &placement.emulator)]).chain(iothreads) {
+        // A thread that is not there has nothing to pin: an iothread that only the next start brings.
+        let Some(old) = machine.kernel.affinity(&domain.uuid, target)? else { continue };
+        if old != *cpus {
+            changes.push(Change::LivePin { domain: domain.name.clone(), target, old, new: cpus.clone(), instance });
+        }
+    }
+    Ok(changes)
+}
+
+/// The boot unit, where something in the plan is lost at a reboot and it is not installed in this form.
+fn boot_unit_change(
+    machine: &Machine<'_>,
+    plan: &PlanFile,
+    state: &std::path::Path,
+) -> Result<Option<Change>, ChangeError> {
+    if plan.plan.pools.is_empty() {
+        return Ok(None);
+    }
+    let new = boot_unit::unit_text(&machine.program, state);
+    let old = boot_unit::installed(machine)?;
+    Ok((old.as_deref() != Some(new.as_str())).then_some(Change::BootUnit { old, new }))
+}

@@ -1,0 +1,156 @@
+//! A crash at every fault point, and what rollback makes of it.
+
+use nearmetal_hypervisor::{Fake, Hypervisor};
+
+use super::stage::*;
+use crate::*;
+
+/// The fault points of the whole apply, in order; the crash itself is proven by the list being used up.
+fn points() -> Vec<String> {
+    let mut stage = Stage::new();
+    let journal = stage.journal();
+    fault_points(&changes(&mut stage.machine(), &journal, &plan_file(), &with_restart()).unwrap())
+}
+
+#[test]
+fn fault_points_are_those_that_are_reached() {
+    let mut stage = Stage::new();
+    let faults = Faults::none();
+    stage.apply(&plan_file(), &with_restart(), &faults).unwrap();
+    assert_eq!(faults.reached(), points());
+    assert_eq!(points().len(), 2 + 5 * 4 + 2 + 3);
+}
+
+#[test]
+fn a_crash_at_any_step_of_apply_is_taken_back() {
+    for point in points() {
+        let mut stage = Stage::new();
+        let before = stage.snapshot();
+        let crash = stage.apply(&plan_file(), &with_restart(), &Faults::failing_at(&*point));
+        assert!(matches!(crash, Err(ChangeError::Fault { .. })), "{point}: {crash:?}");
+        if point != "begin:before-header" {
+            stage.rollback(&back_with_restart(), &Faults::none()).unwrap_or_else(|error| panic!("{point}: {error}"));
+        }
+        assert_eq!(stage.snapshot(), before, "{point}");
+        // All is free for another attempt.
+        stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    }
+}
+
+#[test]
+fn a_guest_that_was_off_stays_off() {
+    for point in ["end:before-commit", "3:define-web1:done-written"] {
+        let mut stage = Stage::with(Fake::new("").with_domain(&xml("")));
+        let before = stage.snapshot();
+        stage.apply(&plan_file(), &ApplyOptions::default(), &Faults::failing_at(point)).unwrap_err();
+        stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
+        assert_eq!(stage.snapshot(), before, "{point}");
+    }
+}
+
+#[test]
+fn a_rollback_that_crashes_is_run_again() {
+    let reached = {
+        let mut stage = Stage::new();
+        stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+        let journal = stage.journal();
+        let points = rollback_fault_points(&mut stage.machine(), &journal, &back_with_restart()).unwrap();
+        let faults = Faults::none();
+        stage.rollback(&back_with_restart(), &faults).unwrap();
+        assert_eq!(faults.reached(), points);
+        points
+    };
+    assert!(reached.len() > 12, "{reached:?}");
+    for point in reached {
+        let mut stage = Stage::new();
+        let before = stage.snapshot();
+        stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+        stage.rollback(&back_with_restart(), &Faults::failing_at(&*point)).unwrap_err();
+        let again = stage.rollback(&back_with_restart(), &Faults::none());
+        assert!(again.is_ok() || point == "undo:ended", "{point}: {again:?}");
+        assert_eq!(stage.snapshot(), before, "{point}");
+    }
+}
+
+#[test]
+fn power_loss_voids_what_is_volatile_and_restores_what_is_not() {
+    for point in points().into_iter().skip(1) {
+        let mut stage = Stage::new();
+        let before = stage.snapshot();
+        stage.apply(&plan_file(), &with_restart(), &Faults::failing_at(&*point)).unwrap_err();
+        stage.reboot();
+        let notes = stage.rollback(&back_with_restart(), &Faults::none()).unwrap().notes.join("\n");
+        let after = stage.snapshot();
+        assert_eq!((&after.stored, after.unit), (&before.stored, false), "{point}");
+        assert_eq!((after.pages.as_str(), after.in_force), ("0", None), "{point}: volatile changes are not restored");
+        if point.starts_with("2:") {
+            assert!(notes.contains("lost when the machine restarted"), "{notes}");
+        }
+        if point.starts_with("5:") {
+            assert!(notes.contains("virsh start web1"), "{notes}");
+        }
+    }
+}
+
+#[test]
+fn a_reboot_after_commit_is_made_good_and_taken_back() {
+    let mut stage = Stage::new();
+    let before = stage.snapshot();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    stage.reboot();
+    let journal = stage.journal();
+    let made = boot::reapply(&mut stage.machine(), &journal).unwrap();
+    assert_eq!(made.len(), 1);
+    assert!(made[0].result.is_ok());
+    assert_eq!(stage.kernel.pages(), "272");
+    assert!(boot::reapply(&mut stage.machine(), &journal).unwrap().is_empty(), "once a boot");
+    // The guest is on autostart.
+    stage.hypervisor.start("web1", false).unwrap();
+    let refused = stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap_err();
+    assert!(matches!(refused, ChangeError::RollbackNeedsRestart { .. }), "{refused}");
+    stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+    let after = stage.snapshot();
+    assert_eq!((&after.stored, &after.in_force, after.unit), (&before.stored, &before.in_force, false));
+    assert_eq!(after.pages, "0", "what this boot began with");
+}
+
+#[test]
+fn a_failure_takes_everything_back_by_itself() {
+    let mut stage = Stage::new();
+    stage.kernel.most_pages = 100;
+    let before = stage.snapshot();
+    let error = stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap_err().to_string();
+    assert!(error.contains("gave 100 of 272 pages") && error.contains("put back"), "{error}");
+    assert_eq!(stage.snapshot(), before);
+    // A guest that does not stop: the definition goes back, the guest runs on.
+    stage.kernel.most_pages = 4096;
+    stage.hypervisor.set_shutdown("web1", None);
+    let mut options = with_restart();
+    options.shutdown_timeout = std::time::Duration::from_millis(300);
+    let error = stage.apply(&plan_file(), &options, &Faults::none()).unwrap_err();
+    // It has been asked to stop and may still do so: taking back waits for that, in vain here.
+    assert!(matches!(error, ChangeError::NotTakenBack { .. }), "{error}");
+    stage.hypervisor.set_shutdown("web1", Some(1));
+    stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+    assert_eq!(stage.snapshot(), before);
+}
+
+#[test]
+fn mismatches_are_taken_back_where_asked() {
+    let mut stage = Stage::new();
+    let before = stage.snapshot();
+    let journal = stage.journal();
+    let options = ApplyOptions { rollback_on_mismatch: true, ..with_restart() };
+    let (plan, faults, mut read_back, mut say) = (plan_file(), Faults::none(), read_back(2), |_: &str| {});
+    let job = Apply {
+        journal: &journal,
+        plan: &plan,
+        options: &options,
+        faults: &faults,
+        read_back: &mut read_back,
+        say: &mut say,
+    };
+    let applied = apply(&mut stage.machine(), job).unwrap();
+    assert!(applied.taken_back && applied.verifications[0].mismatches() == 2);
+    assert_eq!(stage.snapshot(), before);
+}

@@ -1,0 +1,142 @@
+//! Plan files, and what is in the way of one.
+
+use nearmetal_hypervisor::{Fake, Hypervisor};
+
+use super::stage::*;
+use crate::change::PinTarget;
+use crate::*;
+
+#[test]
+fn a_plan_says_what_needs_a_restart() {
+    let plan = plan_file();
+    let what = |parts: &[Part]| parts.iter().map(|part| part.what.clone()).collect::<Vec<_>>().join(", ");
+    assert_eq!(what(&plan.domains[0].needs_restart), "iothread 1, memory nodes, page size, disk vda");
+    assert_eq!(what(&plan.domains[0].live_now), "vCPU 0, emulator thread");
+    assert!(plan.domains[0].xml_after.contains("cache='none'"));
+}
+
+#[test]
+fn a_plan_reads_back_and_junk_does_not() {
+    let plan = plan_file();
+    let text = plan.to_json();
+    assert_eq!(PlanFile::parse(&text, "x").unwrap(), plan);
+    let junk = [
+        ("", "EOF"),
+        ("{}", "no schema"),
+        ("[]", "no schema"),
+        ("{\"schema\": \"nearmetal.plan/2\"}", "nearmetal.plan/2"),
+        ("{\"schema\": \"nearmetal.plan/1\"}", "missing field"),
+    ];
+    for (text, says) in junk {
+        let error = PlanFile::parse(text, "`p.json`").unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains("p.json"), "{error}");
+    }
+    let edits = [
+        ("\"emulator\": \"3\"", "\"emulator\": \"\"", "no PU"),
+        ("\"emulator\": \"3\"", "\"emulator\": \"3\", \"priority\": 1", "/plan/placements/0/priority"),
+        ("\"name\": \"web1\"", "\"name\": \"web2\"", "placement 0 is of `web1`"),
+        ("\"domains\"", "\"domain\"", "domain"),
+        ("\"cpus\": \"2\"", "\"cpus\": \"9-1\"", "9-1"),
+    ];
+    for (from, to, says) in edits {
+        assert!(text.contains(from), "{from}");
+        let error = PlanFile::parse(&text.replace(from, to), "x").unwrap_err().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    }
+}
+
+fn refused(stage: &mut Stage, plan: &PlanFile, options: &ApplyOptions) -> String {
+    let before = stage.snapshot();
+    stage.hypervisor.forget_calls();
+    let error = stage.apply(plan, options, &Faults::none()).unwrap_err();
+    assert!(stage.hypervisor.changes().is_empty(), "{error}");
+    assert_eq!(stage.snapshot(), before);
+    assert!(stage.journal().transactions().unwrap().is_empty());
+    error.to_string()
+}
+
+#[test]
+fn nothing_is_changed_where_something_is_in_the_way() {
+    let plan = plan_file();
+    let other =
+        PlanFile { host: HostIdentity { hostname: "duo".into(), fingerprint: "cd".repeat(32) }, ..plan.clone() };
+    let text = refused(&mut Stage::new(), &other, &with_restart());
+    assert!(text.contains("duo") && text.contains("quad"), "{text}");
+
+    let text = refused(&mut Stage::new(), &plan, &ApplyOptions::default());
+    assert!(text.contains("iothread 1, memory nodes, page size, disk vda") && text.contains("--restart"), "{text}");
+
+    let mut stage = Stage::new();
+    stage.root = false;
+    assert!(refused(&mut stage, &plan, &with_restart()).contains("root"));
+
+    let mut stage = Stage::new();
+    stage.kernel.set(&format!("{POOL}/nr_hugepages"), "20\n");
+    stage.hypervisor.define(&xml(" cache='none'")).unwrap();
+    let text = refused(&mut stage, &plan, &with_restart());
+    assert!(text.contains("has 20 pages, and had 16") && text.contains("has changed since"), "{text}");
+
+    let mut stage = Stage::new();
+    stage.kernel.set("/sys/devices/system/node/node1/meminfo", "Node 1 MemFree: 4096 kB\n");
+    let mut large = plan.clone();
+    large.plan.pools[0].after = 16 + 512;
+    let text = refused(&mut stage, &large, &with_restart());
+    assert!(text.contains("grow by 1024 MiB; 4 MiB of that node") && text.contains("512 MiB come back"), "{text}");
+
+    let mut absent = plan.clone();
+    absent.domains[0].xml_after = absent.domains[0].xml_after.replace("/dev/nvme0n1", "/dev/absent");
+    assert!(refused(&mut Stage::new(), &absent, &with_restart()).contains("/dev/absent"));
+}
+
+#[test]
+fn a_pool_that_needs_the_guests_own_memory_waits_until_it_is_off() {
+    let order = |free: &str| {
+        let mut stage = Stage::new();
+        stage.kernel.set("/sys/devices/system/node/node1/meminfo", &format!("Node 1 MemFree: {free} kB\n"));
+        let journal = stage.journal();
+        let changes = changes(&mut stage.machine(), &journal, &plan_file(), &with_restart()).unwrap();
+        changes.iter().map(Change::slug).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(order("1048576"), "pool-node1-2048kB boot-unit define-web1 shutdown-web1 start-web1");
+    assert_eq!(order("4096"), "boot-unit define-web1 shutdown-web1 pool-node1-2048kB start-web1");
+}
+
+#[test]
+fn a_domain_that_is_gone_is_named() {
+    let mut stage = Stage::with(Fake::new("").with_domain("<domain type='kvm'><name>db</name></domain>"));
+    let error = stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap_err().to_string();
+    assert!(error.contains("web1") && error.contains("db"), "{error}");
+}
+
+#[test]
+fn live_only_pins_now_and_leaves_the_rest_to_the_next_start() {
+    let mut stage = Stage::new();
+    stage.kernel.affinity.borrow_mut().insert(PinTarget::Vcpu(0), cpus("0-3"));
+    stage.kernel.affinity.borrow_mut().insert(PinTarget::Emulator, cpus("3"));
+    let before = stage.snapshot();
+    let options = ApplyOptions { live_only: true, ..ApplyOptions::default() };
+    stage.apply(&plan_file(), &options, &Faults::none()).unwrap();
+    let pins = stage.hypervisor.live_pins("web1");
+    assert_eq!(pins.values().map(ToString::to_string).collect::<Vec<_>>(), ["2"], "only what differs is moved");
+    let after = stage.snapshot();
+    assert_eq!(after.in_force, before.in_force);
+    assert_ne!(after.stored, before.stored);
+    stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
+    assert_eq!(stage.snapshot(), before);
+    assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);
+}
+
+#[test]
+fn applying_twice_changes_nothing_the_second_time() {
+    let mut stage = Stage::new();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let input = DomainInput {
+        name: "web1".to_owned(),
+        inactive_xml: stage.snapshot().stored,
+        live_xml: Some(stage.snapshot().stored),
+    };
+    let again = PlanFile { host: identity(), ..compose(&host(), &plan(), &[input]).unwrap() };
+    assert!(again.domains[0].needs_restart.is_empty() && again.domains[0].live_now.is_empty());
+    let applied = stage.apply(&again, &ApplyOptions::default(), &Faults::none()).unwrap();
+    assert_eq!(applied.transaction, None);
+}

@@ -1,0 +1,250 @@
+//! Verdicts from facts written by hand: a guest as planned, then one thing broken at a time.
+
+use std::collections::BTreeSet;
+
+use nearmetal_domain::{DomainFacts, DomainXml};
+use nearmetal_host::guests::OpenFile;
+use nearmetal_host::{GuestProcess, Residency, Thread, ThreadRole};
+use nearmetal_place::{CacheMode, DiskEngine, Plan};
+use nearmetal_units::{Bytes, PageSize};
+
+use super::stage::*;
+use crate::verify::*;
+
+fn thread(id: u32, name: &str, role: ThreadRole, affinity: &str) -> Thread {
+    Thread { id, name: name.to_owned(), role, affinity: Some(cpus(affinity)) }
+}
+
+fn pages(size: PageSize, pages: Vec<(u32, u64)>) -> Residency {
+    Residency {
+        start: 0x7f00_0000_0000,
+        page_size: size,
+        length: Bytes::from_mib(512),
+        guest_memory: true,
+        pages,
+        policy: "bind:1".to_owned(),
+        file: None,
+    }
+}
+
+fn guest() -> GuestProcess {
+    GuestProcess {
+        pid: 4700,
+        start_time: None,
+        name: Some("web1".to_owned()),
+        uuid: Some(UUID.to_owned()),
+        memory: Some(Bytes::from_mib(512)),
+        threads: vec![
+            thread(4700, "qemu-system-x86", ThreadRole::Emulator, "3"),
+            thread(4701, "call_rcu", ThreadRole::Other, "3"),
+            thread(4702, "IO iothread1", ThreadRole::Iothread(1), "3"),
+            thread(4703, "CPU 0/KVM", ThreadRole::Vcpu(0), "2"),
+            thread(4704, "vhost-4700", ThreadRole::Vhost, "3"),
+            thread(4705, "iou-wrk-4702", ThreadRole::Other, "3"),
+            thread(4706, "kvm-nx-lpage-re", ThreadRole::Other, "2"),
+        ],
+        residency: vec![pages(PageSize::HUGE_2M, vec![(1, 256)])],
+        residency_error: None,
+    }
+}
+
+fn facts(options: &str) -> DomainFacts {
+    let mut text = plan_file().domains[0].xml_after.clone();
+    if !options.is_empty() {
+        let (from, to) = options.split_once("->").unwrap();
+        assert!(text.contains(from), "{from} in {text}");
+        text = text.replace(from, to);
+    }
+    DomainXml::parse(&text).unwrap().facts().unwrap()
+}
+
+fn read(rings: Vec<RingMovement>, aio_rings: usize, workers: &[u32], worker_bytes: Option<u64>) -> EngineEvidence {
+    EngineEvidence {
+        load: Load::Read { device: "vda".to_owned(), requests: 512, bytes: 512 * 4096 },
+        rings,
+        aio_rings,
+        workers: workers.iter().copied().collect::<BTreeSet<_>>(),
+        worker_bytes,
+    }
+}
+
+/// The ring of an event loop.
+fn waiting(completions: u32) -> RingMovement {
+    RingMovement { fd: 30, entries: 128, waits: true, completions }
+}
+
+/// The ring of the block layer.
+fn block(completions: u32) -> RingMovement {
+    RingMovement { fd: 31, entries: 128, waits: false, completions }
+}
+
+fn open(direct: bool) -> OpenFile {
+    OpenFile { fd: 21, target: "/dev/nvme0n1".to_owned(), flags: 0, direct, io_uring: None }
+}
+
+fn observed() -> Observed {
+    Observed {
+        guest: Ok(Some(guest())),
+        pools: vec![ObservedPool { node: 1, size: PageSize::HUGE_2M, pages: Ok((272, 0)) }],
+        stored: Ok(facts("")),
+        live: Some(Ok(facts(""))),
+        disks: vec![ObservedDisk {
+            target: "vda".to_owned(),
+            source: Some("/dev/nvme0n1".to_owned()),
+            size: Some(Bytes::from_mib(1024)),
+            files: Ok(vec![open(true)]),
+            engine: read(vec![waiting(900), block(512)], 0, &[], Some(0)),
+        }],
+        view: Ok(GuestView {
+            disks: vec![GuestDisk {
+                name: "vda".into(),
+                queues: Some(1),
+                size: Some(Bytes::from_mib(1024)),
+                node: None,
+            }],
+            ..GuestView::default()
+        }),
+    }
+}
+
+fn broken(change: impl FnOnce(&mut Observed, &mut Plan)) -> Vec<Check> {
+    let (mut observed, mut plan) = (observed(), plan());
+    change(&mut observed, &mut plan);
+    let verification = judge(&plan, &plan.placements[0], &observed);
+    let text = verification.to_string();
+    assert_eq!(text.lines().count(), verification.checks.len() + 1, "{text}");
+    verification.checks.into_iter().filter(|check| check.outcome != Outcome::Ok).collect()
+}
+
+fn process(observed: &mut Observed) -> &mut GuestProcess {
+    observed.guest.as_mut().unwrap().as_mut().unwrap()
+}
+
+#[test]
+fn a_guest_as_planned_has_nothing_against_it() {
+    assert_eq!(broken(|_, _| {}), []);
+}
+
+#[test]
+fn every_sabotage_is_named() {
+    type Break = fn(&mut Observed, &mut Plan);
+    let table: [(CheckKind, &str, &str, Break); 15] = [
+        (CheckKind::Vcpu, "vCPU 0 (thread 4703)", "PUs 0", |seen, _| {
+            process(seen).threads[3].affinity = Some(cpus("0"))
+        }),
+        (CheckKind::Emulator, "emulator (thread 4700)", "PUs 2", |seen, _| {
+            process(seen).threads[0].affinity = Some(cpus("2"));
+        }),
+        (CheckKind::Helper, "helper `call_rcu` (thread 4701)", "PUs 2-3", |seen, _| {
+            process(seen).threads[1].affinity = Some(cpus("2-3"));
+        }),
+        (CheckKind::Iothread, "iothread 1", "no such thread", |seen, _| {
+            process(seen).threads.remove(2);
+        }),
+        (CheckKind::Vhost, "vhost worker `vhost-4700` (thread 4704)", "PUs 0-7", |seen, _| {
+            process(seen).threads[4].affinity = Some(cpus("0-7"));
+        }),
+        (CheckKind::Worker, "io_uring worker `iou-wrk-4702` (thread 4705)", "PUs 2", |seen, _| {
+            process(seen).threads[5].affinity = Some(cpus("2"));
+        }),
+        (CheckKind::Memory, "guest memory on node 0", "12 pages of 2 MiB on node 0", |seen, _| {
+            process(seen).residency[0].pages = vec![(0, 12), (1, 244)];
+        }),
+        (CheckKind::Memory, "guest memory on node 1", "131072 pages of 4 KiB on node 1", |seen, _| {
+            process(seen).residency = vec![pages(PageSize::SMALL, vec![(1, 131_072)])];
+        }),
+        (
+            CheckKind::Pool,
+            "pool of 2 MiB pages on node 1",
+            "16 pages that stay (272, 256 of them surplus)",
+            |seen, _| {
+                seen.pools[0].pages = Ok((272, 256));
+            },
+        ),
+        (CheckKind::StoredDefinition, "stored definition: disk vda/driver/@cache", "writeback", |seen, _| {
+            seen.stored = Ok(facts("cache='none'->cache='writeback'"));
+        }),
+        (CheckKind::LiveDefinition, "definition in force: cputune/vcpupin 0", "5", |seen, _| {
+            seen.live = Some(Ok(facts("cpuset='2'->cpuset='5'")));
+        }),
+        (CheckKind::DiskCache, "disk vda", "descriptor 21 cached", |seen, _| {
+            seen.disks[0].files = Ok(vec![open(false)])
+        }),
+        (CheckKind::DiskEngine, "disk vda", "engine threads", |seen, _| {
+            seen.disks[0].engine = read(vec![waiting(900)], 0, &[4790], Some(512 * 4096));
+        }),
+        (CheckKind::DiskEngine, "disk vda", "engine native", |seen, _| {
+            seen.disks[0].engine = read(vec![waiting(900)], 1, &[], None);
+        }),
+        (CheckKind::Guest, "disk vda as the guest sees it", "1 queues", |_, plan| {
+            plan.placements[0].disks[0].queues = Some(1);
+            plan.placements[0].disks[0].queues = Some(4);
+        }),
+    ];
+    for (kind, subject, found, change) in table {
+        let wrong = broken(change);
+        let check = wrong.iter().find(|check| check.kind == kind).unwrap_or_else(|| panic!("{subject}: {wrong:?}"));
+        assert_eq!((check.subject.as_str(), &check.outcome), (subject, &Outcome::Mismatch), "{check:?}");
+        assert!(check.found.as_deref().unwrap_or_default().contains(found), "{found}: {check:?}");
+    }
+}
+
+#[test]
+fn engines_are_told_apart_by_what_moves() {
+    let engine_is = |wanted: DiskEngine, engine: EngineEvidence| {
+        let wrong = broken(|seen, plan| {
+            plan.placements[0].disks[0].engine = wanted;
+            seen.disks[0].engine = engine;
+        });
+        wrong.into_iter().find(|check| check.kind == CheckKind::DiskEngine)
+    };
+    // Workers that flush do not make it threads.
+    assert_eq!(engine_is(DiskEngine::Native, read(vec![waiting(40)], 1, &[4790], Some(4096))), None);
+    assert_eq!(engine_is(DiskEngine::IoUring, read(vec![block(300)], 0, &[4790], Some(4096))), None);
+    // QEMU 10.2 and later have one ring for both.
+    assert_eq!(engine_is(DiskEngine::IoUring, read(vec![waiting(600)], 0, &[], Some(0))), None);
+    assert_eq!(engine_is(DiskEngine::Threads, read(vec![waiting(600)], 0, &[4790], Some(3 << 20))), None);
+    let unknown = engine_is(DiskEngine::Threads, read(vec![], 0, &[4790], None)).unwrap();
+    assert!(matches!(&unknown.outcome, Outcome::CannotTell { why } if why.contains("root")), "{unknown:?}");
+    let idle = engine_is(DiskEngine::IoUring, read(vec![block(3)], 0, &[], Some(0))).unwrap();
+    assert!(matches!(&idle.outcome, Outcome::CannotTell { .. }), "{idle:?}");
+}
+
+#[test]
+fn a_guest_that_is_off_is_said_to_be_off() {
+    let wrong = broken(|seen, _| (seen.guest, seen.live) = (Ok(None), None));
+    assert_eq!(wrong.len(), 1);
+    assert_eq!(wrong[0].kind, CheckKind::Running);
+}
+
+#[test]
+fn writeback_planned_and_found_is_fine() {
+    let wrong = broken(|seen, plan| {
+        plan.placements[0].disks[0].cache = CacheMode::Writeback;
+        seen.disks[0].files = Ok(vec![open(false)]);
+        seen.stored = Ok(facts("cache='none'->cache='writeback'"));
+        seen.live = Some(seen.stored.clone());
+    });
+    assert_eq!(wrong, []);
+}
+
+#[test]
+fn both_forms_of_vhost_workers_are_placed() {
+    // Before Linux 6.4 it is a kernel thread with a number of its own; the check is the same.
+    let wrong = broken(|seen, _| process(seen).threads[4].id = 212);
+    assert_eq!(wrong, []);
+    let wrong = broken(|seen, _| {
+        process(seen).threads[4].id = 212;
+        process(seen).threads[4].affinity = Some(cpus("2"));
+    });
+    assert_eq!(wrong[0].place.as_deref(), Some("/proc/212/status"));
+}
+
+#[test]
+fn a_verification_reads_back_from_json() {
+    let plan = plan();
+    let verification = judge(&plan, &plan.placements[0], &observed());
+    let text = serde_json::to_string(&verification).unwrap();
+    assert!(text.contains("\"outcome\":\"ok\""), "{text}");
+    assert_eq!(serde_json::from_str::<Verification>(&text).unwrap(), verification);
+}

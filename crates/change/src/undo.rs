@@ -1,0 +1,133 @@
+//! Undoing one change: look, restore, read back, and say what was found.
+
+use nearmetal_domain::DomainXml;
+use nearmetal_hypervisor::HypervisorError;
+
+use crate::change::{Change, Lifetime};
+use crate::journal::{Journal, Step, Transaction};
+use crate::kernel::{persistent_pages, required};
+use crate::machine::Machine;
+use crate::perform::{define, pin, set_value, stored_definition};
+use crate::{ChangeError, boot_unit, pools, private_files};
+
+/// Restores the old value of a change; the sentence says what was done.
+pub(crate) fn undo(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    transaction: &Transaction,
+    step: &Step,
+    needs_the_unit: bool,
+) -> Result<String, ChangeError> {
+    let change = &step.change;
+    if change.lifetime() == Lifetime::Boot && step.boot_id != machine.boot_id {
+        return Ok(format!("{} was lost when the machine restarted: left as it is", change.object()));
+    }
+    match change {
+        Change::HugepagePool { node, size, old, .. } => {
+            let now = persistent_pages(machine.kernel, *node, *size)?;
+            if now != *old {
+                pools::resize(machine, *node, *size, *old)?;
+            }
+            Ok(format!("{} has {old} pages again (it had {now})", change.object()))
+        }
+        Change::SysfsValue { path, old, .. } => {
+            let now = required(machine.kernel, path)?;
+            if now != *old {
+                set_value(machine, path, old)?;
+            }
+            Ok(format!("`{path}` is `{old}` again (it was `{now}`)"))
+        }
+        Change::BootUnit { old, .. } => undo_unit(machine, old.as_deref(), needs_the_unit),
+        Change::DefineDomain { domain, uuid, old_xml, new_xml, .. } => {
+            let now = stored_definition(machine, domain)?;
+            if now.as_deref() == Some(old_xml) {
+                return Ok(format!("`{domain}` has its former definition"));
+            }
+            let mut note = format!("`{domain}` has its former definition again");
+            let expected = step.found.as_deref().unwrap_or(new_xml);
+            match &now {
+                Some(now) if !same(now, expected) => {
+                    let kept = journal.keep(transaction.number(), domain, now)?;
+                    note.push_str(&format!("; it had been edited since, and that text is kept in `{kept}`"));
+                }
+                None => note.push_str("; it had been removed since"),
+                Some(_) => {}
+            }
+            define(machine, domain, uuid, old_xml)?;
+            let found = stored_definition(machine, domain)?.unwrap_or_default();
+            if !same(&found, old_xml) {
+                return Err(ChangeError::NotTaken {
+                    object: format!("the definition of `{domain}`"),
+                    wanted: "its former text".to_owned(),
+                    found: difference(old_xml, &found),
+                });
+            }
+            Ok(note)
+        }
+        Change::LivePin { domain, target, old, instance, .. } => {
+            let summary = match machine.hypervisor.domain(domain) {
+                Ok(summary) => Some(summary),
+                Err(HypervisorError::NoSuchDomain { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let same_instance = step.boot_id == machine.boot_id
+                && summary.is_some_and(|summary| !summary.state.is_off() && summary.id == *instance);
+            if !same_instance {
+                return Ok(format!("the pin of {target} of `{domain}` ended with the guest"));
+            }
+            pin(machine, domain, *target, old)?;
+            Ok(format!("{target} of `{domain}` may use PUs {old} again"))
+        }
+        // Guests are stopped and started around the other changes: see `rollback`.
+        Change::ShutdownDomain { .. } | Change::StartDomain { .. } => Ok(String::new()),
+    }
+}
+
+fn undo_unit(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<String, ChangeError> {
+    if needed {
+        return Ok("the boot unit stays: another transaction needs it".to_owned());
+    }
+    match old {
+        // One of ours is there because of a transaction that has been taken back since, or of another version.
+        Some(old) if !boot_unit::is_ours(old) => {
+            boot_unit::install(machine, old)?;
+            Ok("the boot unit has its former text again".to_owned())
+        }
+        _ => {
+            boot_unit::remove(machine)?;
+            Ok("the boot unit is removed".to_owned())
+        }
+    }
+}
+
+/// Whether two definitions say the same.
+pub(crate) fn same(left: &str, right: &str) -> bool {
+    if left == right {
+        return true;
+    }
+    match (DomainXml::parse(left), DomainXml::parse(right)) {
+        (Ok(left), Ok(right)) => nearmetal_domain::same_after_canonicalisation(&left, &right).unwrap_or(false),
+        _ => false,
+    }
+}
+
+fn difference(wanted: &str, found: &str) -> String {
+    let first = || {
+        let (wanted, found) = (DomainXml::parse(wanted).ok()?, DomainXml::parse(found).ok()?);
+        nearmetal_domain::first_difference(&wanted, &found).ok()?
+    };
+    first().map_or_else(
+        || "something that is no definition".to_owned(),
+        |difference| format!("{} at {} (before: {})", difference.after, difference.path, difference.before),
+    )
+}
+
+impl Journal {
+    /// Keeps a text that is about to be replaced, beside the journal.
+    fn keep(&self, transaction: u32, domain: &str, text: &str) -> Result<String, ChangeError> {
+        // Domain names may hold anything but a slash.
+        let path = self.state_directory().join("journal").join(format!("{transaction:04}-{domain}-edited.xml"));
+        private_files::write(&path, text.as_bytes())?;
+        Ok(path.display().to_string())
+    }
+}

@@ -1,0 +1,96 @@
+//! What libvirt holds for the guest, attribute by attribute: someone may have redefined it.
+
+use nearmetal_domain::DomainFacts;
+use nearmetal_place::{CacheMode, Placement};
+
+use super::judge::engine_word;
+use super::{Check, CheckKind};
+
+/// One check for a definition that is as planned; one per attribute that is not.
+pub(super) fn judge(kind: CheckKind, placement: &Placement, facts: Option<&Result<DomainFacts, String>>) -> Vec<Check> {
+    let name = if kind == CheckKind::StoredDefinition { "stored definition" } else { "definition in force" };
+    let facts = match facts {
+        None => return Vec::new(),
+        Some(Err(why)) => return vec![Check::cannot_tell(kind, name, "as planned", why)],
+        Some(Ok(facts)) => facts,
+    };
+    let attributes = attributes(placement, facts);
+    let number = attributes.len();
+    let place = if kind == CheckKind::StoredDefinition { "virsh dumpxml --inactive" } else { "virsh dumpxml" };
+    let place = format!("{place} {}", placement.guest);
+    let wrong: Vec<Check> = attributes
+        .into_iter()
+        .filter(|attribute| attribute.planned != attribute.found)
+        .map(|attribute| {
+            let subject = format!("{name}: {}", attribute.name);
+            Check::compared(kind, subject, attribute.planned, attribute.found, false).at(place.clone())
+        })
+        .collect();
+    if wrong.is_empty() {
+        let planned = format!("{number} values");
+        return vec![Check::compared(kind, name, planned, "all as planned", true).at(place)];
+    }
+    wrong
+}
+
+struct Attribute {
+    name: String,
+    planned: String,
+    found: String,
+}
+
+fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
+    let mut all = Vec::new();
+    let mut add = |name: String, planned: String, found: Option<String>| {
+        all.push(Attribute { name, planned, found: found.unwrap_or_else(|| "not set".to_owned()) });
+    };
+    for pin in &placement.vcpus {
+        let found = facts.vcpu_pins.iter().find(|(vcpu, _)| *vcpu == pin.vcpu).map(|(_, cpus)| cpus.to_string());
+        add(format!("cputune/vcpupin {}", pin.vcpu), pin.cpus.to_string(), found);
+    }
+    let pin = |cpus: &nearmetal_units::CpuSet| if cpus.is_empty() { "not set".to_owned() } else { cpus.to_string() };
+    let found = facts.emulator_pin.as_ref().map(ToString::to_string);
+    add("cputune/emulatorpin".to_owned(), pin(&placement.emulator), found);
+    for (cpus, number) in placement.iothreads.iter().zip(1u32..) {
+        let found = facts.iothreads.pins.iter().find(|(id, _)| *id == number).map(|(_, cpus)| cpus.to_string());
+        add(format!("cputune/iothreadpin {number}"), cpus.to_string(), found);
+    }
+    if !placement.memory.nodes.is_empty() {
+        let found = facts.numatune.as_ref().map(|tune| {
+            let nodes = tune.nodes.as_ref().map_or_else(String::new, ToString::to_string);
+            format!("{} {nodes}", tune.mode.as_deref().unwrap_or("strict"))
+        });
+        add("numatune/memory".to_owned(), format!("strict {}", placement.memory.nodes), found);
+        let pages = facts.hugepages.as_ref().map(|pages| {
+            let sizes: Vec<String> = pages.iter().map(|page| page.size.to_string()).collect();
+            if sizes.is_empty() { "the host's default size".to_owned() } else { sizes.join(", ") }
+        });
+        let planned = placement.memory.page_size.map_or_else(|| "not set".to_owned(), |size| size.to_string());
+        add("memoryBacking/hugepages".to_owned(), planned, pages);
+    }
+    for disk in &placement.disks {
+        let driver = facts.disks.iter().find(|found| found.target == disk.target).map(|found| &found.driver);
+        let of = |attribute: &str| format!("disk {}/driver/@{attribute}", disk.target);
+        let cache = match disk.cache {
+            CacheMode::None => "none",
+            CacheMode::Writeback => "writeback",
+        };
+        add(of("cache"), cache.to_owned(), driver.and_then(|driver| driver.cache.clone()));
+        add(of("io"), engine_word(disk.engine).to_owned(), driver.and_then(|driver| driver.io.clone()));
+        if let Some(iothread) = disk.iothread {
+            add(
+                of("iothread"),
+                iothread.to_string(),
+                driver.and_then(|driver| driver.iothread).map(|id| id.to_string()),
+            );
+        }
+        if let Some(queues) = disk.queues {
+            add(
+                of("queues"),
+                queues.to_string(),
+                driver.and_then(|driver| driver.queues).map(|count| count.to_string()),
+            );
+        }
+    }
+    all
+}

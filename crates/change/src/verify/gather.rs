@@ -1,0 +1,240 @@
+//! Gathering: everything a verdict needs, from the kernel first, then from libvirt and the guest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use nearmetal_domain::{DomainFacts, DomainXml};
+use nearmetal_host::guests::{self, OpenFile};
+use nearmetal_host::{GuestProcess, HostFs, ThreadRole};
+use nearmetal_hypervisor::{Definition, Hypervisor, agent};
+use nearmetal_place::{DiskPlacement, Placement, Plan};
+use nearmetal_units::Bytes;
+
+use super::memory::planned_pools;
+use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
+use super::{guest_view, load};
+use crate::kernel::pool_directory;
+
+/// How hard to try.
+#[derive(Debug, Clone)]
+pub struct Effort {
+    /// Whether the guest may be asked to read from its disks.
+    pub read_in_guest: bool,
+    /// How long the guest's agent may take to come up.
+    pub agent: Duration,
+    /// How long to wait for the guest's own requests, where it cannot be asked.
+    pub natural: Duration,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { read_in_guest: true, agent: Duration::from_secs(5), natural: Duration::from_secs(5) }
+    }
+}
+
+/// Reads back everything about one guest.
+pub fn observe(
+    files: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    plan: &Plan,
+    placement: &Placement,
+    effort: &Effort,
+) -> Observed {
+    let mut guest = guests::find(files, &placement.uuid).map_err(|error| error.to_string());
+    let runs = matches!(guest, Ok(Some(_)));
+    let name = placement.guest.as_str();
+    let stored = definition(hypervisor, name, Definition::Inactive);
+    let live = runs.then(|| definition(hypervisor, name, Definition::Live));
+    let mut view = Err("the guest is off".to_owned());
+    let mut disks = Vec::new();
+    if let Ok(Some(process)) = &guest {
+        view = agent::wait(hypervisor, name, effort.agent)
+            .and_then(|()| guest_view::ask(hypervisor, name))
+            .map_err(|error| error.to_string());
+        let pid = process.pid;
+        if let Some(Ok(live)) = &live {
+            let seen = placement.disks.iter();
+            disks =
+                seen.filter_map(|disk| observe_disk(files, hypervisor, name, pid, disk, live, &view, effort)).collect();
+        }
+        // Again, after the guest has worked: workers and late pages are there now.
+        guest = guests::find(files, &placement.uuid).map_err(|error| error.to_string());
+    }
+    let pools = planned_pools(plan, placement)
+        .into_iter()
+        .map(|(node, size, _)| {
+            let directory = pool_directory(node, size);
+            let count = |file: &str| -> Result<u64, String> {
+                let path = format!("{directory}/{file}");
+                let text = files.read(&path).map_err(|error| error.to_string())?;
+                text.trim().parse().map_err(|_| format!("`{path}` holds `{}`, which is no count", text.trim()))
+            };
+            let pages = count("nr_hugepages").and_then(|total| Ok((total, count("surplus_hugepages")?)));
+            ObservedPool { node, size, pages }
+        })
+        .collect();
+    Observed { guest, pools, stored, live, disks, view }
+}
+
+fn definition(hypervisor: &mut dyn Hypervisor, name: &str, which: Definition) -> Result<DomainFacts, String> {
+    let xml = hypervisor.domain_xml(name, which).map_err(|error| error.to_string())?;
+    DomainXml::parse(&xml).and_then(|xml| xml.facts()).map_err(|error| error.to_string())
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call, and a struct of these would only name them twice")]
+fn observe_disk(
+    files: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    pid: u32,
+    planned: &DiskPlacement,
+    live: &DomainFacts,
+    view: &Result<GuestView, String>,
+    effort: &Effort,
+) -> Option<ObservedDisk> {
+    let disk = live.disks.iter().find(|disk| disk.target == planned.target)?;
+    // QEMU may have been given a link (/dev/disk/by-id/…); the kernel shows where it led.
+    let source = disk.source.as_deref().filter(|source| source.starts_with('/')).map(|source| {
+        Path::new(source).canonicalize().map_or_else(|_| source.to_owned(), |path| path.display().to_string())
+    });
+    let device = source.as_deref().filter(|_| disk.kind == "block").and_then(|path| path.strip_prefix("/dev/"));
+    let size = device.and_then(|device| {
+        let sectors: u64 = files.read(&format!("/sys/class/block/{device}/size")).ok()?.trim().parse().ok()?;
+        Some(Bytes::new(512).times(sectors))
+    });
+    let open = guests::open_files(files, pid).map_err(|error| error.to_string());
+    let own = open.map(|open| -> Vec<OpenFile> {
+        open.into_iter().filter(|file| Some(file.target.as_str()) == source.as_deref()).collect()
+    });
+    let engine = match Look::take(files, pid) {
+        Err(why) => EngineEvidence::none(why),
+        Ok(before) => {
+            let load = make_load(files, hypervisor, name, planned, size, device, view, effort);
+            match Look::take(files, pid) {
+                Ok(after) => before.until(&after, load),
+                Err(why) => EngineEvidence::none(why),
+            }
+        }
+    };
+    Some(ObservedDisk { target: planned.target.clone(), source, size, files: own, engine })
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call, and a struct of these would only name them twice")]
+fn make_load(
+    files: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    planned: &DiskPlacement,
+    size: Option<Bytes>,
+    device: Option<&str>,
+    view: &Result<GuestView, String>,
+    effort: &Effort,
+) -> Load {
+    let asked = match view {
+        _ if !effort.read_in_guest => Err("the guest was not to be asked to read".to_owned()),
+        Err(why) => Err(why.clone()),
+        Ok(view) => match view.disk(&planned.target, size) {
+            Some(disk) => load::read_in_guest(hypervisor, name, disk),
+            None => Err(format!("which of the guest's disks is {} cannot be told", planned.target)),
+        },
+    };
+    asked
+        .or_else(|first| match device {
+            Some(device) => {
+                load::await_natural(files, device, effort.natural).map_err(|second| format!("{first}; {second}"))
+            }
+            None => Err(first),
+        })
+        .unwrap_or_else(|why| Load::None { why })
+}
+
+struct Ring {
+    entries: u32,
+    completions: u32,
+    waits: bool,
+}
+
+/// The state of everything that can move.
+struct Look {
+    /// By descriptor.
+    rings: BTreeMap<u32, Ring>,
+    aio_rings: usize,
+    /// By thread: bytes read and written; `None` where that may not be seen.
+    workers: BTreeMap<u32, Option<u64>>,
+}
+
+impl Look {
+    fn take(files: &HostFs, pid: u32) -> Result<Self, String> {
+        let text = |error: nearmetal_host::ReadError| error.to_string();
+        let mut rings = BTreeMap::new();
+        for file in guests::open_files(files, pid).map_err(text)?.iter().filter(|file| file.is_io_uring()) {
+            if let Some(ring) = file.io_uring {
+                let info = files.read(&format!("/proc/{pid}/fdinfo/{}", file.fd)).unwrap_or_default();
+                let (entries, completions) = (ring.sq_mask.saturating_add(1), ring.cq_tail);
+                rings.insert(file.fd, Ring { entries, completions, waits: waits(&info) });
+            }
+        }
+        let process = GuestProcess::read(files, pid).map_err(text)?;
+        let workers = process.threads_of(&ThreadRole::Worker).map(|thread| {
+            let path = format!("/proc/{pid}/task/{}/io", thread.id);
+            (thread.id, files.read(&path).ok().as_deref().and_then(transferred))
+        });
+        Ok(Self { rings, aio_rings: guests::count_aio_rings(files, pid).map_err(text)?, workers: workers.collect() })
+    }
+
+    fn until(&self, after: &Self, load: Load) -> EngineEvidence {
+        let rings = after.rings.iter().map(|(fd, ring)| {
+            // A ring made meanwhile began at zero; the counters wrap.
+            let before = self.rings.get(fd);
+            RingMovement {
+                fd: *fd,
+                entries: ring.entries,
+                // For a moment, while it is served, an event loop waits for nothing.
+                waits: ring.waits || before.is_some_and(|before| before.waits),
+                completions: ring.completions.wrapping_sub(before.map_or(0, |before| before.completions)),
+            }
+        });
+        let bytes = after.workers.iter().map(|(thread, bytes)| {
+            let before = self.workers.get(thread).copied().flatten().unwrap_or(0);
+            bytes.map(|bytes| bytes.saturating_sub(before))
+        });
+        EngineEvidence {
+            load,
+            rings: rings.collect(),
+            aio_rings: after.aio_rings,
+            workers: after.workers.keys().copied().collect::<BTreeSet<_>>(),
+            worker_bytes: bytes.sum(),
+        }
+    }
+}
+
+/// Whether fdinfo of a ring lists anything between `PollList:` and the next heading.
+fn waits(info: &str) -> bool {
+    let listed = info.lines().skip_while(|line| !line.starts_with("PollList:")).nth(1);
+    listed.is_some_and(|line| line.trim_start().starts_with("op="))
+}
+
+/// `rchar` and `wchar` of /proc/PID/task/TID/io.
+fn transferred(text: &str) -> Option<u64> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    Some(field("rchar:")?.saturating_add(field("wchar:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_event_loops_ring_is_known_by_what_it_waits_for() {
+        let info = |list: &str| format!("pos:\t0\nSqMask:\t0x7f\nPollList:\n{list}CqOverflowList:\nNAPI:\tdisabled\n");
+        assert!(super::waits(&info("  op=6, task_works=0\n  op=6, task_works=0\n")));
+        assert!(!super::waits(&info("")));
+        assert!(!super::waits(""));
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_system_calls() {
+        let io = "rchar: 4096\nwchar: 10\nsyscr: 1\nread_bytes: 0\n";
+        assert_eq!(super::transferred(io), Some(4106));
+        assert_eq!(super::transferred("rchar: 1\n"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The verdict: pure, from a plan and what was observed.
+
+use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, Placement, Plan};
+
+use super::engine::engine;
+use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHEMA, Verification};
+use super::{definition, memory, threads};
+use crate::timestamp;
+
+/// Compares what a plan says about one guest with what was observed.
+pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verification {
+    let mut checks = Vec::new();
+    match &observed.guest {
+        Ok(Some(guest)) => {
+            checks.extend(threads::judge(placement, guest));
+            checks.extend(memory::residency(placement, guest));
+            for disk in &placement.disks {
+                checks.extend(disk_checks(disk, observed.disks.iter().find(|seen| seen.target == disk.target)));
+            }
+        }
+        Ok(None) => checks.push(Check::cannot_tell(
+            CheckKind::Running,
+            "the guest",
+            "running",
+            "it is off: start it, and verify again",
+        )),
+        Err(why) => checks.push(Check::cannot_tell(CheckKind::Running, "the guest", "running", why)),
+    }
+    checks.extend(memory::pools(plan, placement, &observed.pools));
+    checks.extend(definition::judge(CheckKind::StoredDefinition, placement, Some(&observed.stored)));
+    checks.extend(definition::judge(CheckKind::LiveDefinition, placement, observed.live.as_ref()));
+    if matches!(observed.guest, Ok(Some(_))) {
+        checks.extend(guest_checks(placement, observed));
+    }
+    Verification {
+        schema: VERIFICATION_SCHEMA.to_owned(),
+        guest: placement.guest.clone(),
+        taken: timestamp::now(),
+        checks,
+        guest_view: observed.view.as_ref().ok().cloned(),
+    }
+}
+
+/// libvirt's word for an engine.
+pub(super) fn engine_word(engine: DiskEngine) -> &'static str {
+    match engine {
+        DiskEngine::Threads => "threads",
+        DiskEngine::Native => "native",
+        DiskEngine::IoUring => "io_uring",
+    }
+}
+
+fn disk_checks(planned: &DiskPlacement, seen: Option<&ObservedDisk>) -> Vec<Check> {
+    let subject = format!("disk {}", planned.target);
+    let cache = match planned.cache {
+        CacheMode::None => "O_DIRECT, past the host's page cache",
+        CacheMode::Writeback => "through the host's page cache",
+    };
+    let word = engine_word(planned.engine);
+    let Some(seen) = seen else {
+        let why = "the running guest has no such disk";
+        return vec![Check::cannot_tell(CheckKind::DiskCache, subject, cache, why)];
+    };
+    let source = seen.source.clone().unwrap_or_else(|| "its source".to_owned());
+    let cache = match &seen.files {
+        Err(why) => Check::cannot_tell(CheckKind::DiskCache, &subject, cache, why),
+        Ok(files) if files.is_empty() => {
+            let why = format!("QEMU has no descriptor open on {source}: it may be passed in another way");
+            Check::cannot_tell(CheckKind::DiskCache, &subject, cache, why)
+        }
+        Ok(files) => {
+            let wanted = planned.cache == CacheMode::None;
+            let each: Vec<String> = files
+                .iter()
+                .map(|file| format!("descriptor {} {}", file.fd, if file.direct { "O_DIRECT" } else { "cached" }))
+                .collect();
+            let equal = files.iter().all(|file| file.direct == wanted);
+            Check::compared(CheckKind::DiskCache, &subject, cache, each.join(", "), equal).at(source)
+        }
+    };
+    let engine = match engine(&seen.engine) {
+        Ok((found, evidence)) => Check::compared(
+            CheckKind::DiskEngine,
+            &subject,
+            format!("engine {word}"),
+            format!("engine {}: {evidence}", engine_word(found)),
+            found == planned.engine,
+        ),
+        Err(why) => Check::cannot_tell(CheckKind::DiskEngine, &subject, format!("engine {word}"), why),
+    };
+    vec![cache, engine]
+}
+
+/// What the guest itself sees of its disks.
+fn guest_checks(placement: &Placement, observed: &Observed) -> Vec<Check> {
+    let planned = placement.disks.iter().filter_map(|disk| Some((disk, disk.queues?)));
+    planned
+        .map(|(disk, queues)| {
+            let subject = format!("disk {} as the guest sees it", disk.target);
+            let wanted = format!("{queues} queues");
+            let view = match &observed.view {
+                Ok(view) => view,
+                Err(why) => return Check::cannot_tell(CheckKind::Guest, subject, wanted, why),
+            };
+            let size = observed.disks.iter().find(|seen| seen.target == disk.target).and_then(|seen| seen.size);
+            match view.disk(&disk.target, size).and_then(|found| Some((found, found.queues?))) {
+                Some((found, number)) => {
+                    let text = format!("{number} queues");
+                    Check::compared(CheckKind::Guest, subject, wanted, text, number == queues)
+                        .at(format!("/sys/block/{}/mq in the guest", found.name))
+                }
+                None => {
+                    let why = "which of the guest's disks it is cannot be told, or it shows no queues";
+                    Check::cannot_tell(CheckKind::Guest, subject, wanted, why)
+                }
+            }
+        })
+        .collect()
+}
+
+impl Outcome {
+    /// A word for it: never only a colour or a sign.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Mismatch => "MISMATCH",
+            Self::CannotTell { .. } => "unknown",
+        }
+    }
+
+    /// A sign for it.
+    pub fn sign(&self) -> char {
+        match self {
+            Self::Ok => '✓',
+            Self::Mismatch => '✗',
+            Self::CannotTell { .. } => '?',
+        }
+    }
+}

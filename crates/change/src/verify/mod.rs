@@ -1,0 +1,165 @@
+//! Reading back: what the kernel, QEMU and libvirt really do, beside what the plan says.
+//!
+//! [`observe`] gathers and decides nothing; [`judge`] decides and reads nothing, so every verdict can be tested from
+//! facts written by hand.
+
+mod definition;
+mod engine;
+mod gather;
+mod guest_view;
+mod judge;
+mod load;
+mod memory;
+mod observed;
+mod text;
+mod threads;
+
+pub use engine::EngineEvidence;
+pub use gather::{Effort, observe};
+pub use guest_view::{GuestDisk, GuestNode, GuestView};
+pub use judge::judge;
+pub use load::Load;
+pub use observed::{Observed, ObservedDisk, ObservedPool, RingMovement};
+
+use serde::{Deserialize, Serialize};
+
+/// The schema this version writes.
+pub const VERIFICATION_SCHEMA: &str = "nearmetal.verification/1";
+
+/// What was read back of one guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// [`VERIFICATION_SCHEMA`].
+    pub schema: String,
+    /// Domain name.
+    pub guest: String,
+    /// When it was read.
+    pub taken: String,
+    /// One per thing looked at.
+    pub checks: Vec<Check>,
+    /// What the guest itself sees, if it could be asked.
+    pub guest_view: Option<GuestView>,
+}
+
+/// One thing that was read back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was looked at: `vCPU 0 (thread 4711)`.
+    pub subject: String,
+    /// Its kind.
+    pub kind: CheckKind,
+    /// What the plan says.
+    pub planned: String,
+    /// What is; `None` if it could not be read.
+    pub found: Option<String>,
+    /// How the two compare.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Where it was read: a path, or what was asked.
+    pub place: Option<String>,
+}
+
+/// What a check looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckKind {
+    /// Whether the guest runs at all.
+    Running,
+    /// PUs of a vCPU thread.
+    Vcpu,
+    /// PUs of the emulator thread.
+    Emulator,
+    /// PUs of an iothread.
+    Iothread,
+    /// PUs of a vhost worker.
+    Vhost,
+    /// PUs of a block-layer worker.
+    Worker,
+    /// PUs of any other thread.
+    Helper,
+    /// Node and size of the guest's pages.
+    Memory,
+    /// Persistent pages of a pool.
+    Pool,
+    /// Whether a disk bypasses the host's page cache.
+    DiskCache,
+    /// How QEMU submits a disk's requests.
+    DiskEngine,
+    /// libvirt's stored definition.
+    StoredDefinition,
+    /// libvirt's definition in force.
+    LiveDefinition,
+    /// What the guest sees.
+    Guest,
+}
+
+/// How what is compares with what was planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// As planned.
+    Ok,
+    /// Something else.
+    Mismatch,
+    /// It could not be found out.
+    CannotTell {
+        /// Why, and what would help.
+        why: String,
+    },
+}
+
+impl Check {
+    /// A check whose outcome is plain.
+    pub(crate) fn compared(
+        kind: CheckKind,
+        subject: impl Into<String>,
+        planned: impl Into<String>,
+        found: impl Into<String>,
+        equal: bool,
+    ) -> Self {
+        let outcome = if equal { Outcome::Ok } else { Outcome::Mismatch };
+        let (subject, planned) = (subject.into(), planned.into());
+        Self { subject, kind, planned, found: Some(found.into()), outcome, place: None }
+    }
+
+    /// A check that found nothing out.
+    pub(crate) fn cannot_tell(
+        kind: CheckKind,
+        subject: impl Into<String>,
+        planned: impl Into<String>,
+        why: impl Into<String>,
+    ) -> Self {
+        let (subject, planned) = (subject.into(), planned.into());
+        Self { subject, kind, planned, found: None, outcome: Outcome::CannotTell { why: why.into() }, place: None }
+    }
+
+    /// The same, with the place it was read at.
+    pub(crate) fn at(self, place: impl Into<String>) -> Self {
+        Self { place: Some(place.into()), ..self }
+    }
+}
+
+impl Verification {
+    /// How many checks found something else than planned.
+    pub fn mismatches(&self) -> usize {
+        self.checks.iter().filter(|check| check.outcome == Outcome::Mismatch).count()
+    }
+
+    /// How many checks found nothing out.
+    pub fn untold(&self) -> usize {
+        self.checks.iter().filter(|check| matches!(check.outcome, Outcome::CannotTell { .. })).count()
+    }
+
+    /// Turns mismatches in what only a restart changes into "waits for the next start".
+    pub fn await_restart(&mut self) {
+        for check in &mut self.checks {
+            let waits = !matches!(
+                check.kind,
+                CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Pool | CheckKind::StoredDefinition
+            );
+            if waits && check.outcome == Outcome::Mismatch {
+                check.outcome = Outcome::CannotTell { why: "comes with the guest's next start".to_owned() };
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What was read, before anything is made of it.
+
+use nearmetal_domain::DomainFacts;
+use nearmetal_host::GuestProcess;
+use nearmetal_host::guests::OpenFile;
+use nearmetal_units::{Bytes, PageSize};
+
+use super::{EngineEvidence, GuestView};
+
+/// Everything a verdict rests on. What could not be read is an `Err` with the reason.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// The QEMU process; `None` if the guest is off.
+    pub guest: Result<Option<GuestProcess>, String>,
+    /// Pools of the nodes and sizes the plan speaks of.
+    pub pools: Vec<ObservedPool>,
+    /// The stored definition.
+    pub stored: Result<DomainFacts, String>,
+    /// The definition in force; `None` if the guest is off.
+    pub live: Option<Result<DomainFacts, String>>,
+    /// One per planned disk.
+    pub disks: Vec<ObservedDisk>,
+    /// What the guest sees.
+    pub view: Result<GuestView, String>,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedPool {
+    /// Node.
+    pub node: u32,
+    /// Page size.
+    pub size: PageSize,
+    /// (nr_hugepages, surplus_hugepages).
+    pub pages: Result<(u64, u64), String>,
+}
+
+/// One disk of a running guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedDisk {
+    /// Target name, `vda`.
+    pub target: String,
+    /// Where its source really lies, links resolved.
+    pub source: Option<String>,
+    /// Size of the source, where it is a block device.
+    pub size: Option<Bytes>,
+    /// Descriptors of QEMU that have the source open.
+    pub files: Result<Vec<OpenFile>, String>,
+    /// What moved while it was read from.
+    pub engine: EngineEvidence,
+}
+
+/// An io_uring instance of QEMU between two looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingMovement {
+    /// Its descriptor.
+    pub fd: u32,
+    /// Submission entries.
+    pub entries: u32,
+    /// Whether it waits for descriptors, as an event loop's does.
+    pub waits: bool,
+    /// Completions between the two looks.
+    pub completions: u32,
+}

@@ -1,0 +1,133 @@
+//! `<driver>` of a disk: host cache, engine, iothread, queues.
+
+use serde::{Deserialize, Serialize};
+
+use super::disk;
+use crate::document::DomainXml;
+use crate::error::DomainError;
+use crate::fragment::Fragment;
+use crate::tree;
+
+/// Host page cache of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskCache {
+    /// O_DIRECT, guest flushes honoured.
+    None,
+    /// Host page cache, guest flushes honoured.
+    Writeback,
+    /// Host page cache, every write flushed.
+    Writethrough,
+    /// O_DIRECT, every write flushed.
+    Directsync,
+}
+
+impl DiskCache {
+    /// libvirt's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Writeback => "writeback",
+            Self::Writethrough => "writethrough",
+            Self::Directsync => "directsync",
+        }
+    }
+}
+
+/// How QEMU submits block I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskIo {
+    /// A pool of worker threads.
+    Threads,
+    /// Linux AIO.
+    Native,
+    /// io_uring.
+    IoUring,
+}
+
+impl DiskIo {
+    /// libvirt's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Native => "native",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+/// Options to set; `None` leaves one as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DriverOptions {
+    /// Host page cache.
+    pub cache: Option<DiskCache>,
+    /// Submission engine.
+    pub io: Option<DiskIo>,
+    /// Iothread that serves the disk.
+    pub iothread: Option<u32>,
+    /// Virtqueues.
+    pub queues: Option<u32>,
+}
+
+impl DomainXml {
+    /// Sets driver options of the disk with that target name; other options stay. A disk without `<driver>` gets
+    /// `<driver name='qemu' type='raw' …/>`, the format libvirt takes where none is written.
+    ///
+    /// An iothread set here replaces a mapping of queues to several iothreads: libvirt takes only one of the two.
+    ///
+    /// # Errors
+    /// No such disk; iothread or queues on a disk that is not virtio; iothread 0 or no queues; `native` together with
+    /// a cached mode, which QEMU refuses.
+    pub fn set_disk_driver(&mut self, target: &str, options: &DriverOptions) -> Result<bool, DomainError> {
+        if options.iothread == Some(0) || options.queues == Some(0) {
+            return Err(DomainError::argument("an iothread or a number of queues", "0", "both count from 1"));
+        }
+        self.edit(|document, edits| {
+            let disk = disk::find(document, target)?;
+            let virtio = disk::bus(disk, target).as_deref() == Some("virtio");
+            if (options.iothread.is_some() || options.queues.is_some()) && !virtio {
+                let rule = "iothread and queues need bus='virtio'";
+                return Err(DomainError::argument("a disk driver option", target, rule));
+            }
+            let number = |value: Option<u32>| value.map(|value| value.to_string());
+            let wanted = [
+                ("cache", options.cache.map(|cache| cache.as_str().to_owned())),
+                ("io", options.io.map(|io| io.as_str().to_owned())),
+                ("iothread", number(options.iothread)),
+                ("queues", number(options.queues)),
+            ];
+            let wanted = wanted.into_iter().filter_map(|(name, value)| value.map(|value| (name, value)));
+            let Some(driver) = tree::child(disk, "driver") else {
+                let bare = Fragment::new("driver").attribute("name", "qemu").attribute("type", "raw");
+                let fragment = wanted.fold(bare, |fragment, (name, value)| fragment.attribute(name, value));
+                if *options != DriverOptions::default() {
+                    edits.insert_first(disk, &fragment);
+                }
+                return check_engine(options, None, None);
+            };
+            check_engine(options, driver.attribute("cache"), driver.attribute("io"))?;
+            for (name, value) in wanted {
+                edits.set_attribute(driver, name, &value);
+            }
+            if options.iothread.is_some() {
+                tree::children(driver, "iothreads").for_each(|mapping| edits.remove(mapping));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// QEMU opens no image with `aio=native` unless the cache is direct.
+fn check_engine(options: &DriverOptions, cache: Option<&str>, io: Option<&str>) -> Result<(), DomainError> {
+    let cache = options.cache.map(DiskCache::as_str).or(cache).unwrap_or("writeback");
+    let io = options.io.map(DiskIo::as_str).or(io);
+    if io == Some("native") && !matches!(cache, "none" | "directsync") {
+        return Err(DomainError::argument(
+            "the cache of a disk with io='native'",
+            cache,
+            "QEMU needs none or directsync",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! `<source>` of a disk: other storage for a copy.
+
+use super::disk;
+use crate::document::DomainXml;
+use crate::error::DomainError;
+use crate::fragment::Fragment;
+use crate::tree;
+
+/// Storage a disk is pointed at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskSource {
+    /// A block device.
+    Block(String),
+    /// A file.
+    File(String),
+}
+
+impl DomainXml {
+    /// Points the disk with that target name at other storage. What described the old storage (its backing chain,
+    /// pool, hosts, copy job) goes; driver, target and everything else stay.
+    ///
+    /// # Errors
+    /// No such disk, or a path that does not start with `/`.
+    pub fn replace_disk_source(&mut self, target: &str, source: &DiskSource) -> Result<bool, DomainError> {
+        let (kind, name, path) = match source {
+            DiskSource::Block(path) => ("block", "dev", path),
+            DiskSource::File(path) => ("file", "file", path),
+        };
+        if !path.starts_with('/') {
+            return Err(DomainError::argument("a disk source", path, "an absolute path is needed"));
+        }
+        self.edit(|document, edits| {
+            let disk = disk::find(document, target)?;
+            let fragment = Fragment::new("source").attribute(name, path);
+            let present = tree::child(disk, "source");
+            if present.and_then(|source| source.attribute(name)) == Some(path) && disk.attribute("type") == Some(kind) {
+                return Ok(());
+            }
+            edits.set_attribute(disk, "type", kind);
+            if let Some(source) = present {
+                edits.remove(source);
+                edits.insert_after(source, &fragment);
+            } else {
+                edits.insert_behind(disk, &["driver", "auth"], &fragment);
+            }
+            for stale in ["backingStore", "mirror"] {
+                tree::children(disk, stale).for_each(|node| edits.remove(node));
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes the disk with that target name.
+    ///
+    /// # Errors
+    /// No such disk.
+    pub fn remove_disk(&mut self, target: &str) -> Result<bool, DomainError> {
+        self.edit(|document, edits| {
+            edits.remove(disk::find(document, target)?);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! `<interface>`.
+
+use roxmltree::{Document, Node};
+use serde::{Deserialize, Serialize};
+
+use super::hostdev;
+use crate::document::DomainXml;
+use crate::error::DomainError;
+use crate::tree;
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceFacts {
+    /// MAC address; `None` where libvirt still has to make one up.
+    pub mac: Option<String>,
+    /// `bridge`, `network`, `direct`, `user`, `hostdev`, ….
+    pub kind: String,
+    /// Bridge, network or host interface it hangs on, or the PCI function handed through.
+    pub source: Option<String>,
+    /// `virtio`, `e1000e`, ….
+    pub model: Option<String>,
+    /// `vhost` or `qemu`, where it is written.
+    pub driver_name: Option<String>,
+    /// Queues, where they are written.
+    pub queues: Option<u32>,
+    /// Tap or macvtap name on the host, where it is written.
+    pub target: Option<String>,
+}
+
+pub(crate) fn read(document: &Document<'_>) -> Result<Vec<InterfaceFacts>, DomainError> {
+    tree::find_all(document, &["devices", "interface"]).into_iter().map(read_one).collect()
+}
+
+fn read_one(node: Node<'_, '_>) -> Result<InterfaceFacts, DomainError> {
+    let of = |child: &str, name: &str| tree::child(node, child).and_then(|child| tree::attribute(child, name));
+    let kind = tree::attribute(node, "type").unwrap_or_default();
+    let source = match kind.as_str() {
+        "hostdev" => hostdev::source_address(node)?.map(|address| address.to_string()),
+        _ => ["bridge", "network", "dev", "path"].into_iter().find_map(|name| of("source", name)),
+    };
+    let queues = match tree::child(node, "driver") {
+        Some(driver) => tree::number(driver, "queues")?,
+        None => None,
+    };
+    Ok(InterfaceFacts {
+        mac: of("mac", "address"),
+        source,
+        model: of("model", "type"),
+        driver_name: of("driver", "name"),
+        queues,
+        target: of("target", "dev"),
+        kind,
+    })
+}
+
+impl DomainXml {
+    /// Removes the MAC addresses: libvirt makes up new ones, different at every definition.
+    pub fn remove_mac_addresses(&mut self) -> Result<bool, DomainError> {
+        self.edit(|document, edits| {
+            tree::find_all(document, &["devices", "interface", "mac"]).into_iter().for_each(|node| edits.remove(node));
+            Ok(())
+        })
+    }
+
+    /// Gives every interface that has a MAC address another one, the same for the same seed and place: QEMU's prefix
+    /// 52:54:00 and three bytes made from both.
+    pub fn regenerate_mac_addresses(&mut self, seed: &str) -> Result<bool, DomainError> {
+        self.edit(|document, edits| {
+            for (index, mac) in tree::find_all(document, &["devices", "interface", "mac"]).into_iter().enumerate() {
+                let hash = fnv1a(format!("{seed}/{index}").as_bytes()).to_be_bytes();
+                edits.set_attribute(
+                    mac,
+                    "address",
+                    &format!("52:54:00:{:02x}:{:02x}:{:02x}", hash[0], hash[1], hash[2]),
+                );
+            }
+            Ok(())
+        })
+    }
+}
+
+/// FNV-1a, 64 bits: spreads short texts well and needs no dependency. Not a secret.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,28 @@
+//! `<metadata>`: nearmetal's own mark of the workload class, and other programs' data.
+
+use roxmltree::Document;
+
+use crate::document::DomainXml;
+use crate::error::DomainError;
+use crate::tree;
+
+/// Namespace of nearmetal's elements in `<metadata>`:
+/// `<nearmetal:class xmlns:nearmetal='https://nearmetal.invalid/xmlns/domain/1'>latency</nearmetal:class>`.
+pub const NAMESPACE: &str = "https://nearmetal.invalid/xmlns/domain/1";
+
+/// The workload class written in the domain, as written.
+pub(crate) fn class(document: &Document<'_>) -> Option<String> {
+    let metadata = tree::find(document, &["metadata"])?;
+    let class = metadata.children().find(|node| node.has_tag_name((NAMESPACE, "class")))?;
+    Some(tree::text(class)).filter(|text| !text.is_empty())
+}
+
+impl DomainXml {
+    /// Removes `<metadata>`: a copy of a domain is not what other programs wrote about the original.
+    pub fn remove_metadata(&mut self) -> Result<bool, DomainError> {
+        self.edit(|document, edits| {
+            tree::find_all(document, &["metadata"]).into_iter().for_each(|node| edits.remove(node));
+            Ok(())
+        })
+    }
+}

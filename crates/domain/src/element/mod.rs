@@ -1,0 +1,19 @@
+//! One libvirt element, one file: what it says, and how it is set.
+
+pub(crate) mod boot;
+pub(crate) mod cells;
+pub(crate) mod channel;
+pub(crate) mod cputune;
+pub(crate) mod devices;
+pub(crate) mod disk;
+pub(crate) mod disk_driver;
+pub(crate) mod disk_source;
+pub(crate) mod hostdev;
+pub(crate) mod identity;
+pub(crate) mod interface;
+pub(crate) mod iothreads;
+pub(crate) mod memory;
+pub(crate) mod memory_backing;
+pub(crate) mod metadata;
+pub(crate) mod numatune;
+pub(crate) mod vcpu;

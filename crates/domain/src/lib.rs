@@ -1,0 +1,34 @@
+//! libvirt domain XML, read and edited in place.
+//!
+//! A [`DomainXml`] is a text. Reading goes through a tree; every setter turns into replacements of byte ranges, so
+//! whatever nearmetal does not know (elements, comments, namespaces such as `qemu:commandline`, quoting, white space)
+//! stays as it was. One libvirt element, one file under `element/`.
+
+mod canonical;
+mod diff;
+mod document;
+mod edit;
+mod element;
+mod error;
+mod facts;
+mod fragment;
+mod limits;
+mod tag;
+mod tree;
+
+pub use canonical::{Difference, first_difference, same_after_canonicalisation};
+pub use diff::{DiffKind, DiffLine, diff, render_diff};
+pub use document::DomainXml;
+pub use element::boot::BootFacts;
+pub use element::cells::CellFacts;
+pub use element::disk::{DiskFacts, DriverFacts};
+pub use element::disk_driver::{DiskCache, DiskIo, DriverOptions};
+pub use element::disk_source::DiskSource;
+pub use element::interface::InterfaceFacts;
+pub use element::iothreads::IothreadFacts;
+pub use element::memory_backing::HugepageFacts;
+pub use element::metadata::NAMESPACE;
+pub use element::numatune::{MemnodeFacts, NumatuneFacts};
+pub use element::vcpu::VcpuFacts;
+pub use error::{DomainError, Position};
+pub use facts::DomainFacts;

@@ -1,0 +1,76 @@
+//! Every setter on one small domain: `fixtures/domains/setters/NAME.before.xml` becomes `NAME.after.xml`, and setting
+//! the same again changes no byte. With UPDATE_GOLDENS set the after-files are written; read their difference.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, diff, render_diff};
+use nearmetal_units::{CpuSet, NodeSet, PageSize};
+
+type Setter = fn(&mut DomainXml) -> Result<bool, DomainError>;
+
+macro_rules! golden {
+    ($($name:ident => $setter:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/domains/setters/");
+            let before = include_str!(concat!("../../../fixtures/domains/setters/", stringify!($name), ".before.xml"));
+            check(before, $setter, &format!("{folder}{}.after.xml", stringify!($name)));
+        })*
+    };
+}
+
+#[allow(clippy::disallowed_methods, reason = "goldens are plain files of this repository")]
+fn check(before: &str, setter: Setter, golden: &str) {
+    let mut xml = DomainXml::parse(before).unwrap();
+    assert!(setter(&mut xml).unwrap(), "the text changes");
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(golden, xml.as_str()).unwrap();
+    }
+    let wanted = std::fs::read_to_string(golden).unwrap();
+    assert_eq!(xml.as_str(), wanted, "\n{}", render_diff(&diff(&wanted, xml.as_str()), "golden", "found"));
+    assert!(!setter(&mut xml).unwrap(), "the second time nothing changes");
+    assert_eq!(xml.as_str(), wanted);
+}
+
+fn cpus(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+fn nodes(text: &str) -> NodeSet {
+    text.parse().unwrap()
+}
+
+fn planned() -> DriverOptions {
+    DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::IoUring), iothread: Some(1), queues: Some(4) }
+}
+
+golden! {
+    set_name => |xml| xml.set_name("db & co");
+    set_uuid => |xml| xml.set_uuid("4b1d6c52-6d6e-4f0c-8a38-0f4d6f2c9b11");
+    remove_uuid => |xml| xml.remove_uuid();
+    set_vcpu_placement_static => |xml| xml.set_vcpu_placement_static();
+    set_vcpu_pins_new => |xml| xml.set_vcpu_pins(&[(0, cpus("4")), (1, cpus("20")), (2, cpus("5,21"))]);
+    set_vcpu_pins_merged => |xml| xml.set_vcpu_pins(&[(0, cpus("4")), (1, cpus("5")), (2, cpus("21"))]);
+    set_vcpu_pins_none => |xml| xml.set_vcpu_pins(&[]);
+    set_emulator_pin => |xml| xml.set_emulator_pin(&cpus("2-3"));
+    remove_pins => |xml| xml.remove_pins();
+    set_iothreads_new => |xml| xml.set_iothreads(&[cpus("3"), cpus("19")]);
+    set_iothreads_kept => |xml| xml.set_iothreads(&[cpus("3"), cpus("19")]);
+    set_numatune_strict_new => |xml| xml.set_numatune_strict(&nodes("1"));
+    set_numatune_strict_auto => |xml| xml.set_numatune_strict(&nodes("1"));
+    set_numatune_strict_cells => |xml| xml.set_numatune_strict(&nodes("1"));
+    set_hugepages_new => |xml| xml.set_hugepages(PageSize::HUGE_2M);
+    set_hugepages_beside => |xml| xml.set_hugepages(PageSize::HUGE_1G);
+    set_hugepages_several => |xml| xml.set_hugepages(PageSize::HUGE_2M);
+    remove_hugepages => |xml| xml.remove_hugepages();
+    set_disk_driver_new => |xml| xml.set_disk_driver("vda", &planned());
+    set_disk_driver_kept => |xml| xml.set_disk_driver("vda", &planned());
+    replace_disk_source => |xml| xml.replace_disk_source("vda", &DiskSource::Block("/dev/mapper/arm-1".into()));
+    remove_disk => |xml| Ok(xml.remove_disk("vdb").unwrap_or(false));
+    regenerate_mac_addresses => |xml| xml.regenerate_mac_addresses("clone");
+    remove_mac_addresses => |xml| xml.remove_mac_addresses();
+    remove_devices => |xml| xml.remove_devices(&["interface", "hostdev"]);
+    set_direct_boot => |xml| xml.set_direct_boot("/boot/vmlinuz", Some("/boot/initrd"), "console=ttyS0 quiet");
+    remove_nvram => |xml| xml.remove_nvram();
+    add_agent_channel => |xml| xml.add_agent_channel();
+    remove_metadata => |xml| xml.remove_metadata();
+}

@@ -1,0 +1,132 @@
+//! How long it takes to know a machine: this one, and a large one made of files.
+//!
+//! Prints a table, and writes the same as JSON to target/bench/host.json.
+#![allow(clippy::disallowed_methods, reason = "the bench builds the tree that HostFs reads")]
+#![allow(clippy::print_stdout, reason = "a bench prints")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nearmetal_host::synthetic::{Numbering, Synthetic};
+use nearmetal_host::{Document, Host, HostFs, text};
+
+const RUNS: usize = 15;
+
+struct Line {
+    what: &'static str,
+    pus: usize,
+    pci: usize,
+    median: Duration,
+    worst: Duration,
+    limit: Option<Duration>,
+}
+
+fn main() {
+    let live = HostFs::live();
+    let large = Synthetic::new()
+        .packages(16)
+        .nodes_per_package(4)
+        .caches_per_node(4)
+        .cores_per_node(32)
+        .threads(2)
+        .numbering(Numbering::Split);
+    let large = (0..512).fold(large, |host, device| host.nvme(device % 64)).build();
+    let tree = tempfile::tempdir().expect("a temporary directory");
+    write_tree(&large, tree.path());
+    let captured = HostFs::at(tree.path()).expect("the tree just written");
+
+    let lines = [
+        measure("read this machine", Some(Duration::from_millis(50)), || Host::read(&live)),
+        measure("read 4096 PUs, 64 nodes, 512 devices", Some(Duration::from_millis(300)), || Host::read(&captured)),
+        measure("show them as text", None, || {
+            std::hint::black_box(text::render(&large));
+            large.clone()
+        }),
+        measure("show them as JSON", None, || {
+            std::hint::black_box(Document::new(&large).to_json());
+            large.clone()
+        }),
+    ];
+    let mut json = String::from("{\"schema\":\"nearmetal.bench.host/1\",\"unit\":\"ms\",\"lines\":[");
+    println!("{:40} {:>6} {:>5} {:>12} {:>12} {:>10}", "what", "PUs", "PCI", "median (ms)", "worst (ms)", "limit (ms)");
+    for (position, line) in lines.iter().enumerate() {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let limit = line.limit.map_or_else(|| "-".to_owned(), |limit| format!("{:.0}", ms(limit)));
+        let (median, worst) = (ms(line.median), ms(line.worst));
+        println!("{:40} {:6} {:5} {median:12.2} {worst:12.2} {limit:>10}", line.what, line.pus, line.pci);
+        let comma = if position == 0 { "" } else { "," };
+        let limit = line.limit.map_or_else(|| "null".to_owned(), |limit| ms(limit).to_string());
+        let _ = write!(
+            json,
+            "{comma}{{\"what\":\"{}\",\"pus\":{},\"pci_devices\":{},\"median\":{median:.3},\"worst\":{worst:.3},\
+             \"limit\":{limit},\"runs\":{RUNS}}}",
+            line.what, line.pus, line.pci
+        );
+    }
+    json.push_str("]}\n");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
+    fs::create_dir_all(&directory).expect("target/bench");
+    fs::write(directory.join("host.json"), json).expect("target/bench/host.json");
+}
+
+fn measure(what: &'static str, limit: Option<Duration>, mut run: impl FnMut() -> Host) -> Line {
+    let host = run();
+    let mut times: Vec<Duration> = (0..RUNS)
+        .map(|_| {
+            let start = Instant::now();
+            std::hint::black_box(run());
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let (pus, pci) = (host.processors.len(), host.pci_devices.len());
+    Line { what, pus, pci, median: times[RUNS / 2], worst: times[RUNS - 1], limit }
+}
+
+/// The files a kernel would show for a host: what the readers look at, no more.
+fn write_tree(host: &Host, root: &Path) {
+    let file = |path: String, contents: String| {
+        let path: PathBuf = root.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, format!("{contents}\n")).expect("a file");
+    };
+    let shown = |number: Option<u32>| number.map_or_else(|| "-1".to_owned(), |number| number.to_string());
+    let list = |set: &Option<nearmetal_units::CpuSet>| set.as_ref().map(ToString::to_string).unwrap_or_default();
+    file("proc/cpuinfo".to_owned(), "model name : Synthetic Processor\nflags : fpu".to_owned());
+    file("sys/devices/system/cpu/online".to_owned(), host.online().to_string());
+    for processor in &host.processors {
+        let directory = format!("sys/devices/system/cpu/cpu{}", processor.index);
+        file(format!("{directory}/topology/physical_package_id"), shown(processor.package));
+        file(format!("{directory}/topology/core_id"), shown(processor.core));
+        file(format!("{directory}/topology/core_cpus_list"), list(&processor.siblings));
+        for (index, level) in ["1", "1", "2", "3"].iter().enumerate() {
+            let set = if *level == "3" { list(&processor.last_level_cache) } else { list(&processor.siblings) };
+            file(format!("{directory}/cache/index{index}/level"), (*level).to_owned());
+            file(format!("{directory}/cache/index{index}/shared_cpu_list"), set);
+        }
+    }
+    for node in &host.nodes {
+        let directory = format!("sys/devices/system/node/node{}", node.index);
+        let kib = node.memory_total.map_or(0, |memory| memory.kib());
+        let meminfo = format!("Node {0} MemTotal: {kib} kB\nNode {0} MemFree: {kib} kB", node.index);
+        file(format!("{directory}/meminfo"), meminfo);
+        file(format!("{directory}/cpulist"), node.cpus.to_string());
+        let distances: Vec<String> = node.distances.iter().map(|(_, distance)| distance.to_string()).collect();
+        file(format!("{directory}/distance"), distances.join(" "));
+        for pool in &node.pools {
+            let directory = format!("{directory}/hugepages/hugepages-{}kB", pool.size.bytes().kib());
+            file(format!("{directory}/nr_hugepages"), pool.total.to_string());
+            file(format!("{directory}/free_hugepages"), pool.free.to_string());
+            file(format!("{directory}/surplus_hugepages"), pool.surplus.to_string());
+        }
+    }
+    for device in &host.pci_devices {
+        let directory = format!("sys/bus/pci/devices/{}", device.address);
+        file(format!("{directory}/class"), format!("{:#08x}", device.class.unwrap_or(0)));
+        file(format!("{directory}/vendor"), format!("{:#06x}", device.vendor.unwrap_or(0)));
+        file(format!("{directory}/device"), format!("{:#06x}", device.device.unwrap_or(0)));
+        file(format!("{directory}/numa_node"), shown(device.node));
+    }
+}

@@ -1,0 +1,109 @@
+//! Files that are nearmetal's own (state, caches, reports): `std::fs` with the path in every error.
+//!
+//! The kernel's trees are refused here: they are read through [`crate::HostFs`], so that a capture can stand in for them.
+#![allow(clippy::disallowed_methods, reason = "this module is the wrapper the lint points to")]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What failed, on which path.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} `{}`", path.display())]
+pub struct FileError {
+    /// The verb of the failed call: `read`, `write`, …
+    pub action: &'static str,
+    /// The path as given.
+    pub path: PathBuf,
+    /// The system's own answer.
+    #[source]
+    pub source: io::Error,
+}
+
+fn checked<T>(action: &'static str, path: &Path, call: impl FnOnce() -> io::Result<T>) -> Result<T, FileError> {
+    let kernel = path.starts_with("/sys") || path.starts_with("/proc");
+    let result = if kernel {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "kernel files are read through HostFs"))
+    } else {
+        call()
+    };
+    result.map_err(|source| FileError { action, path: path.to_owned(), source })
+}
+
+/// The whole file as text.
+pub fn read_to_string(path: &Path) -> Result<String, FileError> {
+    checked("read", path, || fs::read_to_string(path))
+}
+
+/// The whole file as bytes.
+pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    checked("read", path, || fs::read(path))
+}
+
+/// Writes a file, replacing what was there.
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), FileError> {
+    checked("write", path, || fs::write(path, contents))
+}
+
+/// Writes beside the target, syncs, renames: after a crash the old or the new text is there, never half of one.
+pub fn write_atomic(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), FileError> {
+    checked("write", path, || {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".new");
+        let temporary = PathBuf::from(temporary);
+        let mut file = fs::File::create(&temporary)?;
+        io::Write::write_all(&mut file, contents.as_ref())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::File::open(parent)?.sync_all()?;
+        }
+        Ok(())
+    })
+}
+
+/// Opens for reading.
+pub fn open(path: &Path) -> Result<fs::File, FileError> {
+    checked("open", path, || fs::File::open(path))
+}
+
+/// Creates or truncates for writing.
+pub fn create(path: &Path) -> Result<fs::File, FileError> {
+    checked("create", path, || fs::File::create(path))
+}
+
+/// Opens for appending, creating the file if needed.
+pub fn append(path: &Path) -> Result<fs::File, FileError> {
+    checked("open", path, || fs::OpenOptions::new().create(true).append(true).open(path))
+}
+
+/// Creates a directory and its parents.
+pub fn create_dir_all(path: &Path) -> Result<(), FileError> {
+    checked("create directory", path, || fs::create_dir_all(path))
+}
+
+/// The entries of a directory, sorted by name.
+pub fn list(path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    checked("list", path, || {
+        let mut entries =
+            fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+        entries.sort();
+        Ok(entries)
+    })
+}
+
+/// Removes a file; a missing one is fine.
+pub fn remove(path: &Path) -> Result<(), FileError> {
+    checked("remove", path, || match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    })
+}
+
+/// Removes a directory and what is in it; a missing one is fine.
+pub fn remove_dir_all(path: &Path) -> Result<(), FileError> {
+    checked("remove directory", path, || match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    })
+}

@@ -1,0 +1,186 @@
+//! What QEMU was told at its start, from /proc/PID/cmdline.
+
+use nearmetal_units::Bytes;
+
+/// The parts of a QEMU command line that say who the guest is and how large. Later changes (hotplug) are not in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommandLine {
+    /// `-name guest=NAME,…` or `-name NAME`.
+    pub name: Option<String>,
+    /// `-uuid …`, in lower case.
+    pub uuid: Option<String>,
+    /// `-m …`.
+    pub memory: Option<Bytes>,
+    /// Sizes of `-object memory-backend-*`, in order: one per guest NUMA cell.
+    pub backends: Vec<Bytes>,
+}
+
+impl CommandLine {
+    /// Parses arguments that end in NUL; `None` if the program is not QEMU. What it does not know it skips.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let mut arguments = text.split('\0');
+        let program = arguments.next()?.rsplit('/').next()?;
+        // qemu-kvm: Red Hat's and SUSE's name; kvm: Proxmox's.
+        if !program.starts_with("qemu-system-") && program != "qemu-kvm" && program != "kvm" {
+            return None;
+        }
+        let mut line = Self::default();
+        while let Some(argument) = arguments.next() {
+            // QEMU takes -option and --option alike.
+            match argument.strip_prefix("--").or(argument.strip_prefix('-')) {
+                Some("name") => line.name = arguments.next().and_then(|value| property(value, "guest", true)),
+                Some("uuid") => {
+                    line.uuid = arguments.next().filter(|uuid| !uuid.is_empty()).map(str::to_ascii_lowercase);
+                }
+                Some("m") => {
+                    let size = arguments.next().and_then(|value| property(value, "size", true));
+                    line.memory = size.and_then(|size| qemu_size(&size, 1 << 20));
+                }
+                Some("object") => line.backends.extend(arguments.next().and_then(backend_size)),
+                _ => {}
+            }
+        }
+        Some(line)
+    }
+
+    /// All guest memory: the backends if there are any, `-m` otherwise.
+    pub fn guest_memory(&self) -> Option<Bytes> {
+        if self.backends.is_empty() {
+            self.memory
+        } else {
+            Some(self.backends.iter().fold(Bytes::ZERO, |sum, size| sum.plus(*size)))
+        }
+    }
+
+    /// Sizes a mapping of guest memory may have, smallest first.
+    pub fn memory_sizes(&self) -> Vec<Bytes> {
+        let mut sizes: Vec<Bytes> =
+            if self.backends.is_empty() { self.memory.into_iter().collect() } else { self.backends.clone() };
+        sizes.retain(|size| *size > Bytes::ZERO);
+        sizes.sort_unstable();
+        sizes
+    }
+}
+
+/// The size of a `memory-backend-*`, in either spelling (JSON since QEMU 6.0).
+fn backend_size(value: &str) -> Option<Bytes> {
+    if value.trim_start().starts_with('{') {
+        let object: serde_json::Value = serde_json::from_str(value).ok()?;
+        if !object.get("qom-type")?.as_str()?.starts_with("memory-backend-") {
+            return None;
+        }
+        return match object.get("size")? {
+            serde_json::Value::String(text) => qemu_size(text, 1),
+            number => number.as_u64().map(Bytes::new),
+        };
+    }
+    if !value.starts_with("memory-backend-") {
+        return None;
+    }
+    qemu_size(&property(value, "size", false)?, 1)
+}
+
+/// One property of `first,key=value,…`, where `,,` is a comma. The first item may leave out the key if `implied`.
+fn property(value: &str, key: &str, implied: bool) -> Option<String> {
+    const COMMA: char = '\u{1}';
+    let value = value.replace(",,", &COMMA.to_string());
+    let found = value.split(',').enumerate().find_map(|(position, item)| match item.split_once('=') {
+        Some((name, text)) if name == key => Some(text),
+        None if position == 0 && implied => Some(item),
+        _ => None,
+    })?;
+    (!found.is_empty()).then(|| found.replace(COMMA, ","))
+}
+
+/// A size as QEMU reads it: `1048576k`, `4G`, `1.5G`, `4096` (times `default_unit`).
+fn qemu_size(text: &str, default_unit: u64) -> Option<Bytes> {
+    let (digits, unit) = match text.char_indices().last()? {
+        (_, last) if last.is_ascii_digit() => (text, default_unit),
+        (at, last) => {
+            let shift = "bkmgtpe".find(last.to_ascii_lowercase())?;
+            (&text[..at], 1u64 << (shift * 10))
+        }
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    if let Ok(count) = digits.parse::<u64>() {
+        return count.checked_mul(unit).map(Bytes::new);
+    }
+    let count: f64 = digits.parse().ok()?;
+    Some(Bytes::new((count * unit as f64) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(arguments: &[&str]) -> Option<CommandLine> {
+        CommandLine::parse(format!("{}\0", arguments.join("\0")).as_bytes())
+    }
+
+    #[test]
+    fn libvirts_command_line_is_understood() {
+        let line = parse(&[
+            "/usr/bin/qemu-system-x86_64",
+            "-name",
+            "guest=db,,one,debug-threads=on",
+            "-S",
+            "-m",
+            "size=2097152k",
+            "-object",
+            r#"{"qom-type":"memory-backend-ram","id":"ram-node0","size":1073741824,"host-nodes":[1],"policy":"bind"}"#,
+            "-object",
+            "memory-backend-file,id=ram-node1,mem-path=/dev/hugepages/libvirt/qemu/1-db,size=1G",
+            "-object",
+            r#"{"qom-type":"iothread","id":"iothread1"}"#,
+            "-uuid",
+            "C7A5FDBD-EDAF-9455-926A-D65C16DB1809",
+        ])
+        .unwrap();
+        assert_eq!(line.name.as_deref(), Some("db,one"));
+        assert_eq!(line.uuid.as_deref(), Some("c7a5fdbd-edaf-9455-926a-d65c16db1809"));
+        assert_eq!(line.memory, Some(Bytes::from_mib(2048)));
+        assert_eq!(line.backends, [Bytes::from_mib(1024), Bytes::from_mib(1024)]);
+        assert_eq!(line.guest_memory(), Some(Bytes::from_mib(2048)));
+    }
+
+    #[test]
+    fn hand_written_command_lines_are_understood() {
+        for (memory, bytes) in [
+            ("512", Some(512 << 20)),
+            ("4G", Some(4 << 30)),
+            ("size=1.5G,slots=2,maxmem=8G", Some(3 << 29)),
+            ("slots=2,size=65536k", Some(64 << 20)),
+            ("lots", None),
+            ("99999999999999999999", Some(u64::MAX)),
+            ("17179869184G", None),
+        ] {
+            let line = parse(&["qemu-kvm", "--name", "plain", "-m", memory]).unwrap();
+            let expected = bytes.map(Bytes::new);
+            assert!(line.memory == expected || memory.starts_with("999"), "{memory}: {:?}", line.memory);
+            assert_eq!(line.name.as_deref(), Some("plain"));
+        }
+    }
+
+    #[test]
+    fn other_programs_are_not_guests() {
+        for program in ["/bin/sh", "qemu-img", "", "virtiofsd", "/usr/bin/kvmtool"] {
+            assert_eq!(parse(&[program, "-name", "guest=x"]), None, "{program}");
+        }
+        assert_eq!(CommandLine::parse(b""), None);
+        assert_eq!(parse(&["qemu-system-x86_64", "-uuid"]).unwrap().uuid, None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_arguments_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), size in "\\PC{0,12}") {
+            let mut line = b"kvm\0-object\0".to_vec();
+            line.extend(bytes);
+            let _ = CommandLine::parse(&line);
+            let _ = qemu_size(&size, 1);
+        }
+    }
+}

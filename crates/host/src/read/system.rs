@@ -1,0 +1,84 @@
+//! Kernel, name, boot, and the settings that decide how guests run.
+
+use crate::System;
+use crate::facts::Facts;
+use crate::parse::{Parsed, bracketed, malformed, number, word};
+
+/// Enough of /proc/cpuinfo for the first PU: its flags line is about 2 KiB on today's x86. The whole file has a block
+/// per PU and takes the kernel milliseconds to make.
+const FIRST_BLOCK: usize = 16 << 10;
+
+pub(super) fn read(facts: &mut Facts<'_>) -> System {
+    let kernel = match facts.optional("/proc/sys/kernel/osrelease", word) {
+        // Older captures have /proc/version alone.
+        None => facts.optional("/proc/version", release_in_version),
+        found => found,
+    };
+    let cpuinfo = facts.fs.read_head("/proc/cpuinfo", FIRST_BLOCK);
+    let cpuinfo = facts.noted(cpuinfo).unwrap_or_default();
+    System {
+        hostname: facts.optional("/proc/sys/kernel/hostname", word),
+        kernel,
+        boot_id: facts.optional("/proc/sys/kernel/random/boot_id", boot_id),
+        command_line: facts.optional("/proc/cmdline", |text| Ok(text.to_owned())),
+        processor_model: model_name(&cpuinfo),
+        hypervisor: has_flag(&cpuinfo, "hypervisor"),
+        numa_balancing: facts.optional("/proc/sys/kernel/numa_balancing", number),
+        io_uring_disabled: facts.optional("/proc/sys/kernel/io_uring_disabled", number),
+        transparent_hugepage: facts.optional("/sys/kernel/mm/transparent_hugepage/enabled", bracketed),
+    }
+}
+
+fn release_in_version(text: &str) -> Parsed<String> {
+    match text.strip_prefix("Linux version ").and_then(|rest| rest.split_whitespace().next()) {
+        Some(release) => Ok(release.to_owned()),
+        None => malformed("expected `Linux version RELEASE`"),
+    }
+}
+
+fn boot_id(text: &str) -> Parsed<String> {
+    let uuid = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    if uuid { Ok(text.to_owned()) } else { malformed("expected a UUID") }
+}
+
+/// The value of a complete line of cpuinfo's first block.
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo.split_inclusive('\n').find_map(|line| {
+        let (key, value) = line.strip_suffix('\n')?.split_once(':')?;
+        (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
+    })
+}
+
+/// `model name` on x86, `cpu` on POWER. ARM kernels give numbers only.
+fn model_name(cpuinfo: &str) -> Option<String> {
+    field(cpuinfo, "model name").or_else(|| field(cpuinfo, "cpu")).map(str::to_owned)
+}
+
+/// `None` where the architecture lists no flags.
+fn has_flag(cpuinfo: &str, flag: &str) -> Option<bool> {
+    Some(field(cpuinfo, "flags")?.split_whitespace().any(|word| word == flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpuinfo_gives_model_and_flags_or_nothing() {
+        let x86 = "processor\t: 0\nmodel name\t: AMD EPYC 7282\nflags\t\t: fpu vme hypervisor lm\n\nprocessor\t: 1\n";
+        assert_eq!(model_name(x86).as_deref(), Some("AMD EPYC 7282"));
+        assert_eq!(has_flag(x86, "hypervisor"), Some(true));
+        assert_eq!(has_flag(x86, "hyper"), Some(false));
+        let power = "processor\t: 0\ncpu\t\t: POWER7 (architected), altivec supported\n";
+        assert_eq!((model_name(power).is_some(), has_flag(power, "x")), (true, None));
+        for junk in ["", "model name", "model name\t: ", "flags : fpu"] {
+            assert_eq!((model_name(junk), has_flag(junk, "fpu")), (None, None), "{junk}");
+        }
+    }
+
+    #[test]
+    fn the_release_is_a_word_of_the_version() {
+        assert_eq!(release_in_version("Linux version 6.1.0-9 (x@y) #1 SMP").as_deref(), Ok("6.1.0-9"));
+        assert!(release_in_version("FreeBSD").is_err() && boot_id("x").is_err());
+    }
+}

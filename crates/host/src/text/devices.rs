@@ -1,0 +1,158 @@
+//! PCI functions, block devices, network interfaces.
+
+use nearmetal_units::{Bytes, NodeSet};
+
+use super::table::Table;
+use super::{or_dash, shown};
+use crate::{BlockDevice, Host, PciDevice};
+
+/// What guests are given: storage, network, display, accelerators. `None` for bridges and the rest.
+fn kind(class: u32) -> Option<&'static str> {
+    match class >> 8 {
+        0x0108 => Some("nvme"),
+        0x0100..=0x01ff => Some("storage"),
+        0x0207 => Some("infiniband"),
+        0x0200..=0x02ff => Some("network"),
+        0x0300..=0x03ff => Some("display"),
+        0x0b40 => Some("coprocessor"),
+        0x1200..=0x12ff => Some("accelerator"),
+        _ => None,
+    }
+}
+
+pub(super) fn pci(host: &Host) -> String {
+    let columns = ["address", "kind", "vendor:device", ">node", "driver", ">IOMMU group", "VFs"];
+    let mut table = Table::new("PCI FUNCTIONS", &columns);
+    let mut left_out = 0;
+    for device in host.pci_devices.iter().filter(|device| device.physical_function.is_none()) {
+        let kind = match device.class {
+            Some(class) => kind(class),
+            None => Some("?"),
+        };
+        // A device with virtual functions is of interest whatever it is.
+        let Some(kind) = kind.or_else(|| device.sriov.as_ref().map(|_| "other")) else {
+            left_out += 1;
+            continue;
+        };
+        let vfs = device.sriov.as_ref().map(|state| format!("{} of {}", state.vfs, state.total_vfs));
+        table.row(row(device, device.address.to_string(), kind, or_dash(device.iommu_group), or_dash(vfs)));
+        virtual_functions(host, device, &mut table);
+    }
+    let mut text = table.render();
+    if !text.is_empty() && left_out > 0 {
+        text.push_str(&format!("not shown, since guests are not given them (bridges and the like): {left_out}\n"));
+    }
+    text
+}
+
+fn row(device: &PciDevice, name: String, kind: &str, group: String, vfs: String) -> Vec<String> {
+    let hex = |id: Option<u16>| id.map_or_else(|| "?".to_owned(), |id| format!("{id:04x}"));
+    let identity = format!("{}:{}", hex(device.vendor), hex(device.device));
+    vec![name, kind.to_owned(), identity, shown(device.node), or_dash(device.driver.as_ref()), group, vfs]
+}
+
+/// One row for each run of virtual functions that are alike but for their IOMMU group.
+fn virtual_functions(host: &Host, physical: &PciDevice, table: &mut Table) {
+    let own: Vec<&PciDevice> =
+        host.pci_devices.iter().filter(|device| device.physical_function == Some(physical.address)).collect();
+    let order: Vec<usize> = match &physical.sriov {
+        Some(state) => own
+            .iter()
+            .map(|device| state.functions.iter().position(|address| *address == device.address).unwrap_or(usize::MAX))
+            .collect(),
+        None => (0..own.len()).collect(),
+    };
+    let mut numbered: Vec<(usize, &PciDevice)> = order.into_iter().zip(own).collect();
+    numbered.sort_by_key(|(number, device)| (*number, device.address));
+    let alike = |left: &PciDevice, right: &PciDevice| {
+        (left.class, left.vendor, left.device, left.node, &left.driver)
+            == (right.class, right.vendor, right.device, right.node, &right.driver)
+    };
+    for run in numbered.chunk_by(|left, right| alike(left.1, right.1)) {
+        let (first, last) = (run[0].0, run[run.len() - 1].0);
+        let name = if first == last { format!("  VF {first}") } else { format!("  VF {first}-{last}") };
+        // Groups are numbers like nodes: the same ranges suit them.
+        let groups: NodeSet = run.iter().filter_map(|(_, device)| device.iommu_group).collect();
+        let groups = if groups.is_empty() { "-".to_owned() } else { groups.to_string() };
+        let kind = run[0].1.class.and_then(kind).unwrap_or("?");
+        table.row(row(run[0].1, name, kind, groups, "-".to_owned()));
+    }
+}
+
+pub(super) fn block(host: &Host) -> String {
+    let columns = [
+        "name",
+        ">size",
+        "medium",
+        ">queues",
+        "scheduler",
+        "logical/physical block",
+        "PCI function",
+        ">node",
+        "holders",
+    ];
+    let mut table = Table::new("BLOCK DEVICES", &columns);
+    let mut left_out = 0;
+    for device in host.block_devices.iter().filter(|device| device.partition_of.is_none()) {
+        // Unused loop and RAM devices.
+        if device.pci.is_none() && device.size.is_none_or(|size| size == Bytes::ZERO) {
+            left_out += 1;
+            continue;
+        }
+        table.row(block_row(device, device.name.clone()));
+        for part in host.block_devices.iter().filter(|part| part.partition_of.as_ref() == Some(&device.name)) {
+            let mut cells = vec![format!("  {}", part.name), shown(part.size)];
+            cells.extend(["", "", "", "", "", ""].map(str::to_owned));
+            cells.push(holders(part));
+            table.row(cells);
+        }
+    }
+    let mut text = table.render();
+    if !text.is_empty() && left_out > 0 {
+        text.push_str(&format!("not shown, since they are empty: {left_out}\n"));
+    }
+    text
+}
+
+fn block_row(device: &BlockDevice, name: String) -> Vec<String> {
+    let medium = device.rotational.map(|rotational| if rotational { "disk" } else { "flash" });
+    let pci = match device.paths.len() {
+        0 | 1 => or_dash(device.pci),
+        paths => format!("{} (+{} paths)", shown(device.pci), paths - 1),
+    };
+    // A device on no function has no node to be unknown.
+    let node = if device.pci.is_some() { shown(device.node) } else { "-".to_owned() };
+    vec![
+        name,
+        shown(device.size),
+        shown(medium),
+        or_dash(device.queues),
+        shown(device.scheduler.as_ref()),
+        format!("{}/{}", shown(device.logical_block), shown(device.physical_block)),
+        pci,
+        node,
+        holders(device),
+    ]
+}
+
+fn holders(device: &BlockDevice) -> String {
+    if device.holders.is_empty() { "-".to_owned() } else { device.holders.join(" ") }
+}
+
+pub(super) fn network(host: &Host) -> String {
+    let columns = ["name", "state", "driver", "queues receive/transmit", "PCI function", ">node", "part of"];
+    let mut table = Table::new("NETWORK INTERFACES", &columns);
+    for interface in &host.network_interfaces {
+        let node = if interface.pci.is_some() { shown(interface.node) } else { "-".to_owned() };
+        table.row(vec![
+            interface.name.clone(),
+            shown(interface.state.as_ref()),
+            or_dash(interface.driver.as_ref()),
+            format!("{}/{}", shown(interface.receive_queues), shown(interface.transmit_queues)),
+            or_dash(interface.pci),
+            node,
+            or_dash(interface.master.as_ref()),
+        ]);
+    }
+    table.render()
+}

@@ -1,0 +1,105 @@
+//! libvirt, asked through the helper process.
+
+mod helper;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::protocol::{Outcome, Reply, Request};
+use crate::{HypervisorError, Transport};
+use helper::{Failure, Helper};
+
+/// Names the helper, where it is not beside the program that starts it.
+const HELPER_VARIABLE: &str = "NEARMETAL_LIBVIRT";
+/// libvirt's own variable for the URI.
+const URI_VARIABLE: &str = "LIBVIRT_DEFAULT_URI";
+const DEFAULT_URI: &str = "qemu:///system";
+
+/// A connection to libvirt through `nearmetal-libvirt`, which is started on demand, again after it died, and ended
+/// with this value. A request that failed is never repeated by itself.
+#[derive(Debug)]
+pub struct Libvirt {
+    path: PathBuf,
+    uri: String,
+    helper: Option<Helper>,
+    longest_wait: Option<Duration>,
+}
+
+impl Libvirt {
+    /// Starts the helper found in `$NEARMETAL_LIBVIRT` or beside the running program. The URI, if not given, is
+    /// `$LIBVIRT_DEFAULT_URI` or `qemu:///system`. libvirt itself is reached with the first request.
+    pub fn open(uri: Option<&str>) -> Result<Self, HypervisorError> {
+        let path = env::var_os(HELPER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let path = match path {
+            Some(path) => path,
+            None => beside_this_program()?,
+        };
+        let uri = uri.map(str::to_owned).or_else(|| env::var(URI_VARIABLE).ok().filter(|uri| !uri.is_empty()));
+        Self::with_helper(&path, uri.as_deref().unwrap_or(DEFAULT_URI))
+    }
+
+    /// Starts this helper for this URI.
+    pub fn with_helper(path: &Path, uri: &str) -> Result<Self, HypervisorError> {
+        let helper = Some(Helper::start(path, uri)?);
+        Ok(Self { path: path.to_owned(), uri: uri.to_owned(), helper, longest_wait: None })
+    }
+
+    /// Limits how long any request may take, below what is usual for its kind.
+    pub fn limit_wait(&mut self, longest: Duration) {
+        self.longest_wait = Some(longest);
+    }
+
+    /// The URI asked for.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+}
+
+impl Transport for Libvirt {
+    fn call(&mut self, request: Request) -> Result<Reply, HypervisorError> {
+        let (action, name) = (request.action().to_owned(), request.subject());
+        let patience = self.longest_wait.map_or(request.patience(), |longest| longest.min(request.patience()));
+        // One that died between two requests cannot have carried out this one: it may be replaced in silence.
+        let mut helper = match self.helper.take().map(|mut helper| (helper.is_running(), helper)) {
+            Some((true, helper)) => helper,
+            _ => Helper::start(&self.path, &self.uri)?,
+        };
+        match helper.ask(request, patience) {
+            Ok(outcome) => {
+                self.helper = Some(helper);
+                match outcome {
+                    Outcome::Reply(reply) => Ok(reply),
+                    Outcome::Error(error) => Err(error),
+                }
+            }
+            Err(Failure::Refused(reason)) => {
+                self.helper = Some(helper);
+                Err(HypervisorError::InvalidRequest { action, name, reason })
+            }
+            // After any other failure an answer to this request could still come, and be taken for the next one's:
+            // the helper ends here.
+            Err(Failure::Silence) => Err(HypervisorError::Timeout {
+                action,
+                name,
+                seconds: patience.as_secs(),
+                advice: "libvirt does not answer (systemctl status libvirtd); whether that was done is unknown, read \
+                         the state before trying again"
+                    .into(),
+            }),
+            Err(Failure::Nonsense(reason)) => Err(HypervisorError::Protocol { reason }),
+            Err(Failure::End) => {
+                let (status, output) = helper.last_words();
+                Err(HypervisorError::HelperStopped { action, name, status, output })
+            }
+        }
+    }
+}
+
+fn beside_this_program() -> Result<PathBuf, HypervisorError> {
+    let program = env::current_exe().map_err(|error| HypervisorError::HelperMissing {
+        path: "nearmetal-libvirt".into(),
+        reason: format!("the path of this program is unknown ({error})"),
+    })?;
+    Ok(program.with_file_name("nearmetal-libvirt"))
+}

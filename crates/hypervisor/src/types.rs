@@ -1,0 +1,120 @@
+//! What goes into and comes out of a [`crate::Hypervisor`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// Version of the libvirt daemon, `9.0.0`.
+    pub libvirt: String,
+    /// Version of the hypervisor it drives (QEMU's, for the `qemu` driver), `7.2.0`.
+    pub hypervisor: String,
+    /// The driver's name for that hypervisor: `QEMU`, or `TEST` for libvirt's test driver.
+    pub hypervisor_kind: String,
+    /// The URI of the connection, as libvirt itself states it.
+    pub uri: String,
+}
+
+/// One domain, without its XML.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainSummary {
+    /// Its name.
+    pub name: String,
+    /// Its UUID in the usual 36-character form.
+    pub uuid: String,
+    /// What it is doing.
+    pub state: DomainState,
+    /// Whether it has a stored definition; a transient domain disappears when it stops.
+    pub persistent: bool,
+    /// Whether libvirt starts it with the host.
+    pub autostart: bool,
+    /// libvirt's number of the running instance; `None` when it is off.
+    pub id: Option<u32>,
+}
+
+/// The state of a domain, as libvirt distinguishes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DomainState {
+    /// vCPUs run.
+    Running,
+    /// Running, and blocked on a resource (Xen's word; QEMU does not use it).
+    Blocked,
+    /// Exists, and its vCPUs are stopped.
+    Paused,
+    /// Asked to stop, not yet stopped.
+    ShuttingDown,
+    /// Not running.
+    ShutOff,
+    /// Stopped by a crash; with `on_crash` set to preserve, QEMU is still there.
+    Crashed,
+    /// Suspended to RAM by the guest itself.
+    GuestSuspended,
+    /// A state this version does not know.
+    Unknown,
+}
+
+impl DomainState {
+    /// Whether there is no running instance.
+    pub fn is_off(self) -> bool {
+        self == Self::ShutOff
+    }
+}
+
+impl fmt::Display for DomainState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Running => "running",
+            Self::Blocked => "blocked",
+            Self::Paused => "paused",
+            Self::ShuttingDown => "shutting down",
+            Self::ShutOff => "shut off",
+            Self::Crashed => "crashed",
+            Self::GuestSuspended => "suspended by the guest",
+            Self::Unknown => "in a state unknown to nearmetal",
+        })
+    }
+}
+
+/// Which of a domain's two definitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Definition {
+    /// The stored one, used at the next start. Secrets (a VNC password) are included, since the text is written back:
+    /// mask it before it is shown.
+    Inactive,
+    /// The one in force, with what libvirt filled in; the stored one if the domain is off. Without secrets.
+    Live,
+}
+
+/// How a guest is asked to stop. None of these ever destroys it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShutdownMode {
+    /// By the guest agent.
+    Agent,
+    /// By the ACPI power button.
+    Acpi,
+    /// By the agent; by ACPI if there is no agent, or if half of the time is over and the guest still runs.
+    AgentThenAcpi,
+}
+
+/// Where a pin is written. Neither: nothing is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// The running instance; lost when it stops.
+    pub live: bool,
+    /// The stored definition; used from the next start on.
+    pub config: bool,
+}
+
+impl Scope {
+    /// The running instance alone.
+    pub const LIVE: Self = Self { live: true, config: false };
+    /// The stored definition alone.
+    pub const CONFIG: Self = Self { live: false, config: true };
+    /// Both.
+    pub const BOTH: Self = Self { live: true, config: true };
+}

@@ -1,0 +1,75 @@
+//! The measuring appliance: a kernel and an initramfs with fio, the guest agent, and the same probe as the host's.
+
+use std::path::{Path, PathBuf};
+
+use nearmetal_host::files;
+
+use crate::error::MeasureError;
+
+/// Kernel and initramfs of the appliance.
+#[derive(Debug, Clone)]
+pub(crate) struct Appliance {
+    /// Kernel image.
+    pub kernel: PathBuf,
+    /// Initramfs with the probe in it.
+    pub initramfs: PathBuf,
+}
+
+/// Path of the probe inside the appliance.
+pub(crate) const PROBE_IN_GUEST: &str = "/usr/bin/nearmetal-probe";
+
+impl Appliance {
+    /// Puts the probe into a copy of the appliance at `directory` (`vmlinuz`, `initramfs.cpio.gz`), written to `work`.
+    ///
+    /// The kernel unpacks every archive of an initramfs one after the other (Documentation/driver-api/early-userspace/
+    /// buffer-format.rst), so the probe goes into a second one behind the first.
+    pub(crate) fn with_probe(directory: &Path, probe: &Path, work: &Path) -> Result<Self, MeasureError> {
+        let kernel = directory.join("vmlinuz");
+        let mut archive = files::read(&directory.join("initramfs.cpio.gz"))?;
+        archive.resize(archive.len().next_multiple_of(4), 0);
+        archive.extend(archive_of_one(PROBE_IN_GUEST, &files::read(probe)?));
+        let initramfs = work.join("appliance-with-probe.cpio");
+        files::create_dir_all(work)?;
+        files::write(&initramfs, &archive)?;
+        Ok(Self { kernel, initramfs })
+    }
+}
+
+/// A `newc` cpio archive with one executable file.
+fn archive_of_one(path: &str, contents: &[u8]) -> Vec<u8> {
+    let mut archive = Vec::with_capacity(contents.len() + 512);
+    entry(&mut archive, path.trim_start_matches('/'), 0o100_755, contents);
+    entry(&mut archive, "TRAILER!!!", 0, &[]);
+    archive.resize(archive.len().next_multiple_of(512), 0);
+    archive
+}
+
+fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, contents: &[u8]) {
+    // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
+    let fields = [1, mode, 0, 0, 1, 0, contents.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+    archive.extend_from_slice(b"070701");
+    for field in fields {
+        archive.extend_from_slice(format!("{field:08x}").as_bytes());
+    }
+    archive.extend_from_slice(name.as_bytes());
+    archive.push(0);
+    archive.resize(archive.len().next_multiple_of(4), 0);
+    archive.extend_from_slice(contents);
+    archive.resize(archive.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_one_cpio_reads() {
+        let archive = archive_of_one("/usr/bin/x", b"hello");
+        assert!(archive.starts_with(b"070701"));
+        assert_eq!(archive.len() % 512, 0);
+        let text = String::from_utf8_lossy(&archive);
+        assert!(text.contains("usr/bin/x\0") && text.contains("hello") && text.contains("TRAILER!!!"));
+        // The file's size is the seventh field.
+        assert_eq!(&archive[6 + 6 * 8..6 + 7 * 8], b"00000005");
+    }
+}

@@ -1,0 +1,396 @@
+//! One whole experiment on this machine: clones, pools, regions, rounds, and everything put back.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use nearmetal_host::{GuestProcess, Host, HostFs, ThreadRole};
+use nearmetal_hypervisor::{Definition, DomainState, Hypervisor};
+use nearmetal_place::Placement;
+use nearmetal_units::{Bytes, CpuSet};
+
+use crate::appliance::Appliance;
+use crate::clones::{clone_xml, measured_disk};
+use crate::error::MeasureError;
+use crate::executor::{GuestArm, Machine};
+use crate::experiment::perform;
+use crate::leftovers::{Leftovers, PoolBefore, THP, set_pool, write};
+use crate::results::{Arm, ArmKind, Environment, Results, Run, SCHEMA, Slice};
+use crate::schedule::{Design, Step, schedule};
+use crate::scratch::Scratch;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Domain.
+    pub guest: String,
+    /// Where the plan puts it: the slice.
+    pub placement: Placement,
+    /// Its XML as found.
+    pub xml_found: String,
+    /// Its XML as planned.
+    pub xml_planned: String,
+    /// Scratch device, `/dev/nvme0n2`: its contents are lost.
+    pub scratch: String,
+    /// What to run.
+    pub design: Design,
+    /// Memory workloads, run once in each arm and page size.
+    pub memory: Vec<crate::workload::Workload>,
+    /// Guests stay up between rounds.
+    pub quick: bool,
+    /// Seed of order and bootstrap.
+    pub seed: u64,
+    /// Directory of the appliance.
+    pub appliance: PathBuf,
+    /// The probe.
+    pub probe: PathBuf,
+    /// State directory, for the record of what must be put back.
+    pub state: PathBuf,
+    /// Lab or silicon.
+    pub environment: Environment,
+    /// Whether the user allows the running original to be paused.
+    pub pause: bool,
+}
+
+/// What the caller hears while it runs.
+pub enum Event<'a> {
+    /// A stage began.
+    Stage(&'a str),
+    /// Step `index` of `total` begins.
+    Step {
+        /// From 0.
+        index: usize,
+        /// Of all.
+        total: usize,
+        /// Which.
+        step: &'a Step,
+    },
+}
+
+/// Runs an experiment and puts everything back, whatever came of it.
+pub fn bench(
+    request: &Request,
+    fs: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Results, MeasureError> {
+    if let Some(old) = Leftovers::load(&request.state)? {
+        tell(Event::Stage("cleaning up what an interrupted run left"));
+        old.clean_up(fs, hypervisor)?;
+    }
+    let host = Host::read(fs);
+    let mut leftovers = Leftovers::new(&request.state, &host);
+    let mut scratch = None;
+    let result = measure(request, fs, &host, hypervisor, &mut leftovers, &mut scratch, tell);
+    tell(Event::Stage("putting everything back"));
+    // The clones hold the regions open, so they go first.
+    let cleaned = leftovers.clean_up(fs, hypervisor);
+    let released = scratch.map_or(Ok(()), Scratch::release);
+    let results = result?;
+    cleaned?;
+    released?;
+    Ok(results)
+}
+
+fn measure(
+    request: &Request,
+    fs: &HostFs,
+    host: &Host,
+    hypervisor: &mut dyn Hypervisor,
+    leftovers: &mut Leftovers,
+    scratch_slot: &mut Option<Scratch>,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Results, MeasureError> {
+    pause_original(request, hypervisor, leftovers)?;
+    let arms = &request.design.arms;
+    tell(Event::Stage("dividing the scratch device"));
+    let scratch = scratch_slot.insert(Scratch::prepare(fs, &request.scratch, arms.len())?);
+    let slice = slice(request, scratch.region_size);
+    stay_off(host, &slice)?;
+    tell(Event::Stage("sizing hugepage pools"));
+    grow_pools(request, host, fs, leftovers)?;
+
+    let work = request.state.join("bench");
+    let appliance = Appliance::with_probe(&request.appliance, &request.probe, &work)?;
+    let target = measured_disk(&request.xml_found, &request.guest)?;
+    let mut guests = BTreeMap::new();
+    let mut regions = BTreeMap::new();
+    for (arm, region) in arms.iter().zip(&scratch.regions) {
+        regions.insert(*arm, region.clone());
+        let xml = match arm {
+            ArmKind::BareSlice => continue,
+            ArmKind::Planned => &request.xml_planned,
+            ArmKind::AsFound | ArmKind::VirtInstall => &request.xml_found,
+        };
+        let uuid = new_uuid(fs)?;
+        let clone = clone_xml(xml, &request.guest, *arm, &target, region, &uuid, &appliance)?;
+        // The clone has this one disk on virtio, so the guest's kernel names it so whatever the original's target is.
+        guests.insert(*arm, GuestArm { name: clone.name, xml: clone.xml, device: "/dev/vda".to_owned() });
+    }
+    leftovers.clones = guests.values().map(|guest| guest.name.clone()).collect();
+    leftovers.save()?;
+
+    let bare_device = regions.get(&ArmKind::BareSlice).cloned().unwrap_or_default();
+    let versions = hypervisor.versions().ok();
+    let mut machine =
+        Machine { hypervisor, fs, probe: request.probe.clone(), slice: slice.clone(), bare_device, guests };
+    tell(Event::Stage("booting the clones"));
+    machine.boot(arms)?;
+    let records = arms.iter().map(|arm| record(&mut machine, *arm, &regions[arm])).collect::<Result<Vec<_>, _>>()?;
+
+    let steps = schedule(&request.design, request.seed);
+    let total = steps.len();
+    let mut runs =
+        perform(&steps, !request.quick, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
+    if !request.memory.is_empty() {
+        tell(Event::Stage("memory latency and bandwidth"));
+        runs.extend(memory_runs(
+            request,
+            &mut machine,
+            leftovers,
+            host,
+            steps.last().map_or(0, |step| step.round + 1),
+        )?);
+    }
+
+    let mut provenance = BTreeMap::new();
+    let mut note = |name: &str, value: Option<String>| {
+        provenance.insert(name.to_owned(), value.unwrap_or_else(|| "unknown".to_owned()));
+    };
+    note("host kernel", host.system.kernel.clone());
+    note("host kernel command line", host.system.command_line.clone());
+    note("processor", host.system.processor_model.clone());
+    note("transparent huge pages", host.system.transparent_hugepage.clone());
+    note("libvirt", versions.as_ref().map(|versions| versions.libvirt.clone()));
+    note("hypervisor", versions.as_ref().map(|v| format!("{} {}", v.hypervisor_kind, v.hypervisor)));
+    note(
+        "fio",
+        crate::program::run(std::process::Command::new("fio").arg("--version")).ok().map(|v| v.trim().to_owned()),
+    );
+    note("seed", Some(request.seed.to_string()));
+    note(
+        "fio arguments",
+        request.design.paired.iter().find_map(|workload| match workload {
+            crate::workload::Workload::Fio(job) => Some(job.arguments("DEVICE", 1).join(" ")),
+            _ => None,
+        }),
+    );
+
+    Ok(Results {
+        schema: SCHEMA.to_owned(),
+        created: nearmetal_change::timestamp::now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        environment: request.environment.clone(),
+        quick: request.quick,
+        seed: request.seed,
+        guest: request.guest.clone(),
+        caveats: caveats(request, host, &slice, arms.len()),
+        slice,
+        arms: records,
+        runs,
+        provenance,
+    })
+}
+
+fn pause_original(
+    request: &Request,
+    hypervisor: &mut dyn Hypervisor,
+    leftovers: &mut Leftovers,
+) -> Result<(), MeasureError> {
+    let wrap = |source| MeasureError::Hypervisor { arm: request.guest.clone(), source };
+    let summary = hypervisor.domain(&request.guest).map_err(wrap)?;
+    if summary.state != DomainState::Running {
+        return Ok(());
+    }
+    if !request.pause {
+        return Err(MeasureError::Unfit(format!(
+            "`{}` is running on the slice that is to be measured: allow it to be paused meanwhile (--pause), or shut it down",
+            request.guest
+        )));
+    }
+    leftovers.paused.push(request.guest.clone());
+    leftovers.save()?;
+    hypervisor.suspend(&request.guest).map_err(wrap)
+}
+
+fn slice(request: &Request, region: Bytes) -> Slice {
+    let placement = &request.placement;
+    let cpus = placement.vcpus.iter().fold(CpuSet::new(), |cpus, pin| cpus.union(&pin.cpus));
+    let on_top = placement.iothreads.iter().fold(placement.emulator.clone(), |cpus, more| cpus.union(more));
+    Slice {
+        nodes: placement.memory.nodes.clone(),
+        page_size: placement.memory.page_size,
+        device: request.scratch.clone(),
+        region,
+        cpus_on_top: on_top.difference(&cpus),
+        cpus,
+    }
+}
+
+/// Moves this process off the PUs that are measured, where there are others.
+fn stay_off(host: &Host, slice: &Slice) -> Result<(), MeasureError> {
+    let elsewhere = host.online().difference(&slice.cpus).difference(&slice.cpus_on_top);
+    if elsewhere.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    elsewhere.iter().for_each(|cpu| set.set(cpu as usize));
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| MeasureError::Unfit(format!("cannot move to PUs {elsewhere}, off the slice: {error}")))
+}
+
+/// Room in the pools for the planned clone beside what is in use; equal for all arms, since done before the first.
+fn grow_pools(request: &Request, host: &Host, fs: &HostFs, leftovers: &mut Leftovers) -> Result<(), MeasureError> {
+    let memory = &request.placement.memory;
+    let Some(size) = memory.page_size else { return Ok(()) };
+    let nodes = memory.nodes.len().max(1) as u64;
+    for index in memory.nodes.iter() {
+        // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
+        let needed = memory.pages.div_ceil(nodes);
+        let pool = host.node(index).and_then(|node| node.pool(size)).ok_or_else(|| {
+            MeasureError::Unfit(format!("node {index} has no pool of {size} pages: does this kernel support them?"))
+        })?;
+        if pool.free >= needed {
+            continue;
+        }
+        leftovers.pools.push(PoolBefore { node: index, size, pages: pool.persistent() });
+        leftovers.save()?;
+        set_pool(fs, index, size, pool.persistent() + needed - pool.free)?;
+    }
+    Ok(())
+}
+
+fn new_uuid(fs: &HostFs) -> Result<String, MeasureError> {
+    let text = fs
+        .read("/proc/sys/kernel/random/uuid")
+        .map_err(|source| MeasureError::Kernel { what: "cannot make a UUID".into(), source })?;
+    Ok(text.trim().to_owned())
+}
+
+/// What an arm really is, read from the kernel and libvirt once it runs.
+fn record(machine: &mut Machine<'_>, arm: ArmKind, region: &str) -> Result<Arm, MeasureError> {
+    let description = match arm {
+        ArmKind::BareSlice => "the host itself, bound to the vCPUs' PUs and the guest's node by system calls",
+        ArmKind::AsFound => "the domain as it was found",
+        ArmKind::Planned => "the domain as planned",
+        ArmKind::VirtInstall => "as found, with cache=none and io=native as virt-install writes them",
+    };
+    let mut record = Arm {
+        kind: arm,
+        description: description.to_owned(),
+        region: region.to_owned(),
+        xml: None,
+        command_line: None,
+        placement: Vec::new(),
+    };
+    let Some(guest) = machine.guests.get(&arm) else {
+        record.placement.push(format!("PUs {}, node {}", machine.slice.cpus, machine.slice.nodes));
+        return Ok(record);
+    };
+    let name = guest.name.clone();
+    let wrap = |source| MeasureError::Hypervisor { arm: arm.id().to_owned(), source };
+    record.xml = Some(machine.hypervisor.domain_xml(&name, Definition::Live).map_err(wrap)?);
+    let uuid = machine.hypervisor.domain(&name).map_err(wrap)?.uuid;
+    if let Ok(Some(process)) = nearmetal_host::guests::find(machine.fs, &uuid) {
+        record.command_line = machine
+            .fs
+            .read(&format!("/proc/{}/cmdline", process.pid))
+            .ok()
+            .map(|text| text.trim_end_matches('\0').replace('\0', " "));
+        record.placement = placement_lines(&process);
+    }
+    Ok(record)
+}
+
+fn placement_lines(process: &GuestProcess) -> Vec<String> {
+    let role = |role: &ThreadRole| match role {
+        ThreadRole::Vcpu(number) => format!("vCPU {number}"),
+        ThreadRole::Emulator => "emulator thread".to_owned(),
+        ThreadRole::Iothread(number) => format!("iothread {number}"),
+        ThreadRole::Vhost => "vhost worker".to_owned(),
+        ThreadRole::Worker => "worker".to_owned(),
+        ThreadRole::Other => "other".to_owned(),
+    };
+    process
+        .threads
+        .iter()
+        .filter(|thread| !matches!(thread.role, ThreadRole::Other | ThreadRole::Worker))
+        .map(|thread| {
+            let cpus = thread.affinity.as_ref().map_or_else(|| "unknown".to_owned(), |cpus| format!("PUs {cpus}"));
+            format!("{} (thread {}): {cpus}", role(&thread.role), thread.id)
+        })
+        .collect()
+}
+
+/// Memory figures: each workload once in the bare slice, the planned guest, and the guest as found.
+///
+/// Guest memory is backed by 4 KiB pages only if transparent huge pages are off while it is first touched, so the host's
+/// setting is `never` during the as-found runs, and a guest booted under it is used.
+fn memory_runs(
+    request: &Request,
+    machine: &mut Machine<'_>,
+    leftovers: &mut Leftovers,
+    host: &Host,
+    round: u32,
+) -> Result<Vec<Run>, MeasureError> {
+    let has_found = request.design.arms.contains(&ArmKind::AsFound);
+    let mut arms = vec![ArmKind::BareSlice, ArmKind::Planned];
+    let steps = |arms: &[ArmKind], first: u32| -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (index, workload) in request.memory.iter().enumerate() {
+            for (position, arm) in arms.iter().enumerate() {
+                steps.push(Step {
+                    round: first + index as u32,
+                    position: position as u32,
+                    purpose: crate::results::Purpose::SingleShot,
+                    arm: *arm,
+                    workload: workload.clone(),
+                    seed: request.seed,
+                });
+            }
+        }
+        steps
+    };
+    arms.retain(|arm| request.design.arms.contains(arm));
+    let mut runs = perform(&steps(&arms, round), false, machine, &mut |_, _| {})?;
+    if has_found {
+        if let Some(mode) = host.system.transparent_hugepage.clone() {
+            leftovers.transparent_hugepage = Some(mode);
+            leftovers.save()?;
+            write(machine.fs, THP, "never")?;
+        }
+        machine.refresh_one(ArmKind::AsFound)?;
+        let more = steps(&[ArmKind::AsFound], round);
+        runs.extend(perform(&more, false, machine, &mut |_, _| {})?);
+        if let Some(mode) = leftovers.transparent_hugepage.clone() {
+            write(machine.fs, THP, &mode)?;
+        }
+    }
+    Ok(runs)
+}
+
+fn caveats(request: &Request, host: &Host, slice: &Slice, arms: usize) -> Vec<String> {
+    let mut caveats = Vec::new();
+    if let Environment::Lab { machine } = &request.environment {
+        caveats.push(format!(
+            "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
+        ));
+    }
+    let free: u64 = host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
+    let regions = slice.region.times(arms as u64);
+    if regions.get() < free {
+        caveats.push(format!(
+            "the regions together ({regions}) are smaller than the host's free memory ({}): the host's page cache can hold what the as-found arm (writeback) has touched within a sample; it is dropped before each",
+            Bytes::new(free)
+        ));
+    }
+    if request.quick {
+        caveats.push("quick mode: guests stay up between samples; `nearmetal bench` without --quick boots them afresh for each pair".into());
+    }
+    if !slice.cpus_on_top.is_empty() {
+        caveats.push(format!(
+            "the guest also uses PUs {} for its emulator thread and iothreads: what virtualization costs on top of the slice",
+            slice.cpus_on_top
+        ));
+    }
+    caveats
+}

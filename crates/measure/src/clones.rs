@@ -1,0 +1,144 @@
+//! Clones: domains that measure in the place of the user's, which is not touched.
+
+use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainXml, DriverOptions};
+
+use crate::appliance::Appliance;
+use crate::error::MeasureError;
+use crate::results::ArmKind;
+
+/// Devices that cannot be in two guests at once, or have a part outside the guest (sockets, ports, state files) that
+/// the original owns. None of them is in the path that is measured.
+const LEFT_OUT: &[&str] =
+    &["graphics", "audio", "sound", "redirdev", "hostdev", "filesystem", "shmem", "tpm", "channel", "smartcard"];
+
+/// Kernel command line of the appliance.
+const COMMAND_LINE: &str = "console=ttyS0 quiet";
+
+/// A clone's XML and the device it measures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Clone {
+    /// Domain name.
+    pub name: String,
+    /// XML.
+    pub xml: String,
+}
+
+/// The name of an arm's clone.
+pub fn clone_name(guest: &str, arm: ArmKind) -> String {
+    format!("{guest}-nearmetal-{}", arm.id())
+}
+
+/// The target name of the disk that is measured: the first writable virtio disk of a domain.
+pub(crate) fn measured_disk(xml: &str, guest: &str) -> Result<String, MeasureError> {
+    let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
+    let disk = facts.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly);
+    disk.map(|disk| disk.target.clone()).ok_or_else(|| {
+        MeasureError::Unfit(format!("`{guest}` has no writable virtio disk: fio has nothing to measure; see --no-disk"))
+    })
+}
+
+/// Makes the clone of one arm from a domain's XML.
+///
+/// It keeps everything that decides speed (CPUs, pins, memory, pages, iothreads, the disk's driver options) and gets a
+/// name, UUID and MAC addresses of its own, the appliance as its system, and `region` behind its only disk.
+pub(crate) fn clone_xml(
+    xml: &str,
+    guest: &str,
+    arm: ArmKind,
+    target: &str,
+    region: &str,
+    uuid: &str,
+    appliance: &Appliance,
+) -> Result<Clone, MeasureError> {
+    let name = clone_name(guest, arm);
+    let kernel = appliance.kernel.display().to_string();
+    let initramfs = appliance.initramfs.display().to_string();
+    let edit = || {
+        let mut clone = DomainXml::parse(xml)?;
+        clone.set_name(&name)?;
+        clone.set_uuid(uuid)?;
+        clone.remove_metadata()?;
+        clone.regenerate_mac_addresses(&name)?;
+        clone.remove_nvram()?;
+        clone.set_direct_boot(&kernel, Some(&initramfs), COMMAND_LINE)?;
+        clone.remove_devices(LEFT_OUT)?;
+        clone.add_agent_channel()?;
+        for disk in clone.facts()?.disks {
+            if disk.target != target {
+                clone.remove_disk(&disk.target)?;
+            }
+        }
+        clone.replace_disk_source(target, &DiskSource::Block(region.to_owned()))?;
+        if arm == ArmKind::VirtInstall {
+            let options =
+                DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::Native), ..Default::default() };
+            clone.set_disk_driver(target, &options)?;
+        }
+        Ok(clone.as_str().to_owned())
+    };
+    Ok(Clone { xml: edit().map_err(wrap(arm.id()))?, name })
+}
+
+fn wrap(arm: &str) -> impl FnOnce(nearmetal_domain::DomainError) -> MeasureError {
+    let arm = arm.to_owned();
+    move |source| MeasureError::Xml { arm, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUND: &str = "<domain type='kvm'>
+  <name>web1</name>
+  <uuid>11111111-1111-1111-1111-111111111111</uuid>
+  <memory unit='MiB'>384</memory>
+  <vcpu>2</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os>
+  <devices>
+    <disk type='block' device='disk'>
+      <source dev='/dev/nvme0n1'/>
+      <target dev='vda' bus='virtio'/>
+    </disk>
+    <disk type='file' device='cdrom'><target dev='sda' bus='sata'/><readonly/></disk>
+    <interface type='network'><mac address='52:54:00:00:00:01'/><source network='default'/><model type='virtio'/></interface>
+    <graphics type='vnc' port='5901'/>
+  </devices>
+</domain>
+";
+
+    fn clone_of(arm: ArmKind) -> nearmetal_domain::DomainFacts {
+        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
+        let target = measured_disk(FOUND, "web1").unwrap();
+        let uuid = "22222222-2222-2222-2222-222222222222";
+        let clone = clone_xml(FOUND, "web1", arm, &target, "/dev/nvme0n2p1", uuid, &appliance).unwrap();
+        assert!(!clone.xml.contains("graphics") && !clone.xml.contains("52:54:00:00:00:01"), "{}", clone.xml);
+        DomainXml::parse(&clone.xml).unwrap().facts().unwrap()
+    }
+
+    #[test]
+    fn a_clone_has_its_own_identity_and_one_disk() {
+        let facts = clone_of(ArmKind::AsFound);
+        assert_eq!(facts.name, "web1-nearmetal-as-found");
+        assert_eq!(facts.uuid.as_deref(), Some("22222222-2222-2222-2222-222222222222"));
+        assert_eq!(facts.disks.len(), 1);
+        assert_eq!(facts.disks[0].source.as_deref(), Some("/dev/nvme0n2p1"));
+        assert_eq!(facts.disks[0].driver.cache, None, "as found means: no driver options");
+        assert_eq!(facts.boot.kernel.as_deref(), Some("/a/vmlinuz"));
+        assert!(facts.has_agent_channel);
+    }
+
+    #[test]
+    fn the_virt_install_arm_differs_in_its_driver_options_alone() {
+        let facts = clone_of(ArmKind::VirtInstall);
+        assert_eq!(facts.disks[0].driver.cache.as_deref(), Some("none"));
+        assert_eq!(facts.disks[0].driver.io.as_deref(), Some("native"));
+        assert_eq!(facts.disks[0].driver.iothread, None);
+    }
+
+    #[test]
+    fn a_guest_without_a_virtio_disk_is_refused_in_words() {
+        let error =
+            measured_disk("<domain type='kvm'><name>x</name><memory>1</memory><vcpu>1</vcpu><devices/></domain>", "x");
+        assert!(error.unwrap_err().to_string().contains("no writable virtio disk"));
+    }
+}

@@ -1,0 +1,185 @@
+//! From runs to ratios: arms of one round are paired, and nothing else ever is.
+
+use nearmetal_stats::{NoiseFloor, Pair, RatioEstimate, Verdict, noise_floor, ratio, verdict};
+
+use crate::error::MeasureError;
+use crate::metric::Unit;
+use crate::results::{ArmKind, Purpose, Results, Run};
+use crate::workload::Workload;
+
+/// The confidence of every interval.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// One arm against another in one metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// Workload.
+    pub workload: Workload,
+    /// Metric name.
+    pub metric: String,
+    /// Unit.
+    pub unit: Unit,
+    /// The arm in the numerator.
+    pub subject: ArmKind,
+    /// The arm in the denominator.
+    pub reference: ArmKind,
+    /// The pairs, in the order of rounds.
+    pub pairs: Vec<Pair>,
+    /// The figure.
+    pub estimate: Estimate,
+}
+
+/// A ratio with an interval where there are pairs, without one where there was a single run a side.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Estimate {
+    /// At least two pairs.
+    Paired {
+        /// Ratio and intervals.
+        ratio: RatioEstimate,
+        /// The wider of the noise floors of the two arms, where A/A pairs were run.
+        noise: Option<NoiseFloor>,
+        /// What may be said.
+        verdict: Verdict,
+    },
+    /// One run a side: shown, never claimed.
+    SingleShot {
+        /// Subject over reference.
+        ratio: f64,
+    },
+}
+
+/// Which arms are set against which: everything against bare metal, and the plan against what it replaces.
+pub const AGAINST: [(ArmKind, ArmKind); 5] = [
+    (ArmKind::Planned, ArmKind::BareSlice),
+    (ArmKind::AsFound, ArmKind::BareSlice),
+    (ArmKind::VirtInstall, ArmKind::BareSlice),
+    (ArmKind::Planned, ArmKind::AsFound),
+    (ArmKind::Planned, ArmKind::VirtInstall),
+];
+
+/// The pairs of a metric: (subject, reference) values of the same round.
+fn pairs(runs: &[&Run], metric: &str, subject: ArmKind, reference: ArmKind) -> Vec<Pair> {
+    let value = |round: u32, arm: ArmKind| {
+        runs.iter().find(|run| run.round == round && run.arm == arm)?.value(metric).map(|metric| metric.value)
+    };
+    let mut rounds: Vec<u32> = runs.iter().map(|run| run.round).collect();
+    rounds.dedup();
+    rounds
+        .into_iter()
+        .filter_map(|round| Some(Pair { subject: value(round, subject)?, reference: value(round, reference)? }))
+        .collect()
+}
+
+/// The noise floor of one arm: its A/A pairs. `None` with fewer than two.
+pub fn noise(results: &Results, workload: &Workload, metric: &str, arm: ArmKind) -> Option<NoiseFloor> {
+    let runs: Vec<&Run> = results
+        .runs
+        .iter()
+        .filter(|run| run.purpose == Purpose::SameArm && run.arm == arm && run.workload == *workload)
+        .collect();
+    let mut rounds: Vec<u32> = runs.iter().map(|run| run.round).collect();
+    rounds.dedup();
+    let pairs: Vec<Pair> = rounds
+        .into_iter()
+        .filter_map(|round| {
+            let mut values = runs.iter().filter(|run| run.round == round).filter_map(|run| run.value(metric));
+            Some(Pair { subject: values.next()?.value, reference: values.next()?.value })
+        })
+        .collect();
+    noise_floor(&pairs, CONFIDENCE).ok()
+}
+
+/// Every comparison the runs allow, paired ones first, in the order of [`AGAINST`].
+pub fn compare(results: &Results) -> Result<Vec<Comparison>, MeasureError> {
+    let mut comparisons = Vec::new();
+    for purpose in [Purpose::Pair, Purpose::SingleShot] {
+        let runs: Vec<&Run> = results.runs.iter().filter(|run| run.purpose == purpose).collect();
+        let mut seen: Vec<&Workload> = Vec::new();
+        for run in &runs {
+            if !seen.contains(&&run.workload) {
+                seen.push(&run.workload);
+            }
+        }
+        for workload in seen {
+            let of_workload: Vec<&Run> = runs.iter().copied().filter(|run| run.workload == *workload).collect();
+            for (metric, unit) in metrics(&of_workload) {
+                for (subject, reference) in AGAINST {
+                    let pairs = pairs(&of_workload, &metric, subject, reference);
+                    let Some(estimate) = estimate(results, (workload, &metric, unit), subject, reference, &pairs)?
+                    else {
+                        continue;
+                    };
+                    let (workload, metric) = (workload.clone(), metric.clone());
+                    comparisons.push(Comparison { workload, metric, unit, subject, reference, pairs, estimate });
+                }
+            }
+        }
+    }
+    Ok(comparisons)
+}
+
+fn metrics(runs: &[&Run]) -> Vec<(String, Unit)> {
+    let mut metrics: Vec<(String, Unit)> = Vec::new();
+    for run in runs {
+        if let crate::results::Outcome::Measured { metrics: measured, .. } = &run.outcome {
+            for metric in measured {
+                if !metrics.iter().any(|(name, _)| *name == metric.name) {
+                    metrics.push((metric.name.clone(), metric.unit));
+                }
+            }
+        }
+    }
+    metrics
+}
+
+fn estimate(
+    results: &Results,
+    (workload, metric, unit): (&Workload, &str, Unit),
+    subject: ArmKind,
+    reference: ArmKind,
+    pairs: &[Pair],
+) -> Result<Option<Estimate>, MeasureError> {
+    Ok(match pairs {
+        [] => None,
+        [pair] => Some(Estimate::SingleShot { ratio: pair.subject / pair.reference }),
+        _ => {
+            let ratio = ratio(pairs, CONFIDENCE, results.seed)?;
+            // The noise of a ratio is at least that of its noisier side.
+            let noise = [subject, reference]
+                .into_iter()
+                .filter_map(|arm| noise(results, workload, metric, arm))
+                .max_by(|left, right| left.factor().total_cmp(&right.factor()));
+            let verdict = verdict(&ratio, noise.as_ref());
+            let verdict = if unit.higher_is_better() { verdict } else { verdict.of_times() };
+            Some(Estimate::Paired { ratio, noise, verdict })
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample_results;
+
+    #[test]
+    fn arms_are_paired_within_rounds_and_single_shots_have_no_interval() {
+        let comparisons = compare(&sample_results()).unwrap();
+        let [paired, single] = comparisons.as_slice() else { panic!("{comparisons:#?}") };
+        assert_eq!((paired.subject, paired.reference), (ArmKind::Planned, ArmKind::BareSlice));
+        let Estimate::Paired { ratio, noise, .. } = &paired.estimate else { panic!() };
+        let expected = ((500.0f64 / 1000.0).ln() + (540.0f64 / 1100.0).ln() + (460.0f64 / 900.0).ln()) / 3.0;
+        assert!((ratio.ratio - expected.exp()).abs() < 1e-12);
+        assert_eq!(ratio.n, 3);
+        assert!(noise.is_some(), "the A/A pairs of bare metal give a floor");
+        assert_eq!(single.estimate, Estimate::SingleShot { ratio: 0.4 });
+    }
+
+    #[test]
+    fn a_failed_run_drops_its_pair_and_nothing_else() {
+        let mut results = sample_results();
+        results.runs[1].outcome = crate::results::Outcome::Failed { why: "x".into() };
+        let comparisons = compare(&results).unwrap();
+        let Estimate::Paired { ratio, .. } = &comparisons[0].estimate else { panic!() };
+        assert_eq!(ratio.n, 2);
+    }
+}

@@ -1,0 +1,95 @@
+//! What can go wrong while measuring.
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// A program's output was not what it prints.
+    #[error("cannot read {what}: {why}; it began: {text}")]
+    Unreadable {
+        /// Whose output.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+        /// Its beginning.
+        text: String,
+    },
+    /// A workload ran and failed.
+    #[error("{what} failed: {why}")]
+    WorkloadFailed {
+        /// Program.
+        what: String,
+        /// Its own words.
+        why: String,
+    },
+    /// A program could not be run.
+    #[error("cannot run `{program}`: is it installed?")]
+    Program {
+        /// Program.
+        program: String,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The scratch device cannot be used.
+    #[error("`{device}` cannot be the scratch device: {why}")]
+    Scratch {
+        /// Path.
+        device: String,
+        /// Reason and remedy.
+        why: String,
+    },
+    /// The experiment does not fit the machine or the plan.
+    #[error("{0}")]
+    Unfit(String),
+    /// The results store.
+    #[error("results store `{path}`")]
+    Store {
+        /// Path.
+        path: String,
+        /// SQLite's answer.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// libvirt or the guest agent.
+    #[error("arm `{arm}`")]
+    Hypervisor {
+        /// Arm.
+        arm: String,
+        /// The cause.
+        #[source]
+        source: nearmetal_hypervisor::HypervisorError,
+    },
+    /// A domain XML.
+    #[error("the XML of arm `{arm}`")]
+    Xml {
+        /// Arm.
+        arm: String,
+        /// The cause.
+        #[source]
+        source: nearmetal_domain::DomainError,
+    },
+    /// The kernel refused a read or a write.
+    #[error("{what}")]
+    Kernel {
+        /// What was tried.
+        what: String,
+        /// The cause.
+        #[source]
+        source: nearmetal_host::ReadError,
+    },
+    /// The kernel refused a write.
+    #[error("{what}")]
+    KernelWrite {
+        /// What was tried.
+        what: String,
+        /// The cause.
+        #[source]
+        source: nearmetal_host::WriteError,
+    },
+    /// An own file.
+    #[error(transparent)]
+    File(#[from] nearmetal_host::files::FileError),
+    /// The figures do not allow a statement.
+    #[error("statistics")]
+    Statistics(#[from] nearmetal_stats::StatsError),
+}

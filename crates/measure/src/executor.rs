@@ -1,0 +1,158 @@
+//! Runs on the machine itself: bare metal confined to the slice, and guests through their agents.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
+
+use crate::appliance::PROBE_IN_GUEST;
+use crate::error::MeasureError;
+use crate::experiment::{Executor, Measured};
+use crate::results::{ArmKind, Slice};
+use crate::schedule::Step;
+use crate::workload::Workload;
+use crate::{fio, memory, program};
+
+/// How long a clone may take from power-on to an agent that answers.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// What a run may take beyond its own seconds: starting fio, flushing, an emulated machine.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// A guest arm: the clone that stands for it.
+#[derive(Debug, Clone)]
+pub(crate) struct GuestArm {
+    /// Clone's domain name.
+    pub name: String,
+    /// Its XML.
+    pub xml: String,
+    /// The device it measures, as the guest names it.
+    pub device: String,
+}
+
+/// The executor of a real machine.
+pub(crate) struct Machine<'a> {
+    /// libvirt.
+    pub hypervisor: &'a mut dyn Hypervisor,
+    /// The kernel.
+    pub fs: &'a HostFs,
+    /// The probe on the host.
+    pub probe: PathBuf,
+    /// The slice.
+    pub slice: Slice,
+    /// The bare arm's region.
+    pub bare_device: String,
+    /// Guest arms.
+    pub guests: BTreeMap<ArmKind, GuestArm>,
+}
+
+impl Machine<'_> {
+    fn failed(arm: &str) -> impl FnOnce(HypervisorError) -> MeasureError {
+        let arm = arm.to_owned();
+        move |source| MeasureError::Hypervisor { arm, source }
+    }
+
+    /// Boots the clones of these arms one after the other and leaves each paused, its agent having answered.
+    pub(crate) fn boot(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
+        for arm in arms {
+            let Some(guest) = self.guests.get(arm).cloned() else { continue };
+            self.hypervisor.create_transient(&guest.xml, false).map_err(Self::failed(arm.id()))?;
+            agent::wait(self.hypervisor, &guest.name, BOOT_LIMIT).map_err(Self::failed(arm.id()))?;
+            self.hypervisor.suspend(&guest.name).map_err(Self::failed(arm.id()))?;
+        }
+        Ok(())
+    }
+
+    /// Boots one clone afresh.
+    pub(crate) fn refresh_one(&mut self, arm: ArmKind) -> Result<(), MeasureError> {
+        if let Some(guest) = self.guests.get(&arm).cloned() {
+            self.hypervisor.destroy(&guest.name).map_err(Self::failed(arm.id()))?;
+        }
+        self.boot(&[arm])
+    }
+
+    /// Ends every clone that exists. These are nearmetal's own, without state worth keeping.
+    pub(crate) fn end_all(&mut self) -> Result<(), MeasureError> {
+        let existing = self.hypervisor.domains().map_err(Self::failed("all"))?;
+        for guest in self.guests.values().cloned().collect::<Vec<_>>() {
+            if existing.iter().any(|domain| domain.name == guest.name) {
+                self.hypervisor.destroy(&guest.name).map_err(Self::failed(&guest.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes dirty pages and drops the page cache, so that no sample pays for or profits from the one before.
+    fn settle(&self) -> Result<(), MeasureError> {
+        rustix::fs::sync();
+        self.fs.write("/proc/sys/vm/drop_caches", "3").map_err(|source| MeasureError::KernelWrite {
+            what: "cannot drop the page cache before a sample".into(),
+            source,
+        })
+    }
+
+    fn bare(&self, command: &[String]) -> Result<String, MeasureError> {
+        let mut bound = Command::new(&self.probe);
+        bound.args(["bind", "--cpus", &self.slice.cpus.to_string()]);
+        bound.args(["--nodes", &self.slice.nodes.to_string(), "--"]).args(command);
+        program::run(&mut bound)
+    }
+
+    fn guest(&mut self, arm: ArmKind, command: &[String], limit: Duration) -> Result<String, MeasureError> {
+        let guest = self
+            .guests
+            .get(&arm)
+            .cloned()
+            .ok_or_else(|| MeasureError::Unfit(format!("arm `{}` has no guest", arm.id())))?;
+        self.hypervisor.resume(&guest.name).map_err(Self::failed(arm.id()))?;
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let output = agent::exec(self.hypervisor, &guest.name, &words, None, limit);
+        // Paused again whatever came of the run: the next arm must not share its PUs.
+        self.hypervisor.suspend(&guest.name).map_err(Self::failed(arm.id()))?;
+        let output = output.map_err(Self::failed(arm.id()))?;
+        if output.status.is_success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let why = match words.trim() {
+            "" => format!("{:?}", output.status),
+            words => words.chars().take(400).collect(),
+        };
+        Err(MeasureError::WorkloadFailed { what: format!("{} in arm `{}`", command[0], arm.id()), why })
+    }
+}
+
+impl Executor for Machine<'_> {
+    fn refresh(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
+        self.end_all()?;
+        self.boot(arms)
+    }
+
+    fn run(&mut self, step: &Step) -> Result<Measured, MeasureError> {
+        let bare = step.arm == ArmKind::BareSlice;
+        let device = match self.guests.get(&step.arm) {
+            Some(guest) => guest.device.clone(),
+            None => self.bare_device.clone(),
+        };
+        let probe = if bare { self.probe.display().to_string() } else { PROBE_IN_GUEST.to_owned() };
+        let (command, seconds) = match &step.workload {
+            Workload::Fio(job) => {
+                let mut command = vec!["fio".to_owned()];
+                command.extend(job.arguments(&device, step.seed));
+                (command, u64::from(job.seconds + job.ramp_seconds))
+            }
+            Workload::MemoryLatency(job) => (memory::latency_command(&probe, job), 30),
+            Workload::MemoryBandwidth(job) => (memory::bandwidth_command(&probe, job), 30),
+        };
+        self.settle()?;
+        let limit = Duration::from_secs(seconds) + SLACK;
+        let output = if bare { self.bare(&command)? } else { self.guest(step.arm, &command, limit)? };
+        match &step.workload {
+            Workload::Fio(_) => Ok(Measured { metrics: fio::metrics(&output)?, notes: vec![] }),
+            Workload::MemoryLatency(_) => memory::latency(&output),
+            Workload::MemoryBandwidth(_) => memory::bandwidth(&output),
+        }
+    }
+}

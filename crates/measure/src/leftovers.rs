@@ -1,0 +1,133 @@
+//! What an experiment changes on the host, written down before it is changed, so that a killed one can be cleaned up.
+
+use std::path::{Path, PathBuf};
+
+use nearmetal_host::{Host, HostFs, files};
+use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
+use nearmetal_units::PageSize;
+use serde::{Deserialize, Serialize};
+
+use crate::error::MeasureError;
+
+/// Changes to take back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Leftovers {
+    /// Boot in which they were made: pools and clones of another boot are gone by themselves.
+    pub boot_id: String,
+    /// Pools and their persistent pages before.
+    pub pools: Vec<PoolBefore>,
+    /// THP mode before, if it was changed.
+    pub transparent_hugepage: Option<String>,
+    /// Clones.
+    pub clones: Vec<String>,
+    /// Domains that were running and were paused.
+    pub paused: Vec<String>,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+/// A pool before it was grown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PoolBefore {
+    /// Node.
+    pub node: u32,
+    /// Page size.
+    pub size: PageSize,
+    /// Persistent pages before.
+    pub pages: u64,
+}
+
+/// Path of the THP setting.
+pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+impl Leftovers {
+    /// An empty record for this boot, at `STATE/bench.json`.
+    pub(crate) fn new(state: &Path, host: &Host) -> Self {
+        let boot_id = host.system.boot_id.clone().unwrap_or_default();
+        Self { boot_id, path: state.join("bench.json"), ..Self::default() }
+    }
+
+    /// What an interrupted experiment left, if any.
+    pub(crate) fn load(state: &Path) -> Result<Option<Self>, MeasureError> {
+        let path = state.join("bench.json");
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read_to_string(&path)?;
+        let mut record: Self = serde_json::from_str(&text).map_err(|error| MeasureError::Unreadable {
+            what: format!("`{}`", path.display()),
+            why: error.to_string(),
+            text: text.chars().take(200).collect(),
+        })?;
+        record.path = path;
+        Ok(Some(record))
+    }
+
+    /// Writes the record; called before each change it announces.
+    pub(crate) fn save(&self) -> Result<(), MeasureError> {
+        if let Some(parent) = self.path.parent() {
+            files::create_dir_all(parent)?;
+        }
+        files::write_atomic(&self.path, serde_json::to_string_pretty(self).unwrap_or_default())?;
+        Ok(())
+    }
+
+    /// Ends clones, restores pools and THP, resumes what was paused, removes the record. Safe to repeat.
+    pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
+        let wrap = |arm: &str| {
+            let arm = arm.to_owned();
+            move |source| MeasureError::Hypervisor { arm, source }
+        };
+        let same_boot = fs.read("/proc/sys/kernel/random/boot_id").is_ok_and(|id| id.trim() == self.boot_id.trim());
+        if same_boot {
+            for clone in &self.clones {
+                match hypervisor.destroy(clone) {
+                    Ok(()) | Err(HypervisorError::NoSuchDomain { .. }) => {}
+                    Err(error) => return Err(wrap(clone)(error)),
+                }
+            }
+            for pool in &self.pools {
+                set_pool(fs, pool.node, pool.size, pool.pages)?;
+            }
+            if let Some(mode) = &self.transparent_hugepage {
+                write(fs, THP, mode)?;
+            }
+            for domain in &self.paused {
+                if hypervisor.domain(domain).map_err(wrap(domain))?.state == DomainState::Paused {
+                    hypervisor.resume(domain).map_err(wrap(domain))?;
+                }
+            }
+        }
+        files::remove(&self.path)?;
+        Ok(())
+    }
+}
+
+/// Writes a pool's size and reads back that it was taken.
+pub(crate) fn set_pool(fs: &HostFs, node: u32, size: PageSize, pages: u64) -> Result<(), MeasureError> {
+    let directory = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB", size.bytes().kib());
+    write(fs, &format!("{directory}/nr_hugepages"), &pages.to_string())?;
+    let count = |name: &str| {
+        let path = format!("{directory}/{name}");
+        let text =
+            fs.read(&path).map_err(|source| MeasureError::Kernel { what: "cannot read a pool".into(), source })?;
+        text.trim().parse::<u64>().map_err(|error| MeasureError::Unreadable {
+            what: path,
+            why: error.to_string(),
+            text,
+        })
+    };
+    let persistent = count("nr_hugepages")?.saturating_sub(count("surplus_hugepages")?);
+    if persistent == pages {
+        return Ok(());
+    }
+    Err(MeasureError::Unfit(format!(
+        "node {node} has {persistent} persistent pages of {size}, {pages} are needed for the planned clone: free memory on that node, or stop other guests"
+    )))
+}
+
+/// Writes a kernel setting.
+pub(crate) fn write(fs: &HostFs, path: &str, value: &str) -> Result<(), MeasureError> {
+    fs.write(path, value)
+        .map_err(|source| MeasureError::KernelWrite { what: format!("cannot set `{path}` to `{value}`"), source })
+}

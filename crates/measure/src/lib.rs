@@ -1,0 +1,34 @@
+//! Workloads, arms, schedule, provenance and the results store.
+//!
+//! An experiment: arms run the same [`Workload`]s in rounds ([`schedule`]); every run is kept ([`Results`], [`Store`]);
+//! what may be said of them is worked out afterwards ([`compare`]).
+
+mod appliance;
+mod bench;
+mod clones;
+mod compare;
+mod error;
+mod executor;
+mod experiment;
+mod fio;
+mod leftovers;
+mod memory;
+mod metric;
+mod program;
+mod results;
+mod schedule;
+mod scratch;
+mod store;
+mod workload;
+
+pub use bench::{Event, Request, bench};
+pub use clones::clone_name;
+pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
+pub use error::MeasureError;
+pub use experiment::{Executor, Measured, perform};
+pub use metric::{Metric, Unit};
+pub use results::{Arm, ArmKind, Environment, Outcome, Purpose, Results, Run, SCHEMA, Slice};
+pub use schedule::{Design, Step, schedule};
+pub use scratch::Scratch;
+pub use store::Store;
+pub use workload::{FioEngine, FioJob, MemoryJob, Pattern, ProbePages, Workload};

@@ -1,0 +1,55 @@
+//! One measured value with its unit.
+
+use serde::{Deserialize, Serialize};
+
+/// What a value counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Unit {
+    /// I/O operations per second.
+    #[serde(rename = "IOPS")]
+    Iops,
+    /// Bytes per second.
+    #[serde(rename = "B/s")]
+    BytesPerSecond,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// CPU nanoseconds per I/O operation.
+    #[serde(rename = "CPU ns/IO")]
+    CpuNanosecondsPerIo,
+}
+
+impl Unit {
+    /// As shown.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Iops => "IOPS",
+            Self::BytesPerSecond => "B/s",
+            Self::Nanoseconds => "ns",
+            Self::CpuNanosecondsPerIo => "CPU ns/IO",
+        }
+    }
+
+    /// Whether a larger value is the better one.
+    pub fn higher_is_better(self) -> bool {
+        matches!(self, Self::Iops | Self::BytesPerSecond)
+    }
+}
+
+/// One value of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// What of the workload: `iops`, `latency.p99`, ….
+    pub name: String,
+    /// Unit.
+    pub unit: Unit,
+    /// Value, finite and positive.
+    pub value: f64,
+}
+
+impl Metric {
+    /// A metric, if the value can be one: finite and above zero (a rate or time of zero is a failed run, not a figure).
+    pub fn new(name: &str, unit: Unit, value: f64) -> Option<Self> {
+        (value.is_finite() && value > 0.0).then(|| Self { name: name.to_owned(), unit, value })
+    }
+}

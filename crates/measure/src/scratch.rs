@@ -1,0 +1,92 @@
+//! The scratch device: one equal region of the same drive for every arm.
+//!
+//! Measuring writes. It therefore never touches the guest's own disk: the user names a device whose contents may be
+//! lost, it is divided into equal partitions, and one that holds anything is refused.
+
+use std::path::Path;
+use std::process::Command;
+
+use nearmetal_host::{Host, HostFs};
+use nearmetal_units::Bytes;
+
+use crate::error::MeasureError;
+use crate::program::run;
+
+/// Partition names start with this; a device divided by an earlier, interrupted run is recognised by it.
+const LABEL: &str = "nearmetal-scratch";
+/// Smaller regions would sit in the drive's own caches.
+const SMALLEST_REGION: Bytes = Bytes::from_mib(64);
+
+/// A divided scratch device; [`Scratch::release`] wipes the partition table again.
+#[derive(Debug)]
+pub struct Scratch {
+    device: String,
+    /// Paths of the regions, `/dev/nvme0n2p1`, ….
+    pub regions: Vec<String>,
+    /// Size of each.
+    pub region_size: Bytes,
+}
+
+impl Scratch {
+    /// Divides `device` (`/dev/nvme1n1`, or a link to it) into `count` equal partitions.
+    ///
+    /// Refused: a path that is no whole block device, one with holders, partitions, a mounted or swapped part, or any
+    /// signature that wipefs knows.
+    pub fn prepare(fs: &HostFs, device: &str, count: usize) -> Result<Self, MeasureError> {
+        let refuse = |why: String| MeasureError::Scratch { device: device.to_owned(), why };
+        // A stable name under /dev/disk is a link to the kernel's.
+        let resolved = Path::new(device).canonicalize().map_err(|error| refuse(error.to_string()))?;
+        let device = resolved.to_str().unwrap_or_default();
+        let name = device.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
+        let name = name.ok_or_else(|| refuse("name a whole device, such as /dev/nvme1n1".into()))?;
+        let host = Host::read(fs);
+        let found = host.block_device(name).ok_or_else(|| {
+            let known: Vec<_> = host.block_devices.iter().map(|device| format!("/dev/{}", device.name)).collect();
+            refuse(format!("there is no such block device; there are: {}", known.join(", ")))
+        })?;
+        if let Some(whole) = &found.partition_of {
+            return Err(refuse(format!("it is a partition of /dev/{whole}; name the whole device")));
+        }
+        if !found.holders.is_empty() {
+            return Err(refuse(format!("{} is built on it", found.holders.join(", "))));
+        }
+        let signatures = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", device]))?;
+        let own = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
+        let labels: Vec<&str> = own.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let ours = !labels.is_empty() && labels.iter().all(|label| label.starts_with(LABEL));
+        if !signatures.trim().is_empty() && !ours {
+            let kinds = signatures.split_whitespace().collect::<Vec<_>>().join(", ");
+            return Err(refuse(format!("it holds data ({kinds}); if that may be lost: wipefs --all {device}")));
+        }
+        let mounts = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "MOUNTPOINTS", device]))?;
+        if !mounts.trim().is_empty() {
+            return Err(refuse(format!(
+                "it is mounted at {}",
+                mounts.split_whitespace().collect::<Vec<_>>().join(", ")
+            )));
+        }
+        let size = found.size.ok_or_else(|| refuse("the kernel does not give its size".into()))?;
+        // Two MiB are left for the partition tables at both ends.
+        let region_mib = (size.get() >> 20).saturating_sub(2) / count.max(1) as u64;
+        if Bytes::from_mib(region_mib) < SMALLEST_REGION {
+            return Err(refuse(format!(
+                "it holds {size}, and {count} regions of at least {SMALLEST_REGION} each are needed"
+            )));
+        }
+        let mut table = "label: gpt\n".to_owned();
+        for index in 1..=count {
+            table.push_str(&format!("size={region_mib}MiB, name={LABEL}-{index}\n"));
+        }
+        crate::program::run_with_input(Command::new("sfdisk").args(["--quiet", "--wipe", "always", device]), &table)?;
+        run(Command::new("udevadm").args(["settle", "--timeout=10"]))?;
+        let separator = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+        let regions = (1..=count).map(|index| format!("{device}{separator}{index}")).collect();
+        Ok(Self { device: device.to_owned(), regions, region_size: Bytes::from_mib(region_mib) })
+    }
+
+    /// Wipes the partition table: the device is as empty as it was.
+    pub fn release(self) -> Result<(), MeasureError> {
+        run(Command::new("wipefs").args(["--quiet", "--all", "--force", &self.device]))?;
+        run(Command::new("blockdev").args(["--rereadpt", &self.device])).map(drop)
+    }
+}

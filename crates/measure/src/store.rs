@@ -1,0 +1,217 @@
+//! The results store: SQLite, append-only, raw values with unit and provenance.
+//!
+//! Migrations are numbered and named; the version is SQLite's `user_version`. The next one goes below the last:
+//! never edit one that has shipped.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+use crate::error::MeasureError;
+use crate::results::{Environment, Outcome, Results};
+
+/// (name, statements), in order. ↓ the next migration goes at the end.
+const MIGRATIONS: &[(&str, &str)] = &[(
+    "first",
+    "CREATE TABLE experiment (
+         id INTEGER PRIMARY KEY, created TEXT NOT NULL, version TEXT NOT NULL,
+         environment TEXT NOT NULL CHECK (environment IN ('lab', 'silicon')), machine TEXT,
+         quick INTEGER NOT NULL, seed INTEGER NOT NULL, guest TEXT NOT NULL, slice TEXT NOT NULL,
+         caveats TEXT NOT NULL, provenance TEXT NOT NULL) STRICT;
+     CREATE TABLE arm (
+         experiment INTEGER NOT NULL REFERENCES experiment(id), id TEXT NOT NULL, description TEXT NOT NULL,
+         region TEXT NOT NULL, xml TEXT, command_line TEXT, placement TEXT NOT NULL,
+         PRIMARY KEY (experiment, id)) STRICT;
+     CREATE TABLE run (
+         id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, arm TEXT NOT NULL, round INTEGER NOT NULL,
+         position INTEGER NOT NULL, purpose TEXT NOT NULL, workload_id TEXT NOT NULL, workload TEXT NOT NULL,
+         seed INTEGER NOT NULL, started TEXT NOT NULL, seconds REAL NOT NULL, failure TEXT,
+         FOREIGN KEY (experiment, arm) REFERENCES arm(experiment, id)) STRICT;
+     CREATE TABLE sample (
+         run INTEGER NOT NULL REFERENCES run(id), metric TEXT NOT NULL, unit TEXT NOT NULL, value REAL NOT NULL,
+         PRIMARY KEY (run, metric)) STRICT;",
+)];
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: String,
+}
+
+impl Store {
+    /// Opens or creates the store at `path` and brings it to the newest schema.
+    pub fn open(path: &Path) -> Result<Self, MeasureError> {
+        let shown = path.display().to_string();
+        let connection =
+            Connection::open(path).map_err(|source| MeasureError::Store { path: shown.clone(), source })?;
+        Self::prepare(connection, shown)
+    }
+
+    fn prepare(connection: Connection, path: String) -> Result<Self, MeasureError> {
+        let mut store = Self { connection, path };
+        store.migrate()?;
+        Ok(store)
+    }
+
+    fn error(&self, source: rusqlite::Error) -> MeasureError {
+        MeasureError::Store { path: self.path.clone(), source }
+    }
+
+    fn migrate(&mut self) -> Result<(), MeasureError> {
+        let path = self.path.clone();
+        let wrap = |source| MeasureError::Store { path: path.clone(), source };
+        self.connection.pragma_update(None, "foreign_keys", true).map_err(wrap)?;
+        let version: i64 = self.connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(wrap)?;
+        let known = MIGRATIONS.len() as i64;
+        if !(0..=known).contains(&version) {
+            return Err(MeasureError::Unfit(format!(
+                "results store `{path}` has schema version {version}, this nearmetal knows {known}: use a newer nearmetal, or another --store"
+            )));
+        }
+        for (number, (_, statements)) in MIGRATIONS.iter().enumerate().skip(version as usize) {
+            let transaction = self.connection.transaction().map_err(wrap)?;
+            transaction.execute_batch(statements).map_err(wrap)?;
+            transaction.pragma_update(None, "user_version", number as i64 + 1).map_err(wrap)?;
+            transaction.commit().map_err(wrap)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one experiment with all its runs, or nothing. Returns its id.
+    pub fn add(&mut self, results: &Results) -> Result<i64, MeasureError> {
+        self.insert(results).map_err(|source| self.error(source))
+    }
+
+    fn insert(&mut self, results: &Results) -> Result<i64, rusqlite::Error> {
+        let transaction = self.connection.transaction()?;
+        let (environment, machine) = match &results.environment {
+            Environment::Silicon => ("silicon", None),
+            Environment::Lab { machine } => ("lab", Some(machine)),
+        };
+        transaction.execute(
+            "INSERT INTO experiment (created, version, environment, machine, quick, seed, guest, slice, caveats, provenance)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                results.created,
+                results.version,
+                environment,
+                machine,
+                results.quick,
+                results.seed as i64,
+                results.guest,
+                json(&results.slice),
+                json(&results.caveats),
+                json(&results.provenance)
+            ],
+        )?;
+        let experiment = transaction.last_insert_rowid();
+        for arm in &results.arms {
+            transaction.execute(
+                "INSERT INTO arm VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    experiment,
+                    arm.kind.id(),
+                    arm.description,
+                    arm.region,
+                    arm.xml,
+                    arm.command_line,
+                    arm.placement.join("\n")
+                ],
+            )?;
+        }
+        for run in &results.runs {
+            let failure = match &run.outcome {
+                Outcome::Measured { .. } => None,
+                Outcome::Failed { why } => Some(why),
+            };
+            transaction.execute(
+                "INSERT INTO run (experiment, arm, round, position, purpose, workload_id, workload, seed, started, seconds, failure)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                params![
+                    experiment,
+                    run.arm.id(),
+                    run.round,
+                    run.position,
+                    json(&run.purpose),
+                    run.workload.id(),
+                    json(&run.workload),
+                    run.seed as i64,
+                    run.started,
+                    run.seconds,
+                    failure
+                ],
+            )?;
+            let id = transaction.last_insert_rowid();
+            if let Outcome::Measured { metrics, .. } = &run.outcome {
+                for metric in metrics {
+                    transaction.execute(
+                        "INSERT INTO sample VALUES (?1, ?2, ?3, ?4)",
+                        params![id, metric.name, metric.unit.symbol(), metric.value],
+                    )?;
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(experiment)
+    }
+
+    /// Raw values of one metric of one arm, in the order they were measured.
+    pub fn values(
+        &self,
+        experiment: i64,
+        arm: &str,
+        workload_id: &str,
+        metric: &str,
+    ) -> Result<Vec<f64>, MeasureError> {
+        let read = || -> Result<Vec<f64>, rusqlite::Error> {
+            let mut statement = self.connection.prepare(
+                "SELECT value FROM sample JOIN run ON run.id = sample.run
+                 WHERE experiment = ?1 AND arm = ?2 AND workload_id = ?3 AND metric = ?4 ORDER BY run.id",
+            )?;
+            statement.query_map(params![experiment, arm, workload_id, metric], |row| row.get(0))?.collect()
+        };
+        read().map_err(|source| self.error(source))
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> String {
+    // These types hold no maps with keys that JSON cannot have, the only way serialising them can fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::sample_results;
+
+    fn memory() -> Store {
+        Store::prepare(Connection::open_in_memory().unwrap(), ":memory:".into()).unwrap()
+    }
+
+    #[test]
+    fn raw_values_come_back_in_order() {
+        let mut store = memory();
+        let results = sample_results();
+        let id = store.add(&results).unwrap();
+        let values = store.values(id, "planned", "fio.randrw50.qd32.4096", "iops").unwrap();
+        let expected: Vec<f64> = results
+            .runs
+            .iter()
+            .filter(|run| run.arm.id() == "planned" && run.workload.id() == "fio.randrw50.qd32.4096")
+            .filter_map(|run| run.value("iops"))
+            .map(|metric| metric.value)
+            .collect();
+        assert_eq!(values, expected);
+        assert!(!values.is_empty());
+        assert_eq!(store.add(&results).unwrap(), id + 1);
+    }
+
+    #[test]
+    fn a_store_of_a_newer_version_is_refused() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "user_version", 99).unwrap();
+        let error = Store::prepare(connection, "x".into()).unwrap_err().to_string();
+        assert!(error.contains("99") && error.contains('1'), "{error}");
+    }
+}

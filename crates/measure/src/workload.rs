@@ -1,0 +1,188 @@
+//! What is run in every arm, identically: the same binary with the same arguments, bound to the same PUs.
+
+use nearmetal_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// One workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Workload {
+    /// fio on a block device.
+    Fio(FioJob),
+    /// `nearmetal-probe memory latency`.
+    MemoryLatency(MemoryJob),
+    /// `nearmetal-probe memory bandwidth`.
+    MemoryBandwidth(MemoryJob),
+}
+
+/// A random read/write job, as the first seed paper ran it: 50/50, direct, queue depth 32, 512 B to 8 KiB.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FioJob {
+    /// Block size.
+    pub block_size: Bytes,
+    /// Percentage of reads.
+    pub read_percent: u8,
+    /// Requests in flight.
+    pub queue_depth: u32,
+    /// Submission engine inside the measured side: the same on bare metal and in the guest.
+    pub engine: FioEngine,
+    /// Measured seconds.
+    pub seconds: u32,
+    /// Seconds that run before measuring starts.
+    pub ramp_seconds: u32,
+}
+
+/// fio's engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FioEngine {
+    /// Linux AIO.
+    Libaio,
+    /// io_uring.
+    IoUring,
+}
+
+/// A memory job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryJob {
+    /// Buffer size.
+    pub size: Bytes,
+    /// Page size asked for on the measured side.
+    pub pages: ProbePages,
+    /// Access pattern (latency only).
+    pub pattern: Pattern,
+}
+
+/// Page size the probe asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ProbePages {
+    /// 4 KiB pages, transparent huge pages refused for the buffer.
+    #[serde(rename = "4k")]
+    Small,
+    /// Transparent huge pages asked for.
+    #[serde(rename = "thp")]
+    Transparent,
+}
+
+/// How the probe walks memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Random inside groups of 64 pages and over the groups: the cost of cache and memory.
+    Groups,
+    /// One access per page: adds the cost of translation.
+    Page,
+}
+
+impl ProbePages {
+    /// The probe's argument.
+    pub fn argument(self) -> &'static str {
+        match self {
+            Self::Small => "4k",
+            Self::Transparent => "thp",
+        }
+    }
+}
+
+impl Pattern {
+    /// The probe's argument.
+    pub fn argument(self) -> &'static str {
+        match self {
+            Self::Groups => "groups",
+            Self::Page => "page",
+        }
+    }
+}
+
+impl FioJob {
+    /// The first seed's job at one block size.
+    pub fn first_seed(block_size: Bytes, seconds: u32, ramp_seconds: u32) -> Self {
+        Self { block_size, read_percent: 50, queue_depth: 32, engine: FioEngine::Libaio, seconds, ramp_seconds }
+    }
+
+    /// fio's arguments. `seed` is the same on both sides of a pair and differs between pairs.
+    pub fn arguments(&self, device: &str, seed: u64) -> Vec<String> {
+        let engine = match self.engine {
+            FioEngine::Libaio => "libaio",
+            FioEngine::IoUring => "io_uring",
+        };
+        let mut arguments: Vec<String> = [
+            "--name=nearmetal",
+            "--rw=randrw",
+            "--direct=1",
+            "--numjobs=1",
+            "--time_based",
+            "--norandommap",
+            "--refill_buffers",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend([
+            format!("--filename={device}"),
+            format!("--rwmixread={}", self.read_percent),
+            format!("--bs={}", self.block_size.get()),
+            format!("--ioengine={engine}"),
+            format!("--iodepth={}", self.queue_depth),
+            format!("--runtime={}", self.seconds),
+            format!("--ramp_time={}", self.ramp_seconds),
+            format!("--randseed={seed}"),
+            "--group_reporting".to_owned(),
+            "--lat_percentiles=1".to_owned(),
+            "--percentile_list=50:90:99:99.9".to_owned(),
+            "--output-format=json".to_owned(),
+        ]);
+        arguments
+    }
+}
+
+impl Workload {
+    /// A short id, stable over versions: the first part of every metric's id.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Fio(job) => format!("fio.randrw{}.qd{}.{}", job.read_percent, job.queue_depth, job.block_size.get()),
+            Self::MemoryLatency(job) => {
+                format!("memory.latency.{}.{}", job.pattern.argument(), job.pages.argument())
+            }
+            Self::MemoryBandwidth(job) => format!("memory.bandwidth.{}", job.pages.argument()),
+        }
+    }
+
+    /// What a person calls it.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Fio(job) => format!(
+                "{} random {}/{} read/write, queue depth {}",
+                job.block_size,
+                job.read_percent,
+                100 - job.read_percent.min(100),
+                job.queue_depth
+            ),
+            Self::MemoryLatency(job) => {
+                format!("memory latency, {} pages, pattern {}", job.pages.argument(), job.pattern.argument())
+            }
+            Self::MemoryBandwidth(job) => format!("memory bandwidth, {} pages", job.pages.argument()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_get_the_same_arguments_but_for_the_device() {
+        let job = FioJob::first_seed(Bytes::from_kib(4), 5, 1);
+        let (bare, guest) = (job.arguments("/dev/a", 7), job.arguments("/dev/b", 7));
+        let differing: Vec<_> = bare.iter().zip(&guest).filter(|(left, right)| left != right).collect();
+        assert_eq!(differing.len(), 1);
+        assert!(bare.contains(&"--direct=1".to_owned()) && bare.contains(&"--bs=4096".to_owned()));
+    }
+
+    #[test]
+    fn ids_tell_workloads_apart() {
+        let ids: std::collections::BTreeSet<_> =
+            [512, 1024, 4096].map(|size| Workload::Fio(FioJob::first_seed(Bytes::new(size), 5, 1)).id()).into();
+        assert_eq!(ids.len(), 3);
+        assert!(ids.contains("fio.randrw50.qd32.4096"));
+    }
+}

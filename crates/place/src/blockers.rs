@@ -1,0 +1,82 @@
+//! Why a guest cannot be placed, and the smallest change that would place it.
+
+use nearmetal_host::Host;
+use nearmetal_units::{Bytes, PageSize};
+
+use crate::memory::Memory;
+use crate::occupied::Occupied;
+use crate::plan::Blocker;
+use crate::policy::Policy;
+use crate::processors::{Level, Processors};
+use crate::request::GuestRequest;
+use crate::slice;
+
+/// What is wrong with a request whatever else is on the host.
+pub(crate) fn unfit(guest: &GuestRequest, earlier: &[GuestRequest], host: &Host) -> Option<Blocker> {
+    let blocker = |problem: &str, remedy: &str| {
+        Some(Blocker { guest: guest.name.clone(), problem: problem.into(), remedy: remedy.into() })
+    };
+    if earlier.iter().any(|other| other.uuid == guest.uuid || other.name == guest.name) {
+        return blocker("another guest of this plan has the same name or UUID", "name each guest once");
+    }
+    if host.nodes.is_empty() {
+        return blocker("the host shows no NUMA node", "a kernel with CONFIG_NUMA, as Debian's is");
+    }
+    if guest.vcpus == 0 {
+        return blocker("it has 0 vCPUs, at least 1 is needed", "give it a vCPU");
+    }
+    if guest.memory == Bytes::ZERO {
+        return blocker("it has no memory", "give it memory");
+    }
+    None
+}
+
+/// The host is full, in PUs or in memory.
+pub(crate) fn no_room(
+    processors: &Processors,
+    memory: &Memory,
+    occupied: &Occupied,
+    policy: &Policy,
+    guest: &GuestRequest,
+    anchor: Option<u32>,
+) -> Blocker {
+    // The smallest pages that were tried: with them the least memory is lost.
+    let size = slice::page_sizes(guest, memory, policy).last().copied().flatten();
+    let unit = size.unwrap_or(PageSize::SMALL);
+    let (cpus, bytes) = slice::left(processors, memory, unit);
+    let wanted = guest.vcpus as usize;
+    let (mut problems, mut remedies) = (Vec::new(), Vec::new());
+    let place = anchor.map(|node| format!(" on node {node}")).unwrap_or_default();
+    if cpus < wanted {
+        let owners: Vec<&str> = occupied.owners.iter().map(|owner| owner.guest.as_str()).collect();
+        let owned = if owners.is_empty() { String::new() } else { format!("; others belong to {}", owners.join(", ")) };
+        problems.push(format!("it needs {wanted} PUs of its own, {cpus} have no owner{owned}{}", per_node(processors)));
+        let missing = wanted - cpus;
+        let plural = if missing == 1 { "" } else { "s" };
+        remedies.push(format!("{missing} more free PU{plural}{place}, or {cpus} vCPUs instead of {wanted}"));
+    }
+    let needed = unit.bytes().times(guest.memory.pages(unit));
+    if bytes < needed {
+        let pages = size.map(|size| format!(" in pages of {size}")).unwrap_or_default();
+        let nodes: Vec<String> = processors
+            .nodes()
+            .map(|node| {
+                format!("node {node} {} beyond its reserve of {}", memory.amount(node, unit), memory.reserve(node))
+            })
+            .collect();
+        problems.push(format!("it needs {needed} of memory{pages}, the nodes can give {bytes} ({})", nodes.join(", ")));
+        remedies.push(format!(
+            "{} more free memory{place} (the page cache is not counted as free: `sync; echo 1 > /proc/sys/vm/drop_caches` returns it), or a smaller reserve",
+            needed.less(bytes)
+        ));
+    }
+    Blocker { guest: guest.name.clone(), problem: problems.join("; "), remedy: remedies.join("; and ") }
+}
+
+fn per_node(processors: &Processors) -> String {
+    let nodes: Vec<String> = processors
+        .nodes()
+        .map(|node| format!("node {node}: {}", processors.free(node, Level::Helpers).len()))
+        .collect();
+    format!(" ({})", nodes.join(", "))
+}

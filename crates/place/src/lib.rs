@@ -1,0 +1,35 @@
+//! The pure planner: host and guests in, plan and reasons out. Knows no libvirt and no XML.
+//!
+//! Same input, same plan. A plan is complete: applying it makes no further choice.
+//!
+//! [`plan`] takes a [`Host`](nearmetal_host::Host), what running guests own of it ([`Occupied`]), the guests to place
+//! and the operator's [`Policy`]. Every guest comes out either as a [`Placement`] with its reasons or as a [`Blocker`]
+//! with the smallest remedy.
+
+mod anchor;
+mod blockers;
+mod disks;
+mod distances;
+mod helpers;
+mod memory;
+mod occupied;
+mod plan;
+mod planner;
+mod policy;
+mod processors;
+mod reasons;
+mod report;
+mod request;
+mod slice;
+mod sources;
+mod text;
+
+pub use occupied::{Occupied, Owner, Returning};
+pub use plan::{
+    Blocker, CacheMode, DiskEngine, DiskPlacement, MemoryPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
+};
+pub use planner::plan;
+pub use policy::{Housekeeping, Policy};
+pub use report::{NodeReport, PlanReport, Planned};
+pub use request::{DiskRequest, GuestRequest, NetworkRequest, WorkloadClass};
+pub use text::{explain, render};

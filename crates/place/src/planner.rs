@@ -1,0 +1,150 @@
+//! The planner itself: vCPUs and memory of every guest first, then their helper threads, then their disks.
+
+use nearmetal_host::Host;
+use nearmetal_units::{CpuSet, PageSize};
+
+use crate::anchor::{self, Anchor};
+use crate::distances::Distances;
+use crate::memory::Memory;
+use crate::occupied::Occupied;
+use crate::plan::{Blocker, MemoryPlacement, Placement, Plan, VcpuPin};
+use crate::policy::Policy;
+use crate::processors::Processors;
+use crate::report::{NodeReport, PlanReport, Planned};
+use crate::request::{GuestRequest, WorkloadClass};
+use crate::slice::{self, Slice};
+use crate::{blockers, disks, helpers, reasons};
+
+/// A guest on its way through the planner.
+struct Draft<'a> {
+    guest: &'a GuestRequest,
+    anchor: Option<Anchor>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Floating,
+    Placed(Slice),
+    Blocked(Blocker),
+}
+
+/// Places guests on one host. Pure: the same arguments give the same plan.
+///
+/// Guests whose devices are handed through choose first, then those with other devices, then the rest, each group in
+/// the order asked: a guest without devices has no reason to be on a particular node. Placements and refusals come out
+/// in the order asked.
+pub fn plan(host: &Host, occupied: &Occupied, guests: &[GuestRequest], policy: &Policy) -> Planned {
+    let before = (Processors::new(host, occupied, policy), Memory::new(host, occupied, policy));
+    let (mut processors, mut memory) = before.clone();
+    let distances = Distances::new(host);
+    let mut drafts = draft(host, guests);
+    let mut order: Vec<usize> = (0..drafts.len()).collect();
+    order.sort_by_key(|index| match &drafts[*index].anchor {
+        Some(anchor) if anchor.passthrough => 0,
+        Some(_) => 1,
+        None => 2,
+    });
+    for index in order {
+        let draft = &mut drafts[index];
+        if !matches!(draft.outcome, Outcome::Floating) || draft.guest.class == WorkloadClass::Density {
+            continue;
+        }
+        let anchor = draft.anchor.as_ref().map(|anchor| anchor.node);
+        draft.outcome = match slice::find(&distances, &processors, &memory, policy, draft.guest, anchor) {
+            Some(slice) => {
+                slice.cpus.iter().for_each(|cpu| {
+                    processors.vcpus.insert(*cpu);
+                });
+                memory.take(&slice.memory, slice.page_size.unwrap_or(PageSize::SMALL));
+                Outcome::Placed(slice)
+            }
+            None => Outcome::Blocked(blockers::no_room(&processors, &memory, occupied, policy, draft.guest, anchor)),
+        };
+    }
+    let mut plan = Plan::default();
+    for draft in &drafts {
+        match &draft.outcome {
+            Outcome::Floating => plan.placements.push(floating(draft.guest)),
+            Outcome::Blocked(blocker) => plan.blocked.push(blocker.clone()),
+            Outcome::Placed(slice) => {
+                let placement =
+                    place(host, &distances, &mut processors, policy, draft.guest, draft.anchor.as_ref(), slice);
+                plan.placements.push(placement);
+            }
+        }
+    }
+    plan.pools = memory.pool_changes();
+    reasons::add_pools(&mut plan);
+    let report = PlanReport {
+        nodes: NodeReport::of((&before.0, &before.1), (&processors, &memory)),
+        housekeeping: processors.housekeeping.clone(),
+        neighbours: neighbours(occupied, &plan),
+        assumptions: reasons::assumptions(host, guests, occupied),
+    };
+    Planned { plan, report }
+}
+
+/// Guests that can be refused before anything is placed are.
+fn draft<'a>(host: &Host, guests: &'a [GuestRequest]) -> Vec<Draft<'a>> {
+    let of_guest = |(index, guest): (usize, &'a GuestRequest)| Draft {
+        guest,
+        anchor: anchor::of(host, guest),
+        outcome: match blockers::unfit(guest, &guests[..index], host) {
+            Some(blocker) => Outcome::Blocked(blocker),
+            None => Outcome::Floating,
+        },
+    };
+    guests.iter().enumerate().map(of_guest).collect()
+}
+
+/// A placement that pins nothing.
+fn floating(guest: &GuestRequest) -> Placement {
+    Placement {
+        guest: guest.name.clone(),
+        uuid: guest.uuid.clone(),
+        vcpus: Vec::new(),
+        emulator: CpuSet::new(),
+        iothreads: Vec::new(),
+        memory: MemoryPlacement { nodes: Default::default(), page_size: None, pages: 0 },
+        disks: Vec::new(),
+        reasons: vec![reasons::floating(guest)],
+    }
+}
+
+/// Finds the helper threads' PUs and the disks' options of a guest whose vCPUs are placed.
+fn place(
+    host: &Host,
+    distances: &Distances,
+    processors: &mut Processors,
+    policy: &Policy,
+    guest: &GuestRequest,
+    anchor: Option<&Anchor>,
+    slice: &Slice,
+) -> Placement {
+    let iothreads = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
+    let helpers = helpers::find(distances, processors, slice, iothreads as usize);
+    let (disks, why_disks) = disks::place(host, policy, guest, iothreads);
+    let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &helpers);
+    reasons.extend(why_disks);
+    let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));
+    processors.helpers = processors.helpers.union(&used);
+    Placement {
+        guest: guest.name.clone(),
+        uuid: guest.uuid.clone(),
+        vcpus: (0u32..).zip(&slice.cpus).map(|(vcpu, cpu)| VcpuPin { vcpu, cpus: CpuSet::one(*cpu) }).collect(),
+        emulator: helpers.emulator,
+        iothreads: helpers.iothreads,
+        memory: MemoryPlacement {
+            nodes: slice.memory.iter().map(|(node, _)| *node).collect(),
+            page_size: slice.page_size,
+            pages: slice.page_size.map_or(0, |size| guest.memory.pages(size)),
+        },
+        disks,
+        reasons,
+    }
+}
+
+fn neighbours(occupied: &Occupied, plan: &Plan) -> Vec<String> {
+    let planned = plan.placements.iter().filter(|placement| placement.is_floating());
+    occupied.floating.iter().cloned().chain(planned.map(|placement| placement.guest.clone())).collect()
+}

@@ -1,0 +1,63 @@
+//! What the operator may decide; every default has its reason here.
+
+use nearmetal_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Whether the core of the lowest online PU is the host's. Interrupts that belong nowhere else, timers and the host's
+/// own daemons run there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Housekeeping {
+    /// Kept for the host unless a guest could then not be next to its device, or not be inside one node.
+    #[default]
+    Prefer,
+    /// No vCPU is ever placed there.
+    Keep,
+    /// A core like any other.
+    Share,
+}
+
+/// Choices the facts do not make. `Policy::default()` is what a server with a few dedicated guests wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// The host's core. Default: kept where possible.
+    pub housekeeping: Housekeeping,
+    /// Whether guest memory is backed by a hugepage pool. Default: yes, in pages of 2 MiB.
+    pub hugepages: bool,
+    /// Whether pages of 1 GiB are tried first for guests whose memory is a multiple of it. Default: no, because pools of
+    /// them rarely grow after boot (the kernel needs 1 GiB of contiguous free memory for each).
+    pub gigantic_pages: bool,
+    /// Memory of each node no plan takes, at least: the host's own, and what QEMU needs beside guest memory. Default
+    /// 64 MiB.
+    pub memory_reserve: Bytes,
+    /// The same as a share of the node's memory, in percent; the larger of the two counts. Default 5.
+    pub memory_reserve_percent: u8,
+    /// Iothreads of a guest with virtio-blk disks. Default 1: a second one pays only where one PU is full of disk work.
+    pub iothreads: u32,
+    /// Virtqueues of a disk at most. QEMU's default is one per vCPU (machine types since 5.2), and Linux guests use no
+    /// more than that. Default 16: each queue costs an interrupt vector, and one iothread serves them all.
+    pub max_queues: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            housekeeping: Housekeeping::Prefer,
+            hugepages: true,
+            gigantic_pages: false,
+            memory_reserve: Bytes::from_mib(64),
+            memory_reserve_percent: 5,
+            iothreads: 1,
+            max_queues: 16,
+        }
+    }
+}
+
+impl Policy {
+    /// Memory kept free on a node of this size.
+    pub fn reserve(&self, node_memory: Option<Bytes>) -> Bytes {
+        let share = node_memory.unwrap_or_default().get() / 100 * u64::from(self.memory_reserve_percent.min(100));
+        self.memory_reserve.max(Bytes::new(share))
+    }
+}

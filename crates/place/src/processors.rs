@@ -1,0 +1,149 @@
+//! PUs by node and core, and which of them are free.
+
+use std::collections::BTreeMap;
+
+use nearmetal_host::Host;
+use nearmetal_units::CpuSet;
+
+use crate::occupied::Occupied;
+use crate::policy::{Housekeeping, Policy};
+
+/// What a PU may be taken from to place vCPUs; each level adds to the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// PUs nobody uses.
+    Free,
+    /// And the host's own core.
+    Housekeeping,
+    /// And PUs that emulator threads or iothreads of other guests are pinned to.
+    Helpers,
+}
+
+impl Level {
+    pub(crate) const ALL: [Self; 3] = [Self::Free, Self::Housekeeping, Self::Helpers];
+}
+
+/// One core of a node.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeCore {
+    /// Its online PUs, rising.
+    pub(crate) cpus: Vec<u32>,
+    /// The lowest PU of its last-level cache: cores with the same number share one.
+    pub(crate) cache: u32,
+}
+
+/// Who uses which PU.
+#[derive(Debug, Clone)]
+pub(crate) struct Processors {
+    /// Cores by node.
+    nodes: BTreeMap<u32, Vec<NodeCore>>,
+    /// PUs of vCPUs, of other guests and of the plan.
+    pub(crate) vcpus: CpuSet,
+    /// PUs of emulator threads and iothreads, of other guests and of the plan.
+    pub(crate) helpers: CpuSet,
+    /// The host's own core.
+    pub(crate) housekeeping: CpuSet,
+    keep_housekeeping: bool,
+}
+
+impl Processors {
+    /// Cores as the kernel gives them; a PU it gives no core for is one of its own.
+    pub(crate) fn new(host: &Host, occupied: &Occupied, policy: &Policy) -> Self {
+        let online = host.online();
+        let nodes =
+            host.nodes.iter().map(|node| (node.index, cores_of(host, &node.cpus.intersection(&online)))).collect();
+        let first = online.first();
+        let core_of_first = host.cores.iter().find(|core| first.is_some_and(|first| core.cpus.contains(first)));
+        let housekeeping = match (policy.housekeeping, core_of_first) {
+            (Housekeeping::Share, _) => CpuSet::new(),
+            (_, Some(core)) => core.cpus.intersection(&online),
+            (_, None) => first.into_iter().collect(),
+        };
+        Self {
+            nodes,
+            vcpus: occupied.vcpus(),
+            helpers: occupied.helpers(),
+            housekeeping,
+            keep_housekeeping: policy.housekeeping == Housekeeping::Keep,
+        }
+    }
+
+    /// Nodes by number.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.nodes.keys().copied()
+    }
+
+    /// Cores of a node.
+    pub(crate) fn cores(&self, node: u32) -> &[NodeCore] {
+        self.nodes.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a vCPU may be placed on that PU.
+    pub(crate) fn is_free(&self, cpu: u32, level: Level) -> bool {
+        !self.vcpus.contains(cpu)
+            && (level >= Level::Helpers || !self.helpers.contains(cpu))
+            && (!self.housekeeping.contains(cpu) || (level >= Level::Housekeeping && !self.keep_housekeeping))
+    }
+
+    /// PUs of a node that are free at that level.
+    pub(crate) fn free(&self, node: u32, level: Level) -> CpuSet {
+        let cpus = self.cores(node).iter().flat_map(|core| core.cpus.iter().copied());
+        cpus.filter(|cpu| self.is_free(*cpu, level)).collect()
+    }
+
+    /// PUs of a node that are free, without those of cores somebody else uses a part of.
+    pub(crate) fn free_in_whole_cores(&self, node: u32, level: Level) -> usize {
+        let whole = self.cores(node).iter().filter(|core| core.cpus.iter().all(|cpu| self.is_free(*cpu, level)));
+        whole.map(|core| core.cpus.len()).sum()
+    }
+
+    /// PUs for `count` vCPUs of one guest on one node, neighbours in the list being siblings, and how many of them are
+    /// on cores that somebody else uses too. Fewer PUs than asked if there are not more.
+    ///
+    /// Whole cores come first. They are taken from one last-level cache if one has enough, the smallest that does.
+    pub(crate) fn choose(&self, node: u32, level: Level, count: usize) -> (Vec<u32>, usize) {
+        let mut whole: Vec<&NodeCore> = Vec::new();
+        let mut partial: Vec<u32> = Vec::new();
+        for core in self.cores(node) {
+            let free: Vec<u32> = core.cpus.iter().copied().filter(|cpu| self.is_free(*cpu, level)).collect();
+            if free.len() == core.cpus.len() {
+                whole.push(core);
+            } else {
+                partial.extend(free);
+            }
+        }
+        let size_of =
+            |cache: u32| whole.iter().filter(|core| core.cache == cache).map(|core| core.cpus.len()).sum::<usize>();
+        let mut ordered = whole.clone();
+        // A cache that holds the guest: the smallest such. None does: the largest first, to touch few.
+        ordered.sort_by_cached_key(|core| {
+            let size = size_of(core.cache);
+            let rank = if size >= count { (0, size) } else { (1, usize::MAX - size) };
+            (rank, core.cache, core.cpus.first().copied())
+        });
+        let mut chosen: Vec<u32> = ordered.iter().flat_map(|core| core.cpus.iter().copied()).take(count).collect();
+        let shared = count.saturating_sub(chosen.len()).min(partial.len());
+        chosen.extend(partial.into_iter().take(shared));
+        (chosen, shared)
+    }
+}
+
+fn cores_of(host: &Host, cpus: &CpuSet) -> Vec<NodeCore> {
+    let cache_of = |cpu: u32| {
+        let shared = host.processor(cpu).and_then(|processor| processor.last_level_cache.as_ref());
+        // A core whose cache is not known shares it with the node.
+        shared.and_then(CpuSet::first).or(cpus.first()).unwrap_or(cpu)
+    };
+    let mut left = cpus.clone();
+    let mut cores = Vec::new();
+    for cpu in cpus.iter() {
+        if !left.contains(cpu) {
+            continue;
+        }
+        let core = host.cores.iter().find(|core| core.cpus.contains(cpu)).map(|core| core.cpus.intersection(&left));
+        let members = core.unwrap_or_else(|| CpuSet::one(cpu));
+        left = left.difference(&members);
+        cores.push(NodeCore { cpus: members.iter().collect(), cache: cache_of(cpu) });
+    }
+    cores
+}

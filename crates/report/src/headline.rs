@@ -1,0 +1,150 @@
+//! The result in one sentence, and what belongs right under it.
+
+use crate::text::{LAB_WORDS, count, finite, interval, percent, plain_ratio, ratio, value};
+use crate::view::{ArmRole, Bounds, CheckOutcome, ComparisonView, JobReport, Metric};
+
+/// The sentence a report opens with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Headline {
+    /// The sentence, in pieces.
+    pub pieces: Vec<Piece>,
+    /// What was measured and how often, and what the plan gained over the VM as found.
+    pub below: Vec<String>,
+}
+
+/// A piece of the sentence.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Piece {
+    /// The words.
+    pub text: String,
+    /// How loud they are.
+    pub stress: Stress,
+}
+
+/// How loud a piece is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stress {
+    /// Intervals and labels.
+    Quiet,
+    /// Words.
+    Plain,
+    /// The result as planned, or what is wrong.
+    Result,
+    /// The figure it is set against.
+    Before,
+}
+
+impl Headline {
+    /// The sentence as plain text.
+    pub fn sentence(&self) -> String {
+        self.pieces.iter().map(|piece| piece.text.as_str()).collect()
+    }
+}
+
+/// Works out the headline. A plan that did not take effect comes before any ratio.
+pub fn headline(view: &JobReport) -> Headline {
+    let mut pieces = Vec::new();
+    let mut say = |text: String, stress| pieces.push(Piece { text, stress });
+    let name = &view.guest.name;
+    let different = view.verification.iter().filter(|row| row.outcome == CheckOutcome::Mismatch).count();
+    let result = view
+        .headline_metric
+        .as_deref()
+        .and_then(|id| view.comparison(id, ArmRole::Planned, ArmRole::Bare).filter(|row| finite(row.ratio).is_some()));
+    let mut below = Vec::new();
+    if different > 0 {
+        say(format!("{name} is not as planned: "), Stress::Plain);
+        say(format!("{different} of {}", view.verification.len()), Stress::Result);
+        say(" read-backs differ".to_owned(), Stress::Plain);
+        if let Some(result) = result {
+            below.push(format!(
+                "It does {} of bare metal on the same slice{}, not in the state that was planned",
+                ratio(result.ratio),
+                bracket(result)
+            ));
+        }
+    } else if let Some(result) = result {
+        say(format!("{name} does "), Stress::Plain);
+        say(ratio(result.ratio), Stress::Result);
+        say(" of bare metal on the same slice".to_owned(), Stress::Plain);
+        say(bracket(result), Stress::Quiet);
+        if let Some(found) =
+            view.comparison(&result.metric, ArmRole::AsFound, ArmRole::Bare).filter(|row| finite(row.ratio).is_some())
+        {
+            say(format!(", {} ", direction(view, result, found)), Stress::Plain);
+            say(ratio(found.ratio), Stress::Before);
+            say(" as found".to_owned(), Stress::Plain);
+        }
+    } else if view.verified() == Some(true) {
+        say(format!("{name} is where the plan put it; its speed was not compared"), Stress::Plain);
+    } else {
+        say(format!("{name} was planned; nothing was proven and nothing compared"), Stress::Plain);
+    }
+    if view.is_lab() {
+        say(format!(" — {LAB_WORDS}"), Stress::Quiet);
+    }
+    if let Some(result) = result {
+        below.extend(measured(view, result));
+    }
+    Headline { pieces, below }
+}
+
+/// ` (95 % interval 0.58–0.66)`, or why there is none.
+fn bracket(row: &ComparisonView) -> String {
+    match row.interval {
+        Some(Bounds { low, high }) => format!(" ({} interval {})", percent(row.confidence), interval(low, high)),
+        None if row.single_shot => " (single shot, no interval)".to_owned(),
+        None => " (no interval)".to_owned(),
+    }
+}
+
+/// Whether the way from the VM as found may be called up or down: the paired comparison decides, where there is one.
+fn direction(view: &JobReport, planned: &ComparisonView, found: &ComparisonView) -> &'static str {
+    let paired = view.comparison(&planned.metric, ArmRole::Planned, ArmRole::AsFound);
+    let unclear = match paired.and_then(|row| row.interval) {
+        Some(Bounds { low, high }) => low <= 1.0 && high >= 1.0,
+        None => true,
+    };
+    if unclear {
+        "beside"
+    } else if planned.ratio > found.ratio {
+        "up from"
+    } else {
+        "down from"
+    }
+}
+
+fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(metric) = view.metric(&result.metric) {
+        lines.push(format!("{}, {}{}", metric.label, count(result.n as usize, "pair"), absolute(metric, result)));
+    }
+    if let Some(gain) = view.comparison(&result.metric, ArmRole::Planned, ArmRole::AsFound) {
+        let ends = gain.interval.map(|Bounds { low, high }| format!(" ({})", interval(low, high))).unwrap_or_default();
+        let floor = view.noise_floor(&result.metric).and_then(|floor| floor.bounds);
+        let noise = match floor {
+            Some(Bounds { low, high }) => {
+                format!("; two equal arms differ by {}", interval(low, high))
+            }
+            None => String::new(),
+        };
+        if finite(gain.ratio).is_some() {
+            lines.push(format!("Planned against as found: {}×{ends}{noise}", plain_ratio(gain.ratio)));
+        }
+    }
+    lines
+}
+
+fn absolute(metric: &Metric, row: &ComparisonView) -> String {
+    if finite(row.subject_value).is_none() || finite(row.reference_value).is_none() {
+        return String::new();
+    }
+    let worse = if metric.higher_is_better { "" } else { ", less is better" };
+    format!(
+        ": {} {unit} in the guest, {} {unit} on bare metal{worse}",
+        value(row.subject_value),
+        value(row.reference_value),
+        unit = metric.unit
+    )
+}

@@ -1,0 +1,205 @@
+//! Comparisons, samples and memory, as texts.
+
+use serde::Serialize;
+
+use crate::text::{UNKNOWN, interval, percent, ratio, value};
+use crate::view::{ArmRole, ArmView, Bounds, ComparisonView, JobReport, MemorySide, SliceRole};
+
+#[derive(Serialize)]
+pub(super) struct Measured {
+    arms: Vec<Arm>,
+    groups: Vec<Group>,
+    /// The smallest and the largest confidence agree in almost every report; then it is said once.
+    method: String,
+    samples: Vec<Series>,
+    memory: Option<Memory>,
+}
+
+#[derive(Serialize)]
+struct Arm {
+    name: String,
+    description: String,
+    tone: &'static str,
+    configuration: Vec<String>,
+    extra: String,
+}
+
+/// Comparisons of one metric.
+#[derive(Serialize)]
+struct Group {
+    label: String,
+    unit: String,
+    less_is_better: bool,
+    noise: String,
+    single: bool,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    subject: String,
+    reference: String,
+    tone: &'static str,
+    subject_value: String,
+    reference_value: String,
+    ratio: String,
+    interval: String,
+    bootstrap: String,
+    n: u32,
+    verdict: String,
+    single_shot: bool,
+}
+
+#[derive(Serialize)]
+struct Series {
+    arm: String,
+    metric: String,
+    values: String,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    label: Option<String>,
+    rows: Vec<[String; 8]>,
+}
+
+pub(super) fn measured(view: &JobReport) -> Measured {
+    Measured {
+        arms: view.arms.iter().map(arm).collect(),
+        groups: groups(view),
+        method: method(view),
+        samples: samples(view),
+        memory: memory(view),
+    }
+}
+
+fn tone(role: Option<ArmRole>) -> &'static str {
+    match role {
+        Some(ArmRole::Planned) => "planned",
+        Some(ArmRole::AsFound) => "found",
+        Some(ArmRole::Bare) => "bare",
+        Some(ArmRole::Other) | None => "other",
+    }
+}
+
+fn arm(arm: &ArmView) -> Arm {
+    let extra = |extra: &crate::view::ExtraPus| {
+        let name = match extra.role {
+            SliceRole::Vcpu => "vCPUs",
+            SliceRole::Emulator => "emulator thread",
+            SliceRole::Iothread => "iothread",
+            SliceRole::Vhost => "vhost worker",
+        };
+        format!("{name} on PU {}", extra.cpus)
+    };
+    Arm {
+        name: arm.name.clone(),
+        description: arm.description.clone(),
+        tone: tone(Some(arm.role)),
+        configuration: arm.configuration.clone(),
+        extra: arm.extra_pus.iter().map(extra).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// By metric, the headline's first, pairs before single shots.
+fn groups(view: &JobReport) -> Vec<Group> {
+    let mut metrics: Vec<&str> = Vec::new();
+    for row in &view.comparisons {
+        if !metrics.contains(&row.metric.as_str()) {
+            metrics.push(&row.metric);
+        }
+    }
+    let rows = |metric: &str| view.comparisons.iter().filter(|row| row.metric == metric).collect::<Vec<_>>();
+    let single = |metric: &str| rows(metric).iter().all(|row| row.single_shot);
+    metrics.sort_by_key(|metric| (view.headline_metric.as_deref() != Some(*metric), single(metric)));
+    metrics
+        .into_iter()
+        .map(|id| {
+            let metric = view.metric(id);
+            Group {
+                label: metric.map_or(id.to_owned(), |metric| metric.label.clone()),
+                unit: metric.map_or(UNKNOWN.to_owned(), |metric| metric.unit.clone()),
+                less_is_better: metric.is_some_and(|metric| !metric.higher_is_better),
+                noise: noise(view, id),
+                single: single(id),
+                rows: rows(id).into_iter().map(|comparison| row(view, comparison)).collect(),
+            }
+        })
+        .collect()
+}
+
+fn noise(view: &JobReport, metric: &str) -> String {
+    match view.noise_floor(metric) {
+        None => "noise floor: not measured".to_owned(),
+        Some(floor) => {
+            let ends = floor.bounds.map_or(UNKNOWN.to_owned(), |Bounds { low, high }| interval(low, high));
+            format!("noise floor (two equal arms, {} A/A pairs): {ends}", floor.n)
+        }
+    }
+}
+
+fn row(view: &JobReport, row: &ComparisonView) -> Row {
+    let name = |id: &str| view.arm(id).map_or(id.to_owned(), |arm| arm.name.clone());
+    let ends =
+        |ends: Option<Bounds>, none: &str| ends.map_or(none.to_owned(), |Bounds { low, high }| interval(low, high));
+    let none = if row.single_shot { "single shot" } else { UNKNOWN };
+    Row {
+        subject: name(&row.subject),
+        reference: name(&row.reference),
+        tone: tone(view.arm(&row.subject).map(|arm| arm.role)),
+        subject_value: value(row.subject_value),
+        reference_value: value(row.reference_value),
+        ratio: ratio(row.ratio),
+        interval: ends(row.interval, none),
+        bootstrap: ends(row.bootstrap, if row.single_shot { "" } else { UNKNOWN }),
+        n: row.n,
+        verdict: row.verdict.clone(),
+        single_shot: row.single_shot,
+    }
+}
+
+/// How the intervals were made: one line for each way, at its confidence.
+fn method(view: &JobReport) -> String {
+    let mut ways: Vec<String> = Vec::new();
+    for row in view.comparisons.iter().filter(|row| row.interval.is_some()) {
+        let way = format!("{} at {}", row.method, percent(row.confidence));
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    ways.join("; ")
+}
+
+fn samples(view: &JobReport) -> Vec<Series> {
+    let series = |series: &crate::view::SampleSeries| {
+        let metric = view.metric(&series.metric).map_or(series.metric.as_str(), |metric| metric.label.as_str());
+        let values: Vec<_> = series.values.iter().map(|number| value(Some(*number))).collect();
+        Series {
+            arm: view.arm(&series.arm).map_or(series.arm.clone(), |arm| arm.name.clone()),
+            metric: format!("{metric}, {}", series.unit),
+            values: values.join("  "),
+        }
+    };
+    view.samples.iter().map(series).collect()
+}
+
+fn memory(view: &JobReport) -> Option<Memory> {
+    let memory = view.memory.as_ref()?;
+    let row = |row: &crate::view::MemoryRow| {
+        let side = match row.side {
+            MemorySide::Bare => "bare metal",
+            MemorySide::Guest => "guest",
+        };
+        [
+            side.to_owned(),
+            row.pattern.clone(),
+            row.page.to_string(),
+            row.backing.map_or("–".to_owned(), |size| size.to_string()),
+            value(row.median_ns),
+            value(row.p99_ns),
+            value(row.minimum_ns),
+            value(row.bandwidth_mb_s),
+        ]
+    };
+    Some(Memory { label: memory.label.clone(), rows: memory.rows.iter().map(row).collect() })
+}

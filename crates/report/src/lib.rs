@@ -1,0 +1,31 @@
+//! View models and their renderers: terminal, JSON, SVG, one HTML page.
+//!
+//! Pure functions from [`view::JobReport`] to text; nothing is read, measured or written here. The binary writes files.
+//!
+//! | To get | Call |
+//! |---|---|
+//! | the page | [`html_page`] |
+//! | the terminal's report | [`terminal`] |
+//! | `summary.json` | [`summary_json`] |
+//! | the machine with the slice in it | [`machine_svg`] |
+//! | the arms against bare metal | [`arms_svg`] |
+//! | the ratio over request sizes | [`sizes_svg`] |
+//! | papers' figures beside ours | [`papers::beside`] |
+
+mod headline;
+mod html;
+mod palette;
+pub mod papers;
+mod slice_text;
+mod summary;
+mod svg;
+mod terminal;
+mod text;
+pub mod view;
+
+pub use headline::{Headline, Piece, Stress, headline};
+pub use html::{PageError, html_page};
+pub use palette::PALETTE;
+pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
+pub use svg::{Moment, Surface, arms_svg, machine_svg, sizes_svg};
+pub use terminal::{Style, terminal};

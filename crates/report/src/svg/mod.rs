@@ -1,0 +1,51 @@
+//! Pictures as SVG: the machine with the VM's slice in it, the arms against bare metal, the ratio over request sizes.
+
+mod arms;
+mod canvas;
+mod machine;
+mod scale;
+mod sizes;
+
+pub use arms::arms_svg;
+pub use machine::{Moment, machine_svg};
+pub use sizes::sizes_svg;
+
+pub(crate) use arms::arms_chart;
+pub(crate) use machine::is_wide;
+pub(crate) use sizes::sizes_chart;
+
+/// How wide a chart is drawn: a chart scaled down to a telephone's width could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// 680 units: pages, files, print.
+    Wide,
+    /// 380 units: narrow screens.
+    Narrow,
+}
+
+impl Width {
+    /// User units across.
+    fn units(self) -> f64 {
+        match self {
+            Self::Wide => 680.0,
+            Self::Narrow => 380.0,
+        }
+    }
+
+    /// Keeps the names inside two drawings of one chart apart.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Wide => "",
+            Self::Narrow => "-narrow",
+        }
+    }
+}
+
+/// Where a picture will stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// Inside a page that carries the palette and the figures' style.
+    Page,
+    /// In a file of its own: style and ground included.
+    Standalone,
+}

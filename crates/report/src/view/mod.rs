@@ -1,0 +1,179 @@
+//! The view model: everything a report says, as plain data. Others fill it; renderers only show it.
+//!
+//! A figure that could not be had is `None` and is shown as "unknown", never as zero. Counts and sizes carry their unit
+//! in the type or in the field's description.
+
+mod comparison;
+mod guest;
+mod memory;
+mod papers;
+mod plan;
+mod provenance;
+mod slice;
+
+pub use comparison::{ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, Metric, NoiseFloorView, SampleSeries};
+pub use guest::{DiskCard, GuestCard};
+pub use memory::{MemoryRow, MemorySide, MemoryTable};
+pub use papers::{Beside, PaperFigure};
+pub use plan::{CheckOutcome, CheckRow, DiffKind, DiffLine, PlanView, PoolRow, ReasonRow};
+pub use provenance::{Fact, LongText, RollbackView, StageSeconds};
+pub use slice::{NodePages, SliceDevice, SliceRole, SliceThread, SliceView};
+
+use nearmetal_host::Host;
+use serde::{Deserialize, Serialize};
+
+/// The schema this crate writes and reads.
+pub const REPORT_SCHEMA: &str = "nearmetal.report/1";
+
+/// The report of one job: a VM as people have it, placed, proven, compared with bare metal, rolled back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// [`REPORT_SCHEMA`].
+    pub schema: String,
+    /// What the page is about, such as "web1 on quad".
+    pub title: String,
+    /// When the job ended, RFC 3339 with an offset.
+    pub created: String,
+    /// Version of nearmetal that did the job.
+    pub nearmetal_version: String,
+    /// Whether the figures come from silicon or from the lab's emulated clock.
+    pub environment: Environment,
+    /// True only for invented figures, as in tests and screenshots; the report then says so on top.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sample_data: bool,
+    /// What was shortened, if this was the quick mode.
+    pub quick: Option<QuickMode>,
+    /// The host before any change.
+    pub host: Host,
+    /// The host while the planned guest ran; without it the picture "after" shows the pools as they were before.
+    pub host_after: Option<Host>,
+    /// The VM.
+    pub guest: GuestCard,
+    /// What the VM occupied as found.
+    pub slice_before: SliceView,
+    /// What it occupies after the change, as read back.
+    pub slice_after: SliceView,
+    /// Decisions and pool changes.
+    pub plan: PlanView,
+    /// Difference of the domain XML, as found against planned.
+    pub diff: Vec<DiffLine>,
+    /// What was read back from the kernel, QEMU and libvirt after the change.
+    pub verification: Vec<CheckRow>,
+    /// What the guest itself sees.
+    pub guest_view: Vec<CheckRow>,
+    /// What was measured, by metric id.
+    pub metrics: Vec<Metric>,
+    /// The metric the headline speaks of, by id.
+    pub headline_metric: Option<String>,
+    /// The arms, in the order to show them.
+    pub arms: Vec<ArmView>,
+    /// Ratios with intervals, in the order to show them.
+    pub comparisons: Vec<ComparisonView>,
+    /// Raw samples.
+    pub samples: Vec<SampleSeries>,
+    /// What two equal arms showed.
+    pub noise_floors: Vec<NoiseFloorView>,
+    /// Memory latency and bandwidth.
+    pub memory: Option<MemoryTable>,
+    /// Figures of papers, to stand beside ours.
+    pub papers: Vec<PaperFigure>,
+    /// Versions, kernels, settings.
+    pub provenance: Vec<Fact>,
+    /// Domain XML, QEMU command line, fio job.
+    pub texts: Vec<LongText>,
+    /// How long each stage took.
+    pub stages: Vec<StageSeconds>,
+    /// The way back, if it was taken.
+    pub rolled_back: Option<RollbackView>,
+    /// Commands that repeat this job, one per line.
+    pub reproduce: Vec<String>,
+    /// What a reader must know before trusting a figure, one sentence each.
+    pub caveats: Vec<String>,
+}
+
+/// Where the figures come from. The two are never mixed in one report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Environment {
+    /// The emulated server: its clock is emulated too.
+    Lab {
+        /// Name of the machine definition, such as `quad`.
+        machine: String,
+        /// What follows from that for the figures, one or two sentences.
+        note: String,
+    },
+    /// Real hardware.
+    Silicon,
+}
+
+/// The quick mode.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QuickMode {
+    /// What was shortened, one phrase each: "guests stay up between pairs", "5 s samples".
+    pub shortened: Vec<String>,
+}
+
+/// A text that is no report of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// Another schema, or none.
+    #[error("the report's schema is `{found}`; this version reads {REPORT_SCHEMA}")]
+    Schema {
+        /// What the text says.
+        found: String,
+    },
+    /// No JSON, or not of this shape.
+    #[error("the report cannot be read")]
+    Json(#[from] serde_json::Error),
+}
+
+impl JobReport {
+    /// Reads a report; the schema is checked before the shape, so that a newer one is named as such.
+    pub fn from_json(text: &str) -> Result<Self, ReportError> {
+        let value: serde_json::Value = serde_json::from_str(text)?;
+        let found = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("missing");
+        if found != REPORT_SCHEMA {
+            return Err(ReportError::Schema { found: found.chars().take(80).collect() });
+        }
+        Ok(serde_json::from_value(value)?)
+    }
+
+    /// Whether the figures come from the lab.
+    pub fn is_lab(&self) -> bool {
+        matches!(self.environment, Environment::Lab { .. })
+    }
+
+    /// Whether everything planned was found: `None` if nothing was read back. A row that cannot tell is no proof.
+    pub fn verified(&self) -> Option<bool> {
+        let all_ok = self.verification.iter().all(|row| row.outcome == CheckOutcome::Ok);
+        (!self.verification.is_empty()).then_some(all_ok)
+    }
+
+    /// The metric with this id.
+    pub fn metric(&self, id: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.id == id)
+    }
+
+    /// The arm with this id.
+    pub fn arm(&self, id: &str) -> Option<&ArmView> {
+        self.arms.iter().find(|arm| arm.id == id)
+    }
+
+    /// The first arm with this role.
+    pub fn arm_of(&self, role: ArmRole) -> Option<&ArmView> {
+        self.arms.iter().find(|arm| arm.role == role)
+    }
+
+    /// The comparison of two roles in one metric.
+    pub fn comparison(&self, metric: &str, subject: ArmRole, reference: ArmRole) -> Option<&ComparisonView> {
+        let (subject, reference) = (self.arm_of(subject)?, self.arm_of(reference)?);
+        self.comparisons
+            .iter()
+            .find(|row| row.metric == metric && row.subject == subject.id && row.reference == reference.id)
+    }
+
+    /// The noise floor of one metric.
+    pub fn noise_floor(&self, metric: &str) -> Option<&NoiseFloorView> {
+        self.noise_floors.iter().find(|floor| floor.metric == metric)
+    }
+}

@@ -1,0 +1,46 @@
+//! Paired ratios with intervals; every formula cited.
+//!
+//! Pure functions: no input or output, no clock, no hidden randomness. What is random takes a seed and gives the same
+//! result for the same seed on every machine. No NaN and no infinity leaves this crate: a figure that cannot be had is
+//! a [`StatsError`] or `None`.
+//!
+//! The unit of replication is the **pair**: one run of the subject and one of the reference, close in time, in random
+//! order. What is averaged is the logarithm of their ratio, so that swapping the arms gives exactly the reciprocal
+//! (Fleming and Wallace 1986, "How not to lie with statistics", CACM 29(3):218-221). Iterations within a run are
+//! averaged or merged before they come here; they are never counted as pairs (Kalibera and Jones 2013, "Rigorous
+//! benchmarking in reasonable time", ISMM).
+//!
+//! | Question | Function |
+//! |---|---|
+//! | How much faster is the subject, and how sure is that? | [`ratio`] |
+//! | How large a ratio do two equal arms show? | [`noise_floor`] |
+//! | May the gain be claimed? | [`verdict`] |
+//! | How many pairs are needed? | [`pairs_needed`] |
+//! | Which arm of each pair runs first? | [`coin_order`] |
+//! | Had the run warmed up? | [`warm_up_drift`] |
+//! | What is the 99th percentile over several histograms? | [`MergedCounts`] |
+
+mod bootstrap;
+mod drift;
+mod error;
+mod merged;
+mod noise;
+mod order;
+mod pair;
+mod planning;
+mod quantile;
+mod ratio;
+mod sample;
+
+#[cfg(test)]
+mod coverage;
+
+pub use drift::{Drift, warm_up_drift};
+pub use error::StatsError;
+pub use merged::MergedCounts;
+pub use noise::{NoiseFloor, Verdict, noise_floor, verdict};
+pub use order::{Order, coin_order};
+pub use pair::{Interval, Pair};
+pub use planning::{MAXIMUM_PAIRS, PILOT_PAIRS, PairsNeeded, pairs_needed};
+pub use ratio::{IntervalKind, RESAMPLES, RatioEstimate, ratio};
+pub use sample::Sample;

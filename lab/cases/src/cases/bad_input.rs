@@ -1,0 +1,95 @@
+//! Wrong or unlucky input: a clear error, and nothing changed.
+
+use anyhow::ensure;
+
+use super::{Case, HOLDS, Verdict, shared_long};
+use crate::context::Bench;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared_long("bad-input/plan-for-another-host", another_host),
+        shared_long("bad-input/no-such-domain", no_such_domain),
+        shared_long("bad-input/domain-changed-since-planning", changed_since),
+        shared_long("bad-input/libvirt-down", libvirt_down),
+        shared_long("bad-input/not-root", not_root),
+        shared_long("bad-input/pool-cannot-grow", no_memory),
+        shared_long("bad-input/damaged-plan", damaged_plan),
+    ]
+}
+
+/// Applying must end with `code`, say all `words`, and change nothing.
+fn refused(bench: &Bench, code: i32, script: &str, words: &[&str]) -> anyhow::Result<Verdict> {
+    let before = bench.fingerprint()?;
+    let text = bench.ends_with(code, script)?;
+    for word in words {
+        ensure!(text.contains(word), "the message lacks `{word}`: {text}");
+    }
+    ensure!(bench.fingerprint()? == before, "a refused apply changed something");
+    Ok(Verdict::Holds(text.lines().next().unwrap_or_default().to_owned()))
+}
+
+const APPLY: &str = "nearmetal apply /root/plan.json --restart --yes";
+
+fn planned(bench: &Bench) -> anyhow::Result<()> {
+    bench.found()?;
+    bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null").map(drop)
+}
+
+fn another_host(bench: &Bench) -> anyhow::Result<Verdict> {
+    planned(bench)?;
+    bench.sh("sed -i 's/\"hostname\": *\"[^\"]*\"/\"hostname\": \"elsewhere\"/; s/\"fingerprint\": *\"[0-9a-f]\\{8\\}/\"fingerprint\": \"00000000/' /root/plan.json")?;
+    refused(bench, 3, APPLY, &["elsewhere"])
+}
+
+fn no_such_domain(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    let text = bench.ends_with(2, "nearmetal plan nothere")?;
+    ensure!(text.contains("nothere") && text.contains("web1"), "names what exists: {text}");
+    Ok(HOLDS)
+}
+
+fn changed_since(bench: &Bench) -> anyhow::Result<Verdict> {
+    planned(bench)?;
+    bench.sh("virsh dumpxml --inactive web1 | sed 's#<on_reboot>restart#<on_reboot>destroy#' > /root/c.xml; virsh -q define /root/c.xml")?;
+    refused(bench, 3, APPLY, &["plan"])
+}
+
+fn libvirt_down(bench: &Bench) -> anyhow::Result<Verdict> {
+    planned(bench)?;
+    bench.sh("systemctl stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd 2>/dev/null; true")?;
+    let result = bench.ends_with(3, APPLY);
+    bench.sh("systemctl start libvirtd.socket libvirtd 2>/dev/null; for i in $(seq 60); do virsh -q version >/dev/null 2>&1 && exit 0; sleep 1; done; exit 1")?;
+    let text = result?;
+    ensure!(text.contains("qemu:///system"), "the URI is named: {text}");
+    Ok(HOLDS)
+}
+
+fn not_root(bench: &Bench) -> anyhow::Result<Verdict> {
+    planned(bench)?;
+    bench.sh("chmod 755 /root; chmod 644 /root/plan.json")?;
+    bench.sh("setpriv --reuid 65534 --regid 65534 --clear-groups nearmetal inspect > /dev/null")?;
+    refused(bench, 3, &format!("cd /; setpriv --reuid 65534 --regid 65534 --clear-groups {APPLY}"), &["root"])
+}
+
+fn no_memory(bench: &Bench) -> anyhow::Result<Verdict> {
+    planned(bench)?;
+    // The pages the plan wants are taken by somebody else between planning and applying.
+    bench.sh("echo 3000 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages
+              n=$(cat /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages)
+              mkdir -p /run/eat; mount -t hugetlbfs -o pagesize=2M none /run/eat
+              numactl -m 2 fallocate -l $((n*2))M /run/eat/all")?;
+    let result = refused(bench, 3, APPLY, &["node 2", "2 MiB"]);
+    bench.sh("umount /run/eat; echo 0 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")?;
+    result
+}
+
+fn damaged_plan(bench: &Bench) -> anyhow::Result<Verdict> {
+    planned(bench)?;
+    bench.sh(
+        "head -c 300 /root/plan.json > /root/cut.json; echo '{\"schema\":\"nearmetal.plan/99\"}' > /root/new.json",
+    )?;
+    bench.ends_with(2, "nearmetal apply /root/cut.json --yes")?;
+    bench.ends_with(2, "nearmetal apply /root/new.json --yes")?;
+    bench.ends_with(2, "nearmetal apply /root/missing.json --yes")?;
+    Ok(HOLDS)
+}

@@ -1,0 +1,81 @@
+//! Apply ends at any step, by SIGKILL or by power loss: rollback restores everything.
+
+use anyhow::{Context, ensure};
+
+use super::{Case, Verdict, alone};
+use crate::context::{Bench, Boot};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![alone("crash/kill-9-at-every-fault-point", every_point), alone("crash/power-loss-at-five-points", power_loss)]
+}
+
+fn points(bench: &Bench) -> anyhow::Result<Vec<String>> {
+    bench.found()?;
+    bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null")?;
+    let text = bench.sh("nearmetal apply /root/plan.json --restart --list-fault-points")?;
+    let points: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    ensure!(points.len() >= 10, "only {} fault points: {text}", points.len());
+    Ok(points)
+}
+
+/// Applies with a fault armed; the process must be killed by it, not end by itself.
+fn crash_at(bench: &Bench, point: &str) -> anyhow::Result<()> {
+    let output = bench.try_sh(&format!(
+        "NEARMETAL_TESTING=1 NEARMETAL_FAULT_AT='{point}' nearmetal apply /root/plan.json --restart --yes"
+    ))?;
+    ensure!(output.status == 137, "at `{point}` apply ended with {} instead of SIGKILL", output.status);
+    Ok(())
+}
+
+fn every_point() -> anyhow::Result<Verdict> {
+    let bench = Bench::up("cases-crash", &Boot::default())?;
+    let result = (|| {
+        let points = points(&bench)?;
+        for point in &points {
+            bench.found()?;
+            bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null")?;
+            let before = bench.fingerprint()?;
+            crash_at(&bench, point)?;
+            bench.sh("nearmetal rollback --restart").with_context(|| format!("rollback after `{point}`"))?;
+            let after = bench.fingerprint()?;
+            ensure!(after == before, "after `{point}` and rollback:\n{before}\n---\n{after}");
+        }
+        anyhow::Ok(Verdict::Holds(format!("{} fault points", points.len())))
+    })();
+    bench.lab.down()?;
+    result
+}
+
+fn power_loss() -> anyhow::Result<Verdict> {
+    let boot = Boot { keep: true, ..Boot::default() };
+    let mut bench = Bench::up("cases-loss", &boot)?;
+    let result = (|| {
+        let all = points(&bench)?;
+        // Five, spread over the whole of apply.
+        let chosen: Vec<String> = (0..5).map(|index| all[index * (all.len() - 1) / 4].clone()).collect();
+        for point in &chosen {
+            bench.found()?;
+            bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null; sync")?;
+            let definition =
+                "virsh dumpxml --inactive --security-info web1; ls /etc/systemd/system/nearmetal-boot.service 2>&1";
+            let before = bench.sh(&format!("{definition}; true"))?;
+            crash_at(&bench, point)?;
+            bench.lab.power_loss()?;
+            bench = Bench::up("cases-loss", &boot)?;
+            bench
+                .sh("nearmetal rollback --restart")
+                .with_context(|| format!("rollback after power loss at `{point}`"))?;
+            let after = bench.sh(&format!("{definition}; true"))?;
+            ensure!(after == before, "after power loss at `{point}`:\n{before}\n---\n{after}");
+            let pools =
+                bench.sh("cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | sort -u")?;
+            ensure!(pools == "0", "pools after `{point}`: {pools}");
+        }
+        anyhow::Ok(Verdict::Holds(chosen.join(", ")))
+    })();
+    if bench.lab.is_alive() {
+        bench.lab.down()?;
+    }
+    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-loss".parse()?)?;
+    result
+}

@@ -1,0 +1,112 @@
+//! The job itself: plan, apply, verify, rollback, and a short measurement.
+
+use anyhow::ensure;
+use nearmetal_measure::{ArmKind, Outcome, Results};
+
+use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
+use crate::context::{Bench, Boot};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared("job/plan-apply-verify-rollback", whole),
+        shared_long("job/what-nearmetal-does-not-know-stays", unknown_stays),
+        shared_long("job/live-part-without-restart", live_only),
+        shared("job/guest-sees-what-was-planned", guest_side),
+        shared_long("job/bench-measures-every-arm", short_bench),
+        alone("job/reboot-with-autostart", reboot),
+    ]
+}
+
+fn whole(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    let before = bench.fingerprint()?;
+    let plan = bench.sh("nearmetal plan web1 -o /root/plan.json")?;
+    ensure!(plan.contains("io_uring") && plan.contains("node 2"), "the plan does not follow the drive: {plan}");
+    ensure!(bench.fingerprint()? == before, "planning changed something");
+    bench.sh("nearmetal apply /root/plan.json --restart --yes")?;
+    bench.wait_for_agent()?;
+    let verified = bench.sh("nearmetal verify web1 --agent-timeout 60")?;
+    bench.sh("nearmetal rollback --restart")?;
+    let after = bench.fingerprint()?;
+    ensure!(after == before, "rollback left a difference:\n{before}\n---\n{after}");
+    Ok(Verdict::Holds(format!("{} lines read back", verified.lines().count())))
+}
+
+fn unknown_stays(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    bench.sh(
+        "virsh dumpxml --inactive web1 | sed 's#</domain>#<description>ours: \\&lt;keep\\&gt;</description></domain>#' > /root/kept.xml
+         virsh -q define /root/kept.xml
+         nearmetal plan web1 -o /root/plan.json >/dev/null && nearmetal apply /root/plan.json --restart --yes >/dev/null",
+    )?;
+    let text = bench.sh("virsh dumpxml --inactive web1 | grep description")?;
+    ensure!(text.contains("ours: &lt;keep&gt;"), "{text}");
+    Ok(HOLDS)
+}
+
+fn live_only(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null")?;
+    let before = bench.fingerprint()?;
+    let text = bench.ends_with(3, "nearmetal apply /root/plan.json --yes")?;
+    ensure!(text.contains("--restart"), "{text}");
+    ensure!(bench.fingerprint()? == before, "a refused apply changed something");
+    let id = bench.sh("virsh domid web1")?;
+    bench.try_sh("nearmetal apply /root/plan.json --live-only --yes")?;
+    ensure!(bench.sh("virsh domid web1")? == id, "the guest was restarted");
+    let pinned = bench.sh("virsh -q vcpupin web1 --live")?;
+    ensure!(!pinned.contains("0-11"), "vCPUs still float: {pinned}");
+    bench.sh("nearmetal rollback --keep-running").map(|_| HOLDS)
+}
+
+fn guest_side(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let document = bench.json("nearmetal verify web1 --agent-timeout 60 --format json")?;
+    let text = document.to_string().to_lowercase();
+    ensure!(text.contains("guest") && text.contains("queue"), "no word of the guest's queues: {text}");
+    Ok(HOLDS)
+}
+
+/// Two pairs of one-second samples: that every arm runs and is what it says, not how fast it is.
+fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let running = bench.sh("virsh domstate web1")?;
+    let text =
+        bench.ends_with(3, "nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
+    ensure!(text.contains("--pause"), "{text}");
+    bench.sh("nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
+    let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
+    for arm in [ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall] {
+        let good = results.runs.iter().filter(|run| run.arm == arm && matches!(run.outcome, Outcome::Measured { .. }));
+        let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
+        ensure!(good.count() >= 2, "arm {} has too few runs: {failed:?}", arm.id());
+    }
+    ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
+    ensure!(bench.sh("virsh domstate web1")? == running, "the original is not as it was");
+    ensure!(
+        bench.sh("wipefs --noheadings /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2")?.is_empty(),
+        "the scratch device is not empty again"
+    );
+    bench.sh("nearmetal verify web1 --agent-timeout 60")?;
+    let text = bench
+        .ends_with(3, "nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause")?;
+    ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");
+    Ok(HOLDS)
+}
+
+fn reboot() -> anyhow::Result<Verdict> {
+    let boot = Boot { keep: true, ..Boot::default() };
+    let bench = Bench::up("cases-reboot", &boot)?;
+    let result = (|| {
+        bench.applied()?;
+        bench.sh("virsh -q autostart web1")?;
+        bench.lab.reboot(std::time::Duration::from_secs(300))?;
+        bench.wait_for_agent()?;
+        let verified = bench.sh("nearmetal verify web1 --agent-timeout 60")?;
+        bench.sh("systemctl is-active nearmetal-boot.service")?;
+        anyhow::Ok(Verdict::Holds(format!("{} lines read back after the reboot", verified.lines().count())))
+    })();
+    bench.lab.down()?;
+    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-reboot".parse()?)?;
+    result
+}

@@ -1,0 +1,119 @@
+//! The lab itself, and what inspect says of the machine in it.
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use super::{Case, HOLDS, Verdict, alone, shared};
+use crate::context::{Bench, Boot};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared("lab/long-output-is-whole", long_output),
+        shared("lab/exit-codes-pass", exit_codes),
+        shared("lab/a-hung-command-ends", hung_command),
+        shared("inspect/agrees-with-numactl-and-lspci", inspect_agrees),
+        shared("inspect/without-libvirt", without_libvirt),
+        alone("lab/power-loss-keeps-what-was-synced", power_loss),
+        alone("lab/two-names-side-by-side", two_labs),
+    ]
+}
+
+fn long_output(bench: &Bench) -> anyhow::Result<Verdict> {
+    let text = bench.sh("seq 1 300000")?;
+    ensure!(text.len() > 1 << 20 && text.ends_with("\n300000") && text.starts_with("1\n2\n"), "{} bytes", text.len());
+    Ok(HOLDS)
+}
+
+fn exit_codes(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.ends_with(7, "exit 7")?;
+    let text = bench.ends_with(1, "echo out; echo err >&2; false")?;
+    ensure!(text == "out\nerr\n", "{text}");
+    Ok(HOLDS)
+}
+
+fn hung_command(bench: &Bench) -> anyhow::Result<Verdict> {
+    let command = nearmetal_lab::Command::shell("sleep 600").timeout(std::time::Duration::from_secs(3));
+    let clock = std::time::Instant::now();
+    let error = bench.lab.exec(&command).err().context("a command that hangs for ten minutes succeeded")?;
+    ensure!(clock.elapsed().as_secs() < 30, "it took {:?}", clock.elapsed());
+    bench.ends_with(1, "sleep 1; pgrep -x sleep")?;
+    Ok(Verdict::Holds(error.to_string()))
+}
+
+fn inspect_agrees(bench: &Bench) -> anyhow::Result<Verdict> {
+    let document = bench.json("nearmetal inspect --format json")?;
+    let host = &document["host"];
+    let nodes = host["nodes"].as_array().context("no nodes")?;
+    ensure!(nodes.len() == 4, "{} nodes", nodes.len());
+    let cpus: Vec<String> =
+        bench.sh("cat /sys/devices/system/node/node*/cpulist")?.lines().map(str::to_owned).collect();
+    let read: Vec<&str> = nodes.iter().filter_map(|node| node["cpus"].as_str()).collect();
+    ensure!(read == cpus, "{read:?} is not {cpus:?}");
+    let numactl = bench
+        .sh("numactl -H | awk '/^node distances/{t=1;next} t&&/^ *[0-9]+:/{$1=\"\"; print}' | tr -s ' \\n' ' '")?;
+    let distances: Vec<String> = nodes
+        .iter()
+        .flat_map(|node| node["distances"].as_array().into_iter().flatten())
+        .map(|pair| pair[1].to_string())
+        .collect();
+    ensure!(distances.join(" ") == numactl.trim(), "{distances:?} is not {numactl}");
+    let node_of = |class: u64| {
+        let devices = host["pci_devices"].as_array()?;
+        devices.iter().find(|device| device["class"] == class).map(|device| device["node"].clone())
+    };
+    ensure!(node_of(0x01_0802) == Some(Value::from(2)), "NVMe on {:?}", node_of(0x01_0802));
+    ensure!(node_of(0x02_0000).is_some(), "no network card");
+    let functions = host["pci_devices"].as_array().map_or(0, Vec::len);
+    let lspci: usize = bench.sh("lspci | wc -l")?.trim().parse()?;
+    ensure!(functions == lspci, "{functions} PCI functions, lspci shows {lspci}");
+    Ok(Verdict::Holds(format!("4 nodes, {functions} PCI functions")))
+}
+
+/// libvirt.so hidden in a mount namespace of its own.
+fn without_libvirt(bench: &Bench) -> anyhow::Result<Verdict> {
+    let hidden = |script: &str| {
+        format!(
+            "unshare --mount sh -c 'for f in /usr/lib/x86_64-linux-gnu/libvirt*.so.0; do mount --bind /dev/null $f; done; {script}'"
+        )
+    };
+    bench.sh("virsh -q define /root/found.xml; virsh dumpxml --inactive web1 > /root/web1.xml")?;
+    bench.sh(&hidden("nearmetal inspect >/dev/null"))?;
+    // A tree with what planning reads, standing for a capture.
+    bench.sh("rm -rf /root/tree; mkdir -p /root/tree/proc/sys /root/tree/sys/devices/system /root/tree/sys/bus
+         cp -r /sys/devices/system/node /sys/devices/system/cpu /root/tree/sys/devices/system/ 2>/dev/null
+         cp /proc/meminfo /proc/cpuinfo /proc/version /root/tree/proc/ 2>/dev/null; true")?;
+    let text = bench.ends_with(0, &hidden("nearmetal plan --capture /root/tree --domain-xml /root/web1.xml"))?;
+    ensure!(text.contains("web1"), "{text}");
+    let text = bench.ends_with(3, &hidden("nearmetal plan web1"))?;
+    ensure!(text.contains("libvirt") && text.contains("install"), "the error says what to install: {text}");
+    bench.sh(&hidden("nearmetal plan --domain-xml /root/web1.xml -o /root/p.json"))?;
+    let text = bench.ends_with(3, &hidden("nearmetal verify --plan /root/p.json"))?;
+    ensure!(text.contains("libvirt"), "{text}");
+    bench.ends_with(1, "ldd /usr/local/bin/nearmetal | grep libvirt")?;
+    Ok(HOLDS)
+}
+
+fn power_loss() -> anyhow::Result<Verdict> {
+    let boot = Boot { keep: true, ..Boot::default() };
+    let bench = Bench::up("cases-power", &boot)?;
+    bench.sh("echo kept > /root/kept; sync /root/kept; cp /root/kept /root/kept2; sync")?;
+    bench.lab.power_loss()?;
+    let bench = Bench::up("cases-power", &boot)?;
+    let text = bench.sh("cat /root/kept /root/kept2")?;
+    bench.lab.down()?;
+    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-power".parse()?)?;
+    ensure!(text == "kept\nkept", "{text}");
+    Ok(HOLDS)
+}
+
+fn two_labs() -> anyhow::Result<Verdict> {
+    let one = Bench::up("cases-one", &Boot::default())?;
+    let two = Bench::up("cases-two", &Boot { append: vec!["nearmetal.marker=two".into()], ..Boot::default() })?;
+    let markers = (one.sh("grep -c marker=two /proc/cmdline || true")?, two.sh("grep -c marker=two /proc/cmdline")?);
+    one.lab.down()?;
+    two.lab.down()?;
+    ensure!(markers == ("0".to_owned(), "1".to_owned()), "{markers:?}");
+    let left = std::process::Command::new("pgrep").args(["-f", "cases-(one|two)"]).output()?;
+    ensure!(left.stdout.is_empty(), "processes are left: {}", String::from_utf8_lossy(&left.stdout));
+    Ok(HOLDS)
+}

@@ -1,0 +1,62 @@
+//! The cases, by subject. A new one is a function and a line in its file's list.
+
+mod bad_input;
+mod crash;
+mod job;
+mod machine;
+mod sabotage;
+
+use crate::context::Bench;
+
+/// One case.
+pub struct Case {
+    /// Subject and claim, `sabotage/vcpu-repinned`.
+    pub name: &'static str,
+    /// What it does.
+    pub body: Body,
+    /// Only with `--all`.
+    pub long: bool,
+}
+
+/// How a case is run.
+pub enum Body {
+    /// In the lab that cases share; it must not reboot it.
+    Shared(fn(&Bench) -> anyhow::Result<Verdict>),
+    /// With labs of its own: long.
+    Alone(fn() -> anyhow::Result<Verdict>),
+}
+
+/// What a case says, if it did not fail.
+pub enum Verdict {
+    /// It holds; with what was measured, if anything.
+    Holds(String),
+    /// It cannot be tried here, and why.
+    CannotTry(String),
+}
+
+/// Nothing to add.
+pub const HOLDS: Verdict = Verdict::Holds(String::new());
+
+const fn shared(name: &'static str, body: fn(&Bench) -> anyhow::Result<Verdict>) -> Case {
+    Case { name, body: Body::Shared(body), long: false }
+}
+
+/// Shares the boot, and takes long enough to be left to `--all`.
+const fn shared_long(name: &'static str, body: fn(&Bench) -> anyhow::Result<Verdict>) -> Case {
+    Case { name, body: Body::Shared(body), long: true }
+}
+
+const fn alone(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Case {
+    Case { name, body: Body::Alone(body), long: true }
+}
+
+/// All cases, those that share a boot first.
+pub fn all() -> Vec<Case> {
+    let mut cases: Vec<Case> = [machine::cases(), job::cases(), sabotage::cases(), bad_input::cases(), crash::cases()]
+        .into_iter()
+        .flatten()
+        .collect();
+    // Those that share the boot first.
+    cases.sort_by_key(|case| matches!(case.body, Body::Alone(_)));
+    cases
+}

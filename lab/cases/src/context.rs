@@ -1,0 +1,192 @@
+//! What a case works with: the shared lab, and short ways to run things in it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use nearmetal_lab::{Command, ExecOutput, Lab, LabName, Places, Silent, UpOptions};
+use serde_json::Value;
+
+/// A command in a case that takes longer has hung.
+const LIMIT: Duration = Duration::from_secs(900);
+/// The programs under test.
+const PROGRAMS: [&str; 3] = ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"];
+
+/// A lab with the programs under test in it.
+pub struct Bench {
+    /// The lab.
+    pub lab: Lab,
+}
+
+/// How to boot one.
+#[derive(Debug, Clone, Default)]
+pub struct Boot {
+    /// Disks outlive the lab.
+    pub keep: bool,
+    /// Kernel arguments.
+    pub append: Vec<String>,
+}
+
+/// Directory of the programs under test: that of this program.
+pub fn programs() -> anyhow::Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    Ok(here.parent().context("this program has no directory")?.to_owned())
+}
+
+/// Paths of the programs under test.
+pub fn program_paths() -> anyhow::Result<Vec<PathBuf>> {
+    let directory = programs()?;
+    PROGRAMS
+        .iter()
+        .map(|name| {
+            let path = directory.join(name);
+            ensure!(path.exists(), "`{}` is missing: run ./dev build", path.display());
+            Ok(path)
+        })
+        .collect()
+}
+
+impl Bench {
+    /// Boots a lab and puts the programs and the guest as found into it.
+    pub fn up(name: &str, boot: &Boot) -> anyhow::Result<Self> {
+        let places = Places::standard();
+        let name: LabName = name.parse()?;
+        let options = UpOptions { keep: boot.keep, append: boot.append.clone(), ..UpOptions::new(name) };
+        let bench = Self { lab: Lab::up(&places, &options, &mut Silent)? };
+        bench.install()?;
+        Ok(bench)
+    }
+
+    /// The lab of that name if it is up, else a new one: while cases are written, the boot is spared.
+    pub fn attach_or_up(name: &str) -> anyhow::Result<Self> {
+        match Lab::open(&Places::standard(), &name.parse::<LabName>()?) {
+            Ok(lab) => {
+                let bench = Self { lab };
+                bench.install()?;
+                Ok(bench)
+            }
+            Err(_) => Self::up(name, &Boot::default()),
+        }
+    }
+
+    fn install(&self) -> anyhow::Result<()> {
+        for path in program_paths()? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            self.lab.push(&path, &format!("/usr/local/bin/{name}"))?;
+        }
+        self.write("/root/found.xml", nearmetal_lab::domains::FOUND)
+    }
+
+    /// Runs a script; any exit code is fine.
+    pub fn try_sh(&self, script: &str) -> anyhow::Result<ExecOutput> {
+        Ok(self.lab.exec(&Command::shell(script).timeout(LIMIT))?)
+    }
+
+    /// Runs a script that must succeed, and gives its stdout.
+    pub fn sh(&self, script: &str) -> anyhow::Result<String> {
+        let output = self.try_sh(script)?;
+        if output.success() {
+            return Ok(output.text().trim_end().to_owned());
+        }
+        bail!("`{script}` ended with {}: {}{}", output.status, output.text(), String::from_utf8_lossy(&output.stderr))
+    }
+
+    /// Runs a script that must end with this code, and gives stdout and stderr together.
+    pub fn ends_with(&self, code: i32, script: &str) -> anyhow::Result<String> {
+        let output = self.try_sh(script)?;
+        let text = output.text() + &String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status == code, "`{script}` ended with {}, not {code}: {text}", output.status);
+        Ok(text)
+    }
+
+    /// Runs a script that must print JSON, whatever its exit code.
+    pub fn json(&self, script: &str) -> anyhow::Result<Value> {
+        let output = self.try_sh(script)?;
+        serde_json::from_slice(&output.stdout).with_context(|| {
+            format!("`{script}` printed no JSON: {}{}", output.text(), String::from_utf8_lossy(&output.stderr))
+        })
+    }
+
+    /// Writes a file in the lab.
+    pub fn write(&self, path: &str, text: &str) -> anyhow::Result<()> {
+        let input = nearmetal_lab::Input::Bytes(text.as_bytes().to_vec());
+        let command = Command::shell(format!("cat > {path}")).input(input).timeout(LIMIT);
+        ensure!(self.lab.exec(&command)?.success(), "cannot write `{path}` in the lab");
+        Ok(())
+    }
+
+    /// The guest as people have it: defined, running, its agent answering, and nothing of an earlier case in force. Kept
+    /// from the case before if that left it so, since a boot takes a while.
+    pub fn found(&self) -> anyhow::Result<()> {
+        let kept = self.try_sh(
+            "virsh dumpxml --inactive web1 2>/dev/null | cmp -s - /root/baseline.xml || exit 1
+             test \"$(virsh domstate web1)\" = running || exit 1
+             test ! -e /etc/systemd/system/nearmetal-boot.service || exit 1
+             test \"$(virsh -q vcpupin web1 --live | grep -c '0-11')\" = 2 || exit 1
+             test \"$(cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | sort -u)\" = 0 || exit 1
+             rm -rf /var/lib/nearmetal",
+        )?;
+        if kept.success() {
+            return self.wait_for_agent();
+        }
+        self.sh(
+            "rm -rf /var/lib/nearmetal /root/*.json /root/baseline.xml /etc/systemd/system/nearmetal-boot.service
+             sysctl -q kernel.io_uring_disabled=0
+             for d in $(virsh list --name); do virsh -q destroy $d; done
+             for d in $(virsh list --all --name); do virsh -q undefine $d; done
+             for n in /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages; do echo 0 > $n; done
+             virsh -q define /root/found.xml && virsh -q start web1 && virsh dumpxml --inactive web1 > /root/baseline.xml",
+        )?;
+        self.wait_for_agent()
+    }
+
+    /// Waits until the guest's agent answers.
+    pub fn wait_for_agent(&self) -> anyhow::Result<()> {
+        let ping = "virsh -q qemu-agent-command web1 '{\"execute\":\"guest-ping\"}' >/dev/null 2>&1";
+        self.sh(&format!("for i in $(seq 120); do {ping} && exit 0; sleep 1; done; echo no agent >&2; exit 1"))
+            .map(drop)
+    }
+
+    /// The guest placed: found, planned, applied, verified. Kept from the case before if it still verifies.
+    pub fn applied(&self) -> anyhow::Result<()> {
+        let verify = "nearmetal verify web1 --agent-timeout 60";
+        if self.try_sh("test -d /var/lib/nearmetal")?.success() && self.try_sh(verify)?.success() {
+            return Ok(());
+        }
+        self.found()?;
+        self.sh("nearmetal plan web1 -o /root/plan.json && nearmetal apply /root/plan.json --restart --yes")?;
+        self.wait_for_agent()?;
+        self.sh(verify).map(drop)
+    }
+
+    /// The state that rollback must restore: stored XML, running or not, pools.
+    pub fn fingerprint(&self) -> anyhow::Result<String> {
+        self.sh("virsh dumpxml --inactive --security-info web1; virsh domstate web1
+             grep -H . /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
+             ls /etc/systemd/system/nearmetal-boot.service 2>&1; true")
+    }
+
+    /// Everything `verify` found amiss, one line each.
+    pub fn mismatches(&self, arguments: &str) -> anyhow::Result<Vec<String>> {
+        let document = self.json(&format!("nearmetal verify web1 --agent-timeout 60 --format json {arguments}"))?;
+        let mut lines = Vec::new();
+        collect(&document, &mut lines);
+        Ok(lines)
+    }
+}
+
+/// Checks whose outcome is a mismatch, wherever they are in the document.
+fn collect(value: &Value, lines: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
+        Value::Object(fields) => {
+            let outcome = fields.get("outcome").map(Value::to_string).unwrap_or_default();
+            if outcome.contains("mismatch") {
+                lines.push(value.to_string());
+            } else {
+                fields.values().for_each(|item| collect(item, lines));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,131 @@
+//! The end-to-end cases: `./dev test` runs those that share one boot, `./dev test --all` the long ones too.
+//!
+//! A case is a function of a few lines in `cases/`. Results go to `target/lab-cases.json` as they come, and a second run
+//! of the same build takes up where the first was interrupted.
+#![allow(unreachable_pub, reason = "a program has no outside; `pub` marks what other modules use")]
+
+mod cases;
+mod context;
+mod record;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use nearmetal_host::files;
+use sha2::{Digest, Sha256};
+
+use crate::cases::{Body, Case, Verdict};
+use crate::context::Bench;
+use crate::record::{CaseRecord, Outcome, Record};
+
+/// Run the end-to-end cases
+#[derive(Debug, Parser)]
+struct Cli {
+    /// The long ones too: every fault point, power loss, reboot, two labs
+    #[arg(long)]
+    all: bool,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Run cases again that passed already in this build
+    #[arg(long)]
+    again: bool,
+    /// Leave the shared lab running; the next run uses it
+    #[arg(long)]
+    keep_lab: bool,
+    /// Print the names and end
+    #[arg(long)]
+    list: bool,
+    /// Where the results go
+    #[arg(long, value_name = "FILE", default_value = "target/lab-cases.json")]
+    record: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+fn run(cli: &Cli) -> anyhow::Result<bool> {
+    let wanted =
+        |case: &Case| (cli.all || !case.long) && cli.only.as_ref().is_none_or(|text| case.name.contains(text.as_str()));
+    let all = cases::all();
+    let chosen: Vec<&Case> = all.iter().filter(|case| wanted(case)).collect();
+    if cli.list {
+        chosen.iter().for_each(|case| say(case.name));
+        return Ok(true);
+    }
+    let mut record = Record::resume(&cli.record, &build()?);
+    let open = |case: &&Case| cli.again || !record.has_passed(case.name);
+    let chosen: Vec<&Case> = chosen.into_iter().filter(open).collect();
+    let root = rustix::process::geteuid().is_root();
+    let mut shared = None;
+    for case in chosen {
+        let clock = Instant::now();
+        let result = match case.body {
+            _ if !root => Ok(Verdict::CannotTry("the lab needs root".to_owned())),
+            Body::Shared(body) => shared_bench(&mut shared).and_then(body),
+            Body::Alone(body) => {
+                // Two labs at once would each be half as fast; a case that wants two boots both itself.
+                take_down(&mut shared);
+                body()
+            }
+        };
+        let (outcome, detail) = match result {
+            Ok(Verdict::Holds(detail)) => (Outcome::Passed, detail),
+            Ok(Verdict::CannotTry(why)) => (Outcome::Skipped, why),
+            Err(error) => (Outcome::Failed, format!("{error:#}")),
+        };
+        let seconds = clock.elapsed().as_secs_f64();
+        let word = match outcome {
+            Outcome::Passed => "ok  ",
+            Outcome::Failed => "FAIL",
+            Outcome::Skipped => "skip",
+        };
+        say(&format!("{word} {:50} {seconds:6.1} s  {}", case.name, detail.chars().take(1500).collect::<String>()));
+        record.add(case.name, CaseRecord { outcome, detail, seconds })?;
+    }
+    if !cli.keep_lab {
+        take_down(&mut shared);
+    }
+    let (passed, failed, skipped) = record.totals();
+    say(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
+    Ok(failed == 0)
+}
+
+fn shared_bench(slot: &mut Option<Bench>) -> anyhow::Result<&Bench> {
+    if slot.as_ref().is_none_or(|bench| !bench.lab.is_alive()) {
+        *slot = Some(Bench::attach_or_up("cases")?);
+    }
+    slot.as_ref().ok_or_else(|| anyhow::anyhow!("no lab"))
+}
+
+fn take_down(slot: &mut Option<Bench>) {
+    if let Some(bench) = slot.take() {
+        if let Err(error) = bench.lab.down() {
+            say(&format!("the shared lab was not taken down: {error}"));
+        }
+    }
+}
+
+/// One hash over the programs under test and this one.
+fn build() -> anyhow::Result<String> {
+    let mut hash = Sha256::new();
+    for path in context::program_paths()?.into_iter().chain([std::env::current_exe()?]) {
+        hash.update(files::read(&path)?);
+    }
+    Ok(format!("{:x}", hash.finalize()))
+}

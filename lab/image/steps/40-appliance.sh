@@ -1,0 +1,26 @@
+# The kernel and initramfs of the lab's guests, and the tree of "a user's own guest" made of the same parts.
+. "$RECIPE/steps/common.sh"
+
+release=$(kernel_release 2)
+tree=$OUT/guest
+mkdir -p "$tree/bin" "$tree/sbin" "$tree/usr/bin" "$tree/usr/sbin" "$tree/dev" "$tree/proc" "$tree/sys" "$tree/run" \
+    "$tree/tmp" "$tree/root" "$tree/etc" "$tree/newroot" "$tree/lib/modules" "$tree/var/run" "$tree/var/lib"
+cp -R "$RECIPE/appliance/." "$tree/"
+chmod 755 "$tree/init" "$tree/etc/rc" "$tree/etc/ready" "$tree/sbin/shutdown" "$tree/etc/acpi/PWRF/00000080"
+cp "$rootfs/usr/bin/busybox" "$tree/bin/busybox"
+chroot "$rootfs" busybox --list-full | while read -r applet; do
+    mkdir -p "$tree/$(dirname "$applet")"
+    [ -e "$tree/$applet" ] || ln -s /bin/busybox "$tree/$applet"
+done
+copy_program "$tree" /usr/sbin/qemu-ga /usr/bin/fio /usr/bin/numactl
+module_files "$release" guest | while read -r file; do
+    cp "$rootfs$file" "$tree/lib/modules/"
+    basename "$file" >> "$tree/lib/modules/order"
+done
+
+appliance=$rootfs/usr/share/nearmetal/appliance
+mkdir -p "$appliance"
+pack "$tree" | gzip -1 -n > "$appliance/initramfs.cpio.gz"
+uncompressed_kernel "$release" > "$appliance/vmlinuz"
+mkdir -p "$OUT/appliance"
+ln "$appliance/vmlinuz" "$appliance/initramfs.cpio.gz" "$OUT/appliance/"

@@ -1,0 +1,295 @@
+//! From nothing to a lab whose libvirt answers.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nearmetal_host::files;
+use nearmetal_units::Bytes;
+
+use crate::clock;
+use crate::error::LabError;
+use crate::exec::Command;
+use crate::identity::{LabName, token};
+use crate::image::{self, Image};
+use crate::keys;
+use crate::lab::{Lab, UpOptions};
+use crate::launch::{self, Launch, Process};
+use crate::lock::Lock;
+use crate::machine::{self, Boot, Machine};
+use crate::places::Places;
+use crate::progress::Progress;
+use crate::record::{BootTimes, DiskRecord, Record};
+use crate::seed;
+use crate::ssh;
+use crate::sweep;
+use crate::tools;
+
+/// Room for what a lab writes to its disks while it runs.
+const NEEDED: Bytes = Bytes::from_mib(2048);
+
+/// How often a lab that stalls while it boots is started again.
+const RESTARTS: usize = 3;
+
+/// What the kernel says when a processor no longer gets its timer's interrupts. On a busy host QEMU's emulation sometimes
+/// loses the end of one while the processor starts: it stays in service for ever, and after a reset QEMU itself hangs.
+const STALLED: &str = "kthread starved for";
+
+/// How long a lab that said so may still take: on a very busy host it is merely slow.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// How long one attempt to connect may take: key exchange takes seconds on a busy host.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// How often a port that somebody else took meanwhile is replaced by another.
+const PORTS: usize = 3;
+
+pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progress) -> Result<Lab, LabError> {
+    tools::require_root()?;
+    let machine = Machine::load(&options.machine)?;
+    tools::require(&[("unshare", "util-linux"), ("setsid", "util-linux")])?;
+    let name = &options.name;
+    let refuse_running = || {
+        let running = Process::recorded(&places.state(name)).is_some_and(Process::is_alive);
+        if running { Err(LabError::AlreadyUp { name: name.to_string() }) } else { Ok(()) }
+    };
+    refuse_running()?;
+    let image = choose_image(places, options, progress)?;
+    // One `up`, `down` or sweep at a time; building an image and booting happen outside the lock, since they take minutes.
+    let lock = Lock::wait(&places.run().join(".lock"))?;
+    refuse_running()?;
+    sweep::dead(places, progress)?;
+    crate::image::check_space("the disks of a lab", places.cache(), NEEDED)?;
+    let result = start(places, options, &machine, &image);
+    drop(lock);
+    let booted = result.and_then(|(mut lab, started)| match ready(&mut lab, started, options.timeout, progress) {
+        Ok(()) => seed::gather(&lab, &image).map(|()| lab),
+        Err(error) => lab.power_loss().and(Err(error)),
+    });
+    if booted.is_err() {
+        sweep::keep_logs(places, name)?;
+        sweep::discard(places, name)?;
+    }
+    booted
+}
+
+/// The image of this program, or the one that kept disks stand on.
+fn choose_image(places: &Places, options: &UpOptions, progress: &mut dyn Progress) -> Result<Image, LabError> {
+    let kept = DiskRecord::read(&places.disks(&options.name));
+    let Some(kept) = kept else { return image::ensure(places, progress) };
+    let conflict = |what: String| Err(LabError::Kept { name: options.name.to_string(), what });
+    if !options.keep {
+        return conflict("an earlier run, and --keep is not given".to_owned());
+    }
+    if kept.machine != options.machine {
+        return conflict(format!("machine `{}`, not `{}`", kept.machine, options.machine));
+    }
+    let image = Image::at(places.cache(), &kept.image);
+    if !image.is_built() {
+        return conflict(format!("image {}, which is gone", kept.image));
+    }
+    if kept.image != image::Recipe::embedded().hash() {
+        progress.note(&format!("{}: its kept disks stand on an older image, {}", options.name, kept.image));
+    }
+    Ok(image)
+}
+
+fn start(places: &Places, options: &UpOptions, machine: &Machine, image: &Image) -> Result<(Lab, Instant), LabError> {
+    let name = &options.name;
+    let (state, disks, cables) = (places.state(name), places.disks(name), places.cables());
+    for directory in [&state, &disks, &cables] {
+        files::create_dir_all(directory)?;
+    }
+    private(&state)?;
+    if options.keep {
+        let record = DiskRecord { image: image.hash().to_owned(), machine: options.machine.clone() };
+        record.write(&disks)?;
+    }
+    keys::make(&state)?;
+    let mut attempt = 1;
+    loop {
+        let started = Instant::now();
+        let record = Record {
+            name: name.clone(),
+            token: token()?,
+            machine: options.machine.clone(),
+            image: image.hash().to_owned(),
+            ssh_port: free_port()?,
+            keep: options.keep,
+            append: options.append.clone(),
+            boot: None,
+        };
+        record.write(&state)?;
+        match run(places, &record, machine, image) {
+            Ok(process) => {
+                let (places, process) = (places.clone(), Mutex::new(process));
+                return Ok((Lab { places, state, record, process }, started));
+            }
+            Err(LabError::Stopped { reason, .. }) if reason.contains("host forwarding") && attempt < PORTS => {
+                attempt += 1
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Starts the QEMU of a record, in directories that are there.
+fn run(places: &Places, record: &Record, machine: &Machine, image: &Image) -> Result<Process, LabError> {
+    let (state, disks, cables) = (places.state(&record.name), places.disks(&record.name), places.cables());
+    // Of an earlier start: its end must not be taken for that of this one.
+    for file in ["pid", "qmp.sock"] {
+        files::remove(&state.join(file))?;
+    }
+    let boot = Boot {
+        name: record.name.to_string(),
+        machine: Path::new(&record.machine).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        token: record.token.clone(),
+        ssh_port: record.ssh_port,
+        durable: record.keep,
+        seeded: seed::plant(image, &record.machine, &state)?,
+        counter_khz: clock::counter_khz(),
+        append: record.append.clone(),
+    };
+    launch::launch(&Launch {
+        state: &state,
+        image: image.directory(),
+        disks: &disks,
+        cables: &cables,
+        machine,
+        arguments: machine::arguments(machine, &boot),
+    })?;
+    started_process(&record.name, &state)
+}
+
+/// The process, once its control socket shows that QEMU accepted every argument.
+fn started_process(name: &LabName, state: &Path) -> Result<Process, LabError> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let process = Process::recorded(state);
+        // The script writes its number first; a launch that dies before that leaves only its words.
+        let gone = process.is_some_and(|process| !process.is_alive());
+        if gone || Instant::now() > deadline {
+            return Err(stopped(name, state, "starting QEMU"));
+        }
+        if let Some(process) = process.filter(|_| state.join("qmp.sock").exists()) {
+            return Ok(process);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn stopped(name: &LabName, state: &Path, during: &'static str) -> LabError {
+    let log = files::read_to_string(&state.join("qemu.log")).unwrap_or_default();
+    LabError::Stopped { name: name.to_string(), during, reason: tools::last_words(&log) }
+}
+
+/// Waits for SSH, then for libvirt, and writes down how long it took.
+fn ready(lab: &mut Lab, started: Instant, limit: Duration, progress: &mut dyn Progress) -> Result<(), LabError> {
+    progress.stage(1, 2, &format!("Booting lab {}", lab.name()));
+    lab.wait_ssh(limit)?;
+    let ssh_seconds = started.elapsed().as_secs_f64();
+    progress.stage(2, 2, "Waiting for libvirt");
+    lab.wait_libvirt(limit.saturating_sub(started.elapsed()))?;
+    lab.record.boot = Some(BootTimes {
+        ssh_seconds,
+        libvirt_seconds: started.elapsed().as_secs_f64(),
+        processor_seconds: lab.process().processor_seconds(),
+    });
+    lab.record.write(&lab.state)
+}
+
+impl Lab {
+    /// Waits until commands run and libvirt answers, as after a reboot.
+    ///
+    /// # Errors
+    /// The lab stopped, or `limit` passed.
+    pub fn wait_ready(&self, limit: Duration) -> Result<(), LabError> {
+        let started = Instant::now();
+        self.wait_ssh(limit)?;
+        self.wait_libvirt(limit.saturating_sub(started.elapsed()))
+    }
+
+    fn wait_ssh(&self, limit: Duration) -> Result<(), LabError> {
+        let deadline = Instant::now() + limit;
+        let (mut stalled, mut restarts) = (None, 0);
+        // What earlier boots said is not about this one.
+        let mut seen = self.console_text()?.len();
+        loop {
+            let text = self.console_text()?;
+            if stalled.is_none() && text.get(seen..).is_some_and(|news| news.contains(STALLED)) {
+                stalled = Some(Instant::now());
+            }
+            if stalled.is_some_and(|since| since.elapsed() > PATIENCE) {
+                if restarts == RESTARTS {
+                    return Err(LabError::Stalled { name: self.name().to_string() });
+                }
+                (stalled, restarts, seen) = (None, restarts + 1, text.len());
+                // Between its end and its new start it looks like something to sweep.
+                let _lock = Lock::wait(&self.places.run().join(".lock"))?;
+                self.start_again()?;
+            }
+            if !self.is_alive() {
+                return Err(stopped(self.name(), &self.state, "booting"));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.not_ready("SSH", limit));
+            }
+            // A cheap look first: the emulated network keeps a connection that comes too early waiting for seconds.
+            if banner(self.ssh_port()) && ssh::connect(&self.state, self.ssh_port(), left.min(CONNECT))? {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    /// Cuts the power and switches it on again, with the disks as they are. The lock of all labs is held.
+    pub(crate) fn start_again(&self) -> Result<(), LabError> {
+        self.power_loss()?;
+        let machine = Machine::load(&self.record.machine)?;
+        let image = Image::at(self.places.cache(), &self.record.image);
+        let process = run(&self.places, &self.record, &machine, &image)?;
+        self.set_process(process);
+        Ok(())
+    }
+
+    fn wait_libvirt(&self, limit: Duration) -> Result<(), LabError> {
+        let script = "until virsh --quiet --connect qemu:///system version; do sleep 0.2; done";
+        match self.exec(&Command::shell(script).timeout(limit)) {
+            Ok(_) => Ok(()),
+            Err(LabError::TimedOut { .. }) => Err(self.not_ready("libvirt", limit)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn not_ready(&self, what: &'static str, limit: Duration) -> LabError {
+        let text = self.console_text().unwrap_or_default();
+        LabError::NotReady { name: self.name().to_string(), what, limit, console: tools::last_words(&text) }
+    }
+}
+
+/// Whether an SSH server says so within a second.
+fn banner(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut greeting = [0u8; 4];
+    stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+        && stream.read_exact(&mut greeting).is_ok()
+        && &greeting == b"SSH-"
+}
+
+fn private(directory: &Path) -> Result<(), LabError> {
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
+        .map_err(|source| files::FileError { action: "restrict", path: directory.to_owned(), source }.into())
+}
+
+/// A port nobody listens on now. QEMU takes it a moment later, hence the retries.
+fn free_port() -> Result<u16, LabError> {
+    let address = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    address
+        .map(|address| address.port())
+        .map_err(|source| LabError::Start { program: "a listener on 127.0.0.1".to_owned(), source })
+}

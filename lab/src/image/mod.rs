@@ -1,0 +1,47 @@
+//! The image of a lab: built from Debian packages by the steps in `image/`, cached under the hash of that recipe.
+
+mod build;
+mod prune;
+mod recipe;
+mod space;
+
+use std::path::{Path, PathBuf};
+
+pub use build::ensure;
+pub use prune::prune;
+pub use recipe::{Recipe, RecipeFile};
+pub(crate) use space::check as check_space;
+
+/// A built image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    directory: PathBuf,
+    hash: String,
+}
+
+impl Image {
+    /// The image that `hash` would have in `cache`, built or not.
+    pub fn at(cache: &Path, hash: &str) -> Self {
+        Self { directory: cache.join("images").join(hash), hash: hash.to_owned() }
+    }
+
+    /// Whether it is built: the directory appears by a rename, after everything in it is complete.
+    pub fn is_built(&self) -> bool {
+        self.directory.is_dir()
+    }
+
+    /// Hash of the recipe it was built from.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The tree the outer QEMU runs in, and from which the root disk was made.
+    pub fn rootfs(&self) -> PathBuf {
+        self.directory.join("rootfs")
+    }
+}

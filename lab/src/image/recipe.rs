@@ -1,0 +1,142 @@
+//! What an image is made of. Every file here, and nothing else, decides about its hash.
+
+use sha2::{Digest, Sha256};
+
+/// One file of the recipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecipeFile {
+    /// Path inside the recipe's directory.
+    pub path: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// Raised when the program's use of an image changes in a way the files do not show.
+const FORMAT: &str = "1";
+
+/// Debian release the image is made of.
+const SUITE: &str = "trixie";
+
+macro_rules! recipe_files {
+    ($($path:literal),* $(,)?) => {
+        &[$(RecipeFile { path: $path, text: include_str!(concat!("../../image/", $path)) }),*]
+    };
+}
+
+const FILES: &[RecipeFile] = recipe_files![
+    "packages.txt",
+    "kernels.txt",
+    "drop.txt",
+    "modules.txt",
+    "units-off.txt",
+    "units-on.txt",
+    "generators-off.txt",
+    "steps/common.sh",
+    "steps/10-packages.sh",
+    "steps/20-system.sh",
+    "steps/30-initramfs.sh",
+    "steps/40-appliance.sh",
+    "steps/50-disks.sh",
+    "initramfs/init",
+    "appliance/init",
+    "appliance/etc/inittab",
+    "appliance/etc/rc",
+    "appliance/etc/ready",
+    "appliance/etc/passwd",
+    "appliance/etc/group",
+    "appliance/etc/acpi/PWRF/00000080",
+    "appliance/sbin/shutdown",
+    "rootfs/etc/default/libvirtd",
+    "rootfs/etc/libvirt/qemu.conf",
+    "rootfs/etc/libvirt/qemu/networks/default.xml",
+    "rootfs/etc/modprobe.d/lab.conf",
+    "rootfs/etc/ssh/sshd_config.d/lab.conf",
+    "rootfs/etc/systemd/journald.conf.d/lab.conf",
+    "rootfs/etc/systemd/system.conf.d/lab.conf",
+    "rootfs/etc/systemd/system/lab-bridge.service",
+    "rootfs/etc/systemd/system/serial-getty@ttyS0.service.d/lab.conf",
+    "rootfs/etc/systemd/system/ssh.service.d/lab.conf",
+    "rootfs/etc/systemd/system/systemd-udev-trigger.service.d/lab.conf",
+];
+
+/// The inputs of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipe {
+    /// Debian release.
+    pub suite: &'static str,
+    /// Every file.
+    pub files: Vec<RecipeFile>,
+}
+
+impl Recipe {
+    /// The recipe this program was built with.
+    pub fn embedded() -> Self {
+        Self { suite: SUITE, files: FILES.to_vec() }
+    }
+
+    /// Sixteen hexadecimal digits of the SHA-256 over format, release, and every path and text.
+    pub fn hash(&self) -> String {
+        let mut hasher = Sha256::new();
+        for part in [FORMAT, self.suite].into_iter().chain(self.files.iter().flat_map(|file| [file.path, file.text])) {
+            // Lengths keep the end of one part from being taken for the start of the next.
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The steps of the build, in order.
+    pub fn steps(&self) -> impl Iterator<Item = &RecipeFile> {
+        self.files.iter().filter(|file| file.path.starts_with("steps/") && file.path != "steps/common.sh")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_hash_changes_with_every_input() {
+        let recipe = Recipe::embedded();
+        let mut hashes = vec![recipe.hash(), Recipe { suite: "forky", ..recipe.clone() }.hash()];
+        for index in 0..recipe.files.len() {
+            let mut changed = recipe.clone();
+            changed.files[index].text = "other";
+            hashes.push(changed.hash());
+            changed = recipe.clone();
+            changed.files[index].path = "elsewhere";
+            hashes.push(changed.hash());
+        }
+        let count = hashes.len();
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count);
+        assert_eq!(recipe.hash(), Recipe::embedded().hash());
+    }
+
+    #[test]
+    fn every_file_of_the_directory_is_in_the_recipe() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("image");
+        let mut pending = vec![root.clone()];
+        while let Some(directory) = pending.pop() {
+            for path in nearmetal_host::files::list(&directory).unwrap() {
+                if path.is_dir() {
+                    pending.push(path);
+                } else {
+                    let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
+                    assert!(FILES.iter().any(|file| file.path == relative), "{relative} is not in the recipe");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn steps_are_in_order() {
+        let recipe = Recipe::embedded();
+        let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();
+        assert_eq!(steps.len(), 5);
+        assert!(steps.is_sorted());
+    }
+}

@@ -1,0 +1,74 @@
+//! One SSH connection per lab, shared by every command: a handshake takes seconds under emulation.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::tools;
+
+/// Options that both `ssh` and `scp` take.
+pub(crate) fn options(state: &Path, command: &mut Command) {
+    let path = |name: &str| state.join(name).display().to_string();
+    command.args(["-F", "none", "-i", &path("key"), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]);
+    for option in [
+        "HostKeyAlias=nearmetal-lab".to_owned(),
+        format!("UserKnownHostsFile={}", path("known_hosts")),
+        "GlobalKnownHostsFile=none".to_owned(),
+        "StrictHostKeyChecking=yes".to_owned(),
+        "UpdateHostKeys=no".to_owned(),
+        "IdentitiesOnly=yes".to_owned(),
+        "IdentityAgent=none".to_owned(),
+        format!("ControlPath={}", path("ssh")),
+        // The cheapest under emulation, by measurement.
+        "Ciphers=aes128-gcm@openssh.com".to_owned(),
+        "KexAlgorithms=curve25519-sha256".to_owned(),
+    ] {
+        command.args(["-o", &option]);
+    }
+}
+
+/// An `ssh` towards the lab, over the shared connection where there is one.
+pub(crate) fn client(state: &Path, port: u16) -> Command {
+    let mut command = Command::new("ssh");
+    options(state, &mut command);
+    command.args(["-p", &port.to_string(), "root@127.0.0.1"]);
+    command
+}
+
+/// Tries once to open the shared connection. It lives until the lab or [`disconnect`] ends it.
+pub(crate) fn connect(state: &Path, port: u16, limit: Duration) -> Result<bool, LabError> {
+    let mut command = Command::new("ssh");
+    options(state, &mut command);
+    command.args(["-f", "-N", "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-o", "ServerAliveInterval=30"]);
+    command.args(["-o", &format!("ConnectTimeout={}", limit.as_secs().max(1))]);
+    command.args(["-p", &port.to_string(), "root@127.0.0.1"]);
+    quiet(&mut command)
+}
+
+/// Whether the shared connection stands.
+pub(crate) fn is_connected(state: &Path, port: u16) -> bool {
+    control(state, port, "check").unwrap_or(false)
+}
+
+/// Ends the shared connection, if there is one.
+pub(crate) fn disconnect(state: &Path, port: u16) {
+    let _ = control(state, port, "exit");
+}
+
+fn control(state: &Path, port: u16, request: &str) -> Result<bool, LabError> {
+    let mut command = Command::new("ssh");
+    options(state, &mut command);
+    command.args(["-O", request, "-p", &port.to_string(), "root@127.0.0.1"]);
+    quiet(&mut command)
+}
+
+fn quiet(command: &mut Command) -> Result<bool, LabError> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.map(|status| status.success()).map_err(|source| LabError::Start { program: "ssh".to_owned(), source })
+}
+
+/// A command line for the lab's shell that runs `words` unchanged.
+pub(crate) fn line(words: &[String]) -> String {
+    words.iter().map(|word| tools::quote(word)).collect::<Vec<_>>().join(" ")
+}

@@ -4,7 +4,8 @@ use crate::change::{Change, Lifetime};
 use crate::journal::{Journal, Record, State};
 use crate::kernel::{persistent_pages, required};
 use crate::machine::Machine;
-use crate::{ChangeError, perform, pools};
+use crate::pools::resize_pool;
+use crate::{ChangeError, perform};
 
 /// One change that was made again, or was not.
 #[derive(Debug)]
@@ -45,7 +46,9 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
                 let boot_id = machine.boot_id.clone();
                 writer.append(&Record::Reapplying { step: step.number, boot_id, old })?;
                 match &step.change {
-                    Change::HugepagePool { node, size, new, .. } => pools::resize(machine, *node, *size, *new),
+                    Change::HugepagePool { node, size, new, .. } => {
+                        resize_pool(machine.kernel, *node, *size, *new, machine.patience)
+                    }
                     Change::SysfsValue { path, new, .. } => perform::set_value(machine, path, new),
                     _ => Ok(()),
                 }

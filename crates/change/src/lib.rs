@@ -36,5 +36,6 @@ pub use journal::{Journal, STATE_DIRECTORY};
 pub use kernel::Kernel;
 pub use machine::{Machine, Surroundings};
 pub use plan_file::{DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, compose};
+pub use pools::{POOL_PATIENCE, resize_pool};
 pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};
 pub use timestamp::now;

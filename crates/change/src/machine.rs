@@ -64,7 +64,7 @@ impl<'a> Machine<'a> {
             host,
             unit_directory: "/etc/systemd/system".into(),
             program,
-            patience: Duration::from_millis(500),
+            patience: crate::POOL_PATIENCE,
             surroundings: Surroundings::here(),
         })
     }

@@ -10,7 +10,8 @@ use crate::faults::Faults;
 use crate::journal::{Record, Writer};
 use crate::kernel::required;
 use crate::machine::Machine;
-use crate::{ChangeError, boot_unit, pools};
+use crate::pools::resize_pool;
+use crate::{ChangeError, boot_unit};
 
 /// What doing a change needs beside the machine.
 pub(crate) struct Context<'a> {
@@ -29,7 +30,9 @@ pub(crate) fn perform(
     context: &mut Context<'_>,
 ) -> Result<(), ChangeError> {
     match change {
-        Change::HugepagePool { node, size, new, .. } => pools::resize(machine, *node, *size, *new),
+        Change::HugepagePool { node, size, new, .. } => {
+            resize_pool(machine.kernel, *node, *size, *new, machine.patience)
+        }
         Change::SysfsValue { path, new, .. } => set_value(machine, path, new),
         Change::BootUnit { new, .. } => boot_unit::install(machine, new),
         Change::DefineDomain { domain, uuid, new_xml, .. } => define(machine, domain, uuid, new_xml),

@@ -8,7 +8,8 @@ use crate::journal::{Journal, Step, Transaction};
 use crate::kernel::{persistent_pages, required};
 use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
-use crate::{ChangeError, boot_unit, pools, private_files};
+use crate::pools::resize_pool;
+use crate::{ChangeError, boot_unit, private_files};
 
 /// Restores the old value of a change; the sentence says what was done.
 pub(crate) fn undo(
@@ -26,7 +27,7 @@ pub(crate) fn undo(
         Change::HugepagePool { node, size, old, .. } => {
             let now = persistent_pages(machine.kernel, *node, *size)?;
             if now != *old {
-                pools::resize(machine, *node, *size, *old)?;
+                resize_pool(machine.kernel, *node, *size, *old, machine.patience)?;
             }
             Ok(format!("{} has {old} pages again (it had {now})", change.object()))
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{GuestProcess, Host, HostFs, ThreadRole};
 use nearmetal_hypervisor::{Definition, DomainState, Hypervisor};
 use nearmetal_place::Placement;
@@ -13,7 +14,7 @@ use crate::clones::{clone_xml, measured_disk};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
-use crate::leftovers::{Leftovers, PoolBefore, THP, set_pool, write};
+use crate::leftovers::{Leftovers, PoolBefore, THP, write};
 use crate::results::{Arm, ArmKind, Environment, Results, Run, SCHEMA, Slice};
 use crate::schedule::{Design, Step, schedule};
 use crate::scratch::Scratch;
@@ -254,7 +255,7 @@ fn grow_pools(request: &Request, host: &Host, fs: &HostFs, leftovers: &mut Lefto
         }
         leftovers.pools.push(PoolBefore { node: index, size, pages: pool.persistent() });
         leftovers.save()?;
-        set_pool(fs, index, size, pool.persistent() + needed - pool.free)?;
+        resize_pool(fs, index, size, pool.persistent() + needed - pool.free, POOL_PATIENCE)?;
     }
     Ok(())
 }

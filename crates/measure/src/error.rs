@@ -86,6 +86,9 @@ pub enum MeasureError {
         #[source]
         source: nearmetal_host::WriteError,
     },
+    /// A hugepage pool could not be sized.
+    #[error("sizing hugepage pools before the first sample")]
+    Pool(#[from] nearmetal_change::ChangeError),
     /// An own file.
     #[error(transparent)]
     File(#[from] nearmetal_host::files::FileError),

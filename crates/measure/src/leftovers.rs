@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
 use nearmetal_units::PageSize;
@@ -87,7 +88,7 @@ impl Leftovers {
                 }
             }
             for pool in &self.pools {
-                set_pool(fs, pool.node, pool.size, pool.pages)?;
+                resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;
             }
             if let Some(mode) = &self.transparent_hugepage {
                 write(fs, THP, mode)?;
@@ -101,29 +102,6 @@ impl Leftovers {
         files::remove(&self.path)?;
         Ok(())
     }
-}
-
-/// Writes a pool's size and reads back that it was taken.
-pub(crate) fn set_pool(fs: &HostFs, node: u32, size: PageSize, pages: u64) -> Result<(), MeasureError> {
-    let directory = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB", size.bytes().kib());
-    write(fs, &format!("{directory}/nr_hugepages"), &pages.to_string())?;
-    let count = |name: &str| {
-        let path = format!("{directory}/{name}");
-        let text =
-            fs.read(&path).map_err(|source| MeasureError::Kernel { what: "cannot read a pool".into(), source })?;
-        text.trim().parse::<u64>().map_err(|error| MeasureError::Unreadable {
-            what: path,
-            why: error.to_string(),
-            text,
-        })
-    };
-    let persistent = count("nr_hugepages")?.saturating_sub(count("surplus_hugepages")?);
-    if persistent == pages {
-        return Ok(());
-    }
-    Err(MeasureError::Unfit(format!(
-        "node {node} has {persistent} persistent pages of {size}, {pages} are needed for the planned clone: free memory on that node, or stop other guests"
-    )))
 }
 
 /// Writes a kernel setting.

@@ -64,6 +64,17 @@ pub enum Verdict {
     NotResolved,
 }
 
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::NoDifferenceShown => "no difference shown",
+            Self::NotResolved => "not resolved",
+        })
+    }
+}
+
 impl Verdict {
     /// The same verdict where the values compared are times, and a ratio above 1 is slower.
     pub fn of_times(self) -> Verdict {

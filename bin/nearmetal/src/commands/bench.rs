@@ -22,6 +22,10 @@ const SIZES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
 const QUICK_SIZE: u64 = 4096;
 /// Quick mode's pairs: enough for an interval, few enough for minutes.
 const QUICK_PAIRS: u32 = 6;
+/// Seconds of a quick mode's sample of the paired size.
+const QUICK_SECONDS: u32 = 5;
+/// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
+const SINGLE_SHOT_SECONDS: u32 = 2;
 /// Pairs otherwise: a pilot from which the needed number could be read off at 1 % to 5 % scatter.
 const PAIRS: u32 = 10;
 /// A/A pairs of each of two arms.
@@ -46,7 +50,7 @@ pub struct Args {
     /// The plan [default: the one that was last applied to the domain]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Minutes instead of hours: guests stay up, only 4 KiB is paired, six pairs of 5 s samples, other sizes once
+    /// Minutes instead of hours: guests stay up, only 4 KiB is paired, six pairs of 5 s samples, other sizes once for 2 s
     #[arg(long)]
     quick: bool,
     /// Allow the domain itself to be paused while its slice is measured
@@ -143,17 +147,22 @@ pub(super) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
 }
 
 fn design(args: &Args) -> Design {
-    let (seconds, ramp) = if args.quick { (5, 1) } else { (30, 5) };
+    let (seconds, ramp) = if args.quick { (QUICK_SECONDS, 1) } else { (30, 5) };
     let seconds = args.seconds.unwrap_or(seconds);
-    let job = |size: u64| Workload::Fio(FioJob::first_seed(Bytes::new(size), seconds, ramp));
+    let job = |size: u64, seconds: u32| Workload::Fio(FioJob::first_seed(Bytes::new(size), seconds, ramp));
+    let once = seconds.min(SINGLE_SHOT_SECONDS);
     let (paired, single): (Vec<u64>, Vec<u64>) = SIZES.iter().partition(|size| !args.quick || **size == QUICK_SIZE);
     Design {
         arms: vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall],
-        paired: paired.into_iter().map(job).collect(),
+        paired: paired.into_iter().map(|size| job(size, seconds)).collect(),
         rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
         same_arm: if args.quick { vec![ArmKind::Planned] } else { vec![ArmKind::BareSlice, ArmKind::Planned] },
         same_arm_pairs: SAME_ARM_PAIRS,
-        single_shot: if args.no_single_shots { Vec::new() } else { single.into_iter().map(job).collect() },
+        single_shot: if args.no_single_shots {
+            Vec::new()
+        } else {
+            single.into_iter().map(|size| job(size, once)).collect()
+        },
     }
 }
 
@@ -203,7 +212,7 @@ fn text(results: &Results, comparisons: &[Comparison]) -> String {
         let pair = format!("{} / {}", comparison.subject.title(), comparison.reference.title());
         let figure = match &comparison.estimate {
             Estimate::Paired { ratio, verdict, .. } => format!(
-                "{:.2}x ({:.2} to {:.2}), n = {}, {verdict:?}",
+                "{:.2}x ({:.2} to {:.2}), n = {}, {verdict}",
                 ratio.ratio,
                 ratio.interval().low,
                 ratio.interval().high,

@@ -183,7 +183,7 @@ fn finish(args: &Args, stages: &Stages, printer: &mut Printer) -> anyhow::Result
             "5 s samples",
             "six pairs",
             "two A/A pairs",
-            "the other block sizes once, without an interval",
+            "the other block sizes once, for 2 s, without an interval",
         ]
         .map(str::to_owned)
         .to_vec(),

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
-use nearmetal_host::{GuestProcess, Host, HostFs, ThreadRole};
-use nearmetal_hypervisor::{Definition, DomainState, Hypervisor};
+use nearmetal_host::{Host, HostFs};
+use nearmetal_hypervisor::{DomainState, Hypervisor};
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
-use crate::appliance::Appliance;
+use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::clones::{clone_xml, measured_disk};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
 use crate::leftovers::{Leftovers, PoolBefore, THP, write};
-use crate::results::{Arm, ArmKind, Environment, Results, Run, SCHEMA, Slice};
+use crate::record::{provenance, record};
+use crate::results::{ArmKind, Environment, Results, Run, SCHEMA, Slice};
 use crate::schedule::{Design, Step, schedule};
 use crate::scratch::Scratch;
 
@@ -105,7 +106,7 @@ fn measure(
     let arms = &request.design.arms;
     tell(Event::Stage("dividing the scratch device"));
     let scratch = scratch_slot.insert(Scratch::prepare(fs, &request.scratch, arms.len())?);
-    let slice = slice(request, scratch.region_size);
+    let slice = slice(&request.placement, &request.scratch, scratch.region_size);
     stay_off(host, &slice)?;
     tell(Event::Stage("sizing hugepage pools"));
     grow_pools(request, host, fs, leftovers)?;
@@ -132,8 +133,16 @@ fn measure(
 
     let bare_device = regions.get(&ArmKind::BareSlice).cloned().unwrap_or_default();
     let versions = hypervisor.versions().ok();
-    let mut machine =
-        Machine { hypervisor, fs, probe: request.probe.clone(), slice: slice.clone(), bare_device, guests };
+    let mut machine = Machine {
+        hypervisor,
+        fs,
+        probe: request.probe.clone(),
+        probe_in_guest: PROBE_IN_GUEST.to_owned(),
+        slice: slice.clone(),
+        bare_device,
+        guests,
+        notes: Vec::new(),
+    };
     tell(Event::Stage("booting the clones"));
     machine.boot(arms)?;
     let records = arms.iter().map(|arm| record(&mut machine, *arm, &regions[arm])).collect::<Result<Vec<_>, _>>()?;
@@ -153,29 +162,7 @@ fn measure(
         )?);
     }
 
-    let mut provenance = BTreeMap::new();
-    let mut note = |name: &str, value: Option<String>| {
-        provenance.insert(name.to_owned(), value.unwrap_or_else(|| "unknown".to_owned()));
-    };
-    note("host kernel", host.system.kernel.clone());
-    note("host kernel command line", host.system.command_line.clone());
-    note("processor", host.system.processor_model.clone());
-    note("transparent huge pages", host.system.transparent_hugepage.clone());
-    note("libvirt", versions.as_ref().map(|versions| versions.libvirt.clone()));
-    note("hypervisor", versions.as_ref().map(|v| format!("{} {}", v.hypervisor_kind, v.hypervisor)));
-    note(
-        "fio",
-        crate::program::run(std::process::Command::new("fio").arg("--version")).ok().map(|v| v.trim().to_owned()),
-    );
-    note("seed", Some(request.seed.to_string()));
-    note(
-        "fio arguments",
-        request.design.paired.iter().find_map(|workload| match workload {
-            crate::workload::Workload::Fio(job) => Some(job.arguments("DEVICE", 1).join(" ")),
-            _ => None,
-        }),
-    );
-
+    let provenance = provenance(host, versions.as_ref(), request.seed, &request.design);
     Ok(Results {
         schema: SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
@@ -184,7 +171,7 @@ fn measure(
         quick: request.quick,
         seed: request.seed,
         guest: request.guest.clone(),
-        caveats: caveats(request, host, &slice, arms.len()),
+        caveats: [caveats(request, host, &slice, arms.len()), machine.notes].concat(),
         slice,
         arms: records,
         runs,
@@ -213,14 +200,14 @@ fn pause_original(
     hypervisor.suspend(&request.guest).map_err(wrap)
 }
 
-fn slice(request: &Request, region: Bytes) -> Slice {
-    let placement = &request.placement;
+/// The slice that a placement gives a guest, with `device` as what both sides measure.
+pub(crate) fn slice(placement: &Placement, device: &str, region: Bytes) -> Slice {
     let cpus = placement.vcpus.iter().fold(CpuSet::new(), |cpus, pin| cpus.union(&pin.cpus));
     let on_top = placement.iothreads.iter().fold(placement.emulator.clone(), |cpus, more| cpus.union(more));
     Slice {
         nodes: placement.memory.nodes.clone(),
         page_size: placement.memory.page_size,
-        device: request.scratch.clone(),
+        device: device.to_owned(),
         region,
         cpus_on_top: on_top.difference(&cpus),
         cpus,
@@ -228,7 +215,7 @@ fn slice(request: &Request, region: Bytes) -> Slice {
 }
 
 /// Moves this process off the PUs that are measured, where there are others.
-fn stay_off(host: &Host, slice: &Slice) -> Result<(), MeasureError> {
+pub(crate) fn stay_off(host: &Host, slice: &Slice) -> Result<(), MeasureError> {
     let elsewhere = host.online().difference(&slice.cpus).difference(&slice.cpus_on_top);
     if elsewhere.is_empty() {
         return Ok(());
@@ -265,61 +252,6 @@ fn new_uuid(fs: &HostFs) -> Result<String, MeasureError> {
         .read("/proc/sys/kernel/random/uuid")
         .map_err(|source| MeasureError::Kernel { what: "cannot make a UUID".into(), source })?;
     Ok(text.trim().to_owned())
-}
-
-/// What an arm really is, read from the kernel and libvirt once it runs.
-fn record(machine: &mut Machine<'_>, arm: ArmKind, region: &str) -> Result<Arm, MeasureError> {
-    let description = match arm {
-        ArmKind::BareSlice => "the host itself, bound to the vCPUs' PUs and the guest's node by system calls",
-        ArmKind::AsFound => "the domain as it was found",
-        ArmKind::Planned => "the domain as planned",
-        ArmKind::VirtInstall => "as found, with cache=none and io=native as virt-install writes them",
-    };
-    let mut record = Arm {
-        kind: arm,
-        description: description.to_owned(),
-        region: region.to_owned(),
-        xml: None,
-        command_line: None,
-        placement: Vec::new(),
-    };
-    let Some(guest) = machine.guests.get(&arm) else {
-        record.placement.push(format!("PUs {}, node {}", machine.slice.cpus, machine.slice.nodes));
-        return Ok(record);
-    };
-    let name = guest.name.clone();
-    let wrap = |source| MeasureError::Hypervisor { arm: arm.id().to_owned(), source };
-    record.xml = Some(machine.hypervisor.domain_xml(&name, Definition::Live).map_err(wrap)?);
-    let uuid = machine.hypervisor.domain(&name).map_err(wrap)?.uuid;
-    if let Ok(Some(process)) = nearmetal_host::guests::find(machine.fs, &uuid) {
-        record.command_line = machine
-            .fs
-            .read(&format!("/proc/{}/cmdline", process.pid))
-            .ok()
-            .map(|text| text.trim_end_matches('\0').replace('\0', " "));
-        record.placement = placement_lines(&process);
-    }
-    Ok(record)
-}
-
-fn placement_lines(process: &GuestProcess) -> Vec<String> {
-    let role = |role: &ThreadRole| match role {
-        ThreadRole::Vcpu(number) => format!("vCPU {number}"),
-        ThreadRole::Emulator => "emulator thread".to_owned(),
-        ThreadRole::Iothread(number) => format!("iothread {number}"),
-        ThreadRole::Vhost => "vhost worker".to_owned(),
-        ThreadRole::Worker => "worker".to_owned(),
-        ThreadRole::Other => "other".to_owned(),
-    };
-    process
-        .threads
-        .iter()
-        .filter(|thread| !matches!(thread.role, ThreadRole::Other | ThreadRole::Worker))
-        .map(|thread| {
-            let cpus = thread.affinity.as_ref().map_or_else(|| "unknown".to_owned(), |cpus| format!("PUs {cpus}"));
-            format!("{} (thread {}): {cpus}", role(&thread.role), thread.id)
-        })
-        .collect()
 }
 
 /// Memory figures: each workload once in the bare slice, the planned guest, and the guest as found.

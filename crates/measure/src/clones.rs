@@ -33,7 +33,7 @@ pub(crate) fn measured_disk(xml: &str, guest: &str) -> Result<String, MeasureErr
     let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
     let disk = facts.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly);
     disk.map(|disk| disk.target.clone()).ok_or_else(|| {
-        MeasureError::Unfit(format!("`{guest}` has no writable virtio disk: fio has nothing to measure; see --no-disk"))
+        MeasureError::Unfit(format!("`{guest}` has no writable virtio disk: fio has nothing to measure"))
     })
 }
 

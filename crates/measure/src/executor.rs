@@ -8,7 +8,6 @@ use std::time::Duration;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
 
-use crate::appliance::PROBE_IN_GUEST;
 use crate::error::MeasureError;
 use crate::experiment::{Executor, Measured};
 use crate::results::{ArmKind, Slice};
@@ -17,7 +16,9 @@ use crate::workload::Workload;
 use crate::{fio, memory, program};
 
 /// How long a clone may take from power-on to an agent that answers.
-const BOOT_LIMIT: Duration = Duration::from_secs(180);
+const BOOT_LIMIT: Duration = Duration::from_secs(90);
+/// How often a clone is booted before it counts as one that does not come up.
+const BOOTS: u32 = 2;
 /// What a run may take beyond its own seconds: starting fio, flushing, an emulated machine.
 const SLACK: Duration = Duration::from_secs(60);
 
@@ -40,12 +41,16 @@ pub(crate) struct Machine<'a> {
     pub fs: &'a HostFs,
     /// The probe on the host.
     pub probe: PathBuf,
+    /// The probe in the guests.
+    pub probe_in_guest: String,
     /// The slice.
     pub slice: Slice,
     /// The bare arm's region.
     pub bare_device: String,
     /// Guest arms.
     pub guests: BTreeMap<ArmKind, GuestArm>,
+    /// What a reader of the figures must know of how they came about.
+    pub notes: Vec<String>,
 }
 
 impl Machine<'_> {
@@ -58,11 +63,32 @@ impl Machine<'_> {
     pub(crate) fn boot(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
         for arm in arms {
             let Some(guest) = self.guests.get(arm).cloned() else { continue };
-            self.hypervisor.create_transient(&guest.xml, false).map_err(Self::failed(arm.id()))?;
-            agent::wait(self.hypervisor, &guest.name, BOOT_LIMIT).map_err(Self::failed(arm.id()))?;
+            self.boot_one(*arm, &guest)?;
             self.hypervisor.suspend(&guest.name).map_err(Self::failed(arm.id()))?;
         }
         Ok(())
+    }
+
+    /// Boots a clone until its agent answers. One that hangs has measured nothing yet, so it is booted again and the
+    /// report says so.
+    fn boot_one(&mut self, arm: ArmKind, guest: &GuestArm) -> Result<(), MeasureError> {
+        let mut boot = 1;
+        loop {
+            self.hypervisor.create_transient(&guest.xml, false).map_err(Self::failed(arm.id()))?;
+            match agent::wait(self.hypervisor, &guest.name, BOOT_LIMIT) {
+                Ok(()) => return Ok(()),
+                Err(HypervisorError::AgentNotResponding { .. }) if boot < BOOTS => {
+                    let seconds = BOOT_LIMIT.as_secs();
+                    self.notes.push(format!(
+                        "the clone of arm {} was booted again: its agent did not answer within {seconds} s",
+                        arm.title()
+                    ));
+                    self.hypervisor.destroy(&guest.name).map_err(Self::failed(arm.id()))?;
+                    boot += 1;
+                }
+                Err(error) => return Err(Self::failed(arm.id())(error)),
+            }
+        }
     }
 
     /// Boots one clone afresh.
@@ -136,7 +162,7 @@ impl Executor for Machine<'_> {
             Some(guest) => guest.device.clone(),
             None => self.bare_device.clone(),
         };
-        let probe = if bare { self.probe.display().to_string() } else { PROBE_IN_GUEST.to_owned() };
+        let probe = if bare { self.probe.display().to_string() } else { self.probe_in_guest.clone() };
         let (command, seconds) = match &step.workload {
             Workload::Fio(job) => {
                 let mut command = vec!["fio".to_owned()];

@@ -106,20 +106,17 @@ impl FioJob {
             FioEngine::Libaio => "libaio",
             FioEngine::IoUring => "io_uring",
         };
-        let mut arguments: Vec<String> = [
-            "--name=nearmetal",
-            "--rw=randrw",
-            "--direct=1",
-            "--numjobs=1",
-            "--time_based",
-            "--norandommap",
-            "--refill_buffers",
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        let mut arguments: Vec<String> =
+            ["--name=nearmetal", "--direct=1", "--numjobs=1", "--time_based", "--norandommap", "--refill_buffers"]
+                .map(str::to_owned)
+                .to_vec();
+        // A job that only reads opens the device for nothing else: it may hold a user's data.
+        match self.read_percent {
+            100 => arguments.extend(["--rw=randread".to_owned(), "--readonly".to_owned()]),
+            percent => arguments.extend(["--rw=randrw".to_owned(), format!("--rwmixread={percent}")]),
+        }
         arguments.extend([
             format!("--filename={device}"),
-            format!("--rwmixread={}", self.read_percent),
             format!("--bs={}", self.block_size.get()),
             format!("--ioengine={engine}"),
             format!("--iodepth={}", self.queue_depth),
@@ -150,6 +147,9 @@ impl Workload {
     /// What a person calls it.
     pub fn label(&self) -> String {
         match self {
+            Self::Fio(job) if job.read_percent == 100 => {
+                format!("{} random read, queue depth {}", job.block_size, job.queue_depth)
+            }
             Self::Fio(job) => format!(
                 "{} random {}/{} read/write, queue depth {}",
                 job.block_size,
@@ -176,6 +176,15 @@ mod tests {
         let differing: Vec<_> = bare.iter().zip(&guest).filter(|(left, right)| left != right).collect();
         assert_eq!(differing.len(), 1);
         assert!(bare.contains(&"--direct=1".to_owned()) && bare.contains(&"--bs=4096".to_owned()));
+    }
+
+    #[test]
+    fn a_job_that_reads_cannot_write() {
+        let job = FioJob { read_percent: 100, ..FioJob::first_seed(Bytes::from_kib(4), 5, 1) };
+        let arguments = job.arguments("/dev/a", 7);
+        assert!(arguments.contains(&"--readonly".to_owned()) && arguments.contains(&"--rw=randread".to_owned()));
+        let job = FioJob::first_seed(Bytes::from_kib(4), 5, 1);
+        assert!(!job.arguments("/dev/a", 7).iter().any(|argument| argument == "--readonly"));
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub(crate) fn place(
         let queues = virtio.then(|| guest.vcpus.min(policy.max_queues).max(1));
         placements.push(DiskPlacement {
             target: disk.target.clone(),
+            block_device: disk.block_device.clone().filter(|_| disk.is_block),
             cache: CacheMode::None,
             engine,
             iothread,

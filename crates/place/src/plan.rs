@@ -89,6 +89,10 @@ pub enum DiskEngine {
 pub struct DiskPlacement {
     /// Target name in the guest, `vda`.
     pub target: String,
+    /// The kernel's name of the block device behind it when the plan was made, where the domain names it by a link
+    /// (/dev/disk/by-id/…) that cannot be followed afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_device: Option<String>,
     /// Host page cache.
     pub cache: CacheMode,
     /// Submission engine.

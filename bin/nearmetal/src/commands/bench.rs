@@ -7,8 +7,8 @@ use nearmetal_change::PlanFile;
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    ArmKind, Comparison, Design, Environment, Estimate, Event, FioJob, MemoryJob, Pattern, ProbePages, Request,
-    Results, Store, Workload, bench as measure, compare,
+    ArmKind, Comparison, Design, Environment, Estimate, Event, FioJob, MeasureError, MemoryJob, OwnGuestRequest,
+    Pattern, ProbePages, Request, Results, Store, Workload, bench as measure, bench_own_guest, compare,
 };
 use nearmetal_units::Bytes;
 
@@ -45,8 +45,14 @@ pub struct Args {
     /// Domain; its plan must have been applied, or be named with --plan
     domain: String,
     /// Whole block device to measure on; ITS CONTENTS ARE LOST
-    #[arg(long, value_name = "DEVICE")]
-    scratch: String,
+    #[arg(long, value_name = "DEVICE", required_unless_present = "own_guest")]
+    scratch: Option<String>,
+    /// Measure in the domain itself as it runs, not in clones: its own kernel, reading its own disk, nothing written
+    ///
+    /// Needs its guest agent, and fio in it. Arms are the bare slice and the domain; it is paused while the bare slice
+    /// is measured (--pause).
+    #[arg(long, conflicts_with_all = ["scratch", "no_single_shots"])]
+    own_guest: bool,
     /// The plan [default: the one that was last applied to the domain]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
@@ -98,12 +104,33 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     };
     let probe = beside_this_program("nearmetal-probe")?;
     let fs = HostFs::live();
+    let mut libvirt = Libvirt::open(None)?;
+    if args.own_guest {
+        if !args.pause {
+            bail!(
+                "`{}` is measured against its own slice, which must be free meanwhile: allow it to be paused (--pause)",
+                args.domain
+            );
+        }
+        let request = OwnGuestRequest {
+            guest: args.domain.clone(),
+            placement: placement.clone(),
+            design: reading_design(&args),
+            memory: if args.no_memory { Vec::new() } else { memory() },
+            seed: args.seed,
+            probe,
+            state: journal.state_directory().to_owned(),
+            environment: Environment::detect(&fs),
+        };
+        let results = watch(printer, |tell| bench_own_guest(&request, &fs, &mut libvirt, tell))?;
+        return keep(&args, &results, printer);
+    }
     let request = Request {
         guest: args.domain.clone(),
         placement: placement.clone(),
         xml_found: change.xml_before.clone(),
         xml_planned: change.xml_after.clone(),
-        scratch: args.scratch.clone(),
+        scratch: args.scratch.clone().unwrap_or_default(),
         design: design(&args),
         memory: if args.no_memory { Vec::new() } else { memory() },
         quick: args.quick,
@@ -114,15 +141,19 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         environment: Environment::detect(&fs),
         pause: args.pause,
     };
-    let mut libvirt = Libvirt::open(None)?;
-    let results = watch(&request, &fs, &mut libvirt, printer)?;
+    let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;
+    keep(&args, &results, printer)
+}
+
+/// Writes the results where they were asked for, and shows the ratios.
+fn keep(args: &Args, results: &Results, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     if let Some(path) = &args.output {
-        files::write_atomic(path, serde_json::to_string_pretty(&results)?)?;
+        files::write_atomic(path, serde_json::to_string_pretty(results)?)?;
     }
     if let Some(path) = &args.store {
-        Store::open(path)?.add(&results)?;
+        Store::open(path)?.add(results)?;
     }
-    printer.data(&text(&results, &compare(&results)?));
+    printer.data(&text(results, &compare(results)?));
     Ok(ExitStatus::Done)
 }
 
@@ -166,6 +197,20 @@ fn design(args: &Args) -> Design {
     }
 }
 
+/// Random reads of the paired size; two arms, since the domain runs as it was applied.
+fn reading_design(args: &Args) -> Design {
+    let seconds = args.seconds.unwrap_or(if args.quick { QUICK_SECONDS } else { 30 });
+    let job = FioJob { read_percent: 100, ..FioJob::first_seed(Bytes::new(QUICK_SIZE), seconds, 1) };
+    Design {
+        arms: vec![ArmKind::BareSlice, ArmKind::Planned],
+        paired: vec![Workload::Fio(job)],
+        rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
+        same_arm: vec![ArmKind::Planned],
+        same_arm_pairs: SAME_ARM_PAIRS,
+        single_shot: Vec::new(),
+    }
+}
+
 fn memory() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for pages in [ProbePages::Small, ProbePages::Transparent] {
@@ -177,9 +222,13 @@ fn memory() -> Vec<Workload> {
     workloads
 }
 
-fn watch(request: &Request, fs: &HostFs, libvirt: &mut Libvirt, printer: &mut Printer) -> anyhow::Result<Results> {
+/// Runs an experiment and shows how far it is.
+fn watch(
+    printer: &mut Printer,
+    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<Results, MeasureError>,
+) -> anyhow::Result<Results> {
     let bar = printer.progress(1, "measuring");
-    let result = measure(request, fs, libvirt, &mut |event| match event {
+    let result = experiment(&mut |event| match event {
         Event::Stage(stage) => {
             bar.set_message(stage.to_owned());
             if bar.is_hidden() {

@@ -100,7 +100,10 @@ fn job(lab: &Lab, args: &Args, stages: &mut Stages, printer: &mut Printer) -> an
         let ping = "'{\"execute\":\"guest-ping\"}'";
         run(
             lab,
-            &format!("until virsh -q qemu-agent-command {GUEST} {ping} >/dev/null 2>&1; do sleep 1; done"),
+            // Emulation sometimes loses an interrupt while a guest's processors start; such a guest is started again.
+            &format!(
+                "for boot in 1 2 3; do for second in $(seq 45); do timeout 10 virsh -q qemu-agent-command {GUEST} {ping} >/dev/null 2>&1 && exit 0; sleep 1; done; virsh -q destroy {GUEST}; virsh -q start {GUEST}; done; exit 1"
+            ),
             STEP_LIMIT,
         )
     })?;

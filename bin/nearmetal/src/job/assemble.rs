@@ -4,6 +4,7 @@ use nearmetal_change::HostIdentity;
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::{Host, System};
 use nearmetal_measure::{Outcome, Results};
+use nearmetal_place::Placement;
 use nearmetal_report::papers;
 use nearmetal_report::view::{Environment, JobReport, QuickMode, REPORT_SCHEMA, SliceView};
 
@@ -25,8 +26,11 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         let problem = format!("`{}` was planned, and `{}` read back", short(&change.name), short(&other.guest));
         return Err(JobError::Disagree { left: PLAN, right: VERIFICATION, problem });
     }
-    let before = definition(&change.xml_before, index, "xml_before")?;
-    let after = definition(&change.xml_after, index, "xml_after")?;
+    let mut before = definition(&change.xml_before, index, "xml_before")?;
+    let mut after = definition(&change.xml_after, index, "xml_after")?;
+    for facts in [&mut before, &mut after] {
+        follow_links(facts, placement);
+    }
     let environment = environment(job)?;
     let lab = matches!(environment, Environment::Lab { .. });
     let host = job.host_before.as_ref().or(job.host_after.as_ref()).cloned().unwrap_or_else(unknown_host);
@@ -114,6 +118,16 @@ fn choose(job: &JobFiles, domain: Option<&str>) -> Result<usize, JobError> {
 fn definition(xml: &str, index: usize, field: &str) -> Result<DomainFacts, JobError> {
     let wrap = |source| JobError::Xml { file: PLAN, field: format!("domains[{index}].{field}"), source };
     DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap)
+}
+
+/// Disks that the domain names by links get the kernel's names they had when the plan was made.
+fn follow_links(facts: &mut DomainFacts, placement: &Placement) {
+    for planned in &placement.disks {
+        let disk = facts.disks.iter_mut().find(|disk| disk.target == planned.target && disk.kind == "block");
+        if let (Some(disk), Some(name)) = (disk, &planned.block_device) {
+            disk.source = Some(format!("/dev/{name}"));
+        }
+    }
 }
 
 /// Silicon or lab, as the job or its measurement says; both must say the same.

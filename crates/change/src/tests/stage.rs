@@ -220,6 +220,7 @@ pub(super) fn placement() -> Placement {
         memory: MemoryPlacement { nodes: "1".parse().unwrap(), page_size: Some(PageSize::HUGE_2M), pages: 256 },
         disks: vec![DiskPlacement {
             target: "vda".to_owned(),
+            block_device: None,
             cache: CacheMode::None,
             engine: DiskEngine::IoUring,
             iothread: Some(1),

@@ -2,8 +2,10 @@
 
 use anyhow::ensure;
 
-use super::{Case, HOLDS, Verdict, shared_long};
-use crate::context::Bench;
+use std::process::Command;
+
+use super::{Case, HOLDS, Verdict, alone, shared_long};
+use crate::context::{Bench, programs};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -14,6 +16,8 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("bad-input/not-root", not_root),
         shared_long("bad-input/pool-cannot-grow", no_memory),
         shared_long("bad-input/damaged-plan", damaged_plan),
+        alone("bad-input/no-room-for-the-image", no_room),
+        alone("bad-input/no-network-on-the-second-run", no_network),
     ]
 }
 
@@ -91,5 +95,36 @@ fn damaged_plan(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.ends_with(2, "nearmetal apply /root/cut.json --yes")?;
     bench.ends_with(2, "nearmetal apply /root/new.json --yes")?;
     bench.ends_with(2, "nearmetal apply /root/missing.json --yes")?;
+    Ok(HOLDS)
+}
+
+/// A script on this machine, in mount and network namespaces of its own.
+fn apart(script: &str) -> anyhow::Result<(Option<i32>, String)> {
+    let nearmetal = programs()?.join("nearmetal");
+    let output =
+        Command::new("unshare").args(["--mount", "--net", "sh", "-ec", script, "sh"]).arg(nearmetal).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    Ok((output.status.code(), text))
+}
+
+fn no_room() -> anyhow::Result<Verdict> {
+    let (code, text) = apart(
+        "mount -t tmpfs -o size=64m none /mnt; NEARMETAL_CACHE=/mnt/cache \"$1\" lab up cases-room 2>&1 && exit 0 || code=$?
+         find /mnt -type f -size +0 | grep . && exit 99; exit $code",
+    )?;
+    ensure!(code == Some(3), "ended with {code:?}: {text}");
+    for word in ["/mnt", "4 GiB", "64 MiB"] {
+        ensure!(text.contains(word), "the message lacks `{word}`: {text}");
+    }
+    Ok(Verdict::Holds(text.lines().last().unwrap_or_default().to_owned()))
+}
+
+/// The image is in the cache (the shared lab was booted from it), so a boot needs no network but the loopback.
+fn no_network() -> anyhow::Result<Verdict> {
+    let (code, text) = apart(
+        "ip link set lo up; \"$1\" lab up cases-offline && \"$1\" lab exec cases-offline -- virsh -q version; code=$?
+         \"$1\" lab down cases-offline; exit $code",
+    )?;
+    ensure!(code == Some(0) && text.contains("libvirt"), "ended with {code:?}: {text}");
     Ok(HOLDS)
 }

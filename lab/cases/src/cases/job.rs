@@ -13,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("job/live-part-without-restart", live_only),
         shared("job/guest-sees-what-was-planned", guest_side),
         shared_long("job/bench-measures-every-arm", short_bench),
+        shared_long("job/bench-in-the-guest-itself", own_guest),
         alone("job/reboot-with-autostart", reboot),
     ]
 }
@@ -92,6 +93,29 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
         .ends_with(3, "nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause")?;
     ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");
     Ok(HOLDS)
+}
+
+/// The guest's own system measured through its agent, by reading: that it runs, and that nothing of it stays.
+fn own_guest(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let text = bench.ends_with(3, "nearmetal bench web1 --own-guest --quick")?;
+    ensure!(text.contains("--pause"), "{text}");
+    bench.sh("nearmetal bench web1 --own-guest --pause --quick --pairs 2 --seconds 1 -o /root/own.json")?;
+    let results: Results = serde_json::from_str(&bench.sh("cat /root/own.json")?)?;
+    let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
+    ensure!(failed.is_empty(), "{failed:?}");
+    for arm in [ArmKind::BareSlice, ArmKind::Planned] {
+        let kinds =
+            |prefix: &str| results.runs.iter().any(|run| run.arm == arm && run.workload.id().starts_with(prefix));
+        ensure!(kinds("fio.") && kinds("memory.latency") && kinds("memory.bandwidth"), "{} lacks a workload", arm.id());
+    }
+    let fio = results.provenance.get("fio in the guest").cloned().unwrap_or_default();
+    ensure!(fio.starts_with("fio-"), "the guest's fio is `{fio}`");
+    ensure!(bench.sh("virsh domstate web1")?.trim() == "running", "the guest is not as it was");
+    let left = bench.sh("virsh -q qemu-agent-command web1 '{\"execute\":\"guest-file-open\",\"arguments\":{\"path\":\"/tmp/nearmetal-probe\"}}' 2>&1 || true")?;
+    ensure!(left.contains("No such file"), "the probe was left in the guest: {left}");
+    bench.sh("nearmetal verify web1 --agent-timeout 60")?;
+    Ok(Verdict::Holds(format!("{} runs, {fio}", results.runs.len())))
 }
 
 fn reboot() -> anyhow::Result<Verdict> {

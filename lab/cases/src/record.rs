@@ -33,7 +33,10 @@ pub struct CaseRecord {
     /// Failure or reason for skipping; what was measured, for a pass that measured something.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// Wall seconds.
+    /// How a first attempt failed, where a second one in a fresh lab was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_attempt: Option<String>,
+    /// Wall seconds, both attempts together.
     pub seconds: f64,
 }
 

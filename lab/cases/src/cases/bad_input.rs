@@ -4,18 +4,18 @@ use anyhow::ensure;
 
 use std::process::Command;
 
-use super::{Case, HOLDS, Verdict, alone, shared_long};
+use super::{Case, HOLDS, Verdict, alone, shared};
 use crate::context::{Bench, programs};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        shared_long("bad-input/plan-for-another-host", another_host),
-        shared_long("bad-input/no-such-domain", no_such_domain),
-        shared_long("bad-input/domain-changed-since-planning", changed_since),
-        shared_long("bad-input/libvirt-down", libvirt_down),
-        shared_long("bad-input/not-root", not_root),
-        shared_long("bad-input/pool-cannot-grow", no_memory),
-        shared_long("bad-input/damaged-plan", damaged_plan),
+        shared("bad-input/plan-for-another-host", another_host),
+        shared("bad-input/no-such-domain", no_such_domain),
+        shared("bad-input/domain-changed-since-planning", changed_since),
+        shared("bad-input/libvirt-down", libvirt_down),
+        shared("bad-input/not-root", not_root),
+        shared("bad-input/pool-cannot-grow", no_memory),
+        shared("bad-input/damaged-plan", damaged_plan),
         alone("bad-input/no-room-for-the-image", no_room),
         alone("bad-input/no-network-on-the-second-run", no_network),
     ]

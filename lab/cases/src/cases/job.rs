@@ -9,8 +9,8 @@ use crate::context::{Bench, Boot};
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("job/plan-apply-verify-rollback", whole),
-        shared_long("job/what-nearmetal-does-not-know-stays", unknown_stays),
-        shared_long("job/live-part-without-restart", live_only),
+        shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
+        shared("job/live-part-without-restart", live_only),
         shared("job/guest-sees-what-was-planned", guest_side),
         shared_long("job/bench-measures-every-arm", short_bench),
         shared_long("job/bench-in-the-guest-itself", own_guest),

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use super::{Case, Verdict, shared, shared_long};
+use super::{Case, Verdict, shared};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -10,9 +10,9 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/vcpu-thread-repinned", vcpu_repinned),
         shared("sabotage/emulator-onto-a-vcpus-pu", emulator_moved),
         shared("sabotage/pages-migrated", pages_migrated),
-        shared_long("sabotage/pool-shrunk-while-in-use", pool_shrunk),
-        shared_long("sabotage/redefined-with-another-cache", redefined),
-        shared_long("sabotage/io-uring-disabled", io_uring_disabled),
+        shared("sabotage/pool-shrunk-while-in-use", pool_shrunk),
+        shared("sabotage/redefined-with-another-cache", redefined),
+        shared("sabotage/io-uring-disabled", io_uring_disabled),
     ]
 }
 

@@ -45,7 +45,7 @@ fn shell(lab: &Lab, script: &str) -> String {
 }
 
 #[test]
-#[ignore = "boots a lab: ./dev test"]
+#[ignore = "boots a lab: ./dev test --all"]
 fn one_boot() {
     let lab = up("itself", false, &["hugepages=8"]);
     let cases: [Case; 11] = [

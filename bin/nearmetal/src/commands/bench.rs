@@ -68,6 +68,9 @@ pub struct Args {
     /// Seconds of one sample [default: 30, quick: 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
+    /// Block size that is paired; can be given several times [default: 512B 1KiB 2KiB 4KiB 8KiB, quick: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    block_size: Vec<Bytes>,
     /// Seed of order and bootstrap; the same seed gives the same order
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -177,12 +180,29 @@ pub(super) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+/// What a drive can be asked for at once with O_DIRECT: whole sectors, 16 MiB at most.
+fn block_size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error: nearmetal_units::ParseError| error.to_string())?;
+    if size.get() == 0 || size.get() % 512 != 0 || size > Bytes::from_mib(16) {
+        return Err(format!("{size} is no block size: write a multiple of 512 B up to 16 MiB, such as 4KiB"));
+    }
+    Ok(size)
+}
+
 fn design(args: &Args) -> Design {
     let (seconds, ramp) = if args.quick { (QUICK_SECONDS, 1) } else { (30, 5) };
     let seconds = args.seconds.unwrap_or(seconds);
     let job = |size: u64, seconds: u32| Workload::Fio(FioJob::first_seed(Bytes::new(size), seconds, ramp));
     let once = seconds.min(SINGLE_SHOT_SECONDS);
-    let (paired, single): (Vec<u64>, Vec<u64>) = SIZES.iter().partition(|size| !args.quick || **size == QUICK_SIZE);
+    let paired_size = |size: &u64| match args.block_size.as_slice() {
+        [] => !args.quick || *size == QUICK_SIZE,
+        chosen => chosen.contains(&Bytes::new(*size)),
+    };
+    let (mut paired, mut single): (Vec<u64>, Vec<u64>) = SIZES.iter().partition(|size| paired_size(size));
+    paired.extend(args.block_size.iter().map(|size| size.get()).filter(|size| !SIZES.contains(size)));
+    if !args.quick {
+        single.clear();
+    }
     Design {
         arms: vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall],
         paired: paired.into_iter().map(|size| job(size, seconds)).collect(),

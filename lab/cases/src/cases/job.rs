@@ -13,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("job/live-part-without-restart", live_only),
         shared("job/guest-sees-what-was-planned", guest_side),
         shared_long("job/bench-measures-every-arm", short_bench),
+        shared_long("job/bench-boots-afresh-by-default", fresh_boots),
         shared_long("job/bench-in-the-guest-itself", own_guest),
         alone("job/reboot-with-autostart", reboot),
     ]
@@ -93,6 +94,20 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
         .ends_with(3, "nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause")?;
     ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");
     Ok(HOLDS)
+}
+
+/// Without --quick the clones of a round are booted for that round.
+fn fresh_boots(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("rm -f /var/log/libvirt/qemu/web1-nearmetal-planned.log; nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --pause --pairs 2 --seconds 1 --block-size 4KiB --no-memory -o /root/r.json")?;
+    let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
+    let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
+    ensure!(failed.is_empty() && !results.quick, "{failed:?}");
+    let log = bench.sh("grep -c 'starting up libvirt' /var/log/libvirt/qemu/web1-nearmetal-planned.log")?;
+    let boots: usize = log.trim().parse()?;
+    // At first, for each of two rounds of pairs, and for each of its own two A/A rounds.
+    ensure!(boots >= 5, "the planned clone was booted {boots} times");
+    Ok(Verdict::Holds(format!("{} runs, {boots} boots of the planned clone", results.runs.len())))
 }
 
 /// The guest's own system measured through its agent, by reading: that it runs, and that nothing of it stays.

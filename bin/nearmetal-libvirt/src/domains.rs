@@ -58,6 +58,8 @@ pub(crate) fn summary(domain: &Domain) -> Result<DomainSummary, Error> {
         persistent: domain.is_persistent()?,
         // libvirt answers this for transient domains too, with false.
         autostart: domain.get_autostart()?,
+        // A driver that cannot save has nothing saved.
+        managed_save: domain.has_managed_save(0).unwrap_or(false),
         id: domain.get_id(),
     })
 }

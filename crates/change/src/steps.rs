@@ -176,6 +176,13 @@ fn look_at(
             .push(format!("`{}` is transient, it has no stored definition to change: define it first", domain.name));
         return Ok(None);
     }
+    if summary.managed_save {
+        problems.push(format!(
+            "`{0}` has a managed save image, and its next start would resume that with its old definition: start it once \
+             (virsh start {0}), or give the saved state up (virsh managedsave-remove {0})",
+            domain.name
+        ));
+    }
     let xml = machine.hypervisor.domain_xml(&domain.name, Definition::Inactive)?;
     if !same(&xml, &domain.xml_before) && !same(&xml, &domain.xml_after) {
         problems.push(format!("the definition of `{}` has changed since this was planned: plan again", domain.name));

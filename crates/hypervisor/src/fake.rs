@@ -170,6 +170,13 @@ impl Fake {
         }
     }
 
+    /// Gives a domain a managed save image, or takes it.
+    pub fn set_managed_save(&mut self, name: &str, saved: bool) {
+        if let Some(domain) = self.domains.get_mut(name) {
+            domain.managed_save = saved;
+        }
+    }
+
     /// The pins of the running instance set by requests (not those of its XML).
     pub fn live_pins(&self, name: &str) -> BTreeMap<PinTarget, nearmetal_units::CpuSet> {
         self.domains.get(name).map(|domain| domain.live_pins.clone()).unwrap_or_default()

@@ -30,6 +30,10 @@ pub struct DomainSummary {
     pub persistent: bool,
     /// Whether libvirt starts it with the host.
     pub autostart: bool,
+    /// Whether libvirt keeps the memory of a former run (`virsh managedsave`): the next start resumes that run with the
+    /// definition of that time, whatever has been defined since.
+    #[serde(default)]
+    pub managed_save: bool,
     /// libvirt's number of the running instance; `None` when it is off.
     pub id: Option<u32>,
 }

@@ -71,6 +71,11 @@ fn nothing_is_changed_where_something_is_in_the_way() {
     assert!(refused(&mut stage, &plan, &with_restart()).contains("root"));
 
     let mut stage = Stage::new();
+    stage.hypervisor.set_managed_save("web1", true);
+    let text = refused(&mut stage, &plan, &with_restart());
+    assert!(text.contains("managed save image") && text.contains("virsh managedsave-remove web1"), "{text}");
+
+    let mut stage = Stage::new();
     stage.kernel.set(&format!("{POOL}/nr_hugepages"), "20\n");
     stage.hypervisor.define(&xml(" cache='none'")).unwrap();
     let text = refused(&mut stage, &plan, &with_restart());

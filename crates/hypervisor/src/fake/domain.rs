@@ -30,6 +30,7 @@ pub(super) struct FakeDomain {
     live: Option<String>,
     pub(super) state: DomainState,
     autostart: bool,
+    pub(super) managed_save: bool,
     id: Option<u32>,
     pub(super) shutdown: Option<u32>,
     looks_left: Option<u32>,
@@ -45,6 +46,7 @@ impl FakeDomain {
             live: None,
             state: DomainState::ShutOff,
             autostart: false,
+            managed_save: false,
             id: None,
             shutdown: Some(0),
             looks_left: None,
@@ -75,6 +77,7 @@ impl FakeDomain {
             state: self.state,
             persistent: self.inactive.is_some(),
             autostart: self.autostart,
+            managed_save: self.managed_save,
             id: self.id,
         }
     }

@@ -2,6 +2,7 @@
 
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Versions};
+use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::Error;
 use virt::sys;
@@ -18,6 +19,7 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
     match request {
         Request::Versions => versions(open).map(Reply::Versions).map_err(failed),
         Request::Capabilities => connect.get_capabilities().map(Reply::Xml).map_err(failed),
+        Request::NodeDevices => devices(connect).map(Reply::Documents).map_err(failed),
         Request::Domains => domains::list(connect).map(Reply::Domains).map_err(failed),
         Request::Domain { name } => domains::summary(&find(name)?).map(Reply::Domain).map_err(failed),
         Request::DomainXml { name, which } => {
@@ -48,6 +50,15 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
         Request::Agent { name, command, timeout } => agent::command(&find(name)?, command, *timeout, context),
         Request::Monitor { name, command } => agent::monitor(&find(name)?, command, context),
     }
+}
+
+/// PCI functions, drives and interfaces; what left while they were asked for is left out.
+fn devices(connect: &Connect) -> Result<Vec<String>, Error> {
+    let flags = sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV
+        | sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_STORAGE
+        | sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET;
+    let devices = connect.list_all_node_devices(flags)?;
+    Ok(devices.iter().filter_map(|device| device.get_xml_desc(0).ok()).collect())
 }
 
 fn versions(open: &Open) -> Result<Versions, Error> {

@@ -34,6 +34,8 @@ fn versions_and_capabilities_come_from_libvirt() {
     assert_eq!((versions.hypervisor_kind.as_str(), versions.uri.as_str()), ("TEST", "test:///default"));
     assert_eq!(versions.libvirt.split('.').count(), 3);
     assert!(libvirt.capabilities().unwrap().contains("<capabilities>"));
+    // The test driver's one device is neither PCI nor drive nor interface.
+    assert!(libvirt.node_devices().unwrap().iter().all(|document| document.contains("<device>")));
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub(crate) enum Command {
     /// to 20 times dearer. A ratio below 0.1 is emulation: guests will start, and crawl.
     Kvm,
     See(SeeArguments),
+    Capture(CaptureArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -229,6 +230,17 @@ impl BandwidthArguments {
             StoresName::NonTemporal => Stores::NonTemporal,
         }
     }
+}
+
+/// Write what this machine shows of itself to standard output, as a gzipped tar.
+///
+/// The one command that prints no JSON: `nearmetal inspect --host` runs it on another machine and reads its output.
+/// What is in it, and what is masked, is told by `nearmetal capture --help`.
+#[derive(Debug, Args)]
+pub(crate) struct CaptureArguments {
+    /// Keep serial numbers, hardware addresses and secrets as they are.
+    #[arg(long)]
+    pub(crate) unmasked: bool,
 }
 
 /// What this machine sees of itself: nodes, CPUs, caches, huge pages, block and network devices, kernel and clock.

@@ -65,6 +65,9 @@ pub enum ProbeError {
     /// A kernel file, or a captured tree, that cannot be read.
     #[error(transparent)]
     Unreadable(#[from] ReadError),
+    /// A capture that could not be made or written.
+    #[error(transparent)]
+    Capture(#[from] nearmetal_capture::CaptureError),
     /// The measuring guest stopped in a way it should not.
     #[error("the measuring guest stopped with {exit} after {exits} exits to user space")]
     Guest {

@@ -30,5 +30,6 @@ fn run(cli: Cli) -> Result<(), ProbeError> {
         Command::Memory { command: MemoryCommand::Bandwidth(arguments) } => commands::memory_bandwidth::run(arguments),
         Command::Kvm => commands::kvm::run(),
         Command::See(arguments) => commands::see::run(arguments),
+        Command::Capture(arguments) => commands::capture::run(arguments),
     }
 }

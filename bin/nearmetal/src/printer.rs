@@ -23,6 +23,12 @@ impl Printer {
         }
     }
 
+    /// Data that is no text, to stdout.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    }
+
     /// Prose, to stderr.
     pub fn say(&mut self, text: &str) {
         if !self.quiet {

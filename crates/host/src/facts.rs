@@ -21,6 +21,8 @@ impl<'a> Facts<'a> {
         match error {
             ReadError::Missing { .. } => {}
             ReadError::Denied { path } => self.denied.push(path),
+            // What a partial source leaves out is unknown; its files were made from what it says and are not damaged.
+            ReadError::Unreadable { .. } if self.fs.is_partial() => {}
             other => self.unreadable.push(other.into()),
         }
     }

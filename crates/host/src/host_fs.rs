@@ -1,8 +1,9 @@
 //! The gate: every read of /sys and /proc, and every write to them, goes through [`HostFs`].
 //!
-//! The same readers run on the machine itself and on a captured tree. A capture is input from outside: its links are
-//! resolved by the kernel with `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)` (openat2(2), Linux 5.6), so a link
-//! that leads out of the tree is refused, whatever stands there.
+//! The same readers run on the machine itself, on a captured directory and on a tree in memory. A capture is input from
+//! outside: a directory's links are resolved by the kernel with `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)`
+//! (openat2(2), Linux 5.6), so a link that leads out of it is refused, whatever stands there; a tree in memory
+//! ([`crate::MemoryTree`]) has no outside.
 
 use std::path::Path;
 
@@ -11,24 +12,59 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, ResolveFlag
 use rustix::io::Errno;
 
 use crate::errors::{ReadError, WriteError};
+use crate::memory_tree::{Entry, LARGEST_FILE, MemoryTree, TreeError};
+use crate::record::Recorder;
 
 /// The most one file may give. The largest file read, numa_maps of a big guest, is a few hundred KiB.
-const LIMIT: usize = 16 << 20;
+const LIMIT: usize = LARGEST_FILE;
 
 /// Links followed by [`HostFs::resolve`] before it gives up, as the kernel does (MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
 
+/// Where the files are.
+#[derive(Debug)]
+enum Root {
+    /// The machine this runs on.
+    Live,
+    /// Below a directory.
+    Directory(OwnedFd),
+    /// In memory.
+    Tree(MemoryTree),
+}
+
 /// A tree that holds /sys and /proc: the machine's own, or a capture's.
 #[derive(Debug)]
 pub struct HostFs {
-    root: Option<OwnedFd>,
+    root: Root,
     source: String,
+    partial: bool,
+    recorder: Option<Recorder>,
 }
 
 impl HostFs {
     /// The machine this runs on.
     pub fn live() -> Self {
-        Self { root: None, source: "live".to_owned() }
+        Self::new(Root::Live, "live".to_owned())
+    }
+
+    /// The same files, with everything that is read of them written down for [`HostFs::into_record`].
+    pub fn recorded(self) -> Self {
+        Self { recorder: Some(Recorder::default()), ..self }
+    }
+
+    /// Files in memory. `source` says where they come from, as [`HostFs::describe`] will.
+    pub fn of_tree(tree: MemoryTree, source: impl Into<String>) -> Self {
+        Self::new(Root::Tree(tree), source.into())
+    }
+
+    /// As [`HostFs::of_tree`], of a source that tells a part of what a kernel tells (another tool's description): what
+    /// it leaves out is unknown, and not a sign of damage.
+    pub fn of_partial_tree(tree: MemoryTree, source: impl Into<String>) -> Self {
+        Self { partial: true, ..Self::of_tree(tree, source) }
+    }
+
+    fn new(root: Root, source: String) -> Self {
+        Self { root, source, partial: false, recorder: None }
     }
 
     /// A captured or fixture tree: a directory that has `sys` and `proc` in it.
@@ -40,7 +76,7 @@ impl HostFs {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory.as_ref(), flags, Mode::empty())
             .map_err(|errno| ReadError::from_errno(&source, errno))?;
-        let tree = Self { root: Some(root), source };
+        let tree = Self::new(Root::Directory(root), source);
         if tree.exists("/sys") || tree.exists("/proc") {
             Ok(tree)
         } else {
@@ -51,7 +87,20 @@ impl HostFs {
 
     /// Whether this is the machine itself.
     pub fn is_live(&self) -> bool {
-        self.root.is_none()
+        matches!(self.root, Root::Live)
+    }
+
+    /// Whether the source tells only a part: absence then means unknown.
+    pub fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// What was read since [`HostFs::recorded`]; empty if nothing was to be written down.
+    ///
+    /// # Errors
+    /// More was read than a tree may hold.
+    pub fn into_record(self) -> Result<MemoryTree, TreeError> {
+        self.recorder.map_or(Ok(MemoryTree::new()), Recorder::finish)
     }
 
     /// `live`, or the path of the capture as it was given.
@@ -87,7 +136,18 @@ impl HostFs {
 
     /// Whether something is there; a link that leads nowhere is not.
     pub fn exists(&self, path: &str) -> bool {
-        self.open(path, OFlags::PATH).is_ok()
+        let exists = match &self.root {
+            Root::Tree(tree) => path.starts_with('/') && tree.resolve(path, true).is_ok(),
+            _ => self.open(path, OFlags::PATH).is_ok(),
+        };
+        if let Some(recorder) = &self.recorder {
+            // A file is recorded with what is in it: an empty one would be a wrong answer to who reads it later.
+            match exists && self.open(path, OFlags::RDONLY | OFlags::DIRECTORY).is_err() {
+                true => drop(self.read_up_to(path, LIMIT, true)),
+                false => recorder.seen(self, path, exists),
+            }
+        }
+        exists
     }
 
     /// Names in a directory, sorted, numbers inside names by value (`cpu2` before `cpu10`).
@@ -95,7 +155,21 @@ impl HostFs {
     /// # Errors
     /// As [`HostFs::read`].
     pub fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        let result = self.names(path);
+        if let Some(recorder) = &self.recorder {
+            recorder.listed(self, path, &result);
+        }
+        let mut names = result?;
+        names.sort_by_cached_key(|name| natural_key(name));
+        Ok(names)
+    }
+
+    fn names(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let failed = |errno| ReadError::from_errno(path, errno);
+        if let Root::Tree(tree) = &self.root {
+            checked(path)?;
+            return tree.names(path).map_err(|errno| self.refused(path, errno));
+        }
         let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut names = Vec::new();
         for entry in Dir::new(directory).map_err(failed)? {
@@ -104,7 +178,6 @@ impl HostFs {
                 names.push(name);
             }
         }
-        names.sort_by_cached_key(|name| natural_key(name));
         Ok(names)
     }
 
@@ -113,6 +186,23 @@ impl HostFs {
     /// # Errors
     /// As [`HostFs::read`]; [`ReadError::Missing`] also where the path is not a link.
     pub fn link_target(&self, path: &str) -> Result<String, ReadError> {
+        let result = self.link_text(path);
+        if let Some(recorder) = &self.recorder {
+            recorder.seen(self, path, false);
+        }
+        result
+    }
+
+    /// [`HostFs::link_target`], not recorded.
+    pub(crate) fn link_text(&self, path: &str) -> Result<String, ReadError> {
+        if let Root::Tree(tree) = &self.root {
+            checked(path)?;
+            return match tree.resolve(path, false).map_err(|errno| self.refused(path, errno))? {
+                Entry::Link(target) => Ok(target.clone()),
+                Entry::Denied => Err(ReadError::Denied { path: path.to_owned() }),
+                _ => Err(ReadError::Missing { path: path.to_owned() }),
+            };
+        }
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let failed = |errno| match errno {
             Errno::INVAL => ReadError::Missing { path: path.to_owned() },
@@ -149,6 +239,20 @@ impl HostFs {
         Err(ReadError::unreadable(path, &current, "its links go in a circle"))
     }
 
+    /// What is at a path itself, links not followed; `None` for what is neither directory nor link. Not recorded.
+    pub(crate) fn kind(&self, path: &str) -> Option<Entry> {
+        match self.link_text(path) {
+            Ok(target) => return Some(Entry::Link(target)),
+            Err(ReadError::Denied { .. }) => return Some(Entry::Denied),
+            Err(_) => {}
+        }
+        let directory = match &self.root {
+            Root::Tree(tree) => matches!(tree.resolve(path, false), Ok(Entry::Directory)),
+            _ => self.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok(),
+        };
+        directory.then_some(Entry::Directory)
+    }
+
     /// Writes a kernel setting, in one call, as the kernel wants it. The old value is the caller's to keep.
     ///
     /// # Errors
@@ -175,30 +279,38 @@ impl HostFs {
     }
 
     fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
-        if !path.starts_with('/') {
-            return Err(ReadError::unreadable(path, "", "paths inside a host begin with /"));
-        }
+        checked(path)?;
         let mut flags = flags | OFlags::CLOEXEC;
         // A FIFO inside a capture must not hang the reader. openat2 refuses the flag beside O_PATH.
         if !self.is_live() && !flags.contains(OFlags::PATH) {
             flags |= OFlags::NONBLOCK;
         }
         let opened = match &self.root {
-            None => rustix::fs::openat(CWD, path, flags, Mode::empty()),
-            Some(root) => beneath(root.as_fd(), path, flags),
+            Root::Directory(root) => beneath(root.as_fd(), path, flags),
+            Root::Live => rustix::fs::openat(CWD, path, flags, Mode::empty()),
+            // Its readers never come here.
+            Root::Tree(_) => Err(Errno::NOSYS),
         };
-        opened.map_err(|errno| match errno {
+        opened.map_err(|errno| self.refused(path, errno))
+    }
+
+    fn refused(&self, path: &str, errno: Errno) -> ReadError {
+        match errno {
             Errno::XDEV => ReadError::unreadable(path, "", "a symbolic link on its way leads out of the capture"),
             Errno::LOOP => ReadError::unreadable(path, "", "its links go in a circle"),
             Errno::NOENT if self.is_dangling_link(path) => {
                 ReadError::unreadable(path, "", "a symbolic link to something that is not in the capture")
             }
             other => ReadError::from_errno(path, other),
-        })
+        }
     }
 
     fn is_dangling_link(&self, path: &str) -> bool {
-        let Some(root) = &self.root else { return false };
+        let root = match &self.root {
+            Root::Live => return false,
+            Root::Directory(root) => root,
+            Root::Tree(tree) => return matches!(tree.resolve(path.trim_end_matches('/'), false), Ok(Entry::Link(_))),
+        };
         let Some((parent, name)) = path.trim_end_matches('/').rsplit_once('/') else { return false };
         beneath(root.as_fd(), parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
             .and_then(|parent| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW))
@@ -206,6 +318,28 @@ impl HostFs {
     }
 
     fn read_up_to(&self, path: &str, limit: usize, whole: bool) -> Result<Vec<u8>, ReadError> {
+        let result = match &self.root {
+            Root::Tree(tree) => self.read_tree(tree, path, limit, whole),
+            _ => self.read_file(path, limit, whole),
+        };
+        if let Some(recorder) = &self.recorder {
+            recorder.read(self, path, &result);
+        }
+        result
+    }
+
+    fn read_tree(&self, tree: &MemoryTree, path: &str, limit: usize, whole: bool) -> Result<Vec<u8>, ReadError> {
+        checked(path)?;
+        match tree.resolve(path, true).map_err(|errno| self.refused(path, errno))? {
+            Entry::File(bytes) if whole && bytes.len() >= LIMIT => Err(too_large(path)),
+            Entry::File(bytes) => Ok(bytes[..bytes.len().min(limit)].to_vec()),
+            Entry::Denied => Err(ReadError::Denied { path: path.to_owned() }),
+            Entry::Failed(reason) => Err(ReadError::unreadable(path, "", reason.as_str())),
+            Entry::Directory | Entry::Link(_) => Err(ReadError::unreadable(path, "", "not a regular file")),
+        }
+    }
+
+    fn read_file(&self, path: &str, limit: usize, whole: bool) -> Result<Vec<u8>, ReadError> {
         let failed = |errno| ReadError::from_errno(path, errno);
         let file = self.open(path, OFlags::RDONLY)?;
         if !self.is_live() {
@@ -238,11 +372,22 @@ impl HostFs {
             }
         }
         if whole && filled == limit {
-            return Err(ReadError::unreadable(path, "", "larger than 16 MiB"));
+            return Err(too_large(path));
         }
         bytes.truncate(filled);
         Ok(bytes)
     }
+}
+
+fn checked(path: &str) -> Result<(), ReadError> {
+    match path.starts_with('/') {
+        true => Ok(()),
+        false => Err(ReadError::unreadable(path, "", "paths inside a host begin with /")),
+    }
+}
+
+fn too_large(path: &str) -> ReadError {
+    ReadError::unreadable(path, "", "larger than 16 MiB")
 }
 
 /// Opens below `root`; an absolute path means the root of the tree.
@@ -304,97 +449,4 @@ fn natural_key(name: &str) -> Vec<(String, Option<u64>, String)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests build the trees that HostFs reads")]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    fn tree() -> tempfile::TempDir {
-        let tree = tempfile::tempdir().unwrap();
-        fs::create_dir_all(tree.path().join("sys/devices/pci0000:00/0000:00:05.0")).unwrap();
-        fs::create_dir_all(tree.path().join("sys/class/block")).unwrap();
-        fs::create_dir_all(tree.path().join("proc")).unwrap();
-        tree
-    }
-
-    #[test]
-    fn a_relative_link_inside_the_tree_works() {
-        let tree = tree();
-        fs::write(tree.path().join("sys/devices/pci0000:00/0000:00:05.0/vendor"), "0x8086\n\0\0\0").unwrap();
-        symlink("../../devices/pci0000:00/0000:00:05.0", tree.path().join("sys/class/block/sda")).unwrap();
-        let fs = HostFs::at(tree.path()).unwrap();
-        assert_eq!(fs.read("/sys/class/block/sda/vendor").unwrap(), "0x8086\n");
-        assert_eq!(fs.resolve("/sys/class/block/sda").unwrap(), "/sys/devices/pci0000:00/0000:00:05.0");
-        assert_eq!(fs.link_name("/sys/class/block/sda").unwrap(), "0000:00:05.0");
-        assert!(matches!(fs.link_target("/sys/class/block"), Err(ReadError::Missing { .. })));
-        assert_eq!(fs.list("/sys").unwrap(), ["class", "devices"]);
-    }
-
-    #[test]
-    fn links_out_of_the_tree_are_refused() {
-        let tree = tree();
-        let outside = tempfile::tempdir().unwrap();
-        fs::write(outside.path().join("secret"), "secret\n").unwrap();
-        let secret = outside.path().join("secret");
-        symlink(&secret, tree.path().join("sys/absolute")).unwrap();
-        symlink(format!("../../../../../../../..{}", secret.display()), tree.path().join("sys/relative")).unwrap();
-        symlink(outside.path(), tree.path().join("sys/directory")).unwrap();
-        symlink("circle", tree.path().join("sys/circle")).unwrap();
-        symlink("nowhere", tree.path().join("sys/dangling")).unwrap();
-        let fs = HostFs::at(tree.path()).unwrap();
-        for name in ["absolute", "relative", "directory/secret", "circle", "dangling"] {
-            let error = fs.read(&format!("/sys/{name}")).unwrap_err();
-            assert!(matches!(error, ReadError::Unreadable { .. }), "{name}: {error}");
-        }
-        for name in ["absolute", "relative", "circle"] {
-            assert!(fs.resolve(&format!("/sys/{name}")).is_err(), "{name}");
-        }
-        assert!(fs.read(&format!("/sys/../..{}", secret.display())).is_err());
-        assert!(matches!(fs.read("/sys/nothing"), Err(ReadError::Missing { .. })));
-        assert!(fs.read("sys/relative-path").is_err());
-    }
-
-    #[test]
-    fn odd_files_are_reported_not_waited_for() {
-        let tree = tree();
-        let fifo = tree.path().join("sys/fifo");
-        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        fs::write(tree.path().join("sys/binary"), [0xff, 0xfe, b'\n']).unwrap();
-        let fs = HostFs::at(tree.path()).unwrap();
-        for path in ["/sys/fifo", "/sys/class", "/sys/binary"] {
-            assert!(matches!(fs.read(path), Err(ReadError::Unreadable { .. })), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_capture_refuses_writes_loudly() {
-        let tree = tree();
-        fs::write(tree.path().join("sys/nr_hugepages"), "0\n").unwrap();
-        let fs = HostFs::at(tree.path()).unwrap();
-        let error = fs.write("/sys/nr_hugepages", "8").unwrap_err().to_string();
-        assert!(error.contains("nr_hugepages") && error.contains("capture"), "{error}");
-        assert_eq!(fs.read("/sys/nr_hugepages").unwrap(), "0\n");
-    }
-
-    #[test]
-    fn live_writes_stay_in_the_kernels_trees() {
-        for path in ["/etc/passwd", "/sys/../etc/passwd", "etc"] {
-            assert!(matches!(HostFs::live().write(path, "x"), Err(WriteError::Outside { .. })), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_directory_that_is_no_capture_is_refused() {
-        let empty = tempfile::tempdir().unwrap();
-        assert!(HostFs::at(empty.path()).unwrap_err().to_string().contains("neither"));
-        assert!(matches!(HostFs::at(empty.path().join("none")), Err(ReadError::Missing { .. })));
-    }
-
-    #[test]
-    fn names_sort_by_the_numbers_in_them() {
-        let mut names = ["cpu10", "cpu2", "cpu", "cpu1", "0000:00:10.0", "0000:00:02.0"];
-        names.sort_by_key(|name| natural_key(name));
-        assert_eq!(names, ["0000:00:02.0", "0000:00:10.0", "cpu", "cpu1", "cpu2", "cpu10"]);
-    }
-}
+mod tests;

@@ -9,9 +9,11 @@ pub mod files;
 pub mod guests;
 mod host_fs;
 pub mod invariants;
+mod memory_tree;
 mod model;
 mod parse;
 mod read;
+mod record;
 mod summary;
 pub mod synthetic;
 pub mod text;
@@ -19,6 +21,7 @@ pub mod tree_text;
 
 pub use errors::{ReadError, WriteError};
 pub use host_fs::HostFs;
+pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
     BlockDevice, Cache, CacheKind, Core, CoreKind, CpuGroup, GuestProcess, Host, HugepagePool, NetworkInterface,
     NumaNode, PciDevice, Processor, Residency, SriovState, System, Thread, ThreadRole, Unreadable,

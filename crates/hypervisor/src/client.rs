@@ -28,6 +28,7 @@ fn unexpected(reply: &Reply, wanted: &str) -> HypervisorError {
         Reply::Xml(_) => "XML",
         Reply::Domains(_) => "a list of domains",
         Reply::Domain(_) => "a domain",
+        Reply::Documents(_) => "a list of documents",
         Reply::Value(_) => "a value",
     };
     HypervisorError::Protocol { reason: format!("the answer is {kind} where {wanted} was asked for") }
@@ -76,6 +77,13 @@ impl<T: Transport> Hypervisor for T {
 
     fn capabilities(&mut self) -> Result<String, HypervisorError> {
         xml(self, Request::Capabilities)
+    }
+
+    fn node_devices(&mut self) -> Result<Vec<String>, HypervisorError> {
+        match self.call(Request::NodeDevices)? {
+            Reply::Documents(documents) => Ok(documents),
+            other => Err(unexpected(&other, "a list of documents")),
+        }
     }
 
     fn domains(&mut self) -> Result<Vec<DomainSummary>, HypervisorError> {

@@ -40,6 +40,7 @@ struct Fault {
 /// See the module's own text.
 pub struct Fake {
     capabilities: String,
+    node_devices: Vec<String>,
     versions: Versions,
     domains: BTreeMap<String, FakeDomain>,
     calls: Vec<Request>,
@@ -64,6 +65,7 @@ impl Fake {
     pub fn new(capabilities: &str) -> Self {
         Self {
             capabilities: capabilities.to_owned(),
+            node_devices: Vec::new(),
             versions: Versions {
                 libvirt: "9.0.0".into(),
                 hypervisor: "7.2.0".into(),

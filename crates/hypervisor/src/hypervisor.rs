@@ -19,6 +19,9 @@ pub trait Hypervisor {
     /// The capabilities XML of the host.
     fn capabilities(&mut self) -> Result<String, HypervisorError>;
 
+    /// The XML of each PCI function, drive and network interface of the host, as `virsh nodedev-dumpxml` prints it.
+    fn node_devices(&mut self) -> Result<Vec<String>, HypervisorError>;
+
     /// All domains, running or not, by name.
     fn domains(&mut self) -> Result<Vec<DomainSummary>, HypervisorError>;
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{Definition, DomainSummary, HypervisorError, Scope, Versions};
 
 /// The version of this file.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest line either side accepts. The largest lines are file chunks from a guest (700 KB as base64) and domain
 /// XML; libvirt itself ends at 4 MiB for one string.
@@ -85,6 +85,7 @@ pub enum ShutdownSignal {
 pub enum Request {
     Versions,
     Capabilities,
+    NodeDevices,
     Domains,
     Domain {
         name: String,
@@ -159,6 +160,7 @@ impl Request {
         match self {
             Self::Versions => "read the versions of",
             Self::Capabilities => "read the capabilities of",
+            Self::NodeDevices => "list the devices of",
             Self::Domains => "list the domains of",
             Self::Domain { .. } => "look up",
             Self::DomainXml { .. } => "read the XML of",
@@ -182,7 +184,7 @@ impl Request {
     /// The name of the domain it is about, if the request has it.
     pub fn domain(&self) -> Option<&str> {
         match self {
-            Self::Versions | Self::Capabilities | Self::Domains => None,
+            Self::Versions | Self::Capabilities | Self::NodeDevices | Self::Domains => None,
             // Good enough for a message; what libvirt makes of the XML is libvirt's business.
             Self::Define { xml } | Self::CreateTransient { xml, .. } => {
                 Some(xml.split_once("<name>")?.1.split_once("</name>")?.0)
@@ -222,7 +224,12 @@ impl Request {
     pub fn is_change(&self) -> bool {
         !matches!(
             self,
-            Self::Versions | Self::Capabilities | Self::Domains | Self::Domain { .. } | Self::DomainXml { .. }
+            Self::Versions
+                | Self::Capabilities
+                | Self::NodeDevices
+                | Self::Domains
+                | Self::Domain { .. }
+                | Self::DomainXml { .. }
         )
     }
 
@@ -249,6 +256,8 @@ pub enum Reply {
     Versions(Versions),
     /// To [`Request::Capabilities`] and [`Request::DomainXml`].
     Xml(String),
+    /// To [`Request::NodeDevices`]: one document each.
+    Documents(Vec<String>),
     /// To [`Request::Domains`].
     Domains(Vec<DomainSummary>),
     /// To [`Request::Domain`], [`Request::Define`] and [`Request::CreateTransient`].

@@ -18,6 +18,7 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Versions,
         Request::Capabilities,
+        Request::NodeDevices,
         Request::Domains,
         Request::Domain { name: name() },
         Request::DomainXml { name: name(), which: Definition::Inactive },

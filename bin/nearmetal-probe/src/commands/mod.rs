@@ -1,6 +1,7 @@
 //! One file and one function per command.
 
 pub(crate) mod bind;
+pub(crate) mod capture;
 pub(crate) mod kvm;
 pub(crate) mod memory_bandwidth;
 pub(crate) mod memory_latency;

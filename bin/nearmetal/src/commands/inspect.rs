@@ -1,22 +1,26 @@
 //! `nearmetal inspect`.
 
-use std::path::PathBuf;
-
-use nearmetal_host::{Document, Host, HostFs, text};
+use nearmetal_host::{Document, Host, text};
 use nearmetal_hypervisor::{DomainSummary, Hypervisor, Libvirt};
 
+use super::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// What this machine is: nodes, cores, hugepages, devices, and the guests that run on it
+/// What a machine is: nodes, cores, hugepages, devices, and the guests that run on it
+///
+/// Reads /sys and /proc of this machine, of a capture (--capture), or of another machine (--host). Changes nothing and
+/// needs no root; what root would add is said at the end. What makes no sense in the source is listed, never guessed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How to show it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Read a captured tree (a directory that has `sys` and `proc` in it) instead of this machine
-    #[arg(long, value_name = "DIRECTORY")]
-    capture: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// How to reach another machine: the program and its options, split at spaces
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "host")]
+    ssh: String,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -29,22 +33,24 @@ enum Format {
 
 /// Reads the host and shows it. Damage in the source is shown, not failed on.
 pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let fs = match &args.capture {
-        None => HostFs::live(),
-        Some(directory) => match HostFs::at(directory) {
-            Ok(fs) => fs,
-            Err(error) => {
-                printer.important(&format!("error: {error}"));
-                return Ok(ExitStatus::WrongUse);
-            }
-        },
+    let source = match args.source.open(&args.ssh) {
+        Ok(source) => source,
+        Err(error) => {
+            printer.important(&format!("error: {error:#}"));
+            let remote = args.source.host.is_some();
+            return Ok(if remote { ExitStatus::Refused } else { ExitStatus::WrongUse });
+        }
     };
-    let host = Host::read(&fs);
+    let fs = &source.fs;
+    let host = Host::read(fs);
     // A capture is another machine: the domains of this one have no place beside it.
-    let domains = if fs.is_live() { domains() } else { Err("a capture has no libvirt".to_owned()) };
+    let domains = if fs.is_live() { domains() } else { Err("not asked: this is another machine".to_owned()) };
     match args.format {
         Format::Text => printer.data(&(text::render(&host) + &table(&domains))),
         Format::Json => printer.data(&json(&host, &domains)?),
+    }
+    if let Some(unknown) = &source.unknown {
+        printer.say(unknown);
     }
     if let Some(sentence) = text::what_root_would_add(&host) {
         printer.say(&sentence);

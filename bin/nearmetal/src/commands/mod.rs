@@ -3,13 +3,16 @@
 mod apply;
 mod bench;
 mod boot_apply;
+mod capture;
 mod demo;
 mod inspect;
 mod lab;
 mod plan;
+mod remote;
 mod report;
 mod rollback;
 mod shared;
+mod source;
 mod verify;
 
 use crate::exit_status::ExitStatus;
@@ -19,6 +22,7 @@ use crate::printer::Printer;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Inspect(inspect::Args),
+    Capture(capture::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
@@ -35,6 +39,7 @@ pub enum Command {
 pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match command {
         Command::Inspect(args) => inspect::inspect(args, printer),
+        Command::Capture(args) => capture::capture(args, printer),
         Command::Plan(args) => plan::plan(args, printer),
         Command::Apply(args) => apply::apply(args, printer),
         Command::Verify(args) => verify::verify(args, printer),

@@ -38,8 +38,9 @@ pub(crate) struct Args {
     /// Do not back guest memory with hugepage pools
     #[arg(long)]
     no_hugepages: bool,
-    /// Plan for a captured tree (a directory that has `sys` and `proc` in it) instead of this machine
-    #[arg(long, value_name = "DIRECTORY", requires = "domain_xml")]
+    /// Plan for a captured machine: a file of `nearmetal capture`, a directory with `sys` and `proc` in it, hwloc's
+    /// captures (tar, also gz, bz2, xz, zst) or XML
+    #[arg(long, value_name = "PATH", requires = "domain_xml")]
     capture: Option<PathBuf>,
     /// Take a definition from this file instead of from libvirt; may be given several times
     #[arg(long, value_name = "FILE")]
@@ -59,7 +60,7 @@ pub(crate) fn plan(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStat
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let tree = match &args.capture {
         None => HostFs::live(),
-        Some(directory) => HostFs::at(directory).map_err(|error| ChangeError::Kernel(error.to_string()))?,
+        Some(path) => nearmetal_capture::open(path).map_err(|error| ChangeError::Kernel(error.to_string()))?,
     };
     if tree.is_live() {
         warn_of_unfinished(&args.state.journal(), printer);

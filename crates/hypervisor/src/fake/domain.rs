@@ -150,6 +150,7 @@ impl Fake {
         match &request {
             Request::Versions => return Ok(Reply::Versions(self.versions.clone())),
             Request::Capabilities => return Ok(Reply::Xml(self.capabilities.clone())),
+            Request::NodeDevices => return Ok(Reply::Documents(self.node_devices.clone())),
             Request::Domains => {
                 let list = self.domains.iter().map(|(name, domain)| domain.summary(name)).collect();
                 return Ok(Reply::Domains(list));

@@ -1,0 +1,45 @@
+//! Which machine a command looks at: this one, a capture, or another one.
+
+use std::path::PathBuf;
+
+use nearmetal_host::HostFs;
+
+use super::remote;
+
+/// The machine to look at, instead of this one.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct SourceArgs {
+    /// Look at a captured machine: a file of `nearmetal capture`, a directory with `sys` and `proc` in it, hwloc's
+    /// captures (tar, also gz, bz2, xz, zst) or XML (`lstopo --of xml`)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) capture: Option<PathBuf>,
+    /// Look at another machine: NAME or USER@NAME over ssh, where a small static program is sent, runs, and is removed;
+    /// or a libvirt URI (qemu+ssh://NAME/system), for hosts that give no shell
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+}
+
+/// A machine, and what its source cannot say of it.
+pub(crate) struct Source {
+    /// Its files.
+    pub(crate) fs: HostFs,
+    /// What is unknown whatever the machine is, in words.
+    pub(crate) unknown: Option<String>,
+}
+
+impl SourceArgs {
+    /// Opens the source; `ssh` is the program that reaches other machines, with its options.
+    ///
+    /// # Errors
+    /// In words for the user: nothing there, damaged, or not to be reached.
+    pub(crate) fn open(&self, ssh: &str) -> anyhow::Result<Source> {
+        let known = |fs| Source { fs, unknown: None };
+        match (&self.capture, &self.host) {
+            (Some(path), _) => Ok(known(nearmetal_capture::open(path)?)),
+            (None, Some(uri)) if uri.contains("://") => remote::over_libvirt(uri),
+            (None, Some(name)) => Ok(known(remote::over_ssh(name, ssh)?)),
+            (None, None) => Ok(known(HostFs::live())),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A capture gives the model it was made from.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::path::{Path, PathBuf};
+
+use nearmetal_capture::{collect, from_bytes, open, write};
+use nearmetal_host::{Entry, Host, HostFs, MemoryTree};
+
+fn fixtures() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
+    let found: Vec<_> = nearmetal_host::files::list(&root).unwrap();
+    found.into_iter().filter(|path| path.join("sys").is_dir()).collect()
+}
+
+fn through_a_file(fs: HostFs, unmasked: bool) -> (Host, Host) {
+    let (tree, before) = collect(fs, unmasked).unwrap();
+    let mut bytes = Vec::new();
+    write(&tree, unmasked, &mut bytes).unwrap();
+    let fs = from_bytes("capture", &bytes).unwrap();
+    (before, Host::read(&fs))
+}
+
+fn same(before: &Host, after: &Host) {
+    assert_eq!(Host { source: String::new(), ..before.clone() }, Host { source: String::new(), ..after.clone() });
+}
+
+#[test]
+fn every_fixture_survives_a_capture() {
+    assert!(!fixtures().is_empty());
+    for path in fixtures() {
+        let (before, after) = through_a_file(HostFs::at(&path).unwrap(), false);
+        same(&before, &after);
+        same(&Host::read(&open(&path).unwrap()), &after);
+        // A capture of a capture is the same again.
+        let (_, again) = through_a_file(open(&path).unwrap(), true);
+        same(&before, &again);
+    }
+}
+
+#[test]
+fn what_could_not_be_read_is_told_in_the_capture_too() {
+    let mut tree = MemoryTree::new();
+    let cpu = "/sys/devices/system/cpu/cpu0/topology";
+    for (path, entry) in [
+        ("/sys/devices/system/cpu/online", Entry::File(b"0\n".to_vec())),
+        (&format!("{cpu}/physical_package_id"), Entry::Denied),
+        (&format!("{cpu}/core_id"), Entry::Failed("Input/output error (os error 5)".to_owned())),
+        (&format!("{cpu}/core_cpus_list"), Entry::File(b"junk\n".to_vec())),
+        ("/sys/class/net/eth0", Entry::Link("../../../../../etc".to_owned())),
+        ("/sys/class/block/sda", Entry::Link("../../devices/gone".to_owned())),
+    ] {
+        tree.put(path, entry).unwrap();
+    }
+    let (before, after) = through_a_file(HostFs::of_tree(tree, "odd"), false);
+    assert_eq!(before.denied, [format!("{cpu}/physical_package_id")]);
+    assert!(before.unreadable.len() >= 3, "{:?}", before.unreadable);
+    same(&before, &after);
+}
+
+#[test]
+fn a_directory_with_one_folder_of_any_name_is_opened() {
+    let outer = tempfile::tempdir().unwrap();
+    nearmetal_host::files::create_dir_all(&outer.path().join("whatever/sys/devices")).unwrap();
+    assert!(open(outer.path()).is_ok());
+    nearmetal_host::files::create_dir_all(&outer.path().join("another")).unwrap();
+    assert!(open(outer.path()).is_err(), "two folders: nobody knows which");
+    assert!(open(&outer.path().join("nothing")).unwrap_err().to_string().contains("nothing"));
+}

@@ -240,6 +240,7 @@ impl Synthetic {
             cpus: (0..self.cores_per_node).flat_map(|core| core_cpus(core).iter().collect::<Vec<_>>()).collect(),
             memory_total: Some(self.memory_per_node),
             memory_free: Some(self.memory_per_node.less(pooled)),
+            memory_reclaimable: Some(Bytes::ZERO),
             distances: (0..self.nodes()).map(|other| (other, distance(other))).collect(),
             pools,
         });

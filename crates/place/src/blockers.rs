@@ -65,10 +65,7 @@ pub(crate) fn no_room(
             })
             .collect();
         problems.push(format!("it needs {needed} of memory{pages}, the nodes can give {bytes} ({})", nodes.join(", ")));
-        remedies.push(format!(
-            "{} more free memory{place} (the page cache is not counted as free: `sync; echo 1 > /proc/sys/vm/drop_caches` returns it), or a smaller reserve",
-            needed.less(bytes)
-        ));
+        remedies.push(format!("{} more memory{place}, free or reclaimable, or a smaller reserve", needed.less(bytes)));
     }
     Blocker { guest: guest.name.clone(), problem: problems.join("; "), remedy: remedies.join("; and ") }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{because, block_disk, choice, guest, guest_on, plan, process};
-use nearmetal_host::ThreadRole;
+use nearmetal_host::{Host, ThreadRole};
 use nearmetal_host::synthetic::Synthetic;
 use nearmetal_place::{CacheMode, DiskEngine, DiskRequest, GuestRequest, Occupied, Policy};
 use nearmetal_units::{Bytes, PageSize};
@@ -47,6 +47,17 @@ fn memory_the_guest_holds_in_small_pages_comes_back_when_it_restarts() {
     let planned =
         nearmetal_place::plan(&host, &Occupied::from_guests(&host, &["uuid-of-a"]), &request, &Policy::default());
     assert_eq!(planned.plan.placements.len(), 1);
+}
+
+#[test]
+fn page_cache_does_not_stand_in_a_guests_way() {
+    let mut host = Synthetic::new().memory_per_node(Bytes::from_mib(2048)).build();
+    host.nodes[0].memory_free = Some(Bytes::from_mib(300));
+    let request = [guest("a", 1, 1024)];
+    let plan = |host: &Host| nearmetal_place::plan(host, &Occupied::default(), &request, &Policy::default()).plan;
+    assert_eq!(plan(&host).blocked.len(), 1);
+    host.nodes[0].memory_reclaimable = Some(Bytes::from_mib(1600));
+    assert_eq!(plan(&host).placements.len(), 1);
 }
 
 #[test]

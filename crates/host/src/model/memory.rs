@@ -14,6 +14,9 @@ pub struct NumaNode {
     pub memory_total: Option<Bytes>,
     /// MemFree of the node.
     pub memory_free: Option<Bytes>,
+    /// Page cache and slab that the kernel gives up under pressure: free beside [`NumaNode::memory_free`] to whoever asks.
+    #[serde(default)]
+    pub memory_reclaimable: Option<Bytes>,
     /// Distance to each node, as (node index, SLIT distance); 10 is local.
     pub distances: Vec<(u32, u32)>,
     /// Hugepage pools, one per page size.
@@ -41,6 +44,15 @@ impl HugepagePool {
 }
 
 impl NumaNode {
+    /// What a new guest or a growing pool can have: free memory, and what is reclaimed for it. `None` if the former is
+    /// unknown.
+    pub fn memory_available(&self) -> Option<Bytes> {
+        let reclaimable = self.memory_reclaimable.unwrap_or(Bytes::ZERO);
+        let available = self.memory_free?.plus(reclaimable);
+        // Counters are not read at one moment.
+        Some(self.memory_total.map_or(available, |total| available.min(total)))
+    }
+
     /// SLIT distance to another node.
     pub fn distance(&self, other: u32) -> Option<u32> {
         self.distances.iter().find(|(node, _)| *node == other).map(|(_, distance)| *distance)

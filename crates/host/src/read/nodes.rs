@@ -34,6 +34,7 @@ fn whole_machine(facts: &mut Facts<'_>, online: &CpuSet) -> NumaNode {
         cpus: online.clone(),
         memory_total,
         memory_free,
+        memory_reclaimable: reclaimable(facts, "/proc/meminfo"),
         distances: Vec::new(),
         pools: pools(facts, "/sys/kernel/mm/hugepages"),
     }
@@ -55,6 +56,7 @@ fn read_node(facts: &mut Facts<'_>, index: u32, indices: &[u32], online: &CpuSet
         cpus: cpus(facts, &root).intersection(online),
         memory_total,
         memory_free,
+        memory_reclaimable: reclaimable(facts, &format!("{root}/meminfo")),
         distances: distances.unwrap_or_default(),
         pools: pools(facts, &format!("{root}/hugepages")),
     }
@@ -99,6 +101,14 @@ fn memory(facts: &mut Facts<'_>, path: &str) -> (Option<Bytes>, Option<Bytes>) {
         }
         both => both,
     }
+}
+
+/// What the kernel gives up for whoever needs memory: file pages and reclaimable slab, the terms of its own MemAvailable
+/// (mm/show_mem.c, si_mem_available). A missing file has been noted with MemTotal; a kernel without a line has less to say.
+fn reclaimable(facts: &Facts<'_>, path: &str) -> Option<Bytes> {
+    let text = facts.fs.read(path).ok()?;
+    let amounts = ["Active(file):", "Inactive(file):", "SReclaimable:"].map(|name| meminfo(&text, name).ok());
+    amounts.into_iter().flatten().reduce(Bytes::plus)
 }
 
 /// One line: `Node 0 MemTotal:  131072 kB`, or without `Node 0` in /proc/meminfo.

@@ -76,6 +76,7 @@ fn machine(packages: u32, nodes: u32, cores: u32, threads: u32, memory: Bytes) -
             cpus,
             memory_total: Some(memory),
             memory_free: Some(Bytes::new(memory.get() / 10 * 7)),
+            memory_reclaimable: None,
             distances: (0..nodes).map(|other| (other, if other == node { 10 } else { 20 })).collect(),
             pools: vec![HugepagePool { size: PageSize::HUGE_2M, total: 0, free: 0, surplus: 0 }],
         });

@@ -296,7 +296,7 @@ fn pci_type(text: &str) -> Option<(u32, u16, u16)> {
     let class = u32::from_str_radix(words.next()?, 16).ok().filter(|class| *class <= 0xffff)?;
     let (vendor, device) = words.next()?.strip_prefix('[')?.strip_suffix(']')?.split_once(':')?;
     let interface = words.nth(2).and_then(|word| u32::from_str_radix(word, 16).ok()).filter(|byte| *byte <= 0xff);
-    let class = class << 8 | interface.unwrap_or(0);
+    let class = (class << 8) | interface.unwrap_or(0);
     Some((class, u16::from_str_radix(vendor, 16).ok()?, u16::from_str_radix(device, 16).ok()?))
 }
 

@@ -1,15 +1,23 @@
 //! A capture gives the model it was made from.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nearmetal_capture::{collect, from_bytes, open, write};
-use nearmetal_host::{Entry, Host, HostFs, MemoryTree};
+use nearmetal_host::{Entry, Host, HostFs, MemoryTree, files, tree_text};
+use tempfile::TempDir;
 
-fn fixtures() -> Vec<PathBuf> {
+/// Every fixture of the host crate, unpacked: one text file each, as its README says.
+fn fixtures() -> Vec<TempDir> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
-    let found: Vec<_> = nearmetal_host::files::list(&root).unwrap();
-    found.into_iter().filter(|path| path.join("sys").is_dir()).collect()
+    let texts = files::list(&root).unwrap().into_iter().map(|path| path.join("tree.txt")).filter(|path| path.exists());
+    texts
+        .map(|path| {
+            let tree = tempfile::tempdir().unwrap();
+            tree_text::unpack(&files::read_to_string(&path).unwrap(), tree.path()).unwrap();
+            tree
+        })
+        .collect()
 }
 
 fn through_a_file(fs: HostFs, unmasked: bool) -> (Host, Host) {
@@ -27,12 +35,13 @@ fn same(before: &Host, after: &Host) {
 #[test]
 fn every_fixture_survives_a_capture() {
     assert!(!fixtures().is_empty());
-    for path in fixtures() {
-        let (before, after) = through_a_file(HostFs::at(&path).unwrap(), false);
+    for tree in fixtures() {
+        let path = tree.path();
+        let (before, after) = through_a_file(HostFs::at(path).unwrap(), false);
         same(&before, &after);
-        same(&Host::read(&open(&path).unwrap()), &after);
+        same(&Host::read(&open(path).unwrap()), &after);
         // A capture of a capture is the same again.
-        let (_, again) = through_a_file(open(&path).unwrap(), true);
+        let (_, again) = through_a_file(open(path).unwrap(), true);
         same(&before, &again);
     }
 }

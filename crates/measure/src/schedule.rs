@@ -85,7 +85,7 @@ pub fn schedule(design: &Design, seed: u64) -> Vec<Step> {
     for (round, (purpose, workload, mut arms)) in rounds.into_iter().enumerate() {
         random.shuffle(&mut arms);
         // fio takes a positive 32-bit seed on every version.
-        let seed = random.next() >> 33 | 1;
+        let seed = (random.next() >> 33) | 1;
         for (position, arm) in arms.into_iter().enumerate() {
             let workload = workload.clone();
             steps.push(Step { round: round as u32, position: position as u32, purpose, arm, workload, seed });

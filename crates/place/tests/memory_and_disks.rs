@@ -3,8 +3,8 @@
 mod common;
 
 use common::{because, block_disk, choice, guest, guest_on, plan, process};
-use nearmetal_host::{Host, ThreadRole};
 use nearmetal_host::synthetic::Synthetic;
+use nearmetal_host::{Host, ThreadRole};
 use nearmetal_place::{CacheMode, DiskEngine, DiskRequest, GuestRequest, Occupied, Policy};
 use nearmetal_units::{Bytes, PageSize};
 

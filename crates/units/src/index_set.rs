@@ -134,7 +134,7 @@ impl<K: Kind> IndexSet<K> {
                 return Err(error());
             }
             let bits = u32::from_str_radix(digits, 16).map_err(|_| error())?;
-            for bit in (0..32).filter(|bit| bits >> bit & 1 == 1) {
+            for bit in (0..32).filter(|bit| (bits >> bit) & 1 == 1) {
                 let index = (word as u32) * 32 + bit;
                 if index > LIMIT {
                     return Err(error());

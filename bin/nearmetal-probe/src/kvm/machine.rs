@@ -135,9 +135,9 @@ impl Machine {
 
 /// Flat segments, paging through the tables the guest's memory holds (AMD64 manual volume 2, 14.8: long mode).
 fn enter_long_mode(processor: &VcpuFd) -> Result<(), kvm_ioctls::Error> {
-    const CR0_PROTECTED_PAGED: u64 = 1 << 31 | 1 << 5 | 1 << 4 | 1;
+    const CR0_PROTECTED_PAGED: u64 = (1 << 31) | (1 << 5) | (1 << 4) | 1;
     const CR4_PHYSICAL_ADDRESS_EXTENSION: u64 = 1 << 5;
-    const EFER_LONG_MODE_ENABLED_ACTIVE: u64 = 1 << 8 | 1 << 10;
+    const EFER_LONG_MODE_ENABLED_ACTIVE: u64 = (1 << 8) | (1 << 10);
     let code = kvm_segment {
         base: 0,
         limit: 0xffff_ffff,

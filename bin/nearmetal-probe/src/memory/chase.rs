@@ -42,7 +42,7 @@ impl Ring {
             words[*line as usize * words_per_line] = address(*next);
         }
         let position = base.with_addr(address(*first) as usize).cast();
-        base.expose_provenance();
+        let _ = base.expose_provenance();
         Ok(Self { _mapping: mapping, position, places: order.len() as u64 })
     }
 

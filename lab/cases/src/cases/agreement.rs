@@ -149,8 +149,13 @@ fn lspci(bench: &Bench, host: &Value, fields: &mut Fields) -> anyhow::Result<()>
         fields.same(&format!("node of {address}"), &shown(&ours["node"]), &plain("NUMANode"));
         fields.same(&format!("IOMMU group of {address}"), &shown(&ours["iommu_group"]), &plain("IOMMUGroup"));
         let block = verbose.split("\n\n").find(|block| block.starts_with(*address)).unwrap_or_default();
-        let total = block.lines().find_map(|line| line.split("Total VFs: ").nth(1)?.split(',').next());
-        fields.same(&format!("total VFs of {address}"), &shown(&ours["sriov"]["total_vfs"]), total.unwrap_or("-"));
+        let count = |name: &str| block.lines().find_map(|line| line.split(name).nth(1)?.split(',').next());
+        let vfs = shown(&ours["sriov"]["vfs"]);
+        fields.same(&format!("VFs of {address}"), &vfs, count("Number of VFs: ").unwrap_or("-"));
+        // A driver may allow fewer than the hardware has (igb: 7 of 8), and the kernel's figure is the driver's.
+        let able: Option<u64> = count("Total VFs: ").and_then(|text| text.parse().ok());
+        let fewer = ours["sriov"]["total_vfs"].as_u64() <= able;
+        fields.same(&format!("total VFs of {address} within the hardware's"), if fewer { "yes" } else { "no" }, "yes");
         seen += 1;
     }
     fields.same("number of PCI functions", &items(host, "pci_devices").len().to_string(), &seen.to_string());

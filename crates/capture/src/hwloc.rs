@@ -96,9 +96,7 @@ impl Reading {
         node.memory = bytes(object, "local_memory")?;
         for pages in object.all("page_type") {
             let (size, count) = (bytes(pages, "size")?, bytes(pages, "count")?);
-            if let (Some(size), Some(count)) = (size, count)
-                && size > Bytes::from_kib(64)
-            {
+            if let (Some(size), Some(count)) = (size.filter(|size| *size > Bytes::from_kib(64)), count) {
                 node.pools.push((size.kib(), count.get()));
             }
         }

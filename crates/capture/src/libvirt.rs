@@ -54,9 +54,7 @@ fn processors(host: &Element, description: &mut Description) -> Result<(), Strin
         for pages in cell.all("pages") {
             let size: Option<u64> = pages.attribute("size").and_then(|text| text.parse().ok());
             let count: Option<u64> = pages.text.trim().parse().ok();
-            if let (Some(size), Some(count)) = (size, count)
-                && size > 64
-            {
+            if let (Some(size), Some(count)) = (size.filter(|size| *size > 64), count) {
                 node.pools.push((size, count));
             }
         }

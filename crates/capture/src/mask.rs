@@ -94,7 +94,7 @@ impl Mask {
         let mut parts = vec!["00".to_owned(); pairs];
         parts[0] = "02".to_owned();
         for (place, part) in parts.iter_mut().rev().take(3).enumerate() {
-            *part = format!("{:02x}", number >> (8 * place) & 0xff);
+            *part = format!("{:02x}", (number >> (8 * place)) & 0xff);
         }
         parts.join(":")
     }

@@ -44,6 +44,7 @@ fn every_pu_is_drawn_once_with_its_owner() {
     {
         assert_eq!(svg.contains(wanted), wanted != "63 VFs", "{wanted}");
     }
+    assert!(svg.contains(">Av<") && svg.contains(">AE<") && svg.contains(">Bv<"), "letters say what colours say");
     assert!(!svg.contains("var(") && !svg.contains("NaN") && svg.contains("prefers-color-scheme:dark"));
 }
 

@@ -119,14 +119,9 @@ fn cores(domain: &[Vec<MapPu>], inside: usize) -> Vec<Line> {
 fn pu(pu: &MapPu) -> (String, Ink) {
     match pu.owners.first() {
         _ if !pu.online => ("-".to_owned(), Ink::Quiet),
-        Some((guest, _)) => (letter(*guest).to_string(), ink(*guest)),
+        Some((guest, _)) => (HostMap::letter(*guest).to_string(), ink(*guest)),
         None => ("o".to_owned(), Ink::Plain),
     }
-}
-
-/// Guests are A to Z, and then all `*`.
-fn letter(guest: usize) -> char {
-    u8::try_from(guest).ok().filter(|guest| *guest < 26).map_or('*', |guest| char::from(b'A' + guest))
 }
 
 fn ink(guest: usize) -> Ink {
@@ -139,7 +134,7 @@ fn memory(memory: &MapMemory, inside: usize) -> Vec<Line> {
     let (huge_free, huge_used) = memory.huge();
     let guests = memory.guests.iter().fold(Bytes::ZERO, |sum, (_, amount)| sum.plus(*amount));
     let mut parts: Vec<(char, Ink, Bytes)> =
-        memory.guests.iter().map(|(guest, amount)| (letter(*guest), ink(*guest), *amount)).collect();
+        memory.guests.iter().map(|(guest, amount)| (HostMap::letter(*guest), ink(*guest), *amount)).collect();
     parts.push(('▓', Ink::Plain, huge_used.less(guests)));
     parts.push(('▒', Ink::Plain, huge_free));
     if let Some(free) = memory.free {
@@ -169,7 +164,7 @@ fn legend(page: &mut Page, map: &HostMap) {
     let mut words = vec!["o PU, - offline PU; PUs of a core stand together".to_owned()];
     for (number, name) in map.guests.iter().enumerate() {
         let floats = if map.floating.contains(&number) { " (floats)" } else { "" };
-        words.push(format!("{} {}{floats}", letter(number), one_line(name)));
+        words.push(format!("{} {}{floats}", HostMap::letter(number), one_line(name)));
     }
     words.push("memory: ░ free, █ in use, ▒ free hugepages, ▓ hugepages in use, ? not told".to_owned());
     for line in words {

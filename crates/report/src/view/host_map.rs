@@ -95,6 +95,11 @@ pub struct MapDevice {
 }
 
 impl HostMap {
+    /// The letter of a guest in every picture: A to Z, and `*` for all further ones.
+    pub fn letter(guest: usize) -> char {
+        u8::try_from(guest).ok().filter(|guest| *guest < 26).map_or('*', |guest| char::from(b'A' + guest))
+    }
+
     /// Gathers what the pictures need.
     pub fn new(host: &Host) -> Self {
         let online = host.online();

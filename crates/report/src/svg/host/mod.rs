@@ -59,7 +59,12 @@ fn legend(canvas: &mut Canvas, map: &HostMap, x: f64, y: f64, right: f64) -> f64
     let letters = [('v', "vCPU"), ('E', "emulator thread"), ('I', "iothread"), ('h', "vhost worker")];
     for (number, name) in map.guests.iter().enumerate() {
         let floats = if map.floating.contains(&number) { ": floats, its threads may run anywhere" } else { "" };
-        entries.push((guest_class(number), None, String::new(), format!("{}{floats}", shorten(name, 24))));
+        entries.push((
+            guest_class(number),
+            None,
+            HostMap::letter(number).to_string(),
+            format!("{}{floats}", shorten(name, 24)),
+        ));
     }
     let pus = || map.nodes.iter().flat_map(|node| node.domains.iter().flatten().flatten());
     let seen = |letter: char| pus().any(|pu| pu.owners.iter().any(|(_, own)| *own == letter));
@@ -102,7 +107,9 @@ fn legend(canvas: &mut Canvas, map: &HostMap, x: f64, y: f64, right: f64) -> f64
         }
         canvas.rect(swatch, 2.5, "nm-core");
         if !letter.is_empty() {
-            canvas.text(x + 7.0, line + 10.6, "nm-tiny", &letter);
+            let on_colour = class.starts_with("nm-guest");
+            let class = if on_colour { "nm-own-letter" } else { "nm-tiny" };
+            canvas.text(x + 7.0, line + 10.6, class, &letter);
         }
         canvas.text(x + 21.0, line + 11.2, "nm-small", &shorten(&words, ((right - x - 21.0) / 5.4) as usize));
         line += 20.0;

@@ -6,7 +6,7 @@ use super::guest_class;
 use super::layout::{DEVICE, DEVICES_SHOWN, Layout, MEMORY, NODE_HEAD, PADDING, SHEET};
 use crate::svg::canvas::{Area, Canvas};
 use crate::text::shorten;
-use crate::view::{MapDevice, MapMemory, MapNode, MapPu};
+use crate::view::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
 
 /// Draws a node into its place.
 pub(super) fn draw(canvas: &mut Canvas, node: &MapNode, place: Area, layout: &Layout, guests: &[String]) {
@@ -76,19 +76,18 @@ fn draw_pu(canvas: &mut Canvas, pu: &MapPu, area: Area, guests: &[String]) {
     match pu.owners.first() {
         Some((guest, letter)) => {
             canvas.rect(area, 2.0, &guest_class(*guest));
-            let more = if pu.owners.len() > 1 { "+" } else { "" };
-            if area.width >= 10.0 {
-                canvas.text(middle, baseline + 0.5, "nm-own-letter", &format!("{letter}{more}"));
+            // The guest's letter, and the thread's where there is room: colour alone says nothing to some.
+            let own = HostMap::letter(*guest);
+            let label = if area.width >= 18.0 { format!("{own}{letter}") } else { own.to_string() };
+            if area.width >= 8.0 {
+                canvas.text(middle, baseline + 0.5, "nm-own-letter", &label);
             }
         }
         None => {
             canvas.rect(area, 2.0, if pu.online { "nm-pu" } else { "nm-offline" });
-            let (number, class, digit) = match area.width >= 26.0 {
-                true => (pu.index.to_string(), "nm-tiny nm-muted", 5.6),
-                false => (pu.index.to_string(), "nm-pu-small", 5.2),
-            };
-            if number.len() as f64 * digit + 1.0 <= area.width {
-                canvas.text(middle, baseline, class, &number);
+            let class = if area.width >= 26.0 { "nm-tiny nm-muted" } else { "nm-pu-small" };
+            if area.width >= 16.0 {
+                canvas.text(middle, baseline, class, &pu.index.to_string());
             }
         }
     }

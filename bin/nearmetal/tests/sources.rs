@@ -81,6 +81,34 @@ fn hwloc_xml_is_shown_in_every_format() {
 }
 
 #[test]
+fn the_pictured_machine_reads_as_hwloc_says_and_its_picture_is_current() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = root.join("fixtures/hwloc/24p-24n-8c-2t-uv2000.xml");
+    let output = inspect(&["--capture", file.to_str().unwrap(), "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let summary = &document["summary"];
+    for (name, count) in [("packages", 24), ("numa_nodes", 24), ("cores", 192), ("pus", 384), ("pci_devices", 12)] {
+        assert_eq!(summary[name], count, "{name}");
+    }
+    assert_eq!(summary["memory"], 798_447_374_336u64);
+    let nodes = document["host"]["nodes"].as_array().unwrap();
+    assert_eq!(nodes[0]["distances"][1], serde_json::json!([1, 50]));
+    assert_eq!(nodes[23]["distances"][0], serde_json::json!([0, 79]));
+    assert_eq!(document["host"]["unreadable"], serde_json::json!([]));
+    let mut places: Vec<_> =
+        document["host"]["pci_devices"].as_array().unwrap().iter().map(|device| device["node"].as_u64()).collect();
+    places.dedup();
+    assert_eq!(places, [Some(0), Some(1), Some(4), Some(6), Some(8)]);
+    let drawn = inspect(&["--capture", file.to_str().unwrap(), "--format", "svg"]).stdout;
+    let kept = fs::read(root.join("docs/pictures/uv2000.svg")).unwrap();
+    assert!(
+        drawn == kept,
+        "docs/pictures/uv2000.svg is old; renew it, and look at it: nearmetal inspect --format svg --capture \
+         fixtures/hwloc/24p-24n-8c-2t-uv2000.xml > docs/pictures/uv2000.svg"
+    );
+}
+
+#[test]
 fn what_is_no_capture_is_wrong_use_and_says_what_is_one() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("junk");

@@ -1,7 +1,7 @@
 //! `nearmetal inspect`.
 
 use nearmetal_host::{Document, Host, text};
-use nearmetal_hypervisor::{DomainSummary, Hypervisor, Libvirt};
+use nearmetal_hypervisor::{DomainSummary, Hypervisor, HypervisorError, Libvirt};
 use nearmetal_report::view::HostMap;
 use nearmetal_report::{Style, Surface, host_picture, host_svg};
 
@@ -58,7 +58,7 @@ enum Format {
 
 /// Reads the host and shows it. Damage in the source is shown, not failed on.
 pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let source = match args.source.open(&args.ssh) {
+    let mut source = match args.source.open(&args.ssh) {
         Ok(source) => source,
         Err(error) => {
             printer.important(&format!("error: {error:#}"));
@@ -66,11 +66,14 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
             return Ok(if remote { ExitStatus::Refused } else { ExitStatus::WrongUse });
         }
     };
-    let fs = &source.fs;
-    let host = Host::read(fs);
-    // A capture is another machine: the domains of this one have no place beside it.
-    let asks = matches!(args.format, Format::Text | Format::Json);
-    let domains = if fs.is_live() && asks { domains() } else { Err("not asked: this is another machine".to_owned()) };
+    let host = Host::read(&source.fs);
+    let domains = match (&mut source.libvirt, args.format) {
+        (_, Format::Picture | Format::Svg) => Ok(Vec::new()),
+        (Some(libvirt), _) => libvirt.domains().map_err(first_line),
+        (None, _) if source.fs.is_live() => Libvirt::open(None).and_then(|mut here| here.domains()).map_err(first_line),
+        // The domains of this machine have no place beside another one.
+        (None, _) => Err("not asked: this is another machine".to_owned()),
+    };
     match args.format {
         Format::Text => printer.data(&(text::render(&host) + &table(&domains))),
         Format::Json => printer.data(&json(&host, &domains)?),
@@ -90,11 +93,9 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
     Ok(ExitStatus::Done)
 }
 
-/// libvirt's domains, or in one line why they are unknown: inspecting needs no libvirt.
-fn domains() -> Result<Vec<DomainSummary>, String> {
-    let text =
-        |error: nearmetal_hypervisor::HypervisorError| error.to_string().lines().next().unwrap_or_default().to_owned();
-    Libvirt::open(None).map_err(text)?.domains().map_err(text)
+/// Why libvirt's domains are unknown, in one line: inspecting needs no libvirt.
+fn first_line(error: HypervisorError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 fn table(domains: &Result<Vec<DomainSummary>, String>) -> String {

@@ -71,5 +71,6 @@ pub(crate) fn over_libvirt(uri: &str) -> anyhow::Result<Source> {
     let capabilities = libvirt.capabilities()?;
     let devices = libvirt.node_devices()?;
     let host = nearmetal_capture::from_libvirt(uri, &capabilities, &devices)?;
-    Ok(Source { fs: host.fs, unknown: Some(format!("libvirt does not tell: {}", host.unknown)) })
+    let unknown = Some(format!("libvirt does not tell: {}", host.unknown));
+    Ok(Source { fs: host.fs, unknown, libvirt: Some(libvirt) })
 }

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use nearmetal_host::Host;
 use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, HypervisorError, Libvirt, Scope, ShutdownMode, agent};
+use nearmetal_units::Bytes;
 use serde_json::json;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_nearmetal-libvirt");
@@ -36,6 +38,20 @@ fn versions_and_capabilities_come_from_libvirt() {
     assert!(libvirt.capabilities().unwrap().contains("<capabilities>"));
     // The test driver's one device is neither PCI nor drive nor interface.
     assert!(libvirt.node_devices().unwrap().iter().all(|document| document.contains("<device>")));
+}
+
+#[test]
+fn what_libvirt_tells_of_a_host_makes_a_model_of_it() {
+    let Some(mut libvirt) = test_driver() else { return };
+    let (capabilities, devices) = (libvirt.capabilities().unwrap(), libvirt.node_devices().unwrap());
+    let found = nearmetal_capture::from_libvirt("test:///default", &capabilities, &devices).unwrap();
+    let host = Host::read(&found.fs);
+    // testConnectOpenDefault of libvirt's test driver: two cells of eight CPUs, 2 and 4 GiB.
+    let summary = host.summary();
+    assert_eq!((summary.packages, summary.numa_nodes, summary.pus), (Some(2), 2, 16));
+    assert_eq!(summary.memory, Some(Bytes::from_mib(6 << 10)));
+    assert_eq!((host.nodes[1].cpus.to_string().as_str(), host.nodes[1].memory_free), ("8-15", None));
+    assert_eq!(host.unreadable, []);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! | the terminal's report | [`terminal`] |
 //! | `summary.json` | [`summary_json`] |
 //! | the machine with the slice in it | [`machine_svg`] |
+//! | a whole host, from its model alone | [`host_svg`], [`host_picture`] |
 //! | the arms against bare metal | [`arms_svg`] |
 //! | the ratio over request sizes | [`sizes_svg`] |
 //! | papers' figures beside ours | [`papers::beside`] |
@@ -27,5 +28,5 @@ pub use headline::{Headline, Piece, Stress, headline};
 pub use html::{PageError, html_page};
 pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
-pub use svg::{Moment, Surface, arms_svg, machine_svg, sizes_svg};
-pub use terminal::{Style, terminal};
+pub use svg::{Moment, Surface, arms_svg, host_svg, machine_svg, sizes_svg};
+pub use terminal::{Style, host_picture, terminal};

@@ -1,7 +1,9 @@
 //! `nearmetal inspect`.
 
 use nearmetal_host::{Document, Host, text};
-use nearmetal_hypervisor::{DomainSummary, Hypervisor, Libvirt};
+use nearmetal_hypervisor::{DomainSummary, Hypervisor, HypervisorError, Libvirt};
+use nearmetal_report::view::HostMap;
+use nearmetal_report::{Style, Surface, host_picture, host_svg};
 
 use super::source::SourceArgs;
 use crate::exit_status::ExitStatus;
@@ -12,10 +14,14 @@ use crate::printer::Printer;
 /// Reads /sys and /proc of this machine, of a capture (--capture), or of another machine (--host). Changes nothing and
 /// needs no root; what root would add is said at the end. What makes no sense in the source is listed, never guessed.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// How to show it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Draw with ASCII alone; by itself where the terminal's locale is not UTF-8
+    #[arg(long)]
+    ascii: bool,
     #[command(flatten)]
     source: SourceArgs,
     /// How to reach another machine: the program and its options, split at spaces
@@ -23,17 +29,36 @@ pub struct Args {
     ssh: String,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+const EXAMPLES: &str = "\
+Examples:
+  nearmetal inspect                                     this machine, as tables
+  nearmetal inspect --format picture                    this machine, drawn in the terminal
+  nearmetal inspect --format svg > machine.svg          the same on a sheet for the wall
+  nearmetal capture web7.tar.gz                         on web7: everything worth knowing, in one file
+  nearmetal inspect --capture web7.tar.gz               anywhere else: web7
+  nearmetal inspect --host root@web7                    web7 without installing anything there
+  nearmetal inspect --host qemu+ssh://web7/system       web7 by libvirt's word alone
+  lstopo --of xml | gzip > m.xml.gz; nearmetal inspect --capture m.xml.gz
+  nearmetal inspect --format json | jq .summary         for programs; docs/reference/host.schema.json describes it
+
+A question mark is what the source does not tell; it is never shown as 0. What was there and made no sense is listed
+under `unreadable`, with its path and text.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Tables for people
     Text,
     /// One document for programs, with its schema's name and version
     Json,
+    /// A picture for the terminal, as wide as it is: nodes, L3 domains, cores, PUs, memory and devices by owner
+    Picture,
+    /// The same picture as SVG, light and dark: redirect it into a file
+    Svg,
 }
 
 /// Reads the host and shows it. Damage in the source is shown, not failed on.
 pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let source = match args.source.open(&args.ssh) {
+    let mut source = match args.source.open(&args.ssh) {
         Ok(source) => source,
         Err(error) => {
             printer.important(&format!("error: {error:#}"));
@@ -41,13 +66,23 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
             return Ok(if remote { ExitStatus::Refused } else { ExitStatus::WrongUse });
         }
     };
-    let fs = &source.fs;
-    let host = Host::read(fs);
-    // A capture is another machine: the domains of this one have no place beside it.
-    let domains = if fs.is_live() { domains() } else { Err("not asked: this is another machine".to_owned()) };
+    let host = Host::read(&source.fs);
+    let domains = match (&mut source.libvirt, args.format) {
+        (_, Format::Picture | Format::Svg) => Ok(Vec::new()),
+        (Some(libvirt), _) => libvirt.domains().map_err(first_line),
+        (None, _) if source.fs.is_live() => Libvirt::open(None).and_then(|mut here| here.domains()).map_err(first_line),
+        // The domains of this machine have no place beside another one.
+        (None, _) => Err("not asked: this is another machine".to_owned()),
+    };
     match args.format {
         Format::Text => printer.data(&(text::render(&host) + &table(&domains))),
         Format::Json => printer.data(&json(&host, &domains)?),
+        Format::Picture => {
+            let style = super::report::style(printer);
+            let style = Style { ascii: style.ascii || args.ascii, ..style };
+            printer.data(&host_picture(&HostMap::new(&host), &style));
+        }
+        Format::Svg => printer.data(&host_svg(&HostMap::new(&host), Surface::Standalone)),
     }
     if let Some(unknown) = &source.unknown {
         printer.say(unknown);
@@ -58,11 +93,9 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
     Ok(ExitStatus::Done)
 }
 
-/// libvirt's domains, or in one line why they are unknown: inspecting needs no libvirt.
-fn domains() -> Result<Vec<DomainSummary>, String> {
-    let text =
-        |error: nearmetal_hypervisor::HypervisorError| error.to_string().lines().next().unwrap_or_default().to_owned();
-    Libvirt::open(None).map_err(text)?.domains().map_err(text)
+/// Why libvirt's domains are unknown, in one line: inspecting needs no libvirt.
+fn first_line(error: HypervisorError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 fn table(domains: &Result<Vec<DomainSummary>, String>) -> String {

@@ -9,6 +9,9 @@ use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use super::bench::beside_this_program;
 use super::source::Source;
 
+/// Names the program that is sent, where it is not beside this one.
+const PROBE_VARIABLE: &str = "NEARMETAL_PROBE";
+
 /// Runs on the other machine with the probe on its standard input: POSIX sh and coreutils are all it needs. A directory
 /// mounted `noexec` is tried and left. The probe is removed however this ends.
 const SCRIPT: &str = r#"umask 077
@@ -34,7 +37,10 @@ pub(crate) fn over_ssh(name: &str, ssh: &str) -> anyhow::Result<HostFs> {
     if name.is_empty() || name.starts_with('-') || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
         bail!("`{name}` is no host: write NAME, USER@NAME, or a libvirt URI");
     }
-    let probe = beside_this_program("nearmetal-probe")?;
+    let probe = match std::env::var_os(PROBE_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => path.into(),
+        None => beside_this_program("nearmetal-probe")?,
+    };
     let mut words = ssh.split_whitespace();
     let program = words.next().ok_or_else(|| anyhow!("--ssh is empty: write a program and its options"))?;
     // The login shell may be any; what it hands to sh is one quoted word.
@@ -65,5 +71,6 @@ pub(crate) fn over_libvirt(uri: &str) -> anyhow::Result<Source> {
     let capabilities = libvirt.capabilities()?;
     let devices = libvirt.node_devices()?;
     let host = nearmetal_capture::from_libvirt(uri, &capabilities, &devices)?;
-    Ok(Source { fs: host.fs, unknown: Some(format!("libvirt does not tell: {}", host.unknown)) })
+    let unknown = Some(format!("libvirt does not tell: {}", host.unknown));
+    Ok(Source { fs: host.fs, unknown, libvirt: Some(libvirt) })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use nearmetal_host::HostFs;
+use nearmetal_hypervisor::Libvirt;
 
 use super::remote;
 
@@ -26,6 +27,8 @@ pub(crate) struct Source {
     pub(crate) fs: HostFs,
     /// What is unknown whatever the machine is, in words.
     pub(crate) unknown: Option<String>,
+    /// The libvirt that knows its domains; `None` for a machine whose libvirt cannot be asked.
+    pub(crate) libvirt: Option<Libvirt>,
 }
 
 impl SourceArgs {
@@ -34,7 +37,7 @@ impl SourceArgs {
     /// # Errors
     /// In words for the user: nothing there, damaged, or not to be reached.
     pub(crate) fn open(&self, ssh: &str) -> anyhow::Result<Source> {
-        let known = |fs| Source { fs, unknown: None };
+        let known = |fs| Source { fs, unknown: None, libvirt: None };
         match (&self.capture, &self.host) {
             (Some(path), _) => Ok(known(nearmetal_capture::open(path)?)),
             (None, Some(uri)) if uri.contains("://") => remote::over_libvirt(uri),

@@ -2,11 +2,13 @@
 
 mod arms;
 mod canvas;
+mod host;
 mod machine;
 mod scale;
 mod sizes;
 
 pub use arms::arms_svg;
+pub use host::host_svg;
 pub use machine::{Moment, machine_svg};
 pub use sizes::sizes_svg;
 

@@ -2,10 +2,12 @@
 
 mod bar;
 mod paint;
+mod picture;
 mod sections;
 mod table;
 
 pub use paint::Style;
+pub use picture::host_picture;
 
 use crate::headline::headline;
 use crate::text::{LAB_WORDS, duration, one_line};

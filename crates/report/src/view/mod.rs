@@ -5,6 +5,7 @@
 
 mod comparison;
 mod guest;
+mod host_map;
 mod memory;
 mod papers;
 mod plan;
@@ -13,6 +14,7 @@ mod slice;
 
 pub use comparison::{ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, Metric, NoiseFloorView, SampleSeries};
 pub use guest::{DiskCard, GuestCard};
+pub use host_map::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
 pub use memory::{MemoryRow, MemorySide, MemoryTable};
 pub use papers::{Beside, PaperFigure};
 pub use plan::{CheckOutcome, CheckRow, DiffKind, DiffLine, PlanView, PoolRow, ReasonRow};

@@ -1,0 +1,3 @@
+//! Processors of the host.
+
+pub(crate) mod vcpu_overcommit_ratio;

@@ -1,0 +1,6 @@
+//! PCI, SR-IOV, VFIO.
+
+pub(crate) mod iommu_enabled;
+pub(crate) mod pci_device_numa_local;
+pub(crate) mod vfio_driver_bound;
+pub(crate) mod vfio_guest_hugepage_backed;

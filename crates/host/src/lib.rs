@@ -15,12 +15,13 @@ mod read;
 mod summary;
 pub mod synthetic;
 pub mod text;
+pub mod tree_text;
 
 pub use errors::{ReadError, WriteError};
 pub use host_fs::HostFs;
 pub use model::{
-    BlockDevice, Core, GuestProcess, Host, HugepagePool, NetworkInterface, NumaNode, PciDevice, Processor, Residency,
-    SriovState, System, Thread, ThreadRole, Unreadable,
+    BlockDevice, Cache, CacheKind, Core, CoreKind, CpuGroup, GuestProcess, Host, HugepagePool, NetworkInterface,
+    NumaNode, PciDevice, Processor, Residency, SriovState, System, Thread, ThreadRole, Unreadable,
 };
 pub use parse::Malformed;
 pub use read::{DiskCounters, disk_counters};

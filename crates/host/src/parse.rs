@@ -1,6 +1,6 @@
 //! Small parsers shared by the readers: pure functions over a file's text.
 
-use nearmetal_units::{CpuSet, PageSize};
+use nearmetal_units::{CpuSet, NodeSet, PageSize};
 
 /// A text the kernel would not have written: says what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +91,11 @@ pub(crate) fn bracketed(text: &str) -> Parsed<String> {
 
 /// A CPU list, `0-3,8`.
 pub(crate) fn cpu_list(text: &str) -> Parsed<CpuSet> {
+    Ok(text.parse()?)
+}
+
+/// A list of nodes, `0-3,8`.
+pub(crate) fn node_list(text: &str) -> Parsed<NodeSet> {
     Ok(text.parse()?)
 }
 

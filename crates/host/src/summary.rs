@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, invariants};
+use crate::{Core, Host, invariants};
 
 /// Name and version of the document's form. The number rises when a field changes its meaning or goes.
 pub const SCHEMA: &str = "nearmetal.host/1";
@@ -13,16 +13,20 @@ pub const SCHEMA: &str = "nearmetal.host/1";
 /// Counts of a host. `None`: the source does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Distinct package numbers of online PUs.
+    /// Packages with an online PU, by the kernel's sets of PUs: 64 on a POWER7 that numbers none of them.
     pub packages: Option<usize>,
     /// NUMA nodes, CPU-less and memory-less ones included.
     pub numa_nodes: usize,
-    /// Cores with an online PU.
+    /// Cores with an online PU, as the vendor and hwloc count them: a module of AMD family 15h counts two, and is one
+    /// entry of [`Host::cores`].
     pub cores: usize,
     /// Online PUs.
     pub pus: usize,
-    /// PCI functions, virtual ones included.
+    /// PCI functions, virtual ones included, bridges between PCI buses (class 0x0604) not.
     pub pci_devices: usize,
+    /// Bridges between PCI buses.
+    #[serde(default)]
+    pub pci_bridges: usize,
     /// Memory of all nodes, in bytes.
     pub memory: Option<Bytes>,
 }
@@ -53,14 +57,20 @@ impl Host {
     /// Counts of this host.
     pub fn summary(&self) -> Summary {
         let online = || self.processors.iter().filter(|processor| processor.online);
-        let packages: Option<BTreeSet<u32>> = online().map(|processor| processor.package).collect();
+        let numbers: Option<BTreeSet<u32>> = online().map(|processor| processor.package).collect();
+        let packages = match self.packages.len() {
+            0 => numbers.map(|numbers| numbers.len()).filter(|count| *count > 0),
+            count => Some(count),
+        };
+        let bridges = self.pci_devices.iter().filter(|device| device.is_bridge()).count();
         let memory = self.nodes.iter().map(|node| node.memory_total).collect::<Option<Vec<Bytes>>>();
         Summary {
-            packages: packages.map(|packages| packages.len()).filter(|count| *count > 0),
+            packages,
             numa_nodes: self.nodes.len(),
-            cores: self.cores.len(),
+            cores: self.cores.iter().map(Core::count).sum(),
             pus: online().count(),
-            pci_devices: self.pci_devices.len(),
+            pci_devices: self.pci_devices.len() - bridges,
+            pci_bridges: bridges,
             memory: memory.map(|nodes| nodes.into_iter().fold(Bytes::ZERO, Bytes::plus)),
         }
     }
@@ -79,6 +89,7 @@ mod tests {
         assert_eq!((summary.packages, summary.pus, summary.memory), (Some(2), 4, Some(Bytes::from_mib(8192))));
         host.nodes[1].memory_total = None;
         host.processors[0].package = None;
+        host.packages.clear();
         assert_eq!((host.summary().packages, host.summary().memory), (None, None));
     }
 

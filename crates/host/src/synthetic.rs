@@ -9,8 +9,8 @@
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use crate::{
-    BlockDevice, Core, GuestProcess, Host, HugepagePool, NetworkInterface, NumaNode, PciDevice, Processor, SriovState,
-    System,
+    BlockDevice, Cache, CacheKind, Core, CpuGroup, GuestProcess, Host, HugepagePool, NetworkInterface, NumaNode,
+    PciDevice, Processor, SriovState, System,
 };
 
 /// How firmware numbers PUs. Arithmetic on indices is right on one kind of machine and wrong on the next.
@@ -173,20 +173,14 @@ impl Synthetic {
                 transparent_hugepage: Some("madvise".to_owned()),
                 ..System::default()
             },
-            processors: Vec::new(),
-            cores: Vec::new(),
-            nodes: Vec::new(),
-            pci_devices: Vec::new(),
-            block_devices: Vec::new(),
-            network_interfaces: Vec::new(),
             guests: self.guests.clone(),
-            unreadable: Vec::new(),
-            denied: Vec::new(),
+            ..Host::default()
         };
         for node in 0..self.nodes() {
             self.add_node(&mut host, node);
         }
         host.processors.sort_by_key(|processor| processor.index);
+        self.add_groups(&mut host);
         self.add_devices(&mut host);
         host
     }
@@ -222,7 +216,13 @@ impl Synthetic {
                 last_level_cache: Some(cache.clone()),
                 node: Some(node),
             }));
-            host.cores.push(Core { package: Some(package), core: Some(number), cpus, node: Some(node) });
+            host.cores.push(Core {
+                package: Some(package),
+                core: Some(number),
+                cpus,
+                node: Some(node),
+                numbers: vec![number],
+            });
         }
         let pools: Vec<HugepagePool> = self
             .pools
@@ -243,6 +243,33 @@ impl Synthetic {
             distances: (0..self.nodes()).map(|other| (other, distance(other))).collect(),
             pools,
         });
+    }
+
+    /// Packages and caches: L1 and L2 of each core, L3 as set.
+    fn add_groups(&self, host: &mut Host) {
+        for package in 0..self.packages {
+            let own = |processor: &&crate::Processor| processor.package == Some(package);
+            let cpus = host.processors.iter().filter(own).map(|processor| processor.index).collect();
+            host.packages.push(CpuGroup { number: Some(package), cpus });
+        }
+        let cache = |level, kind, kib, cpus: &CpuSet| Cache {
+            level,
+            kind: Some(kind),
+            size: Some(Bytes::from_kib(kib)),
+            line: Some(Bytes::new(64)),
+            ways: Some(8),
+            cpus: cpus.clone(),
+        };
+        for core in &host.cores {
+            host.caches.push(cache(1, CacheKind::Data, 32, &core.cpus));
+            host.caches.push(cache(1, CacheKind::Instruction, 32, &core.cpus));
+            host.caches.push(cache(2, CacheKind::Unified, 1024, &core.cpus));
+        }
+        let last = host.processors.iter().filter_map(|processor| {
+            processor.last_level_cache.as_ref().filter(|cache| cache.first() == Some(processor.index))
+        });
+        host.caches.extend(last.map(|cpus| cache(3, CacheKind::Unified, 32 << 10, cpus)));
+        host.caches.sort_by_key(|cache| (cache.level, cache.kind, cache.cpus.first()));
     }
 
     fn add_devices(&self, host: &mut Host) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ParseError;
 
 /// `domain:bus:device.function`, as in /sys/bus/pci/devices. The domain may exceed 16 bits (VMD uses 10000 and up).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PciAddress {
     /// PCI domain (segment).

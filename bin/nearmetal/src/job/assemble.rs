@@ -2,7 +2,7 @@
 
 use nearmetal_change::HostIdentity;
 use nearmetal_domain::{DomainFacts, DomainXml};
-use nearmetal_host::{Host, System};
+use nearmetal_host::Host;
 use nearmetal_measure::{Outcome, Results};
 use nearmetal_place::Placement;
 use nearmetal_report::papers;
@@ -158,19 +158,7 @@ fn environment(job: &JobFiles) -> Result<Environment, JobError> {
 
 /// A host of which nothing is known: a job without `inspect` still has a plan to show.
 fn unknown_host() -> Host {
-    Host {
-        source: "unknown".to_owned(),
-        system: System::default(),
-        processors: Vec::new(),
-        cores: Vec::new(),
-        nodes: Vec::new(),
-        pci_devices: Vec::new(),
-        block_devices: Vec::new(),
-        network_interfaces: Vec::new(),
-        guests: Vec::new(),
-        unreadable: Vec::new(),
-        denied: Vec::new(),
-    }
+    Host { source: "unknown".to_owned(), ..Host::default() }
 }
 
 /// The job's own caveats, the measurement's, and what this directory lacks.

@@ -4,7 +4,7 @@ use nearmetal_units::{Bytes, PciAddress};
 use serde::{Deserialize, Serialize};
 
 /// One PCI function.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PciDevice {
     /// Address.
     pub address: PciAddress,
@@ -26,6 +26,13 @@ pub struct PciDevice {
     pub physical_function: Option<PciAddress>,
 }
 
+impl PciDevice {
+    /// Whether it joins two PCI buses: a port of the root complex or of a switch (class 0x0604).
+    pub fn is_bridge(&self) -> bool {
+        self.class.is_some_and(|class| class >> 8 == 0x0604)
+    }
+}
+
 /// SR-IOV of a physical function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SriovState {
@@ -38,7 +45,7 @@ pub struct SriovState {
 }
 
 /// A whole block device or a partition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// Kernel name, `nvme0n1`.
     pub name: String,
@@ -70,7 +77,7 @@ pub struct BlockDevice {
 }
 
 /// A network interface.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NetworkInterface {
     /// Name, `eth0`.
     pub name: String,

@@ -4,7 +4,7 @@ use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
 /// One NUMA node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NumaNode {
     /// Operating-system index; not contiguous on every machine.
     pub index: u32,

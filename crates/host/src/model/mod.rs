@@ -11,14 +11,14 @@ mod processors;
 pub use devices::{BlockDevice, NetworkInterface, PciDevice, SriovState};
 pub use guests::{GuestProcess, Residency, Thread, ThreadRole};
 pub use memory::{HugepagePool, NumaNode};
-pub use processors::{Core, Processor};
+pub use processors::{Cache, CacheKind, Core, CoreKind, CpuGroup, Processor};
 
 use serde::{Deserialize, Serialize};
 
 use nearmetal_units::{CpuSet, NodeSet};
 
 /// One machine, as its kernel shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Host {
     /// Where the facts come from: `live`, or the path of a capture.
     pub source: String,
@@ -28,6 +28,24 @@ pub struct Host {
     pub processors: Vec<Processor>,
     /// One entry per core, by package and core number.
     pub cores: Vec<Core>,
+    /// Packages (sockets) by first PU, as sets of PUs: their numbers are not always there, nor unique.
+    #[serde(default)]
+    pub packages: Vec<CpuGroup>,
+    /// Dies by first PU; empty where the kernel knows of none.
+    #[serde(default)]
+    pub dies: Vec<CpuGroup>,
+    /// Clusters of cores by first PU; empty where the kernel knows of none, or of none larger than a core.
+    #[serde(default)]
+    pub clusters: Vec<CpuGroup>,
+    /// Books (s390) by first PU.
+    #[serde(default)]
+    pub books: Vec<CpuGroup>,
+    /// Drawers of books (s390) by first PU.
+    #[serde(default)]
+    pub drawers: Vec<CpuGroup>,
+    /// Caches of processors, by level, kind and first PU.
+    #[serde(default)]
+    pub caches: Vec<Cache>,
     /// NUMA nodes by rising index, memory-less and CPU-less ones included.
     pub nodes: Vec<NumaNode>,
     /// PCI functions by address.

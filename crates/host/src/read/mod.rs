@@ -1,6 +1,8 @@
 //! Filling a [`Host`] from [`HostFs`]: one module for each kind of thing.
 
 mod block;
+mod caches;
+mod groups;
 mod network;
 mod nodes;
 mod pci;
@@ -20,8 +22,10 @@ impl Host {
         let system = system::read(&mut facts);
         let listing = processors::list(&mut facts);
         let nodes = nodes::read(&mut facts, &listing.online);
-        let processors = processors::read(&mut facts, &listing, &nodes);
+        let mut processors = processors::read(&mut facts, &listing, &nodes);
         let cores = processors::cores(&processors);
+        let caches = caches::read(&mut facts, &mut processors, &listing.online);
+        let groups = groups::read(&mut facts, &processors, &listing.online);
         let pci_devices = pci::read(&mut facts, &nodes);
         let block_devices = block::read(&mut facts, &pci_devices);
         let network_interfaces = network::read(&mut facts, &pci_devices);
@@ -33,6 +37,12 @@ impl Host {
             system,
             processors,
             cores,
+            packages: groups.packages,
+            dies: groups.dies,
+            clusters: groups.clusters,
+            books: groups.books,
+            drawers: groups.drawers,
+            caches,
             nodes,
             pci_devices,
             block_devices,

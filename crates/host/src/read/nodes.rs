@@ -5,7 +5,7 @@
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 
 use crate::facts::{Facts, index_after, parsed};
-use crate::parse::{Parsed, cpu_list, cpu_mask, malformed, number, number_u32, page_size_kib};
+use crate::parse::{Parsed, cpu_list, cpu_mask, malformed, node_list, number, number_u32, page_size_kib};
 use crate::{HugepagePool, NumaNode, ReadError};
 
 const ROOT: &str = "/sys/devices/system/node";
@@ -14,6 +14,12 @@ pub(super) fn read(facts: &mut Facts<'_>, online: &CpuSet) -> Vec<NumaNode> {
     let mut indices: Vec<u32> = facts.list(ROOT).iter().filter_map(|name| index_after(name, "node")).collect();
     indices.sort_unstable();
     indices.dedup();
+    // Directories of nodes that are offline exist in captures put together by hand. An unreadable list changes nothing.
+    if let Some(online) = facts.optional(&format!("{ROOT}/online"), node_list) {
+        if indices.iter().any(|index| online.contains(*index)) {
+            indices.retain(|index| online.contains(*index));
+        }
+    }
     if indices.is_empty() {
         return vec![whole_machine(facts, online)];
     }
@@ -54,12 +60,12 @@ fn read_node(facts: &mut Facts<'_>, index: u32, indices: &[u32], online: &CpuSet
     }
 }
 
-/// The list, the mask of kernels before 2.6.26, or the links to the node's PUs.
+/// The mask, the list (since Linux 2.6.26), or the links to the node's PUs.
 fn cpus(facts: &mut Facts<'_>, root: &str) -> CpuSet {
-    if let Some(cpus) = facts.optional(&format!("{root}/cpulist"), cpu_list) {
+    if let Some(cpus) = facts.optional(&format!("{root}/cpumap"), cpu_mask) {
         return cpus;
     }
-    if let Some(cpus) = facts.optional(&format!("{root}/cpumap"), cpu_mask) {
+    if let Some(cpus) = facts.optional(&format!("{root}/cpulist"), cpu_list) {
         return cpus;
     }
     let cpus: CpuSet = facts.list(root).iter().filter_map(|name| index_after(name, "cpu")).collect();

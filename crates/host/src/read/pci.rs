@@ -70,8 +70,8 @@ fn node(facts: &mut Facts<'_>, root: &str, nodes: &[NumaNode]) -> Option<u32> {
     match attribute(facts.fs, &format!("{root}/numa_node"), index_or_none) {
         Ok(node) => node,
         Err(error) if error.is_missing() => {
-            let list = facts.optional(&format!("{root}/local_cpulist"), cpu_list);
-            let local = list.or_else(|| facts.optional(&format!("{root}/local_cpus"), cpu_mask))?;
+            let mask = facts.optional(&format!("{root}/local_cpus"), cpu_mask);
+            let local = mask.or_else(|| facts.optional(&format!("{root}/local_cpulist"), cpu_list))?;
             node_of_cpus(&local, nodes)
         }
         Err(error) => {

@@ -1,16 +1,16 @@
-//! PUs, their siblings and caches, and the cores they make up.
+//! PUs, their siblings, and the cores they make up.
 //!
 //! Documentation/admin-guide/cputopology.rst; cache directories in Documentation/ABI/testing/sysfs-devices-system-cpu.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_units::CpuSet;
 
 use crate::facts::{Facts, index_after};
-use crate::parse::{cpu_list, cpu_mask, flag, index_or_none, number_u32};
+use crate::parse::{cpu_list, cpu_mask, flag, index_or_none};
 use crate::{Core, NumaNode, Processor, ReadError};
 
-const ROOT: &str = "/sys/devices/system/cpu";
+pub(super) const ROOT: &str = "/sys/devices/system/cpu";
 
 /// Which PUs there are.
 pub(super) struct Listing {
@@ -53,8 +53,7 @@ pub(super) fn read(facts: &mut Facts<'_>, listing: &Listing, nodes: &[NumaNode])
         .map(|&index| {
             let node = nodes.iter().find(|node| node.cpus.contains(index)).map(|node| node.index);
             let online = listing.online.contains(index);
-            let mut processor =
-                Processor { index, online, package: None, core: None, siblings: None, last_level_cache: None, node };
+            let mut processor = Processor { index, online, node, ..Processor::default() };
             if online {
                 let topology = format!("{ROOT}/cpu{index}/topology");
                 let number = |facts: &mut Facts<'_>, name: &str| {
@@ -64,25 +63,52 @@ pub(super) fn read(facts: &mut Facts<'_>, listing: &Listing, nodes: &[NumaNode])
                 processor.core = number(facts, "core_id");
                 // The first pair since Linux 5.3, the second before; lists since 2.6.26, masks always.
                 let names = [("core_cpus_list", "core_cpus"), ("thread_siblings_list", "thread_siblings")];
-                processor.siblings = set_around(facts, index, &topology, &names);
-                processor.last_level_cache = last_level_cache(facts, index);
+                processor.siblings = set_around(facts, index, &topology, &names, false);
             }
             processor
         })
         .collect()
 }
 
-/// The first set that is there, in list or mask form. It must contain the PU whose directory it is in.
-fn set_around(facts: &mut Facts<'_>, cpu: u32, directory: &str, names: &[(&str, &str)]) -> Option<CpuSet> {
+/// The first set that is there, in mask or list form; its absence is written down.
+pub(super) fn set_around(
+    facts: &mut Facts<'_>,
+    cpu: u32,
+    directory: &str,
+    names: &[(&str, &str)],
+    may_be_empty: bool,
+) -> Option<CpuSet> {
+    let before = facts.unreadable.len();
+    let set = find_set(facts, cpu, directory, names, may_be_empty);
+    if set.is_none() && facts.unreadable.len() == before {
+        facts.absent(&format!("{directory}/{}", names[0].0));
+    }
+    set
+}
+
+/// As [`set_around`], of a kind that many kernels do not have.
+pub(super) fn set_of(facts: &mut Facts<'_>, cpu: u32, directory: &str, names: &[(&str, &str)]) -> Option<CpuSet> {
+    find_set(facts, cpu, directory, names, false)
+}
+
+/// A set must contain the PU whose directory it is in; an empty one may stand for "its own core" where that is so.
+fn find_set(
+    facts: &mut Facts<'_>,
+    cpu: u32,
+    directory: &str,
+    names: &[(&str, &str)],
+    may_be_empty: bool,
+) -> Option<CpuSet> {
     for (list, mask) in names {
         let list = format!("{directory}/{list}");
         let mask = format!("{directory}/{mask}");
-        let found = match facts.optional(&list, cpu_list) {
-            Some(set) => Some((list, set)),
-            None => facts.optional(&mask, cpu_mask).map(|set| (mask, set)),
+        // Masks first: kernels have had them longer, and captures that were edited by hand were edited there.
+        let found = match facts.optional(&mask, cpu_mask) {
+            Some(set) => Some((mask, set)),
+            None => facts.optional(&list, cpu_list).map(|set| (list, set)),
         };
         match found {
-            Some((_, set)) if set.contains(cpu) => return Some(set),
+            Some((_, set)) if set.contains(cpu) || (set.is_empty() && may_be_empty) => return Some(set),
             Some((path, set)) => {
                 let reason = format!("PU {cpu} is not in its own set");
                 facts.note(ReadError::unreadable(&path, &set.to_string(), reason));
@@ -90,34 +116,14 @@ fn set_around(facts: &mut Facts<'_>, cpu: u32, directory: &str, names: &[(&str, 
             None => {}
         }
     }
-    facts.absent(&format!("{directory}/{}", names[0].0));
     None
-}
-
-/// PUs sharing the cache of the highest level. No cache directory is no finding: some kernels and most virtual
-/// machines of old have none.
-fn last_level_cache(facts: &mut Facts<'_>, cpu: u32) -> Option<CpuSet> {
-    let root = format!("{ROOT}/cpu{cpu}/cache");
-    let mut highest: Option<(u32, String)> = None;
-    for name in facts.list(&root) {
-        if index_after(&name, "index").is_none() {
-            continue;
-        }
-        let directory = format!("{root}/{name}");
-        // Without one cache's level nobody knows which is the last: a lower one must not pass for it.
-        let level = facts.required(&format!("{directory}/level"), number_u32)?;
-        if highest.as_ref().is_none_or(|(other, _)| level > *other) {
-            highest = Some((level, directory));
-        }
-    }
-    let (_, directory) = highest?;
-    set_around(facts, cpu, &directory, &[("shared_cpu_list", "shared_cpu_map")])
 }
 
 /// Cores by package and number: PUs that are siblings by the kernel's word. Core numbers are no help, they repeat over
 /// packages and on some machines inside one. A PU without known siblings stands alone.
 pub(super) fn cores(processors: &[Processor]) -> Vec<Core> {
     let online: CpuSet = processors.iter().filter(|cpu| cpu.online).map(|cpu| cpu.index).collect();
+    let numbers: BTreeMap<u32, Option<u32>> = processors.iter().map(|cpu| (cpu.index, cpu.core)).collect();
     let mut placed = BTreeSet::new();
     let mut cores = Vec::new();
     for processor in processors.iter().filter(|processor| processor.online) {
@@ -127,7 +133,9 @@ pub(super) fn cores(processors: &[Processor]) -> Vec<Core> {
         let siblings = processor.siblings.iter().flat_map(CpuSet::iter).chain([processor.index]);
         let cpus: CpuSet = siblings.filter(|cpu| online.contains(*cpu) && !placed.contains(cpu)).collect();
         placed.extend(cpus.iter());
-        cores.push(Core { package: processor.package, core: processor.core, cpus, node: processor.node });
+        let numbers: BTreeSet<u32> = cpus.iter().filter_map(|cpu| numbers.get(&cpu).copied().flatten()).collect();
+        let numbers = numbers.into_iter().collect();
+        cores.push(Core { package: processor.package, core: processor.core, cpus, node: processor.node, numbers });
     }
     cores.sort_by_key(|core| (core.package, core.core, core.cpus.first()));
     cores

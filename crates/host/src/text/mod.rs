@@ -203,6 +203,7 @@ eth0  up     igb     8/8                      0000:02:00.0     0  -
         host.nodes[0].distances.clear();
         host.processors[0].package = None;
         host.cores[0].package = None;
+        host.packages.clear();
         host.pci_devices[0].node = None;
         host.block_devices[0].size = None;
         host.system = crate::System::default();

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use nearmetal_host::HostFs;
+use nearmetal_host::{HostFs, tree_text};
 
 /// A directory that goes away with the test.
 pub(crate) struct Tree {
@@ -17,16 +17,22 @@ pub(crate) struct Tree {
 impl Tree {
     /// An empty `sys` and `proc`.
     pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        // In memory where there is such a place: a fixture is thousands of files, and disks take a minute for all of them.
+        let memory = Path::new("/dev/shm");
+        let directory = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
         fs::create_dir_all(directory.path().join("sys")).unwrap();
         fs::create_dir_all(directory.path().join("proc")).unwrap();
         Self { directory }
     }
 
-    /// A copy of a fixture.
+    /// A copy of a fixture, kept as a directory or as one text.
     pub(crate) fn of_fixture(name: &str) -> Self {
         let tree = Self::new();
-        copy(&fixtures().join(name), tree.directory.path());
+        let fixture = fixtures().join(name);
+        match fs::read_to_string(fixture.join("tree.txt")) {
+            Ok(text) => tree_text::unpack(&text, tree.directory.path()).unwrap(),
+            Err(_) => copy(&fixture, tree.directory.path()),
+        }
         tree
     }
 

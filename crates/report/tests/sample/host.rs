@@ -59,11 +59,17 @@ fn machine(packages: u32, nodes: u32, cores: u32, threads: u32, memory: Bytes) -
                     package: Some(package),
                     core: Some(core),
                     siblings: Some(siblings.clone()),
-                    last_level_cache: None,
                     node: Some(node),
+                    ..Processor::default()
                 });
             }
-            all_cores.push(Core { package: Some(package), core: Some(core), cpus: siblings, node: Some(node) });
+            all_cores.push(Core {
+                package: Some(package),
+                core: Some(core),
+                cpus: siblings,
+                node: Some(node),
+                ..Core::default()
+            });
         }
         all_nodes.push(NumaNode {
             index: node,
@@ -81,12 +87,7 @@ fn machine(packages: u32, nodes: u32, cores: u32, threads: u32, memory: Bytes) -
         processors,
         cores: all_cores,
         nodes: all_nodes,
-        pci_devices: vec![],
-        block_devices: vec![],
-        network_interfaces: vec![],
-        guests: vec![],
-        unreadable: vec![],
-        denied: vec![],
+        ..Host::default()
     }
 }
 
@@ -94,13 +95,10 @@ fn pci(address: &str, class: u32, node: Option<u32>, driver: &str, vfs: u32) -> 
     PciDevice {
         address: address.parse().unwrap(),
         class: Some(class),
-        vendor: None,
-        device: None,
         node,
         driver: Some(driver.to_owned()),
-        iommu_group: None,
         sriov: (vfs > 0).then(|| SriovState { total_vfs: vfs, vfs, functions: vec![] }),
-        physical_function: None,
+        ..PciDevice::default()
     }
 }
 
@@ -108,16 +106,11 @@ fn drive(name: &str, address: &str, node: Option<u32>) -> BlockDevice {
     BlockDevice {
         name: name.to_owned(),
         size: Some(Bytes::from_mib(8192)),
-        number: None,
-        partition_of: None,
         rotational: Some(false),
         scheduler: Some("none".to_owned()),
         queues: Some(4),
-        logical_block: None,
-        physical_block: None,
         pci: Some(address.parse().unwrap()),
         node,
-        holders: vec![],
-        paths: vec![],
+        ..BlockDevice::default()
     }
 }

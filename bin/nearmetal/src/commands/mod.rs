@@ -4,6 +4,7 @@ mod apply;
 mod bench;
 mod boot_apply;
 mod demo;
+mod doctor;
 mod inspect;
 mod lab;
 mod plan;
@@ -19,6 +20,7 @@ use crate::printer::Printer;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Inspect(inspect::Args),
+    Doctor(doctor::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
@@ -35,6 +37,7 @@ pub enum Command {
 pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match command {
         Command::Inspect(args) => inspect::inspect(args, printer),
+        Command::Doctor(args) => doctor::doctor(args, printer),
         Command::Plan(args) => plan::plan(args, printer),
         Command::Apply(args) => apply::apply(args, printer),
         Command::Verify(args) => verify::verify(args, printer),

@@ -92,6 +92,7 @@ const WANTED: [(&str, &[&str]); 10] = [
             "current_governor",
             "scaling_driver",
             "scaling_governor",
+            "cpufreq",
         ],
     ),
     (
@@ -152,6 +153,9 @@ fn wanted(fs: &HostFs, path: &str) -> bool {
         return path != "/proc/meminfo" || !fs.exists("/sys/devices/system/node");
     }
     if ["/sys/class/block", "/sys/class/net", "/sys/bus/pci/devices"].contains(&directory) {
+        return true;
+    }
+    if directory.ends_with("/initiators") && name.starts_with("node") {
         return true;
     }
     let (list, mask) = twins(name);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nearmetal_units::CpuSet;
+use nearmetal_units::{Bytes, CpuSet};
 
 use crate::Host;
 
@@ -15,6 +15,8 @@ pub enum Invariant {
     SiblingsAreSymmetric,
     /// Every online PU is on exactly one core.
     OneCorePerCpu,
+    /// Every online PU is in exactly one package, where the kernel lists packages.
+    OnePackagePerCpu,
     /// Every PU is in at most one node, and says the same node as the node's own list.
     OneNodePerCpu,
     /// Core, last-level cache, package and node: of any two that meet, one contains the other.
@@ -49,6 +51,7 @@ pub fn check(host: &Host) -> Vec<Violation> {
     let mut found = Found(Vec::new());
     check_siblings(host, &mut found);
     check_cores(host, &mut found);
+    check_packages(host, &mut found);
     check_node_membership(host, &mut found);
     check_nesting(host, &mut found);
     check_distances(host, &mut found);
@@ -94,6 +97,19 @@ fn check_cores(host: &Host, found: &mut Found) {
     }
 }
 
+fn check_packages(host: &Host, found: &mut Found) {
+    if host.packages.is_empty() {
+        return;
+    }
+    let mut packages: BTreeMap<u32, usize> = host.online().iter().map(|cpu| (cpu, 0)).collect();
+    for cpu in host.packages.iter().flat_map(|package| package.cpus.iter()) {
+        *packages.entry(cpu).or_default() += 1;
+    }
+    for (cpu, count) in packages.into_iter().filter(|(_, count)| *count != 1) {
+        found.add(Invariant::OnePackagePerCpu, format!("PU {cpu}"), format!("is in {count} packages"));
+    }
+}
+
 fn check_node_membership(host: &Host, found: &mut Found) {
     let mut owners: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for node in &host.nodes {
@@ -116,18 +132,25 @@ fn check_node_membership(host: &Host, found: &mut Found) {
 }
 
 fn check_nesting(host: &Host, found: &mut Found) {
-    let mut packages: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut sets: Vec<(String, CpuSet)> = Vec::new();
     for processor in &host.processors {
-        if let Some(package) = processor.package {
-            packages.entry(package).or_default().insert(processor.index);
-        }
         let cache = processor.last_level_cache.as_ref();
         if let Some(cache) = cache.filter(|cache| cache.first() == Some(processor.index)) {
             sets.push((format!("last-level cache of PU {}", processor.index), cache.clone()));
         }
     }
-    sets.extend(packages.into_iter().map(|(package, cpus)| (format!("package {package}"), cpus)));
+    let groups = [
+        ("package", &host.packages),
+        ("die", &host.dies),
+        ("cluster", &host.clusters),
+        ("book", &host.books),
+        ("drawer", &host.drawers),
+    ];
+    for (name, groups) in groups {
+        sets.extend(groups.iter().map(|group| (format!("{name} of PUs {}", group.cpus), group.cpus.clone())));
+    }
+    let inner = host.caches.iter().filter(|cache| cache.level == 2);
+    sets.extend(inner.map(|cache| (format!("L2 of PUs {}", cache.cpus), cache.cpus.clone())));
     sets.extend(host.nodes.iter().map(|node| (format!("node {}", node.index), node.cpus.clone())));
     sets.extend(host.cores.iter().map(|core| (format!("core of PUs {}", core.cpus), core.cpus.clone())));
     // Each PU's sets, so that only sets that meet are compared: 4096 PUs have thousands of sets.
@@ -179,6 +202,10 @@ fn check_parts(host: &Host, found: &mut Found) {
                 found.add(rule, &subject, detail);
             }
         }
+        let pooled = node.pools.iter().fold(Bytes::ZERO, |sum, pool| sum.plus(pool.size.bytes().times(pool.total)));
+        if let Some(total) = node.memory_total.filter(|total| pooled > *total) {
+            found.add(rule, &subject, format!("{pooled} of {total} are in hugepage pools"));
+        }
     }
 }
 
@@ -205,7 +232,6 @@ fn check_references(host: &Host, found: &mut Found) {
 mod tests {
     use super::*;
     use crate::synthetic::{Numbering, Synthetic};
-    use nearmetal_units::Bytes;
     use proptest::prelude::*;
 
     /// Breaks one thing in a sound host and gives the rules that notice, each once.
@@ -224,6 +250,13 @@ mod tests {
         assert_eq!(rules_after(|host| host.processors[1].siblings = Some(CpuSet::one(1))), [SiblingsAreSymmetric]);
         assert_eq!(rules_after(|host| host.processors[1].siblings = None), [SiblingsAreSymmetric]);
         assert_eq!(rules_after(|host| drop(host.cores.remove(0))), [OneCorePerCpu]);
+        assert_eq!(rules_after(|host| drop(host.packages.remove(0))), [OnePackagePerCpu]);
+        assert_eq!(rules_after(|host| host.packages[1].cpus = "1-7".parse().unwrap()), [OnePackagePerCpu, SetsNest]);
+        let everything = |host: &mut Host| {
+            host.caches.iter_mut().filter(|c| c.level == 2).for_each(|c| c.cpus = "0-5".parse().unwrap())
+        };
+        assert_eq!(rules_after(everything), [SetsNest]);
+        assert_eq!(rules_after(|host| host.nodes[0].pools[0].total = 4096), [PartsAreSmallerThanTheWhole]);
         assert_eq!(rules_after(|host| host.processors[0].node = Some(1)), [OneNodePerCpu]);
         assert_eq!(rules_after(|host| _ = host.nodes[0].cpus.remove(0)), [OneNodePerCpu, SetsNest]);
         let straddling = Some("0-5".parse().unwrap());

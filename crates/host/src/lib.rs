@@ -3,12 +3,17 @@
 //! [`HostFs`] is the gate, [`Host`] the model, [`Host::read`] fills one from the other. [`guests`] reads single running
 //! guests for the read-back. [`synthetic`] builds hosts that nobody owns, for tests.
 
+pub mod diff;
 mod errors;
 mod facts;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod guests;
 mod host_fs;
 pub mod invariants;
+pub mod ledger;
 mod model;
 mod parse;
 mod read;
@@ -20,8 +25,10 @@ pub mod tree_text;
 pub use errors::{ReadError, WriteError};
 pub use host_fs::HostFs;
 pub use model::{
-    BlockDevice, Cache, CacheKind, Core, CoreKind, CpuGroup, GuestProcess, Host, HugepagePool, NetworkInterface,
-    NumaNode, PciDevice, Processor, Residency, SriovState, System, Thread, ThreadRole, Unreadable,
+    AccessControl, BlockDevice, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, FrequencyPolicy, GuestProcess,
+    Host, HugepagePool, HugepageTotal, Interrupt, MemoryAccess, MemorySideCache, NetworkInterface, NumaNode, PciBar,
+    PciDevice, PciLink, Processor, Residency, Setting, SriovState, System, Thread, ThreadRole, Unreadable,
+    VirtualFunction,
 };
 pub use parse::Malformed;
 pub use read::{DiskCounters, disk_counters};

@@ -242,6 +242,7 @@ impl Synthetic {
             memory_free: Some(self.memory_per_node.less(pooled)),
             distances: (0..self.nodes()).map(|other| (other, distance(other))).collect(),
             pools,
+            ..NumaNode::default()
         });
     }
 
@@ -293,8 +294,7 @@ impl Synthetic {
                     node: Some(*node),
                     driver: driver.map(str::to_owned),
                     iommu_group: self.iommu.then_some(group),
-                    sriov: None,
-                    physical_function: None,
+                    ..PciDevice::default()
                 }
             };
             match *device {
@@ -318,10 +318,10 @@ impl Synthetic {
                         pci: Some(at(0)),
                         node: Some(*node),
                         driver: Some("igb".to_owned()),
-                        master: None,
                         receive_queues: Some(8),
                         transmit_queues: Some(8),
                         state: Some("up".to_owned()),
+                        ..NetworkInterface::default()
                     });
                 }
             }
@@ -338,7 +338,6 @@ fn nvme_drive(number: usize, address: PciAddress, node: u32) -> BlockDevice {
         name: format!("nvme{number}n1"),
         size: Some(Bytes::from_mib(100 << 10)),
         number: Some(format!("259:{number}")),
-        partition_of: None,
         rotational: Some(false),
         scheduler: Some("none".to_owned()),
         queues: Some(16),
@@ -347,7 +346,7 @@ fn nvme_drive(number: usize, address: PciAddress, node: u32) -> BlockDevice {
         pci: Some(address),
         paths: vec![address],
         node: Some(node),
-        holders: Vec::new(),
+        ..BlockDevice::default()
     }
 }
 

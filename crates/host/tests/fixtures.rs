@@ -179,6 +179,41 @@ fn offline_processors_are_listed_and_on_no_core() {
 }
 
 #[test]
+fn kinds_of_cores_are_told_apart_by_what_the_kernel_gives() {
+    let kinds = |name: &str| {
+        let kinds = read(name).core_kinds;
+        kinds.iter().map(|kind| format!("{} on {}", kind.name, kind.cpus)).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(
+        kinds("1p-1n-6c-2t-8c-1t-hybrid"),
+        "base frequency in kHz 1900000 on 0-11; base frequency in kHz 1400000 on 12-19"
+    );
+    assert_eq!(
+        kinds("1p-1n-20c-1t-two-kinds"),
+        "midr 0x00000000410fd871 on 0-4,10-14; midr 0x00000000410fd851 on 5-9,15-19"
+    );
+    assert_eq!(kinds("2p-4n-32c-1t-clusters"), "");
+}
+
+#[test]
+fn memory_tells_its_caches_and_its_initiators() {
+    let optane = read("2p-4n-10c-2t-memory-side-cache");
+    let cache = &optane.nodes[0].side_caches[0];
+    assert_eq!((cache.level, cache.size, cache.line), (1, Some(Bytes::from_mib(96 << 10)), Some(Bytes::new(64))));
+    // The firmware gave zeros: unknown.
+    assert!(optane.nodes.iter().all(|node| node.access.iter().all(|access| access.read_latency.is_none())));
+    // Node 7 is persistent memory: a device on node 4 is nearest to it, of processors those of nodes 0 and 2.
+    let host = read("2p-11n-2c-1t-initiators");
+    let access = &host.node(7).unwrap().access;
+    let figures: Vec<_> = access
+        .iter()
+        .map(|access| (access.class, access.initiators.to_string(), access.read_latency, access.read_bandwidth))
+        .collect();
+    assert_eq!(figures[0], (0, "4".to_owned(), Some(8), Some(8192)));
+    assert_eq!(figures[1], (1, "0,2".to_owned(), Some(77), Some(78_644)));
+}
+
+#[test]
 fn padding_with_nul_changes_nothing() {
     let tree = Tree::of_fixture("2p-2n-8c-1t-nvme-dax-mic");
     let plain = Host::read(&tree.fs());

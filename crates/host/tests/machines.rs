@@ -78,7 +78,7 @@ fn old_kernels_give_masks_alone() {
     assert_eq!(host.nodes[1].cpus.to_string(), "1", "an offline PU is in no node");
     assert_eq!((host.nodes[1].index, host.nodes[1].distance(0), host.nodes[1].distance(4)), (4, Some(20), Some(10)));
     assert_eq!(host.processors[0].package, None);
-    assert_eq!(host.processors[0].last_level_cache.as_ref().unwrap().to_string(), "0-3");
+    assert_eq!(host.processors[0].last_level_cache.as_ref().unwrap().to_string(), "0-2");
     assert_eq!(host.cores.iter().map(|core| core.cpus.to_string()).collect::<Vec<_>>(), ["0,2", "1"]);
 }
 

@@ -17,3 +17,34 @@ pub(crate) use processes::read_all;
 pub use processes::{find, is_alive, pids, start_time};
 pub use residency::residency;
 pub use threads::{thread_affinity, threads};
+
+/// Parsers of files of processes, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
+    use crate::fuzzing::Target;
+    vec![
+        Target::bytes(
+            "QEMU command line",
+            b"qemu-system-x86_64\0-name\0guest=db,x=y\0-m\0size=1024k\0-uuid\0c7\0",
+            |bytes| {
+                drop(CommandLine::parse(bytes).map(|line| (line.guest_memory(), line.memory_sizes())));
+            },
+        ),
+        Target::text("maps", "7f1200000000-7f1240000000 rw-s 00000000 00:0f 4711 /dev/x (deleted)\n", |text| {
+            drop(maps::parse(text));
+        }),
+        Target::text("numa_maps", "7f12 bind:1 file=/a\\040b huge dirty=512 N1=512 kernelpagesize_kB=2048\n", |text| {
+            drop(numa_maps::parse(text));
+        }),
+        Target::text("thread status", "Name:\tCPU 0/KVM\nPPid:\t1\nCpus_allowed_list:\t0-3\n", |text| {
+            drop(threads::allowed_cpus(text));
+        }),
+        Target::text("thread name", "CPU 12/KVM", |text| _ = threads::role(text, false)),
+        Target::text("process stat", "4711 (CPU 0) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0\n", |text| {
+            let _ = processes::stat(text);
+        }),
+        Target::text("fdinfo", "pos:\t0\nflags:\t02140002\nSqMask:\t0x7f\nSqHead:\t9\nSqTail:\t9\n", |text| {
+            drop((open_files::open_flags(text), open_files::ring(text)));
+        }),
+    ]
+}

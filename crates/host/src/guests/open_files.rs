@@ -91,7 +91,7 @@ fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-fn open_flags(info: &str) -> Parsed<u32> {
+pub(super) fn open_flags(info: &str) -> Parsed<u32> {
     match value(info, "flags") {
         Some(octal) if !octal.starts_with('+') => match u32::from_str_radix(octal, 8) {
             Ok(flags) => Ok(flags),
@@ -102,7 +102,7 @@ fn open_flags(info: &str) -> Parsed<u32> {
 }
 
 /// Counters of a ring; `None` if the kernel left them out, as it does while the ring is locked by its owner.
-fn ring(info: &str) -> Parsed<Option<IoUring>> {
+pub(super) fn ring(info: &str) -> Parsed<Option<IoUring>> {
     if value(info, "CqTail").is_none() {
         return Ok(None);
     }

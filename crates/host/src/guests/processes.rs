@@ -123,13 +123,13 @@ fn read_inside(facts: &mut Facts<'_>, pid: u32, line: &CommandLine) -> Result<Gu
     })
 }
 
-struct Stat {
+pub(super) struct Stat {
     state: char,
     start: u64,
 }
 
 /// Fields 3 and 22. The name in field 2 may hold spaces and parentheses, so counting starts after the last one.
-fn stat(text: &str) -> Parsed<Stat> {
+pub(super) fn stat(text: &str) -> Parsed<Stat> {
     let Some((_, rest)) = text.rsplit_once(") ") else { return malformed("expected a name in parentheses") };
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next().and_then(|word| word.chars().next());

@@ -24,13 +24,14 @@ pub fn residency(fs: &HostFs, pid: u32) -> Result<Vec<Residency>, ReadError> {
 
 /// As [`residency`], with the command line already read.
 pub(super) fn of_command_line(fs: &HostFs, pid: u32, line: &CommandLine) -> Result<Vec<Residency>, ReadError> {
-    let path = format!("/proc/{pid}/numa_maps");
-    let pages = parsed(&path, &fs.read(&path)?, numa_maps::parse)?;
-    let path = format!("/proc/{pid}/maps");
-    let mappings = parsed(&path, &fs.read(&path)?, maps::parse)?;
+    let (numa_maps_path, maps_path) = (format!("/proc/{pid}/numa_maps"), format!("/proc/{pid}/maps"));
+    let pages = parsed(&numa_maps_path, &fs.read(&numa_maps_path)?, numa_maps::parse)?;
+    let mappings = parsed(&maps_path, &fs.read(&maps_path)?, maps::parse)?;
     // A truncated pair of files must not look like a process without memory.
-    if pages.is_empty() || mappings.is_empty() {
-        return Err(ReadError::unreadable(&path, "", "no mappings: the process is ending, or the file was cut"));
+    for (path, is_empty) in [(numa_maps_path, pages.is_empty()), (maps_path, mappings.is_empty())] {
+        if is_empty {
+            return Err(ReadError::unreadable(&path, "", "no mappings: the process is ending, or the file was cut"));
+        }
     }
     let sizes = page_sizes(fs, pid, &pages);
     Ok(join(&mappings, &pages, &line.memory_sizes(), &sizes))

@@ -73,7 +73,7 @@ fn affinity_in(fs: &HostFs, path: &str) -> Result<CpuSet, ReadError> {
 }
 
 /// Cpus_allowed_list of a status file. An empty list is refused: a thread can always run somewhere.
-fn allowed_cpus(status: &str) -> Parsed<CpuSet> {
+pub(super) fn allowed_cpus(status: &str) -> Parsed<CpuSet> {
     let Some(list) = field(status, "Cpus_allowed_list") else {
         return malformed("there is no line `Cpus_allowed_list:`");
     };
@@ -90,7 +90,7 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// What a thread of this name does. QEMU names its threads if started with `-name …,debug-threads=on`, as libvirt does.
-fn role(name: &str, is_main: bool) -> ThreadRole {
+pub(super) fn role(name: &str, is_main: bool) -> ThreadRole {
     if is_main {
         return ThreadRole::Emulator;
     }

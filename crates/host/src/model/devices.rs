@@ -24,6 +24,66 @@ pub struct PciDevice {
     pub sriov: Option<SriovState>,
     /// The physical function of a virtual one.
     pub physical_function: Option<PciAddress>,
+    /// The bridge above it; `None` on a root bus.
+    #[serde(default)]
+    pub parent: Option<PciAddress>,
+    /// Its PCI Express link; `None` for conventional PCI and functions inside the root complex.
+    #[serde(default)]
+    pub link: Option<PciLink>,
+    /// Ways to reset it, in the kernel's order; `None` before Linux 5.15, empty where there is none: a guest that dies
+    /// may leave it unusable.
+    #[serde(default)]
+    pub resets: Option<Vec<String>>,
+    /// Its memory and port regions that have a size.
+    #[serde(default)]
+    pub bars: Vec<PciBar>,
+    /// Access control services of a bridge; `None` for other functions, and where only root may read them.
+    #[serde(default)]
+    pub access_control: Option<AccessControl>,
+}
+
+/// A PCI Express link. Speeds are megatransfers per second and lane: 8000 is `8.0 GT/s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PciLink {
+    /// Speed now.
+    pub speed: Option<u32>,
+    /// Lanes now.
+    pub width: Option<u32>,
+    /// Speed the function is able to.
+    pub max_speed: Option<u32>,
+    /// Lanes the function is able to.
+    pub max_width: Option<u32>,
+}
+
+/// A region of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciBar {
+    /// 0 to 5; 6 is the expansion ROM.
+    pub index: u32,
+    /// Its size.
+    pub size: Bytes,
+    /// Whether it is in port space rather than in memory.
+    pub ports: bool,
+    /// Whether reads have no effect.
+    pub prefetchable: bool,
+    /// Whether it may lie above 4 GiB.
+    pub wide: bool,
+}
+
+/// Access control services: whether functions below a bridge can reach each other around the IOMMU.
+/// PCI Express Base Specification, extended capability 0x000d.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessControl {
+    /// The bridge has none.
+    Absent,
+    /// The bridge has them.
+    Present {
+        /// What it is able to: bit 0 source validation, 2 request redirect, 3 completion redirect, 4 upstream forwarding.
+        able: u16,
+        /// What is on, the same bits.
+        enabled: u16,
+    },
 }
 
 impl PciDevice {
@@ -74,6 +134,18 @@ pub struct BlockDevice {
     pub node: Option<u32>,
     /// Names of devices stacked on it (dm, md).
     pub holders: Vec<String>,
+    /// Names of the devices it is stacked on.
+    #[serde(default)]
+    pub parts: Vec<String>,
+    /// What maps a device-mapper device: `LVM`, `CRYPT`, `mpath`, `part`, ….
+    #[serde(default)]
+    pub mapping: Option<String>,
+    /// Name of a device-mapper device, `vg0-root`.
+    #[serde(default)]
+    pub mapped_name: Option<String>,
+    /// Level of a software RAID: `raid1`, `linear`, ….
+    #[serde(default)]
+    pub raid_level: Option<String>,
 }
 
 /// A network interface.
@@ -95,4 +167,35 @@ pub struct NetworkInterface {
     pub transmit_queues: Option<u32>,
     /// Operational state, `up`, `down`, `unknown`, ….
     pub state: Option<String>,
+    /// Speed of its link in Mbit/s; `None` while it is down, and for most virtual ones.
+    #[serde(default)]
+    pub speed: Option<u64>,
+    /// Largest packet.
+    #[serde(default)]
+    pub mtu: Option<u32>,
+    /// Hardware address.
+    #[serde(default)]
+    pub mac: Option<String>,
+    /// What it is, where the kernel says: `bridge`, `bond`, `vlan`, `vxlan`, `wlan`, `tap`.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// Its virtual functions, by number.
+    #[serde(default)]
+    pub virtual_functions: Vec<VirtualFunction>,
+}
+
+/// A row of a network card's table of virtual functions. Most drivers tell MAC, VLAN and trust by netlink alone: `None`
+/// is not known, not unset.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VirtualFunction {
+    /// Its number, from 0.
+    pub number: u32,
+    /// Its PCI function.
+    pub function: Option<PciAddress>,
+    /// The address its card gives it.
+    pub mac: Option<String>,
+    /// The VLAN its card puts it in.
+    pub vlan: Option<u32>,
+    /// Whether it may change its address and listen to all.
+    pub trusted: Option<bool>,
 }

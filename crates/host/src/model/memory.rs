@@ -1,6 +1,6 @@
 //! NUMA nodes and their hugepage pools.
 
-use nearmetal_units::{Bytes, CpuSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
 use serde::{Deserialize, Serialize};
 
 /// One NUMA node.
@@ -18,6 +18,48 @@ pub struct NumaNode {
     pub distances: Vec<(u32, u32)>,
     /// Hugepage pools, one per page size.
     pub pools: Vec<HugepagePool>,
+    /// What the firmware says of reaching this memory (ACPI HMAT), by access class.
+    #[serde(default)]
+    pub access: Vec<MemoryAccess>,
+    /// Caches in front of this memory, by level: DRAM before persistent memory, for one.
+    #[serde(default)]
+    pub side_caches: Vec<MemorySideCache>,
+    /// Memory tier of the kernel, the fastest is the lowest; `None` without tiering.
+    #[serde(default)]
+    pub tier: Option<u32>,
+}
+
+/// How its nearest initiators reach a node's memory. Documentation/admin-guide/mm/numaperf.rst; the firmware's figures,
+/// not measured ones. Zero in the kernel's file means that the firmware gave none, and is `None` here.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MemoryAccess {
+    /// 0: from any initiator, 1: from processors.
+    pub class: u32,
+    /// Nodes of the nearest initiators.
+    pub initiators: NodeSet,
+    /// Nanoseconds for a read.
+    pub read_latency: Option<u64>,
+    /// Nanoseconds for a write.
+    pub write_latency: Option<u64>,
+    /// MB/s (10^6 bytes) of reads.
+    pub read_bandwidth: Option<u64>,
+    /// MB/s (10^6 bytes) of writes.
+    pub write_bandwidth: Option<u64>,
+}
+
+/// A cache in front of a node's memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MemorySideCache {
+    /// 1 is nearest to the memory.
+    pub level: u32,
+    /// Its size.
+    pub size: Option<Bytes>,
+    /// Length of a line.
+    pub line: Option<Bytes>,
+    /// 0 direct-mapped, 1 any other way.
+    pub indexing: Option<u64>,
+    /// 0 write-back, 1 write-through.
+    pub write_policy: Option<u64>,
 }
 
 /// A node's pool of one page size. Counts are pages.

@@ -5,13 +5,19 @@
 
 mod devices;
 mod guests;
+mod interrupts;
 mod memory;
 mod processors;
+mod system;
 
-pub use devices::{BlockDevice, NetworkInterface, PciDevice, SriovState};
+pub use devices::{
+    AccessControl, BlockDevice, NetworkInterface, PciBar, PciDevice, PciLink, SriovState, VirtualFunction,
+};
 pub use guests::{GuestProcess, Residency, Thread, ThreadRole};
-pub use memory::{HugepagePool, NumaNode};
+pub use interrupts::{Cpuset, Interrupt};
+pub use memory::{HugepagePool, MemoryAccess, MemorySideCache, NumaNode};
 pub use processors::{Cache, CacheKind, Core, CoreKind, CpuGroup, Processor};
+pub use system::{FrequencyPolicy, HugepageTotal, Setting, System};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +52,9 @@ pub struct Host {
     /// Caches of processors, by level, kind and first PU.
     #[serde(default)]
     pub caches: Vec<Cache>,
+    /// Kinds of cores; empty where all are alike, as far as the kernel says.
+    #[serde(default)]
+    pub core_kinds: Vec<CoreKind>,
     /// NUMA nodes by rising index, memory-less and CPU-less ones included.
     pub nodes: Vec<NumaNode>,
     /// PCI functions by address.
@@ -54,6 +63,12 @@ pub struct Host {
     pub block_devices: Vec<BlockDevice>,
     /// Network interfaces by name.
     pub network_interfaces: Vec<NetworkInterface>,
+    /// Interrupts by number.
+    #[serde(default)]
+    pub interrupts: Vec<Interrupt>,
+    /// Control groups that limit PUs or nodes, by path.
+    #[serde(default)]
+    pub cpusets: Vec<Cpuset>,
     /// QEMU processes found in /proc, by pid.
     pub guests: Vec<GuestProcess>,
     /// What was there but could not be understood.
@@ -61,29 +76,6 @@ pub struct Host {
     /// Paths that exist and may not be read by this user: what root would add.
     #[serde(default)]
     pub denied: Vec<String>,
-}
-
-/// Kernel, name and boot of a host.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct System {
-    /// The host's name.
-    pub hostname: Option<String>,
-    /// `uname -r`.
-    pub kernel: Option<String>,
-    /// Changes at every boot: tells whether volatile changes can still be in force.
-    pub boot_id: Option<String>,
-    /// The kernel command line.
-    pub command_line: Option<String>,
-    /// Model name of the first processor.
-    pub processor_model: Option<String>,
-    /// Whether the kernel says it runs under a hypervisor (the `hypervisor` CPU flag).
-    pub hypervisor: Option<bool>,
-    /// /proc/sys/kernel/numa_balancing.
-    pub numa_balancing: Option<u64>,
-    /// /proc/sys/kernel/io_uring_disabled: 0 all may use it, 1 only its group, 2 nobody.
-    pub io_uring_disabled: Option<u64>,
-    /// The bracketed word of /sys/kernel/mm/transparent_hugepage/enabled.
-    pub transparent_hugepage: Option<String>,
 }
 
 /// A kernel file that was there and made no sense.

@@ -6,7 +6,7 @@ use nearmetal_units::{Bytes, PciAddress};
 
 use super::pci::{function_in_path, node_of};
 use crate::facts::{Facts, index_after, parsed};
-use crate::parse::{Parsed, bracketed, flag, malformed, number};
+use crate::parse::{Parsed, bracketed, flag, malformed, number, word};
 use crate::{BlockDevice, HostFs, PciDevice, ReadError};
 
 const ROOT: &str = "/sys/class/block";
@@ -38,7 +38,7 @@ pub fn disk_counters(fs: &HostFs, name: &str) -> Result<DiskCounters, ReadError>
     parsed(&path, &fs.read(&path)?, counters)
 }
 
-fn counters(text: &str) -> Parsed<DiskCounters> {
+pub(super) fn counters(text: &str) -> Parsed<DiskCounters> {
     let Some(line) = text.strip_suffix('\n') else { return malformed("cut off: there is no newline at its end") };
     let fields: Vec<u64> = line.split_ascii_whitespace().map(number).collect::<Parsed<_>>()?;
     match fields[..] {
@@ -87,12 +87,21 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) -> 
         node: node_of(functions, pci),
         paths,
         holders: facts.list(&format!("{root}/holders")),
+        parts: facts.list(&format!("{root}/slaves")),
+        mapping: facts.optional(&format!("{root}/dm/uuid"), |text| Ok(mapping(text))).flatten(),
+        mapped_name: facts.optional(&format!("{root}/dm/name"), word),
+        raid_level: facts.optional(&format!("{root}/md/level"), word),
         partition_of,
         name,
     }
 }
 
-fn device_number(text: &str) -> Parsed<String> {
+/// `LVM-…`, `CRYPT-LUKS2-…`, `part1-mpath-…`: the first word says what maps it. Some have no identity.
+fn mapping(uuid: &str) -> Option<String> {
+    uuid.split('-').next().filter(|word| !word.is_empty()).map(str::to_owned)
+}
+
+pub(super) fn device_number(text: &str) -> Parsed<String> {
     match text.split_once(':') {
         Some((major, minor)) if number(major).is_ok() && number(minor).is_ok() => Ok(text.to_owned()),
         _ => malformed("expected MAJOR:MINOR"),

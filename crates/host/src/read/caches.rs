@@ -76,7 +76,7 @@ fn shared(facts: &mut Facts<'_>, processor: &Processor, directory: &str, online:
     Some(if set.is_subset(online) { set } else { set.intersection(online) })
 }
 
-fn kind(text: &str) -> Parsed<CacheKind> {
+pub(super) fn kind(text: &str) -> Parsed<CacheKind> {
     match text {
         "Data" => Ok(CacheKind::Data),
         "Instruction" => Ok(CacheKind::Instruction),
@@ -86,7 +86,7 @@ fn kind(text: &str) -> Parsed<CacheKind> {
 }
 
 /// `32K`, as the kernel prints it on every architecture.
-fn size(text: &str) -> Parsed<Bytes> {
+pub(super) fn size(text: &str) -> Parsed<Bytes> {
     match text.strip_suffix('K') {
         Some(kib) => number(kib).map(Bytes::from_kib),
         None => Err(Malformed("expected a size such as 32K".to_owned())),

@@ -2,11 +2,17 @@
 
 mod block;
 mod caches;
+mod cpusets;
 mod groups;
+mod interrupts;
+mod kinds;
 mod network;
+mod node_memory;
 mod nodes;
 mod pci;
+mod pci_details;
 mod processors;
+mod settings;
 mod system;
 
 pub use block::{DiskCounters, disk_counters};
@@ -29,6 +35,9 @@ impl Host {
         let pci_devices = pci::read(&mut facts, &nodes);
         let block_devices = block::read(&mut facts, &pci_devices);
         let network_interfaces = network::read(&mut facts, &pci_devices);
+        let core_kinds = kinds::read(&mut facts, &listing.online);
+        let interrupts = interrupts::read(&mut facts, &pci_devices);
+        let cpusets = cpusets::read(&mut facts);
         let guests = guests::read_all(&mut facts);
         facts.denied.sort_unstable();
         facts.denied.dedup();
@@ -43,13 +52,56 @@ impl Host {
             books: groups.books,
             drawers: groups.drawers,
             caches,
+            core_kinds,
             nodes,
             pci_devices,
             block_devices,
             network_interfaces,
+            interrupts,
+            cpusets,
             guests,
             unreadable: facts.unreadable,
             denied: facts.denied,
         }
     }
+}
+
+/// Parsers of single files, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
+    use crate::fuzzing::Target;
+    vec![
+        Target::text("block counters", "1 2 3 4 5 6 7 8 9 10 11\n", |text| drop(block::counters(text))),
+        Target::text("block number", "259:1", |text| drop(block::device_number(text))),
+        Target::text("cache kind", "Unified", |text| drop(caches::kind(text))),
+        Target::text("cache size", "32768K", |text| drop(caches::size(text))),
+        Target::text("hardware address", "52:54:00:12:34:56", |text| drop(network::mac(text))),
+        Target::text("node meminfo", "Node 0 MemTotal: 1024 kB\nNode 0 MemFree: 512 kB\n", |text| {
+            drop((nodes::meminfo(text, "MemTotal:"), nodes::meminfo(text, "MemFree:")));
+        }),
+        Target::text("pool size", "2048kB", |text| drop(nodes::pool_size(text))),
+        Target::text("PCI class and identity", "0x010802", |text| drop((pci::class(text), pci::identity(text)))),
+        Target::text("function in a path", "/sys/devices/pci0000:00/0000:00:1f.2/host4/block/sda", |text| {
+            let _ = pci::function_in_path(text);
+        }),
+        Target::text("link speed and width", "8.0 GT/s PCIe", |text| {
+            drop((pci_details::speed(text), pci_details::width(text)));
+        }),
+        Target::text("PCI regions", "0x00000000febc0000 0x00000000febdffff 0x0000000000040200\n", |text| {
+            drop(pci_details::regions(text));
+        }),
+        Target::bytes("access control", &[0x0d, 0, 1, 0, 0x1f, 0, 0x1d, 0], |bytes| {
+            let mut config = vec![0; 0x100];
+            config.extend(bytes);
+            config.resize(4096, 0);
+            let _ = pci_details::find_access_control(&config);
+        }),
+        Target::text("PUs with spaces", "0 1 2 3", |text| drop((settings::spaced(text), settings::list_or_null(text)))),
+        Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
+            drop((system::model_name(text), system::has_flag(text, "hypervisor")));
+        }),
+        Target::text("version", "Linux version 6.1.0-9 (x@y) #1 SMP", |text| {
+            drop((system::release_in_version(text), system::boot_id(text)));
+        }),
+    ]
 }

@@ -4,6 +4,7 @@
 
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 
+use super::node_memory;
 use crate::facts::{Facts, index_after, parsed};
 use crate::parse::{Parsed, cpu_list, cpu_mask, malformed, node_list, number, number_u32, page_size_kib};
 use crate::{HugepagePool, NumaNode, ReadError};
@@ -23,7 +24,9 @@ pub(super) fn read(facts: &mut Facts<'_>, online: &CpuSet) -> Vec<NumaNode> {
     if indices.is_empty() {
         return vec![whole_machine(facts, online)];
     }
-    indices.iter().map(|index| read_node(facts, *index, &indices, online)).collect()
+    let mut nodes: Vec<NumaNode> = indices.iter().map(|index| read_node(facts, *index, &indices, online)).collect();
+    node_memory::tiers(facts, &mut nodes);
+    nodes
 }
 
 /// A kernel without NUMA: one node of everything, distance unknown.
@@ -36,6 +39,7 @@ fn whole_machine(facts: &mut Facts<'_>, online: &CpuSet) -> NumaNode {
         memory_free,
         distances: Vec::new(),
         pools: pools(facts, "/sys/kernel/mm/hugepages"),
+        ..NumaNode::default()
     }
 }
 
@@ -57,6 +61,9 @@ fn read_node(facts: &mut Facts<'_>, index: u32, indices: &[u32], online: &CpuSet
         memory_free,
         distances: distances.unwrap_or_default(),
         pools: pools(facts, &format!("{root}/hugepages")),
+        access: node_memory::access(facts, &root),
+        side_caches: node_memory::side_caches(facts, &root),
+        tier: None,
     }
 }
 
@@ -102,7 +109,7 @@ fn memory(facts: &mut Facts<'_>, path: &str) -> (Option<Bytes>, Option<Bytes>) {
 }
 
 /// One line: `Node 0 MemTotal:  131072 kB`, or without `Node 0` in /proc/meminfo.
-fn meminfo(text: &str, name: &str) -> Parsed<Bytes> {
+pub(super) fn meminfo(text: &str, name: &str) -> Parsed<Bytes> {
     for line in text.split_inclusive('\n') {
         let Some((before, value)) = line.split_once(name) else { continue };
         let own = before.is_empty() || before.starts_with("Node ");
@@ -131,7 +138,7 @@ fn pools(facts: &mut Facts<'_>, root: &str) -> Vec<HugepagePool> {
     pools
 }
 
-fn pool_size(text: &str) -> Parsed<PageSize> {
+pub(super) fn pool_size(text: &str) -> Parsed<PageSize> {
     match text.strip_suffix("kB") {
         Some(kib) => page_size_kib(kib),
         None => malformed("expected hugepages-NUMBERkB"),

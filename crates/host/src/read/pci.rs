@@ -4,6 +4,7 @@
 
 use nearmetal_units::{CpuSet, PciAddress};
 
+use super::pci_details;
 use crate::facts::{Facts, attribute, parsed};
 use crate::parse::{Malformed, Parsed, cpu_list, cpu_mask, hex, index_or_none, malformed, number_u32};
 use crate::{NumaNode, PciDevice, SriovState};
@@ -39,9 +40,11 @@ pub(super) fn node_of(devices: &[PciDevice], address: Option<PciAddress>) -> Opt
 fn read_function(facts: &mut Facts<'_>, address: PciAddress, root: &str, nodes: &[NumaNode]) -> PciDevice {
     let path = |name: &str| format!("{root}/{name}");
     let physical_function = link_address(facts, &path("physfn"));
+    let class = facts.required(&path("class"), class);
+    let is_bridge = class.is_some_and(|class| class >> 8 == 0x0604);
     PciDevice {
         address,
-        class: facts.required(&path("class"), class),
+        class,
         vendor: facts.required(&path("vendor"), identity),
         device: facts.required(&path("device"), identity),
         node: node(facts, root, nodes),
@@ -49,18 +52,23 @@ fn read_function(facts: &mut Facts<'_>, address: PciAddress, root: &str, nodes: 
         iommu_group: iommu_group(facts, &path("iommu_group")),
         sriov: sriov(facts, root),
         physical_function,
+        parent: parent(facts, root, address),
+        link: pci_details::link(facts, root),
+        resets: pci_details::resets(facts, root),
+        bars: pci_details::bars(facts, root),
+        access_control: if is_bridge { pci_details::access_control(facts, root) } else { None },
     }
 }
 
 /// 24 bits: base class, subclass, programming interface.
-fn class(text: &str) -> Parsed<u32> {
+pub(super) fn class(text: &str) -> Parsed<u32> {
     match u32::try_from(hex(text)?) {
         Ok(class) if class <= 0xff_ffff => Ok(class),
         _ => malformed("expected a class of 24 bits"),
     }
 }
 
-fn identity(text: &str) -> Parsed<u16> {
+pub(super) fn identity(text: &str) -> Parsed<u16> {
     u16::try_from(hex(text)?).map_err(|_| Malformed("expected an identity of 16 bits".to_owned()))
 }
 
@@ -88,6 +96,14 @@ fn node_of_cpus(cpus: &CpuSet, nodes: &[NumaNode]) -> Option<u32> {
         (Some(node), None) if node.cpus.is_subset(cpus) => Some(node.index),
         _ => None,
     }
+}
+
+/// The function above it in the tree of devices. Trees put together by hand may have no links: no parent, then.
+fn parent(facts: &mut Facts<'_>, root: &str, address: PciAddress) -> Option<PciAddress> {
+    let target = facts.fs.link_target(root).ok()?;
+    let (above, _) = target.rsplit_once('/')?;
+    let name = above.rsplit('/').next()?;
+    name.parse().ok().filter(|parent: &PciAddress| name.contains('.') && *parent != address)
 }
 
 fn iommu_group(facts: &mut Facts<'_>, path: &str) -> Option<u32> {

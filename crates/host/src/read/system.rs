@@ -1,5 +1,7 @@
 //! Kernel, name, boot, and the settings that decide how guests run.
 
+use super::processors::ROOT;
+use super::settings::{self, list_or_null};
 use crate::System;
 use crate::facts::Facts;
 use crate::parse::{Parsed, bracketed, malformed, number, word};
@@ -26,17 +28,37 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         numa_balancing: facts.optional("/proc/sys/kernel/numa_balancing", number),
         io_uring_disabled: facts.optional("/proc/sys/kernel/io_uring_disabled", number),
         transparent_hugepage: facts.optional("/sys/kernel/mm/transparent_hugepage/enabled", bracketed),
+        transparent_hugepage_defrag: facts.optional("/sys/kernel/mm/transparent_hugepage/defrag", bracketed),
+        ksm: facts.optional("/sys/kernel/mm/ksm/run", number),
+        swappiness: facts.optional("/proc/sys/vm/swappiness", number),
+        zone_reclaim_mode: facts.optional("/proc/sys/vm/zone_reclaim_mode", number),
+        clocksource: facts.optional("/sys/devices/system/clocksource/clocksource0/current_clocksource", word),
+        smt: facts.optional(&format!("{ROOT}/smt/control"), word),
+        isolated: facts.optional(&format!("{ROOT}/isolated"), list_or_null),
+        nohz_full: facts.optional(&format!("{ROOT}/nohz_full"), list_or_null),
+        frequency: settings::frequency(facts),
+        idle_driver: facts.optional(&format!("{ROOT}/cpuidle/current_driver"), word),
+        idle_governor: idle_governor(facts),
+        vulnerabilities: settings::vulnerabilities(facts),
+        module_parameters: settings::module_parameters(facts),
+        hugepages: settings::hugepages(facts),
     }
 }
 
-fn release_in_version(text: &str) -> Parsed<String> {
+/// `current_governor` since Linux 5.9, `current_governor_ro` before.
+fn idle_governor(facts: &mut Facts<'_>) -> Option<String> {
+    let mut read = |name: &str| facts.optional(&format!("{ROOT}/cpuidle/{name}"), word);
+    read("current_governor").or_else(|| read("current_governor_ro"))
+}
+
+pub(super) fn release_in_version(text: &str) -> Parsed<String> {
     match text.strip_prefix("Linux version ").and_then(|rest| rest.split_whitespace().next()) {
         Some(release) => Ok(release.to_owned()),
         None => malformed("expected `Linux version RELEASE`"),
     }
 }
 
-fn boot_id(text: &str) -> Parsed<String> {
+pub(super) fn boot_id(text: &str) -> Parsed<String> {
     let uuid = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if uuid { Ok(text.to_owned()) } else { malformed("expected a UUID") }
 }
@@ -50,12 +72,12 @@ fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// `model name` on x86, `cpu` on POWER. ARM kernels give numbers only.
-fn model_name(cpuinfo: &str) -> Option<String> {
+pub(super) fn model_name(cpuinfo: &str) -> Option<String> {
     field(cpuinfo, "model name").or_else(|| field(cpuinfo, "cpu")).map(str::to_owned)
 }
 
 /// `None` where the architecture lists no flags.
-fn has_flag(cpuinfo: &str, flag: &str) -> Option<bool> {
+pub(super) fn has_flag(cpuinfo: &str, flag: &str) -> Option<bool> {
     Some(field(cpuinfo, "flags")?.split_whitespace().any(|word| word == flag))
 }
 

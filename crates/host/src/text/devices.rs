@@ -4,7 +4,7 @@ use nearmetal_units::{Bytes, NodeSet};
 
 use super::table::Table;
 use super::{or_dash, shown};
-use crate::{BlockDevice, Host, PciDevice};
+use crate::{BlockDevice, Host, PciDevice, PciLink};
 
 /// What guests are given: storage, network, display, accelerators. `None` for bridges and the rest.
 fn kind(class: u32) -> Option<&'static str> {
@@ -21,7 +21,7 @@ fn kind(class: u32) -> Option<&'static str> {
 }
 
 pub(super) fn pci(host: &Host) -> String {
-    let columns = ["address", "kind", "vendor:device", ">node", "driver", ">IOMMU group", "VFs"];
+    let columns = ["address", "kind", "vendor:device", ">node", "driver", ">IOMMU group", "VFs", "link"];
     let mut table = Table::new("PCI FUNCTIONS", &columns);
     let mut left_out = 0;
     for device in host.pci_devices.iter().filter(|device| device.physical_function.is_none()) {
@@ -35,7 +35,9 @@ pub(super) fn pci(host: &Host) -> String {
             continue;
         };
         let vfs = device.sriov.as_ref().map(|state| format!("{} of {}", state.vfs, state.total_vfs));
-        table.row(row(device, device.address.to_string(), kind, or_dash(device.iommu_group), or_dash(vfs)));
+        let mut cells = row(device, device.address.to_string(), kind, or_dash(device.iommu_group), or_dash(vfs));
+        cells.push(or_dash(device.link.as_ref().map(link)));
+        table.row(cells);
         virtual_functions(host, device, &mut table);
     }
     let mut text = table.render();
@@ -43,6 +45,17 @@ pub(super) fn pci(host: &Host) -> String {
         text.push_str(&format!("not shown, since guests are not given them (bridges and the like): {left_out}\n"));
     }
     text
+}
+
+/// `8 GT/s x8`, and what it is able to where that is more.
+fn link(link: &PciLink) -> String {
+    let one = |speed: Option<u32>, width: Option<u32>| {
+        let speed = speed.map(|speed| f64::from(speed) / 1000.0);
+        format!("{} GT/s x{}", shown(speed), shown(width))
+    };
+    let now = one(link.speed, link.width);
+    let less = link.speed < link.max_speed || link.width < link.max_width;
+    if less { format!("{now}, able to {}", one(link.max_speed, link.max_width)) } else { now }
 }
 
 fn row(device: &PciDevice, name: String, kind: &str, group: String, vfs: String) -> Vec<String> {
@@ -75,7 +88,9 @@ fn virtual_functions(host: &Host, physical: &PciDevice, table: &mut Table) {
         let groups: NodeSet = run.iter().filter_map(|(_, device)| device.iommu_group).collect();
         let groups = if groups.is_empty() { "-".to_owned() } else { groups.to_string() };
         let kind = run[0].1.class.and_then(kind).unwrap_or("?");
-        table.row(row(run[0].1, name, kind, groups, "-".to_owned()));
+        let mut cells = row(run[0].1, name, kind, groups, "-".to_owned());
+        cells.push("-".to_owned());
+        table.row(cells);
     }
 }
 
@@ -125,7 +140,7 @@ fn block_row(device: &BlockDevice, name: String) -> Vec<String> {
     vec![
         name,
         shown(device.size),
-        shown(medium),
+        level(device).unwrap_or_else(|| shown(medium)),
         or_dash(device.queues),
         shown(device.scheduler.as_ref()),
         format!("{}/{}", shown(device.logical_block), shown(device.physical_block)),
@@ -135,19 +150,25 @@ fn block_row(device: &BlockDevice, name: String) -> Vec<String> {
     ]
 }
 
+/// What a stacked device is: a volume of LVM, an array.
+fn level(device: &BlockDevice) -> Option<String> {
+    device.raid_level.clone().or_else(|| device.mapping.clone())
+}
+
 fn holders(device: &BlockDevice) -> String {
     if device.holders.is_empty() { "-".to_owned() } else { device.holders.join(" ") }
 }
 
 pub(super) fn network(host: &Host) -> String {
-    let columns = ["name", "state", "driver", "queues receive/transmit", "PCI function", ">node", "part of"];
+    let columns = ["name", "state", ">Mbit/s", "driver", "queues receive/transmit", "PCI function", ">node", "part of"];
     let mut table = Table::new("NETWORK INTERFACES", &columns);
     for interface in &host.network_interfaces {
         let node = if interface.pci.is_some() { shown(interface.node) } else { "-".to_owned() };
         table.row(vec![
             interface.name.clone(),
             shown(interface.state.as_ref()),
-            or_dash(interface.driver.as_ref()),
+            or_dash(interface.speed),
+            or_dash(interface.driver.as_ref().or(interface.kind.as_ref())),
             format!("{}/{}", shown(interface.receive_queues), shown(interface.transmit_queues)),
             or_dash(interface.pci),
             node,

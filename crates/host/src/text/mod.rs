@@ -4,10 +4,13 @@
 
 mod devices;
 mod guests;
+mod machine;
 mod processors;
 mod table;
 
 use std::fmt::Display;
+
+pub(crate) use table::Table;
 
 use crate::{Host, invariants};
 
@@ -17,12 +20,17 @@ const MOST_DAMAGES: usize = 20;
 /// The whole text: machine, nodes, cores, devices, guests, and what is wrong with the source.
 pub fn render(host: &Host) -> String {
     let sections = [
-        heading(host),
+        format!("{}{}", heading(host), machine::settings(host)),
         processors::nodes(host),
+        machine::memory(host),
         processors::cores(host),
+        machine::kinds(host),
+        machine::caches(host),
         devices::pci(host),
         devices::block(host),
         devices::network(host),
+        machine::interrupts(host),
+        machine::cpusets(host),
         guests::render(host),
         contradictions(host),
         unreadable(host),
@@ -39,7 +47,7 @@ pub fn render(host: &Host) -> String {
 }
 
 /// The text with its control characters spelled out.
-fn printable(text: String) -> String {
+pub(crate) fn printable(text: String) -> String {
     if !text.chars().any(char::is_control) {
         return text;
     }
@@ -134,7 +142,7 @@ fn counted(count: Option<usize>, name: &str) -> String {
 }
 
 /// The value, or `?`.
-fn shown<T: Display>(value: Option<T>) -> String {
+pub(crate) fn shown<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "?".to_owned(), |value| value.to_string())
 }
 
@@ -178,19 +186,26 @@ package  node  last-level cache  cores
       0     0  0-1,4-5           0+4 1+5
       1     1  2-3,6-7           2+6 3+7
 
+CACHES
+cache           count    size  PUs each  dies  clusters
+L1 data             4  32 KiB         2     -         -
+L1 instruction      4  32 KiB         2     -         -
+L2                  4   1 MiB         2     -         -
+L3                  2  32 MiB         4     -         -
+
 PCI FUNCTIONS
-address       kind     vendor:device  node  driver  IOMMU group  VFs
-0000:01:00.0  nvme     1b36:0010         1  nvme              1  -
-0000:02:00.0  network  8086:10c9         0  igb               2  2 of 7
-  VF 0-1      network  8086:10ca         0  -               3-4  -
+address       kind     vendor:device  node  driver  IOMMU group  VFs     link
+0000:01:00.0  nvme     1b36:0010         1  nvme              1  -       -
+0000:02:00.0  network  8086:10c9         0  igb               2  2 of 7  -
+  VF 0-1      network  8086:10ca         0  -               3-4  -       -
 
 BLOCK DEVICES
 name        size  medium  queues  scheduler  logical/physical block  PCI function  node  holders
 nvme0n1  100 GiB  flash       16  none       512 B/4 KiB             0000:01:00.0     1  -
 
 NETWORK INTERFACES
-name  state  driver  queues receive/transmit  PCI function  node  part of
-eth0  up     igb     8/8                      0000:02:00.0     0  -
+name  state  Mbit/s  driver  queues receive/transmit  PCI function  node  part of
+eth0  up          -  igb     8/8                      0000:02:00.0     0  -
 ";
         assert_eq!(render(&host), expected, "\n{}", render(&host));
     }

@@ -4,7 +4,7 @@
 const WIDTH: usize = 110;
 
 /// A table whose columns are as wide as their widest cell.
-pub(super) struct Table {
+pub(crate) struct Table {
     title: String,
     /// Heading, and whether cells stand to the right.
     columns: Vec<(String, bool)>,
@@ -13,7 +13,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Columns whose heading starts with `>` are numbers and stand to the right.
-    pub(super) fn new(title: &str, columns: &[&str]) -> Self {
+    pub(crate) fn new(title: &str, columns: &[&str]) -> Self {
         let columns = columns
             .iter()
             .map(|heading| match heading.strip_prefix('>') {
@@ -25,17 +25,17 @@ impl Table {
     }
 
     /// One more column.
-    pub(super) fn column(&mut self, heading: String, right: bool) {
+    pub(crate) fn column(&mut self, heading: String, right: bool) {
         self.columns.push((heading, right));
     }
 
     /// One more row. Text from outside is made printable: a name must not move the cursor.
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(super::printable).collect());
     }
 
     /// Title, headings and rows; empty if there are no rows.
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         if self.rows.is_empty() {
             return String::new();
         }

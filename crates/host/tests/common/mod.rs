@@ -36,6 +36,13 @@ impl Tree {
         tree
     }
 
+    /// The tree of a text.
+    pub(crate) fn of_text(text: &str) -> Self {
+        let tree = Self::new();
+        tree_text::unpack(text, tree.directory.path()).unwrap();
+        tree
+    }
+
     /// Writes a file and the directories above it.
     pub(crate) fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> &Self {
         let path = self.path(path);

@@ -23,10 +23,10 @@ pub fn quad(huge: u64) -> Host {
         pci: Some("0000:11:00.0".parse().unwrap()),
         node: Some(1),
         driver: Some("igb".to_owned()),
-        master: None,
         receive_queues: Some(4),
         transmit_queues: Some(4),
         state: Some("up".to_owned()),
+        ..NetworkInterface::default()
     }];
     host
 }
@@ -78,6 +78,7 @@ fn machine(packages: u32, nodes: u32, cores: u32, threads: u32, memory: Bytes) -
             memory_free: Some(Bytes::new(memory.get() / 10 * 7)),
             distances: (0..nodes).map(|other| (other, if other == node { 10 } else { 20 })).collect(),
             pools: vec![HugepagePool { size: PageSize::HUGE_2M, total: 0, free: 0, surplus: 0 }],
+            ..NumaNode::default()
         });
     }
     processors.sort_by_key(|processor| processor.index);

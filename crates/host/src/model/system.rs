@@ -1,0 +1,113 @@
+//! Kernel, name, boot, and the settings that decide how guests run.
+
+use nearmetal_units::{Bytes, CpuSet, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// Kernel, name and boot of a host, and settings of the whole machine. `None`: the source does not say.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct System {
+    /// The host's name.
+    pub hostname: Option<String>,
+    /// `uname -r`.
+    pub kernel: Option<String>,
+    /// Changes at every boot: tells whether volatile changes can still be in force.
+    pub boot_id: Option<String>,
+    /// The kernel command line.
+    pub command_line: Option<String>,
+    /// Model name of the first processor.
+    pub processor_model: Option<String>,
+    /// Whether the kernel says it runs under a hypervisor (the `hypervisor` CPU flag).
+    pub hypervisor: Option<bool>,
+    /// /proc/sys/kernel/numa_balancing.
+    pub numa_balancing: Option<u64>,
+    /// /proc/sys/kernel/io_uring_disabled: 0 all may use it, 1 only its group, 2 nobody.
+    pub io_uring_disabled: Option<u64>,
+    /// The bracketed word of /sys/kernel/mm/transparent_hugepage/enabled.
+    pub transparent_hugepage: Option<String>,
+    /// The bracketed word of /sys/kernel/mm/transparent_hugepage/defrag.
+    #[serde(default)]
+    pub transparent_hugepage_defrag: Option<String>,
+    /// /sys/kernel/mm/ksm/run: 0 stopped, 1 merging, 2 stopped and unmerged.
+    #[serde(default)]
+    pub ksm: Option<u64>,
+    /// /proc/sys/vm/swappiness.
+    #[serde(default)]
+    pub swappiness: Option<u64>,
+    /// /proc/sys/vm/zone_reclaim_mode.
+    #[serde(default)]
+    pub zone_reclaim_mode: Option<u64>,
+    /// The clock source in use (`tsc`, `kvm-clock`, …).
+    #[serde(default)]
+    pub clocksource: Option<String>,
+    /// /sys/devices/system/cpu/smt/control: `on`, `off`, `forceoff`, `notsupported`, `notimplemented`.
+    #[serde(default)]
+    pub smt: Option<String>,
+    /// PUs kept from the scheduler (`isolcpus=`); empty: none.
+    #[serde(default)]
+    pub isolated: Option<CpuSet>,
+    /// PUs without the scheduler's tick (`nohz_full=`); empty: none.
+    #[serde(default)]
+    pub nohz_full: Option<CpuSet>,
+    /// Drivers and governors of processor frequency, each with its PUs; empty where the kernel scales none.
+    #[serde(default)]
+    pub frequency: Vec<FrequencyPolicy>,
+    /// Driver of idle states (`intel_idle`, `acpi_idle`, `none`, …).
+    #[serde(default)]
+    pub idle_driver: Option<String>,
+    /// Governor of idle states (`menu`, `teo`, `haltpoll`, …).
+    #[serde(default)]
+    pub idle_governor: Option<String>,
+    /// What the kernel says of each processor vulnerability and its mitigation, by name.
+    #[serde(default)]
+    pub vulnerabilities: Vec<Setting>,
+    /// Parameters of the modules `kvm`, `kvm_intel`, `kvm_amd` and `vfio*`, named `module.parameter`.
+    #[serde(default)]
+    pub module_parameters: Vec<Setting>,
+    /// Hugepages of the whole machine by size: reservations are counted here, not by node.
+    #[serde(default)]
+    pub hugepages: Vec<HugepageTotal>,
+}
+
+/// A name and what the kernel says for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// The kernel's text.
+    pub value: String,
+}
+
+/// How the frequency of some PUs is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrequencyPolicy {
+    /// `intel_pstate`, `amd-pstate-epp`, `acpi-cpufreq`, ….
+    pub driver: Option<String>,
+    /// `performance`, `powersave`, `schedutil`, ….
+    pub governor: Option<String>,
+    /// PUs under it.
+    pub cpus: CpuSet,
+}
+
+/// Hugepages of one size on the whole machine. Counts are pages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugepageTotal {
+    /// Page size.
+    pub size: PageSize,
+    /// Pages that exist.
+    pub total: Option<u64>,
+    /// Free pages, reserved ones included.
+    pub free: Option<u64>,
+    /// Pages promised to a mapping and not touched yet.
+    pub reserved: Option<u64>,
+    /// Pages beyond the pool.
+    pub surplus: Option<u64>,
+    /// Surplus pages allowed.
+    pub overcommit: Option<u64>,
+}
+
+impl HugepageTotal {
+    /// Memory in pages that are free and promised to nobody.
+    pub fn available(&self) -> Option<Bytes> {
+        Some(self.size.bytes().times(self.free?.saturating_sub(self.reserved?)))
+    }
+}

@@ -1,0 +1,44 @@
+//! Interrupts. Documentation/core-api/irq/irq-affinity.rst; Documentation/ABI/testing/sysfs-kernel-irq.
+
+use std::collections::BTreeMap;
+
+use nearmetal_units::PciAddress;
+
+use crate::facts::Facts;
+use crate::parse::{cpu_list, number_u32};
+use crate::{Interrupt, PciDevice};
+
+pub(super) fn read(facts: &mut Facts<'_>, functions: &[PciDevice]) -> Vec<Interrupt> {
+    let numbers: Vec<u32> = facts.list("/proc/irq").iter().filter_map(|name| number_u32(name).ok()).collect();
+    if numbers.is_empty() {
+        return Vec::new();
+    }
+    let owners = owners(facts, functions);
+    numbers
+        .into_iter()
+        .map(|number| {
+            let directory = format!("/proc/irq/{number}");
+            let actions = facts.optional(&format!("/sys/kernel/irq/{number}/actions"), |text| Ok(text.to_owned()));
+            let actions = actions.unwrap_or_default();
+            Interrupt {
+                number,
+                device: owners.get(&number).copied(),
+                actions: actions.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+                affinity: facts.optional(&format!("{directory}/smp_affinity_list"), cpu_list),
+                effective: facts.optional(&format!("{directory}/effective_affinity_list"), cpu_list),
+            }
+        })
+        .collect()
+}
+
+/// Functions by the numbers of their message-signalled interrupts. Others share lines, which name nobody.
+fn owners(facts: &mut Facts<'_>, functions: &[PciDevice]) -> BTreeMap<u32, PciAddress> {
+    let mut owners = BTreeMap::new();
+    for function in functions {
+        let directory = format!("/sys/bus/pci/devices/{}/msi_irqs", function.address);
+        for name in facts.list(&directory) {
+            owners.extend(number_u32(&name).ok().map(|number| (number, function.address)));
+        }
+    }
+    owners
+}

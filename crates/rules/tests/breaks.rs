@@ -5,6 +5,7 @@ mod breaks {
     pub(crate) mod domain_cpu;
     pub(crate) mod domain_devices;
     pub(crate) mod host;
+    pub(crate) mod kernel;
 }
 mod common;
 
@@ -22,7 +23,11 @@ pub(crate) struct Break {
 }
 
 fn all() -> impl Iterator<Item = Break> {
-    breaks::domain_cpu::BREAKS.into_iter().chain(breaks::domain_devices::BREAKS).chain(breaks::host::BREAKS)
+    breaks::domain_cpu::BREAKS
+        .into_iter()
+        .chain(breaks::domain_devices::BREAKS)
+        .chain(breaks::host::BREAKS)
+        .chain(breaks::kernel::BREAKS)
 }
 
 #[test]

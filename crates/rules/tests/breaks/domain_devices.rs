@@ -12,6 +12,7 @@ pub(crate) const BREAKS: [Break; 33] = [
         expected: &[
             "mem-hugepages rt: memory",
             "mem-allocation-immediate rt: memory",
+            "thp-defrag-policy host: transparent huge pages' defrag",
             "vfio-guest-hugepage-backed rt: memory",
         ],
     },

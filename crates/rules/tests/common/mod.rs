@@ -4,7 +4,9 @@
 
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
-use nearmetal_host::{GuestProcess, Host, Residency, Thread, ThreadRole};
+use nearmetal_host::{
+    FrequencyPolicy, GuestProcess, Host, Interrupt, NetworkInterface, PciLink, Residency, Setting, Thread, ThreadRole,
+};
 use nearmetal_rules::{Domain, Examination, Input, RULES, Rule, Settings, examine};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 
@@ -67,8 +69,15 @@ impl Example {
         for device in host.pci_devices.iter_mut().filter(|device| device.physical_function.is_some()) {
             device.driver = Some("vfio-pci".to_owned());
         }
+        settings_of_a_tuned_machine(&mut host);
         let texts = DOMAINS.iter().map(|(name, text, runs)| ((*name).to_owned(), (*text).to_owned(), *runs)).collect();
         Self { host, texts }
+    }
+
+    /// Gives a module parameter another value; it must be there.
+    pub(crate) fn parameter(&mut self, name: &str, value: &str) {
+        let parameters = &mut self.host.system.module_parameters;
+        parameters.iter_mut().find(|setting| setting.name == name).unwrap().value = value.to_owned();
     }
 
     /// Replaces a text in one definition; it must be there.
@@ -104,4 +113,55 @@ impl Example {
         lines.sort();
         lines
     }
+}
+
+fn settings_of_a_tuned_machine(host: &mut Host) {
+    let setting = |(name, value): (&str, &str)| Setting { name: name.to_owned(), value: value.to_owned() };
+    let system = &mut host.system;
+    system.module_parameters = [
+        ("kvm.halt_poll_ns", "200000"),
+        ("kvm.nx_huge_pages", "N"),
+        ("kvm_intel.enable_apicv", "Y"),
+        ("kvm_intel.ept", "Y"),
+        ("kvm_intel.unrestricted_guest", "Y"),
+        ("kvm_intel.vmentry_l1d_flush", "cond"),
+        ("kvm_intel.vpid", "Y"),
+        ("vfio_iommu_type1.allow_unsafe_interrupts", "N"),
+    ]
+    .map(setting)
+    .to_vec();
+    system.vulnerabilities =
+        [("itlb_multihit", "Not affected"), ("l1tf", "Mitigation: PTE Inversion")].map(setting).to_vec();
+    system.isolated = Some("4-5,20-21".parse().unwrap());
+    system.nohz_full = system.isolated.clone();
+    system.clocksource = Some("tsc".to_owned());
+    system.ksm = Some(0);
+    system.transparent_hugepage_defrag = Some("madvise".to_owned());
+    system.frequency = vec![FrequencyPolicy {
+        driver: Some("intel_pstate".to_owned()),
+        governor: Some("performance".to_owned()),
+        cpus: "0-31".parse().unwrap(),
+    }];
+    let drive = host.block_devices[0].pci;
+    let card = host.network_interfaces[0].pci;
+    let interrupt = |number, device, action: &str, pu| Interrupt {
+        number,
+        device,
+        actions: vec![action.to_owned()],
+        effective: Some(CpuSet::one(pu)),
+        ..Interrupt::default()
+    };
+    host.interrupts = vec![interrupt(30, drive, "nvme0q1", 0), interrupt(40, card, "eth0-TxRx-0", 16)];
+    for device in &mut host.pci_devices {
+        device.link = Some(PciLink { speed: Some(8000), width: Some(8), max_speed: Some(8000), max_width: Some(8) });
+    }
+    let bridge = NetworkInterface {
+        name: "br0".to_owned(),
+        kind: Some("bridge".to_owned()),
+        mtu: Some(1500),
+        ..NetworkInterface::default()
+    };
+    let uplink = &mut host.network_interfaces[0];
+    (uplink.speed, uplink.mtu, uplink.master) = (Some(10_000), Some(1500), Some("br0".to_owned()));
+    host.network_interfaces.push(bridge);
 }

@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "a program has no outside; `pub` marks what other modules use")]
 
 mod commands;
+mod doctor;
 mod exit_status;
 mod job;
 mod printer;
@@ -33,6 +34,7 @@ Exit codes: 0 done, 1 findings or a failed verification, 2 wrong use, 3 the mach
 
 A first hour:
   nearmetal inspect                  what this machine is
+  nearmetal doctor                   what keeps its guests from bare-metal speed
   nearmetal plan web1 -o plan.json   where web1 belongs, and why
   nearmetal apply plan.json          put it there (asks; --restart if the guest must stop)
   nearmetal verify web1              read back what the kernel really does

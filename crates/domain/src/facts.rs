@@ -6,15 +6,21 @@ use serde::{Deserialize, Serialize};
 use crate::document::DomainXml;
 use crate::element::boot::BootFacts;
 use crate::element::cells::CellFacts;
+use crate::element::clock::TimerFacts;
+use crate::element::cpu::CpuFacts;
 use crate::element::disk::DiskFacts;
+use crate::element::features::FeatureFacts;
 use crate::element::interface::InterfaceFacts;
 use crate::element::iothreads::IothreadFacts;
 use crate::element::memory_backing::HugepageFacts;
+use crate::element::memory_policy::MemoryPolicyFacts;
 use crate::element::numatune::NumatuneFacts;
+use crate::element::peripherals::PeripheralFacts;
+use crate::element::scheduling::SchedulingFacts;
 use crate::element::vcpu::VcpuFacts;
 use crate::element::{
-    boot, cells, channel, cputune, disk, hostdev, interface, iothreads, memory, memory_backing, metadata, numatune,
-    vcpu,
+    boot, cells, channel, clock, cpu, cputune, disk, features, hostdev, interface, iothreads, memory, memory_backing,
+    memory_policy, metadata, numatune, peripherals, scheduling, vcpu,
 };
 use crate::error::DomainError;
 use crate::tree;
@@ -58,6 +64,30 @@ pub struct DomainFacts {
     pub boot: BootFacts,
     /// Workload class in nearmetal's metadata, as written.
     pub class: Option<String>,
+    /// Operating system by libosinfo's name, where virt-install noted it.
+    #[serde(default)]
+    pub operating_system: Option<String>,
+    /// CPU model and topology.
+    #[serde(default)]
+    pub cpu: CpuFacts,
+    /// Timers that are written.
+    #[serde(default)]
+    pub timers: Vec<TimerFacts>,
+    /// Hyper-V and KVM features.
+    #[serde(default)]
+    pub features: FeatureFacts,
+    /// Bandwidth limits and schedulers of the threads.
+    #[serde(default)]
+    pub scheduling: SchedulingFacts,
+    /// How guest memory is held.
+    #[serde(default)]
+    pub memory_policy: MemoryPolicyFacts,
+    /// Controllers, balloon, inputs, sound, displays, shared folders.
+    #[serde(default)]
+    pub peripherals: Vec<PeripheralFacts>,
+    /// Functions of `hostdevs` that ask for KVM's own assignment instead of VFIO.
+    #[serde(default)]
+    pub legacy_assignment: Vec<PciAddress>,
 }
 
 impl DomainXml {
@@ -89,6 +119,14 @@ impl DomainXml {
                 has_agent_channel: channel::has_agent(document),
                 boot: boot::read(document),
                 class: metadata::class(document),
+                operating_system: metadata::operating_system(document),
+                cpu: cpu::read(document)?,
+                timers: clock::read(document),
+                features: features::read(document),
+                scheduling: scheduling::read(document)?,
+                memory_policy: memory_policy::read(document)?,
+                peripherals: peripherals::read(document)?,
+                legacy_assignment: hostdev::legacy(document)?,
             })
         })
     }

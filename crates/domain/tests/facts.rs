@@ -112,3 +112,42 @@ fn facts_survive_json() {
         assert_eq!(serde_json::from_str::<nearmetal_domain::DomainFacts>(&text).unwrap(), facts, "{name}");
     }
 }
+
+#[test]
+fn what_rules_ask_of_a_domain() {
+    let windows = facts("windows-hyperv");
+    let hyperv = windows.features.hyperv.unwrap();
+    assert!(hyperv.has("relaxed") && hyperv.has("stimer") && !hyperv.has("vpindex"));
+    assert_eq!(windows.cpu.topology.as_ref().map(nearmetal_domain::TopologyFacts::vcpus), Some(8));
+    let scsi = windows.peripherals.iter().find(|device| device.kind.as_deref() == Some("scsi")).unwrap();
+    assert_eq!((scsi.model.as_deref(), scsi.queues, scsi.iothread), (Some("virtio-scsi"), Some(8), Some(1)));
+    let debian = facts("virt-install");
+    assert_eq!(debian.operating_system.as_deref(), Some("http://debian.org/debian/12"));
+    assert_eq!(debian.timers[2].present.as_deref(), Some("no"));
+    assert_eq!(debian.cpu.mode.as_deref(), Some("host-passthrough"));
+}
+
+#[test]
+fn limits_and_schedulers_are_read_as_libvirt_means_them() {
+    let text = "<domain type='kvm'><name>a</name><memory unit='GiB'>1</memory><vcpu>2</vcpu>
+      <memtune><hard_limit unit='GiB'>2</hard_limit></memtune>
+      <memoryBacking><nosharepages/><locked/><allocation mode='immediate' threads='4'/></memoryBacking>
+      <cputune><quota>-1</quota><emulator_quota>50000</emulator_quota>
+        <vcpusched vcpus='0-1' scheduler='fifo' priority='1'/></cputune>
+      <devices>
+        <disk><driver name='qemu' ioeventfd='off'/><source file='/a'/><target dev='vda'/><transient/>
+          <iotune><total_iops_sec>100</total_iops_sec><group_name>g</group_name><read_bytes_sec>0</read_bytes_sec></iotune>
+        </disk>
+        <interface type='bridge'><source bridge='br0'/><model type='virtio'/>
+          <driver rx_queue_size='1024'><host tso4='off' gso='on'/></driver></interface>
+      </devices></domain>";
+    let facts = DomainXml::parse(text).unwrap().facts().unwrap();
+    assert_eq!(facts.scheduling.quotas, [("emulator_quota".to_owned(), 50_000)]);
+    assert!(facts.scheduling.schedulers[0].is_real_time());
+    let policy = &facts.memory_policy;
+    assert_eq!((policy.hard_limit, policy.allocation_threads), (Some(Bytes::from_mib(2048)), Some(4)));
+    assert!(policy.no_share_pages && policy.locked && facts.disks[0].transient);
+    assert_eq!(facts.disks[0].limits, [("total_iops_sec".to_owned(), 100)]);
+    assert_eq!(facts.interfaces[0].offloads_off, ["host/tso4"]);
+    assert_eq!((facts.interfaces[0].receive_ring, facts.interfaces[0].transmit_ring), (Some(1024), None));
+}

@@ -5,6 +5,7 @@ mod bench;
 mod boot_apply;
 mod capture;
 mod demo;
+mod doctor;
 mod inspect;
 mod lab;
 mod plan;
@@ -23,6 +24,7 @@ use crate::printer::Printer;
 pub enum Command {
     Inspect(inspect::Args),
     Capture(capture::Args),
+    Doctor(doctor::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
@@ -40,6 +42,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
     match command {
         Command::Inspect(args) => inspect::inspect(args, printer),
         Command::Capture(args) => capture::capture(args, printer),
+        Command::Doctor(args) => doctor::doctor(args, printer),
         Command::Plan(args) => plan::plan(args, printer),
         Command::Apply(args) => apply::apply(args, printer),
         Command::Verify(args) => verify::verify(args, printer),

@@ -17,6 +17,9 @@ pub struct CellFacts {
     pub vcpus: CpuSet,
     /// Its memory.
     pub memory: Bytes,
+    /// `shared` or `private`, where it is written; decides over the whole domain's setting.
+    #[serde(default)]
+    pub access: Option<String>,
 }
 
 pub(crate) fn read(document: &Document<'_>) -> Result<Vec<CellFacts>, DomainError> {
@@ -29,6 +32,7 @@ pub(crate) fn read(document: &Document<'_>) -> Result<Vec<CellFacts>, DomainErro
             id: tree::number(node, "id")?.unwrap_or(index as u32),
             vcpus: tree::cpu_set(node, "cpus")?.unwrap_or_default(),
             memory: memory::scaled(node, "cell/@memory", text)?,
+            access: tree::attribute(node, "memAccess"),
         });
     }
     Ok(cells)

@@ -4,6 +4,7 @@ use roxmltree::{Document, Node};
 use serde::{Deserialize, Serialize};
 
 use super::hostdev;
+use crate::edit::is_plain;
 use crate::error::{DomainError, short};
 use crate::tree;
 
@@ -28,6 +29,12 @@ pub struct DiskFacts {
     pub serial: Option<String>,
     /// Place among the disks of the domain, from 0.
     pub index: usize,
+    /// Whether writes go to an overlay that is thrown away when the domain stops.
+    #[serde(default)]
+    pub transient: bool,
+    /// Limits in `<iotune>` (`total_iops_sec`, …) that are not 0, in their order.
+    #[serde(default)]
+    pub limits: Vec<(String, u64)>,
 }
 
 /// `<driver>` of a disk, each option as written.
@@ -52,6 +59,12 @@ pub struct DriverFacts {
     pub discard: Option<String>,
     /// `off`, `on` or `unmap`.
     pub detect_zeroes: Option<String>,
+    /// `on` or `off`: whether notifications go through the kernel.
+    #[serde(default)]
+    pub ioeventfd: Option<String>,
+    /// `on` or `off`: whether needless notifications are left out.
+    #[serde(default)]
+    pub event_idx: Option<String>,
 }
 
 impl DiskFacts {
@@ -95,6 +108,8 @@ fn read_one(index: usize, disk: Node<'_, '_>) -> Result<DiskFacts, DomainError> 
         driver: driver(disk)?,
         readonly: tree::child(disk, "readonly").is_some(),
         serial: tree::child_text(disk, "serial"),
+        transient: tree::child(disk, "transient").is_some(),
+        limits: limits(disk)?,
         target,
         kind,
         index,
@@ -125,6 +140,22 @@ fn source(disk: Node<'_, '_>, kind: &str) -> Result<Option<String>, DomainError>
     })
 }
 
+fn limits(disk: Node<'_, '_>) -> Result<Vec<(String, u64)>, DomainError> {
+    let Some(iotune) = tree::child(disk, "iotune") else { return Ok(Vec::new()) };
+    let mut limits = Vec::new();
+    for node in iotune.children().filter(|node| is_plain(*node)) {
+        let name = node.tag_name().name();
+        // `group_name` is a name, and what newer libvirt adds need not be a number either.
+        if ["_sec", "_max", "_length"].iter().any(|part| name.contains(part)) {
+            let value = tree::whole_number::<u64>(node, &format!("<{name}>"), &tree::text(node))?;
+            if value > 0 {
+                limits.push((name.to_owned(), value));
+            }
+        }
+    }
+    Ok(limits)
+}
+
 fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
     let Some(driver) = tree::child(disk, "driver") else { return Ok(DriverFacts::default()) };
     let of = |name: &str| tree::attribute(driver, name);
@@ -144,5 +175,7 @@ fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
         queues: tree::number(driver, "queues")?,
         discard: of("discard"),
         detect_zeroes: of("detect_zeroes"),
+        ioeventfd: of("ioeventfd"),
+        event_idx: of("event_idx"),
     })
 }

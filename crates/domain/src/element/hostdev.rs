@@ -28,6 +28,19 @@ pub(crate) fn read(document: &Document<'_>) -> Result<Vec<PciAddress>, DomainErr
     Ok(addresses)
 }
 
+/// Functions that ask for KVM's own assignment (`<driver name='kvm'/>`), which kernels since 4.12 do not have.
+pub(crate) fn legacy(document: &Document<'_>) -> Result<Vec<PciAddress>, DomainError> {
+    let mut addresses = Vec::new();
+    for element in ["hostdev", "interface"] {
+        for device in tree::find_all(document, &["devices", element]) {
+            if tree::child(device, "driver").is_some_and(|driver| driver.attribute("name") == Some("kvm")) {
+                addresses.extend(source_address(device)?);
+            }
+        }
+    }
+    Ok(addresses)
+}
+
 /// The PCI address in `<source>`.
 pub(crate) fn source_address(device: Node<'_, '_>) -> Result<Option<PciAddress>, DomainError> {
     let Some(source) = tree::child(device, "source") else { return Ok(None) };

@@ -25,6 +25,27 @@ pub struct InterfaceFacts {
     pub queues: Option<u32>,
     /// Tap or macvtap name on the host, where it is written.
     pub target: Option<String>,
+    /// Receive ring, in descriptors, where it is written.
+    #[serde(default)]
+    pub receive_ring: Option<u32>,
+    /// Transmit ring, in descriptors, where it is written.
+    #[serde(default)]
+    pub transmit_ring: Option<u32>,
+    /// `on` or `off`: whether notifications go through the kernel.
+    #[serde(default)]
+    pub ioeventfd: Option<String>,
+    /// `on` or `off`: whether needless notifications are left out.
+    #[serde(default)]
+    pub event_idx: Option<String>,
+    /// Offloads switched off, as `host/tso4`.
+    #[serde(default)]
+    pub offloads_off: Vec<String>,
+    /// `server` or `client`: QEMU's side of a vhost-user socket.
+    #[serde(default)]
+    pub source_mode: Option<String>,
+    /// Whether it is one half of a failover pair.
+    #[serde(default)]
+    pub teaming: bool,
 }
 
 pub(crate) fn read(document: &Document<'_>) -> Result<Vec<InterfaceFacts>, DomainError> {
@@ -38,19 +59,34 @@ fn read_one(node: Node<'_, '_>) -> Result<InterfaceFacts, DomainError> {
         "hostdev" => hostdev::source_address(node)?.map(|address| address.to_string()),
         _ => ["bridge", "network", "dev", "path"].into_iter().find_map(|name| of("source", name)),
     };
-    let queues = match tree::child(node, "driver") {
-        Some(driver) => tree::number(driver, "queues")?,
-        None => None,
-    };
+    let driver = tree::child(node, "driver");
+    let number = |name: &str| driver.map_or(Ok(None), |driver| tree::number(driver, name));
     Ok(InterfaceFacts {
         mac: of("mac", "address"),
         source,
         model: of("model", "type"),
         driver_name: of("driver", "name"),
-        queues,
+        queues: number("queues")?,
         target: of("target", "dev"),
+        receive_ring: number("rx_queue_size")?,
+        transmit_ring: number("tx_queue_size")?,
+        ioeventfd: of("driver", "ioeventfd"),
+        event_idx: of("driver", "event_idx"),
+        offloads_off: driver.map(offloads_off).unwrap_or_default(),
+        source_mode: of("source", "mode"),
+        teaming: tree::child(node, "teaming").is_some(),
         kind,
     })
+}
+
+fn offloads_off(driver: Node<'_, '_>) -> Vec<String> {
+    let sides = ["host", "guest"].into_iter().filter_map(|side| Some((side, tree::child(driver, side)?)));
+    sides
+        .flat_map(|(side, node)| {
+            let off = node.attributes().filter(|attribute| attribute.value() == "off");
+            off.map(move |attribute| format!("{side}/{}", attribute.name()))
+        })
+        .collect()
 }
 
 impl DomainXml {

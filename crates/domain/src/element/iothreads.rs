@@ -22,11 +22,20 @@ pub struct IothreadFacts {
     pub ids: Vec<u32>,
     /// Pins, as (iothread number, PUs).
     pub pins: Vec<(u32, CpuSet)>,
+    /// Longest polling, as (iothread number, ns), where it is written; 0 is no polling.
+    #[serde(default)]
+    pub polling: Vec<(u32, u64)>,
 }
 
 pub(crate) fn read(document: &Document<'_>) -> Result<IothreadFacts, DomainError> {
     let pins = cputune::iothread_pins(document)?.into_iter().collect();
-    Ok(IothreadFacts { ids: ids(document)?.into_iter().collect(), pins })
+    let mut polling = Vec::new();
+    for node in tree::find_all(document, &["iothreadids", "iothread"]) {
+        if let (Some(id), Some(poll)) = (tree::number(node, "id")?, tree::child(node, "poll")) {
+            polling.extend(tree::number(poll, "max")?.map(|max| (id, max)));
+        }
+    }
+    Ok(IothreadFacts { ids: ids(document)?.into_iter().collect(), pins, polling })
 }
 
 /// The numbers of all iothreads. `<iothreads>` says how many; `<iothreadids>` names some of them, and libvirt numbers

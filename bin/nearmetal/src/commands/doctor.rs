@@ -1,0 +1,150 @@
+//! `nearmetal doctor`.
+
+use std::path::PathBuf;
+
+use nearmetal_rules::{Input, RULES, Rule, Settings, Severity, WorkloadClass, class_named, examine, rule};
+
+use crate::doctor::{Gathered, Report, explain, gather, json, junit, list, sarif, settings, text};
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// What on this host, and in its domains, keeps guests from bare-metal speed
+///
+/// Checks the host and every domain, as it runs and as it is defined, and changes nothing. Needs neither root nor
+/// libvirt: what could not be read is said once. Exit code 1 if anything at or above `--fail-on` is found.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Check these definitions instead of libvirt's domains; several may follow
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    xml: Vec<PathBuf>,
+    /// Check a captured tree (a directory that has `sys` and `proc` in it) instead of this machine
+    #[arg(long, value_name = "DIRECTORY")]
+    capture: Option<PathBuf>,
+    /// What all domains are for; decides over what their definitions say
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    class: Option<WorkloadClass>,
+    /// Check these rules alone; may be given several times
+    #[arg(long, value_name = "RULE", value_parser = known)]
+    only: Vec<&'static Rule>,
+    /// How it is shown
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The least severity that makes the exit code 1
+    #[arg(long, value_enum, default_value_t = FailOn::Loss)]
+    fail_on: FailOn,
+    /// Another threshold, as NAME=VALUE; `--list` shows their names and defaults
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Tell all about one rule: what it reads, why, what it is worth, how it is cured and undone, its sources
+    #[arg(long, value_name = "RULE", value_parser = known, conflicts_with_all = ["list", "xml", "capture"])]
+    explain: Option<&'static Rule>,
+    /// List all rules and thresholds
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One line for each finding, worst first
+    Text,
+    /// One document, described by docs/reference/doctor.schema.json
+    Json,
+    /// SARIF 2.1.0, for code-scanning views
+    Sarif,
+    /// JUnit XML, one case for each rule
+    Junit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// Something cannot work as asked
+    Fault,
+    /// Something is slower than its class needs
+    Loss,
+    /// Something a person should decide
+    Decide,
+    /// Anything at all
+    Note,
+    /// Nothing
+    Never,
+}
+
+impl FailOn {
+    fn severity(self) -> Option<Severity> {
+        match self {
+            Self::Fault => Some(Severity::Fault),
+            Self::Loss => Some(Severity::Loss),
+            Self::Decide => Some(Severity::Decide),
+            Self::Note => Some(Severity::Note),
+            Self::Never => None,
+        }
+    }
+}
+
+fn class(text: &str) -> Result<WorkloadClass, String> {
+    class_named(text).ok_or_else(|| {
+        format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
+    })
+}
+
+fn known(text: &str) -> Result<&'static Rule, String> {
+    rule(text).ok_or_else(|| format!("there is no rule `{text}`; `nearmetal doctor --list` shows all"))
+}
+
+/// Checks, and shows what was found.
+pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.list {
+        printer.data(&list());
+        return Ok(ExitStatus::Done);
+    }
+    if let Some(rule) = args.explain {
+        printer.data(&explain(rule));
+        return Ok(ExitStatus::Done);
+    }
+    let settings: Settings = match settings(&args.set) {
+        Ok(settings) => settings,
+        Err(message) => return Ok(wrong_use(printer, &message)),
+    };
+    let gathered = match gather(&args.xml, args.capture.as_deref(), args.class) {
+        Ok(gathered) => gathered,
+        Err(message) => return Ok(wrong_use(printer, &message)),
+    };
+    let input = Input { host: Some(&gathered.host), domains: &gathered.domains, settings: &settings };
+    let examination = match args.only.as_slice() {
+        [] => examine(&input, RULES),
+        only => examine(&input, only.iter().copied()),
+    };
+    let fail_on = args.fail_on.severity();
+    let report = Report { gathered: &gathered, examination: &examination, fail_on };
+    printer.data(&match args.format {
+        Format::Text => text(&report),
+        Format::Json => json(&report)?,
+        Format::Sarif => sarif(&report)?,
+        Format::Junit => junit(&report),
+    });
+    say(&gathered, printer);
+    Ok(match (gathered.bad_files.is_empty(), gathered.bad_domains.is_empty()) {
+        (false, _) => ExitStatus::WrongUse,
+        (_, false) => ExitStatus::Refused,
+        _ if report.fails() => ExitStatus::Findings,
+        _ => ExitStatus::Done,
+    })
+}
+
+/// What could not be read, once.
+fn say(gathered: &Gathered, printer: &mut Printer) {
+    for problem in gathered.bad_files.iter().chain(&gathered.bad_domains) {
+        printer.important(&format!("error: {problem}"));
+    }
+    if let Some(why) = &gathered.no_libvirt {
+        printer.say(&format!("domains were not checked: {why}"));
+    }
+    if let Some(sentence) = nearmetal_host::text::what_root_would_add(&gathered.host) {
+        printer.say(&sentence);
+    }
+}
+
+fn wrong_use(printer: &mut Printer, message: &str) -> ExitStatus {
+    printer.important(&format!("error: {message}"));
+    ExitStatus::WrongUse
+}

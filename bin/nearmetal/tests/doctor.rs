@@ -1,0 +1,194 @@
+//! `nearmetal doctor` over files and a capture: exit codes and every form of output.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use nearmetal_host::files;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
+}
+
+/// A capture of a machine with one PU and nothing else.
+fn capture() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("proc/cmdline", "ro quiet\n"),
+        ("proc/sys/kernel/numa_balancing", "0\n"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+        ("sys/devices/system/cpu/online", "0-3\n"),
+        ("sys/devices/system/node/online", "0\n"),
+    ] {
+        let path = directory.path().join(path);
+        files::create_dir_all(path.parent().unwrap()).unwrap();
+        files::write(&path, text).unwrap();
+    }
+    for cpu in 0..4 {
+        let topology = directory.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+        files::create_dir_all(&topology).unwrap();
+        files::write(&topology.join("physical_package_id"), "0\n").unwrap();
+        files::write(&topology.join("core_id"), format!("{cpu}\n")).unwrap();
+        files::write(&topology.join("thread_siblings_list"), format!("{cpu}\n")).unwrap();
+    }
+    directory
+}
+
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(arguments: &[&str]) -> Run {
+    let output = Command::cargo_bin("nearmetal").unwrap().arg("doctor").args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Run { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn on(file: &str, more: &[&str]) -> Run {
+    let (capture, file) = (capture(), fixture(file));
+    let mut arguments = vec!["--xml", file.to_str().unwrap(), "--capture", capture.path().to_str().unwrap()];
+    arguments.extend(more);
+    run(&arguments)
+}
+
+const GOOD: &str = "rules/web.xml";
+const BAD: &str = "rules/virt-install/win10.xml";
+
+#[test]
+fn the_exit_code_says_whether_something_is_as_bad_as_asked() {
+    assert_eq!(on(GOOD, &[]).code, 0);
+    for (fail_on, code) in [("fault", 0), ("loss", 1), ("note", 1), ("never", 0)] {
+        assert_eq!(on(BAD, &["--fail-on", fail_on]).code, code, "{fail_on}");
+    }
+    assert_eq!(on(BAD, &["--only", "cpu-host-passthrough"]).code, 0);
+    assert_eq!(on(BAD, &["--only", "disk-bus-virtio"]).code, 1);
+}
+
+#[test]
+fn text_has_one_line_for_each_finding_with_object_and_value() {
+    let text = on(BAD, &[]).stdout;
+    let line = text.lines().find(|line| line.contains("disk-bus-virtio")).unwrap();
+    assert!(line.starts_with("loss ") && line.contains("disk sda: bus sata (wanted: virtio"), "{line}");
+    assert!(text.contains("windows (guessed: libosinfo's metadata names Windows)"), "{text}");
+    assert!(text.contains("0 fault, 3 loss, 0 decide, 0 note"), "{text}");
+}
+
+#[test]
+fn json_is_as_its_schema_says() {
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/reference/doctor.schema.json")).unwrap();
+    for file in [GOOD, BAD, "rules/rt.xml"] {
+        let document: Value = serde_json::from_str(&on(file, &["--format", "json"]).stdout).unwrap();
+        check(&schema, &document, "document");
+    }
+    let document: Value = serde_json::from_str(&on(BAD, &["--format", "json"]).stdout).unwrap();
+    assert_eq!(document["findings"][0]["objects"][0]["found"], "bus sata");
+    assert_eq!(document["failed"], true);
+}
+
+/// The part of JSON Schema our schemas use: type, const, enum, required, properties (all that may be), items.
+fn check(schema: &Value, value: &Value, place: &str) {
+    let name = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    match &schema["type"] {
+        Value::String(kind) => assert_eq!(kind, name, "{place}"),
+        Value::Array(kinds) => assert!(kinds.iter().any(|kind| kind == name), "{place} is {name}"),
+        _ => {}
+    }
+    if let Some(constant) = schema.get("const") {
+        assert_eq!(constant, value, "{place}");
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        assert!(values.contains(value), "{place} is {value}");
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(required.as_str().unwrap()).is_some(), "{place} lacks {required}");
+    }
+    for (key, inner) in value.as_object().into_iter().flatten() {
+        let known = schema["properties"].get(key);
+        check(known.unwrap_or_else(|| panic!("{place}.{key} is not in the schema")), inner, &format!("{place}.{key}"));
+    }
+    for (index, inner) in value.as_array().into_iter().flatten().enumerate() {
+        check(&schema["items"], inner, &format!("{place}[{index}]"));
+    }
+}
+
+#[test]
+fn sarif_names_a_rule_of_its_list_for_each_result() {
+    let log: Value = serde_json::from_str(&on(BAD, &["--format", "sarif"]).stdout).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        let index = result["ruleIndex"].as_u64().unwrap() as usize;
+        assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
+        assert_eq!(result["level"], "warning");
+        assert_eq!(result["locations"][0]["logicalLocations"][0]["name"], "win10");
+    }
+}
+
+#[test]
+fn junit_counts_what_it_holds() {
+    let xml = on(BAD, &["--format", "junit"]).stdout;
+    assert!(xml.contains("failures=\"3\"") && xml.matches("<failure ").count() == 3, "{xml}");
+    let cases = xml.matches("<testcase ").count();
+    assert!(xml.contains(&format!("name=\"nearmetal doctor\" tests=\"{cases}\"")), "{xml}");
+    assert!(on(BAD, &["--format", "junit", "--fail-on", "never"]).stdout.contains("failures=\"0\""));
+}
+
+#[test]
+fn a_rule_tells_its_whole_story_and_all_are_listed() {
+    let story = run(&["--explain", "disk-cache-none"]);
+    assert_eq!(story.code, 0);
+    for part in ["severity", "reads", "fix that stays", "risk and undo", "sources", "docs.redhat.com"] {
+        assert!(story.stdout.contains(part), "{part}: {}", story.stdout);
+    }
+    let list = run(&["--list"]).stdout;
+    assert!(list.contains("two-domains-on-one-pu") && list.contains("queues_enough"), "{list}");
+}
+
+#[test]
+fn thresholds_can_be_set() {
+    let few = on("rules/vdi.xml", &["--set", "polling_ns=1", "--set", "queues_enough=4"]);
+    assert_eq!(few.code, 0, "{}", few.stdout);
+    for (change, word) in [("queues=1", "no threshold `queues`"), ("polling_ns=x", "not a number"), ("a", "NAME=VALUE")]
+    {
+        let wrong = on(GOOD, &["--set", change]);
+        assert!(wrong.code == 2 && wrong.stderr.contains(word), "{}", wrong.stderr);
+    }
+}
+
+#[test]
+fn bad_input_is_wrong_use_in_clear_words_and_the_rest_is_checked() {
+    let capture = capture();
+    let broken = capture.path().join("broken.xml");
+    files::write(&broken, "<domain type='kvm'><name>x</name>").unwrap();
+    let good = fixture(BAD);
+    let directory = capture.path().to_str().unwrap();
+    let both = run(&["--xml", broken.to_str().unwrap(), good.to_str().unwrap(), "--capture", directory]);
+    assert_eq!(both.code, 2);
+    assert!(both.stderr.contains("broken.xml") && both.stdout.contains("disk-bus-virtio"), "{}", both.stderr);
+    assert_eq!(run(&["--xml", "/nonexistent.xml", "--capture", directory]).code, 2);
+    assert_eq!(run(&["--capture", "/nonexistent"]).code, 2);
+    assert_eq!(run(&["--explain", "no-such-rule"]).code, 2);
+    assert_eq!(run(&["--class", "fast"]).code, 2);
+}
+
+#[test]
+fn a_capture_without_a_file_says_which_one_is_missing() {
+    let capture = capture();
+    files::remove(&capture.path().join("proc/cmdline")).unwrap();
+    let text = run(&["--capture", capture.path().to_str().unwrap()]).stdout;
+    let line = text.lines().find(|line| line.starts_with("cannot tell: /proc/cmdline (")).unwrap();
+    assert!(line.contains("mitigations-reported-not-disabled"), "{text}");
+}

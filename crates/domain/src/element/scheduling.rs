@@ -1,0 +1,68 @@
+//! `<cputune>`: limits and schedulers of the threads. Pins are in `cputune.rs`.
+
+use nearmetal_units::CpuSet;
+use roxmltree::Document;
+use serde::{Deserialize, Serialize};
+
+use crate::error::DomainError;
+use crate::tree;
+
+/// Limits and schedulers of a domain's threads.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SchedulingFacts {
+    /// Bandwidth limits by element (`quota`, `emulator_quota`, …) in µs of each period; libvirt takes a negative
+    /// value as no limit, and those are not listed.
+    pub quotas: Vec<(String, u64)>,
+    /// Schedulers that are written.
+    pub schedulers: Vec<SchedulerFacts>,
+}
+
+/// One `<vcpusched>`, `<iothreadsched>` or `<emulatorsched>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerFacts {
+    /// `vcpu`, `iothread` or `emulator`.
+    pub threads: String,
+    /// Numbers of those vCPUs or iothreads; empty for the emulator.
+    pub numbers: CpuSet,
+    /// `batch`, `idle`, `fifo`, `rr`.
+    pub scheduler: String,
+    /// Real-time priority, 1 to 99.
+    pub priority: Option<u32>,
+}
+
+impl SchedulerFacts {
+    /// Whether the threads are real-time threads, which never yield to ordinary ones.
+    pub fn is_real_time(&self) -> bool {
+        matches!(self.scheduler.as_str(), "fifo" | "rr")
+    }
+}
+
+pub(crate) fn read(document: &Document<'_>) -> Result<SchedulingFacts, DomainError> {
+    let mut facts = SchedulingFacts::default();
+    for name in ["quota", "global_quota", "emulator_quota", "iothread_quota"] {
+        for node in tree::find_all(document, &["cputune", name]) {
+            let text = tree::text(node);
+            // 17592186044415 is what libvirt prints for "no limit" besides a negative number.
+            if !text.starts_with('-') {
+                let quota: u64 = tree::whole_number(node, &format!("<{name}>"), &text)?;
+                if quota > 0 && quota < 17_592_186_044_415 {
+                    facts.quotas.push((name.to_owned(), quota));
+                }
+            }
+        }
+    }
+    for (threads, element, numbers) in
+        [("vcpu", "vcpusched", "vcpus"), ("iothread", "iothreadsched", "iothreads"), ("emulator", "emulatorsched", "")]
+    {
+        for node in tree::find_all(document, &["cputune", element]) {
+            let Some(scheduler) = tree::attribute(node, "scheduler") else { continue };
+            facts.schedulers.push(SchedulerFacts {
+                threads: threads.to_owned(),
+                numbers: tree::cpu_set(node, numbers)?.unwrap_or_default(),
+                scheduler,
+                priority: tree::number(node, "priority")?,
+            });
+        }
+    }
+    Ok(facts)
+}

@@ -1,0 +1,65 @@
+//! The input with what several rules need, computed once.
+
+use std::collections::BTreeMap;
+
+use nearmetal_host::{GuestProcess, Host};
+use nearmetal_units::CpuSet;
+
+use crate::input::{Domain, Input};
+use crate::settings::Settings;
+
+/// The input of one examination.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The host.
+    pub host: Option<&'a Host>,
+    /// Domains.
+    pub domains: &'a [Domain],
+    /// Thresholds.
+    pub settings: &'a Settings,
+    /// Online PUs of the host.
+    pub online: CpuSet,
+    /// Names of the domains that have a vCPU alone on a PU, by PU: one entry for each such vCPU.
+    pub owners: BTreeMap<u32, Vec<&'a str>>,
+}
+
+impl<'a> Context<'a> {
+    /// Prepares an input.
+    pub fn new(input: &Input<'a>) -> Self {
+        let mut owners: BTreeMap<u32, Vec<&'a str>> = BTreeMap::new();
+        for domain in input.domains {
+            for (_, cpus) in domain.in_force().into_iter().flat_map(|facts| &facts.vcpu_pins) {
+                if let (1, Some(cpu)) = (cpus.len(), cpus.first()) {
+                    owners.entry(cpu).or_default().push(&domain.name);
+                }
+            }
+        }
+        Self {
+            host: input.host,
+            domains: input.domains,
+            settings: input.settings,
+            online: input.host.map(Host::online).unwrap_or_default(),
+            owners,
+        }
+    }
+
+    /// The process of a domain, by name.
+    pub fn process(&self, name: &str) -> Option<&'a GuestProcess> {
+        self.host?.guests.iter().find(|guest| guest.name.as_deref() == Some(name))
+    }
+
+    /// A parameter of the kernel command line, the last one where it stands several times; `Some("")` without a value.
+    pub fn kernel_parameter(&self, name: &str) -> Option<&'a str> {
+        let line = self.host?.system.command_line.as_deref()?;
+        line.split_ascii_whitespace().rev().find_map(|word| match word.split_once('=') {
+            Some((key, value)) if key == name => Some(value),
+            None if word == name => Some(""),
+            _ => None,
+        })
+    }
+
+    /// Definitions in force of the domains that run.
+    pub fn running(&self) -> impl Iterator<Item = &'a nearmetal_domain::DomainFacts> + use<'a> {
+        self.domains.iter().filter_map(|domain| domain.running.as_ref())
+    }
+}

@@ -1,0 +1,101 @@
+//! What rules are given.
+
+use nearmetal_domain::DomainFacts;
+use nearmetal_host::Host;
+use nearmetal_place::WorkloadClass;
+
+use crate::settings::Settings;
+
+/// Everything rules may look at.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// The host; `None` where only definitions are at hand.
+    pub host: Option<&'a Host>,
+    /// Domains.
+    pub domains: &'a [Domain],
+    /// Thresholds.
+    pub settings: &'a Settings,
+}
+
+/// A domain: at least one of its two definitions is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Domain {
+    /// Name.
+    pub name: String,
+    /// Workload class.
+    pub class: WorkloadClass,
+    /// Where the class comes from, in words.
+    pub class_reason: String,
+    /// What it starts with next time.
+    pub defined: Option<DomainFacts>,
+    /// What it runs with; `None` while it is off.
+    pub running: Option<DomainFacts>,
+}
+
+impl Domain {
+    /// A domain with its class: the one given, else the one in its metadata, else a guess.
+    pub fn new(
+        defined: Option<DomainFacts>,
+        running: Option<DomainFacts>,
+        class: Option<WorkloadClass>,
+    ) -> Option<Self> {
+        let facts = running.as_ref().or(defined.as_ref())?;
+        let (class, class_reason) = match class {
+            Some(class) => (class, "given".to_owned()),
+            None => class_of(facts),
+        };
+        Some(Self { name: facts.name.clone(), class, class_reason, defined, running })
+    }
+
+    /// The definition in force: the running one, else the other.
+    pub fn in_force(&self) -> Option<&DomainFacts> {
+        self.running.as_ref().or(self.defined.as_ref())
+    }
+}
+
+/// Classes by their words.
+const CLASSES: [(&str, WorkloadClass); 6] = [
+    ("general", WorkloadClass::General),
+    ("density", WorkloadClass::Density),
+    ("throughput", WorkloadClass::Throughput),
+    ("latency", WorkloadClass::Latency),
+    ("windows", WorkloadClass::Windows),
+    ("passthrough", WorkloadClass::Passthrough),
+];
+
+/// The class of that word.
+pub fn class_named(word: &str) -> Option<WorkloadClass> {
+    CLASSES.into_iter().find(|(name, _)| *name == word.trim()).map(|(_, class)| class)
+}
+
+/// The word of a class.
+pub fn class_name(class: WorkloadClass) -> &'static str {
+    CLASSES.into_iter().find(|(_, known)| *known == class).map_or("general", |(name, _)| name)
+}
+
+/// The class a domain says it is of, else a guess from what it looks like; with the reason.
+///
+/// Density is never guessed: that guests may share CPUs on purpose is an intent, not a property of a definition.
+pub fn class_of(facts: &DomainFacts) -> (WorkloadClass, String) {
+    if let Some(class) = facts.class.as_deref().and_then(class_named) {
+        return (class, "its metadata".to_owned());
+    }
+    let guess = |class, reason: &str| (class, format!("guessed: {reason}"));
+    if facts.operating_system.as_deref().is_some_and(|id| id.starts_with("http://microsoft.com/")) {
+        return guess(WorkloadClass::Windows, "libosinfo's metadata names Windows");
+    }
+    if facts.features.hyperv.is_some() {
+        return guess(WorkloadClass::Windows, "it has Hyper-V enlightenments");
+    }
+    if facts.scheduling.schedulers.iter().any(|entry| entry.threads == "vcpu" && entry.is_real_time()) {
+        return guess(WorkloadClass::Latency, "its vCPUs are real-time threads");
+    }
+    if !facts.hostdevs.is_empty() {
+        return guess(WorkloadClass::Passthrough, "PCI functions are handed through");
+    }
+    let pinned = facts.vcpu_pins.iter().filter(|(_, cpus)| cpus.len() == 1).count();
+    if pinned > 0 && pinned as u32 >= facts.vcpus.current {
+        return guess(WorkloadClass::Throughput, "each vCPU has a PU of its own");
+    }
+    guess(WorkloadClass::General, "nothing special in its definition")
+}

@@ -1,0 +1,28 @@
+//! What keeps KVM guests from bare-metal speed: one rule, one file.
+//!
+//! A [`Rule`] is data and one pure function from [`Input`] (host, domains, settings) to an [`Outcome`]. [`RULES`] lists
+//! all of them, [`examine`] runs them. Nothing here reads the machine.
+
+mod context;
+mod examine;
+mod finding;
+mod input;
+mod reference;
+mod registry;
+mod rule;
+mod rules;
+mod settings;
+mod sources;
+mod subject;
+
+pub use context::Context;
+pub use examine::{Answer, CannotTell, Examination, examine};
+pub use finding::{Finding, Object, Outcome, Scope, Which};
+pub use input::{Domain, Input, class_name, class_named, class_of};
+pub use nearmetal_place::WorkloadClass;
+pub use reference::reference;
+pub use registry::{RULES, rule};
+pub use rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+pub use settings::{SETTINGS, Setting, Settings};
+pub use sources::{Source, source};
+pub use subject::Subject;

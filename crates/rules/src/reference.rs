@@ -1,0 +1,97 @@
+//! The reference page, from the rules themselves.
+
+use std::fmt::Write;
+
+use crate::input::class_name;
+use crate::registry::RULES;
+use crate::rule::{Evidence, Rule, Severity};
+use crate::rules::ALL;
+use crate::settings::{SETTINGS, Settings};
+use crate::sources::source;
+
+/// One Markdown page of all rules.
+pub fn reference() -> String {
+    let mut page = String::from("# Rules of `nearmetal doctor`\n\n");
+    page.push_str(
+        "Generated from the rules; `UPDATE_GOLDENS=1 cargo test -p nearmetal-rules reference` rewrites it.\n\n",
+    );
+    page.push_str("## Severities\n\n| severity | what must happen next |\n|---|---|\n");
+    for severity in Severity::ALL {
+        let _ = writeln!(page, "| {} | {} |", severity.as_str(), severity.meaning());
+    }
+    page.push_str("\n## Evidence\n\n");
+    for evidence in [Evidence::A, Evidence::B, Evidence::C] {
+        let _ = writeln!(page, "- {}", evidence.meaning());
+    }
+    page.push_str("\n## Thresholds\n\n| setting | default | why |\n|---|---|---|\n");
+    let defaults = printed(&Settings::default());
+    for (setting, default) in SETTINGS.iter().zip(defaults) {
+        let _ = writeln!(page, "| `{}` | {default} | {} |", setting.name, setting.reason);
+    }
+    let mut layer = None;
+    for rule in RULES {
+        if layer != Some(rule.layer) {
+            layer = Some(rule.layer);
+            let _ = write!(page, "\n## {}\n", rule.layer.as_str());
+        }
+        page.push_str(&section(rule));
+    }
+    page
+}
+
+/// Defaults as they are printed, in the order of the settings.
+fn printed(settings: &Settings) -> [String; 9] {
+    [
+        settings.queues_enough.to_string(),
+        settings.large_memory_gib.to_string(),
+        settings.hard_limit_margin_percent.to_string(),
+        settings.vcpus_per_pu.to_string(),
+        settings.local_memory_percent.to_string(),
+        settings.hugetlb_coverage_percent.to_string(),
+        settings.node_reserve_mib.to_string(),
+        settings.command_line_percent.to_string(),
+        settings.polling_ns.to_string(),
+    ]
+}
+
+fn section(rule: &Rule) -> String {
+    let mut text = format!("\n### {}\n\n{}.\n\n", rule.id, rule.title);
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() && value != "-" {
+            let _ = writeln!(text, "- {name}: {value}");
+        }
+    };
+    line("severity", rule.severity.as_str());
+    line("classes", &rule.class_names());
+    line("reads", &format!("`{}`", rule.reads.join("`, `")));
+    line("good", rule.good);
+    line("applies", rule.applies);
+    line("does not apply", rule.not_applies);
+    line("worth", rule.effect);
+    line("fix while running", rule.fix.live.unwrap_or("none"));
+    line("fix that stays", rule.fix.persistent);
+    line("needs", &rule.needs());
+    line("risk and undo", rule.fix.undo);
+    line("evidence", rule.evidence.meaning());
+    let sources = rule.sources.iter().filter_map(|key| source(key));
+    line(
+        "sources",
+        &sources.map(|source| format!("{} ({})", source.title, source.site)).collect::<Vec<_>>().join("; "),
+    );
+    text
+}
+
+impl Rule {
+    /// Its classes in words: `all`, or a list.
+    pub fn class_names(&self) -> String {
+        if self.classes.len() == ALL.len() {
+            return "all".to_owned();
+        }
+        self.classes.iter().map(|class| class_name(*class)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What its fix takes, in words.
+    pub fn needs(&self) -> String {
+        self.fix.needs.iter().map(|need| need.as_str()).collect::<Vec<_>>().join(" or ")
+    }
+}

@@ -1,0 +1,38 @@
+//! No dead elevator= boot parameter is relied on.
+
+use crate::context::Context;
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+
+pub(crate) const RULE: Rule = Rule {
+    id: "blk-elevator-param-obsolete",
+    layer: Layer::Block,
+    title: "No dead elevator= boot parameter is relied on",
+    severity: Severity::Note,
+    classes: &ALL,
+    reads: &["/proc/cmdline", "uname -r"],
+    good: "absent (parameter is not in the 6.1 kernel parameter list; single-queue schedulers cfq/deadline/noop are gone since 5.0)",
+    applies: "kernel >= 5.0",
+    not_applies: "RHEL 7 and older kernels",
+    effect: "none: it only hides that the wanted scheduler is not set",
+    evidence: Evidence::B,
+    sources: &["k-params", "k-blk", "talk-kvm-tuning"],
+    fix: Fix { live: None, persistent: "grubby --remove-args=elevator", needs: &[Need::HostReboot], undo: "none" },
+    check: Check::Host(check),
+};
+
+fn check(context: &Context<'_>) -> Outcome {
+    let Some(host) = context.host else { return Outcome::no_host() };
+    if host.system.command_line.is_none() {
+        return Outcome::unknown("/proc/cmdline");
+    }
+    let major = host.system.kernel.as_deref().and_then(|kernel| kernel.split('.').next()?.parse::<u32>().ok());
+    if major.is_some_and(|major| major < 5) {
+        return Outcome::NotApplicable;
+    }
+    let value = context.kernel_parameter("elevator");
+    Outcome::one(value.map(|value| {
+        Object::new("kernel command line", format!("elevator={value}, which does nothing"), "a udev rule")
+    }))
+}

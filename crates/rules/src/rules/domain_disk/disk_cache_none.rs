@@ -1,0 +1,49 @@
+//! Cache mode is explicit and direct.
+
+use nearmetal_domain::DiskFacts;
+use nearmetal_place::WorkloadClass;
+
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+use crate::subject::Subject;
+
+pub(crate) const RULE: Rule = Rule {
+    id: "disk-cache-none",
+    layer: Layer::DomainDisk,
+    title: "Cache mode is explicit and direct",
+    severity: Severity::Loss,
+    classes: &ALL,
+    reads: &["domain <disk><driver cache>"],
+    good: "none (direct=true, writeback=true) or directsync by need; writeback tolerated on file stores without migration; writethrough = slow; unsafe only on throw-away guests",
+    applies: "throughput/latency classes; all that live-migrate",
+    not_applies: "read-mostly density guests sharing a base image may gain from the host page cache",
+    effect: "unquantified; Red Hat: none is predictable and safe to migrate, writeback faster than writethrough but loses data on host failure",
+    evidence: Evidence::B,
+    sources: &["rh-rhel10cache", "talk-kvm-tuning", "paper-infn", "rh-rhel7io"],
+    fix: Fix {
+        live: None,
+        persistent: "virsh edit <driver cache='none'/>",
+        needs: &[Need::VmRestart],
+        undo: "without the host cache, re-reads hit the device; undo writeback",
+    },
+    check: Check::Domain(check),
+};
+
+fn check(subject: &Subject<'_>) -> Outcome {
+    let direct = matches!(subject.class, WorkloadClass::Throughput | WorkloadClass::Latency);
+    let object = |disk: &DiskFacts| {
+        let cache = disk.driver.cache.as_deref();
+        // Without an element the default is writeback; a NVMe function or a vhost-user disk has no host cache.
+        let cached = !matches!(disk.kind.as_str(), "nvme" | "vhostuser" | "vhostvdpa");
+        let found = match cache {
+            Some("unsafe") => "unsafe: flushes are ignored",
+            Some("writethrough") => "writethrough: each write is flushed",
+            Some("writeback") if direct => "writeback: twice in memory",
+            None | Some("default") if direct && cached => "not written, which is writeback",
+            _ => return None,
+        };
+        Some(Object::new(format!("disk {} cache", disk.target), found, "none"))
+    };
+    Outcome::of(subject.disks().filter_map(object).collect())
+}

@@ -1,0 +1,41 @@
+//! ioeventfd and event_idx are left on.
+
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+use crate::subject::{Subject, interface_name};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "disk-ioeventfd-eventidx-default",
+    layer: Layer::DomainDisk,
+    title: "ioeventfd and event_idx are left on",
+    severity: Severity::Loss,
+    classes: &ALL,
+    reads: &["domain <driver ioeventfd event_idx>"],
+    good: "on/absent (libvirt: normally do not touch)",
+    applies: "virtio devices",
+    not_applies: "debugging",
+    effect: "unquantified; without ioeventfd every kick is a synchronous userspace exit",
+    evidence: Evidence::B,
+    sources: &["lv-dom", "q-help"],
+    fix: Fix { live: None, persistent: "remove the attributes", needs: &[Need::VmRestart], undo: "none" },
+    check: Check::Domain(check),
+};
+
+fn check(subject: &Subject<'_>) -> Outcome {
+    let mut objects = Vec::new();
+    let mut judge = |what: String, ioeventfd: &Option<String>, event_idx: &Option<String>| {
+        for (name, value) in [("ioeventfd", ioeventfd), ("event_idx", event_idx)] {
+            if value.as_deref() == Some("off") {
+                objects.push(Object::new(format!("{what} {name}"), "off", "not written, which is on"));
+            }
+        }
+    };
+    for disk in &subject.facts.disks {
+        judge(format!("disk {}", disk.target), &disk.driver.ioeventfd, &disk.driver.event_idx);
+    }
+    for interface in &subject.facts.interfaces {
+        judge(interface_name(interface), &interface.ioeventfd, &interface.event_idx);
+    }
+    Outcome::of(objects)
+}

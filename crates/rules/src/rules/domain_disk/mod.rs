@@ -1,0 +1,13 @@
+//! Disks of a domain.
+
+pub(crate) mod disk_bus_virtio;
+pub(crate) mod disk_cache_none;
+pub(crate) mod disk_discard_unmap;
+pub(crate) mod disk_io_native_or_uring;
+pub(crate) mod disk_ioeventfd_eventidx_default;
+pub(crate) mod disk_iothread;
+pub(crate) mod disk_iothread_polling;
+pub(crate) mod disk_iothread_vq_mapping;
+pub(crate) mod disk_iotune_known;
+pub(crate) mod disk_queues_auto;
+pub(crate) mod transient_overlay_left;

@@ -1,0 +1,40 @@
+//! Locked memory only with a hard limit that leaves room.
+
+use nearmetal_units::Bytes;
+
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+use crate::subject::Subject;
+
+pub(crate) const RULE: Rule = Rule {
+    id: "mem-locked-with-hard-limit",
+    layer: Layer::DomainMemory,
+    title: "Locked memory only with a hard limit that leaves room",
+    severity: Severity::Fault,
+    classes: &ALL,
+    reads: &["domain <memoryBacking><locked/>, <memtune><hard_limit>"],
+    good: "locked for RT/latency; hard_limit absent or >= RAM + emulator overhead (chosen here: RAM + 10%)",
+    applies: "RT, no-swap requirement",
+    not_applies: "density",
+    effect: "unquantified",
+    evidence: Evidence::B,
+    sources: &["lv-dom", "lv-rt"],
+    fix: Fix {
+        live: None,
+        persistent: "virsh edit",
+        needs: &[Need::VmRestart],
+        undo: "hard_limit too low kills the guest; unlimited lock can exhaust the host; undo remove",
+    },
+    check: Check::Domain(check),
+};
+
+fn check(subject: &Subject<'_>) -> Outcome {
+    let policy = &subject.facts.memory_policy;
+    let Some(limit) = policy.hard_limit else { return Outcome::Clean };
+    let memory = subject.facts.memory;
+    let margin = subject.context.settings.hard_limit_margin_percent;
+    let least = memory.plus(Bytes::new(memory.get() / 100 * margin));
+    let low = limit < least;
+    Outcome::one(low.then(|| Object::new("<hard_limit>", limit.to_string(), format!("none, or at least {least}"))))
+}

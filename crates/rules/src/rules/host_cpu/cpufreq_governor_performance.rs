@@ -1,0 +1,43 @@
+//! CPU frequency governor/EPP is set for performance.
+
+use crate::context::Context;
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+
+pub(crate) const RULE: Rule = Rule {
+    id: "cpufreq-governor-performance",
+    layer: Layer::HostCpu,
+    title: "CPU frequency governor/EPP is set for performance",
+    severity: Severity::Loss,
+    classes: &ALL,
+    reads: &["/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"],
+    good: "governor performance (or schedutil with EPP performance on amd-pstate/intel_pstate active); EPP 'performance'; bias 0",
+    applies: "bare-metal hosts",
+    not_applies: "hosts in VMs/cloud (no cpufreq dir) and power-capped sites",
+    effect: "unquantified",
+    evidence: Evidence::B,
+    sources: &["t-tp", "rh-netlat"],
+    fix: Fix {
+        live: Some("cpupower frequency-set -g performance; x86_energy_perf_policy performance"),
+        persistent: "tuned throughput-performance / virtual-host",
+        needs: &[Need::Live],
+        undo: "power/heat; undo old governor",
+    },
+    check: Check::Host(check),
+};
+
+fn check(context: &Context<'_>) -> Outcome {
+    let Some(host) = context.host else { return Outcome::no_host() };
+
+    let slow = host.system.frequency.iter().filter(|policy| {
+        policy.governor.as_deref().is_some_and(|governor| !matches!(governor, "performance" | "schedutil"))
+    });
+    Outcome::of(
+        slow.map(|policy| {
+            let governor = policy.governor.clone().unwrap_or_default();
+            Object::new(format!("PUs {}", policy.cpus), format!("governor {governor}"), "performance")
+        })
+        .collect(),
+    )
+}

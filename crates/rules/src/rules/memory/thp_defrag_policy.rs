@@ -1,0 +1,54 @@
+//! THP defrag does not stall faults on latency hosts.
+
+use nearmetal_place::WorkloadClass;
+
+use crate::context::Context;
+use crate::finding::{Object, Outcome};
+use crate::input::Domain;
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+
+pub(crate) const RULE: Rule = Rule {
+    id: "thp-defrag-policy",
+    layer: Layer::Memory,
+    title: "THP defrag does not stall faults on latency hosts",
+    severity: Severity::Loss,
+    classes: &ALL,
+    reads: &["/sys/kernel/mm/transparent_hugepage/defrag"],
+    good: "general: madvise (default); VM hosts willing to pay at VM start: always/defer+madvise; latency: defer or never",
+    applies: "all with THP on",
+    not_applies: "hugetlb-only",
+    effect: "unquantified",
+    evidence: Evidence::B,
+    sources: &["k-thp"],
+    fix: Fix {
+        live: Some("echo defer+madvise > .../defrag"),
+        persistent: "tmpfiles.d or tuned",
+        needs: &[Need::Live],
+        undo: "'always' delays VM start by direct compaction (kernel doc names VMs as the case where that is acceptable); undo echo madvise",
+    },
+    check: Check::Host(check),
+};
+
+fn check(context: &Context<'_>) -> Outcome {
+    let Some(host) = context.host else { return Outcome::no_host() };
+
+    let Some(defrag) = host.system.transparent_hugepage_defrag.as_deref() else {
+        return Outcome::unknown("/sys/kernel/mm/transparent_hugepage/defrag");
+    };
+    let off = host.system.transparent_hugepage.as_deref() == Some("never");
+    let small = |domain: &Domain| domain.in_force().is_some_and(|facts| facts.hugepages.is_none());
+    let latency = context.domains.iter().any(|domain| domain.class == WorkloadClass::Latency && small(domain));
+    let stalls = match defrag {
+        "always" => !off,
+        "madvise" => latency && !off,
+        _ => false,
+    };
+    Outcome::one(stalls.then(|| {
+        Object::new(
+            "transparent huge pages' defrag",
+            defrag,
+            if latency { "defer or never" } else { "madvise, defer or defer+madvise" },
+        )
+    }))
+}

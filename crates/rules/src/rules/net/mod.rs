@@ -1,0 +1,6 @@
+//! Networks of the host.
+
+pub(crate) mod net_mtu_consistent;
+pub(crate) mod net_nic_queues_local;
+pub(crate) mod net_vhost_module;
+pub(crate) mod ovs_vhostuserclient;

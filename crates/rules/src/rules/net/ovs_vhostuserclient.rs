@@ -1,0 +1,40 @@
+//! vhost-user ports are client-mode with shared hugepage guest memory.
+
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+use crate::subject::{Subject, interface_name};
+
+pub(crate) const RULE: Rule = Rule {
+    id: "ovs-vhostuserclient",
+    layer: Layer::Net,
+    title: "vhost-user ports are client-mode with shared hugepage guest memory",
+    severity: Severity::Loss,
+    classes: &ALL,
+    reads: &["domain <interface type='vhostuser'><source mode>"],
+    good: "client-mode port on OVS, server mode in QEMU, share=true, vectors == 2*queues + 2",
+    applies: "OVS-DPDK",
+    not_applies: "kernel datapath",
+    effect: "OVS doc: server-mode type is deprecated; client mode survives an OVS restart; unquantified",
+    evidence: Evidence::B,
+    sources: &["ovs-vhu", "lv-dom"],
+    fix: Fix {
+        live: None,
+        persistent: "virsh edit; ovs-vsctl add-port ... type=dpdkvhostuserclient",
+        needs: &[Need::VmRestart],
+        undo: "port re-creation drops traffic; undo type",
+    },
+    check: Check::Domain(check),
+};
+
+fn check(subject: &Subject<'_>) -> Outcome {
+    let client = subject.facts.interfaces.iter().filter(|interface| interface.kind == "vhostuser");
+    let client: Vec<Object> = client
+        .filter(|interface| interface.source_mode.as_deref() != Some("server"))
+        .map(|interface| {
+            let found = "QEMU is the socket's client: it does not survive a restart of the switch";
+            Object::new(interface_name(interface), found, "<source mode='server'>")
+        })
+        .collect();
+    Outcome::of(client)
+}

@@ -1,0 +1,43 @@
+//! numad does not choose where pins are static.
+
+use crate::finding::{Object, Outcome};
+use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
+use crate::rules::ALL;
+use crate::subject::Subject;
+
+pub(crate) const RULE: Rule = Rule {
+    id: "numad-beside-static-pins",
+    layer: Layer::Numa,
+    title: "numad does not choose where pins are static",
+    severity: Severity::Fault,
+    classes: &ALL,
+    reads: &["domain <vcpu placement>, <numatune><memory placement>, <vcpupin>"],
+    good: "placement='static' beside pins",
+    applies: "pinned guests",
+    not_applies: "-",
+    effect: "vCPUs stay where they are pinned while memory goes where numad says",
+    evidence: Evidence::B,
+    sources: &["lv-dom", "rh-numa"],
+    fix: Fix {
+        live: None,
+        persistent: "virsh edit <vcpu placement='static'>, <numatune><memory mode='strict' nodeset='N'/>",
+        needs: &[Need::VmRestart],
+        undo: "placement='auto'",
+    },
+    check: Check::Domain(check),
+};
+
+fn check(subject: &Subject<'_>) -> Outcome {
+    let facts = subject.facts;
+    if facts.vcpu_pins.is_empty() {
+        return Outcome::NotApplicable;
+    }
+    let mut objects = Vec::new();
+    if facts.vcpus.placement.as_deref() == Some("auto") {
+        objects.push(Object::new("<vcpu>", "placement='auto' beside static pins", "placement='static'"));
+    }
+    if facts.numatune.as_ref().is_some_and(|tune| tune.placement.as_deref() == Some("auto")) {
+        objects.push(Object::new("<numatune>", "placement='auto' beside static pins", "a nodeset"));
+    }
+    Outcome::of(objects)
+}

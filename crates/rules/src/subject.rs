@@ -1,0 +1,139 @@
+//! One definition of one domain, as a rule sees it.
+
+use std::collections::BTreeMap;
+
+use nearmetal_domain::{DiskFacts, DomainFacts, InterfaceFacts, PeripheralFacts};
+use nearmetal_host::{GuestProcess, Host, ThreadRole};
+use nearmetal_place::WorkloadClass;
+use nearmetal_units::{CpuSet, NodeSet};
+
+use crate::context::Context;
+use crate::finding::Which;
+
+/// One definition of one domain.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// Everything else.
+    pub context: &'a Context<'a>,
+    /// What the definition says.
+    pub facts: &'a DomainFacts,
+    /// Its class.
+    pub class: WorkloadClass,
+    /// Which definition this is.
+    pub which: Which,
+    /// Its process, in the running view alone.
+    pub process: Option<&'a GuestProcess>,
+    /// PUs each vCPU may run on: what the kernel shows for a running one, else the pins. A vCPU without a pin is not
+    /// in there, nor one that may run everywhere.
+    pub vcpus: BTreeMap<u32, CpuSet>,
+}
+
+impl<'a> Subject<'a> {
+    /// A definition.
+    pub fn new(context: &'a Context<'a>, facts: &'a DomainFacts, class: WorkloadClass, which: Which) -> Self {
+        let process = (which == Which::Running).then(|| context.process(&facts.name)).flatten();
+        let seen: BTreeMap<u32, CpuSet> = process
+            .into_iter()
+            .flat_map(|process| &process.threads)
+            .filter_map(|thread| match (&thread.role, &thread.affinity) {
+                (ThreadRole::Vcpu(number), Some(cpus)) => Some((*number, cpus.clone())),
+                _ => None,
+            })
+            .collect();
+        let mut vcpus = if seen.is_empty() { facts.vcpu_pins.iter().cloned().collect() } else { seen };
+        if !context.online.is_empty() {
+            vcpus.retain(|_, cpus| !context.online.is_subset(cpus));
+        }
+        Self { context, facts, class, which, process, vcpus }
+    }
+
+    /// The PU of each vCPU that has one of its own to run on.
+    pub fn single_pins(&self) -> BTreeMap<u32, u32> {
+        self.vcpus
+            .iter()
+            .filter(|(_, cpus)| cpus.len() == 1)
+            .filter_map(|(vcpu, cpus)| Some((*vcpu, cpus.first()?)))
+            .collect()
+    }
+
+    /// Whether each vCPU it starts with has one PU of its own, no two the same.
+    pub fn is_pinned_one_to_one(&self) -> bool {
+        let pins = self.single_pins();
+        let distinct: CpuSet = pins.values().copied().collect();
+        (0..self.facts.vcpus.current).all(|vcpu| pins.contains_key(&vcpu)) && distinct.len() == pins.len()
+    }
+
+    /// PUs of all pinned vCPUs.
+    pub fn vcpu_cpus(&self) -> CpuSet {
+        self.vcpus.values().fold(CpuSet::new(), |all, cpus| all.union(cpus))
+    }
+
+    /// Nodes of the PUs of all pinned vCPUs.
+    pub fn vcpu_nodes(&self, host: &Host) -> NodeSet {
+        nodes_of(host, &self.vcpu_cpus())
+    }
+
+    /// Nodes its memory comes from by its definition; `None` where that is left open.
+    pub fn memory_nodes(&self) -> Option<NodeSet> {
+        let tune = self.facts.numatune.as_ref()?;
+        let cells = tune.cells.iter().filter_map(|cell| cell.nodes.clone());
+        cells.chain(tune.nodes.clone()).reduce(|all, nodes| all.union(&nodes))
+    }
+
+    /// Whether its CPUs are x86; without an architecture libvirt takes the host's, which is x86 nearly always.
+    pub fn is_x86(&self) -> bool {
+        matches!(self.facts.boot.architecture.as_deref(), None | Some("x86_64" | "i686"))
+    }
+
+    /// Whether its vCPUs are real and not emulated or of libvirt's test driver.
+    pub fn is_kvm(&self) -> bool {
+        self.facts.kind == "kvm"
+    }
+
+    /// Hard disks the guest may write.
+    pub fn disks(&self) -> impl Iterator<Item = &'a DiskFacts> + use<'a> {
+        self.facts.disks.iter().filter(|disk| disk.device == "disk" && !disk.readonly)
+    }
+
+    /// The SCSI controller a disk hangs on; libvirt deals seven disks to each where none is named.
+    pub fn scsi_controllers(&self) -> impl Iterator<Item = &'a PeripheralFacts> + use<'a> {
+        self.peripherals("controller").filter(|device| device.kind.as_deref() == Some("scsi"))
+    }
+
+    /// Devices of one element.
+    pub fn peripherals(&self, element: &'static str) -> impl Iterator<Item = &'a PeripheralFacts> + use<'a> {
+        self.facts.peripherals.iter().filter(move |device| device.element == element)
+    }
+
+    /// virtio interfaces whose packets pass the host's kernel.
+    pub fn tap_interfaces(&self) -> impl Iterator<Item = &'a InterfaceFacts> + use<'a> {
+        self.facts.interfaces.iter().filter(|interface| {
+            matches!(interface.kind.as_str(), "bridge" | "network" | "direct" | "ethernet")
+                && interface.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
+        })
+    }
+
+    /// Whether its memory comes from hugepage pools.
+    pub fn uses_hugetlb(&self) -> bool {
+        self.facts.hugepages.is_some()
+    }
+}
+
+/// Nodes of these PUs.
+pub(crate) fn nodes_of(host: &Host, cpus: &CpuSet) -> NodeSet {
+    host.nodes.iter().filter(|node| !node.cpus.is_disjoint(cpus)).map(|node| node.index).collect()
+}
+
+/// How an interface is called in a finding: by its MAC address, else by its source.
+pub(crate) fn interface_name(interface: &InterfaceFacts) -> String {
+    let name = interface.mac.as_deref().or(interface.source.as_deref()).unwrap_or("without address");
+    format!("interface {name}")
+}
+
+/// Family and version of a machine type of upstream QEMU: `pc-q35-7.2` is (`q35`, 7, 2). Distributions' own numbers
+/// (`pc-q35-rhel9.4.0`, `pc-q35-noble`) say nothing about QEMU's version.
+pub(crate) fn machine_version(machine: &str) -> Option<(&str, u32, u32)> {
+    let (family, version) = machine.strip_prefix("pc-")?.rsplit_once('-')?;
+    let (major, minor) = version.split_once('.')?;
+    Some((family, major.parse().ok()?, minor.parse().ok()?))
+}

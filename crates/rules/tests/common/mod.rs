@@ -1,0 +1,167 @@
+//! The clean example: one host and a domain of each kind, which no rule finds anything in.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use nearmetal_domain::{DomainFacts, DomainXml};
+use nearmetal_host::synthetic::{Numbering, Synthetic};
+use nearmetal_host::{
+    FrequencyPolicy, GuestProcess, Host, Interrupt, NetworkInterface, PciLink, Residency, Setting, Thread, ThreadRole,
+};
+use nearmetal_rules::{Domain, Examination, Input, RULES, Rule, Settings, examine};
+use nearmetal_units::{Bytes, CpuSet, PageSize};
+
+/// Definitions of the clean example: (name, text, whether it runs).
+pub(crate) const DOMAINS: [(&str, &str, bool); 8] = [
+    ("web", include_str!("../../../../fixtures/rules/web.xml"), true),
+    ("vdi", include_str!("../../../../fixtures/rules/vdi.xml"), false),
+    ("db", include_str!("../../../../fixtures/rules/db.xml"), true),
+    ("rt", include_str!("../../../../fixtures/rules/rt.xml"), true),
+    ("win", include_str!("../../../../fixtures/rules/win.xml"), false),
+    ("gpu", include_str!("../../../../fixtures/rules/gpu.xml"), false),
+    ("hpc", include_str!("../../../../fixtures/rules/hpc.xml"), false),
+    ("nfv", include_str!("../../../../fixtures/rules/nfv.xml"), false),
+];
+
+/// A machine with domains on it.
+pub(crate) struct Example {
+    pub(crate) host: Host,
+    pub(crate) texts: Vec<(String, String, bool)>,
+}
+
+impl Example {
+    /// Two packages of 8 cores with 2 PUs each: node 0 has PUs 0-7,16-23, node 1 8-15,24-31.
+    pub(crate) fn clean() -> Self {
+        let machine = Synthetic::new().packages(2).cores_per_node(8).threads(2).numbering(Numbering::Split);
+        let machine = machine.memory_per_node(Bytes::from_mib(128 << 10)).pool(PageSize::HUGE_2M, 4096);
+        let machine = machine.pool(PageSize::HUGE_1G, 24).nvme(0).network(0, 4, 2);
+        let process = |pid, name: &str, vcpus: &[u32], page_size, bytes: Bytes| {
+            let thread = |id, role, cpus: CpuSet| Thread { id, name: String::new(), role, affinity: Some(cpus) };
+            let mut threads: Vec<Thread> = (0u32..)
+                .zip(vcpus)
+                .map(|(vcpu, pu)| thread(pid + 1 + vcpu, ThreadRole::Vcpu(vcpu), CpuSet::one(*pu)))
+                .collect();
+            threads.push(thread(pid + 100, ThreadRole::Vhost, CpuSet::one(0)));
+            GuestProcess {
+                pid,
+                start_time: Some(1),
+                name: Some(name.to_owned()),
+                uuid: None,
+                memory: Some(bytes),
+                threads,
+                residency: vec![Residency {
+                    start: 0,
+                    page_size,
+                    length: bytes,
+                    guest_memory: true,
+                    pages: vec![(0, bytes.pages(page_size))],
+                    policy: "bind:0".to_owned(),
+                    file: None,
+                }],
+                residency_error: None,
+            }
+        };
+        let machine = machine
+            .guest(process(1000, "db", &[1, 17, 2, 18], PageSize::SMALL, Bytes::from_mib(16 << 10)))
+            .guest(process(2000, "rt", &[4, 5], PageSize::HUGE_1G, Bytes::from_mib(8 << 10)))
+            .guest(process(3000, "web", &[], PageSize::SMALL, Bytes::from_mib(4 << 10)));
+        let mut host = machine.build();
+        host.system.command_line = Some("root=/dev/sda1 ro quiet".to_owned());
+        for device in host.pci_devices.iter_mut().filter(|device| device.physical_function.is_some()) {
+            device.driver = Some("vfio-pci".to_owned());
+        }
+        settings_of_a_tuned_machine(&mut host);
+        let texts = DOMAINS.iter().map(|(name, text, runs)| ((*name).to_owned(), (*text).to_owned(), *runs)).collect();
+        Self { host, texts }
+    }
+
+    /// Gives a module parameter another value; it must be there.
+    pub(crate) fn parameter(&mut self, name: &str, value: &str) {
+        let parameters = &mut self.host.system.module_parameters;
+        parameters.iter_mut().find(|setting| setting.name == name).unwrap().value = value.to_owned();
+    }
+
+    /// Replaces a text in one definition; it must be there.
+    pub(crate) fn replace(&mut self, name: &str, from: &str, to: &str) {
+        let text = &mut self.texts.iter_mut().find(|(known, ..)| known == name).unwrap().1;
+        assert!(text.contains(from), "`{from}` is not in the definition of {name}");
+        *text = text.replacen(from, to, 1);
+    }
+
+    pub(crate) fn process(&mut self, name: &str) -> &mut GuestProcess {
+        self.host.guests.iter_mut().find(|guest| guest.name.as_deref() == Some(name)).unwrap()
+    }
+
+    pub(crate) fn examine<'a>(&self, rules: impl IntoIterator<Item = &'a Rule>) -> Examination {
+        let facts = |text: &str| -> DomainFacts { DomainXml::parse(text).unwrap().facts().unwrap() };
+        let domain = |(_, text, runs): &(String, String, bool)| {
+            Domain::new(Some(facts(text)), runs.then(|| facts(text)), None).unwrap()
+        };
+        let domains: Vec<Domain> = self.texts.iter().map(domain).collect();
+        let settings = Settings::default();
+        examine(&Input { host: Some(&self.host), domains: &domains, settings: &settings }, rules)
+    }
+
+    /// All findings, as `rule place: object`, sorted.
+    pub(crate) fn findings(&self) -> Vec<String> {
+        let findings = self.examine(RULES).findings;
+        let mut lines: Vec<String> = findings
+            .iter()
+            .flat_map(|finding| {
+                finding.objects.iter().map(|object| format!("{} {}: {}", finding.rule, finding.place(), object.what))
+            })
+            .collect();
+        lines.sort();
+        lines
+    }
+}
+
+fn settings_of_a_tuned_machine(host: &mut Host) {
+    let setting = |(name, value): (&str, &str)| Setting { name: name.to_owned(), value: value.to_owned() };
+    let system = &mut host.system;
+    system.module_parameters = [
+        ("kvm.halt_poll_ns", "200000"),
+        ("kvm.nx_huge_pages", "N"),
+        ("kvm_intel.enable_apicv", "Y"),
+        ("kvm_intel.ept", "Y"),
+        ("kvm_intel.unrestricted_guest", "Y"),
+        ("kvm_intel.vmentry_l1d_flush", "cond"),
+        ("kvm_intel.vpid", "Y"),
+        ("vfio_iommu_type1.allow_unsafe_interrupts", "N"),
+    ]
+    .map(setting)
+    .to_vec();
+    system.vulnerabilities =
+        [("itlb_multihit", "Not affected"), ("l1tf", "Mitigation: PTE Inversion")].map(setting).to_vec();
+    system.isolated = Some("4-5,20-21".parse().unwrap());
+    system.nohz_full = system.isolated.clone();
+    system.clocksource = Some("tsc".to_owned());
+    system.ksm = Some(0);
+    system.transparent_hugepage_defrag = Some("madvise".to_owned());
+    system.frequency = vec![FrequencyPolicy {
+        driver: Some("intel_pstate".to_owned()),
+        governor: Some("performance".to_owned()),
+        cpus: "0-31".parse().unwrap(),
+    }];
+    let drive = host.block_devices[0].pci;
+    let card = host.network_interfaces[0].pci;
+    let interrupt = |number, device, action: &str, pu| Interrupt {
+        number,
+        device,
+        actions: vec![action.to_owned()],
+        effective: Some(CpuSet::one(pu)),
+        ..Interrupt::default()
+    };
+    host.interrupts = vec![interrupt(30, drive, "nvme0q1", 0), interrupt(40, card, "eth0-TxRx-0", 16)];
+    for device in &mut host.pci_devices {
+        device.link = Some(PciLink { speed: Some(8000), width: Some(8), max_speed: Some(8000), max_width: Some(8) });
+    }
+    let bridge = NetworkInterface {
+        name: "br0".to_owned(),
+        kind: Some("bridge".to_owned()),
+        mtu: Some(1500),
+        ..NetworkInterface::default()
+    };
+    let uplink = &mut host.network_interfaces[0];
+    (uplink.speed, uplink.mtu, uplink.master) = (Some(10_000), Some(1500), Some("br0".to_owned()));
+    host.network_interfaces.push(bridge);
+}

@@ -25,6 +25,8 @@ struct Line {
     pci: usize,
     median: Duration,
     worst: Duration,
+    /// Time this process itself ran, at the median: other load on the machine does not lengthen it.
+    own: Option<Duration>,
     limit: Option<Duration>,
 }
 
@@ -58,17 +60,22 @@ fn main() {
     lines.extend(lstopo());
     let memory = peak_memory();
     let mut json = String::from("{\"schema\":\"nearmetal.bench.host/1\",\"unit\":\"ms\",\"lines\":[");
-    println!("{:40} {:>6} {:>5} {:>12} {:>12} {:>10}", "what", "PUs", "PCI", "median (ms)", "worst (ms)", "limit (ms)");
+    println!(
+        "{:40} {:>6} {:>5} {:>12} {:>12} {:>14} {:>10}",
+        "what", "PUs", "PCI", "median (ms)", "worst (ms)", "processor (ms)", "limit (ms)"
+    );
     for (position, line) in lines.iter().enumerate() {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let limit = line.limit.map_or_else(|| "-".to_owned(), |limit| format!("{:.0}", ms(limit)));
         let (median, worst) = (ms(line.median), ms(line.worst));
-        println!("{:40} {:6} {:5} {median:12.2} {worst:12.2} {limit:>10}", line.what, line.pus, line.pci);
+        let own = line.own.map_or_else(|| "-".to_owned(), |own| format!("{:.2}", ms(own)));
+        println!("{:40} {:6} {:5} {median:12.2} {worst:12.2} {own:>14} {limit:>10}", line.what, line.pus, line.pci);
         let comma = if position == 0 { "" } else { "," };
         let limit = line.limit.map_or_else(|| "null".to_owned(), |limit| ms(limit).to_string());
+        let own = line.own.map_or_else(|| "null".to_owned(), |own| format!("{:.3}", ms(own)));
         let _ = write!(
             json,
-            "{comma}{{\"what\":\"{}\",\"pus\":{},\"pci_devices\":{},\"median\":{median:.3},\"worst\":{worst:.3},\
+            "{comma}{{\"what\":\"{}\",\"pus\":{},\"pci_devices\":{},\"median\":{median:.3},\"worst\":{worst:.3},\"processor\":{own},\
              \"limit\":{limit},\"runs\":{RUNS}}}",
             line.what, line.pus, line.pci
         );
@@ -85,16 +92,17 @@ fn main() {
 
 fn measure(what: &'static str, limit: Option<Duration>, mut run: impl FnMut() -> Host) -> Line {
     let host = run();
-    let mut times: Vec<Duration> = (0..RUNS)
+    let (mut times, mut own): (Vec<Duration>, Vec<Duration>) = (0..RUNS)
         .map(|_| {
-            let start = Instant::now();
+            let (start, before) = (Instant::now(), processor_time());
             std::hint::black_box(run());
-            start.elapsed()
+            (start.elapsed(), processor_time().saturating_sub(before))
         })
-        .collect();
+        .unzip();
     times.sort_unstable();
+    own.sort_unstable();
     let (pus, pci) = (host.processors.len(), host.pci_devices.len());
-    Line { what, pus, pci, median: times[RUNS / 2], worst: times[RUNS - 1], limit }
+    Line { what, pus, pci, median: times[RUNS / 2], worst: times[RUNS - 1], own: Some(own[RUNS / 2]), limit }
 }
 
 /// hwloc's own tool on this machine, where Debian's hwloc-nox is installed: what it does is not the same, it is the
@@ -115,7 +123,13 @@ fn lstopo() -> Option<Line> {
         .collect();
     times.sort_unstable();
     let what = "lstopo --of xml on this machine";
-    Some(Line { what, pus, pci, median: times[RUNS / 2], worst: times[RUNS - 1], limit: None })
+    Some(Line { what, pus, pci, median: times[RUNS / 2], worst: times[RUNS - 1], own: None, limit: None })
+}
+
+/// User and system time of this process.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// VmHWM of this process.

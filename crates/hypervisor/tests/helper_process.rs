@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nearmetal_host::files;
+use nearmetal_hypervisor::protocol::PROTOCOL;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, Libvirt};
 
-const GREET: &str = "read hello; echo '{\"protocol\":1}'";
+const GREET: &str = "read hello; echo '{\"protocol\":2}'";
 const DOMAINS: &str = "{\"id\":1,\"outcome\":{\"reply\":{\"domains\":[]}}}";
 
 struct Scripts {
@@ -55,7 +56,7 @@ fn every_misbehaviour_of_a_helper_has_its_error() {
     let error = scripts.open("echo 'version `GLIBC_2.41 not found' >&2; exit 1").unwrap_err();
     assert!(matches!(&error, HypervisorError::HelperFailed { output, .. } if output.contains("GLIBC_2.41")), "{error}");
     let error = scripts.open("read hello; echo '{\"protocol\":99}'; read more").unwrap_err();
-    assert!(matches!(error, HypervisorError::HelperIncompatible { expected: 1, found: 99, .. }));
+    assert!(matches!(error, HypervisorError::HelperIncompatible { expected: PROTOCOL, found: 99, .. }));
     let error = scripts.open("echo Hello, world").unwrap_err();
     assert!(matches!(error, HypervisorError::Protocol { .. }), "{error}");
 

@@ -34,15 +34,15 @@ Examples:
   nearmetal inspect                                     this machine, as tables
   nearmetal inspect --format picture                    this machine, drawn in the terminal
   nearmetal inspect --format svg > machine.svg          the same on a sheet for the wall
-  nearmetal capture web7.tar.gz                         on web7: everything worth knowing, in one file
+  nearmetal capture web7.tar.gz                         on web7: all worth knowing in one file
   nearmetal inspect --capture web7.tar.gz               anywhere else: web7
   nearmetal inspect --host root@web7                    web7 without installing anything there
   nearmetal inspect --host qemu+ssh://web7/system       web7 by libvirt's word alone
   lstopo --of xml | gzip > m.xml.gz; nearmetal inspect --capture m.xml.gz
-  nearmetal inspect --format json | jq .summary         for programs; docs/reference/host.schema.json describes it
+  nearmetal inspect --format json | jq .summary         for programs (docs/reference/host.schema.json)
 
-A question mark is what the source does not tell; it is never shown as 0. What was there and made no sense is listed
-under `unreadable`, with its path and text.";
+A question mark is what the source does not tell; it is never shown as 0. What made no
+sense is listed under `unreadable`, with its path and text.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {

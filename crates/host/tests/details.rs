@@ -190,6 +190,6 @@ fn control_groups_of_both_versions_are_listed_if_they_limit() {
     }
     let host = read(&tree);
     let paths: Vec<_> = host.cpusets.iter().map(|group| (group.path.as_str(), group.version)).collect();
-    assert_eq!(paths, [("/", 1), ("/machine", 1)]);
-    assert_eq!(host.cpusets[1].partition.as_deref(), Some("exclusive"));
+    assert_eq!(paths, [("/machine", 1)], "the root limits nobody");
+    assert_eq!(host.cpusets[0].partition.as_deref(), Some("exclusive"));
 }

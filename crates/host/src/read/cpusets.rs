@@ -66,12 +66,13 @@ fn walk(facts: &mut Facts<'_>, version: &Version, path: &str, depth: usize, seen
     if has(version.cpus) {
         let cpus = facts.optional(&format!("{directory}/{}", version.cpus), cpu_list);
         let nodes = facts.optional(&format!("{directory}/{}", version.nodes), node_list);
-        // A group that asks for nothing has what its parent has.
-        if cpus.as_ref().is_some_and(|set: &CpuSet| !set.is_empty())
-            || nodes.as_ref().is_some_and(|set: &NodeSet| !set.is_empty())
+        // A group that asks for nothing has what its parent has; the root has everything.
+        if depth > 0
+            && (cpus.as_ref().is_some_and(|set: &CpuSet| !set.is_empty())
+                || nodes.as_ref().is_some_and(|set: &NodeSet| !set.is_empty()))
         {
             found.push(Cpuset {
-                path: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
+                path: path.to_owned(),
                 version: version.number,
                 cpus,
                 effective_cpus: facts.optional(&format!("{directory}/{}", version.effective_cpus), cpu_list),

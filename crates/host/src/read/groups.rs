@@ -63,13 +63,22 @@ pub(super) fn read(facts: &mut Facts<'_>, processors: &[Processor], online: &Cpu
 /// One set for each PU that is in none yet. A PU in a set read earlier is not asked again: 4096 PUs of 64 packages would
 /// say the same thing 64 times each.
 fn sets(facts: &mut Facts<'_>, names: &[(&str, &str)], online: &CpuSet) -> Vec<CpuGroup> {
+    // A kernel that has no such sets has none for any PU. A few are asked, since one PU's file may be damaged.
+    const ASKED: usize = 8;
     let mut placed = CpuSet::new();
     let mut groups = Vec::new();
+    let mut without = 0;
     for cpu in online.iter() {
         if placed.contains(cpu) {
             continue;
         }
-        let Some(set) = set_of(facts, cpu, &format!("{ROOT}/cpu{cpu}/topology"), names) else { continue };
+        let Some(set) = set_of(facts, cpu, &format!("{ROOT}/cpu{cpu}/topology"), names) else {
+            without += 1;
+            if groups.is_empty() && without == ASKED {
+                break;
+            }
+            continue;
+        };
         // Damaged sets overlap; every PU is in the first that names it.
         let cpus: CpuSet = set.iter().filter(|cpu| online.contains(*cpu) && !placed.contains(*cpu)).collect();
         cpus.iter().for_each(|cpu| _ = placed.insert(cpu));

@@ -111,6 +111,8 @@ fn joined(values: impl Iterator<Item = String>) -> String {
 pub(super) fn memory(host: &Host) -> String {
     let columns = ["node", "from nodes", ">read", ">write", ">read", ">write", "cache in front", ">tier"];
     let mut table = Table::new("REACHING MEMORY (the firmware's figures)", &columns);
+    // One tier for all memory says nothing.
+    let tiers: BTreeSet<Option<u32>> = host.nodes.iter().map(|node| node.tier).collect();
     let side = |node: &crate::NumaNode| {
         let caches: Vec<String> = node.side_caches.iter().map(|cache| shown(cache.size)).collect();
         if caches.is_empty() { "-".to_owned() } else { caches.join(" + ") }
@@ -120,7 +122,7 @@ pub(super) fn memory(host: &Host) -> String {
     for node in &host.nodes {
         // Class 1, from processors, is the one that matters to guests.
         let access = node.access.iter().max_by_key(|access| access.class).cloned().unwrap_or_default();
-        if node.access.is_empty() && node.side_caches.is_empty() && node.tier.is_none() {
+        if node.access.is_empty() && node.side_caches.is_empty() && tiers.len() < 2 {
             continue;
         }
         table.row(vec![

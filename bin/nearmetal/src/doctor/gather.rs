@@ -40,9 +40,9 @@ pub(crate) fn gather(
     let mut gathered =
         Gathered { host, domains: Vec::new(), bad_files: Vec::new(), bad_domains: Vec::new(), no_libvirt: None };
     if !xml.is_empty() {
-        gathered.from_files(xml, class);
+        gathered.read_files(xml, class);
     } else if tree.is_live() {
-        if let Err(error) = gathered.from_libvirt(class) {
+        if let Err(error) = gathered.ask_libvirt(class) {
             gathered.no_libvirt = Some(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn gather(
 }
 
 impl Gathered {
-    fn from_files(&mut self, paths: &[PathBuf], class: Option<WorkloadClass>) {
+    fn read_files(&mut self, paths: &[PathBuf], class: Option<WorkloadClass>) {
         let mut names = BTreeSet::new();
         for path in paths {
             let text = files::read_to_string(path).map_err(|error| error.to_string());
@@ -68,7 +68,7 @@ impl Gathered {
         }
     }
 
-    fn from_libvirt(&mut self, class: Option<WorkloadClass>) -> Result<(), HypervisorError> {
+    fn ask_libvirt(&mut self, class: Option<WorkloadClass>) -> Result<(), HypervisorError> {
         let mut libvirt = Libvirt::open(None)?;
         for summary in libvirt.domains()? {
             match definitions(&mut libvirt, &summary) {

@@ -5,7 +5,26 @@ use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 17] = [
+pub(crate) const BREAKS: [Break; 19] = [
+    Break {
+        rule: "smt-policy-for-class",
+        change: |example| {
+            example.host.system.isolated = Some("4-5".parse().unwrap());
+        },
+        expected: &["smt-policy-for-class rt: vCPUs"],
+    },
+    Break {
+        rule: "sriov-vfs-sized",
+        change: |example| {
+            example.texts.retain(|(name, ..)| name != "gpu");
+            for device in &mut example.host.pci_devices {
+                if device.address.function == 1 {
+                    device.driver = Some("igbvf".to_owned());
+                }
+            }
+        },
+        expected: &["sriov-vfs-sized host: PCI function 0000:02:00.1"],
+    },
     Break {
         rule: "kvm-nested-paging-on",
         change: |example| {
@@ -44,7 +63,7 @@ pub(crate) const BREAKS: [Break; 17] = [
     Break {
         rule: "cpu-isolation-for-dedicated-vcpus",
         change: |example| {
-            example.host.system.isolated = Some("4".parse().unwrap());
+            example.host.system.isolated = Some("4,20-21".parse().unwrap());
         },
         expected: &["cpu-isolation-for-dedicated-vcpus rt: vCPUs"],
     },

@@ -1,0 +1,141 @@
+//! What users were bitten by, each told as the trouble they had.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use common::Example;
+use nearmetal_host::synthetic::{Numbering, Synthetic};
+use nearmetal_units::{Bytes, CpuSet};
+
+/// Lines of one rule among all that is found.
+fn of(example: &Example, rule: &str) -> Vec<String> {
+    example.findings().into_iter().filter(|line| line.starts_with(&format!("{rule} "))).collect()
+}
+
+#[test]
+fn siblings_are_the_kernels_and_not_neighbours_in_number() {
+    // Pins of a guide for a machine whose siblings are 0,1 and 2,3.
+    let mut example = Example::clean();
+    for (vcpu, (old, new)) in [("1", "2"), ("17", "3"), ("2", "6"), ("18", "7")].into_iter().enumerate() {
+        let pin = |pu| format!("vcpu='{vcpu}' cpuset='{pu}'");
+        example.replace("db", &pin(old), &pin(new));
+        example.process("db").threads[vcpu].affinity = Some(new.parse().unwrap());
+    }
+    let found = of(&example, "cpu-topology-honest");
+    assert_eq!(found, ["cpu-topology-honest db: vCPUs 0 and 1", "cpu-topology-honest db: vCPUs 2 and 3"]);
+    let adjacent = Synthetic::new().packages(2).cores_per_node(8).threads(2).numbering(Numbering::Adjacent);
+    let guests = std::mem::take(&mut example.host.guests);
+    example.host = adjacent.memory_per_node(Bytes::from_mib(128 << 10)).build();
+    example.host.guests = guests;
+    // There they are right; what is wrong now is `rt`, whose two cores have become one.
+    assert_eq!(of(&example, "cpu-topology-honest"), ["cpu-topology-honest rt: CPU topology"]);
+}
+
+#[test]
+fn pages_asked_for_as_one_number_are_split_unevenly_and_the_guest_does_not_start() {
+    let mut example = Example::clean();
+    for (node, pages) in [1290, 758].into_iter().enumerate() {
+        let pool = &mut example.host.nodes[node].pools[0];
+        (pool.total, pool.free) = (pages, pages);
+    }
+    // The domain gpu asks 2048 pages of 2 MiB from node 0: the sum is enough, the node is not.
+    assert_eq!(of(&example, "hugetlb-pool-sized-per-node"), ["hugetlb-pool-sized-per-node gpu (defined): node 0"]);
+    assert_eq!(of(&example, "hugepages-uneven-over-nodes"), ["hugepages-uneven-over-nodes host: pages of 2 MiB"]);
+}
+
+#[test]
+fn cells_of_equal_memory_have_unequal_vcpus() {
+    let mut example = Example::clean();
+    example.replace("hpc", "cpus='0-9'", "cpus='0-15'");
+    example.replace("hpc", "cpus='10-19'", "cpus='16-19'");
+    assert!(of(&example, "numa-guest-topology-when-wide").iter().any(|line| line.ends_with(": cells")));
+}
+
+#[test]
+fn the_device_is_on_another_node_than_the_guest() {
+    let mut example = Example::clean();
+    example.host.pci_devices.iter_mut().for_each(|device| device.node = Some(1));
+    assert_eq!(of(&example, "pci-device-numa-local").len(), 2);
+    // The firmware says nothing of its node: nothing can be said of its distance.
+    example.host.pci_devices.iter_mut().for_each(|device| device.node = None);
+    assert_eq!(of(&example, "pci-device-numa-local"), Vec::<String>::new());
+}
+
+#[test]
+fn numad_and_the_kernels_balancing_fight_static_pins() {
+    let mut example = Example::clean();
+    example.replace("db", "<memory mode='strict' nodeset='0'/>", "<memory mode='strict' placement='auto'/>");
+    assert_eq!(of(&example, "numad-beside-static-pins"), ["numad-beside-static-pins db: <numatune>"]);
+    let mut example = Example::clean();
+    example.texts.retain(|(name, ..)| name != "web");
+    assert_eq!(of(&example, "numa-autobalancing-off-when-pinned").len(), 1);
+    example.host.system.numa_balancing = Some(0);
+    assert_eq!(of(&example, "numa-autobalancing-off-when-pinned"), Vec::<String>::new());
+}
+
+#[test]
+fn interrupts_of_other_devices_land_on_the_guests_pus_and_its_own_may() {
+    let mut example = Example::clean();
+    example.host.interrupts[0].effective = Some(CpuSet::one(4));
+    assert_eq!(of(&example, "irq-affinity-off-isolated"), ["irq-affinity-off-isolated rt: interrupt 30 (nvme0q1)"]);
+    example.host.interrupts[0].device = Some("0000:02:00.2".parse().unwrap());
+    assert_eq!(of(&example, "irq-affinity-off-isolated"), Vec::<String>::new());
+}
+
+#[test]
+fn a_long_kernel_command_line_loses_its_end() {
+    let mut example = Example::clean();
+    let list: Vec<String> = (0..400).map(|pu| pu.to_string()).collect();
+    example.host.system.command_line = Some(format!("ro nohz_full={} rcu_nocbs=1-399 isolcpus=1-399", list.join(",")));
+    assert_eq!(of(&example, "command-line-near-limit"), Vec::<String>::new());
+    example.host.system.command_line = Some(format!("ro nohz_full={0} rcu_nocbs={0}", list.join(",")));
+    assert_eq!(of(&example, "command-line-near-limit").len(), 1);
+}
+
+#[test]
+fn nodes_without_memory_give_none_and_are_no_place_to_fit_in() {
+    let mut example = Example::clean();
+    example.host.nodes[1].memory_total = Some(Bytes::ZERO);
+    assert_eq!(of(&example, "memory-on-memoryless-node"), ["memory-on-memoryless-node hpc (defined): memory"]);
+    // One node with memory is left: there is no choice to make.
+    assert_eq!(of(&example, "numa-vm-fits-node"), Vec::<String>::new());
+}
+
+#[test]
+fn pus_that_are_offline_carry_no_thread() {
+    let mut example = Example::clean();
+    example.host.processors[17].online = false;
+    let found = of(&example, "pin-on-offline-cpu");
+    assert_eq!(found, ["pin-on-offline-cpu db: vCPU 1"]);
+}
+
+#[test]
+fn the_guest_takes_several_caches_for_one() {
+    let mut example = Example::clean();
+    for processor in &mut example.host.processors {
+        let first = processor.index % 16 / 2 * 2;
+        processor.last_level_cache = Some([first, first + 1].into_iter().collect());
+    }
+    assert_eq!(of(&example, "guest-l3-wider-than-host").len(), 1);
+}
+
+#[test]
+fn two_guests_share_a_pu_and_the_kernel_knows_better_than_the_definition() {
+    let mut example = Example::clean();
+    example.replace("rt", "vcpu='1' cpuset='5'", "vcpu='1' cpuset='18'");
+    example.process("rt").threads[1].affinity = Some(CpuSet::one(18));
+    let found = of(&example, "two-domains-on-one-pu");
+    assert_eq!(found, ["two-domains-on-one-pu db: vCPU 3", "two-domains-on-one-pu rt: vCPU 1"]);
+    // Moved behind libvirt's back: no definition shows it.
+    let mut example = Example::clean();
+    example.process("rt").threads[1].affinity = Some(CpuSet::one(18));
+    assert_eq!(of(&example, "two-domains-on-one-pu"), ["two-domains-on-one-pu rt (running): vCPU 1"]);
+}
+
+#[test]
+fn a_throw_away_overlay_is_left_in_the_definition() {
+    let mut example = Example::clean();
+    example.replace("web", "/images/web.qcow2", "/images/web.qcow2.TRANSIENT-web");
+    // While it runs that is where it belongs.
+    assert_eq!(of(&example, "transient-overlay-left"), ["transient-overlay-left web (defined): disk vda"]);
+}

@@ -228,3 +228,27 @@ fn a_real_sshd_gives_a_real_answer() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&document["summary"]["pus"], &document["host"]["source"]), (&3.into(), &"127.0.0.1".into()));
 }
+
+#[test]
+fn two_captures_are_compared_in_words_and_for_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let before = write("before.xml", TOPOLOGY);
+    let smaller = TOPOLOGY.replace("1073741824", "536870912");
+    assert_ne!(smaller, TOPOLOGY);
+    let now = write("now.xml", &smaller);
+    let same = inspect(&["--diff", &before, &before]);
+    assert!(same.status.success() && text(&same.stdout).contains("nothing that matters"), "{}", text(&same.stdout));
+    let output = inspect(&["--diff", &before, &now]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("1 GiB before, 512 MiB now"), "{}", text(&output.stdout));
+    let output = inspect(&["--diff", &before, &now, "--format", "json"]);
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list[0]["weight"], "capacity");
+    assert_eq!(inspect(&["--diff", &before, "/nonexistent"]).status.code(), Some(2));
+    assert_eq!(inspect(&["--diff", &before]).status.code(), Some(2));
+}

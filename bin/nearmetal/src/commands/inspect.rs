@@ -1,5 +1,9 @@
 //! `nearmetal inspect`.
 
+use std::path::PathBuf;
+
+use nearmetal_host::diff::{self, Difference};
+use nearmetal_host::ledger::{self, Ledger};
 use nearmetal_host::{Document, Host, text};
 use nearmetal_hypervisor::{DomainSummary, Hypervisor, HypervisorError, Libvirt};
 use nearmetal_report::view::HostMap;
@@ -22,6 +26,11 @@ pub struct Args {
     /// Draw with ASCII alone; by itself where the terminal's locale is not UTF-8
     #[arg(long)]
     ascii: bool,
+    /// Show what matters for placement and differs between two captures, such as before and after a firmware update
+    ///
+    /// Exit code 1 if something differs. Left out is what changes by itself: free memory, running guests.
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "NOW"], conflicts_with_all = ["capture", "host"])]
+    diff: Vec<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
     /// How to reach another machine: the program and its options, split at spaces
@@ -39,6 +48,7 @@ Examples:
   nearmetal inspect --host root@web7                    web7 without installing anything there
   nearmetal inspect --host qemu+ssh://web7/system       web7 by libvirt's word alone
   lstopo --of xml | gzip > m.xml.gz; nearmetal inspect --capture m.xml.gz
+  nearmetal inspect --diff old.tar.gz new.tar.gz        what an update changed that matters for guests
   nearmetal inspect --format json | jq .summary         for programs (docs/reference/host.schema.json)
 
 A question mark is what the source does not tell; it is never shown as 0. What made no
@@ -58,6 +68,9 @@ enum Format {
 
 /// Reads the host and shows it. Damage in the source is shown, not failed on.
 pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if let [before, now] = args.diff.as_slice() {
+        return compare(before, now, args.format, printer);
+    }
     let mut source = match args.source.open(&args.ssh) {
         Ok(source) => source,
         Err(error) => {
@@ -75,8 +88,11 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
         (None, _) => Err("not asked: this is another machine".to_owned()),
     };
     match args.format {
-        Format::Text => printer.data(&(text::render(&host) + &table(&domains))),
-        Format::Json => printer.data(&json(&host, &domains)?),
+        Format::Text => {
+            let ledger = ledger::read(&source.fs, &host);
+            printer.data(&(text::render(&host) + &table(&domains) + "\n" + &ledger::render(&ledger)));
+        }
+        Format::Json => printer.data(&json(&host, &domains, &ledger::read(&source.fs, &host))?),
         Format::Picture => {
             let style = super::report::style(printer);
             let style = Style { ascii: style.ascii || args.ascii, ..style };
@@ -112,9 +128,39 @@ fn table(domains: &Result<Vec<DomainSummary>, String>) -> String {
     table
 }
 
-/// The host's document with `domains` in it: a list, or null and `domains_unknown` with the reason.
-fn json(host: &Host, domains: &Result<Vec<DomainSummary>, String>) -> anyhow::Result<String> {
+/// Compares two captures.
+fn compare(
+    before: &std::path::Path,
+    now: &std::path::Path,
+    format: Format,
+    printer: &mut Printer,
+) -> anyhow::Result<ExitStatus> {
+    let mut hosts = Vec::new();
+    for path in [before, now] {
+        match nearmetal_capture::open(path) {
+            Ok(fs) => hosts.push(Host::read(&fs)),
+            Err(error) => {
+                printer.important(&format!("error: {error:#}"));
+                return Ok(ExitStatus::WrongUse);
+            }
+        }
+    }
+    let differences: Vec<Difference> = diff::diff(&hosts[0], &hosts[1]);
+    match format {
+        Format::Json => printer.data(&serde_json::to_string_pretty(&differences)?),
+        Format::Text => printer.data(&diff::render(&differences)),
+        Format::Picture | Format::Svg => {
+            printer.important("error: two machines are not drawn as one: --diff has the formats text and json");
+            return Ok(ExitStatus::WrongUse);
+        }
+    }
+    Ok(if differences.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
+}
+
+/// The host's document with `domains` in it (a list, or null and `domains_unknown` with the reason) and the ledger.
+fn json(host: &Host, domains: &Result<Vec<DomainSummary>, String>, ledger: &Ledger) -> anyhow::Result<String> {
     let mut document = serde_json::to_value(Document::new(host))?;
+    document["ledger"] = serde_json::to_value(ledger)?;
     document["domains"] = serde_json::to_value(domains.as_ref().ok())?;
     if let Err(why) = domains {
         document["domains_unknown"] = why.as_str().into();

@@ -1,6 +1,6 @@
 //! One definition of one domain, as a rule sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_domain::{DiskFacts, DomainFacts, InterfaceFacts, PeripheralFacts};
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
@@ -136,4 +136,12 @@ pub(crate) fn machine_version(machine: &str) -> Option<(&str, u32, u32)> {
     let (family, version) = machine.strip_prefix("pc-")?.rsplit_once('-')?;
     let (major, minor) = version.split_once('.')?;
     Some((family, major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Names for a message: three of them, and how many more.
+pub(crate) fn some_of(names: &BTreeSet<&str>) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(SHOWN);
+    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }

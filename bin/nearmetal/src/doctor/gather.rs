@@ -42,7 +42,8 @@ pub(crate) fn gather(
     if !xml.is_empty() {
         gathered.read_files(xml, class);
     } else if tree.is_live() {
-        if let Err(error) = gathered.ask_libvirt(class) {
+        let asked = Libvirt::open(None).and_then(|mut libvirt| gathered.ask_libvirt(&mut libvirt, class));
+        if let Err(error) = asked {
             gathered.no_libvirt = Some(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
     }
@@ -68,10 +69,13 @@ impl Gathered {
         }
     }
 
-    fn ask_libvirt(&mut self, class: Option<WorkloadClass>) -> Result<(), HypervisorError> {
-        let mut libvirt = Libvirt::open(None)?;
+    fn ask_libvirt(
+        &mut self,
+        libvirt: &mut dyn Hypervisor,
+        class: Option<WorkloadClass>,
+    ) -> Result<(), HypervisorError> {
         for summary in libvirt.domains()? {
-            match definitions(&mut libvirt, &summary) {
+            match definitions(libvirt, &summary) {
                 Ok((defined, running)) => self.domains.extend(Domain::new(defined, running, class)),
                 Err(message) => self.bad_domains.push(format!("domain `{}`: {message}", summary.name)),
             }
@@ -82,7 +86,7 @@ impl Gathered {
 
 type Definitions = (Option<DomainFacts>, Option<DomainFacts>);
 
-fn definitions(libvirt: &mut Libvirt, summary: &DomainSummary) -> Result<Definitions, String> {
+fn definitions(libvirt: &mut dyn Hypervisor, summary: &DomainSummary) -> Result<Definitions, String> {
     let mut read = |which| {
         let text = libvirt.domain_xml(&summary.name, which).map_err(|error| error.to_string())?;
         facts(&text)
@@ -94,4 +98,34 @@ fn definitions(libvirt: &mut Libvirt, summary: &DomainSummary) -> Result<Definit
 
 fn facts(text: &str) -> Result<DomainFacts, String> {
     DomainXml::parse(text).and_then(|xml| xml.facts()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_host::synthetic::Synthetic;
+    use nearmetal_hypervisor::Fake;
+
+    use super::*;
+
+    #[test]
+    fn a_running_domain_has_both_its_definitions_and_a_bad_one_does_not_hide_the_others() {
+        let xml = |name: &str, memory: &str| {
+            format!("<domain type='kvm'><name>{name}</name><memory unit='{memory}'>1</memory><vcpu>1</vcpu></domain>")
+        };
+        let fake = Fake::new("<capabilities/>").with_domain(&xml("off", "GiB"));
+        let mut fake = fake.with_running_domain(&xml("on", "GiB")).with_domain(&xml("bad", "pages"));
+        let host = Synthetic::new().build();
+        let mut gathered =
+            Gathered { host, domains: Vec::new(), bad_files: Vec::new(), bad_domains: Vec::new(), no_libvirt: None };
+        gathered.ask_libvirt(&mut fake, Some(WorkloadClass::Density)).unwrap();
+        let state = |name: &str| {
+            let domain = gathered.domains.iter().find(|domain| domain.name == name).unwrap();
+            (domain.defined.is_some(), domain.running.is_some(), domain.class)
+        };
+        assert_eq!(state("off"), (true, false, WorkloadClass::Density));
+        assert_eq!(state("on"), (true, true, WorkloadClass::Density));
+        assert_eq!(gathered.bad_domains.len(), 1);
+        assert!(gathered.bad_domains[0].starts_with("domain `bad`: "), "{:?}", gathered.bad_domains);
+        assert_eq!(fake.changes().len(), 0);
+    }
 }

@@ -6,7 +6,7 @@ use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
-use crate::subject::Subject;
+use crate::subject::{Subject, some_of};
 
 pub(crate) const RULE: Rule = Rule {
     id: "two-domains-on-one-pu",
@@ -42,12 +42,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let owners = subject.context.owners.get(&pu).into_iter().flatten();
         let others: BTreeSet<&str> = owners.copied().filter(|owner| *owner != subject.facts.name).collect();
         if !others.is_empty() {
-            let others: Vec<&str> = others.into_iter().collect();
-            objects.push(Object::new(
-                format!("vCPU {vcpu}"),
-                format!("on PU {pu} together with `{}`", others.join("`, `")),
-                "a PU of its own",
-            ));
+            let found = format!("on PU {pu} together with {}", some_of(&others));
+            objects.push(Object::new(format!("vCPU {vcpu}"), found, "a PU of its own"));
         }
     }
     Outcome::of(objects)

@@ -1,10 +1,12 @@
 //! SMT siblings are not shared between guests or left half used.
 
+use std::collections::BTreeSet;
+
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
-use crate::subject::Subject;
+use crate::subject::{Subject, some_of};
 
 pub(crate) const RULE: Rule = Rule {
     id: "vcpu-pin-sibling-pairs",
@@ -46,10 +48,11 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let Some(siblings) = host.processor(pu).and_then(|processor| processor.siblings.as_ref()) else {
             return Outcome::unknown(format!("/sys/devices/system/cpu/cpu{pu}/topology/thread_siblings_list"));
         };
-        let owners = |sibling: u32| subject.context.owners.get(&sibling).into_iter().flatten();
         for sibling in siblings.iter().filter(|sibling| *sibling != pu) {
-            for other in owners(sibling).filter(|other| **other != subject.facts.name) {
-                let found = format!("on PU {pu}, whose core's PU {sibling} is a vCPU's of `{other}`");
+            let owners = subject.context.owners.get(&sibling).into_iter().flatten();
+            let others: BTreeSet<&str> = owners.copied().filter(|owner| *owner != subject.facts.name).collect();
+            if !others.is_empty() {
+                let found = format!("on PU {pu}, whose core's PU {sibling} has a vCPU of {}", some_of(&others));
                 objects.push(Object::new(format!("vCPU {vcpu}"), found, "a core that no other domain uses"));
             }
         }

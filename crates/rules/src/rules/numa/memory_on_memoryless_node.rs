@@ -19,7 +19,7 @@ pub(crate) const RULE: Rule = Rule {
     not_applies: "-",
     effect: "the domain does not start, or its memory lands elsewhere",
     evidence: Evidence::B,
-    sources: &["lv-dom", "t-lxd-15082"],
+    sources: &["lv-dom"],
     fix: Fix {
         live: None,
         persistent: "virsh numatune DOM --nodeset N --config",

@@ -5,6 +5,7 @@ mod commands;
 mod doctor;
 mod exit_status;
 mod job;
+mod kvm;
 mod printer;
 
 use std::process::ExitCode;

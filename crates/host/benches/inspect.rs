@@ -140,6 +140,15 @@ fn peak_memory() -> Option<Bytes> {
 }
 
 /// The files a kernel would show for a host: what the readers look at, no more.
+/// A set as the kernel writes masks: words of 32 bits, the highest first. Kernels have these beside the lists.
+fn mask(set: &Option<nearmetal_units::CpuSet>, pus: usize) -> String {
+    let mut words = vec![0u32; pus.div_ceil(32)];
+    for cpu in set.iter().flat_map(|set| set.iter()) {
+        words[cpu as usize / 32] |= 1 << (cpu % 32);
+    }
+    words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
+}
+
 fn write_tree(host: &Host, root: &Path) {
     let file = |path: String, contents: String| {
         let path: PathBuf = root.join(path);
@@ -155,12 +164,16 @@ fn write_tree(host: &Host, root: &Path) {
         file(format!("{directory}/topology/physical_package_id"), shown(processor.package));
         file(format!("{directory}/topology/core_id"), shown(processor.core));
         file(format!("{directory}/topology/core_cpus_list"), list(&processor.siblings));
+        file(format!("{directory}/topology/core_cpus"), mask(&processor.siblings, host.processors.len()));
         let package = host.packages.iter().find(|package| package.number == processor.package);
-        file(format!("{directory}/topology/package_cpus_list"), list(&package.map(|package| package.cpus.clone())));
+        let package = package.map(|package| package.cpus.clone());
+        file(format!("{directory}/topology/package_cpus_list"), list(&package));
+        file(format!("{directory}/topology/package_cpus"), mask(&package, host.processors.len()));
         for (index, level) in ["1", "1", "2", "3"].iter().enumerate() {
-            let set = if *level == "3" { list(&processor.last_level_cache) } else { list(&processor.siblings) };
+            let set = if *level == "3" { &processor.last_level_cache } else { &processor.siblings };
             file(format!("{directory}/cache/index{index}/level"), (*level).to_owned());
-            file(format!("{directory}/cache/index{index}/shared_cpu_list"), set);
+            file(format!("{directory}/cache/index{index}/shared_cpu_list"), list(set));
+            file(format!("{directory}/cache/index{index}/shared_cpu_map"), mask(set, host.processors.len()));
             file(format!("{directory}/cache/index{index}/type"), "Unified".to_owned());
             file(format!("{directory}/cache/index{index}/size"), "1024K".to_owned());
         }

@@ -171,7 +171,7 @@ fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<P
 }
 
 /// A program that is installed together with this one.
-pub(super) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
     let here = std::env::current_exe().context("cannot find this program")?;
     let path = here.parent().unwrap_or(Path::new("/")).join(name);
     if !path.exists() {

@@ -1,7 +1,6 @@
 //! `nearmetal demo`.
 
 use std::path::PathBuf;
-use std::process::Command as Program;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -69,11 +68,8 @@ pub fn demo(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
 
 /// KVM that only emulates is no ground for figures; either way the demo's ground is the lab, and says so.
 fn say_where_it_runs(printer: &mut Printer) {
-    let verdict = super::bench::beside_this_program("nearmetal-probe")
-        .ok()
-        .and_then(|probe| Program::new(probe).arg("kvm").output().ok())
-        .and_then(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).ok())
-        .and_then(|document| Some(document.pointer("/result/verdict")?.as_str()?.to_owned()));
+    let host = nearmetal_host::Host::read(&nearmetal_host::HostFs::live());
+    let verdict = crate::kvm::verdict(&host).map(|kvm| kvm.verdict);
     printer.say(match verdict.as_deref() {
         Some("accelerates") => {
             "KVM accelerates here; the demo runs in the lab all the same and changes nothing of this host"

@@ -11,6 +11,7 @@ use nearmetal_report::{Style, Surface, host_picture, host_svg};
 
 use super::source::SourceArgs;
 use crate::exit_status::ExitStatus;
+use crate::kvm::{self, Kvm};
 use crate::printer::Printer;
 
 /// What a machine is: nodes, cores, hugepages, devices, and the guests that run on it
@@ -90,9 +91,13 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
     match args.format {
         Format::Text => {
             let ledger = ledger::read(&source.fs, &host);
-            printer.data(&(text::render(&host) + &table(&domains) + "\n" + &ledger::render(&ledger)));
+            let kvm = if source.fs.is_live() { kvm_line(&host) } else { String::new() };
+            printer.data(&(text::render(&host) + &kvm + &table(&domains) + "\n" + &ledger::render(&ledger)));
         }
-        Format::Json => printer.data(&json(&host, &domains, &ledger::read(&source.fs, &host))?),
+        Format::Json => {
+            let kvm = if source.fs.is_live() { kvm::verdict(&host) } else { None };
+            printer.data(&json(&host, &domains, &ledger::read(&source.fs, &host), kvm.as_ref())?);
+        }
         Format::Picture => {
             let style = super::report::style(printer);
             let style = Style { ascii: style.ascii || args.ascii, ..style };
@@ -157,9 +162,23 @@ fn compare(
     Ok(if differences.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
 }
 
+/// What KVM is worth here, in a line.
+fn kvm_line(host: &Host) -> String {
+    match kvm::verdict(host) {
+        Some(kvm) => format!("\nKVM: {} ({})\n", kvm.verdict, kvm.reason),
+        None => "\nKVM: ? (nearmetal-probe, which would tell, is not beside this program or could not)\n".to_owned(),
+    }
+}
+
 /// The host's document with `domains` in it (a list, or null and `domains_unknown` with the reason) and the ledger.
-fn json(host: &Host, domains: &Result<Vec<DomainSummary>, String>, ledger: &Ledger) -> anyhow::Result<String> {
+fn json(
+    host: &Host,
+    domains: &Result<Vec<DomainSummary>, String>,
+    ledger: &Ledger,
+    kvm: Option<&Kvm>,
+) -> anyhow::Result<String> {
     let mut document = serde_json::to_value(Document::new(host))?;
+    document["kvm"] = serde_json::to_value(kvm)?;
     document["ledger"] = serde_json::to_value(ledger)?;
     document["domains"] = serde_json::to_value(domains.as_ref().ok())?;
     if let Err(why) = domains {

@@ -1,7 +1,7 @@
 //! One file and one function per command; this file only lists them.
 
 mod apply;
-mod bench;
+pub(crate) mod bench;
 mod boot_apply;
 mod capture;
 mod demo;

@@ -1,5 +1,7 @@
 //! Reading with a notebook: what cannot be read is written down, and the reader goes on.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::parse::{self, Parsed};
 use crate::{HostFs, ReadError, Unreadable};
 
@@ -69,6 +71,57 @@ impl<'a> Facts<'a> {
         let result = self.fs.link_name(path);
         self.noted(result)
     }
+}
+
+/// Fewer items than this are read faster by one thread.
+const WORTH_THREADS: usize = 512;
+/// Readers wait for the kernel's locks on directories; more of them than this gain nothing.
+const MOST_THREADS: usize = 8;
+/// Items a thread takes at once.
+const CHUNK: usize = 64;
+
+/// Reads every item, on several threads where there are many: a machine of 4096 PUs has a hundred thousand files. Results
+/// and what went wrong come in the items' order, as from one thread.
+pub(crate) fn read_each<T: Sync, R: Send>(
+    facts: &mut Facts<'_>,
+    items: &[T],
+    read: impl Fn(&mut Facts<'_>, &T) -> R + Sync,
+) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    if items.len() < WORTH_THREADS || threads == 1 {
+        return items.iter().map(|item| read(facts, item)).collect();
+    }
+    let fs = facts.fs;
+    let next = AtomicUsize::new(0);
+    let chunks: Vec<&[T]> = items.chunks(CHUNK).collect();
+    // Chunks are taken as threads come free: what one PU costs differs, and the first half may be all first threads of cores.
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((number, chunk)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, chunks.get(n)?)))
+        {
+            let mut own = Facts::new(fs);
+            let results: Vec<R> = chunk.iter().map(|item| read(&mut own, item)).collect();
+            done.push((number, results, own.unreadable, own.denied));
+        }
+        done
+    };
+    let mut parts: Vec<_> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<_>>| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        running.into_iter().flat_map(join).collect()
+    });
+    parts.sort_by_key(|(number, ..)| *number);
+    let mut all = Vec::with_capacity(items.len());
+    for (_, results, unreadable, denied) in parts {
+        all.extend(results);
+        facts.unreadable.extend(unreadable);
+        facts.denied.extend(denied);
+    }
+    all
 }
 
 /// Reads and parses a one-line attribute.

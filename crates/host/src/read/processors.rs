@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_units::CpuSet;
 
-use crate::facts::{Facts, index_after};
+use crate::facts::{Facts, index_after, read_each};
 use crate::parse::{cpu_list, cpu_mask, flag, index_or_none};
 use crate::{Core, NumaNode, Processor, ReadError};
 
@@ -47,27 +47,23 @@ fn is_online(facts: &mut Facts<'_>, cpu: u32) -> bool {
 }
 
 pub(super) fn read(facts: &mut Facts<'_>, listing: &Listing, nodes: &[NumaNode]) -> Vec<Processor> {
-    listing
-        .all
-        .iter()
-        .map(|&index| {
-            let node = nodes.iter().find(|node| node.cpus.contains(index)).map(|node| node.index);
-            let online = listing.online.contains(index);
-            let mut processor = Processor { index, online, node, ..Processor::default() };
-            if online {
-                let topology = format!("{ROOT}/cpu{index}/topology");
-                let number = |facts: &mut Facts<'_>, name: &str| {
-                    facts.required(&format!("{topology}/{name}"), index_or_none).flatten()
-                };
-                processor.package = number(facts, "physical_package_id");
-                processor.core = number(facts, "core_id");
-                // The first pair since Linux 5.3, the second before; lists since 2.6.26, masks always.
-                let names = [("core_cpus_list", "core_cpus"), ("thread_siblings_list", "thread_siblings")];
-                processor.siblings = set_around(facts, index, &topology, &names, false);
-            }
-            processor
-        })
-        .collect()
+    read_each(facts, &listing.all, |facts, &index| {
+        let node = nodes.iter().find(|node| node.cpus.contains(index)).map(|node| node.index);
+        let online = listing.online.contains(index);
+        let mut processor = Processor { index, online, node, ..Processor::default() };
+        if online {
+            let topology = format!("{ROOT}/cpu{index}/topology");
+            let number = |facts: &mut Facts<'_>, name: &str| {
+                facts.required(&format!("{topology}/{name}"), index_or_none).flatten()
+            };
+            processor.package = number(facts, "physical_package_id");
+            processor.core = number(facts, "core_id");
+            // The first pair since Linux 5.3, the second before; lists since 2.6.26, masks always.
+            let names = [("core_cpus_list", "core_cpus"), ("thread_siblings_list", "thread_siblings")];
+            processor.siblings = set_around(facts, index, &topology, &names, false);
+        }
+        processor
+    })
 }
 
 /// The first set that is there, in mask or list form; its absence is written down.

@@ -31,6 +31,10 @@ fn name(text: &str) -> LabName {
 /// The usual cache, so that the image is built once for everybody, and the usual run directory.
 fn up(name: &str, keep: bool, append: &[&str]) -> Lab {
     let mut options = UpOptions::new(name.parse().unwrap());
+    // What a failed run of this test left, where it failed.
+    if let Ok(old) = Lab::open(&Places::standard(), &options.name) {
+        old.down().unwrap();
+    }
     options.keep = keep;
     options.append = append.iter().map(|&word| word.to_owned()).collect();
     let lab = Lab::up(&Places::standard(), &options, &mut Told).unwrap();
@@ -79,7 +83,13 @@ fn machine(lab: &Lab) {
         shell(lab, "cat /sys/class/net/enp*/device/sriov_totalvfs /sys/class/nvme/nvme0/device/sriov_totalvfs"),
         "7\n4"
     );
-    assert_eq!(shell(lab, "blockdev --getsize64 /dev/nvme0n1 /dev/nvme0n2"), "1073741824\n8589934592");
+    assert_eq!(
+        shell(
+            lab,
+            "blockdev --getsize64 /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2"
+        ),
+        "1073741824\n8589934592"
+    );
     assert_eq!(shell(lab, "virsh net-list --name").trim(), "default");
     assert_ne!(shell(lab, "ls /sys/kernel/iommu_groups | wc -l"), "0");
     assert_eq!(shell(lab, "test -c /dev/kvm && echo yes"), "yes");
@@ -193,9 +203,9 @@ fn power_loss_and_two_names() {
     assert_ne!(lab.ssh_port(), second.ssh_port());
     shell(
         &lab,
-        "echo flushed > /root/flushed && sync /root/flushed; dd if=/dev/urandom of=/dev/nvme0n2 bs=1M count=4 oflag=direct conv=fsync 2>/dev/null",
+        "echo flushed > /root/flushed && sync /root/flushed; dd if=/dev/urandom of=/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 bs=1M count=4 oflag=direct conv=fsync 2>/dev/null",
     );
-    let sum = shell(&lab, "head -c 4194304 /dev/nvme0n2 | sha256sum");
+    let sum = shell(&lab, "head -c 4194304 /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 | sha256sum");
     assert_eq!(shell(&second, "test -e /root/flushed || echo not here"), "not here");
 
     lab.power_loss().unwrap();
@@ -213,7 +223,7 @@ fn power_loss_and_two_names() {
     assert!(!PathBuf::from("/run/nearmetal/lab/other").exists());
     assert!(!places.cache().join("labs/other").exists());
     assert_eq!(shell(&lab, "cat /root/flushed"), "flushed");
-    assert_eq!(shell(&lab, "head -c 4194304 /dev/nvme0n2 | sha256sum"), sum);
+    assert_eq!(shell(&lab, "head -c 4194304 /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 | sha256sum"), sum);
 
     let pid = lab.pid();
     assert_eq!(lab.down().unwrap(), Stopped::Cleanly);

@@ -41,10 +41,17 @@ pub(crate) fn capture(args: Args, printer: &mut Printer) -> anyhow::Result<ExitS
     if to_stdout {
         printer.bytes(&bytes);
     } else {
+        let replaced = if args.file.exists() { ", in place of a former file" } else { "" };
         files::write_atomic(&args.file, &bytes)?;
-        let masked = if args.unmasked { "NOT masked" } else { "serial numbers and hardware addresses masked" };
+        let masked = match args.unmasked {
+            true => "NOT masked",
+            false => "serial numbers and hardware addresses masked; host name and kernel command line are in it",
+        };
         let (size, name) = (bytes.len().div_ceil(1024), args.file.display());
-        printer.say(&format!("{size} KiB, {masked}; to see it: nearmetal inspect --capture {name}"));
+        printer.say(&format!("{size} KiB{replaced}, {masked}"));
+        printer.say(&format!(
+            "to see it: nearmetal inspect --capture {name}; to check it: nearmetal doctor --capture {name}"
+        ));
     }
     if let Some(sentence) = nearmetal_host::text::what_root_would_add(&host) {
         printer.say(&sentence);

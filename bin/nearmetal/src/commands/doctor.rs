@@ -17,8 +17,8 @@ pub(crate) struct Args {
     /// Check these definitions instead of libvirt's domains; several may follow
     #[arg(long, value_name = "FILE", num_args = 1..)]
     xml: Vec<PathBuf>,
-    /// Check a captured tree (a directory that has `sys` and `proc` in it) instead of this machine
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Check a captured machine instead of this one: a file of `nearmetal capture`, hwloc's tar or XML, or a directory
+    #[arg(long, value_name = "PATH")]
     capture: Option<PathBuf>,
     /// What all domains are for; decides over what their definitions say
     #[arg(long, value_name = "CLASS", value_parser = class)]

@@ -90,9 +90,13 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
     };
     match args.format {
         Format::Text => {
-            let ledger = ledger::read(&source.fs, &host);
+            // A description of the hardware alone knows no processes: nobody can say who owns what.
+            let owners = match source.fs.is_partial() {
+                true => "guests: ? (this source describes the machine and holds no processes)\n".to_owned(),
+                false => ledger::render(&ledger::read(&source.fs, &host)),
+            };
             let kvm = if source.fs.is_live() { kvm_line(&host) } else { String::new() };
-            printer.data(&(text::render(&host) + &kvm + &table(&domains) + "\n" + &ledger::render(&ledger)));
+            printer.data(&(text::render(&host) + &kvm + &table(&domains) + "\n" + &owners));
         }
         Format::Json => {
             let kvm = if source.fs.is_live() { kvm::verdict(&host) } else { None };

@@ -82,7 +82,8 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     match &args.output {
         Some(path) if file.domains.is_empty() => {
-            printer.important(&format!("`{}` was not written: nothing to do", path.display()))
+            let why = if planned.plan.blocked.is_empty() { "nothing to do" } else { "no guest could be placed" };
+            printer.important(&format!("`{}` was not written: {why}", path.display()))
         }
         Some(path) => printer.say(&format!("to put it in force: nearmetal apply {}", path.display())),
         None => {}

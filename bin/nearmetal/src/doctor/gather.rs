@@ -34,7 +34,7 @@ pub(crate) fn gather(
 ) -> Result<Gathered, String> {
     let tree = match capture {
         None => HostFs::live(),
-        Some(directory) => HostFs::at(directory).map_err(|error| error.to_string())?,
+        Some(path) => nearmetal_capture::open(path).map_err(|error| error.to_string())?,
     };
     let host = Host::read(&tree);
     let mut gathered =

@@ -20,8 +20,8 @@ pub(crate) enum JobError {
     },
     /// A plan alone is no job.
     #[error(
-        "`{}` holds a plan and nothing else: run `nearmetal inspect`, `verify` or `bench` with `--format json` and keep \
-         the output as one of {}",
+        "`{}` holds a plan and nothing else: run `nearmetal inspect --format json`, `nearmetal verify --format json` \
+         or `nearmetal bench -o FILE`, and keep the output as one of {}",
         directory.display(),
         others.join(", ")
     )]

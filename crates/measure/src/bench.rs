@@ -15,6 +15,7 @@ use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
 use crate::leftovers::{Leftovers, PoolBefore, THP, write};
+use crate::pilot;
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Results, Run, SCHEMA, Slice};
 use crate::schedule::{Design, Step, schedule};
@@ -35,6 +36,9 @@ pub struct Request {
     pub scratch: String,
     /// What to run.
     pub design: Design,
+    /// The factor above 1, such as 0.05, to which every interval is brought: the design's rounds are then a pilot, from
+    /// which the number of pairs is fixed. `None`: the design's rounds are all.
+    pub resolve: Option<f64>,
     /// Memory workloads, run once in each arm and page size.
     pub memory: Vec<crate::workload::Workload>,
     /// Guests stay up between rounds.
@@ -151,15 +155,31 @@ fn measure(
     let total = steps.len();
     let mut runs =
         perform(&steps, !request.quick, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
+    if let Some(resolve) = request.resolve {
+        tell(Event::Stage("fixing the number of pairs"));
+        for workload in &request.design.paired {
+            let rounds = request.design.rounds;
+            let Some(needed) = pilot::needed(&runs, workload, resolve)? else { continue };
+            let more = (needed.n as u32).saturating_sub(rounds);
+            let capped =
+                if needed.capped { format!(" of the {} it would take", needed.uncapped) } else { String::new() };
+            machine.notes.push(format!(
+                "{}: {} pairs{capped}, fixed after a pilot of {rounds} to resolve {:.1} %",
+                workload.label(),
+                rounds + more,
+                resolve * 100.0
+            ));
+            let first = runs.last().map_or(0, |run| run.round + 1);
+            let steps = pilot::remaining(&request.design, workload, more, request.seed.wrapping_add(1), first);
+            let total = steps.len();
+            runs.extend(perform(&steps, !request.quick, &mut machine, &mut |index, step| {
+                tell(Event::Step { index, total, step });
+            })?);
+        }
+    }
     if !request.memory.is_empty() {
         tell(Event::Stage("memory latency and bandwidth"));
-        runs.extend(memory_runs(
-            request,
-            &mut machine,
-            leftovers,
-            host,
-            steps.last().map_or(0, |step| step.round + 1),
-        )?);
+        runs.extend(memory_runs(request, &mut machine, leftovers, host, runs.last().map_or(0, |run| run.round + 1))?);
     }
 
     let provenance = provenance(host, versions.as_ref(), request.seed, &request.design);

@@ -58,7 +58,7 @@ pub const AGAINST: [(ArmKind, ArmKind); 5] = [
 ];
 
 /// The pairs of a metric: (subject, reference) values of the same round.
-fn pairs(runs: &[&Run], metric: &str, subject: ArmKind, reference: ArmKind) -> Vec<Pair> {
+pub(crate) fn pairs(runs: &[&Run], metric: &str, subject: ArmKind, reference: ArmKind) -> Vec<Pair> {
     let value = |round: u32, arm: ArmKind| {
         runs.iter().find(|run| run.round == round && run.arm == arm)?.value(metric).map(|metric| metric.value)
     };

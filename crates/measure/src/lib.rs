@@ -15,6 +15,7 @@ mod leftovers;
 mod memory;
 mod metric;
 mod own_guest;
+mod pilot;
 mod program;
 mod record;
 mod results;

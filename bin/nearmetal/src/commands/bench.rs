@@ -26,7 +26,7 @@ const QUICK_PAIRS: u32 = 6;
 const QUICK_SECONDS: u32 = 5;
 /// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
 const SINGLE_SHOT_SECONDS: u32 = 2;
-/// Pairs otherwise: a pilot from which the needed number could be read off at 1 % to 5 % scatter.
+/// Pairs otherwise: the pilot, from whose scatter the number of pairs is fixed.
 const PAIRS: u32 = 10;
 /// A/A pairs of each of two arms.
 const SAME_ARM_PAIRS: u32 = 2;
@@ -62,9 +62,12 @@ pub struct Args {
     /// Allow the domain itself to be paused while its slice is measured
     #[arg(long)]
     pause: bool,
-    /// Pairs [default: 10, quick: 6]
+    /// Pairs, no more and no fewer [default: a pilot of 10 and what --resolve takes, quick: 6]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pairs: Option<u32>,
+    /// Percent to which every ratio is to be resolved: after a pilot of 10 pairs their number is fixed, 100 at most
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
+    resolve: f64,
     /// Seconds of one sample [default: 30, quick: 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
@@ -135,6 +138,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         xml_planned: change.xml_after.clone(),
         scratch: args.scratch.clone().unwrap_or_default(),
         design: design(&args),
+        resolve: (args.pairs.is_none() && !args.quick).then_some(args.resolve / 100.0),
         memory: if args.no_memory { Vec::new() } else { memory() },
         quick: args.quick,
         seed: args.seed,
@@ -178,6 +182,13 @@ pub(crate) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
         bail!("`{}` is missing: install it beside `{}`", path.display(), here.display());
     }
     Ok(path)
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=100.0).contains(&value) => Ok(value),
+        _ => Err("write a number from 0.1 to 100, such as 5".to_owned()),
+    }
 }
 
 /// What a drive can be asked for at once with O_DIRECT: whole sectors, 16 MiB at most.

@@ -7,6 +7,7 @@ mod exit_status;
 mod job;
 mod kvm;
 mod printer;
+mod vf_table;
 
 use std::process::ExitCode;
 

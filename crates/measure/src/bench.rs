@@ -14,7 +14,7 @@ use crate::clones::{clone_xml, measured_disk};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
-use crate::leftovers::{Leftovers, PoolBefore, THP, write};
+use crate::leftovers::{Leftovers, PoolBefore, THP, leaving_nothing, write};
 use crate::pilot;
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Results, Run, SCHEMA, Slice};
@@ -79,20 +79,13 @@ pub fn bench(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    if let Some(old) = Leftovers::load(&request.state)? {
-        tell(Event::Stage("cleaning up what an interrupted run left"));
-        old.clean_up(fs, hypervisor)?;
-    }
-    let host = Host::read(fs);
-    let mut leftovers = Leftovers::new(&request.state, &host);
     let mut scratch = None;
-    let result = measure(request, fs, &host, hypervisor, &mut leftovers, &mut scratch, tell);
-    tell(Event::Stage("putting everything back"));
-    // The clones hold the regions open, so they go first.
-    let cleaned = leftovers.clean_up(fs, hypervisor);
+    let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+        measure(request, fs, host, hypervisor, leftovers, &mut scratch, tell)
+    });
+    // The clones held the regions open, so the scratch device comes last.
     let released = scratch.map_or(Ok(()), Scratch::release);
     let results = result?;
-    cleaned?;
     released?;
     Ok(results)
 }

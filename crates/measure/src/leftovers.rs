@@ -8,6 +8,7 @@ use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
 use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::Event;
 use crate::error::MeasureError;
 
 /// Changes to take back.
@@ -102,6 +103,34 @@ impl Leftovers {
         files::remove(&self.path)?;
         Ok(())
     }
+}
+
+/// Runs an experiment, first cleaning up what an interrupted one left, and afterwards what this one changed, whatever
+/// came of it. The experiment's own error comes before one of cleaning up.
+pub(crate) fn leaving_nothing<T>(
+    state: &Path,
+    fs: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    tell: &mut dyn FnMut(Event<'_>),
+    experiment: impl FnOnce(
+        &Host,
+        &mut dyn Hypervisor,
+        &mut Leftovers,
+        &mut dyn FnMut(Event<'_>),
+    ) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    if let Some(old) = Leftovers::load(state)? {
+        tell(Event::Stage("cleaning up what an interrupted run left"));
+        old.clean_up(fs, hypervisor)?;
+    }
+    let host = Host::read(fs);
+    let mut leftovers = Leftovers::new(state, &host);
+    let result = experiment(&host, hypervisor, &mut leftovers, tell);
+    tell(Event::Stage("putting everything back"));
+    let cleaned = leftovers.clean_up(fs, hypervisor);
+    let result = result?;
+    cleaned?;
+    Ok(result)
 }
 
 /// Writes a kernel setting.

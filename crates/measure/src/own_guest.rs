@@ -18,7 +18,7 @@ use crate::bench::{Event, slice, stay_off};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
-use crate::leftovers::Leftovers;
+use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Purpose, Results, SCHEMA};
 use crate::schedule::{Design, Step, schedule};
@@ -61,15 +61,9 @@ pub fn bench_own_guest(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    if let Some(old) = Leftovers::load(&request.state)? {
-        tell(Event::Stage("cleaning up what an interrupted run left"));
-        old.clean_up(fs, hypervisor)?;
-    }
-    let host = Host::read(fs);
-    let mut leftovers = Leftovers::new(&request.state, &host);
-    let result = measure(request, fs, &host, hypervisor, &mut leftovers, tell);
-    tell(Event::Stage("putting everything back"));
-    leftovers.clean_up(fs, hypervisor)?;
+    let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+        measure(request, fs, host, hypervisor, leftovers, tell)
+    });
     // The guest may have been stopped meanwhile; a probe left in its /tmp is no reason to lose the figures.
     let _ = agent::exec(hypervisor, &request.guest, &["rm", "-f", PROBE], None, PATIENCE);
     result

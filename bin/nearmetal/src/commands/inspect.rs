@@ -13,6 +13,7 @@ use super::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::kvm::{self, Kvm};
 use crate::printer::Printer;
+use crate::vf_table;
 
 /// What a machine is: nodes, cores, hugepages, devices, and the guests that run on it
 ///
@@ -80,7 +81,10 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
             return Ok(if remote { ExitStatus::Refused } else { ExitStatus::WrongUse });
         }
     };
-    let host = Host::read(&source.fs);
+    let mut host = Host::read(&source.fs);
+    if source.fs.is_live() {
+        vf_table::fill_in(&mut host);
+    }
     let domains = match (&mut source.libvirt, args.format) {
         (_, Format::Picture | Format::Svg) => Ok(Vec::new()),
         (Some(libvirt), _) => libvirt.domains().map_err(first_line),

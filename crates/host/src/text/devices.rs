@@ -175,5 +175,26 @@ pub(super) fn network(host: &Host) -> String {
             or_dash(interface.master.as_ref()),
         ]);
     }
+    let functions = network_functions(host);
+    if functions.is_empty() { table.render() } else { format!("{}\n{functions}", table.render()) }
+}
+
+/// What network cards say of their virtual functions.
+fn network_functions(host: &Host) -> String {
+    let columns = ["card", ">VF", "PCI function", "MAC address", ">VLAN", "trusted"];
+    let mut table = Table::new("VIRTUAL FUNCTIONS OF NETWORK CARDS", &columns);
+    for (card, row) in
+        host.network_interfaces.iter().flat_map(|card| card.virtual_functions.iter().map(move |row| (card, row)))
+    {
+        let trusted = row.trusted.map(|trusted| if trusted { "yes" } else { "no" });
+        table.row(vec![
+            card.name.clone(),
+            row.number.to_string(),
+            or_dash(row.function),
+            shown(row.mac.as_ref()),
+            shown(row.vlan),
+            shown(trusted),
+        ]);
+    }
     table.render()
 }

@@ -9,7 +9,33 @@ use super::{Case, Verdict, shared};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared("inspect/agrees-with-six-other-programs", agrees)]
+    vec![shared("inspect/agrees-with-six-other-programs", agrees), shared("inspect/rows-of-virtual-functions", rows)]
+}
+
+/// What was set in the card's table is what is read.
+fn rows(bench: &Bench) -> anyhow::Result<Verdict> {
+    let card = bench.sh("ls /sys/bus/pci/drivers/igb/*/net")?;
+    let device = format!("/sys/class/net/{card}/device");
+    bench.sh(&format!(
+        "set -e; echo 0 > {device}/sriov_drivers_autoprobe; echo 2 > {device}/sriov_numvfs; ip link set {card} up
+         ip link set {card} vf 0 mac 02:00:00:00:00:01; ip link set {card} vf 0 vlan 7; ip link set {card} vf 0 trust on"
+    ))?;
+    let document = bench.json("nearmetal inspect --format json");
+    let text = bench.sh("nearmetal inspect");
+    bench.sh(&format!(
+        "ip link set {card} down; echo 0 > {device}/sriov_numvfs; echo 1 > {device}/sriov_drivers_autoprobe"
+    ))?;
+    let document = document?;
+    let found =
+        items(&document["host"], "network_interfaces").iter().find(|interface| interface["name"] == card.as_str());
+    let rows = found.map(|interface| items(interface, "virtual_functions")).unwrap_or_default();
+    ensure!(rows.len() == 2, "{} rows of {card}: {rows:?}", rows.len());
+    let first = (rows[0]["mac"].as_str(), rows[0]["vlan"].as_u64(), rows[0]["trusted"].as_bool());
+    ensure!(first == (Some("02:00:00:00:00:01"), Some(7), Some(true)), "{first:?}");
+    let second = (rows[1]["vlan"].as_u64(), rows[1]["trusted"].as_bool());
+    ensure!(second == (Some(0), Some(false)), "{second:?}");
+    ensure!(text?.contains("02:00:00:00:00:01"), "the tables do not show it");
+    Ok(Verdict::Holds("MAC, VLAN and trust of two functions of igb".to_owned()))
 }
 
 /// Compares and counts: what is not compared cannot disagree, so the verdict says how much was.

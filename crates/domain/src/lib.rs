@@ -5,6 +5,7 @@
 //! stays as it was. One libvirt element, one file under `element/`.
 
 mod canonical;
+mod definition_edit;
 mod diff;
 mod document;
 mod edit;
@@ -17,6 +18,7 @@ mod tag;
 mod tree;
 
 pub use canonical::{Difference, first_difference, same_after_canonicalisation};
+pub use definition_edit::DefinitionEdit;
 pub use diff::{DiffKind, DiffLine, diff, render_diff};
 pub use document::DomainXml;
 pub use element::boot::BootFacts;

@@ -97,11 +97,10 @@ fn of_domain(
             check(&Subject::new(context, facts, domain.class, which))
         })
     };
-    match (of(&domain.running, Which::Running), of(&domain.defined, Which::Defined)) {
-        (Some(running), Some(defined)) if running == defined => vec![(scope(Which::Both), running)],
-        (running, defined) => {
-            let pairs = [(running, Which::Running), (defined, Which::Defined)];
-            pairs.into_iter().filter_map(|(outcome, which)| Some((scope(which), outcome?))).collect()
-        }
+    let (running, defined) = (of(&domain.running, Which::Running), of(&domain.defined, Which::Defined));
+    if let Some(both) = running.as_ref().zip(defined.as_ref()).and_then(|(running, defined)| running.joined(defined)) {
+        return vec![(scope(Which::Both), both)];
     }
+    let pairs = [(running, Which::Running), (defined, Which::Defined)];
+    pairs.into_iter().filter_map(|(outcome, which)| Some((scope(which), outcome?))).collect()
 }

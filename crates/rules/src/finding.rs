@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cure::Cure;
 use crate::rule::Severity;
 
 /// The answer of one check.
@@ -35,6 +36,15 @@ impl Outcome {
         Self::unknown("a host (--capture)")
     }
 
+    /// One answer for two definitions that are alike in this; the running one may need other cures than the stored one.
+    pub(crate) fn joined(&self, other: &Self) -> Option<Self> {
+        let (Self::Broken(left), Self::Broken(right)) = (self, other) else {
+            return (self == other).then(|| self.clone());
+        };
+        let alike = left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.says_the_same(right));
+        alike.then(|| Self::Broken(left.iter().zip(right).map(|(left, right)| left.with_cures_of(right)).collect()))
+    }
+
     /// A missing path.
     pub fn unknown(path: impl Into<String>) -> Self {
         Self::CannotTell(vec![path.into()])
@@ -50,12 +60,32 @@ pub struct Object {
     pub found: String,
     /// What would be good.
     pub wanted: String,
+    /// What cures it; empty where nothing that a program should do by itself does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cures: Vec<Cure>,
 }
 
 impl Object {
     /// An object.
     pub fn new(what: impl Into<String>, found: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self { what: what.into(), found: found.into(), wanted: wanted.into() }
+        Self { what: what.into(), found: found.into(), wanted: wanted.into(), cures: Vec::new() }
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        (&self.what, &self.found, &self.wanted) == (&other.what, &other.found, &other.wanted)
+    }
+
+    fn with_cures_of(&self, other: &Self) -> Self {
+        let mut joined = self.clone();
+        joined.cures.extend(other.cures.iter().filter(|cure| !self.cures.contains(cure)).cloned());
+        joined
+    }
+
+    /// With one more thing to do against it.
+    #[must_use]
+    pub fn cured_by(mut self, cure: Cure) -> Self {
+        self.cures.push(cure);
+        self
     }
 }
 

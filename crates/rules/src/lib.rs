@@ -4,6 +4,7 @@
 //! all of them, [`examine`] runs them. Nothing here reads the machine.
 
 mod context;
+mod cure;
 mod examine;
 mod finding;
 mod input;
@@ -16,6 +17,7 @@ mod sources;
 mod subject;
 
 pub use context::Context;
+pub use cure::{Cure, Thread};
 pub use examine::{Answer, CannotTell, Examination, examine};
 pub use finding::{Finding, Object, Outcome, Scope, Which};
 pub use input::{Domain, Input, class_name, class_named, class_of};

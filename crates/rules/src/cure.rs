@@ -1,0 +1,88 @@
+//! What would cure an object that breaks a rule, as data: made live through the journal, or exported in the forms the
+//! ecosystem keeps.
+
+use nearmetal_domain::DefinitionEdit;
+use nearmetal_units::{CpuSet, PageSize};
+use serde::{Deserialize, Serialize};
+
+/// One thing to do. A rule whose severity is [`Decide`](crate::Severity::Decide) has none: a person decides.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Cure {
+    /// A kernel file under /sys or /proc is written. In force at once, lost at a reboot.
+    KernelFile {
+        /// Its path.
+        path: String,
+        /// What is written.
+        value: String,
+    },
+    /// A node's pool of persistent hugepages is resized. In force at once, lost at a reboot.
+    HugepagePool {
+        /// Node.
+        node: u32,
+        /// Page size.
+        size: PageSize,
+        /// Persistent pages it is to have.
+        pages: u64,
+    },
+    /// A parameter of the kernel command line is set; in force after a reboot.
+    KernelArgument {
+        /// Its name.
+        name: String,
+        /// Its value; `None` for a bare word.
+        value: Option<String>,
+    },
+    /// A parameter is taken off the kernel command line; in force after a reboot.
+    NoKernelArgument {
+        /// Its name.
+        name: String,
+    },
+    /// A parameter of a module that can only be given when it is loaded.
+    ModuleParameter {
+        /// The module.
+        module: String,
+        /// The parameter.
+        parameter: String,
+        /// Its value.
+        value: String,
+    },
+    /// A module is loaded; at every boot in the persistent form.
+    LoadModule {
+        /// The module.
+        module: String,
+    },
+    /// The stored definition of the domain is edited; in force at its next start.
+    Definition(DefinitionEdit),
+    /// Threads of the running guest are moved; lost when it stops.
+    LivePin {
+        /// Which threads.
+        thread: Thread,
+        /// PUs they are to run on.
+        cpus: CpuSet,
+    },
+}
+
+/// Threads of a guest that are pinned together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Thread {
+    /// One vCPU.
+    Vcpu(u32),
+    /// The emulator and its helpers.
+    Emulator,
+    /// One iothread, from 1.
+    Iothread(u32),
+}
+
+impl Cure {
+    /// Writing a kernel file.
+    pub fn kernel_file(path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self::KernelFile { path: path.into(), value: value.into() }
+    }
+
+    /// Setting an attribute in the stored definition.
+    pub fn attribute(at: impl Into<String>, name: &str, value: impl Into<String>) -> Self {
+        let (name, value) = (name.to_owned(), value.into());
+        Self::Definition(DefinitionEdit::SetAttribute { at: at.into(), name, value })
+    }
+}

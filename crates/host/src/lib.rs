@@ -28,10 +28,10 @@ pub use errors::{ReadError, WriteError};
 pub use host_fs::HostFs;
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
-    AccessControl, BlockDevice, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, FrequencyPolicy, GuestProcess,
-    Host, HugepagePool, HugepageTotal, Interrupt, MemoryAccess, MemorySideCache, NetworkInterface, NumaNode, PciBar,
-    PciDevice, PciLink, Processor, Residency, Setting, SriovState, System, Thread, ThreadRole, Unreadable,
-    VirtualFunction,
+    AccessControl, BlockDevice, BlockQueue, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, DirtyLimit,
+    FrequencyPolicy, GuestProcess, Host, HugepagePool, HugepageTotal, Interrupt, MemoryAccess, MemoryGroup,
+    MemorySideCache, NetworkInterface, NumaNode, PciBar, PciDevice, PciLink, Processor, Residency, Setting, SriovState,
+    System, Thread, ThreadRole, Tuning, Unreadable, VirtualFunction,
 };
 pub use parse::Malformed;
 pub use read::{DiskCounters, disk_counters};

@@ -27,7 +27,7 @@ fn same_place(left: &str, right: &str) -> bool {
 
 /// Files of which any text is sound: names, and the first block of cpuinfo. The last line of meminfo is not one of ours.
 fn may_change_without_a_complaint(path: &str, damage: &str) -> bool {
-    const NAMES: [&str; 22] = [
+    const NAMES: [&str; 23] = [
         "/hostname",
         "/osrelease",
         "/version",
@@ -50,9 +50,10 @@ fn may_change_without_a_complaint(path: &str, damage: &str) -> bool {
         "/enabled",
         "/defrag",
         "/scheduler",
+        "/cache_type",
     ];
     let name = damage == "words" && NAMES.iter().any(|name| path.ends_with(name));
-    let whole = ["/cpuinfo", "/uevent", "/config", "/cmdline", "/comm"];
+    let whole = ["/cpuinfo", "/uevent", "/config", "/cmdline", "/comm", "/cgroup", "/memory.events"];
     // A copy of a link that was down is empty.
     let down = damage == "emptied" && path.ends_with("/speed");
     name || down

@@ -3,6 +3,8 @@
 use nearmetal_units::{Bytes, PciAddress};
 use serde::{Deserialize, Serialize};
 
+use super::tuning::BlockQueue;
+
 /// One PCI function.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PciDevice {
@@ -146,6 +148,9 @@ pub struct BlockDevice {
     /// Level of a software RAID: `raid1`, `linear`, ….
     #[serde(default)]
     pub raid_level: Option<String>,
+    /// How its requests are handled; of the whole device for a partition.
+    #[serde(default)]
+    pub queue: BlockQueue,
 }
 
 /// A network interface.

@@ -16,8 +16,7 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         None => facts.optional("/proc/version", release_in_version),
         found => found,
     };
-    let cpuinfo = facts.fs.read_head("/proc/cpuinfo", FIRST_BLOCK);
-    let cpuinfo = facts.noted(cpuinfo).unwrap_or_default();
+    let cpuinfo = cpuinfo(facts);
     System {
         hostname: facts.optional("/proc/sys/kernel/hostname", word),
         kernel,
@@ -43,6 +42,12 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         module_parameters: settings::module_parameters(facts),
         hugepages: settings::hugepages(facts),
     }
+}
+
+/// The block of the first PU.
+pub(super) fn cpuinfo(facts: &mut Facts<'_>) -> String {
+    let text = facts.fs.read_head("/proc/cpuinfo", FIRST_BLOCK);
+    facts.noted(text).unwrap_or_default()
 }
 
 /// `current_governor` since Linux 5.9, `current_governor_ro` before.

@@ -6,6 +6,7 @@ mod breaks {
     pub(crate) mod domain_devices;
     pub(crate) mod host;
     pub(crate) mod kernel;
+    pub(crate) mod narrower;
 }
 mod common;
 
@@ -28,6 +29,7 @@ fn all() -> impl Iterator<Item = Break> {
         .chain(breaks::domain_devices::BREAKS)
         .chain(breaks::host::BREAKS)
         .chain(breaks::kernel::BREAKS)
+        .chain(breaks::narrower::BREAKS)
 }
 
 #[test]

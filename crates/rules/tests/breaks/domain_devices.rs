@@ -55,7 +55,10 @@ pub(crate) const BREAKS: [Break; 33] = [
     Break {
         rule: "mem-shared-for-vhost-user",
         change: |example| example.replace("nfv", r#"<access mode='shared'/>"#, r#""#),
-        expected: &["mem-shared-for-vhost-user nfv (defined): interface 52:54:00:00:00:08"],
+        expected: &[
+            "mem-shared-for-vhost-user nfv (defined): disk vdb",
+            "mem-shared-for-vhost-user nfv (defined): interface 52:54:00:00:00:08",
+        ],
     },
     Break {
         rule: "disk-bus-virtio",

@@ -2,4 +2,8 @@
 
 pub(crate) mod backing_block_device;
 pub(crate) mod blk_elevator_param_obsolete;
+pub(crate) mod blk_nomerges_random;
+pub(crate) mod blk_queue_limits_dm_thin;
+pub(crate) mod blk_rq_affinity;
 pub(crate) mod blk_scheduler_none_fast;
+pub(crate) mod blk_write_cache_honest;

@@ -1,5 +1,7 @@
 //! Processors of the host.
 
 pub(crate) mod cpufreq_governor_performance;
+pub(crate) mod idle_poll_not_global;
+pub(crate) mod l3_cat_mba_for_noisy_neighbours;
 pub(crate) mod smt_policy_for_class;
 pub(crate) mod vcpu_overcommit_ratio;

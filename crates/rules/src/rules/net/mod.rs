@@ -1,6 +1,8 @@
 //! Networks of the host.
 
+pub(crate) mod net_busy_poll_latency;
 pub(crate) mod net_mtu_consistent;
 pub(crate) mod net_nic_queues_local;
 pub(crate) mod net_vhost_module;
+pub(crate) mod net_vhost_zcopy_legacy;
 pub(crate) mod ovs_vhostuserclient;

@@ -12,7 +12,7 @@ pub(crate) const RULE: Rule = Rule {
     layer: Layer::DomainMemory,
     title: "cgroup limits do not force guest reclaim",
     severity: Severity::Loss,
-    classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Windows, WorkloadClass::Passthrough],
+    classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["/proc/PID/cgroup", "/sys/fs/cgroup/**/{memory.events,memory.swap.current}"],
     good: "events high/max/oom do not grow; memory.swap.current == 0 for performance guests",
     applies: "all",

@@ -18,12 +18,12 @@ pub(super) fn read(facts: &mut Facts<'_>, functions: &[PciDevice]) -> Vec<Interr
         .into_iter()
         .map(|number| {
             let directory = format!("/proc/irq/{number}");
-            let actions = facts.optional(&format!("/sys/kernel/irq/{number}/actions"), |text| Ok(text.to_owned()));
-            let actions = actions.unwrap_or_default();
+            // Empty for a line that nobody listens to.
+            let actions = facts.text(&format!("/sys/kernel/irq/{number}/actions")).unwrap_or_default();
             Interrupt {
                 number,
                 device: owners.get(&number).copied(),
-                actions: actions.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+                actions: actions.trim_end().split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
                 affinity: facts.optional(&format!("{directory}/smp_affinity_list"), cpu_list),
                 effective: facts.optional(&format!("{directory}/effective_affinity_list"), cpu_list),
             }

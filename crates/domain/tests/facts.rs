@@ -166,6 +166,8 @@ fn what_the_narrower_rules_ask_of_a_domain() {
         <interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/><mtu size='9000'/>
           <driver page_per_vq='on' packed='on'/>
           <bandwidth><inbound average='1000' peak='5000'/><outbound average='0'/></bandwidth></interface>
+        <interface type='vhostuser'><backend type='passt'/>
+          <source type='unix' path='/run/b' mode='client'><reconnect enabled='yes' timeout='5'/></source></interface>
       </devices></domain>";
     let facts = DomainXml::parse(text).unwrap().facts().unwrap();
     assert_eq!(facts.cache_parts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-1"], "monitors cut nothing");
@@ -175,4 +177,6 @@ fn what_the_narrower_rules_ask_of_a_domain() {
     assert_eq!((interface.mtu, interface.packed.as_deref()), (Some(9000), Some("on")));
     assert_eq!((interface.page_per_vq.as_deref(), interface.bandwidth.len()), (Some("on"), 1));
     assert_eq!(interface.bandwidth[0], ("inbound".to_owned(), 1000));
+    let user = &facts.interfaces[1];
+    assert_eq!((user.backend.as_deref(), user.reconnect.as_deref()), (Some("passt"), Some("yes")));
 }

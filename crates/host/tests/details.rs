@@ -206,6 +206,6 @@ fn limits_of_memory_are_the_guests_and_a_flush_that_is_not_sent_shows() {
     let tuning = &host.tuning;
     assert_eq!(tuning.workqueue_cpus.as_ref().map(ToString::to_string).as_deref(), Some("0-3"));
     assert_eq!((tuning.dirty.ratio, tuning.dirty_background.ratio, tuning.busy_poll), (Some(20), Some(10), Some(0)));
-    assert_eq!((tuning.hugetlb_optimize_vmemmap, tuning.cache_allocation), (Some(false), Some(false)));
+    assert_eq!(tuning.hugetlb_optimize_vmemmap, Some(false));
     assert_eq!(tuning.link_power_policy.as_deref(), Some("default"));
 }

@@ -55,6 +55,12 @@ pub struct InterfaceFacts {
     /// `on` or `off`: whether each queue's doorbell has a page of its own.
     #[serde(default)]
     pub page_per_vq: Option<String>,
+    /// `yes` or `no` of `<source><reconnect enabled>`: whether QEMU, as a socket's client, calls again.
+    #[serde(default)]
+    pub reconnect: Option<String>,
+    /// `passt` where that program is behind it.
+    #[serde(default)]
+    pub backend: Option<String>,
     /// Rates in `<bandwidth>` that are not 0, as (`inbound` or `outbound`, KiB/s).
     #[serde(default)]
     pub bandwidth: Vec<(String, u64)>,
@@ -90,6 +96,10 @@ fn read_one(node: Node<'_, '_>) -> Result<InterfaceFacts, DomainError> {
         mtu: tree::child(node, "mtu").map_or(Ok(None), |mtu| tree::number(mtu, "size"))?,
         packed: of("driver", "packed"),
         page_per_vq: of("driver", "page_per_vq"),
+        reconnect: tree::child(node, "source")
+            .and_then(|source| tree::child(source, "reconnect"))
+            .and_then(|reconnect| tree::attribute(reconnect, "enabled")),
+        backend: of("backend", "type"),
         bandwidth: bandwidth(node)?,
         kind,
     })

@@ -22,8 +22,6 @@ pub struct Tuning {
     pub busy_poll: Option<u64>,
     /// The bracketed word of /sys/module/pcie_aspm/parameters/policy: how links of PCI Express save power.
     pub link_power_policy: Option<String>,
-    /// Whether the processor can part its last-level cache (the `cat_l3` CPU flag).
-    pub cache_allocation: Option<bool>,
 }
 
 /// A limit of dirty page cache. The kernel keeps one of the two and prints the other as 0.

@@ -103,7 +103,7 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         }),
         Target::text("PUs with spaces", "0 1 2 3", |text| drop((settings::spaced(text), settings::list_or_null(text)))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
-            drop((system::model_name(text), system::has_flag(text, "hypervisor")));
+            drop((system::model_name(text), system::processor_flags(text)));
         }),
         Target::text("write cache", "write back", |text| drop(tuning::write_cache(text))),
         Target::text("memory events", "low 0\nhigh 3\nmax 1\noom 0\n", |text| {

@@ -1,12 +1,10 @@
 //! Knobs of the kernel that tuning profiles turn, and the queues of block devices.
 
-use super::system::{cpuinfo, has_flag};
 use crate::facts::Facts;
 use crate::parse::{Parsed, bracketed, cpu_mask, flag, malformed, number, word};
 use crate::{BlockQueue, DirtyLimit, GuestProcess, MemoryGroup, Tuning};
 
 pub(super) fn read(facts: &mut Facts<'_>) -> Tuning {
-    let cpuinfo = cpuinfo(facts);
     let mut dirty = |name: &str| DirtyLimit {
         ratio: facts.optional(&format!("/proc/sys/vm/{name}_ratio"), number),
         bytes: facts.optional(&format!("/proc/sys/vm/{name}_bytes"), number),
@@ -21,7 +19,6 @@ pub(super) fn read(facts: &mut Facts<'_>) -> Tuning {
         busy_read: facts.optional("/proc/sys/net/core/busy_read", number),
         busy_poll: facts.optional("/proc/sys/net/core/busy_poll", number),
         link_power_policy: facts.optional("/sys/module/pcie_aspm/parameters/policy", bracketed),
-        cache_allocation: has_flag(&cpuinfo, "cat_l3"),
     }
 }
 

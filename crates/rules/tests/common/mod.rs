@@ -140,6 +140,7 @@ fn settings_of_a_tuned_machine(host: &mut Host) {
     system.nohz_full = system.isolated.clone();
     system.clocksource = Some("tsc".to_owned());
     system.zone_reclaim_mode = Some(0);
+    system.processor_flags = Some(["cat_l3", "nonstop_tsc"].map(str::to_owned).to_vec());
     system.ksm = Some(0);
     system.transparent_hugepage_defrag = Some("madvise".to_owned());
     system.frequency = vec![FrequencyPolicy {
@@ -200,7 +201,6 @@ fn settings_of_a_tuned_machine(host: &mut Host) {
         busy_read: Some(0),
         busy_poll: Some(0),
         link_power_policy: Some("default".to_owned()),
-        cache_allocation: Some(true),
     };
     let quiet =
         |pid| MemoryGroup { pid, high: Some(0), max: Some(0), oom: Some(0), swap: Some(0), ..MemoryGroup::default() };

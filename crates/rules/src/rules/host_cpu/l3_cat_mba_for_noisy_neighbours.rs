@@ -37,7 +37,7 @@ pub(crate) const RULE: Rule = Rule {
 fn check(subject: &Subject<'_>) -> Outcome {
     let Some(host) = subject.context.host else { return Outcome::no_host() };
 
-    match host.tuning.cache_allocation {
+    match host.system.has_flag("cat_l3") {
         None => return Outcome::unknown("/proc/cpuinfo"),
         Some(false) => return Outcome::NotApplicable,
         Some(true) => {}

@@ -8,6 +8,7 @@ use crate::finding::{Object, Outcome};
 use crate::input::Domain;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
+use crate::subject::uses_hugetlb;
 
 pub(crate) const RULE: Rule = Rule {
     id: "proactive-compaction-latency",
@@ -46,7 +47,7 @@ fn check(context: &Context<'_>) -> Outcome {
     // Compaction makes the huge pages that guests outside hugetlb pools live on.
     let transparent = host.system.transparent_hugepage.as_deref() != Some("never");
     let mut in_force = context.domains.iter().filter_map(Domain::in_force);
-    let needed = transparent && in_force.any(|facts| facts.hugepages.is_none());
+    let needed = transparent && in_force.any(|facts| !uses_hugetlb(facts));
     Outcome::one((proactiveness > 0 && !needed).then(|| {
         let wanted = "0: every guest has hugetlb pages, and pages that move stall who uses them";
         Object::new("compaction_proactiveness", proactiveness.to_string(), wanted)

@@ -1,8 +1,8 @@
 //! Runs all rules over every domain XML below a directory: what is found how often, what cannot be read, what panics.
 //!
-//! `cargo run -p nearmetal-rules --example corpus -- DIRECTORY [--show RULE] [--class CLASS]`: `--show` prints the
-//! findings of one rule with their files, `--class` takes every domain as one of that class instead of guessing. libvirt's
-//! own test data (`tests/qemuxmlconfdata` of its source) is a good corpus: it has what no fixture has thought of.
+//! `cargo run -p nearmetal-rules --example corpus -- DIRECTORY [--show RULE] [--class CLASS] [--live]`:
+//! `--show` prints the findings of one rule with their files, `--class` takes every domain as one of that class instead of
+//! guessing, `--live` takes this machine as the host instead of a made-up one. libvirt's own test data (`tests/qemuxmlconfdata` of its source) is a good corpus: it has what no fixture has thought of.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people who write rules")]
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use nearmetal_domain::{DomainError, DomainXml};
 use nearmetal_host::files::{self, FileError};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
-use nearmetal_host::{Host, Setting};
+use nearmetal_host::{Host, HostFs, Setting};
 use nearmetal_rules::{Domain, Finding, Input, RULES, Settings, WorkloadClass, class_named, examine};
 use nearmetal_units::{Bytes, PageSize};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (mut directory, mut show, mut class) = (None, None, None);
+    let (mut directory, mut show, mut class, mut live) = (None, None, None, false);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--show" => show = arguments.next(),
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
                     return ExitCode::from(2);
                 }
             }
+            "--live" => live = true,
             _ => directory = Some(PathBuf::from(argument)),
         }
     }
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         eprintln!("error: {error}");
         return ExitCode::from(3);
     }
-    let tally = Tally::of(&paths, class, show.as_deref());
+    let tally = Tally::of(&paths, class, show.as_deref(), &if live { Host::read(&HostFs::live()) } else { host() });
     tally.print();
     if tally.panics.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -72,8 +73,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(paths: &[PathBuf], class: Option<WorkloadClass>, show: Option<&str>) -> Self {
-        let host = host();
+    fn of(paths: &[PathBuf], class: Option<WorkloadClass>, show: Option<&str>, host: &Host) -> Self {
         let mut tally = Self::default();
         for path in paths {
             let name = path.display().to_string();
@@ -88,7 +88,7 @@ impl Tally {
                 tally.others += 1;
                 continue;
             }
-            match catch_unwind(AssertUnwindSafe(|| findings(&text, class, &host))) {
+            match catch_unwind(AssertUnwindSafe(|| findings(&text, class, host))) {
                 Err(_) => tally.panics.push(name),
                 Ok(Err(error)) => tally.refused.push(format!("{name}: {error}")),
                 Ok(Ok(findings)) => tally.count(&name, &findings, show),

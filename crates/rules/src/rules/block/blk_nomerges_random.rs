@@ -36,7 +36,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let object = |device: &BlockDevice| {
         let slow = device.partition_of.is_none() && device.pci.is_some() && device.rotational == Some(true);
         let nomerges = device.queue.nomerges.filter(|nomerges| slow && *nomerges > 0)?;
-        let path = format!("/sys/block/{}/queue/nomerges", device.name);
+        let path = format!("/sys/class/block/{}/queue/nomerges", device.name);
         let found = format!("{nomerges}: requests next to each other stay apart on a spinning disk");
         Some(Object::new(format!("drive {}", device.name), found, "0").cured_by(Cure::kernel_file(path, "0")))
     };

@@ -48,7 +48,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let object = |device: &BlockDevice| {
         let off = device.queue.rq_affinity == Some(0);
         off.then(|| {
-            let path = format!("/sys/block/{}/queue/rq_affinity", device.name);
+            let path = format!("/sys/class/block/{}/queue/rq_affinity", device.name);
             let found = "0: requests complete wherever the interrupt lands";
             Object::new(format!("drive {}", device.name), found, "1, the default")
                 .cured_by(Cure::kernel_file(path, "1"))

@@ -154,3 +154,14 @@ fn a_microvm_has_no_hpet_and_an_old_system_keeps_its_board() {
     assert!(board("http://debian.org/debian/12") && board("http://microsoft.com/win/2k19"));
     assert!(!board("http://microsoft.com/win/xp") && !board("http://microsoft.com/win/2k3"));
 }
+
+#[test]
+fn a_desktop_of_the_density_class_keeps_its_tablet_and_sound() {
+    let finds = |class, screen: &str| {
+        let devices = format!("<input type='tablet' bus='usb'/><sound model='ich9'/>{screen}");
+        finds("unused-emulated-devices-removed", class, Q35, "", &devices)
+    };
+    let screen = "<graphics type='spice'/>";
+    assert!(!finds(WorkloadClass::Density, screen));
+    assert!(finds(WorkloadClass::Density, "") && finds(WorkloadClass::Throughput, screen));
+}

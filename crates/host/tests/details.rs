@@ -200,6 +200,14 @@ fn limits_of_memory_are_the_guests_and_a_flush_that_is_not_sent_shows() {
     let [group] = &host.memory_groups[..] else { panic!("{:?}", host.memory_groups) };
     assert_eq!((group.pid, group.path.as_str()), (4711, "/machine.slice/machine-qemu.scope"));
     assert_eq!((group.high, group.max, group.oom, group.swap), (Some(3), Some(0), Some(0), Some(4096)));
+    let tree = Tree::of_text(include_str!("data/everything.txt"));
+    tree.file("/proc/4711/cgroup", "0::/machine/qemu-1-db.libvirt-qemu/emulator\n");
+    tree.file("/sys/fs/cgroup/machine/qemu-1-db.libvirt-qemu/memory.events", "high 1\nmax 0\noom 0\n");
+    let host = read(&tree);
+    assert_eq!(
+        (host.memory_groups[0].path.as_str(), host.memory_groups[0].high),
+        ("/machine/qemu-1-db.libvirt-qemu", Some(1))
+    );
     let queue = &host.block_device("md0").unwrap().queue;
     assert_eq!((queue.rq_affinity, queue.nomerges, queue.forced_unit_access), (Some(1), Some(0), Some(true)));
     assert_eq!((queue.write_cache.as_deref(), queue.drive_cache.as_deref()), (Some("write back"), Some("write back")));

@@ -50,13 +50,20 @@ pub(super) fn memory_groups(facts: &mut Facts<'_>, guests: &[GuestProcess]) -> V
 
 fn memory_group(facts: &mut Facts<'_>, pid: u32) -> Option<MemoryGroup> {
     let text = facts.text(&format!("/proc/{pid}/cgroup"))?;
-    let path = scope(text.lines().find_map(|line| line.strip_prefix("0::"))?).to_owned();
-    let root = format!("/sys/fs/cgroup{path}");
-    // A guest that is just stopping has no files any more; neither have hosts whose memory controller is of version 1.
-    let events = facts.text(&format!("{root}/memory.events"))?;
-    let swap = facts.optional(&format!("{root}/memory.swap.current"), number);
-    let of = |name| count(&events, name);
-    Some(MemoryGroup { pid, high: of("high"), max: of("max"), oom: of("oom"), swap, path })
+    let own = scope(text.lines().find_map(|line| line.strip_prefix("0::"))?);
+    // Without systemd the guest's group has no name of its own kind; groups of threads in it have no memory controller.
+    let above = own.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty());
+    for path in [Some(own), above].into_iter().flatten() {
+        let root = format!("/sys/fs/cgroup{path}");
+        if let Some(events) = facts.text(&format!("{root}/memory.events")) {
+            let swap = facts.optional(&format!("{root}/memory.swap.current"), number);
+            let of = |name| count(&events, name);
+            let path = path.to_owned();
+            return Some(MemoryGroup { pid, path, high: of("high"), max: of("max"), oom: of("oom"), swap });
+        }
+    }
+    // The guest is just stopping, or the host's memory controller is of version 1.
+    None
 }
 
 /// libvirt makes a scope for each guest and groups for its threads below: events of these are counted in the scope too.

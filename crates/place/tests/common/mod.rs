@@ -106,7 +106,7 @@ pub(crate) fn process(
         pid: 1000,
         start_time: None,
         memory: None,
-        residency_error: None,
+        ..GuestProcess::default()
         name: Some(name.to_owned()),
         uuid: Some(format!("uuid-of-{name}")),
         threads: threads.into_iter().enumerate().map(thread).collect(),

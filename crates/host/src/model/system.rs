@@ -17,6 +17,9 @@ pub struct System {
     pub command_line: Option<String>,
     /// Model name of the first processor.
     pub processor_model: Option<String>,
+    /// What the first processor can do, as the kernel names it (`svm`, `avic`, `pdpe1gb`, …). Sorted; x86 alone has them.
+    #[serde(default)]
+    pub processor_flags: Option<Vec<String>>,
     /// Whether the kernel says it runs under a hypervisor (the `hypervisor` CPU flag).
     pub hypervisor: Option<bool>,
     /// /proc/sys/kernel/numa_balancing.
@@ -119,6 +122,14 @@ impl System {
     /// A number under /proc/sys by its sysctl name, `vm.swappiness`; `None` where it is not known or not there.
     pub fn sysctl(&self, name: &str) -> Option<i64> {
         self.sysctls.iter().find(|sysctl| sysctl.name == name).map(|sysctl| sysctl.value)
+    }
+}
+
+impl System {
+    /// Whether the first processor can do this; `None` where the architecture names no flags.
+    pub fn has_flag(&self, flag: &str) -> Option<bool> {
+        let flags = self.processor_flags.as_ref()?;
+        Some(flags.binary_search_by(|known| known.as_str().cmp(flag)).is_ok())
     }
 }
 

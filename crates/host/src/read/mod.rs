@@ -124,7 +124,7 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         Target::bytes("idle latency limit", &70i32.to_ne_bytes(), |bytes| drop(power::latency_limit(bytes))),
         Target::text("resume latency", "n/a", |text| drop(power::resume_latency(text))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
-            drop((system::model_name(text), system::has_flag(text, "hypervisor")));
+            drop((system::model_name(text), system::processor_flags(text)));
         }),
         Target::text("version", "Linux version 6.1.0-9 (x@y) #1 SMP", |text| {
             drop((system::release_in_version(text), system::boot_id(text)));

@@ -77,9 +77,6 @@ pub struct System {
     /// is not loaded.
     #[serde(default)]
     pub bridge_filters: Option<Vec<Sysctl>>,
-    /// Whether the first processor can trap split locks (the `split_lock_detect` CPU flag).
-    #[serde(default)]
-    pub split_lock_detection: Option<bool>,
     /// What tuned was told.
     #[serde(default)]
     pub tuned: Option<TunedProfile>,
@@ -123,9 +120,7 @@ impl System {
     pub fn sysctl(&self, name: &str) -> Option<i64> {
         self.sysctls.iter().find(|sysctl| sysctl.name == name).map(|sysctl| sysctl.value)
     }
-}
 
-impl System {
     /// Whether the first processor can do this; `None` where the architecture names no flags.
     pub fn has_flag(&self, flag: &str) -> Option<bool> {
         let flags = self.processor_flags.as_ref()?;

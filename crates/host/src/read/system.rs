@@ -47,7 +47,6 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         hugepages: settings::hugepages(facts),
         sysctls: tunables::sysctls(facts),
         bridge_filters: tunables::bridge_filters(facts),
-        split_lock_detection: has_flag(&cpuinfo, "split_lock_detect"),
         tuned: tunables::tuned(facts),
         boost: power::boost(facts),
         idle_latency_limit: power::idle_latency_limit(facts),

@@ -133,6 +133,24 @@ fn two_guests_share_a_pu_and_the_kernel_knows_better_than_the_definition() {
 }
 
 #[test]
+fn kvm_is_there_and_only_emulates() {
+    let mut example = Example::clean();
+    // /dev/kvm exists and every definition says kvm: guests are thousands of times slower all the same.
+    example.host.system.kvm_accelerates = Some(false);
+    let running = of(&example, "kvm-hw-accel-in-use");
+    assert!(running.contains(&"kvm-hw-accel-in-use db: KVM of this host".to_owned()), "{running:?}");
+    assert_eq!(running.len(), example.texts.len());
+    // One that asks for emulation is told so, and nothing of KVM.
+    example.texts.retain(|(name, ..)| name == "web");
+    example.replace("web", "<domain type='kvm'>", "<domain type='qemu'>");
+    assert_eq!(of(&example, "kvm-hw-accel-in-use"), ["kvm-hw-accel-in-use web: domain type"]);
+    // Nobody tried: the definitions are all there is to go by.
+    let mut example = Example::clean();
+    example.host.system.kvm_accelerates = None;
+    assert_eq!(of(&example, "kvm-hw-accel-in-use"), Vec::<String>::new());
+}
+
+#[test]
 fn a_throw_away_overlay_is_left_in_the_definition() {
     let mut example = Example::clean();
     example.replace("web", "/images/web.qcow2", "/images/web.qcow2.TRANSIENT-web");

@@ -55,14 +55,22 @@ pub(crate) const BREAKS: [Break; 28] = [
             example.replace("rt", "vcpu='1' cpuset='5'", "vcpu='1' cpuset='6-7'");
             example.process("rt").threads[1].affinity = Some("6-7".parse().unwrap());
         },
-        expected: &["vcpu-pin-1to1 rt: vCPU 1", "kvm-hint-dedicated rt: kvm hint-dedicated"],
+        expected: &[
+            "vcpu-pin-1to1 rt: vCPU 1",
+            "kvm-hint-dedicated rt: kvm hint-dedicated",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+        ],
     },
     Break {
         rule: "vcpu-pin-1to1",
         change: |example| {
             example.process("rt").threads[1].affinity = Some("6-7".parse().unwrap());
         },
-        expected: &["vcpu-pin-1to1 rt (running): vCPU 1", "kvm-hint-dedicated rt (running): kvm hint-dedicated"],
+        expected: &[
+            "vcpu-pin-1to1 rt (running): vCPU 1",
+            "kvm-hint-dedicated rt (running): kvm hint-dedicated",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+        ],
     },
     Break {
         rule: "vcpu-pin-sibling-pairs",
@@ -164,7 +172,10 @@ pub(crate) const BREAKS: [Break; 28] = [
         change: |example| {
             example.replace("db", r#"<cputune>"#, r#"<cputune><vcpusched vcpus='0' scheduler='rr' priority='1'/>"#)
         },
-        expected: &["vcpusched-fifo-rt db: vcpu scheduler"],
+        expected: &[
+            "vcpusched-fifo-rt db: vcpu scheduler",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+        ],
     },
     Break {
         rule: "vcpusched-fifo-rt",

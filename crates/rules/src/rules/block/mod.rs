@@ -7,3 +7,6 @@ pub(crate) mod blk_queue_limits_dm_thin;
 pub(crate) mod blk_rq_affinity;
 pub(crate) mod blk_scheduler_none_fast;
 pub(crate) mod blk_write_cache_honest;
+pub(crate) mod fs_btrfs_nocow;
+pub(crate) mod fs_image_store_type;
+pub(crate) mod fs_o_direct_capable;

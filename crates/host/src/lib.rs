@@ -12,6 +12,7 @@ pub mod files;
 pub mod fuzzing;
 pub mod guests;
 mod host_fs;
+pub mod images;
 pub mod invariants;
 pub mod ledger;
 mod memory_tree;

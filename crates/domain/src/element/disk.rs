@@ -65,6 +65,9 @@ pub struct DriverFacts {
     /// `on` or `off`: whether needless notifications are left out.
     #[serde(default)]
     pub event_idx: Option<String>,
+    /// Most memory QEMU may take for the tables of a qcow2 image (`<metadata_cache><max_size>`).
+    #[serde(default)]
+    pub metadata_cache: Option<Bytes>,
 }
 
 impl DiskFacts {
@@ -177,5 +180,6 @@ fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
         detect_zeroes: of("detect_zeroes"),
         ioeventfd: of("ioeventfd"),
         event_idx: of("event_idx"),
+        metadata_cache: metadata_cache(driver)?,
     })
 }

@@ -60,7 +60,7 @@ pub struct System {
     /// What the kernel says of each processor vulnerability and its mitigation, by name.
     #[serde(default)]
     pub vulnerabilities: Vec<Setting>,
-    /// Parameters of the modules `kvm`, `kvm_intel`, `kvm_amd` and `vfio*`, named `module.parameter`.
+    /// Parameters of the modules `kvm`, `kvm_intel`, `kvm_amd`, `vfio*`, `vhost_net` and, in guests, `haltpoll`, named `module.parameter`.
     #[serde(default)]
     pub module_parameters: Vec<Setting>,
     /// Hugepages of the whole machine by size: reservations are counted here, not by node.

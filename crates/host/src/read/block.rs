@@ -11,7 +11,7 @@ use crate::{BlockDevice, HostFs, PciDevice, ReadError};
 
 const ROOT: &str = "/sys/class/block";
 
-/// `size` and the counters are in these, whatever the device's block size is.
+/// `size`, `start` and the counters are in these, whatever the device's block size is.
 const SECTOR: u64 = 512;
 
 /// What a disk has done since boot.
@@ -91,6 +91,8 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) -> 
         mapping: facts.optional(&format!("{root}/dm/uuid"), |text| Ok(mapping(text))).flatten(),
         mapped_name: facts.optional(&format!("{root}/dm/name"), word),
         raid_level: facts.optional(&format!("{root}/md/level"), word),
+        start: facts.optional(&format!("{root}/start"), number).map(|sectors| Bytes::new(SECTOR).times(sectors)),
+        optimal_io: bytes(facts, "optimal_io_size").filter(|size| *size > Bytes::ZERO),
         partition_of,
         name,
     }

@@ -40,7 +40,7 @@ pub fn reference() -> String {
 }
 
 /// Defaults as they are printed, in the order of the settings.
-fn printed(settings: &Settings) -> [String; 9] {
+fn printed(settings: &Settings) -> [String; 11] {
     [
         settings.queues_enough.to_string(),
         settings.large_memory_gib.to_string(),
@@ -51,6 +51,8 @@ fn printed(settings: &Settings) -> [String; 9] {
         settings.node_reserve_mib.to_string(),
         settings.command_line_percent.to_string(),
         settings.polling_ns.to_string(),
+        settings.backing_depth.to_string(),
+        settings.preallocated_percent.to_string(),
     ]
 }
 

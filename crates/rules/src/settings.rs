@@ -24,6 +24,10 @@ pub struct Settings {
     pub command_line_percent: u64,
     /// Longest useful polling of an iothread, in ns.
     pub polling_ns: u64,
+    /// Images a read may have to go through below the one that is written, where speed is not the purpose.
+    pub backing_depth: usize,
+    /// Part of an image's size that must be allocated for it to count as preallocated, in percent.
+    pub preallocated_percent: u64,
 }
 
 impl Default for Settings {
@@ -38,6 +42,8 @@ impl Default for Settings {
             node_reserve_mib: 1024,
             command_line_percent: 90,
             polling_ns: 64_000,
+            backing_depth: 3,
+            preallocated_percent: 95,
         }
     }
 }
@@ -52,7 +58,7 @@ pub struct Setting {
 }
 
 /// All thresholds, in the order of [`Settings`].
-pub const SETTINGS: [Setting; 9] = [
+pub const SETTINGS: [Setting; 11] = [
     Setting {
         name: "queues_enough",
         reason: "each queue costs vectors and memory; more than 8 rarely helps one device",
@@ -71,4 +77,6 @@ pub const SETTINGS: [Setting; 9] = [
     },
     Setting { name: "command_line_percent", reason: "chosen: what follows the limit is cut off without a word" },
     Setting { name: "polling_ns", reason: "the patches that added polling measured 16000 to 64000 ns on NVMe" },
+    Setting { name: "backing_depth", reason: "chosen: each image below costs lookups, and is one more file to lose" },
+    Setting { name: "preallocated_percent", reason: "chosen: tables of the file system and holes of alignment" },
 ];

@@ -5,6 +5,7 @@ mod breaks {
     pub(crate) mod domain_cpu;
     pub(crate) mod domain_devices;
     pub(crate) mod host;
+    pub(crate) mod inside;
     pub(crate) mod kernel;
 }
 mod common;
@@ -27,6 +28,7 @@ fn all() -> impl Iterator<Item = Break> {
         .into_iter()
         .chain(breaks::domain_devices::BREAKS)
         .chain(breaks::host::BREAKS)
+        .chain(breaks::inside::BREAKS)
         .chain(breaks::kernel::BREAKS)
 }
 

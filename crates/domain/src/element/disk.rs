@@ -1,9 +1,10 @@
 //! `<disk>`: what it is and where it lies.
 
+use nearmetal_units::Bytes;
 use roxmltree::{Document, Node};
 use serde::{Deserialize, Serialize};
 
-use super::hostdev;
+use super::{hostdev, memory};
 use crate::edit::is_plain;
 use crate::error::{DomainError, short};
 use crate::tree;
@@ -157,6 +158,18 @@ fn limits(disk: Node<'_, '_>) -> Result<Vec<(String, u64)>, DomainError> {
         }
     }
     Ok(limits)
+}
+
+/// `max_size` counts bytes where it names no unit, unlike memory (virDomainDiskDefDriverParseXML).
+fn metadata_cache(driver: Node<'_, '_>) -> Result<Option<Bytes>, DomainError> {
+    let Some(size) = tree::child(driver, "metadata_cache").and_then(|cache| tree::child(cache, "max_size")) else {
+        return Ok(None);
+    };
+    let text = tree::text(size);
+    match size.attribute("unit") {
+        Some(_) => memory::scaled(size, "<max_size>", &text).map(Some),
+        None => tree::whole_number(size, "<max_size>", &text).map(|bytes| Some(Bytes::new(bytes))),
+    }
 }
 
 fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {

@@ -139,3 +139,13 @@ fn a_throw_away_overlay_is_left_in_the_definition() {
     // While it runs that is where it belongs.
     assert_eq!(of(&example, "transient-overlay-left"), ["transient-overlay-left web (defined): disk vda"]);
 }
+
+#[test]
+fn what_the_processor_cannot_do_is_not_called_off() {
+    let mut example = Example::clean();
+    let avic = nearmetal_host::Setting { name: "kvm_amd.avic".to_owned(), value: "N".to_owned() };
+    example.host.system.module_parameters = vec![avic];
+    assert_eq!(of(&example, "kvm-apicv-avic-active").len(), 1);
+    example.host.system.processor_flags = Some(vec!["npt".to_owned(), "svm".to_owned()]);
+    assert_eq!(of(&example, "kvm-apicv-avic-active"), Vec::<String>::new());
+}

@@ -40,7 +40,7 @@ pub fn reference() -> String {
 }
 
 /// Defaults as they are printed, in the order of the settings.
-fn printed(settings: &Settings) -> [String; 11] {
+fn printed(settings: &Settings) -> [String; 13] {
     [
         settings.queues_enough.to_string(),
         settings.large_memory_gib.to_string(),
@@ -53,6 +53,8 @@ fn printed(settings: &Settings) -> [String; 11] {
         settings.polling_ns.to_string(),
         settings.backing_depth.to_string(),
         settings.preallocated_percent.to_string(),
+        settings.dedicated_steal_percent.to_string(),
+        settings.shared_steal_percent.to_string(),
     ]
 }
 

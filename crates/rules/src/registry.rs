@@ -109,6 +109,8 @@ pub const RULES: &[Rule] = &[
     guest::guest_virtio_drivers::RULE,
     guest::guest_scheduler_none::RULE,
     guest::guest_clocksource::RULE,
+    guest::guest_steal_low::RULE,
+    guest::guest_tuned_profile::RULE,
     guest::guest_mq_enabled::RULE,
     guest::guest_thp::RULE,
     guest::guest_haltpoll_governor::RULE,

@@ -28,6 +28,10 @@ pub struct Settings {
     pub backing_depth: usize,
     /// Part of an image's size that must be allocated for it to count as preallocated, in percent.
     pub preallocated_percent: u64,
+    /// Time that may be stolen from a guest whose vCPUs have PUs of their own, in percent.
+    pub dedicated_steal_percent: f64,
+    /// Time that may be stolen from other guests, in percent.
+    pub shared_steal_percent: f64,
 }
 
 impl Default for Settings {
@@ -44,6 +48,8 @@ impl Default for Settings {
             polling_ns: 64_000,
             backing_depth: 3,
             preallocated_percent: 95,
+            dedicated_steal_percent: 1.0,
+            shared_steal_percent: 5.0,
         }
     }
 }
@@ -58,7 +64,7 @@ pub struct Setting {
 }
 
 /// All thresholds, in the order of [`Settings`].
-pub const SETTINGS: [Setting; 11] = [
+pub const SETTINGS: [Setting; 13] = [
     Setting {
         name: "queues_enough",
         reason: "each queue costs vectors and memory; more than 8 rarely helps one device",
@@ -79,4 +85,6 @@ pub const SETTINGS: [Setting; 11] = [
     Setting { name: "polling_ns", reason: "the patches that added polling measured 16000 to 64000 ns on NVMe" },
     Setting { name: "backing_depth", reason: "chosen: each image below costs lookups, and is one more file to lose" },
     Setting { name: "preallocated_percent", reason: "chosen: tables of the file system and holes of alignment" },
+    Setting { name: "dedicated_steal_percent", reason: "chosen: on PUs of its own nothing should wait for others" },
+    Setting { name: "shared_steal_percent", reason: "chosen: about what a guest feels as being slow" },
 ];

@@ -73,6 +73,10 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hid
     let serving = served_by.as_ref().map_or_else(|| whole.clone(), |path| format!("{ROOT}/{path}"));
     let bytes =
         |facts: &mut Facts<'_>, file: &str| facts.optional(&format!("{whole}/queue/{file}"), number).map(Bytes::new);
+    let requests = match partition_of {
+        Some(_) => None,
+        None => requests(facts, &format!("{root}/stat")),
+    };
     let paths = pci_paths(facts, &place, partition_of.as_deref().unwrap_or(&name));
     let pci = first_physical(&paths, functions);
     BlockDevice {
@@ -94,9 +98,16 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hid
         raid_level: facts.optional(&format!("{root}/md/level"), word),
         start: facts.optional(&format!("{root}/start"), number).map(|sectors| Bytes::new(SECTOR).times(sectors)),
         optimal_io: bytes(facts, "optimal_io_size").filter(|size| *size > Bytes::ZERO),
+        requests,
         partition_of,
         name,
     }
+}
+
+fn requests(facts: &mut Facts<'_>, path: &str) -> Option<u64> {
+    let text = facts.text(path)?;
+    let read = facts.noted(parsed(path, &text, counters))?;
+    Some(read.reads.saturating_add(read.writes))
 }
 
 /// `LVM-…`, `CRYPT-LUKS2-…`, `part1-mpath-…`: the first word says what maps it. Some have no identity.

@@ -1,10 +1,17 @@
 //! Images of disks, and the inside of guests.
 
+use nearmetal_host::TunedProfile;
 use nearmetal_units::Bytes;
 
 use crate::Break;
+use crate::common::Example;
 
-pub(crate) const BREAKS: [Break; 24] = [
+/// Ticks of 100,000 that were stolen.
+fn stolen(example: &mut Example, name: &str, ticks: u64) {
+    example.inside(name).system.processor_time.as_mut().unwrap().stolen = ticks;
+}
+
+pub(crate) const BREAKS: [Break; 28] = [
     Break {
         rule: "image-raw-or-tuned-qcow2",
         change: |example| example.replace("db", "type='raw'", "type='vmdk'"),
@@ -110,6 +117,26 @@ pub(crate) const BREAKS: [Break; 24] = [
         rule: "guest-clocksource",
         change: |example| example.inside("web").system.clocksource = Some("acpi_pm".to_owned()),
         expected: &["guest-clocksource web: clock source of the guest"],
+    },
+    Break {
+        rule: "guest-tuned-profile",
+        change: |example| example.inside("web").system.tuned = Some(TunedProfile::Active("my-own balanced".to_owned())),
+        expected: &["guest-tuned-profile web: tuned profile of the guest"],
+    },
+    Break {
+        rule: "guest-tuned-profile",
+        change: |example| example.inside("hpc").system.tuned = Some(TunedProfile::None),
+        expected: &["guest-tuned-profile hpc (defined): tuned profile of the guest"],
+    },
+    Break {
+        rule: "guest-steal-low",
+        change: |example| stolen(example, "web", 5_000),
+        expected: &["guest-steal-low web: stolen time"],
+    },
+    Break {
+        rule: "guest-steal-low",
+        change: |example| stolen(example, "db", 1_000),
+        expected: &["guest-steal-low db: stolen time"],
     },
     Break {
         rule: "guest-mq-enabled",

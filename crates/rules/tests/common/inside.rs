@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::images::{Image, ImageChain};
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_host::{BlockDevice, Host, NetworkInterface, PciDevice, Setting};
+use nearmetal_host::{BlockDevice, Host, NetworkInterface, PciDevice, ProcessorTime, Setting, TunedProfile};
 use nearmetal_units::{Bytes, PciAddress};
 
 /// A Linux guest with a processor for each vCPU, the disk and the interface of its definition.
@@ -50,6 +50,8 @@ pub(crate) fn of(facts: &DomainFacts) -> Host {
     (system.idle_driver, system.idle_governor) = (Some("haltpoll".to_owned()), Some("haltpoll".to_owned()));
     system.module_parameters =
         vec![Setting { name: "haltpoll.guest_halt_poll_ns".to_owned(), value: "200000".to_owned() }];
+    system.tuned = Some(TunedProfile::Active("virtual-guest".to_owned()));
+    system.processor_time = Some(ProcessorTime { total: 100_000, idle: 50_000, stolen: 100 });
     system.isolated = Some("1".parse().unwrap());
     system.nohz_full = system.isolated.clone();
     guest

@@ -66,7 +66,7 @@ impl Example {
                     policy: "bind:0".to_owned(),
                     file: None,
                 }],
-                residency_error: None,
+                ..GuestProcess::default()
             }
         };
         let machine = machine

@@ -9,7 +9,7 @@ mod doctor;
 mod inspect;
 mod lab;
 mod plan;
-mod remote;
+pub(crate) mod remote;
 mod report;
 mod rollback;
 mod shared;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, class_named, examine, rule};
+use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine, rule};
 
 use crate::doctor::{
     Gathered, Images, LookArgs, Looked, Report, Times, explain, gather, gather_again, json, junit, list, sarif,
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     capture: Option<PathBuf>,
     /// What all domains are for; decides over what their definitions say
-    #[arg(long, value_name = "CLASS", value_parser = class)]
+    #[arg(long, value_name = "CLASS", value_parser = super::class::parse)]
     class: Option<WorkloadClass>,
     /// Check these rules alone; may be given several times
     #[arg(long, value_name = "RULE", value_parser = known)]
@@ -90,12 +90,6 @@ impl FailOn {
             Self::Never => None,
         }
     }
-}
-
-fn class(text: &str) -> Result<WorkloadClass, String> {
-    class_named(text).ok_or_else(|| {
-        format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
-    })
 }
 
 fn known(text: &str) -> Result<&'static Rule, String> {

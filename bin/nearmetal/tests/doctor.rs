@@ -260,7 +260,8 @@ fn the_inside_of_a_guest_is_read_like_any_machine() {
 #[test]
 fn two_files_of_one_name_are_both_shown_with_their_file() {
     let folder = capture();
-    let files = [file(&folder, "a.xml", VM), file(&folder, "b.xml", VM), file(&folder, "c.xml", &VM.replace("NAME", "c"))];
+    let files =
+        [file(&folder, "a.xml", VM), file(&folder, "b.xml", VM), file(&folder, "c.xml", &VM.replace("NAME", "c"))];
     let tree = folder.path().to_str().unwrap();
     let document = run(&["--xml", &files[0], &files[1], &files[2], "--capture", tree, "--format", "json"]).stdout;
     let document: Value = serde_json::from_str(&document).unwrap();

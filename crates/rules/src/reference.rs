@@ -40,7 +40,7 @@ pub fn reference() -> String {
 }
 
 /// Defaults as they are printed, in the order of the settings.
-fn printed(settings: &Settings) -> [String; 13] {
+fn printed(settings: &Settings) -> [String; SETTINGS.len()] {
     [
         settings.queues_enough.to_string(),
         settings.large_memory_gib.to_string(),
@@ -55,6 +55,12 @@ fn printed(settings: &Settings) -> [String; 13] {
         settings.preallocated_percent.to_string(),
         settings.dedicated_steal_percent.to_string(),
         settings.shared_steal_percent.to_string(),
+        settings.idle_exit_us.to_string(),
+        settings.wait_dedicated_percent.to_string(),
+        settings.wait_percent.to_string(),
+        settings.throttled_percent.to_string(),
+        settings.swappiness.to_string(),
+        settings.passthrough_iops.to_string(),
     ]
 }
 

@@ -32,6 +32,18 @@ pub struct Settings {
     pub dedicated_steal_percent: f64,
     /// Time that may be stolen from other guests, in percent.
     pub shared_steal_percent: f64,
+    /// Longest way out of an idle state for guests of the latency class, in µs.
+    pub idle_exit_us: u64,
+    /// Time a vCPU with a PU of its own may be ready and wait for it, in percent of its life.
+    pub wait_dedicated_percent: f64,
+    /// The same for a vCPU that shares PUs.
+    pub wait_percent: f64,
+    /// Time a package may be slowed down by heat, in percent of the time since boot.
+    pub throttled_percent: f64,
+    /// Highest vm.swappiness where swap is on a disk.
+    pub swappiness: u64,
+    /// From here on a disk is worth a drive handed through, in requests each second.
+    pub passthrough_iops: u64,
 }
 
 impl Default for Settings {
@@ -50,6 +62,12 @@ impl Default for Settings {
             preallocated_percent: 95,
             dedicated_steal_percent: 1.0,
             shared_steal_percent: 5.0,
+            idle_exit_us: 3,
+            wait_dedicated_percent: 1.0,
+            wait_percent: 5.0,
+            throttled_percent: 0.1,
+            swappiness: 10,
+            passthrough_iops: 200_000,
         }
     }
 }
@@ -64,7 +82,7 @@ pub struct Setting {
 }
 
 /// All thresholds, in the order of [`Settings`].
-pub const SETTINGS: [Setting; 13] = [
+pub const SETTINGS: [Setting; 19] = [
     Setting {
         name: "queues_enough",
         reason: "each queue costs vectors and memory; more than 8 rarely helps one device",
@@ -87,4 +105,10 @@ pub const SETTINGS: [Setting; 13] = [
     Setting { name: "preallocated_percent", reason: "chosen: tables of the file system and holes of alignment" },
     Setting { name: "dedicated_steal_percent", reason: "chosen: on PUs of its own nothing should wait for others" },
     Setting { name: "shared_steal_percent", reason: "chosen: about what a guest feels as being slow" },
+    Setting { name: "idle_exit_us", reason: "tuned's latency-performance and network-latency cap the exit at 3 µs" },
+    Setting { name: "wait_dedicated_percent", reason: "chosen: a PU of its own leaves nothing to wait for" },
+    Setting { name: "wait_percent", reason: "chosen: more than the scheduler's own turns on a host with room" },
+    Setting { name: "throttled_percent", reason: "chosen: what a start from cold does, and no more" },
+    Setting { name: "swappiness", reason: "tuned's throughput-performance and virtual-host set 10" },
+    Setting { name: "passthrough_iops", reason: "chosen: about what one iothread does at best" },
 ];

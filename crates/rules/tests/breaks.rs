@@ -7,11 +7,12 @@ mod breaks {
     pub(crate) mod host;
     pub(crate) mod inside;
     pub(crate) mod kernel;
+    pub(crate) mod layers;
 }
 mod common;
 
 use common::Example;
-use nearmetal_rules::{Answer, RULES};
+use nearmetal_rules::{Answer, Cure, RULES, rule};
 
 /// One thing broken in the clean example.
 pub(crate) struct Break {
@@ -30,6 +31,7 @@ fn all() -> impl Iterator<Item = Break> {
         .chain(breaks::host::BREAKS)
         .chain(breaks::inside::BREAKS)
         .chain(breaks::kernel::BREAKS)
+        .chain(breaks::layers::BREAKS)
 }
 
 #[test]
@@ -66,4 +68,29 @@ fn no_rule_without_a_break() {
     let without: Vec<&str> =
         RULES.iter().map(|rule| rule.id).filter(|id| !all().any(|broken| broken.rule == *id)).collect();
     assert!(without.is_empty(), "no break: {without:?}");
+}
+
+#[test]
+fn breaks_of_the_layers_have_exactly_the_cures_expected() {
+    let line = |cure: &Cure| match cure {
+        Cure::KernelFile { path, value } => format!("{path} = {value}"),
+        Cure::KernelArgument { name, value } => format!("kernel argument {name}={}", value.as_deref().unwrap_or("")),
+        other => format!("{other:?}"),
+    };
+    let mut found = Vec::new();
+    for broken in breaks::layers::BREAKS {
+        let mut example = Example::clean();
+        (broken.change)(&mut example);
+        let findings = example.examine([rule(broken.rule).unwrap()]).findings;
+        let objects = findings.iter().flat_map(|finding| &finding.objects);
+        let mut cures: Vec<String> = objects.flat_map(|object| &object.cures).map(line).collect();
+        cures.dedup();
+        if !cures.is_empty() {
+            found.push((broken.rule, cures));
+        }
+    }
+    found.sort_by_key(|(rule, _)| *rule);
+    let expected =
+        breaks::layers::CURES.map(|(rule, cures)| (rule, cures.iter().map(|cure| (*cure).to_owned()).collect()));
+    assert_eq!(found, expected.to_vec());
 }

@@ -9,6 +9,7 @@ use nearmetal_hypervisor::{Definition, DomainSummary, Hypervisor, HypervisorErro
 use nearmetal_rules::{Domain, WorkloadClass};
 
 use super::Images;
+use crate::live;
 
 /// Everything that is checked, and what could not be had.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ pub(crate) fn gather_again(
     // Images of a captured machine lie there.
     if tree.is_live() {
         images.look(&mut gathered.domains);
+        live::complete(&mut gathered.host, &gathered.domains);
     }
     Ok(gathered)
 }
@@ -95,6 +97,10 @@ impl Gathered {
         libvirt: &mut dyn Hypervisor,
         class: Option<WorkloadClass>,
     ) -> Result<(), HypervisorError> {
+        let versions = libvirt.versions()?;
+        let system = &mut self.host.system;
+        system.libvirt_version = Some(versions.libvirt);
+        system.qemu_version = Some(versions.hypervisor).filter(|_| versions.hypervisor_kind == "QEMU");
         for summary in libvirt.domains()? {
             match definitions(libvirt, &summary) {
                 Ok((defined, running)) => self.domains.extend(Domain::new(defined, running, class)),
@@ -145,6 +151,8 @@ mod tests {
         };
         assert_eq!(state("off"), (true, false, WorkloadClass::Density));
         assert_eq!(state("on"), (true, true, WorkloadClass::Density));
+        let system = &gathered.host.system;
+        assert_eq!((system.libvirt_version.as_deref(), system.qemu_version.as_deref()), (Some("9.0.0"), Some("7.2.0")));
         assert_eq!(gathered.bad_domains.len(), 1);
         assert!(gathered.bad_domains[0].starts_with("domain `bad`: "), "{:?}", gathered.bad_domains);
         assert_eq!(fake.changes().len(), 0);

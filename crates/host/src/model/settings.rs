@@ -1,5 +1,7 @@
 //! Settings and counters of the whole machine that have a shape of their own.
 
+use std::fmt;
+
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,16 @@ pub enum TunedProfile {
     None,
     /// Its profiles, parted by spaces where there are several.
     Active(String),
+}
+
+impl fmt::Display for TunedProfile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Absent => "not installed",
+            Self::None => "none",
+            Self::Active(names) => names,
+        })
+    }
 }
 
 /// Frequencies above the nominal one (Turbo Boost, Core Performance Boost).

@@ -124,9 +124,7 @@ impl System {
     pub fn sysctl(&self, name: &str) -> Option<i64> {
         self.sysctls.iter().find(|sysctl| sysctl.name == name).map(|sysctl| sysctl.value)
     }
-}
 
-impl System {
     /// Whether the first processor can do this; `None` where the architecture names no flags.
     pub fn has_flag(&self, flag: &str) -> Option<bool> {
         let flags = self.processor_flags.as_ref()?;

@@ -101,6 +101,8 @@ fn ask(path: &str, format: &str) -> Answer {
     if !format.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
         return Err(format!("{path}: `{format}` is no format of an image"));
     }
+    // What is not there, or not for this user, need not be asked of a program.
+    let file = files::metadata(Path::new(path)).map_err(|error| format!("{path}: {}", error.source))?;
     let mut command = Command::new("qemu-img");
     command.args(["info", "--output=json", "--force-share", "--backing-chain", "-f", format, path]);
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -110,8 +112,7 @@ fn ask(path: &str, format: &str) -> Answer {
     })?;
     let text = output(child).map_err(|why| format!("{path}: {why}"))?;
     let mut chain = ImageChain::parse(&text).map_err(|error| format!("{path}: {error}"))?;
-    let length = files::metadata(Path::new(path)).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
-    chain.top.length = chain.top.length.or(length.map(Bytes::new));
+    chain.top.length = chain.top.length.or(file.is_file().then(|| Bytes::new(file.len())));
     Ok(chain)
 }
 

@@ -139,8 +139,8 @@ pub(crate) fn stopped_by_signals() -> std::io::Result<Receiver<()>> {
     std::thread::spawn(move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 {
-                // As the shell reports a program that a signal ended.
-                std::process::exit(128 + signal);
+                // A look that hangs is ended as the signal alone would have ended it.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
             let _ = sender.send(());
         }

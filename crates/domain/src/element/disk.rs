@@ -36,6 +36,9 @@ pub struct DiskFacts {
     /// Limits in `<iotune>` (`total_iops_sec`, …) that are not 0, in their order.
     #[serde(default)]
     pub limits: Vec<(String, u64)>,
+    /// `yes` or `no` of `<source><reconnect enabled>`: whether QEMU calls a vhost-user server again that went away.
+    #[serde(default)]
+    pub reconnect: Option<String>,
 }
 
 /// `<driver>` of a disk, each option as written.
@@ -69,6 +72,9 @@ pub struct DriverFacts {
     /// Most memory QEMU may take for the tables of a qcow2 image (`<metadata_cache><max_size>`).
     #[serde(default)]
     pub metadata_cache: Option<Bytes>,
+    /// Entries of each virtqueue, where it is written.
+    #[serde(default)]
+    pub queue_size: Option<u32>,
 }
 
 impl DiskFacts {
@@ -114,6 +120,9 @@ fn read_one(index: usize, disk: Node<'_, '_>) -> Result<DiskFacts, DomainError> 
         serial: tree::child_text(disk, "serial"),
         transient: tree::child(disk, "transient").is_some(),
         limits: limits(disk)?,
+        reconnect: tree::child(disk, "source")
+            .and_then(|source| tree::child(source, "reconnect"))
+            .and_then(|reconnect| tree::attribute(reconnect, "enabled")),
         target,
         kind,
         index,
@@ -194,5 +203,6 @@ fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
         ioeventfd: of("ioeventfd"),
         event_idx: of("event_idx"),
         metadata_cache: metadata_cache(driver)?,
+        queue_size: tree::number(driver, "queue_size")?,
     })
 }

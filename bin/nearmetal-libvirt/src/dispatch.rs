@@ -47,6 +47,11 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
         Request::PinEmulator { name, cpus, scope } => done(pins::emulator(&find(name)?, cpus, *scope)),
         Request::PinIothread { name, id, cpus, scope } => done(pins::iothread(&find(name)?, *id, cpus, *scope)),
         Request::SetAutostart { name, autostart } => done(find(name)?.set_autostart(*autostart).map(drop)),
+        Request::SetMetadata { name, namespace, prefix, element, scope } => {
+            let (kind, flags) = (sys::VIR_DOMAIN_METADATA_ELEMENT as i32, pins::flags(*scope));
+            let domain = find(name)?;
+            done(domain.set_metadata(kind, element.as_deref(), Some(prefix), Some(namespace), flags).map(drop))
+        }
         Request::Agent { name, command, timeout } => agent::command(&find(name)?, command, *timeout, context),
         Request::Monitor { name, command } => agent::monitor(&find(name)?, command, context),
     }

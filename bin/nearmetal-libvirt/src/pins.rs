@@ -15,7 +15,7 @@ fn map(cpus: &CpuSet) -> Vec<u8> {
     bytes
 }
 
-fn flags(scope: Scope) -> sys::virDomainModificationImpact {
+pub(crate) fn flags(scope: Scope) -> sys::virDomainModificationImpact {
     let live = if scope.live { sys::VIR_DOMAIN_AFFECT_LIVE } else { 0 };
     let config = if scope.config { sys::VIR_DOMAIN_AFFECT_CONFIG } else { 0 };
     live | config

@@ -71,6 +71,14 @@ fn a_domain_lives_its_life() {
     libvirt.resume("small").unwrap();
     libvirt.set_autostart("small", true).unwrap();
     assert!(libvirt.domain("small").unwrap().autostart);
+    let class = "<class>latency</class>";
+    libvirt.set_metadata("small", "https://example.org/1", "own", Some(class), Scope::BOTH).unwrap();
+    for which in [Definition::Live, Definition::Inactive] {
+        let xml = libvirt.domain_xml("small", which).unwrap();
+        assert!(xml.contains(r#"<own:class xmlns:own="https://example.org/1">latency</own:class>"#), "{xml}");
+    }
+    libvirt.set_metadata("small", "https://example.org/1", "own", None, Scope::BOTH).unwrap();
+    assert!(!libvirt.domain_xml("small", Definition::Inactive).unwrap().contains("example.org"));
     libvirt.destroy("small").unwrap();
     libvirt.shutdown("small", ShutdownMode::Acpi, Duration::from_secs(1)).unwrap();
     libvirt.undefine("small").unwrap();

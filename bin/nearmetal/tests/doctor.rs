@@ -192,3 +192,102 @@ fn a_capture_without_a_file_says_which_one_is_missing() {
     let line = text.lines().find(|line| line.starts_with("cannot tell: /proc/cmdline (")).unwrap();
     assert!(line.contains("mitigations-reported-not-disabled"), "{text}");
 }
+
+/// A file in a capture's directory, which the run deletes with it.
+fn file(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    files::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const VM: &str = "<domain type='kvm'><name>NAME</name><memory unit='GiB'>1</memory><vcpu>1</vcpu><devices>\
+    <disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='/images/vm.qcow2'/>\
+    <target dev='vda' bus='virtio'/></disk></devices></domain>";
+
+#[test]
+fn images_are_judged_by_what_qemu_img_printed() {
+    let folder = capture();
+    let (xml, tree) = (file(&folder, "vm.xml", VM), folder.path().to_str().unwrap().to_owned());
+    let image = |size: u64, name: &str| {
+        format!(
+            r#"[{{"virtual-size": {size}, "filename": "{name}", "cluster-size": 65536, "format": "qcow2",
+                "actual-size": 200704, "format-specific": {{"type": "qcow2", "data": {{"compat": "0.10"}}}}}}]"#
+        )
+    };
+    let described = file(&folder, "vm.json", &image(1 << 40, "/images/vm.qcow2"));
+    let asked = |more: &[&str]| {
+        let mut arguments = vec!["--xml", &xml, "--capture", &tree];
+        arguments.extend(more);
+        run(&arguments)
+    };
+    let unknown = asked(&[]);
+    let line = unknown.stdout.lines().find(|line| line.starts_with("cannot tell: /images/vm.qcow2 (--image-info)"));
+    assert!(line.is_some_and(|line| line.contains("image-compat-v3")), "{}", unknown.stdout);
+    let judged = asked(&["--image-info", &described]);
+    for part in ["disk vda: at most 32 MiB (wanted: 128 MiB)", "/images/vm.qcow2: version 2 (compat 0.10)"] {
+        assert!(judged.stdout.contains(part), "{part}: {}", judged.stdout);
+    }
+    let other = file(&folder, "other.json", &image(1, "/images/other.qcow2"));
+    let unused = asked(&["--image-info", &other]);
+    assert!(unused.code == 2 && unused.stderr.contains("the disk of no domain here"), "{}", unused.stderr);
+    let junk = asked(&["--image-info", &xml]);
+    assert!(junk.code == 2 && junk.stderr.contains("qemu-img info"), "{}", junk.stderr);
+}
+
+#[test]
+fn the_inside_of_a_guest_is_read_like_any_machine() {
+    let (folder, guest) = (capture(), capture());
+    let clock = guest.path().join("sys/devices/system/clocksource/clocksource0/current_clocksource");
+    files::create_dir_all(clock.parent().unwrap()).unwrap();
+    files::write(&clock, "acpi_pm\n").unwrap();
+    let (xml, tree) = (file(&folder, "vm.xml", VM), folder.path().to_str().unwrap().to_owned());
+    let asked = |more: &[&str]| {
+        let mut arguments = vec!["--xml", &xml, "--capture", &tree];
+        arguments.extend(more);
+        run(&arguments)
+    };
+    let unseen = asked(&[]).stdout;
+    assert!(unseen.contains("cannot tell: the inside of NAME (--guest-capture, or --guests with its agent) (guest"));
+    let seen = asked(&["--guest-capture", &format!("NAME={}", guest.path().display())]);
+    assert!(seen.stdout.contains("clock source of the guest: acpi_pm (wanted: kvm-clock or tsc)"), "{}", seen.stdout);
+    for (wrong, word) in [("other=/x", "no such domain"), ("NAME", "DOMAIN=FILE"), ("NAME=/nonexistent", "cannot open")]
+    {
+        let refused = asked(&["--guest-capture", wrong]);
+        assert!(refused.code == 2 && refused.stderr.contains(word), "{wrong}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn two_files_of_one_name_are_both_shown_with_their_file() {
+    let folder = capture();
+    let files =
+        [file(&folder, "a.xml", VM), file(&folder, "b.xml", VM), file(&folder, "c.xml", &VM.replace("NAME", "c"))];
+    let tree = folder.path().to_str().unwrap();
+    let document = run(&["--xml", &files[0], &files[1], &files[2], "--capture", tree, "--format", "json"]).stdout;
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let names: Vec<&str> =
+        document["domains"].as_array().unwrap().iter().map(|domain| domain["name"].as_str().unwrap()).collect();
+    assert_eq!(names, [format!("NAME ({})", files[0]), format!("NAME ({})", files[1]), "c".to_owned()]);
+}
+
+#[test]
+fn a_watch_prints_what_it_finds_and_ends_on_ctrl_c_by_what_is_left() {
+    use std::io::{BufRead, BufReader};
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/reference/doctor-watch.schema.json")).unwrap();
+    let (folder, bad) = (capture(), fixture(BAD));
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("nearmetal"))
+        .args(["doctor", "--watch", "3600", "--format", "json", "--only", "disk-bus-virtio"])
+        .args(["--capture", folder.path().to_str().unwrap(), "--xml", bad.to_str().unwrap()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    check(&schema, &line, "line");
+    assert_eq!((&line["change"], &line["scope"]["name"]), (&"found".into(), &"win10".into()));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(run(&["--watch", "0"]).code, 2);
+    assert_eq!(run(&["--watch", "--format", "sarif", "--capture", folder.path().to_str().unwrap()]).code, 2);
+}

@@ -35,6 +35,23 @@ pub fn read_to_string(path: &Path) -> Result<String, FileError> {
     checked("read", path, || fs::read_to_string(path))
 }
 
+/// As [`read_to_string`]; a file that is longer than `most` bytes is refused before it fills the memory.
+pub fn read_to_string_up_to(path: &Path, most: usize) -> Result<String, FileError> {
+    checked("read", path, || {
+        let mut text = String::new();
+        io::Read::read_to_string(&mut io::Read::take(fs::File::open(path)?, most as u64 + 1), &mut text)?;
+        if text.len() > most {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {most} bytes")));
+        }
+        Ok(text)
+    })
+}
+
+/// Length, kind and times of what is there, links followed.
+pub fn metadata(path: &Path) -> Result<fs::Metadata, FileError> {
+    checked("look at", path, || fs::metadata(path))
+}
+
 /// The whole file as bytes.
 pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     checked("read", path, || fs::read(path))

@@ -12,6 +12,7 @@ pub mod files;
 pub mod fuzzing;
 pub mod guests;
 mod host_fs;
+pub mod images;
 pub mod invariants;
 pub mod ledger;
 mod memory_tree;
@@ -31,8 +32,8 @@ pub use model::{
     AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, DirtyLimit,
     DpdkPort, FrequencyPolicy, GuestProcess, Host, HugepagePool, HugepageTotal, IdleState, IdleStates, ImageFile,
     Interrupt, MemoryAccess, MemoryGroup, MemorySideCache, Mount, NetworkInterface, NumaNode, Offload, OpenVswitch,
-    PciBar, PciDevice, PciLink, Processor, Residency, Setting, SriovState, SwapArea, Sysctl, System, Thread,
-    ThreadRole, Throttling, TunedProfile, Tuning, Unreadable, VirtualFunction,
+    PciBar, PciDevice, PciLink, Processor, ProcessorTime, Residency, Setting, SriovState, SwapArea, Sysctl, System,
+    Thread, ThreadRole, Throttling, TunedProfile, Tuning, Unreadable, VirtualFunction,
 };
 pub use parse::Malformed;
 pub use read::{DiskCounters, disk_counters};

@@ -130,7 +130,9 @@ fn stacked_disks_and_virtual_functions_say_what_they_are() {
     tree.files(mapped, &[("size", "2048\n"), ("dm/uuid", "LVM-abc\n"), ("dm/name", "vg0-root\n")]);
     tree.directory(&format!("{mapped}/slaves/md0")).link("/sys/class/block/dm-0", "../../devices/virtual/block/dm-0");
     let raid = "/sys/devices/virtual/block/md0";
-    tree.files(raid, &[("size", "2048\n"), ("md/level", "raid1\n")]);
+    tree.files(raid, &[("size", "2048\n"), ("md/level", "raid1\n"), ("queue/optimal_io_size", "524288\n")]);
+    tree.files(&format!("{raid}/md0p1"), &[("partition", "1\n"), ("start", "63\n"), ("size", "1024\n")]);
+    tree.link("/sys/class/block/md0p1", "../../devices/virtual/block/md0/md0p1");
     tree.directory(&format!("{raid}/holders/dm-0")).link("/sys/class/block/md0", "../../devices/virtual/block/md0");
     let place = format!("{CARD}/net/eth0");
     tree.files(
@@ -141,10 +143,12 @@ fn stacked_disks_and_virtual_functions_say_what_they_are() {
     tree.files("/sys/devices/virtual/net/br0", &[("operstate", "up\n"), ("uevent", "DEVTYPE=bridge\nINTERFACE=br0\n")]);
     tree.link("/sys/class/net/br0", "../../devices/virtual/net/br0");
     let host = read(&tree);
-    let [volume, array] = &host.block_devices[..] else { unreachable!() };
+    let [volume, array, part] = &host.block_devices[..] else { unreachable!() };
     assert_eq!((volume.mapping.as_deref(), volume.mapped_name.as_deref()), (Some("LVM"), Some("vg0-root")));
     assert_eq!((volume.parts.join(" "), array.holders.join(" ")), ("md0".to_owned(), "dm-0".to_owned()));
     assert_eq!(array.raid_level.as_deref(), Some("raid1"));
+    assert_eq!((array.start, part.start), (None, Some(Bytes::new(63 * 512))));
+    assert_eq!((array.optimal_io, part.optimal_io), (Some(Bytes::from_kib(512)), Some(Bytes::from_kib(512))));
     let [bridge, card] = &host.network_interfaces[..] else { unreachable!() };
     assert_eq!((bridge.kind.as_deref(), bridge.speed), (Some("bridge"), None));
     assert_eq!((card.speed, card.mtu, card.mac.as_deref()), (None, Some(9000), Some("02:00:00:00:00:01")));

@@ -149,6 +149,18 @@ impl<T: Transport> Hypervisor for T {
         done(self, Request::SetAutostart { name: name.to_owned(), autostart })
     }
 
+    fn set_metadata(
+        &mut self,
+        name: &str,
+        namespace: &str,
+        prefix: &str,
+        element: Option<&str>,
+        scope: Scope,
+    ) -> Result<(), HypervisorError> {
+        let [name, namespace, prefix] = [name, namespace, prefix].map(str::to_owned);
+        done(self, Request::SetMetadata { name, namespace, prefix, element: element.map(str::to_owned), scope })
+    }
+
     fn agent(&mut self, name: &str, command: &Value, timeout: Duration) -> Result<Value, HypervisorError> {
         value(self, Request::Agent { name: name.to_owned(), command: command.clone(), timeout })
     }

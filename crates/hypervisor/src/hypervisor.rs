@@ -70,6 +70,17 @@ pub trait Hypervisor {
     /// Sets whether libvirt starts the domain with the host.
     fn set_autostart(&mut self, name: &str, autostart: bool) -> Result<(), HypervisorError>;
 
+    /// Sets or removes the one element that `<metadata>` holds for a namespace, as `virsh metadata` does. `element` is
+    /// without prefix (`<class>latency</class>`); libvirt gives it `prefix` and the namespace. `None` removes it.
+    fn set_metadata(
+        &mut self,
+        name: &str,
+        namespace: &str,
+        prefix: &str,
+        element: Option<&str>,
+        scope: Scope,
+    ) -> Result<(), HypervisorError>;
+
     /// One command to the guest agent; the value of `return` comes back. `timeout` is how long the agent may take for
     /// it, in whole seconds, one at least. libvirt marks the domain as tainted (`custom-ga-command`) in its log.
     fn agent(&mut self, name: &str, command: &Value, timeout: Duration) -> Result<Value, HypervisorError>;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{Definition, DomainSummary, HypervisorError, Scope, Versions};
 
 /// The version of this file.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The longest line either side accepts. The largest lines are file chunks from a guest (700 KB as base64) and domain
 /// XML; libvirt itself ends at 4 MiB for one string.
@@ -143,6 +143,13 @@ pub enum Request {
         name: String,
         autostart: bool,
     },
+    SetMetadata {
+        name: String,
+        namespace: String,
+        prefix: String,
+        element: Option<String>,
+        scope: Scope,
+    },
     Agent {
         name: String,
         command: Value,
@@ -176,6 +183,7 @@ impl Request {
             Self::PinEmulator { .. } => "pin the emulator threads of",
             Self::PinIothread { .. } => "pin an iothread of",
             Self::SetAutostart { .. } => "set the autostart of",
+            Self::SetMetadata { .. } => "set the metadata of",
             Self::Agent { .. } => "ask the guest agent of",
             Self::Monitor { .. } => "ask the QEMU monitor of",
         }
@@ -201,6 +209,7 @@ impl Request {
             | Self::PinEmulator { name, .. }
             | Self::PinIothread { name, .. }
             | Self::SetAutostart { name, .. }
+            | Self::SetMetadata { name, .. }
             | Self::Agent { name, .. }
             | Self::Monitor { name, .. } => Some(name),
         }
@@ -213,11 +222,12 @@ impl Request {
 
     /// The texts of it that go to libvirt as they are.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        let xml = match self {
-            Self::Define { xml } | Self::CreateTransient { xml, .. } => Some(xml.as_str()),
-            _ => None,
+        let texts: [Option<&str>; 3] = match self {
+            Self::Define { xml } | Self::CreateTransient { xml, .. } => [Some(xml), None, None],
+            Self::SetMetadata { namespace, prefix, element, .. } => [Some(namespace), Some(prefix), element.as_deref()],
+            _ => [None; 3],
         };
-        self.domain().into_iter().chain(xml)
+        self.domain().into_iter().chain(texts.into_iter().flatten())
     }
 
     /// Whether it can change anything. Commands to agent and monitor count as changes: nothing here knows them all.

@@ -34,6 +34,13 @@ fn requests() -> Vec<Request> {
         Request::PinEmulator { name: name(), cpus: cpus(), scope: Scope::CONFIG },
         Request::PinIothread { name: name(), id: 1, cpus: cpus(), scope: Scope::BOTH },
         Request::SetAutostart { name: name(), autostart: true },
+        Request::SetMetadata {
+            name: name(),
+            namespace: "https://example.org/1".into(),
+            prefix: "own".into(),
+            element: Some("<class>latency</class>".into()),
+            scope: Scope::CONFIG,
+        },
         Request::Agent {
             name: name(),
             command: json!({"execute": "guest-ping"}),

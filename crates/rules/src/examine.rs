@@ -94,7 +94,7 @@ fn of_domain(
             if !rule.classes.contains(&domain.class) {
                 return Outcome::NotApplicable;
             }
-            check(&Subject::new(context, facts, domain.class, which))
+            check(&Subject::new(context, domain, facts, which))
         })
     };
     let (running, defined) = (of(&domain.running, Which::Running), of(&domain.defined, Which::Defined));

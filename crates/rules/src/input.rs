@@ -1,7 +1,10 @@
 //! What rules are given.
 
+use std::collections::BTreeMap;
+
 use nearmetal_domain::{DomainFacts, HypervFacts};
 use nearmetal_host::Host;
+use nearmetal_host::images::ImageChain;
 use nearmetal_place::WorkloadClass;
 
 use crate::settings::Settings;
@@ -30,6 +33,10 @@ pub struct Domain {
     pub defined: Option<DomainFacts>,
     /// What it runs with; `None` while it is off.
     pub running: Option<DomainFacts>,
+    /// What the guest shows of itself from inside; `None` where nobody looked.
+    pub inside: Option<Host>,
+    /// Images of its disks, by the source its definition names: what `qemu-img` says, or why it said nothing.
+    pub images: BTreeMap<String, Result<ImageChain, String>>,
 }
 
 impl Domain {
@@ -47,7 +54,13 @@ impl Domain {
             (None, Some(found), _) | (None, None, Some(found)) => found,
             (None, None, None) => class_of(facts),
         };
-        Some(Self { name: facts.name.clone(), class, class_reason, defined, running })
+        let name = facts.name.clone();
+        Some(Self { name, class, class_reason, defined, running, inside: None, images: BTreeMap::new() })
+    }
+
+    /// Both definitions, as far as they are there.
+    pub fn definitions(&self) -> impl Iterator<Item = &DomainFacts> {
+        self.running.iter().chain(&self.defined)
     }
 
     /// The definition in force: the running one, else the other.

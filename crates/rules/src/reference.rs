@@ -68,7 +68,7 @@ pub fn reference() -> String {
 }
 
 /// Defaults as they are printed, in the order of the settings.
-fn printed(settings: &Settings) -> [String; 9] {
+fn printed(settings: &Settings) -> [String; SETTINGS.len()] {
     [
         settings.queues_enough.to_string(),
         settings.large_memory_gib.to_string(),
@@ -79,6 +79,16 @@ fn printed(settings: &Settings) -> [String; 9] {
         settings.node_reserve_mib.to_string(),
         settings.command_line_percent.to_string(),
         settings.polling_ns.to_string(),
+        settings.backing_depth.to_string(),
+        settings.preallocated_percent.to_string(),
+        settings.dedicated_steal_percent.to_string(),
+        settings.shared_steal_percent.to_string(),
+        settings.idle_exit_us.to_string(),
+        settings.wait_dedicated_percent.to_string(),
+        settings.wait_percent.to_string(),
+        settings.throttled_percent.to_string(),
+        settings.swappiness.to_string(),
+        settings.passthrough_iops.to_string(),
     ]
 }
 

@@ -2,7 +2,8 @@
 
 use crate::rule::Rule;
 use crate::rules::{
-    block, domain_cpu, domain_disk, domain_memory, domain_net, host_cpu, host_kernel, memory, net, numa, pci,
+    block, domain_cpu, domain_disk, domain_memory, domain_net, guest, host_cpu, host_kernel, image, memory, net, numa,
+    pci,
 };
 
 /// All rules, in the order of their layers.
@@ -152,6 +153,23 @@ pub const RULES: &[Rule] = &[
     domain_net::net_packed_optional::RULE,
     domain_net::net_vdpa_hardware::RULE,
     domain_net::net_bandwidth_cap_known::RULE,
+    image::image_raw_or_tuned_qcow2::RULE,
+    image::image_preallocated::RULE,
+    image::image_qcow2_l2_cache::RULE,
+    image::image_backing_chain_short::RULE,
+    image::image_partition_aligned::RULE,
+    image::image_compat_v3::RULE,
+    image::image_cluster_extended_l2::RULE,
+    image::image_no_internal_snapshots::RULE,
+    guest::guest_virtio_drivers::RULE,
+    guest::guest_scheduler_none::RULE,
+    guest::guest_clocksource::RULE,
+    guest::guest_steal_low::RULE,
+    guest::guest_tuned_profile::RULE,
+    guest::guest_mq_enabled::RULE,
+    guest::guest_thp::RULE,
+    guest::guest_haltpoll_governor::RULE,
+    guest::guest_rt_isolation::RULE,
 ];
 
 /// The rule of that id.

@@ -136,6 +136,10 @@ pub enum Layer {
     DomainDisk,
     /// Network interfaces of a domain.
     DomainNet,
+    /// Images behind its disks.
+    Image,
+    /// The inside of the guest. Nothing here is ever changed by nearmetal: its rules have no cures.
+    Guest,
 }
 
 impl Layer {
@@ -153,6 +157,8 @@ impl Layer {
             Self::DomainMemory => "domain-memory",
             Self::DomainDisk => "domain-disk",
             Self::DomainNet => "domain-net",
+            Self::Image => "image",
+            Self::Guest => "guest",
         }
     }
 }

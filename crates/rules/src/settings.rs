@@ -24,6 +24,14 @@ pub struct Settings {
     pub command_line_percent: u64,
     /// Longest useful polling of an iothread, in ns.
     pub polling_ns: u64,
+    /// Images a read may have to go through below the one that is written, where speed is not the purpose.
+    pub backing_depth: usize,
+    /// Part of an image's size that must be allocated for it to count as preallocated, in percent.
+    pub preallocated_percent: u64,
+    /// Time that may be stolen from a guest whose vCPUs have PUs of their own, in percent.
+    pub dedicated_steal_percent: f64,
+    /// Time that may be stolen from other guests, in percent.
+    pub shared_steal_percent: f64,
     /// Longest way out of an idle state for guests of the latency class, in µs.
     pub idle_exit_us: u64,
     /// Time a vCPU with a PU of its own may be ready and wait for it, in percent of its life.
@@ -50,6 +58,10 @@ impl Default for Settings {
             node_reserve_mib: 1024,
             command_line_percent: 90,
             polling_ns: 64_000,
+            backing_depth: 3,
+            preallocated_percent: 95,
+            dedicated_steal_percent: 1.0,
+            shared_steal_percent: 5.0,
             idle_exit_us: 3,
             wait_dedicated_percent: 1.0,
             wait_percent: 5.0,
@@ -70,7 +82,7 @@ pub struct Setting {
 }
 
 /// All thresholds, in the order of [`Settings`].
-pub const SETTINGS: [Setting; 15] = [
+pub const SETTINGS: [Setting; 19] = [
     Setting {
         name: "queues_enough",
         reason: "each queue costs vectors and memory; more than 8 rarely helps one device",
@@ -89,6 +101,10 @@ pub const SETTINGS: [Setting; 15] = [
     },
     Setting { name: "command_line_percent", reason: "chosen: what follows the limit is cut off without a word" },
     Setting { name: "polling_ns", reason: "the patches that added polling measured 16000 to 64000 ns on NVMe" },
+    Setting { name: "backing_depth", reason: "chosen: each image below costs lookups, and is one more file to lose" },
+    Setting { name: "preallocated_percent", reason: "chosen: tables of the file system and holes of alignment" },
+    Setting { name: "dedicated_steal_percent", reason: "chosen: on PUs of its own nothing should wait for others" },
+    Setting { name: "shared_steal_percent", reason: "chosen: about what a guest feels as being slow" },
     Setting { name: "idle_exit_us", reason: "tuned's latency-performance and network-latency cap the exit at 3 µs" },
     Setting { name: "wait_dedicated_percent", reason: "chosen: a PU of its own leaves nothing to wait for" },
     Setting { name: "wait_percent", reason: "chosen: more than the scheduler's own turns on a host with room" },

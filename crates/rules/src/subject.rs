@@ -3,18 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_domain::{DiskFacts, DomainFacts, HugepageFacts, InterfaceFacts, PeripheralFacts};
+use nearmetal_host::images::ImageChain;
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::{CpuSet, NodeSet, PageSize};
 
 use crate::context::Context;
-use crate::finding::Which;
+use crate::finding::{Outcome, Which};
+use crate::input::Domain;
 
 /// One definition of one domain.
 #[derive(Debug)]
 pub struct Subject<'a> {
     /// Everything else.
     pub context: &'a Context<'a>,
+    /// The domain it is a definition of.
+    pub domain: &'a Domain,
     /// What the definition says.
     pub facts: &'a DomainFacts,
     /// Its class.
@@ -30,7 +34,7 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// A definition.
-    pub fn new(context: &'a Context<'a>, facts: &'a DomainFacts, class: WorkloadClass, which: Which) -> Self {
+    pub fn new(context: &'a Context<'a>, domain: &'a Domain, facts: &'a DomainFacts, which: Which) -> Self {
         let process = (which == Which::Running).then(|| context.process(&facts.name)).flatten();
         let seen: BTreeMap<u32, CpuSet> = process
             .into_iter()
@@ -44,7 +48,63 @@ impl<'a> Subject<'a> {
         if !context.online.is_empty() {
             vcpus.retain(|_, cpus| !context.online.is_subset(cpus));
         }
-        Self { context, facts, class, which, process, vcpus }
+        Self { context, domain, facts, class: domain.class, which, process, vcpus }
+    }
+
+    /// What the guest shows of itself.
+    ///
+    /// # Errors
+    /// The answer of every rule about it where nobody looked.
+    pub fn inside(&self) -> Result<&'a Host, Outcome> {
+        self.domain.inside.as_ref().ok_or_else(|| {
+            Outcome::unknown(format!(
+                "the inside of {} (--guest-capture, or --guests with its agent)",
+                self.domain.name
+            ))
+        })
+    }
+
+    /// Disks the guest may write that are image files or block devices, each with what `qemu-img` says of its image.
+    ///
+    /// # Errors
+    /// An image `qemu-img` says nothing of: what is missing, in words.
+    pub fn images(&self) -> impl Iterator<Item = (&'a DiskFacts, Result<&'a ImageChain, String>)> + use<'a> {
+        let images = &self.domain.images;
+        let stored = |disk: &&DiskFacts| matches!(disk.kind.as_str(), "file" | "block");
+        self.disks().filter(stored).filter_map(move |disk| {
+            let source = disk.source.as_deref()?;
+            let chain = match images.get(source) {
+                Some(Ok(chain)) => Ok(chain),
+                Some(Err(missing)) => Err(missing.clone()),
+                None => Err(format!("{source} (--image-info)")),
+            };
+            Some((disk, chain))
+        })
+    }
+
+    /// Judges each image there is something to judge of; `judge` gives `None` where the rule says nothing of it.
+    pub fn judge_images(
+        &self,
+        applies: impl Fn(&DiskFacts) -> bool,
+        judge: impl Fn(&DiskFacts, &ImageChain) -> Option<Outcome>,
+    ) -> Outcome {
+        let (mut objects, mut missing, mut clean) = (Vec::new(), Vec::new(), false);
+        for (disk, chain) in self.images().filter(|(disk, _)| applies(disk)) {
+            match chain.map(|chain| judge(disk, chain)) {
+                Ok(Some(Outcome::Broken(found))) => objects.extend(found),
+                Ok(Some(Outcome::CannotTell(paths))) => missing.extend(paths),
+                Ok(Some(Outcome::Clean)) => clean = true,
+                Ok(Some(Outcome::NotApplicable) | None) => {}
+                Err(path) => missing.push(path),
+            }
+        }
+        missing.dedup();
+        match (objects.is_empty(), missing.is_empty()) {
+            (false, _) => Outcome::Broken(objects),
+            (true, false) => Outcome::CannotTell(missing),
+            (true, true) if clean => Outcome::Clean,
+            (true, true) => Outcome::NotApplicable,
+        }
     }
 
     /// The PU of each vCPU that has one of its own to run on.

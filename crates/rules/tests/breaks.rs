@@ -5,6 +5,7 @@ mod breaks {
     pub(crate) mod domain_cpu;
     pub(crate) mod domain_devices;
     pub(crate) mod host;
+    pub(crate) mod inside;
     pub(crate) mod kernel;
     pub(crate) mod layers;
     pub(crate) mod narrower;
@@ -29,6 +30,7 @@ fn all() -> impl Iterator<Item = Break> {
         .into_iter()
         .chain(breaks::domain_devices::BREAKS)
         .chain(breaks::host::BREAKS)
+        .chain(breaks::inside::BREAKS)
         .chain(breaks::kernel::BREAKS)
         .chain(breaks::layers::BREAKS)
         .chain(breaks::narrower::BREAKS)

@@ -9,7 +9,11 @@ use crate::ParseError;
 
 const UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// A number of bytes. Serialised as an integer; shown as the largest unit that divides it.
+/// A number of bytes. Serialised as an integer.
+///
+/// Shown in the largest unit it has one of: whole where that unit divides it (`2 GiB`); below ten of them, whole in the
+/// next smaller one where that divides it (`1536 MiB`), since what people chose is shown as they chose it; otherwise to
+/// one decimal (`9.8 GiB`), as free memory and image sizes are. Never in anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(u64);
@@ -66,19 +70,17 @@ impl Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
-            return formatter.pad("0 B");
+        let at = UNITS.iter().position(|(_, size)| self.0 >= *size).unwrap_or(UNITS.len() - 1);
+        let (name, size) = UNITS[at];
+        if self.0 % size == 0 {
+            return formatter.pad(&format!("{} {name}", self.0 / size));
         }
-        for (name, size) in UNITS {
-            if self.0 % size == 0 {
-                return formatter.pad(&format!("{} {name}", self.0 / size));
+        match UNITS.get(at + 1) {
+            Some((smaller, part)) if self.0 % part == 0 && self.0 < size.saturating_mul(10) => {
+                formatter.pad(&format!("{} {smaller}", self.0 / part))
             }
-            // Amounts no unit divides (free memory, image sizes) are shown to one decimal.
-            if self.0 >= size.saturating_mul(10) && size > 1 {
-                return formatter.pad(&format!("{:.1} {name}", self.0 as f64 / size as f64));
-            }
+            _ => formatter.pad(&format!("{:.1} {name}", self.0 as f64 / size as f64)),
         }
-        formatter.pad(&format!("{} B", self.0))
     }
 }
 
@@ -177,6 +179,13 @@ mod tests {
         assert_eq!(Bytes::from_mib(2048).to_string(), "2 GiB");
         assert_eq!(Bytes::new(0).to_string(), "0 B");
         assert_eq!(Bytes::new((24 << 30) + 123_456_789).to_string(), "24.1 GiB");
+        assert_eq!(Bytes::from_kib(10_000 << 10 | 717).to_string(), "9.8 GiB", "not 10000.7 MiB");
+        assert_eq!(Bytes::from_mib(9_000).to_string(), "9000 MiB");
+        assert_eq!(Bytes::from_mib(20_992).to_string(), "20.5 GiB");
+        assert_eq!(Bytes::new(5_000).to_string(), "5000 B");
+        assert_eq!(Bytes::new(20_000).to_string(), "19.5 KiB");
+        assert_eq!(Bytes::new(7).to_string(), "7 B");
+        assert_eq!(Bytes::new(u64::MAX).to_string(), "16777216.0 TiB");
     }
 
     #[test]

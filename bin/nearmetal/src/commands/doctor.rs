@@ -1,10 +1,14 @@
 //! `nearmetal doctor`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use nearmetal_rules::{Input, RULES, Rule, Settings, Severity, WorkloadClass, class_named, examine, rule};
+use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine, rule};
 
-use crate::doctor::{Gathered, Report, explain, gather, json, junit, list, sarif, settings, text};
+use crate::doctor::{
+    Gathered, Images, LookArgs, Looked, Report, Times, explain, gather, gather_again, json, junit, list, sarif,
+    settings, stopped_by_signals, text, watch,
+};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -21,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     capture: Option<PathBuf>,
     /// What all domains are for; decides over what their definitions say
-    #[arg(long, value_name = "CLASS", value_parser = class)]
+    #[arg(long, value_name = "CLASS", value_parser = super::class::parse)]
     class: Option<WorkloadClass>,
     /// Check these rules alone; may be given several times
     #[arg(long, value_name = "RULE", value_parser = known)]
@@ -41,6 +45,13 @@ pub(crate) struct Args {
     /// List all rules and thresholds
     #[arg(long)]
     list: bool,
+    /// Look again every so many seconds (10), until Ctrl-C, and print only what came and what went; insides of guests
+    /// are read once. With `--format json` each change is one line
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10",
+          value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with_all = ["list", "explain"])]
+    watch: Option<u64>,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -81,12 +92,6 @@ impl FailOn {
     }
 }
 
-fn class(text: &str) -> Result<WorkloadClass, String> {
-    class_named(text).ok_or_else(|| {
-        format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
-    })
-}
-
 fn known(text: &str) -> Result<&'static Rule, String> {
     rule(text).ok_or_else(|| format!("there is no rule `{text}`; `nearmetal doctor --list` shows all"))
 }
@@ -105,15 +110,20 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Ok(settings) => settings,
         Err(message) => return Ok(wrong_use(printer, &message)),
     };
-    let gathered = match gather(&args.xml, args.capture.as_deref(), args.class) {
+    let mut gathered = match gather(&args.xml, args.capture.as_deref(), args.class) {
         Ok(gathered) => gathered,
         Err(message) => return Ok(wrong_use(printer, &message)),
     };
-    let input = Input { host: Some(&gathered.host), domains: &gathered.domains, settings: &settings };
-    let examination = match args.only.as_slice() {
-        [] => examine(&input, RULES),
-        only => examine(&input, only.iter().copied()),
+    let looked = match args.look.read(&gathered) {
+        Ok(looked) => looked,
+        Err(error) => return Ok(wrong_use(printer, &format!("{error:#}"))),
     };
+    looked.problems.iter().for_each(|problem| printer.important(&format!("error: {problem}")));
+    if let Some(seconds) = args.watch {
+        return keep_watch(&args, seconds, &settings, &looked, &gathered, printer);
+    }
+    looked.give(&mut gathered.domains);
+    let examination = checked(&args, &gathered, &settings);
     let fail_on = args.fail_on.severity();
     let report = Report { gathered: &gathered, examination: &examination, fail_on };
     printer.data(&match args.format {
@@ -129,6 +139,47 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         _ if report.fails() => ExitStatus::Findings,
         _ => ExitStatus::Done,
     })
+}
+
+fn checked(args: &Args, gathered: &Gathered, settings: &Settings) -> Examination {
+    let input = Input { host: Some(&gathered.host), domains: &gathered.domains, settings };
+    match args.only.as_slice() {
+        [] => examine(&input, RULES),
+        only => examine(&input, only.iter().copied()),
+    }
+}
+
+/// Looks until Ctrl-C.
+fn keep_watch(
+    args: &Args,
+    seconds: u64,
+    settings: &Settings,
+    looked: &Looked,
+    first: &Gathered,
+    printer: &mut Printer,
+) -> anyhow::Result<ExitStatus> {
+    if !matches!(args.format, Format::Text | Format::Json) {
+        return Ok(wrong_use(printer, "--watch shows changes as text or json"));
+    }
+    say(first, printer);
+    let mut images = Images::default();
+    let look = || {
+        let mut gathered = gather_again(&args.xml, args.capture.as_deref(), args.class, &mut images).ok()?;
+        // libvirt went, as it does when it is restarted, or when Ctrl-C reaches its helper: nobody knows what changed.
+        if gathered.no_libvirt.is_some() && first.no_libvirt.is_none() {
+            return None;
+        }
+        looked.give(&mut gathered.domains);
+        Some(checked(args, &gathered, settings).findings)
+    };
+    let times = Times { every: Duration::from_secs(seconds), stop: stopped_by_signals()?, begun: false };
+    let last = watch(times, look, |change| match args.format {
+        Format::Json => printer.data(&serde_json::to_string(change).unwrap_or_default()),
+        _ => printer.data(&change.line()),
+    });
+    let fail_on = args.fail_on.severity();
+    let fails = last.iter().any(|finding| fail_on.is_some_and(|least| finding.severity <= least));
+    Ok(if fails { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
 /// What could not be read, once.

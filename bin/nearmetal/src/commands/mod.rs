@@ -4,12 +4,13 @@ mod apply;
 pub(crate) mod bench;
 mod boot_apply;
 mod capture;
+mod class;
 mod demo;
 mod doctor;
 mod inspect;
 mod lab;
 mod plan;
-mod remote;
+pub(crate) mod remote;
 mod report;
 mod rollback;
 mod shared;
@@ -25,6 +26,7 @@ pub enum Command {
     Inspect(inspect::Args),
     Capture(capture::Args),
     Doctor(doctor::Args),
+    Class(class::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
@@ -43,6 +45,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Inspect(args) => inspect::inspect(args, printer),
         Command::Capture(args) => capture::capture(args, printer),
         Command::Doctor(args) => doctor::doctor(args, printer),
+        Command::Class(args) => class::class(args, printer),
         Command::Plan(args) => plan::plan(args, printer),
         Command::Apply(args) => apply::apply(args, printer),
         Command::Verify(args) => verify::verify(args, printer),

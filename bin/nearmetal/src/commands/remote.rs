@@ -1,5 +1,6 @@
 //! Other machines: over ssh by sending the probe, over libvirt by asking it.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, anyhow, bail};
@@ -28,6 +29,17 @@ rm -f "$q"; q=
 done
 "${q:-$p}" capture --unmasked"#;
 
+/// The program that is sent to other machines and into guests.
+///
+/// # Errors
+/// It is neither named nor installed.
+pub(crate) fn probe() -> anyhow::Result<PathBuf> {
+    match std::env::var_os(PROBE_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => Ok(path.into()),
+        None => beside_this_program("nearmetal-probe"),
+    }
+}
+
 /// Sends the static probe to a machine, has it collect, and reads what it collected.
 ///
 /// # Errors
@@ -37,10 +49,7 @@ pub(crate) fn over_ssh(name: &str, ssh: &str) -> anyhow::Result<HostFs> {
     if name.is_empty() || name.starts_with('-') || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
         bail!("`{name}` is no host: write NAME, USER@NAME, or a libvirt URI");
     }
-    let probe = match std::env::var_os(PROBE_VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => path.into(),
-        None => beside_this_program("nearmetal-probe")?,
-    };
+    let probe = probe()?;
     let mut words = ssh.split_whitespace();
     let program = words.next().ok_or_else(|| anyhow!("--ssh is empty: write a program and its options"))?;
     // The login shell may be any; what it hands to sh is one quoted word.

@@ -18,6 +18,7 @@ pub(crate) fn json(report: &Report<'_>) -> serde_json::Result<String> {
             json!({
                 "name": domain.name, "class": class_name(domain.class), "class_reason": domain.class_reason,
                 "running": domain.running.is_some(), "defined": domain.defined.is_some(),
+                "inside": domain.inside.is_some(),
             })
         })
         .collect();

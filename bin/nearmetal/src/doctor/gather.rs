@@ -1,6 +1,6 @@
 //! The host and its domains, from the machine, from a capture, from libvirt or from files.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use nearmetal_domain::{DomainFacts, DomainXml};
@@ -8,6 +8,7 @@ use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, DomainSummary, Hypervisor, HypervisorError, Libvirt};
 use nearmetal_rules::{Domain, WorkloadClass};
 
+use super::Images;
 use crate::live;
 
 /// Everything that is checked, and what could not be had.
@@ -34,6 +35,19 @@ pub(crate) fn gather(
     capture: Option<&Path>,
     class: Option<WorkloadClass>,
 ) -> Result<Gathered, String> {
+    gather_again(xml, capture, class, &mut Images::default())
+}
+
+/// The same, with what is known of images already.
+///
+/// # Errors
+/// As [`gather`].
+pub(crate) fn gather_again(
+    xml: &[PathBuf],
+    capture: Option<&Path>,
+    class: Option<WorkloadClass>,
+    images: &mut Images,
+) -> Result<Gathered, String> {
     let tree = match capture {
         None => HostFs::live(),
         Some(path) => nearmetal_capture::open(path).map_err(|error| error.to_string())?,
@@ -49,7 +63,9 @@ pub(crate) fn gather(
             gathered.no_libvirt = Some(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
     }
+    // Images of a captured machine lie there.
     if tree.is_live() {
+        images.look(&mut gathered.domains);
         live::complete(&mut gathered.host, &gathered.domains);
     }
     Ok(gathered)
@@ -57,20 +73,22 @@ pub(crate) fn gather(
 
 impl Gathered {
     fn read_files(&mut self, paths: &[PathBuf], class: Option<WorkloadClass>) {
-        let mut names = BTreeSet::new();
+        let mut read = Vec::new();
         for path in paths {
             let text = files::read_to_string(path).map_err(|error| error.to_string());
-            let read = text.and_then(|text| facts(&text).map_err(|error| format!("`{}`: {error}", path.display())));
-            match read {
-                Ok(mut facts) => {
-                    // Rules compare domains by name; two files may hold the same one.
-                    if !names.insert(facts.name.clone()) {
-                        facts.name = format!("{} ({})", facts.name, path.display());
-                    }
-                    self.domains.extend(Domain::new(Some(facts), None, class));
-                }
+            match text.and_then(|text| facts(&text).map_err(|error| format!("`{}`: {error}", path.display()))) {
+                Ok(facts) => read.push((path, facts)),
                 Err(message) => self.bad_files.push(message),
             }
+        }
+        let mut count: BTreeMap<String, usize> = BTreeMap::new();
+        read.iter().for_each(|(_, facts)| *count.entry(facts.name.clone()).or_default() += 1);
+        for (path, mut facts) in read {
+            // Rules compare domains by name: where several files hold the same one, each is called by its file too.
+            if count.get(&facts.name).is_some_and(|count| *count > 1) {
+                facts.name = format!("{} ({})", facts.name, path.display());
+            }
+            self.domains.extend(Domain::new(Some(facts), None, class));
         }
     }
 

@@ -2,17 +2,23 @@
 
 mod document;
 mod gather;
+mod images;
 mod junit;
+mod look;
 mod sarif;
 mod text;
+mod watch;
 
 use nearmetal_rules::{Examination, Settings, Severity};
 
 pub(crate) use document::json;
-pub(crate) use gather::{Gathered, gather};
+pub(crate) use gather::{Gathered, gather, gather_again};
+pub(crate) use images::Images;
 pub(crate) use junit::junit;
+pub(crate) use look::{LookArgs, Looked};
 pub(crate) use sarif::sarif;
 pub(crate) use text::{explain, list, text};
+pub(crate) use watch::{Times, stopped_by_signals, watch};
 
 /// What is shown.
 #[derive(Debug)]

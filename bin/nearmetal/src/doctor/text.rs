@@ -9,6 +9,8 @@ use super::Report;
 
 /// Objects of a finding shown in its line.
 const SHOWN: usize = 2;
+/// Missing facts of the same rules shown in a line: a thousand domains may lack the same one.
+const SHOWN_MISSING: usize = 3;
 
 /// The findings.
 pub(crate) fn text(report: &Report<'_>) -> String {
@@ -79,8 +81,17 @@ fn summary(report: &Report<'_>) -> String {
     for entry in &examination.cannot_tell {
         missing.entry(entry.missing.join(", ")).or_default().push(&entry.rule);
     }
+    let mut by_rules: BTreeMap<Vec<&str>, Vec<String>> = BTreeMap::new();
     for (path, rules) in missing {
-        let _ = writeln!(text, "cannot tell: {path} ({})", rules.join(", "));
+        by_rules.entry(rules).or_default().push(path);
+    }
+    for (rules, paths) in by_rules {
+        let shown: Vec<&str> = paths.iter().take(SHOWN_MISSING).map(String::as_str).collect();
+        let more = match paths.len().saturating_sub(SHOWN_MISSING) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let _ = writeln!(text, "cannot tell: {}{more} ({})", shown.join("; "), rules.join(", "));
     }
     if let Some(first) = examination.findings.first() {
         let _ = writeln!(text, "the whole story of a rule: nearmetal doctor --explain {}", first.rule);

@@ -1,9 +1,10 @@
 //! `<disk>`: what it is and where it lies.
 
+use nearmetal_units::Bytes;
 use roxmltree::{Document, Node};
 use serde::{Deserialize, Serialize};
 
-use super::hostdev;
+use super::{hostdev, memory};
 use crate::edit::is_plain;
 use crate::error::{DomainError, short};
 use crate::tree;
@@ -68,6 +69,9 @@ pub struct DriverFacts {
     /// `on` or `off`: whether needless notifications are left out.
     #[serde(default)]
     pub event_idx: Option<String>,
+    /// Most memory QEMU may take for the tables of a qcow2 image (`<metadata_cache><max_size>`).
+    #[serde(default)]
+    pub metadata_cache: Option<Bytes>,
     /// Entries of each virtqueue, where it is written.
     #[serde(default)]
     pub queue_size: Option<u32>,
@@ -165,6 +169,18 @@ fn limits(disk: Node<'_, '_>) -> Result<Vec<(String, u64)>, DomainError> {
     Ok(limits)
 }
 
+/// `max_size` counts bytes where it names no unit, unlike memory (virDomainDiskDefDriverParseXML).
+fn metadata_cache(driver: Node<'_, '_>) -> Result<Option<Bytes>, DomainError> {
+    let Some(size) = tree::child(driver, "metadata_cache").and_then(|cache| tree::child(cache, "max_size")) else {
+        return Ok(None);
+    };
+    let text = tree::text(size);
+    match size.attribute("unit") {
+        Some(_) => memory::scaled(size, "<max_size>", &text).map(Some),
+        None => tree::whole_number(size, "<max_size>", &text).map(|bytes| Some(Bytes::new(bytes))),
+    }
+}
+
 fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
     let Some(driver) = tree::child(disk, "driver") else { return Ok(DriverFacts::default()) };
     let of = |name: &str| tree::attribute(driver, name);
@@ -186,6 +202,7 @@ fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
         detect_zeroes: of("detect_zeroes"),
         ioeventfd: of("ioeventfd"),
         event_idx: of("event_idx"),
+        metadata_cache: metadata_cache(driver)?,
         queue_size: tree::number(driver, "queue_size")?,
     })
 }

@@ -155,6 +155,12 @@ pub struct BlockDevice {
     /// Level of a software RAID: `raid1`, `linear`, ….
     #[serde(default)]
     pub raid_level: Option<String>,
+    /// For a partition: where it begins on the whole device.
+    #[serde(default)]
+    pub start: Option<Bytes>,
+    /// Size of requests the device handles best; `None` where it does not say.
+    #[serde(default)]
+    pub optimal_io: Option<Bytes>,
     /// Reads and writes completed since boot; `None` for partitions.
     #[serde(default)]
     pub requests: Option<u64>,

@@ -22,7 +22,7 @@ pub use interrupts::{Cpuset, Interrupt};
 pub use memory::{HugepagePool, MemoryAccess, MemorySideCache, NumaNode};
 pub use open_vswitch::{DpdkPort, OpenVswitch};
 pub use processors::{Cache, CacheKind, Core, CoreKind, CpuGroup, Processor};
-pub use settings::{Boost, IdleState, IdleStates, SwapArea, Sysctl, Throttling, TunedProfile};
+pub use settings::{Boost, IdleState, IdleStates, ProcessorTime, SwapArea, Sysctl, Throttling, TunedProfile};
 pub use storage::{ImageFile, Mount};
 pub use system::{FrequencyPolicy, HugepageTotal, Setting, System};
 pub use tuning::{BlockQueue, DirtyLimit, MemoryGroup, Tuning};

@@ -57,6 +57,24 @@ pub struct Boost {
     pub path: String,
 }
 
+/// What all processors together did since boot, in ticks of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessorTime {
+    /// Everything, idling and what was stolen included.
+    pub total: u64,
+    /// Idle, or idle and waiting for disks.
+    pub idle: u64,
+    /// Taken by the hypervisor while there was work: only in guests, and only where it tells them.
+    pub stolen: u64,
+}
+
+impl ProcessorTime {
+    /// Stolen time of each hundred; `None` where nothing was counted yet.
+    pub fn stolen_percent(&self) -> Option<f64> {
+        (self.total > 0).then(|| self.stolen as f64 * 100.0 / self.total as f64)
+    }
+}
+
 /// Idle states of one PU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleStates {

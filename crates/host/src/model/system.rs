@@ -1,6 +1,6 @@
 //! Kernel, name, boot, and the settings that decide how guests run.
 
-use super::settings::{Boost, IdleStates, SwapArea, Sysctl, Throttling, TunedProfile};
+use super::settings::{Boost, IdleStates, ProcessorTime, SwapArea, Sysctl, Throttling, TunedProfile};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,8 @@ pub struct System {
     /// What the kernel says of each processor vulnerability and its mitigation, by name.
     #[serde(default)]
     pub vulnerabilities: Vec<Setting>,
-    /// Parameters of the modules `kvm`, `kvm_intel`, `kvm_amd` and `vfio*`, named `module.parameter`.
+    /// Parameters of the modules `kvm`, `kvm_intel`, `kvm_amd`, `vfio*`, `vhost_net` and, in guests, `haltpoll`, named
+    /// `module.parameter`.
     #[serde(default)]
     pub module_parameters: Vec<Setting>,
     /// Hugepages of the whole machine by size: reservations are counted here, not by node.
@@ -92,6 +93,9 @@ pub struct System {
     /// Packages that were slowed down by heat; empty where the kernel does not count (it does on Intel's).
     #[serde(default)]
     pub throttling: Vec<Throttling>,
+    /// What processors did since boot.
+    #[serde(default)]
+    pub processor_time: Option<ProcessorTime>,
     /// Seconds since boot.
     #[serde(default)]
     pub uptime: Option<u64>,

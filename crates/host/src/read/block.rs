@@ -12,7 +12,7 @@ use crate::{BlockDevice, HostFs, PciDevice, ReadError};
 
 const ROOT: &str = "/sys/class/block";
 
-/// `size` and the counters are in these, whatever the device's block size is.
+/// `size`, `start` and the counters are in these, whatever the device's block size is.
 const SECTOR: u64 = 512;
 
 /// What a disk has done since boot.
@@ -98,6 +98,8 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hid
         mapped_name: facts.optional(&format!("{root}/dm/name"), word),
         queue: tuning::queue(facts, &whole),
         raid_level: facts.optional(&format!("{root}/md/level"), word),
+        start: facts.optional(&format!("{root}/start"), number).map(|sectors| Bytes::new(SECTOR).times(sectors)),
+        optimal_io: bytes(facts, "optimal_io_size").filter(|size| *size > Bytes::ZERO),
         requests,
         partition_of,
         name,

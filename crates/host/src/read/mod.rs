@@ -13,6 +13,7 @@ mod nodes;
 mod pci;
 mod pci_details;
 mod power;
+mod processor_time;
 mod processors;
 mod settings;
 mod system;
@@ -111,6 +112,9 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
             config.extend(bytes);
             config.resize(4096, 0);
             let _ = pci_details::find_access_control(&config);
+        }),
+        Target::text("processor time", "cpu  10 0 20 60 5 0 0 5 9 0\ncpu0 1\n", |text| {
+            drop(processor_time::processor_time(text));
         }),
         Target::text("PUs with spaces", "0 1 2 3", |text| drop((settings::spaced(text), settings::list_or_null(text)))),
         Target::text("swap areas", "Filename Type Size Used Priority\n/swap\\040a file 1048572 0 -2\n", |text| {

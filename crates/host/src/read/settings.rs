@@ -10,7 +10,8 @@ use crate::parse::{Malformed, Parsed, cpu_list, number, number_u32, word};
 use crate::{FrequencyPolicy, HugepageTotal, Setting};
 
 /// Modules whose parameters decide how guests run.
-const MODULES: [&str; 7] = ["kvm", "kvm_intel", "kvm_amd", "vfio", "vfio_pci", "vfio_iommu_type1", "vhost_net"];
+const MODULES: [&str; 8] =
+    ["kvm", "kvm_intel", "kvm_amd", "vfio", "vfio_pci", "vfio_iommu_type1", "vhost_net", "haltpoll"];
 
 /// Policies, joined where driver and governor are the same: a machine has one for each PU.
 pub(super) fn frequency(facts: &mut Facts<'_>) -> Vec<FrequencyPolicy> {

@@ -2,7 +2,7 @@
 
 use super::processors::ROOT;
 use super::settings::{self, list_or_null};
-use super::{power, tunables};
+use super::{power, processor_time, tunables};
 use crate::System;
 use crate::facts::Facts;
 use crate::parse::{Parsed, bracketed, flag, malformed, number, word};
@@ -50,6 +50,7 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         tuned: tunables::tuned(facts),
         boost: power::boost(facts),
         idle_latency_limit: power::idle_latency_limit(facts),
+        processor_time: processor_time::read(facts),
         uptime: facts.optional("/proc/uptime", tunables::uptime),
         swap: tunables::swap(facts),
         ksm_across_nodes: facts.optional("/sys/kernel/mm/ksm/merge_across_nodes", flag),

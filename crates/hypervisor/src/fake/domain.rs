@@ -246,6 +246,16 @@ impl Fake {
                 }
                 domain.autostart = *autostart;
             }
+            Request::SetMetadata { name, namespace, prefix, element, scope } => {
+                let domain = if scope.live { self.running(name, &request)? } else { self.find(name)? };
+                if scope.config && domain.inactive.is_none() {
+                    return Err(invalid(&request, "transient domains do not have any persistent config"));
+                }
+                let element = element.as_deref();
+                let set = |text: &mut String| *text = xml::with_metadata(text, namespace, prefix, element);
+                domain.live.as_mut().filter(|_| scope.live).map(set);
+                domain.inactive.as_mut().filter(|_| scope.config).map(set);
+            }
         }
         Ok(Reply::Done)
     }

@@ -64,6 +64,27 @@ pub(super) fn with_uuid(xml: &str, uuid: &str) -> String {
     xml.replacen("</name>", &format!("</name>\n  <uuid>{uuid}</uuid>"), 1)
 }
 
+/// The XML with that element for a namespace in `<metadata>`, in place of the one that was there.
+pub(super) fn with_metadata(xml: &str, namespace: &str, prefix: &str, element: Option<&str>) -> String {
+    let mut text = xml.to_owned();
+    if let Some(place) = text.find(namespace) {
+        let start = text[..place].rfind('<').unwrap_or(place);
+        let name: String = text[start + 1..].chars().take_while(|c| !c.is_whitespace()).collect();
+        let close = format!("</{name}>");
+        let end = text[start..].find(&close).map_or(text.len(), |end| start + end + close.len());
+        text.replace_range(start..end, "");
+    }
+    let Some(element) = element else { return text };
+    let (name, rest) = element.trim_start_matches('<').split_once('>').unwrap_or((element, ""));
+    let content = rest.trim_end_matches(&format!("</{name}>")).to_owned();
+    let named = format!("{prefix}:{name}");
+    let element = format!("<{named} xmlns:{prefix}='{namespace}'>{content}</{named}>");
+    match text.contains("<metadata>") {
+        true => text.replacen("<metadata>", &format!("<metadata>{element}"), 1),
+        false => text.replacen("</name>", &format!("</name><metadata>{element}</metadata>"), 1),
+    }
+}
+
 /// The XML of a running instance.
 pub(super) fn with_id(xml: &str, id: u32) -> String {
     xml.replacen("<domain ", &format!("<domain id='{id}' "), 1)

@@ -169,7 +169,10 @@ pub(crate) const BREAKS: [Break; 33] = [
         change: |example| {
             example.replace("web", r#"<model type='virtio'/>"#, r#"<model type='virtio'/><driver queues='16'/>"#)
         },
-        expected: &["net-queues-multi web: interface 52:54:00:00:00:01"],
+        expected: &[
+            "guest-mq-enabled web: queues of interface 52:54:00:00:00:01",
+            "net-queues-multi web: interface 52:54:00:00:00:01",
+        ],
     },
     Break {
         rule: "net-ring-size-nfv",

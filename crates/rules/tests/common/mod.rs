@@ -2,7 +2,12 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod inside;
+
+use std::collections::BTreeMap;
+
 use nearmetal_domain::{DomainFacts, DomainXml};
+use nearmetal_host::images::{Image, ImageChain};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
 use nearmetal_host::{
     BlockDevice, BlockQueue, Boost, Cpuset, DirtyLimit, DpdkPort, FrequencyPolicy, GuestProcess, Host, IdleState,
@@ -31,6 +36,10 @@ pub(crate) const DOMAINS: [(&str, &str, bool); 8] = [
 pub(crate) struct Example {
     pub(crate) host: Host,
     pub(crate) texts: Vec<(String, String, bool)>,
+    /// Insides of guests by the domain's name.
+    pub(crate) insides: BTreeMap<String, Host>,
+    /// Images by the source that disks name.
+    pub(crate) images: BTreeMap<String, Result<ImageChain, String>>,
 }
 
 impl Example {
@@ -77,7 +86,19 @@ impl Example {
         settings_of_a_tuned_machine(&mut host);
         facts_of_all_layers(&mut host);
         let texts = DOMAINS.iter().map(|(name, text, runs)| ((*name).to_owned(), (*text).to_owned(), *runs)).collect();
-        Self { host, texts }
+        let insides = DOMAINS.iter().filter(|(name, ..)| *name != "win");
+        let insides = insides.map(|(name, text, _)| ((*name).to_owned(), inside::of(&facts(text)))).collect();
+        Self { host, texts, insides, images: inside::images() }
+    }
+
+    /// The inside of a guest.
+    pub(crate) fn inside(&mut self, name: &str) -> &mut Host {
+        self.insides.get_mut(name).unwrap()
+    }
+
+    /// The image a guest writes to, by the source its disk names.
+    pub(crate) fn image(&mut self, source: &str) -> &mut Image {
+        &mut self.images.get_mut(source).unwrap().as_mut().unwrap().top
     }
 
     /// Gives a module parameter another value; it must be there.
@@ -109,9 +130,11 @@ impl Example {
     }
 
     pub(crate) fn examine<'a>(&self, rules: impl IntoIterator<Item = &'a Rule>) -> Examination {
-        let facts = |text: &str| -> DomainFacts { DomainXml::parse(text).unwrap().facts().unwrap() };
         let domain = |(_, text, runs): &(String, String, bool)| {
-            Domain::new(Some(facts(text)), runs.then(|| facts(text)), None).unwrap()
+            let mut domain = Domain::new(Some(facts(text)), runs.then(|| facts(text)), None).unwrap();
+            domain.inside = self.insides.get(&domain.name).cloned();
+            domain.images = self.images.clone();
+            domain
         };
         let domains: Vec<Domain> = self.texts.iter().map(domain).collect();
         let settings = Settings::default();
@@ -130,6 +153,10 @@ impl Example {
         lines.sort();
         lines
     }
+}
+
+fn facts(text: &str) -> DomainFacts {
+    DomainXml::parse(text).unwrap().facts().unwrap()
 }
 
 fn settings_of_a_tuned_machine(host: &mut Host) {

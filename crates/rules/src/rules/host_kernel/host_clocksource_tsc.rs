@@ -34,9 +34,15 @@ fn check(context: &Context<'_>) -> Outcome {
         return Outcome::NotApplicable;
     }
     let Some(clock) = host.system.clocksource.as_deref() else {
-        return Outcome::unknown("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+        return Outcome::unknown(CLOCKSOURCE);
     };
-    // Other architectures have clocks of their own.
-    let slow = matches!(clock, "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit");
-    Outcome::one(slow.then(|| Object::new("clock source", clock, "tsc")))
+    Outcome::one(is_slow_clock(clock).then(|| Object::new("clock source", clock, "tsc")))
+}
+
+/// The file that names the clock source in use.
+pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Whether reading this clock leaves the processor. Other architectures have clocks of their own.
+pub(crate) fn is_slow_clock(clock: &str) -> bool {
+    matches!(clock, "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit")
 }

@@ -47,7 +47,7 @@ fn check(context: &Context<'_>) -> Outcome {
     for domain in context.domains {
         let which = if domain.running.is_some() { Which::Running } else { Which::Defined };
         let Some(facts) = domain.in_force() else { continue };
-        let subject = Subject::new(context, facts, domain.class, which);
+        let subject = Subject::new(context, domain, facts, which);
         let real_time = |vcpu: &u32| {
             let mut entries = facts.scheduling.schedulers.iter().filter(|entry| entry.threads == "vcpu");
             entries.any(|entry| entry.is_real_time() && entry.numbers.contains(*vcpu))

@@ -1,6 +1,8 @@
 //! What would cure an object that breaks a rule, as data: made live through the journal, or exported in the forms the
 //! ecosystem keeps.
 
+use std::fmt;
+
 use nearmetal_domain::DefinitionEdit;
 use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
@@ -72,6 +74,16 @@ pub enum Thread {
     Emulator,
     /// One iothread, from 1.
     Iothread(u32),
+}
+
+impl fmt::Display for Thread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
+            Self::Emulator => formatter.write_str("emulator thread"),
+            Self::Iothread(number) => write!(formatter, "iothread {number}"),
+        }
+    }
 }
 
 impl Cure {

@@ -179,6 +179,9 @@ fn what_the_processor_cannot_do_is_not_called_off() {
     let avic = nearmetal_host::Setting { name: "kvm_amd.avic".to_owned(), value: "N".to_owned() };
     example.host.system.module_parameters = vec![avic];
     assert_eq!(of(&example, "kvm-apicv-avic-active").len(), 1);
+    example.replace("rt", "<feature policy='require' name='invtsc'/>", "");
+    assert_eq!(of(&example, "tsc-invariant-when-static").len(), 1);
     example.host.system.processor_flags = Some(vec!["npt".to_owned(), "svm".to_owned()]);
     assert_eq!(of(&example, "kvm-apicv-avic-active"), Vec::<String>::new());
+    assert_eq!(of(&example, "tsc-invariant-when-static"), Vec::<String>::new());
 }

@@ -1,10 +1,12 @@
 //! CPUs of domains.
 
+use nearmetal_host::ThreadRole;
+
 use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 28] = [
+pub(crate) const BREAKS: [Break; 29] = [
     Break {
         rule: "cpu-host-passthrough",
         change: |example| {
@@ -67,9 +69,10 @@ pub(crate) const BREAKS: [Break; 28] = [
             example.process("rt").threads[1].affinity = Some("6-7".parse().unwrap());
         },
         expected: &[
-            "vcpu-pin-1to1 rt (running): vCPU 1",
             "kvm-hint-dedicated rt (running): kvm hint-dedicated",
+            "pins-as-defined rt (running): vCPU 1",
             "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+            "vcpu-pin-1to1 rt (running): vCPU 1",
         ],
     },
     Break {
@@ -85,6 +88,15 @@ pub(crate) const BREAKS: [Break; 28] = [
             "vcpu-pin-sibling-pairs rt: vCPU 1",
             "cpu-topology-honest db: vCPUs 2 and 3",
         ],
+    },
+    Break {
+        rule: "pins-as-defined",
+        change: |example| {
+            let mut emulator = example.process("db").threads[0].clone();
+            (emulator.role, emulator.affinity) = (ThreadRole::Emulator, Some("3".parse().unwrap()));
+            example.process("db").threads.push(emulator);
+        },
+        expected: &["pins-as-defined db (running): emulator thread"],
     },
     Break {
         rule: "emulator-pin-separate",

@@ -178,6 +178,7 @@ fn what_the_processor_cannot_do_is_not_called_off() {
     let mut example = Example::clean();
     let avic = nearmetal_host::Setting { name: "kvm_amd.avic".to_owned(), value: "N".to_owned() };
     example.host.system.module_parameters = vec![avic];
+    example.host.system.processor_flags = None;
     assert_eq!(of(&example, "kvm-apicv-avic-active").len(), 1);
     example.replace("rt", "<feature policy='require' name='invtsc'/>", "");
     assert_eq!(of(&example, "tsc-invariant-when-static").len(), 1);

@@ -71,8 +71,8 @@ pub(crate) const BREAKS: [Break; 29] = [
         expected: &[
             "kvm-hint-dedicated rt (running): kvm hint-dedicated",
             "pins-as-defined rt (running): vCPU 1",
-            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
             "vcpu-pin-1to1 rt (running): vCPU 1",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
         ],
     },
     Break {

@@ -196,8 +196,7 @@ fn facts_of_all_layers(host: &mut Host) {
     ]
     .map(sysctl)
     .to_vec();
-    system.processor_flags =
-        Some(["constant_tsc", "nonstop_tsc", "split_lock_detect", "vmx"].map(str::to_owned).to_vec());
+    system.processor_flags = Some(["nonstop_tsc", "split_lock_detect"].map(str::to_owned).to_vec());
     system.bridge_filters = Some(vec![sysctl(("net.bridge.bridge-nf-call-iptables", 0))]);
     system.tuned = Some(TunedProfile::Active("realtime-virtual-host".to_owned()));
     system.boost = Some(Boost { allowed: true, path: "/sys/devices/system/cpu/intel_pstate/no_turbo".to_owned() });

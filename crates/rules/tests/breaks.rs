@@ -7,6 +7,7 @@ mod breaks {
     pub(crate) mod host;
     pub(crate) mod kernel;
     pub(crate) mod layers;
+    pub(crate) mod narrower;
 }
 mod common;
 
@@ -30,6 +31,7 @@ fn all() -> impl Iterator<Item = Break> {
         .chain(breaks::host::BREAKS)
         .chain(breaks::kernel::BREAKS)
         .chain(breaks::layers::BREAKS)
+        .chain(breaks::narrower::BREAKS)
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 /// A guest younger than this has its start in its figures and little else.
-const YOUNG_SECONDS: u64 = 60;
+const YOUNG_SECONDS: u64 = 600;
 /// Ticks of /proc/PID/stat each second (USER_HZ), the same on every architecture that has KVM.
 const TICKS: u64 = 100;
 

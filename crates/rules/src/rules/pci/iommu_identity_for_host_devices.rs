@@ -16,7 +16,7 @@ pub(crate) const RULE: Rule = Rule {
     reads: &["/sys/kernel/iommu_groups/*/type", "/sys/class/net/*/speed"],
     good: "identity for trusted host NIC/NVMe on throughput hosts (iommu=pt), else DMA-FQ; plain DMA (strict) flagged as slow",
     applies: "hosts with IOMMU on and fast host NIC/NVMe",
-    not_applies: "hosts that need DMA protection (Thunderbolt, untrusted devices, SEV-SNP/TDX rules)",
+    not_applies: "hosts under a hypervisor; hosts that need DMA protection (Thunderbolt, untrusted devices, SEV-SNP/TDX rules)",
     effect: "kernel ABI: identity is 'maximum performance but zero protection'; Intel E810 note: IOMMU affects latency and CPU; unquantified",
     evidence: Evidence::B,
     sources: &["k-iommu-abi", "k-params", "intel-e810", "pve-pci"],
@@ -35,6 +35,10 @@ const FAST: u64 = 10_000;
 fn check(context: &Context<'_>) -> Outcome {
     let Some(host) = context.host else { return Outcome::no_host() };
 
+    // An emulated IOMMU must be told of every change at once: the kernel leaves no choice.
+    if host.system.hypervisor == Some(true) {
+        return Outcome::NotApplicable;
+    }
     let is_fast = |device: &&PciDevice| {
         let drive = device.class.is_some_and(|class| class >> 8 == 0x0108);
         let mut cards = host.network_interfaces.iter().filter(|interface| interface.pci == Some(device.address));

@@ -58,18 +58,8 @@ impl<'a> Context<'a> {
 
     /// A parameter of the kernel command line, the last one where it stands several times; `Some("")` without a value.
     pub fn kernel_parameter(&self, name: &str) -> Option<&'a str> {
-        let line = self.host?.system.command_line.as_deref()?;
-        line.split_ascii_whitespace().rev().find_map(|word| match word.split_once('=') {
-            Some((key, value)) if key == name => Some(value),
-            None if word == name => Some(""),
-            _ => None,
-        })
-    }
-
-    /// Major and minor version of the kernel.
-    pub fn kernel_version(&self) -> Option<(u32, u32)> {
-        let mut numbers = self.host?.system.kernel.as_deref()?.split(['.', '-']).map(str::parse::<u32>);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        let (_, value) = self.host?.system.kernel_arguments().rev().find(|(known, _)| *known == name)?;
+        Some(value.unwrap_or_default())
     }
 
     /// A parameter of a loaded module, named `module.parameter`.

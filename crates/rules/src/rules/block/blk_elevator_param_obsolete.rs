@@ -28,7 +28,7 @@ fn check(context: &Context<'_>) -> Outcome {
     if host.system.command_line.is_none() {
         return Outcome::unknown("/proc/cmdline");
     }
-    if context.kernel_version().is_some_and(|version| version < (5, 0)) {
+    if host.system.kernel_version().is_some_and(|version| version < (5, 0)) {
         return Outcome::NotApplicable;
     }
     let value = context.kernel_parameter("elevator");

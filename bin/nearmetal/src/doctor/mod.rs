@@ -1,6 +1,7 @@
 //! `nearmetal doctor`: what is gathered, and the forms it is shown in.
 
 mod document;
+mod export;
 mod gather;
 mod junit;
 mod sarif;
@@ -9,6 +10,7 @@ mod text;
 use nearmetal_rules::{Examination, Settings, Severity};
 
 pub(crate) use document::json;
+pub(crate) use export::export;
 pub(crate) use gather::{Gathered, gather};
 pub(crate) use junit::junit;
 pub(crate) use sarif::sarif;

@@ -76,6 +76,16 @@ pub enum Thread {
     Iothread(u32),
 }
 
+impl fmt::Display for Thread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
+            Self::Emulator => formatter.write_str("emulator thread"),
+            Self::Iothread(number) => write!(formatter, "iothread {number}"),
+        }
+    }
+}
+
 impl Cure {
     /// Writing a kernel file.
     pub fn kernel_file(path: impl Into<String>, value: impl Into<String>) -> Self {
@@ -110,11 +120,7 @@ impl fmt::Display for Cure {
             }
             Self::LoadModule { module } => write!(formatter, "module {module} loaded"),
             Self::Definition(edit) => edit.fmt(formatter),
-            Self::LivePin { thread: Thread::Vcpu(vcpu), cpus } => write!(formatter, "vCPU {vcpu} on PUs {cpus}"),
-            Self::LivePin { thread: Thread::Emulator, cpus } => write!(formatter, "emulator on PUs {cpus}"),
-            Self::LivePin { thread: Thread::Iothread(number), cpus } => {
-                write!(formatter, "iothread {number} on PUs {cpus}")
-            }
+            Self::LivePin { thread, cpus } => write!(formatter, "{thread} on PUs {cpus}"),
         }
     }
 }

@@ -11,17 +11,15 @@ pub(super) fn cases() -> Vec<Case> {
 
 const NAME: &str = "cases-export";
 /// Settings as nobody should have them; a reboot undoes them all.
-const FAULTS: &str = "set -e; echo never > /sys/kernel/mm/transparent_hugepage/enabled
-    echo always > /sys/kernel/mm/transparent_hugepage/defrag; echo 1 > /sys/kernel/mm/ksm/run
+const FAULTS: &str = "set -e; echo never > /sys/kernel/mm/transparent_hugepage/enabled; echo 1 > /sys/kernel/mm/ksm/run
     echo 1000000 > /sys/module/kvm/parameters/halt_poll_ns
     for f in /sys/block/nvme*n*/queue/scheduler; do echo mq-deadline > $f; done";
 /// What is found of them, and that nobody keeps the host off the PUs of pinned vCPUs.
-const FOUND: [&str; 6] = [
+const FOUND: [&str; 5] = [
     "blk-scheduler-none-fast",
     "cpu-isolation-for-dedicated-vcpus",
     "ksm-off-for-performance",
     "kvm-halt-poll-ns-by-class",
-    "thp-defrag-policy",
     "thp-host-enabled",
 ];
 

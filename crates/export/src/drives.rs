@@ -11,8 +11,10 @@ use crate::target::Target;
 /// Which drives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pattern {
-    /// All NVMe namespaces. Under multipath they hang on no controller.
+    /// All NVMe namespaces but those under multipath.
     Nvme,
+    /// Paths of NVMe namespaces under multipath, which have the scheduler; udev never hears of them.
+    NvmePaths,
     /// Drives of one kind behind one function.
     Behind {
         function: PciAddress,
@@ -28,7 +30,8 @@ pub(crate) fn schedulers(host: &Host, collected: &Collected) -> (BTreeMap<Patter
     let mut nameless = Vec::new();
     for (target, wanted) in &collected.files {
         let Target::Scheduler(name) = target else { continue };
-        let pattern = host.block_device(name).and_then(|device| pattern(host, device));
+        let serves = |device: &&BlockDevice| device.name == *name || device.served_by.as_ref() == Some(name);
+        let pattern = host.block_devices.iter().find(serves).and_then(|device| pattern(host, device));
         match pattern {
             None => nameless.push(name.clone()),
             Some(pattern) => {
@@ -42,7 +45,7 @@ pub(crate) fn schedulers(host: &Host, collected: &Collected) -> (BTreeMap<Patter
 
 fn pattern(host: &Host, device: &BlockDevice) -> Option<Pattern> {
     if device.name.starts_with("nvme") {
-        return Some(Pattern::Nvme);
+        return Some(if device.served_by.is_some() { Pattern::NvmePaths } else { Pattern::Nvme });
     }
     let (function, rotational) = (device.pci?, device.rotational?);
     let beside = host.block_devices.iter().filter(|other| other.pci == Some(function) && other.partition_of.is_none());

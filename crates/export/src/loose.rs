@@ -70,6 +70,11 @@ fn tmpfiles(host: &Host, collected: &Collected) -> String {
             add(&path, &governors.value, &governors.why);
         }
     }
+    for (pattern, wanted) in schedulers(host, collected).0 {
+        if pattern == Pattern::NvmePaths {
+            add(nvme_files(&pattern), &wanted.value, &wanted.why());
+        }
+    }
     for ((node, size), wanted) in &collected.pools {
         add(&pool_file(*node, *size), &wanted.value.to_string(), &wanted.why());
     }
@@ -107,20 +112,29 @@ pub(crate) fn governors(host: &Host, collected: &Collected) -> Vec<Governors> {
     found
 }
 
+/// The files of all drives of an NVMe pattern.
+pub(crate) fn nvme_files(pattern: &Pattern) -> &'static str {
+    match pattern {
+        Pattern::NvmePaths => "/sys/block/nvme*c*n*/queue/scheduler",
+        Pattern::Nvme | Pattern::Behind { .. } => "/sys/block/nvme*n*/queue/scheduler",
+    }
+}
+
 fn udev(host: &Host, collected: &Collected) -> String {
-    let rules = schedulers(host, collected).0.into_iter().map(|(pattern, wanted)| {
+    let rules = schedulers(host, collected).0.into_iter().filter_map(|(pattern, wanted)| {
         let device = match pattern {
             Pattern::Nvme => "KERNEL==\"nvme*n*\"".to_owned(),
+            Pattern::NvmePaths => return None,
             Pattern::Behind { function, rotational, .. } => {
                 format!("KERNELS==\"{function}\", ATTR{{queue/rotational}}==\"{}\"", u8::from(rotational))
             }
         };
-        format!(
+        Some(format!(
             "\n# {}\nACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", {device}, \
-             ATTR{{queue/scheduler}}=\"{}\"\n",
+             TEST==\"queue/scheduler\", ATTR{{queue/scheduler}}=\"{}\"\n",
             wanted.why(),
             wanted.value
-        )
+        ))
     });
     rules.collect()
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::collect::Collected;
 use crate::drives::{Pattern, schedulers};
 use crate::kernel_arguments;
-use crate::loose::{WRITTEN, governors, pool_file};
+use crate::loose::{WRITTEN, governors, nvme_files, pool_file};
 use crate::target::Target;
 use crate::{ExportFile, Input};
 
@@ -98,8 +98,8 @@ fn add_drives(input: &Input<'_>, collected: &Collected, profile: &mut Profile) -
     for (pattern, wanted) in schedulers {
         match pattern {
             // tuned's [disk] passes over namespaces under multipath, whose parent is no controller.
-            Pattern::Nvme => {
-                let line = format!("/sys/block/nvme*n*/queue/scheduler={}", wanted.value);
+            Pattern::Nvme | Pattern::NvmePaths => {
+                let line = format!("{}={}", nvme_files(&pattern), wanted.value);
                 profile.add("sysfs", &wanted.why(), &line);
             }
             Pattern::Behind { function, alone: false, .. } => notes.push(format!(

@@ -221,6 +221,20 @@ fn large_pages_are_reserved_at_boot_only_where_no_words_are_in_the_way() {
 }
 
 #[test]
+fn a_namespace_under_multipath_is_set_where_its_paths_are() {
+    let mut host = host();
+    host.block_devices[0].served_by = Some("nvme0c0n1".to_owned());
+    let findings = [finding([Cure::kernel_file("/sys/class/block/nvme0c0n1/queue/scheduler", "none")])];
+    let files = exported(&host, &findings, &BTreeMap::new());
+    let profile = text_of(&files, "tuned/nearmetal/tuned.conf");
+    assert!(profile.contains("\n/sys/block/nvme*c*n*/queue/scheduler=none\n"), "{profile}");
+    assert!(
+        text_of(&files, "tmpfiles.d/nearmetal.conf").contains("w /sys/block/nvme*c*n*/queue/scheduler - - - - none")
+    );
+    assert!(files.iter().all(|file| !file.path.starts_with("udev")), "udev never hears of paths");
+}
+
+#[test]
 fn drives_of_two_kinds_behind_one_function_are_left_to_udev() {
     let mut host = host();
     host.block_devices.iter_mut().filter(|drive| drive.name == "sdb").for_each(|drive| drive.rotational = Some(true));

@@ -55,7 +55,7 @@ pub(crate) const CURES: [(&str, &[&str]); 34] = [
 /// What is broken, in words, how, the rule, its cures.
 pub(crate) type Other = (&'static str, fn(&mut Example), &'static str, &'static [&'static str]);
 
-pub(crate) const OTHERS: [Other; 14] = [
+pub(crate) const OTHERS: [Other; 15] = [
     (
         "EPT is off where L1TF is no reason",
         |example| {
@@ -138,6 +138,15 @@ pub(crate) const OTHERS: [Other; 14] = [
         },
         "blk-scheduler-none-fast",
         &["/sys/class/block/sda/queue/scheduler = mq-deadline"],
+    ),
+    (
+        "an NVMe namespace under multipath has its scheduler at its path",
+        |example| {
+            let drive = &mut example.host.block_devices[0];
+            (drive.served_by, drive.scheduler) = (Some("nvme0c0n1".to_owned()), Some("bfq".to_owned()));
+        },
+        "blk-scheduler-none-fast",
+        &["/sys/class/block/nvme0c0n1/queue/scheduler = none"],
     ),
     (
         "nobody knows whether a drive spins",

@@ -44,7 +44,9 @@ fn check(context: &Context<'_>) -> Outcome {
         let good = wanted.contains(scheduler) || (device.rotational == Some(true) && scheduler == "bfq");
         // Where the kernel does not say whether it spins, nothing is chosen.
         let chosen = if wanted == "none or mq-deadline" { device.rotational.map(|_| "none") } else { Some(wanted) };
-        let file = format!("/sys/class/block/{}/queue/scheduler", device.name);
+        // Under multipath the namespace's paths have the scheduler.
+        let name = device.served_by.as_ref().unwrap_or(&device.name);
+        let file = format!("/sys/class/block/{name}/queue/scheduler");
         (leaf && !good).then(|| {
             Object::new(format!("drive {}", device.name), scheduler, wanted)
                 .cured_by_all(chosen.map(|chosen| Cure::kernel_file(file, chosen)))

@@ -33,6 +33,7 @@ fn tuned() -> anyhow::Result<Verdict> {
     let before = findings(&bench)?;
     ensure!(FOUND.iter().all(|rule| before.contains(&(*rule).to_owned())), "found before: {before:?}");
     bench.sh("nearmetal doctor export /root/export --class latency")?;
+    let lacking = lacking(&bench)?;
     bench.sh("cp -r /root/export/tuned/nearmetal /etc/tuned/profiles/ && sync")?;
     let arguments = bench.sh("sed -n 's/^+ //p' /root/export/kernel-arguments.txt")?;
     let append: Vec<String> = arguments.lines().map(str::to_owned).collect();
@@ -46,7 +47,6 @@ fn tuned() -> anyhow::Result<Verdict> {
     ensure!(FOUND.iter().all(|rule| !after.contains(&(*rule).to_owned())), "found after: {after:?}");
     // Definitions are taken as they were written.
     bench.sh("for f in /root/export/domains/*.xml; do test ! -e $f || virsh -q define $f; done")?;
-    let lacking = lacking(&bench)?;
     bench.lab.down()?;
     nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &NAME.parse()?)?;
     Ok(Verdict::Holds(format!("{verified}; {} found, {} after; {lacking}", before.len(), after.len())))

@@ -79,6 +79,9 @@ pub struct DomainFacts {
     /// Bandwidth limits and schedulers of the threads.
     #[serde(default)]
     pub scheduling: SchedulingFacts,
+    /// vCPUs that have a part of the last-level cache to themselves, one set for each `<cachetune>`.
+    #[serde(default)]
+    pub cache_parts: Vec<CpuSet>,
     /// How guest memory is held.
     #[serde(default)]
     pub memory_policy: MemoryPolicyFacts,
@@ -124,6 +127,7 @@ impl DomainXml {
                 timers: clock::read(document),
                 features: features::read(document),
                 scheduling: scheduling::read(document)?,
+                cache_parts: scheduling::cache_parts(document)?,
                 memory_policy: memory_policy::read(document)?,
                 peripherals: peripherals::read(document)?,
                 legacy_assignment: hostdev::legacy(document)?,

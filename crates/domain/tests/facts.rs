@@ -151,3 +151,32 @@ fn limits_and_schedulers_are_read_as_libvirt_means_them() {
     assert_eq!(facts.interfaces[0].offloads_off, ["host/tso4"]);
     assert_eq!((facts.interfaces[0].receive_ring, facts.interfaces[0].transmit_ring), (Some(1024), None));
 }
+
+#[test]
+fn what_the_narrower_rules_ask_of_a_domain() {
+    let text = "<domain type='kvm'><name>a</name><memory unit='GiB'>1</memory><vcpu>4</vcpu>
+      <cputune>
+        <cachetune vcpus='0-1'><cache id='0' level='3' type='both' size='3' unit='MiB'/></cachetune>
+        <cachetune vcpus='2'><monitor level='3' vcpus='2'/></cachetune>
+      </cputune>
+      <features><pmu/></features>
+      <devices>
+        <disk type='vhostuser'><driver name='qemu' queue_size='512'/>
+          <source type='unix' path='/run/a'><reconnect enabled='yes' timeout='5'/></source><target dev='vda'/></disk>
+        <interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/><mtu size='9000'/>
+          <driver page_per_vq='on' packed='on'/>
+          <bandwidth><inbound average='1000' peak='5000'/><outbound average='0'/></bandwidth></interface>
+        <interface type='vhostuser'><backend type='passt'/>
+          <source type='unix' path='/run/b' mode='client'><reconnect enabled='yes' timeout='5'/></source></interface>
+      </devices></domain>";
+    let facts = DomainXml::parse(text).unwrap().facts().unwrap();
+    assert_eq!(facts.cache_parts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0-1"], "monitors cut nothing");
+    assert_eq!(facts.features.pmu.as_deref(), Some("on"));
+    assert_eq!((facts.disks[0].reconnect.as_deref(), facts.disks[0].driver.queue_size), (Some("yes"), Some(512)));
+    let interface = &facts.interfaces[0];
+    assert_eq!((interface.mtu, interface.packed.as_deref()), (Some(9000), Some("on")));
+    assert_eq!((interface.page_per_vq.as_deref(), interface.bandwidth.len()), (Some("on"), 1));
+    assert_eq!(interface.bandwidth[0], ("inbound".to_owned(), 1000));
+    let user = &facts.interfaces[1];
+    assert_eq!((user.backend.as_deref(), user.reconnect.as_deref()), (Some("passt"), Some("yes")));
+}

@@ -210,9 +210,15 @@ fn settings(before: &Host, now: &Host, found: &mut Found) {
         ("page merging", old.ksm, new.ksm),
         ("swappiness", old.swappiness, new.swappiness),
         ("zone reclaim", old.zone_reclaim_mode, new.zone_reclaim_mode),
+        ("proactive compaction", before.tuning.compaction_proactiveness, now.tuning.compaction_proactiveness),
+        ("busy polling", before.tuning.busy_poll, now.tuning.busy_poll),
     ] {
         found.compare(setting, name, old, new);
     }
+    let (old, new) = (&before.tuning, &now.tuning);
+    found.compare(setting, "PUs of unbound work", old.workqueue_cpus.as_ref(), new.workqueue_cpus.as_ref());
+    found.compare(setting, "PCI link power", old.link_power_policy.as_ref(), new.link_power_policy.as_ref());
+    let (old, new) = (&before.system, &now.system);
     let governors = |host: &Host| -> Option<String> {
         let shown = |policy: &crate::FrequencyPolicy| {
             let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());

@@ -27,7 +27,7 @@ fn same_place(left: &str, right: &str) -> bool {
 
 /// Files of which any text is sound: names, and the first block of cpuinfo. The last line of meminfo is not one of ours.
 fn may_change_without_a_complaint(path: &str, damage: &str) -> bool {
-    const NAMES: [&str; 23] = [
+    const NAMES: [&str; 24] = [
         "/hostname",
         "/osrelease",
         "/version",
@@ -51,9 +51,10 @@ fn may_change_without_a_complaint(path: &str, damage: &str) -> bool {
         "/defrag",
         "/scheduler",
         "/iommu_groups/7/type",
+        "/cache_type",
     ];
     let name = damage == "words" && NAMES.iter().any(|name| path.ends_with(name));
-    let whole = ["/cpuinfo", "/uevent", "/config", "/cmdline", "/comm"];
+    let whole = ["/cpuinfo", "/uevent", "/config", "/cmdline", "/comm", "/cgroup", "/memory.events"];
     // A copy of a link that was down is empty, and so is the list of listeners where nobody listens.
     let none = damage == "emptied" && ["/speed", "/actions"].iter().any(|name| path.ends_with(name));
     name || none

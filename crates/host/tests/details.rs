@@ -193,3 +193,27 @@ fn control_groups_of_both_versions_are_listed_if_they_limit() {
     assert_eq!(paths, [("/machine", 1)], "the root limits nobody");
     assert_eq!(host.cpusets[0].partition.as_deref(), Some("exclusive"));
 }
+
+#[test]
+fn limits_of_memory_are_the_guests_and_a_flush_that_is_not_sent_shows() {
+    let host = read(&Tree::of_text(include_str!("data/everything.txt")));
+    let [group] = &host.memory_groups[..] else { panic!("{:?}", host.memory_groups) };
+    assert_eq!((group.pid, group.path.as_str()), (4711, "/machine.slice/machine-qemu.scope"));
+    assert_eq!((group.high, group.max, group.oom, group.swap), (Some(3), Some(0), Some(0), Some(4096)));
+    let tree = Tree::of_text(include_str!("data/everything.txt"));
+    tree.file("/proc/4711/cgroup", "0::/machine/qemu-1-db.libvirt-qemu/emulator\n");
+    tree.file("/sys/fs/cgroup/machine/qemu-1-db.libvirt-qemu/memory.events", "high 1\nmax 0\noom 0\n");
+    let host = read(&tree);
+    assert_eq!(
+        (host.memory_groups[0].path.as_str(), host.memory_groups[0].high),
+        ("/machine/qemu-1-db.libvirt-qemu", Some(1))
+    );
+    let queue = &host.block_device("md0").unwrap().queue;
+    assert_eq!((queue.rq_affinity, queue.nomerges, queue.forced_unit_access), (Some(1), Some(0), Some(true)));
+    assert_eq!((queue.write_cache.as_deref(), queue.drive_cache.as_deref()), (Some("write back"), Some("write back")));
+    let tuning = &host.tuning;
+    assert_eq!(tuning.workqueue_cpus.as_ref().map(ToString::to_string).as_deref(), Some("0-3"));
+    assert_eq!((tuning.dirty.ratio, tuning.dirty_background.ratio, tuning.busy_poll), (Some(20), Some(10), Some(0)));
+    assert_eq!(tuning.hugetlb_optimize_vmemmap, Some(false));
+    assert_eq!(tuning.link_power_policy.as_deref(), Some("default"));
+}

@@ -69,6 +69,12 @@ impl<'a> Context<'a> {
         parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
     }
 
+    /// A parameter of a loaded module, `kvm.halt_poll_ns`; `None` without the module, or where the kernel has none.
+    pub fn module_parameter(&self, name: &str) -> Option<&'a str> {
+        let parameters = &self.host?.system.module_parameters;
+        parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
+    }
+
     /// Definitions in force of the domains that run.
     pub fn running(&self) -> impl Iterator<Item = &'a nearmetal_domain::DomainFacts> + use<'a> {
         self.domains.iter().filter_map(|domain| domain.running.as_ref())

@@ -1,6 +1,6 @@
 //! What rules are given.
 
-use nearmetal_domain::DomainFacts;
+use nearmetal_domain::{DomainFacts, HypervFacts};
 use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 
@@ -90,7 +90,10 @@ pub fn class_of(facts: &DomainFacts) -> (WorkloadClass, String) {
     if facts.operating_system.as_deref().is_some_and(|id| id.starts_with("http://microsoft.com/")) {
         return guess(WorkloadClass::Windows, "libosinfo's metadata names Windows");
     }
-    if facts.features.hyperv.is_some() {
+    let enlightened = |hyperv: &HypervFacts| {
+        hyperv.mode.as_deref() == Some("passthrough") || hyperv.states.values().any(|state| state == "on")
+    };
+    if facts.features.hyperv.as_ref().is_some_and(enlightened) {
         return guess(WorkloadClass::Windows, "it has Hyper-V enlightenments");
     }
     if facts.scheduling.schedulers.iter().any(|entry| entry.threads == "vcpu" && entry.is_real_time()) {

@@ -26,7 +26,7 @@ pub use examine::{Answer, CannotTell, Examination, examine};
 pub use finding::{Finding, Object, Outcome, Scope, Which};
 pub use input::{Domain, Input, class_name, class_named, class_of};
 pub use nearmetal_place::WorkloadClass;
-pub use reference::reference;
+pub use reference::{NOT_COVERED, reference};
 pub use registry::{RULES, rule};
 pub use rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 pub use settings::{SETTINGS, Setting, Settings};

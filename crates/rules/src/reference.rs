@@ -9,6 +9,30 @@ use crate::rules::ALL;
 use crate::settings::{SETTINGS, Settings};
 use crate::sources::source;
 
+/// Advice that is known here and no rule, with the reason: what would decide it is in no file that is read.
+pub const NOT_COVERED: [(&str, &str); 5] = [
+    (
+        "blk-readahead-role",
+        "the right read-ahead depends on whether guests read in sequence through the page cache, which nothing tells",
+    ),
+    (
+        "core-scheduling-when-smt-shared",
+        "whether a thread has a core scheduling cookie is told by a system call to its owner alone; guests pinned to one core are found by `vcpu-pin-sibling-pairs`",
+    ),
+    (
+        "firmware-performance-profile",
+        "power profile and memory channels are the firmware's; what the kernel shows of them has rules of its own",
+    ),
+    (
+        "net-nic-rings",
+        "the sizes of a card's rings are told by an ioctl of ethtool, and dropped packets need two readings",
+    ),
+    (
+        "net-not-capped-by-qdisc",
+        "queueing disciplines are told by netlink; shaping in the definition is `net-bandwidth-cap-known`",
+    ),
+];
+
 /// One Markdown page of all rules.
 pub fn reference() -> String {
     let mut page = String::from("# Rules of `nearmetal doctor`\n\n");
@@ -35,6 +59,10 @@ pub fn reference() -> String {
             let _ = write!(page, "\n## {}\n", rule.layer.as_str());
         }
         page.push_str(&section(rule));
+    }
+    page.push_str("\n## Not covered\n\nAdvice of the trade that no rule looks at.\n\n| advice | why |\n|---|---|\n");
+    for (id, reason) in NOT_COVERED {
+        let _ = writeln!(page, "| {id} | {reason} |");
     }
     page
 }

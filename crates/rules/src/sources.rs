@@ -148,6 +148,15 @@ const SOURCES: &[Source] = &[
     at("tuned-363", "pull request 363: nx_huge_pages in realtime-virtual-host", "github.com/redhat-performance/tuned"),
     at("vbox-split", "issue 2: split lock slow-down", "VirtualBox repository, github.com"),
     at("vhostblk", "vhost-blk RFC and its fio table, 2022", "qemu-devel list"),
+    at("k-ghalt", "virt/guest-halt-polling", "docs.kernel.org"),
+    at("k-percpu", "admin-guide/kernel-per-CPU-kthreads", "docs.kernel.org"),
+    at("gpu-pt", "GPU passthrough papers (compute: KVM 98-100%; gaming: counter-example)", "paper abstracts"),
+    at("lv-packed", "formatdomain: virtio options, packed", "libvirt.org"),
+    at("lv-vdpa", "formatdomain: vDPA devices", "libvirt.org"),
+    at("rh-queue", "message on virtio-blk queue-size", "libvirt development list"),
+    at("rh-zcopy", "RHEL 7 tuning guide: bridge zero copy transmit", "docs.redhat.com"),
+    at("t-lp", "profile latency-performance", "github.com/redhat-performance/tuned"),
+    at("t-vh", "profile virtual-host", "github.com/redhat-performance/tuned"),
 ];
 
 /// The source of that key.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nearmetal_domain::{DiskFacts, DomainFacts, InterfaceFacts, PeripheralFacts};
+use nearmetal_domain::{DiskFacts, DomainFacts, HugepageFacts, InterfaceFacts, PeripheralFacts};
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
 use nearmetal_place::WorkloadClass;
-use nearmetal_units::{CpuSet, NodeSet};
+use nearmetal_units::{CpuSet, NodeSet, PageSize};
 
 use crate::context::Context;
 use crate::finding::Which;
@@ -115,8 +115,15 @@ impl<'a> Subject<'a> {
 
     /// Whether its memory comes from hugepage pools.
     pub fn uses_hugetlb(&self) -> bool {
-        self.facts.hugepages.is_some()
+        uses_hugetlb(self.facts)
     }
+}
+
+/// Whether a domain's memory comes from hugepage pools. libvirt takes a page of the system's own size for ordinary
+/// memory.
+pub(crate) fn uses_hugetlb(facts: &DomainFacts) -> bool {
+    let ordinary = |pages: &[HugepageFacts]| !pages.is_empty() && pages.iter().all(|page| page.size <= PageSize::SMALL);
+    facts.hugepages.as_deref().is_some_and(|pages| !ordinary(pages))
 }
 
 /// Nodes of these PUs.

@@ -55,7 +55,7 @@ fn cells_of_equal_memory_have_unequal_vcpus() {
 fn the_device_is_on_another_node_than_the_guest() {
     let mut example = Example::clean();
     example.host.pci_devices.iter_mut().for_each(|device| device.node = Some(1));
-    assert_eq!(of(&example, "pci-device-numa-local").len(), 2);
+    assert_eq!(of(&example, "pci-device-numa-local").len(), 3);
     // The firmware says nothing of its node: nothing can be said of its distance.
     example.host.pci_devices.iter_mut().for_each(|device| device.node = None);
     assert_eq!(of(&example, "pci-device-numa-local"), Vec::<String>::new());

@@ -8,6 +8,7 @@ mod breaks {
     pub(crate) mod host_cures;
     pub(crate) mod kernel;
     pub(crate) mod layers;
+    pub(crate) mod narrower;
 }
 mod common;
 
@@ -32,6 +33,7 @@ fn all() -> impl Iterator<Item = Break> {
         .chain(breaks::host::BREAKS)
         .chain(breaks::kernel::BREAKS)
         .chain(breaks::layers::BREAKS)
+        .chain(breaks::narrower::BREAKS)
 }
 
 #[test]

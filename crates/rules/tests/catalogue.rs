@@ -9,7 +9,7 @@ use std::path::Path;
 use nearmetal_domain::DomainXml;
 use nearmetal_host::files;
 use nearmetal_rules::{
-    Domain, Input, RULES, SETTINGS, Settings, WorkloadClass, class_of, examine, reference, rule, source,
+    Domain, Input, NOT_COVERED, RULES, SETTINGS, Settings, WorkloadClass, class_of, examine, reference, rule, source,
 };
 
 #[test]
@@ -24,6 +24,16 @@ fn ids_are_unique_words_with_hyphens_and_every_source_is_known() {
         }
     }
     assert!(rule("disk-cache-none").is_some() && rule("no-such-rule").is_none());
+}
+
+#[test]
+fn what_is_not_covered_is_no_rule_and_names_rules_that_are() {
+    for (id, reason) in NOT_COVERED {
+        assert!(rule(id).is_none(), "{id}");
+        for named in reason.split('`').skip(1).step_by(2) {
+            assert!(rule(named).is_some(), "{id}: {named}");
+        }
+    }
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub struct DiskFacts {
     /// Limits in `<iotune>` (`total_iops_sec`, …) that are not 0, in their order.
     #[serde(default)]
     pub limits: Vec<(String, u64)>,
+    /// `yes` or `no` of `<source><reconnect enabled>`: whether QEMU calls a vhost-user server again that went away.
+    #[serde(default)]
+    pub reconnect: Option<String>,
 }
 
 /// `<driver>` of a disk, each option as written.
@@ -65,6 +68,9 @@ pub struct DriverFacts {
     /// `on` or `off`: whether needless notifications are left out.
     #[serde(default)]
     pub event_idx: Option<String>,
+    /// Entries of each virtqueue, where it is written.
+    #[serde(default)]
+    pub queue_size: Option<u32>,
 }
 
 impl DiskFacts {
@@ -110,6 +116,9 @@ fn read_one(index: usize, disk: Node<'_, '_>) -> Result<DiskFacts, DomainError> 
         serial: tree::child_text(disk, "serial"),
         transient: tree::child(disk, "transient").is_some(),
         limits: limits(disk)?,
+        reconnect: tree::child(disk, "source")
+            .and_then(|source| tree::child(source, "reconnect"))
+            .and_then(|reconnect| tree::attribute(reconnect, "enabled")),
         target,
         kind,
         index,
@@ -177,5 +186,6 @@ fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
         detect_zeroes: of("detect_zeroes"),
         ioeventfd: of("ioeventfd"),
         event_idx: of("event_idx"),
+        queue_size: tree::number(driver, "queue_size")?,
     })
 }

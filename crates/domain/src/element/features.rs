@@ -15,6 +15,9 @@ pub struct FeatureFacts {
     pub hyperv: Option<HypervFacts>,
     /// Children of `<kvm>` (`hidden`, `hint-dedicated`, …) with their state, `on` or `off`.
     pub kvm: BTreeMap<String, String>,
+    /// `on` or `off` of `<pmu>`: the virtual performance counters; `None` where QEMU decides.
+    #[serde(default)]
+    pub pmu: Option<String>,
 }
 
 /// Hyper-V enlightenments.
@@ -54,5 +57,11 @@ pub(crate) fn read(document: &Document<'_>) -> FeatureFacts {
         mode: tree::attribute(node, "mode"),
         states: states(&["features", "hyperv"]).unwrap_or_default(),
     });
-    FeatureFacts { hyperv, kvm: states(&["features", "kvm"]).unwrap_or_default() }
+    let pmu = tree::find(document, &["features", "pmu"]);
+    FeatureFacts {
+        hyperv,
+        kvm: states(&["features", "kvm"]).unwrap_or_default(),
+        // libvirt reads `<pmu/>` as on.
+        pmu: pmu.map(|pmu| tree::attribute(pmu, "state").unwrap_or_else(|| "on".to_owned())),
+    }
 }

@@ -46,6 +46,24 @@ pub struct InterfaceFacts {
     /// Whether it is one half of a failover pair.
     #[serde(default)]
     pub teaming: bool,
+    /// Largest packet, where it is written.
+    #[serde(default)]
+    pub mtu: Option<u32>,
+    /// `on` or `off`: packed virtqueues.
+    #[serde(default)]
+    pub packed: Option<String>,
+    /// `on` or `off`: whether each queue's doorbell has a page of its own.
+    #[serde(default)]
+    pub page_per_vq: Option<String>,
+    /// `yes` or `no` of `<source><reconnect enabled>`: whether QEMU, as a socket's client, calls again.
+    #[serde(default)]
+    pub reconnect: Option<String>,
+    /// `passt` where that program is behind it.
+    #[serde(default)]
+    pub backend: Option<String>,
+    /// Rates in `<bandwidth>` that are not 0, as (`inbound` or `outbound`, KiB/s).
+    #[serde(default)]
+    pub bandwidth: Vec<(String, u64)>,
 }
 
 pub(crate) fn read(document: &Document<'_>) -> Result<Vec<InterfaceFacts>, DomainError> {
@@ -75,8 +93,27 @@ fn read_one(node: Node<'_, '_>) -> Result<InterfaceFacts, DomainError> {
         offloads_off: driver.map(offloads_off).unwrap_or_default(),
         source_mode: of("source", "mode"),
         teaming: tree::child(node, "teaming").is_some(),
+        mtu: tree::child(node, "mtu").map_or(Ok(None), |mtu| tree::number(mtu, "size"))?,
+        packed: of("driver", "packed"),
+        page_per_vq: of("driver", "page_per_vq"),
+        reconnect: tree::child(node, "source")
+            .and_then(|source| tree::child(source, "reconnect"))
+            .and_then(|reconnect| tree::attribute(reconnect, "enabled")),
+        backend: of("backend", "type"),
+        bandwidth: bandwidth(node)?,
         kind,
     })
+}
+
+/// Average rates: peak and burst are nothing without one, and `floor` is a promise, not a limit.
+fn bandwidth(node: Node<'_, '_>) -> Result<Vec<(String, u64)>, DomainError> {
+    let mut rates = Vec::new();
+    for direction in ["inbound", "outbound"] {
+        let rate = tree::child(node, "bandwidth").and_then(|bandwidth| tree::child(bandwidth, direction));
+        let average = rate.map_or(Ok(None), |rate| tree::number::<u64>(rate, "average"))?;
+        rates.extend(average.filter(|rate| *rate > 0).map(|rate| (direction.to_owned(), rate)));
+    }
+    Ok(rates)
 }
 
 fn offloads_off(driver: Node<'_, '_>) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! `<cputune>`: limits and schedulers of the threads. Pins are in `cputune.rs`.
+//! `<cputune>`: limits, schedulers and cache parts of the threads. Pins are in `cputune.rs`.
 
 use nearmetal_units::CpuSet;
 use roxmltree::Document;
@@ -35,6 +35,13 @@ impl SchedulerFacts {
     pub fn is_real_time(&self) -> bool {
         matches!(self.scheduler.as_str(), "fifo" | "rr")
     }
+}
+
+/// vCPUs of each `<cachetune>` that cuts a part out of a cache; one that only watches has no `<cache>`.
+pub(crate) fn cache_parts(document: &Document<'_>) -> Result<Vec<CpuSet>, DomainError> {
+    let parts = tree::find_all(document, &["cputune", "cachetune"]);
+    let cutting = parts.into_iter().filter(|part| tree::child(*part, "cache").is_some());
+    cutting.filter_map(|part| tree::cpu_set(part, "vcpus").transpose()).collect()
 }
 
 pub(crate) fn read(document: &Document<'_>) -> Result<SchedulingFacts, DomainError> {

@@ -3,6 +3,8 @@
 use nearmetal_units::{Bytes, PciAddress};
 use serde::{Deserialize, Serialize};
 
+use super::tuning::BlockQueue;
+
 /// One PCI function.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PciDevice {
@@ -156,6 +158,9 @@ pub struct BlockDevice {
     /// Reads and writes completed since boot; `None` for partitions.
     #[serde(default)]
     pub requests: Option<u64>,
+    /// How its requests are handled; of the whole device for a partition.
+    #[serde(default)]
+    pub queue: BlockQueue,
 }
 
 /// A network interface.

@@ -12,6 +12,7 @@ mod processors;
 mod settings;
 mod storage;
 mod system;
+mod tuning;
 
 pub use devices::{
     AccessControl, BlockDevice, NetworkInterface, Offload, PciBar, PciDevice, PciLink, SriovState, VirtualFunction,
@@ -24,6 +25,7 @@ pub use processors::{Cache, CacheKind, Core, CoreKind, CpuGroup, Processor};
 pub use settings::{Boost, IdleState, IdleStates, SwapArea, Sysctl, Throttling, TunedProfile};
 pub use storage::{ImageFile, Mount};
 pub use system::{FrequencyPolicy, HugepageTotal, Setting, System};
+pub use tuning::{BlockQueue, DirtyLimit, MemoryGroup, Tuning};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,9 @@ pub struct Host {
     pub source: String,
     /// Kernel, name and boot.
     pub system: System,
+    /// Knobs that tuning profiles turn.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// One entry per PU the kernel lists, online or not, by rising index.
     pub processors: Vec<Processor>,
     /// One entry per core, by package and core number.
@@ -86,6 +91,9 @@ pub struct Host {
     pub open_vswitch: Option<OpenVswitch>,
     /// QEMU processes found in /proc, by pid.
     pub guests: Vec<GuestProcess>,
+    /// What limits of memory did to those processes, by pid.
+    #[serde(default)]
+    pub memory_groups: Vec<MemoryGroup>,
     /// What was there but could not be understood.
     pub unreadable: Vec<Unreadable>,
     /// Paths that exist and may not be read by this user: what root would add.
@@ -108,6 +116,13 @@ impl Host {
     /// PUs that are online.
     pub fn online(&self) -> CpuSet {
         self.processors.iter().filter(|processor| processor.online).map(|processor| processor.index).collect()
+    }
+
+    /// PUs kept from ordinary work: those of `isolcpus=` and of isolated partitions.
+    pub fn isolated_cpus(&self) -> CpuSet {
+        let partitions = self.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
+        let partitions = partitions.filter_map(|set| set.effective_cpus.as_ref());
+        partitions.chain(&self.system.isolated).fold(CpuSet::new(), |all, cpus| all.union(cpus))
     }
 
     /// The node with this index.

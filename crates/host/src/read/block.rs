@@ -5,6 +5,7 @@
 use nearmetal_units::{Bytes, PciAddress};
 
 use super::pci::{function_in_path, node_of};
+use super::tuning;
 use crate::facts::{Facts, index_after, parsed};
 use crate::parse::{Parsed, bracketed, flag, malformed, number, word};
 use crate::{BlockDevice, HostFs, PciDevice, ReadError};
@@ -95,6 +96,7 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hid
         parts: facts.list(&format!("{root}/slaves")),
         mapping: facts.optional(&format!("{root}/dm/uuid"), |text| Ok(mapping(text))).flatten(),
         mapped_name: facts.optional(&format!("{root}/dm/name"), word),
+        queue: tuning::queue(facts, &whole),
         raid_level: facts.optional(&format!("{root}/md/level"), word),
         requests,
         partition_of,

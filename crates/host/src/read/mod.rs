@@ -17,6 +17,7 @@ mod processors;
 mod settings;
 mod system;
 mod tunables;
+mod tuning;
 
 pub use block::{DiskCounters, disk_counters};
 
@@ -29,6 +30,7 @@ impl Host {
     pub fn read(fs: &HostFs) -> Self {
         let mut facts = Facts::new(fs);
         let mut system = system::read(&mut facts);
+        let tuning = tuning::read(&mut facts);
         let listing = processors::list(&mut facts);
         let nodes = nodes::read(&mut facts, &listing.online);
         let mut processors = processors::read(&mut facts, &listing, &nodes);
@@ -46,11 +48,13 @@ impl Host {
         let cpusets = cpusets::read(&mut facts);
         let mounts = mounts::read(&mut facts);
         let guests = guests::read_all(&mut facts);
+        let memory_groups = tuning::memory_groups(&mut facts, &guests);
         facts.denied.sort_unstable();
         facts.denied.dedup();
         Self {
             source: fs.describe().to_owned(),
             system,
+            tuning,
             processors,
             cores,
             packages: groups.packages,
@@ -71,6 +75,7 @@ impl Host {
             images: Vec::new(),
             open_vswitch: None,
             guests,
+            memory_groups,
             unreadable: facts.unreadable,
             denied: facts.denied,
         }
@@ -125,6 +130,13 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         Target::text("resume latency", "n/a", |text| drop(power::resume_latency(text))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
             drop((system::model_name(text), system::processor_flags(text)));
+        }),
+        Target::text("write cache", "write back", |text| drop(tuning::write_cache(text))),
+        Target::text("memory events", "low 0\nhigh 3\nmax 1\noom 0\n", |text| {
+            let _ = (tuning::count(text, "high"), tuning::count(text, "oom"));
+        }),
+        Target::text("group of a process", "/machine.slice/machine-qemu.scope/libvirt/vcpu0", |text| {
+            let _ = tuning::scope(text);
         }),
         Target::text("version", "Linux version 6.1.0-9 (x@y) #1 SMP", |text| {
             drop((system::release_in_version(text), system::boot_id(text)));

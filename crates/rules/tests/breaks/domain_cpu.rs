@@ -237,8 +237,11 @@ pub(crate) const BREAKS: [Break; 29] = [
         rule: "guest-l3-wider-than-host",
         change: |example| {
             example.replace("win", "<vcpu>4</vcpu>", "<vcpu>20</vcpu>");
-            example.replace("win", "cores='4'", "cores='20'");
+            example.replace("win", "cores='4' threads='1'/>", "cores='20' threads='1'/><cache mode='passthrough'/>");
         },
-        expected: &["guest-l3-wider-than-host win (defined): guest's last-level cache"],
+        expected: &[
+            "guest-l3-wider-than-host win (defined): guest's last-level cache",
+            "cpu-cache-passthrough win (defined): guest's last-level cache",
+        ],
     },
 ];

@@ -11,7 +11,6 @@ pub(crate) const BREAKS: [Break; 33] = [
         change: |example| example.replace("rt", r#"<hugepages><page size='1' unit='GiB'/></hugepages>"#, r#""#),
         expected: &[
             "mem-hugepages rt: memory",
-            "mem-allocation-immediate rt: memory",
             "thp-defrag-policy host: transparent huge pages' defrag",
             "vfio-guest-hugepage-backed rt: memory",
         ],
@@ -34,7 +33,7 @@ pub(crate) const BREAKS: [Break; 33] = [
     },
     Break {
         rule: "mem-allocation-immediate",
-        change: |example| example.replace("rt", r#"<locked/>"#, r#"<locked/><allocation mode='ondemand'/>"#),
+        change: |example| example.replace("rt", r#"<locked/>"#, r#"<allocation mode='ondemand'/>"#),
         expected: &["mem-allocation-immediate rt: memory"],
     },
     Break {
@@ -55,7 +54,10 @@ pub(crate) const BREAKS: [Break; 33] = [
     Break {
         rule: "mem-shared-for-vhost-user",
         change: |example| example.replace("nfv", r#"<access mode='shared'/>"#, r#""#),
-        expected: &["mem-shared-for-vhost-user nfv (defined): interface 52:54:00:00:00:08"],
+        expected: &[
+            "mem-shared-for-vhost-user nfv (defined): disk vdb",
+            "mem-shared-for-vhost-user nfv (defined): interface 52:54:00:00:00:08",
+        ],
     },
     Break {
         rule: "disk-bus-virtio",

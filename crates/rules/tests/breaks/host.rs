@@ -124,6 +124,7 @@ pub(crate) const BREAKS: [Break; 31] = [
         },
         expected: &[
             "iommu-enabled gpu (defined): PCI function 0000:02:00.1",
+            "iommu-enabled gpu (defined): PCI function 0000:03:00.0",
             "iommu-enabled rt: PCI function 0000:02:00.2",
         ],
     },
@@ -155,6 +156,7 @@ pub(crate) const BREAKS: [Break; 31] = [
         expected: &[
             "ovs-dpdk-pmd-local-isolated host: port dpdk0",
             "pci-device-numa-local gpu (defined): PCI function 0000:02:00.1",
+            "pci-device-numa-local gpu (defined): PCI function 0000:03:00.0",
             "pci-device-numa-local rt: PCI function 0000:02:00.2",
         ],
     },
@@ -253,6 +255,7 @@ pub(crate) const BREAKS: [Break; 31] = [
             "hugetlb-pool-sized-per-node gpu (defined): node 7",
             "numa-vm-fits-node gpu (defined): memory",
             "pci-device-numa-local gpu (defined): PCI function 0000:02:00.1",
+            "pci-device-numa-local gpu (defined): PCI function 0000:03:00.0",
         ],
     },
     Break {

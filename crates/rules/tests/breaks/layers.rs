@@ -81,6 +81,7 @@ pub(crate) const BREAKS: [Break; 33] = [
         expected: &[
             "version-floor-for-features gpu (defined): disk sda: io_uring",
             "version-floor-for-features hpc (defined): disk vda: several iothreads",
+            "version-floor-for-features win (defined): Hyper-V enlightenment avic",
         ],
     },
     Break {

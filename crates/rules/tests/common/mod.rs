@@ -5,9 +5,9 @@
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
 use nearmetal_host::{
-    Boost, Cpuset, DpdkPort, FrequencyPolicy, GuestProcess, Host, IdleState, IdleStates, ImageFile, Interrupt, Mount,
-    NetworkInterface, Offload, OpenVswitch, PciLink, Residency, Setting, SwapArea, Sysctl, Thread, ThreadRole,
-    Throttling, TunedProfile,
+    BlockDevice, BlockQueue, Boost, Cpuset, DirtyLimit, DpdkPort, FrequencyPolicy, GuestProcess, Host, IdleState,
+    IdleStates, ImageFile, Interrupt, MemoryGroup, Mount, NetworkInterface, Offload, OpenVswitch, PciDevice, PciLink,
+    Residency, Setting, SwapArea, Sysctl, Thread, ThreadRole, Throttling, TunedProfile, Tuning, VirtualFunction,
 };
 use nearmetal_rules::{Domain, Examination, Input, RULES, Rule, Settings, examine};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
@@ -137,13 +137,16 @@ fn settings_of_a_tuned_machine(host: &mut Host) {
     let system = &mut host.system;
     system.module_parameters = [
         ("kvm.halt_poll_ns", "200000"),
+        ("kvm.kvmclock_periodic_sync", "N"),
         ("kvm.nx_huge_pages", "N"),
         ("kvm_intel.enable_apicv", "Y"),
         ("kvm_intel.ept", "Y"),
+        ("kvm_intel.ple_gap", "0"),
         ("kvm_intel.unrestricted_guest", "Y"),
         ("kvm_intel.vmentry_l1d_flush", "cond"),
         ("kvm_intel.vpid", "Y"),
         ("vfio_iommu_type1.allow_unsafe_interrupts", "N"),
+        ("vhost_net.experimental_zcopytx", "0"),
     ]
     .map(setting)
     .to_vec();
@@ -152,6 +155,7 @@ fn settings_of_a_tuned_machine(host: &mut Host) {
     system.isolated = Some("4-5,20-21".parse().unwrap());
     system.nohz_full = system.isolated.clone();
     system.clocksource = Some("tsc".to_owned());
+    system.zone_reclaim_mode = Some(0);
     system.ksm = Some(0);
     system.transparent_hugepage_defrag = Some("madvise".to_owned());
     system.frequency = vec![FrequencyPolicy {
@@ -172,6 +176,50 @@ fn settings_of_a_tuned_machine(host: &mut Host) {
     for device in &mut host.pci_devices {
         device.link = Some(PciLink { speed: Some(8000), width: Some(8), max_speed: Some(8000), max_width: Some(8) });
     }
+    // A graphics card, and a volume of LVM on the drive.
+    host.pci_devices.push(PciDevice {
+        address: "0000:03:00.0".parse().unwrap(),
+        class: Some(0x03_00_00),
+        node: Some(0),
+        driver: Some("vfio-pci".to_owned()),
+        iommu_group: Some(90),
+        link: Some(PciLink { speed: Some(16_000), width: Some(16), max_speed: Some(16_000), max_width: Some(16) }),
+        ..PciDevice::default()
+    });
+    host.block_devices[0].queue = BlockQueue {
+        rq_affinity: Some(1),
+        nomerges: Some(0),
+        write_cache: Some("write back".to_owned()),
+        forced_unit_access: Some(true),
+        drive_cache: None,
+    };
+    host.block_devices.push(BlockDevice {
+        name: "dm-0".to_owned(),
+        mapping: Some("LVM".to_owned()),
+        mapped_name: Some("vg-hpc".to_owned()),
+        parts: vec!["nvme0n1".to_owned()],
+        ..BlockDevice::default()
+    });
+    let row = |(number, function): (u32, &str)| VirtualFunction {
+        number,
+        function: Some(function.parse().unwrap()),
+        trusted: Some(false),
+        ..VirtualFunction::default()
+    };
+    host.network_interfaces[0].virtual_functions = [(0, "0000:02:00.1"), (1, "0000:02:00.2")].map(row).to_vec();
+    host.tuning = Tuning {
+        workqueue_cpus: Some("0-3,6-19,22-31".parse().unwrap()),
+        compaction_proactiveness: Some(0),
+        hugetlb_optimize_vmemmap: Some(false),
+        dirty: DirtyLimit { ratio: Some(20), bytes: Some(0) },
+        dirty_background: DirtyLimit { ratio: Some(10), bytes: Some(0) },
+        busy_read: Some(0),
+        busy_poll: Some(0),
+        link_power_policy: Some("default".to_owned()),
+    };
+    let quiet =
+        |pid| MemoryGroup { pid, high: Some(0), max: Some(0), oom: Some(0), swap: Some(0), ..MemoryGroup::default() };
+    host.memory_groups = host.guests.iter().map(|guest| quiet(guest.pid)).collect();
     let bridge = NetworkInterface {
         name: "br0".to_owned(),
         kind: Some("bridge".to_owned()),
@@ -196,7 +244,7 @@ fn facts_of_all_layers(host: &mut Host) {
     ]
     .map(sysctl)
     .to_vec();
-    system.processor_flags = Some(["nonstop_tsc", "split_lock_detect"].map(str::to_owned).to_vec());
+    system.processor_flags = Some(["cat_l3", "nonstop_tsc", "split_lock_detect"].map(str::to_owned).to_vec());
     system.bridge_filters = Some(vec![sysctl(("net.bridge.bridge-nf-call-iptables", 0))]);
     system.tuned = Some(TunedProfile::Active("realtime-virtual-host".to_owned()));
     system.boost = Some(Boost { allowed: true, path: "/sys/devices/system/cpu/intel_pstate/no_turbo".to_owned() });

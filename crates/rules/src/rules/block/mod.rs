@@ -2,7 +2,11 @@
 
 pub(crate) mod backing_block_device;
 pub(crate) mod blk_elevator_param_obsolete;
+pub(crate) mod blk_nomerges_random;
+pub(crate) mod blk_queue_limits_dm_thin;
+pub(crate) mod blk_rq_affinity;
 pub(crate) mod blk_scheduler_none_fast;
+pub(crate) mod blk_write_cache_honest;
 pub(crate) mod fs_btrfs_nocow;
 pub(crate) mod fs_image_store_type;
 pub(crate) mod fs_o_direct_capable;

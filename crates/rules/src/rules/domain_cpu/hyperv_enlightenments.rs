@@ -43,8 +43,14 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if !missing.is_empty() {
         objects.push(Object::new("Hyper-V enlightenments", format!("without {}", missing.join(", ")), "all on"));
     }
-    let clock =
-        subject.facts.timers.iter().any(|timer| timer.name == "hypervclock" && timer.present.as_deref() != Some("no"));
+    // `passthrough` gives all that KVM has, the clock included.
+    let whole = hyperv.is_some_and(|hyperv| hyperv.mode.as_deref() == Some("passthrough"));
+    let clock = whole
+        || subject
+            .facts
+            .timers
+            .iter()
+            .any(|timer| timer.name == "hypervclock" && timer.present.as_deref() != Some("no"));
     if !clock {
         objects.push(Object::new("timer hypervclock", "absent", "present='yes'"));
     }

@@ -32,6 +32,9 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::NotApplicable;
     }
     let Some(machine) = subject.facts.boot.machine.as_deref() else { return Outcome::NotApplicable };
+    if subject.facts.operating_system.as_deref().is_some_and(predates_pci_express) {
+        return Outcome::NotApplicable;
+    }
     let old = machine == "pc"
         || machine.starts_with("pc-i440fx")
         || machine.starts_with("pc-0.")
@@ -40,4 +43,22 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let aged = machine_version(machine).is_some_and(|(_, major, minor)| (major, minor) < (5, 2));
     let wanted = "pc-q35 of QEMU 5.2 or later, for new guests";
     Outcome::one((old || aged).then(|| Object::new("machine type", machine, wanted)))
+}
+
+/// Systems that have no driver for q35's disks or do not start on it, by libosinfo's names.
+fn predates_pci_express(system: &str) -> bool {
+    const OLD: [&str; 9] = [
+        "http://microsoft.com/win/1.",
+        "http://microsoft.com/win/2",
+        "http://microsoft.com/win/3.",
+        "http://microsoft.com/win/9",
+        "http://microsoft.com/win/me",
+        "http://microsoft.com/win/xp",
+        "http://microsoft.com/winnt/",
+        "http://microsoft.com/msdos/",
+        "http://redhat.com/rhel/4",
+    ];
+    // Servers are named by year: 2k and 2k3 are old, 2k8 and later are not.
+    let newer = ["2k8", "2k12", "2k16", "2k19", "2k22", "2k25"].iter().any(|year| system.contains(year));
+    !newer && OLD.iter().any(|old| system.starts_with(old))
 }

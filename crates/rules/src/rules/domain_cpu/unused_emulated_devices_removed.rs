@@ -34,6 +34,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Outcome {
+    // In the density class a guest with a screen and sound is somebody's desktop.
+    let has = |element| subject.peripherals(element).next().is_some();
+    if subject.class == WorkloadClass::Density && has("graphics") && has("sound") {
+        return Outcome::NotApplicable;
+    }
     let name = |device: &PeripheralFacts| match (device.element.as_str(), device.kind.as_deref(), device.bus.as_deref())
     {
         ("input", Some("tablet"), Some("usb") | None) => Some("USB tablet"),

@@ -34,12 +34,13 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let direct = matches!(subject.class, WorkloadClass::Throughput | WorkloadClass::Latency);
     let object = |disk: &DiskFacts| {
         let cache = disk.driver.cache.as_deref();
-        // Without an element the default is writeback; a NVMe function or a vhost-user disk has no host cache.
-        let cached = !matches!(disk.kind.as_str(), "nvme" | "vhostuser" | "vhostvdpa");
+        // Without an element the default is writeback; the host's page cache holds neither NVMe functions
+        // and vhost-user disks nor what comes over the network.
+        let cached = !matches!(disk.kind.as_str(), "nvme" | "vhostuser" | "vhostvdpa" | "network");
         let found = match cache {
             Some("unsafe") => "unsafe: flushes are ignored",
             Some("writethrough") => "writethrough: each write is flushed",
-            Some("writeback") if direct => "writeback: twice in memory",
+            Some("writeback") if direct && cached => "writeback: twice in memory",
             None | Some("default") if direct && cached => "not written, which is writeback",
             _ => return None,
         };

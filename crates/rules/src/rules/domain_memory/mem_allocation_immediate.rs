@@ -30,8 +30,10 @@ pub(crate) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Outcome {
     let policy = &subject.facts.memory_policy;
-    // With hugepages libvirt lets QEMU allocate at the start unless the definition says otherwise.
+    // With hugepages libvirt lets QEMU allocate at the start unless the definition says otherwise. What is locked is
+    // touched when it is mapped.
     let immediate = match policy.allocation.as_deref() {
+        _ if policy.locked => true,
         Some(mode) => mode == "immediate",
         None => subject.uses_hugetlb(),
     };

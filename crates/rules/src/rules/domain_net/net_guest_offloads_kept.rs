@@ -1,5 +1,6 @@
 //! virtio offloads are not disabled in the domain.
 
+use nearmetal_domain::InterfaceFacts;
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -35,11 +36,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Outcome {
-    let off = subject.facts.interfaces.iter().filter(|interface| !interface.offloads_off.is_empty());
-    Outcome::of(
-        off.map(|interface| {
-            Object::new(interface_name(interface), format!("off: {}", interface.offloads_off.join(", ")), "all on")
-        })
-        .collect(),
-    )
+    let object = |interface: &InterfaceFacts| {
+        // Merged receive buffers are no offload, and net-mrgrxbuf-dpdk's matter.
+        let off = interface.offloads_off.iter().map(String::as_str).filter(|name| *name != "host/mrg_rxbuf");
+        let off: Vec<&str> = off.collect();
+        (!off.is_empty()).then(|| Object::new(interface_name(interface), format!("off: {}", off.join(", ")), "all on"))
+    };
+    Outcome::of(subject.facts.interfaces.iter().filter_map(object).collect())
 }

@@ -1,6 +1,7 @@
 //! virtio-net rings are 1024 for NFV/burst loads.
 
 use nearmetal_domain::InterfaceFacts;
+use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -32,15 +33,17 @@ pub(crate) const RULE: Rule = Rule {
 fn check(subject: &Subject<'_>) -> Outcome {
     let object = |interface: &InterfaceFacts| {
         let user = interface.kind == "vhostuser";
+        // passt has no bursts to hold, and small rings keep the latency class's packets from queueing.
+        let bursts = user && interface.backend.is_none() && subject.class != WorkloadClass::Latency;
         let rings = [("receive", interface.receive_ring), ("transmit", interface.transmit_ring)];
         let poor = rings.into_iter().find_map(|(name, size)| match size {
             Some(size) if !size.is_power_of_two() || !(256..=1024).contains(&size) => {
                 Some((name, size.to_string(), "a power of two from 256 to 1024"))
             }
-            Some(size) if name == "transmit" && size > 256 && !user => {
+            Some(size) if name == "transmit" && size > 256 && !user && interface.kind != "vdpa" => {
                 Some((name, size.to_string(), "256: more needs vhost-user"))
             }
-            size if user && size.unwrap_or(256) < 1024 => Some((name, size.unwrap_or(256).to_string(), "1024")),
+            size if bursts && size.unwrap_or(256) < 1024 => Some((name, size.unwrap_or(256).to_string(), "1024")),
             _ => None,
         });
         poor.map(|(name, found, wanted)| {

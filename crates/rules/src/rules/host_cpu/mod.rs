@@ -3,6 +3,8 @@
 pub(crate) mod cpufreq_governor_performance;
 pub(crate) mod cstate_latency_capped;
 pub(crate) mod host_runqueue_and_steal_low;
+pub(crate) mod idle_poll_not_global;
+pub(crate) mod l3_cat_mba_for_noisy_neighbours;
 pub(crate) mod smt_policy_for_class;
 pub(crate) mod thermal_throttle_absent;
 pub(crate) mod turbo_boost_enabled;

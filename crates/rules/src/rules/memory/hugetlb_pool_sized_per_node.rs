@@ -38,7 +38,9 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if subject.which == Which::Running {
         return Outcome::NotApplicable;
     }
-    let Some(pages) = &subject.facts.hugepages else { return Outcome::NotApplicable };
+    let Some(pages) = subject.facts.hugepages.as_ref().filter(|_| subject.uses_hugetlb()) else {
+        return Outcome::NotApplicable;
+    };
     // While it runs its pages are taken already.
     let runs =
         subject.context.domains.iter().any(|domain| domain.name == subject.facts.name && domain.running.is_some());

@@ -8,6 +8,7 @@ use crate::finding::{Object, Outcome};
 use crate::input::Domain;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
+use crate::subject::uses_hugetlb;
 
 pub(crate) const RULE: Rule = Rule {
     id: "thp-defrag-policy",
@@ -38,7 +39,7 @@ fn check(context: &Context<'_>) -> Outcome {
         return Outcome::unknown("/sys/kernel/mm/transparent_hugepage/defrag");
     };
     let off = host.system.transparent_hugepage.as_deref() == Some("never");
-    let small = |domain: &Domain| domain.in_force().is_some_and(|facts| facts.hugepages.is_none());
+    let small = |domain: &Domain| domain.in_force().is_some_and(|facts| !uses_hugetlb(facts));
     let latency = context.domains.iter().any(|domain| domain.class == WorkloadClass::Latency && small(domain));
     let stalls = match defrag {
         "always" => !off,

@@ -6,6 +6,7 @@ use crate::finding::{Object, Outcome};
 use crate::input::Domain;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
+use crate::subject::uses_hugetlb;
 
 pub(crate) const RULE: Rule = Rule {
     id: "thp-host-enabled",
@@ -31,7 +32,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn check(context: &Context<'_>) -> Outcome {
     let Some(host) = context.host else { return Outcome::no_host() };
-    let small = context.domains.iter().filter_map(Domain::in_force).any(|facts| facts.hugepages.is_none());
+    let small = context.domains.iter().filter_map(Domain::in_force).any(|facts| !uses_hugetlb(facts));
     if !context.domains.is_empty() && !small {
         return Outcome::NotApplicable;
     }

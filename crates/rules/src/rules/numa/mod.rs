@@ -2,6 +2,7 @@
 
 pub(crate) mod memory_on_memoryless_node;
 pub(crate) mod numa_autobalancing_off_when_pinned;
+pub(crate) mod numa_firmware_nps_llc;
 pub(crate) mod numa_guest_topology_when_wide;
 pub(crate) mod numa_llc_ccx_alignment;
 pub(crate) mod numa_memory_local_at_runtime;

@@ -63,12 +63,6 @@ impl<'a> Context<'a> {
         Some(value.unwrap_or_default())
     }
 
-    /// A parameter of a loaded module, named `module.parameter`.
-    pub fn module_parameter(&self, name: &str) -> Option<&'a str> {
-        let parameters = &self.host?.system.module_parameters;
-        parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
-    }
-
     /// A parameter of a loaded module, `kvm.halt_poll_ns`; `None` without the module, or where the kernel has none.
     pub fn module_parameter(&self, name: &str) -> Option<&'a str> {
         let parameters = &self.host?.system.module_parameters;

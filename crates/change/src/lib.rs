@@ -17,7 +17,7 @@ mod machine;
 mod perform;
 mod plan_file;
 mod pools;
-mod private_files;
+pub mod private_files;
 mod rollback;
 mod steps;
 pub mod timestamp;

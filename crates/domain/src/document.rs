@@ -49,7 +49,7 @@ impl DomainXml {
     }
 
     /// Collects the edits of one setter and does them all, or none. True if the text changed.
-    pub(crate) fn edit(
+    pub(crate) fn rewrite(
         &mut self,
         collect: impl FnOnce(&Document<'_>, &mut Edits<'_>) -> Result<(), DomainError>,
     ) -> Result<bool, DomainError> {

@@ -120,6 +120,14 @@ impl<'text> Edits<'text> {
         self.insert_all_first(parent, std::slice::from_ref(fragment));
     }
 
+    /// Inserts an element as the last child.
+    pub(crate) fn insert_last(&mut self, parent: Node<'_, '_>, fragment: &Fragment) {
+        match parent.children().rfind(Node::is_element) {
+            Some(sibling) => self.insert_after(sibling, fragment),
+            None => self.insert_first(parent, fragment),
+        }
+    }
+
     /// Inserts an element behind the last of the children named, or as the first child where there is none of them.
     pub(crate) fn insert_behind(&mut self, parent: Node<'_, '_>, names: &[&str], fragment: &Fragment) {
         self.insert_all_behind(parent, names, std::slice::from_ref(fragment));

@@ -100,6 +100,14 @@ pub enum DomainError {
         /// The names there are.
         known: String,
     },
+    /// An edit names an element that is not there and cannot be made from its name alone.
+    #[error("there is no `{place}` in the definition, and what is missing cannot be made: {why}")]
+    NoSuchPlace {
+        /// The place, cut to 80 characters.
+        place: String,
+        /// What keeps it from being made.
+        why: &'static str,
+    },
     /// A setter was given something that cannot stand in a domain XML.
     #[error("{what} cannot be `{value}`: {rule}")]
     BadArgument {

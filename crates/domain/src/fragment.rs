@@ -1,23 +1,25 @@
 //! New elements to write into a domain: built as a small tree, printed as libvirt prints.
 
+use std::borrow::Cow;
+
 /// An element to be inserted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fragment {
-    name: &'static str,
-    attributes: Vec<(&'static str, String)>,
+    name: Cow<'static, str>,
+    attributes: Vec<(Cow<'static, str>, String)>,
     text: String,
     children: Vec<Fragment>,
 }
 
 impl Fragment {
     /// An empty element.
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, ..Self::default() }
+    pub(crate) fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Self { name: name.into(), ..Self::default() }
     }
 
     /// With an attribute.
-    pub(crate) fn attribute(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.attributes.push((name, value.to_string()));
+    pub(crate) fn attribute(mut self, name: impl Into<Cow<'static, str>>, value: impl ToString) -> Self {
+        self.attributes.push((name.into(), value.to_string()));
         self
     }
 
@@ -48,7 +50,7 @@ impl Fragment {
 
     fn print_into(&self, out: &mut String, layout: Option<&Layout>, depth: usize) {
         out.push('<');
-        out.push_str(self.name);
+        out.push_str(&self.name);
         for (name, value) in &self.attributes {
             out.push_str(&format!(" {name}='{}'", escape_attribute(value, '\'')));
         }

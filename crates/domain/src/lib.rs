@@ -9,11 +9,14 @@ mod definition_edit;
 mod diff;
 mod document;
 mod edit;
+mod edit_as_data;
 mod element;
 mod error;
 mod facts;
 mod fragment;
 mod limits;
+mod order;
+mod place;
 mod tag;
 mod tree;
 

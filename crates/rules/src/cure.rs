@@ -92,9 +92,35 @@ impl Cure {
         Self::KernelFile { path: path.into(), value: value.into() }
     }
 
+    /// Setting a parameter of the kernel command line.
+    pub fn kernel_argument(name: &str, value: impl Into<String>) -> Self {
+        Self::KernelArgument { name: name.to_owned(), value: Some(value.into()) }
+    }
+
     /// Setting an attribute in the stored definition.
     pub fn attribute(at: impl Into<String>, name: &str, value: impl Into<String>) -> Self {
         let (name, value) = (name.to_owned(), value.into());
         Self::Definition(DefinitionEdit::SetAttribute { at: at.into(), name, value })
+    }
+}
+
+/// One line, as a person would write it down.
+impl fmt::Display for Cure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KernelFile { path, value } => write!(formatter, "{path} = {value}"),
+            Self::HugepagePool { node, size, pages } => {
+                write!(formatter, "hugepages of {} on node {node} = {pages}", size.bytes())
+            }
+            Self::KernelArgument { name, value: Some(value) } => write!(formatter, "kernel argument {name}={value}"),
+            Self::KernelArgument { name, value: None } => write!(formatter, "kernel argument {name}"),
+            Self::NoKernelArgument { name } => write!(formatter, "no kernel argument {name}"),
+            Self::ModuleParameter { module, parameter, value } => {
+                write!(formatter, "module parameter {module}.{parameter} = {value}")
+            }
+            Self::LoadModule { module } => write!(formatter, "module {module} loaded"),
+            Self::Definition(edit) => edit.fmt(formatter),
+            Self::LivePin { thread, cpus } => write!(formatter, "{thread} on PUs {cpus}"),
+        }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Gathered {
     pub host: Host,
     /// Domains whose definitions could be read.
     pub domains: Vec<Domain>,
+    /// What each of them starts with next time, as written, with its secrets; a transient one has none.
+    pub definitions: BTreeMap<String, String>,
     /// Files that are no definitions, one message each.
     pub bad_files: Vec<String>,
     /// Domains of libvirt whose definitions could not be read, one message each.
@@ -53,8 +55,7 @@ pub(crate) fn gather_again(
         Some(path) => nearmetal_capture::open(path).map_err(|error| error.to_string())?,
     };
     let host = Host::read(&tree);
-    let mut gathered =
-        Gathered { host, domains: Vec::new(), bad_files: Vec::new(), bad_domains: Vec::new(), no_libvirt: None };
+    let mut gathered = Gathered::of(host);
     if !xml.is_empty() {
         gathered.read_files(xml, class);
     } else if tree.is_live() {
@@ -72,22 +73,37 @@ pub(crate) fn gather_again(
 }
 
 impl Gathered {
+    fn of(host: Host) -> Self {
+        Self {
+            host,
+            domains: Vec::new(),
+            definitions: BTreeMap::new(),
+            bad_files: Vec::new(),
+            bad_domains: Vec::new(),
+            no_libvirt: None,
+        }
+    }
+
     fn read_files(&mut self, paths: &[PathBuf], class: Option<WorkloadClass>) {
         let mut read = Vec::new();
         for path in paths {
             let text = files::read_to_string(path).map_err(|error| error.to_string());
-            match text.and_then(|text| facts(&text).map_err(|error| format!("`{}`: {error}", path.display()))) {
-                Ok(facts) => read.push((path, facts)),
+            let read_facts = text.and_then(|text| {
+                facts(&text).map(|facts| (facts, text)).map_err(|error| format!("`{}`: {error}", path.display()))
+            });
+            match read_facts {
+                Ok((facts, text)) => read.push((path, facts, text)),
                 Err(message) => self.bad_files.push(message),
             }
         }
         let mut count: BTreeMap<String, usize> = BTreeMap::new();
-        read.iter().for_each(|(_, facts)| *count.entry(facts.name.clone()).or_default() += 1);
-        for (path, mut facts) in read {
+        read.iter().for_each(|(_, facts, _)| *count.entry(facts.name.clone()).or_default() += 1);
+        for (path, mut facts, text) in read {
             // Rules compare domains by name: where several files hold the same one, each is called by its file too.
             if count.get(&facts.name).is_some_and(|count| *count > 1) {
                 facts.name = format!("{} ({})", facts.name, path.display());
             }
+            self.definitions.insert(facts.name.clone(), text);
             self.domains.extend(Domain::new(Some(facts), None, class));
         }
     }
@@ -103,7 +119,13 @@ impl Gathered {
         system.qemu_version = Some(versions.hypervisor).filter(|_| versions.hypervisor_kind == "QEMU");
         for summary in libvirt.domains()? {
             match definitions(libvirt, &summary) {
-                Ok((defined, running)) => self.domains.extend(Domain::new(defined, running, class)),
+                Ok((stored, running)) => {
+                    let defined = stored.map(|(facts, text)| {
+                        self.definitions.insert(summary.name.clone(), text);
+                        facts
+                    });
+                    self.domains.extend(Domain::new(defined, running, class));
+                }
                 Err(message) => self.bad_domains.push(format!("domain `{}`: {message}", summary.name)),
             }
         }
@@ -111,15 +133,16 @@ impl Gathered {
     }
 }
 
-type Definitions = (Option<DomainFacts>, Option<DomainFacts>);
+/// The stored definition with its text, and the one in force.
+type Definitions = (Option<(DomainFacts, String)>, Option<DomainFacts>);
 
 fn definitions(libvirt: &mut dyn Hypervisor, summary: &DomainSummary) -> Result<Definitions, String> {
     let mut read = |which| {
         let text = libvirt.domain_xml(&summary.name, which).map_err(|error| error.to_string())?;
-        facts(&text)
+        Ok::<_, String>((facts(&text)?, text))
     };
     let defined = if summary.persistent { Some(read(Definition::Inactive)?) } else { None };
-    let running = if summary.state.is_off() { None } else { Some(read(Definition::Live)?) };
+    let running = if summary.state.is_off() { None } else { Some(read(Definition::Live)?.0) };
     Ok((defined, running))
 }
 
@@ -142,8 +165,7 @@ mod tests {
         let fake = Fake::new("<capabilities/>").with_domain(&xml("off", "GiB"));
         let mut fake = fake.with_running_domain(&xml("on", "GiB")).with_domain(&xml("bad", "pages"));
         let host = Synthetic::new().build();
-        let mut gathered =
-            Gathered { host, domains: Vec::new(), bad_files: Vec::new(), bad_domains: Vec::new(), no_libvirt: None };
+        let mut gathered = Gathered::of(host);
         gathered.ask_libvirt(&mut fake, Some(WorkloadClass::Density)).unwrap();
         let state = |name: &str| {
             let domain = gathered.domains.iter().find(|domain| domain.name == name).unwrap();
@@ -151,6 +173,7 @@ mod tests {
         };
         assert_eq!(state("off"), (true, false, WorkloadClass::Density));
         assert_eq!(state("on"), (true, true, WorkloadClass::Density));
+        assert_eq!(gathered.definitions.keys().collect::<Vec<_>>(), ["off", "on"]);
         let system = &gathered.host.system;
         assert_eq!((system.libvirt_version.as_deref(), system.qemu_version.as_deref()), (Some("9.0.0"), Some("7.2.0")));
         assert_eq!(gathered.bad_domains.len(), 1);

@@ -1,6 +1,7 @@
 //! `nearmetal doctor`: what is gathered, and the forms it is shown in.
 
 mod document;
+mod export;
 mod gather;
 mod images;
 mod junit;
@@ -12,6 +13,7 @@ mod watch;
 use nearmetal_rules::{Examination, Settings, Severity};
 
 pub(crate) use document::json;
+pub(crate) use export::export;
 pub(crate) use gather::{Gathered, gather, gather_again};
 pub(crate) use images::Images;
 pub(crate) use junit::junit;

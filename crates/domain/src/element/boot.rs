@@ -59,7 +59,7 @@ impl DomainXml {
         if kernel.is_empty() || initrd == Some("") {
             return Err(DomainError::argument("a boot file", "", "its path is needed"));
         }
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             let root = document.root_element();
             let missing = || DomainError::Missing { position: tree::position(root), what: "<os>".to_owned() };
             let os = tree::child(root, "os").ok_or_else(missing)?;
@@ -85,7 +85,7 @@ impl DomainXml {
 
     /// Removes the file of UEFI variables, so that a copy gets one of its own.
     pub fn remove_nvram(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             tree::find_all(document, &["os", "nvram"]).into_iter().for_each(|node| edits.remove(node));
             Ok(())
         })

@@ -25,7 +25,7 @@ impl DomainXml {
     /// # Errors
     /// No `<devices>`.
     pub fn add_agent_channel(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             if has_agent(document) {
                 return Ok(());
             }

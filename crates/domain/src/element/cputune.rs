@@ -71,13 +71,13 @@ impl DomainXml {
     /// An empty CPU set, or one vCPU twice.
     pub fn set_vcpu_pins(&mut self, pins: &[(u32, CpuSet)]) -> Result<bool, DomainError> {
         let pins = checked(pins, "a vCPU pin")?;
-        self.edit(|document, edits| set_pins(document, edits, &VCPU, &pins))
+        self.rewrite(|document, edits| set_pins(document, edits, &VCPU, &pins))
     }
 
     /// Pins the emulator thread, and with it all threads of QEMU that have no pin of their own. An empty set removes
     /// the pin.
     pub fn set_emulator_pin(&mut self, cpus: &CpuSet) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             let present = tree::find_all(document, &["cputune", "emulatorpin"]);
             match present.split_first() {
                 _ if cpus.is_empty() => present.into_iter().for_each(|node| edits.remove(node)),
@@ -97,7 +97,7 @@ impl DomainXml {
     /// Lets every thread float again: removes the pins of vCPUs, emulator and iothreads, and `<cputune>` if nothing
     /// else stands in it.
     pub fn remove_pins(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             for cputune in tree::find_all(document, &["cputune"]) {
                 let is_pin = |node: &Node<'_, '_>| {
                     crate::edit::is_plain(*node)

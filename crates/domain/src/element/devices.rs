@@ -8,7 +8,7 @@ use crate::tree;
 impl DomainXml {
     /// Removes all devices of these elements (`interface`, `hostdev`, `graphics`, …).
     pub fn remove_devices(&mut self, elements: &[&str]) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             for devices in tree::find_all(document, &["devices"]) {
                 for device in devices.children().filter(|node| is_plain(*node)) {
                     if elements.contains(&device.tag_name().name()) {

@@ -83,7 +83,7 @@ impl DomainXml {
         if options.iothread == Some(0) || options.queues == Some(0) {
             return Err(DomainError::argument("an iothread or a number of queues", "0", "both count from 1"));
         }
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             let disk = disk::find(document, target)?;
             let virtio = disk::bus(disk, target).as_deref() == Some("virtio");
             if (options.iothread.is_some() || options.queues.is_some()) && !virtio {

@@ -29,7 +29,7 @@ impl DomainXml {
         if !path.starts_with('/') {
             return Err(DomainError::argument("a disk source", path, "an absolute path is needed"));
         }
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             let disk = disk::find(document, target)?;
             let fragment = Fragment::new("source").attribute(name, path);
             let present = tree::child(disk, "source");
@@ -55,7 +55,7 @@ impl DomainXml {
     /// # Errors
     /// No such disk.
     pub fn remove_disk(&mut self, target: &str) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             edits.remove(disk::find(document, target)?);
             Ok(())
         })

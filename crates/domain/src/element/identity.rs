@@ -18,7 +18,7 @@ impl DomainXml {
                 "it is neither empty nor has `/` or control characters",
             ));
         }
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             match tree::find(document, &["name"]) {
                 Some(node) if tree::text(node) == name => {}
                 Some(node) => edits.set_text(node, name),
@@ -37,7 +37,7 @@ impl DomainXml {
         if digits.len() != 32 || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
             return Err(DomainError::argument("a UUID", uuid, "it is 32 hex digits, with or without hyphens"));
         }
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             match tree::find(document, &["uuid"]) {
                 Some(node) if tree::text(node) == uuid => {}
                 Some(node) => edits.set_text(node, uuid),
@@ -49,7 +49,7 @@ impl DomainXml {
 
     /// Removes the UUID: libvirt gives a new one when the domain is defined.
     pub fn remove_uuid(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             tree::find_all(document, &["uuid"]).into_iter().for_each(|node| edits.remove(node));
             Ok(())
         })

@@ -129,7 +129,7 @@ fn offloads_off(driver: Node<'_, '_>) -> Vec<String> {
 impl DomainXml {
     /// Removes the MAC addresses: libvirt makes up new ones, different at every definition.
     pub fn remove_mac_addresses(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             tree::find_all(document, &["devices", "interface", "mac"]).into_iter().for_each(|node| edits.remove(node));
             Ok(())
         })
@@ -138,7 +138,7 @@ impl DomainXml {
     /// Gives every interface that has a MAC address another one, the same for the same seed and place: QEMU's prefix
     /// 52:54:00 and three bytes made from both.
     pub fn regenerate_mac_addresses(&mut self, seed: &str) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             for (index, mac) in tree::find_all(document, &["devices", "interface", "mac"]).into_iter().enumerate() {
                 let hash = fnv1a(format!("{seed}/{index}").as_bytes()).to_be_bytes();
                 edits.set_attribute(

@@ -79,7 +79,7 @@ impl DomainXml {
         }
         let pins: Vec<(u32, CpuSet)> = (1u32..).zip(sets.iter().cloned()).collect();
         let mut pins = cputune::checked(&pins, "an iothread pin")?;
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             let before = ids(document)?;
             let all: BTreeSet<u32> = before.iter().copied().chain(pins.keys().copied()).collect();
             let everywhere = sets.iter().fold(CpuSet::new(), |all, set| all.union(set));

@@ -38,7 +38,7 @@ fn page_size(page: Node<'_, '_>) -> Result<PageSize, DomainError> {
 impl DomainXml {
     /// Backs all guest memory with huge pages of one size. Other children of `<memoryBacking>` stay.
     pub fn set_hugepages(&mut self, size: PageSize) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             // libvirt prints page sizes in KiB.
             let page = Fragment::new("page").attribute("size", size.bytes().kib()).attribute("unit", "KiB");
             let hugepages = Fragment::new("hugepages").child(page.clone());
@@ -76,7 +76,7 @@ impl DomainXml {
 
     /// Leaves the page size to the kernel; `<memoryBacking>` goes too if nothing else stands in it.
     pub fn remove_hugepages(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             for backing in tree::find_all(document, &["memoryBacking"]) {
                 let (gone, kept): (Vec<_>, Vec<_>) = backing
                     .children()

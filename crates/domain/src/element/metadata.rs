@@ -33,7 +33,7 @@ pub(crate) fn operating_system(document: &Document<'_>) -> Option<String> {
 impl DomainXml {
     /// Removes `<metadata>`: a copy of a domain is not what other programs wrote about the original.
     pub fn remove_metadata(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             tree::find_all(document, &["metadata"]).into_iter().for_each(|node| edits.remove(node));
             Ok(())
         })

@@ -60,7 +60,7 @@ impl DomainXml {
         if nodes.is_empty() {
             return self.remove_numatune();
         }
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             let memory = Fragment::new("memory").attribute("mode", "strict").attribute("nodeset", nodes);
             let root = document.root_element();
             let Some(numatune) = tree::child(root, "numatune") else {
@@ -95,7 +95,7 @@ impl DomainXml {
 
     /// Leaves memory to the kernel's default policy.
     pub fn remove_numatune(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             tree::find_all(document, &["numatune"]).into_iter().for_each(|node| edits.remove(node));
             Ok(())
         })

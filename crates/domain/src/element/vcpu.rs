@@ -47,7 +47,7 @@ pub(crate) fn read(document: &Document<'_>) -> Result<VcpuFacts, DomainError> {
 impl DomainXml {
     /// Takes the choice of PUs away from numad. Without `placement='auto'` there is nothing to do: static is the default.
     pub fn set_vcpu_placement_static(&mut self) -> Result<bool, DomainError> {
-        self.edit(|document, edits| {
+        self.rewrite(|document, edits| {
             for node in
                 tree::find(document, &["vcpu"]).into_iter().filter(|node| node.attribute("placement") == Some("auto"))
             {

@@ -3,6 +3,7 @@
 mod agreement;
 mod bad_input;
 mod crash;
+mod export;
 mod faults;
 mod job;
 mod machine;
@@ -61,6 +62,7 @@ pub fn all() -> Vec<Case> {
         sabotage::cases(),
         bad_input::cases(),
         crash::cases(),
+        export::cases(),
         faults::cases(),
     ]
     .into_iter()

@@ -1,6 +1,7 @@
 //! Host clocksource is tsc.
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -36,7 +37,11 @@ fn check(context: &Context<'_>) -> Outcome {
     let Some(clock) = host.system.clocksource.as_deref() else {
         return Outcome::unknown(CLOCKSOURCE);
     };
-    Outcome::one(is_slow_clock(clock).then(|| Object::new("clock source", clock, "tsc")))
+    // Where nobody asked for another clock, the kernel itself found the TSC wanting: firmware, not a setting.
+    let asked =
+        context.kernel_parameter("clocksource").map(|_| Cure::NoKernelArgument { name: "clocksource".to_owned() });
+    let object = || Object::new("clock source", clock, "tsc").cured_by_all(asked);
+    Outcome::one(is_slow_clock(clock).then(object))
 }
 
 /// The file that names the clock source in use.

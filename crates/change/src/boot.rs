@@ -2,10 +2,11 @@
 
 use crate::change::{Change, Lifetime};
 use crate::journal::{Journal, Record, State};
-use crate::kernel::{persistent_pages, required};
+use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
-use crate::{ChangeError, perform};
+use crate::value::present;
+use crate::{ChangeError, modules, perform};
 
 /// One change that was made again, or was not.
 #[derive(Debug)]
@@ -38,7 +39,9 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
                 Change::HugepagePool { node, size, .. } => {
                     persistent_pages(machine.kernel, *node, *size).map(|now| now.to_string())
                 }
-                Change::SysfsValue { path, .. } => required(machine.kernel, path),
+                Change::SysfsValue { path, .. } => present(machine.kernel, path),
+                Change::LoadModule { module, .. } => modules::is_loaded(machine.kernel, module)
+                    .map(|loaded| if loaded { "loaded" } else { "not loaded" }.to_owned()),
                 _ => continue,
             };
             let result = old.and_then(|old| {
@@ -49,6 +52,7 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
                     Change::HugepagePool { node, size, new, .. } => {
                         resize_pool(machine.kernel, *node, *size, *new, machine.patience)
                     }
+                    Change::LoadModule { module, .. } => modules::load(machine.kernel, module),
                     Change::SysfsValue { path, new, .. } => perform::set_value(machine, path, new),
                     _ => Ok(()),
                 }

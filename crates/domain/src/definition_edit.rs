@@ -1,5 +1,7 @@
 //! An edit of a definition as data: what a plan or a journal holds, to be made by [`DomainXml`](crate::DomainXml).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One edit. `at` is the place of an element below `<domain>`: names of elements, parted by slashes, each with at most
@@ -42,4 +44,17 @@ pub enum DefinitionEdit {
         /// The element.
         at: String,
     },
+}
+
+impl fmt::Display for DefinitionEdit {
+    /// What the definition says then, short: `devices/memballoon/@model='none'`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetAttribute { at, name, value } => write!(formatter, "{at}/@{name}='{value}'"),
+            Self::RemoveAttribute { at, name } => write!(formatter, "no {at}/@{name}"),
+            Self::SetText { at, text } => write!(formatter, "{at} {text}"),
+            Self::Ensure { at } => write!(formatter, "{at}"),
+            Self::Remove { at } => write!(formatter, "no {at}"),
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! What would cure an object that breaks a rule, as data: made live through the journal, or exported in the forms the
 //! ecosystem keeps.
 
+use std::fmt;
+
 use nearmetal_domain::DefinitionEdit;
 use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
@@ -80,9 +82,55 @@ impl Cure {
         Self::KernelFile { path: path.into(), value: value.into() }
     }
 
+    /// Removing an attribute from the stored definition.
+    pub fn no_attribute(at: impl Into<String>, name: &str) -> Self {
+        Self::Definition(DefinitionEdit::RemoveAttribute { at: at.into(), name: name.to_owned() })
+    }
+
+    /// Making sure that an element stands in the stored definition.
+    pub fn element(at: impl Into<String>) -> Self {
+        Self::Definition(DefinitionEdit::Ensure { at: at.into() })
+    }
+
+    /// Removing an element from the stored definition.
+    pub fn no_element(at: impl Into<String>) -> Self {
+        Self::Definition(DefinitionEdit::Remove { at: at.into() })
+    }
+
     /// Setting an attribute in the stored definition.
     pub fn attribute(at: impl Into<String>, name: &str, value: impl Into<String>) -> Self {
         let (name, value) = (name.to_owned(), value.into());
         Self::Definition(DefinitionEdit::SetAttribute { at: at.into(), name, value })
+    }
+}
+
+impl fmt::Display for Thread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
+            Self::Emulator => formatter.write_str("the emulator thread"),
+            Self::Iothread(number) => write!(formatter, "iothread {number}"),
+        }
+    }
+}
+
+impl fmt::Display for Cure {
+    /// When it comes into force, and what it is: `next start: devices/memballoon/@model='none'`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KernelFile { path, value } => write!(formatter, "now: {path} = {value}"),
+            Self::HugepagePool { node, size, pages } => {
+                write!(formatter, "now: {pages} pages of {size} on node {node}")
+            }
+            Self::KernelArgument { name, value: Some(value) } => write!(formatter, "next boot: {name}={value}"),
+            Self::KernelArgument { name, value: None } => write!(formatter, "next boot: {name}"),
+            Self::NoKernelArgument { name } => write!(formatter, "next boot: no {name}"),
+            Self::ModuleParameter { module, parameter, value } => {
+                write!(formatter, "when {module} is next loaded: {parameter}={value}")
+            }
+            Self::LoadModule { module } => write!(formatter, "now: modprobe {module}"),
+            Self::Definition(edit) => write!(formatter, "next start: {edit}"),
+            Self::LivePin { thread, cpus } => write!(formatter, "now: {thread} on PUs {cpus}"),
+        }
     }
 }

@@ -5,14 +5,14 @@ pub(crate) mod bench;
 mod boot_apply;
 mod capture;
 mod demo;
-mod doctor;
+pub(crate) mod doctor;
 mod inspect;
 mod lab;
 mod plan;
 mod remote;
 mod report;
 mod rollback;
-mod shared;
+pub(crate) mod shared;
 mod source;
 mod verify;
 

@@ -1,6 +1,8 @@
 //! `nearmetal doctor`: what is gathered, and the forms it is shown in.
 
 mod document;
+mod fix;
+mod fix_report;
 mod gather;
 mod junit;
 mod sarif;
@@ -9,6 +11,7 @@ mod text;
 use nearmetal_rules::{Examination, Settings, Severity};
 
 pub(crate) use document::json;
+pub(crate) use fix::{FixArgs, fix};
 pub(crate) use gather::{Gathered, gather};
 pub(crate) use junit::junit;
 pub(crate) use sarif::sarif;

@@ -53,9 +53,9 @@ fn may_change_without_a_complaint(path: &str, damage: &str) -> bool {
     ];
     let name = damage == "words" && NAMES.iter().any(|name| path.ends_with(name));
     let whole = ["/cpuinfo", "/uevent", "/config", "/cmdline", "/comm"];
-    // A copy of a link that was down is empty.
-    let down = damage == "emptied" && path.ends_with("/speed");
-    name || down
+    // A copy of a link that was down is empty, and so is the list of listeners where nobody listens.
+    let none = damage == "emptied" && ["/speed", "/actions"].iter().any(|name| path.ends_with(name));
+    name || none
         || whole.iter().any(|name| path.ends_with(name))
         || path.ends_with("/meminfo") && damage.starts_with("cut")
 }

@@ -98,7 +98,7 @@ fn a_multipath_namespace_belongs_to_the_drive_and_not_to_a_virtual_function() {
     for (controller, path) in [(0, VIRTUAL), (1, DRIVE)] {
         let place = format!("{path}/nvme/nvme{controller}");
         let hidden = format!("{place}/nvme0c{controller}n1");
-        tree.files(&hidden, &[("hidden", "1\n"), ("size", "2048\n")]);
+        tree.files(&hidden, &[("hidden", "1\n"), ("size", "2048\n"), ("queue/scheduler", "none [mq-deadline]\n")]);
         tree.link(
             &format!("/sys/class/block/nvme0c{controller}n1"),
             format!("../..{}", hidden.strip_prefix("/sys").unwrap()),
@@ -122,6 +122,8 @@ fn a_multipath_namespace_belongs_to_the_drive_and_not_to_a_virtual_function() {
     for device in &host.block_devices {
         assert_eq!(device.pci.map(|pci| pci.to_string()).as_deref(), Some("0000:21:00.0"), "{}", device.name);
         assert_eq!((device.node, device.paths.len()), (Some(0), 2));
+        let served = (device.served_by.as_deref(), device.scheduler.as_deref());
+        assert_eq!(served, (Some("nvme0c0n1"), Some("mq-deadline")), "a namespace of several paths has no scheduler");
     }
     assert_eq!(host.block_devices[0].holders, ["dm-0"]);
     let drive = &host.pci_devices[0];

@@ -76,6 +76,16 @@ pub enum Thread {
     Iothread(u32),
 }
 
+impl fmt::Display for Thread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
+            Self::Emulator => formatter.write_str("emulator thread"),
+            Self::Iothread(number) => write!(formatter, "iothread {number}"),
+        }
+    }
+}
+
 impl Cure {
     /// Writing a kernel file.
     pub fn kernel_file(path: impl Into<String>, value: impl Into<String>) -> Self {

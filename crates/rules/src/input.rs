@@ -40,9 +40,12 @@ impl Domain {
         class: Option<WorkloadClass>,
     ) -> Option<Self> {
         let facts = running.as_ref().or(defined.as_ref())?;
-        let (class, class_reason) = match class {
-            Some(class) => (class, "given".to_owned()),
-            None => class_of(facts),
+        let (class, class_reason) = match (class, running.as_ref().map(class_of), defined.as_ref().map(class_of)) {
+            (Some(class), ..) => (class, "given".to_owned()),
+            // A guest that somebody has unpinned while it runs is still what it was meant to be.
+            (None, Some((WorkloadClass::General, reason)), Some(other)) if reason.starts_with(GUESSED) => other,
+            (None, Some(found), _) | (None, None, Some(found)) => found,
+            (None, None, None) => class_of(facts),
         };
         Some(Self { name: facts.name.clone(), class, class_reason, defined, running })
     }
@@ -52,6 +55,9 @@ impl Domain {
         self.running.as_ref().or(self.defined.as_ref())
     }
 }
+
+/// How the reason of a class begins that nobody gave.
+const GUESSED: &str = "guessed";
 
 /// Classes by their words.
 const CLASSES: [(&str, WorkloadClass); 6] = [
@@ -80,7 +86,7 @@ pub fn class_of(facts: &DomainFacts) -> (WorkloadClass, String) {
     if let Some(class) = facts.class.as_deref().and_then(class_named) {
         return (class, "its metadata".to_owned());
     }
-    let guess = |class, reason: &str| (class, format!("guessed: {reason}"));
+    let guess = |class, reason: &str| (class, format!("{GUESSED}: {reason}"));
     if facts.operating_system.as_deref().is_some_and(|id| id.starts_with("http://microsoft.com/")) {
         return guess(WorkloadClass::Windows, "libosinfo's metadata names Windows");
     }

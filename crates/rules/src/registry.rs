@@ -72,6 +72,7 @@ pub const RULES: &[Rule] = &[
     domain_cpu::unused_emulated_devices_removed::RULE,
     domain_cpu::two_domains_on_one_pu::RULE,
     domain_cpu::pin_on_offline_cpu::RULE,
+    domain_cpu::pins_as_defined::RULE,
     domain_cpu::guest_l3_wider_than_host::RULE,
     domain_memory::mem_hugepages::RULE,
     domain_memory::mem_nosharepages::RULE,

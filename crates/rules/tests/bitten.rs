@@ -78,8 +78,23 @@ fn interrupts_of_other_devices_land_on_the_guests_pus_and_its_own_may() {
     let mut example = Example::clean();
     example.host.interrupts[0].effective = Some(CpuSet::one(4));
     assert_eq!(of(&example, "irq-affinity-off-isolated"), ["irq-affinity-off-isolated rt: interrupt 30 (nvme0q1)"]);
+    // The drive's queue of that PU alone: nobody else's I/O comes in there, and the kernel moves it nowhere.
+    example.host.interrupts[0].affinity = Some(CpuSet::one(4));
+    assert_eq!(of(&example, "irq-affinity-off-isolated"), Vec::<String>::new());
+    example.host.interrupts[0].affinity = Some("0-15".parse().unwrap());
     example.host.interrupts[0].device = Some("0000:02:00.2".parse().unwrap());
     assert_eq!(of(&example, "irq-affinity-off-isolated"), Vec::<String>::new());
+}
+
+#[test]
+fn a_guest_whose_threads_were_set_free_is_still_what_it_was_meant_to_be() {
+    let (_, text, _) = common::DOMAINS.iter().find(|(name, ..)| *name == "db").unwrap();
+    let facts = |text: &str| nearmetal_domain::DomainXml::parse(text).unwrap().facts().unwrap();
+    let meant = facts(&text.replacen(">throughput<", ">nonsense<", 1));
+    let mut freed = meant.clone();
+    freed.vcpu_pins.clear();
+    let domain = nearmetal_rules::Domain::new(Some(meant), Some(freed), None).unwrap();
+    assert_eq!(nearmetal_rules::class_name(domain.class), "throughput");
 }
 
 #[test]
@@ -138,4 +153,17 @@ fn a_throw_away_overlay_is_left_in_the_definition() {
     example.replace("web", "/images/web.qcow2", "/images/web.qcow2.TRANSIENT-web");
     // While it runs that is where it belongs.
     assert_eq!(of(&example, "transient-overlay-left"), ["transient-overlay-left web (defined): disk vda"]);
+}
+
+#[test]
+fn what_the_processor_cannot_do_is_not_called_off() {
+    let mut example = Example::clean();
+    let avic = nearmetal_host::Setting { name: "kvm_amd.avic".to_owned(), value: "N".to_owned() };
+    example.host.system.module_parameters = vec![avic];
+    assert_eq!(of(&example, "kvm-apicv-avic-active").len(), 1);
+    example.replace("rt", "<feature policy='require' name='invtsc'/>", "");
+    assert_eq!(of(&example, "tsc-invariant-when-static").len(), 1);
+    example.host.system.processor_flags = Some(vec!["npt".to_owned(), "svm".to_owned()]);
+    assert_eq!(of(&example, "kvm-apicv-avic-active"), Vec::<String>::new());
+    assert_eq!(of(&example, "tsc-invariant-when-static"), Vec::<String>::new());
 }

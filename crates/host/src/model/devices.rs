@@ -121,6 +121,9 @@ pub struct BlockDevice {
     pub scheduler: Option<String>,
     /// Hardware queues.
     pub queues: Option<u32>,
+    /// The hidden device whose queues and scheduler serve it: the first path (`nvme0c0n1`) of a multipath NVMe namespace.
+    #[serde(default)]
+    pub served_by: Option<String>,
     /// Logical block size.
     pub logical_block: Option<Bytes>,
     /// Physical block size.

@@ -16,6 +16,9 @@ pub struct System {
     pub command_line: Option<String>,
     /// Model name of the first processor.
     pub processor_model: Option<String>,
+    /// What the first processor can do, as the kernel names it (`svm`, `avic`, `pdpe1gb`, …). Sorted; x86 alone has them.
+    #[serde(default)]
+    pub processor_flags: Option<Vec<String>>,
     /// Whether the kernel says it runs under a hypervisor (the `hypervisor` CPU flag).
     pub hypervisor: Option<bool>,
     /// /proc/sys/kernel/numa_balancing.
@@ -66,6 +69,14 @@ pub struct System {
     /// Hugepages of the whole machine by size: reservations are counted here, not by node.
     #[serde(default)]
     pub hugepages: Vec<HugepageTotal>,
+}
+
+impl System {
+    /// Whether the first processor can do this; `None` where the architecture names no flags.
+    pub fn has_flag(&self, flag: &str) -> Option<bool> {
+        let flags = self.processor_flags.as_ref()?;
+        Some(flags.binary_search_by(|known| known.as_str().cmp(flag)).is_ok())
+    }
 }
 
 /// A name and what the kernel says for it.

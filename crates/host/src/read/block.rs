@@ -50,17 +50,14 @@ pub(super) fn counters(text: &str) -> Parsed<DiskCounters> {
 }
 
 pub(super) fn read(facts: &mut Facts<'_>, functions: &[PciDevice]) -> Vec<BlockDevice> {
-    let mut devices = Vec::new();
-    for name in facts.list(ROOT) {
-        // Paths of a multipath NVMe namespace (nvme0c1n1) are hidden: nothing can open them.
-        if facts.optional(&format!("{ROOT}/{name}/hidden"), flag) != Some(true) {
-            devices.push(read_device(facts, name, functions));
-        }
-    }
-    devices
+    let names = facts.list(ROOT);
+    // Paths of a multipath NVMe namespace (nvme0c1n1) are hidden: nothing can open them.
+    let (hidden, visible): (Vec<String>, Vec<String>) =
+        names.into_iter().partition(|name| facts.optional(&format!("{ROOT}/{name}/hidden"), flag) == Some(true));
+    visible.into_iter().map(|name| read_device(facts, name, functions, &hidden)).collect()
 }
 
-fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) -> BlockDevice {
+fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hidden: &[String]) -> BlockDevice {
     let root = format!("{ROOT}/{name}");
     let place = facts.fs.resolve(&root);
     let place = facts.noted(place).unwrap_or_default();
@@ -71,6 +68,9 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) -> 
         .filter(|parent| !parent.is_empty());
     // Queues belong to the whole device.
     let whole = partition_of.as_ref().map_or_else(|| root.clone(), |parent| format!("{ROOT}/{parent}"));
+    // A multipath namespace hands requests on as they come; queues and scheduler are its paths'.
+    let served_by = hidden.iter().find(|path| is_path_of(path, partition_of.as_deref().unwrap_or(&name))).cloned();
+    let serving = served_by.as_ref().map_or_else(|| whole.clone(), |path| format!("{ROOT}/{path}"));
     let bytes =
         |facts: &mut Facts<'_>, file: &str| facts.optional(&format!("{whole}/queue/{file}"), number).map(Bytes::new);
     let paths = pci_paths(facts, &place, partition_of.as_deref().unwrap_or(&name));
@@ -79,8 +79,9 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) -> 
         size: facts.optional(&format!("{root}/size"), number).map(|sectors| Bytes::new(SECTOR).times(sectors)),
         number: facts.optional(&format!("{root}/dev"), device_number),
         rotational: facts.optional(&format!("{whole}/queue/rotational"), flag),
-        scheduler: facts.optional(&format!("{whole}/queue/scheduler"), bracketed),
-        queues: hardware_queues(facts, &whole),
+        scheduler: facts.optional(&format!("{serving}/queue/scheduler"), bracketed),
+        queues: hardware_queues(facts, &serving),
+        served_by,
         logical_block: bytes(facts, "logical_block_size"),
         physical_block: bytes(facts, "physical_block_size"),
         pci,
@@ -106,6 +107,14 @@ pub(super) fn device_number(text: &str) -> Parsed<String> {
         Some((major, minor)) if number(major).is_ok() && number(minor).is_ok() => Ok(text.to_owned()),
         _ => malformed("expected MAJOR:MINOR"),
     }
+}
+
+/// Whether a hidden device (nvme0c1n1) is a path of this one (nvme0n1).
+fn is_path_of(path: &str, whole: &str) -> bool {
+    let Some((subsystem, rest)) = path.split_once('c') else { return false };
+    let Some((controller, namespace)) = rest.split_once('n') else { return false };
+    number(controller).is_ok()
+        && whole.strip_prefix(subsystem).and_then(|rest| rest.strip_prefix('n')) == Some(namespace)
 }
 
 /// Directories `mq/0`, `mq/1`, …; drivers without queues of the hardware have none.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use nearmetal_units::PciAddress;
 
-use crate::facts::Facts;
-use crate::parse::{cpu_list, number_u32};
+use crate::facts::{Facts, parsed};
+use crate::parse::{cpu_list, line, number_u32};
 use crate::{Interrupt, PciDevice};
 
 pub(super) fn read(facts: &mut Facts<'_>, functions: &[PciDevice]) -> Vec<Interrupt> {
@@ -18,17 +18,24 @@ pub(super) fn read(facts: &mut Facts<'_>, functions: &[PciDevice]) -> Vec<Interr
         .into_iter()
         .map(|number| {
             let directory = format!("/proc/irq/{number}");
-            let actions = facts.optional(&format!("/sys/kernel/irq/{number}/actions"), |text| Ok(text.to_owned()));
-            let actions = actions.unwrap_or_default();
+            let actions = actions(facts, number);
             Interrupt {
                 number,
                 device: owners.get(&number).copied(),
-                actions: actions.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+                actions,
                 affinity: facts.optional(&format!("{directory}/smp_affinity_list"), cpu_list),
                 effective: facts.optional(&format!("{directory}/effective_affinity_list"), cpu_list),
             }
         })
         .collect()
+}
+
+/// Names of those who listen to an interrupt. The file of one that nobody listens to is empty, without even a newline.
+fn actions(facts: &mut Facts<'_>, number: u32) -> Vec<String> {
+    let path = format!("/sys/kernel/irq/{number}/actions");
+    let text = facts.text(&path).filter(|text| !text.is_empty());
+    let names = text.and_then(|text| facts.noted(parsed(&path, &text, |text| line(text).map(str::to_owned))));
+    names.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect()
 }
 
 /// Functions by the numbers of their message-signalled interrupts. Others share lines, which name nobody.

@@ -98,7 +98,7 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         }),
         Target::text("PUs with spaces", "0 1 2 3", |text| drop((settings::spaced(text), settings::list_or_null(text)))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
-            drop((system::model_name(text), system::has_flag(text, "hypervisor")));
+            drop((system::model_name(text), system::processor_flags(text)));
         }),
         Target::text("version", "Linux version 6.1.0-9 (x@y) #1 SMP", |text| {
             drop((system::release_in_version(text), system::boot_id(text)));

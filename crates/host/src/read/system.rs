@@ -18,13 +18,15 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
     };
     let cpuinfo = facts.fs.read_head("/proc/cpuinfo", FIRST_BLOCK);
     let cpuinfo = facts.noted(cpuinfo).unwrap_or_default();
+    let flags = processor_flags(&cpuinfo);
     System {
         hostname: facts.optional("/proc/sys/kernel/hostname", word),
         kernel,
         boot_id: facts.optional("/proc/sys/kernel/random/boot_id", boot_id),
         command_line: facts.optional("/proc/cmdline", |text| Ok(text.to_owned())),
         processor_model: model_name(&cpuinfo),
-        hypervisor: has_flag(&cpuinfo, "hypervisor"),
+        hypervisor: flags.as_ref().map(|flags| flags.iter().any(|flag| flag == "hypervisor")),
+        processor_flags: flags,
         numa_balancing: facts.optional("/proc/sys/kernel/numa_balancing", number),
         io_uring_disabled: facts.optional("/proc/sys/kernel/io_uring_disabled", number),
         transparent_hugepage: facts.optional("/sys/kernel/mm/transparent_hugepage/enabled", bracketed),
@@ -76,9 +78,12 @@ pub(super) fn model_name(cpuinfo: &str) -> Option<String> {
     field(cpuinfo, "model name").or_else(|| field(cpuinfo, "cpu")).map(str::to_owned)
 }
 
-/// `None` where the architecture lists no flags.
-pub(super) fn has_flag(cpuinfo: &str, flag: &str) -> Option<bool> {
-    Some(field(cpuinfo, "flags")?.split_whitespace().any(|word| word == flag))
+/// Sorted; `None` where the architecture lists no flags.
+pub(super) fn processor_flags(cpuinfo: &str) -> Option<Vec<String>> {
+    let mut flags: Vec<String> = field(cpuinfo, "flags")?.split_whitespace().map(str::to_owned).collect();
+    flags.sort_unstable();
+    flags.dedup();
+    Some(flags)
 }
 
 #[cfg(test)]
@@ -89,12 +94,12 @@ mod tests {
     fn cpuinfo_gives_model_and_flags_or_nothing() {
         let x86 = "processor\t: 0\nmodel name\t: AMD EPYC 7282\nflags\t\t: fpu vme hypervisor lm\n\nprocessor\t: 1\n";
         assert_eq!(model_name(x86).as_deref(), Some("AMD EPYC 7282"));
-        assert_eq!(has_flag(x86, "hypervisor"), Some(true));
-        assert_eq!(has_flag(x86, "hyper"), Some(false));
+        let system = System { processor_flags: processor_flags(x86), ..System::default() };
+        assert_eq!((system.has_flag("hypervisor"), system.has_flag("hyper")), (Some(true), Some(false)));
         let power = "processor\t: 0\ncpu\t\t: POWER7 (architected), altivec supported\n";
-        assert_eq!((model_name(power).is_some(), has_flag(power, "x")), (true, None));
+        assert_eq!((model_name(power).is_some(), processor_flags(power)), (true, None));
         for junk in ["", "model name", "model name\t: ", "flags : fpu"] {
-            assert_eq!((model_name(junk), has_flag(junk, "fpu")), (None, None), "{junk}");
+            assert_eq!((model_name(junk), processor_flags(junk)), (None, None), "{junk}");
         }
     }
 

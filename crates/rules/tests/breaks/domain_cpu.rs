@@ -1,10 +1,12 @@
 //! CPUs of domains.
 
+use nearmetal_host::ThreadRole;
+
 use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 28] = [
+pub(crate) const BREAKS: [Break; 29] = [
     Break {
         rule: "cpu-host-passthrough",
         change: |example| {
@@ -62,7 +64,11 @@ pub(crate) const BREAKS: [Break; 28] = [
         change: |example| {
             example.process("rt").threads[1].affinity = Some("6-7".parse().unwrap());
         },
-        expected: &["vcpu-pin-1to1 rt (running): vCPU 1", "kvm-hint-dedicated rt (running): kvm hint-dedicated"],
+        expected: &[
+            "kvm-hint-dedicated rt (running): kvm hint-dedicated",
+            "pins-as-defined rt (running): vCPU 1",
+            "vcpu-pin-1to1 rt (running): vCPU 1",
+        ],
     },
     Break {
         rule: "vcpu-pin-sibling-pairs",
@@ -77,6 +83,15 @@ pub(crate) const BREAKS: [Break; 28] = [
             "vcpu-pin-sibling-pairs rt: vCPU 1",
             "cpu-topology-honest db: vCPUs 2 and 3",
         ],
+    },
+    Break {
+        rule: "pins-as-defined",
+        change: |example| {
+            let mut emulator = example.process("db").threads[0].clone();
+            (emulator.role, emulator.affinity) = (ThreadRole::Emulator, Some("3".parse().unwrap()));
+            example.process("db").threads.push(emulator);
+        },
+        expected: &["pins-as-defined db (running): emulator thread"],
     },
     Break {
         rule: "emulator-pin-separate",

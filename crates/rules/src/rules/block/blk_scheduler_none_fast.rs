@@ -16,7 +16,7 @@ pub(crate) const RULE: Rule = Rule {
     reads: &["/sys/block/*/queue/{scheduler,rotational}"],
     good: "NVMe and fast arrays: none; SATA/SAS SSD: none or mq-deadline; HDD: mq-deadline (bfq only for interactive fairness)",
     applies: "all hosts with local disks",
-    not_applies: "stacked dm/md devices show none; act on the leaf devices",
+    not_applies: "stacked dm/md devices show none; act on the leaf devices; virtio disks of a host that is a guest itself",
     effect: "unquantified; RHEL guide: NVMe default none, do not change",
     evidence: Evidence::B,
     sources: &["k-blk", "rh-sched", "rh-rhel6perf"],
@@ -32,7 +32,8 @@ pub(crate) const RULE: Rule = Rule {
 fn check(context: &Context<'_>) -> Outcome {
     let Some(host) = context.host else { return Outcome::no_host() };
     let object = |device: &BlockDevice| {
-        let leaf = device.partition_of.is_none() && device.pci.is_some();
+        // Behind a virtio disk another kernel has a scheduler of its own, and says nothing true of the medium.
+        let leaf = device.partition_of.is_none() && device.pci.is_some() && !device.name.starts_with("vd");
         let scheduler = device.scheduler.as_deref()?;
         let wanted = match device.rotational {
             _ if device.name.starts_with("nvme") => "none",

@@ -10,6 +10,7 @@ pub(crate) mod kvm_hint_dedicated;
 pub(crate) mod kvm_pv_features_kept;
 pub(crate) mod machine_type_current_q35;
 pub(crate) mod pin_on_offline_cpu;
+pub(crate) mod pins_as_defined;
 pub(crate) mod timers_hpet_off;
 pub(crate) mod tsc_invariant_when_static;
 pub(crate) mod two_domains_on_one_pu;

@@ -8,6 +8,9 @@ use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
+/// Base class of mass storage controllers. PCI Code and ID Assignment Specification.
+const MASS_STORAGE: u32 = 0x01;
+
 pub(crate) const RULE: Rule = Rule {
     id: "irq-affinity-off-isolated",
     layer: Layer::HostKernel,
@@ -41,8 +44,15 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::unknown("/proc/irq");
     }
     let own = |interrupt: &&Interrupt| interrupt.device.is_some_and(|device| subject.facts.hostdevs.contains(&device));
+    // Drivers of drives give each PU a queue whose interrupt cannot be moved, and which fires for I/O from that PU alone.
+    let local_queue = |interrupt: &&Interrupt| {
+        let function = host.pci_devices.iter().find(|function| Some(function.address) == interrupt.device);
+        let storage = function.is_some_and(|function| function.class.is_some_and(|class| class >> 16 == MASS_STORAGE));
+        storage && interrupt.affinity.as_ref().is_some_and(|cpus| cpus.is_subset(&pins))
+    };
     let mut objects = Vec::new();
-    for interrupt in host.interrupts.iter().filter(|interrupt| !interrupt.actions.is_empty() && !own(interrupt)) {
+    let judged = |interrupt: &&Interrupt| !interrupt.actions.is_empty() && !own(interrupt) && !local_queue(interrupt);
+    for interrupt in host.interrupts.iter().filter(judged) {
         let hit = interrupt.effective.as_ref().map(|cpus| cpus.intersection(&pins)).filter(|hit| !hit.is_empty());
         if let Some(hit) = hit {
             let what = format!("interrupt {} ({})", interrupt.number, interrupt.actions.join(", "));

@@ -44,6 +44,10 @@ fn check(context: &Context<'_>) -> Outcome {
     let names = ["kvm_intel.enable_apicv", "kvm_amd.avic"];
     let known: Vec<_> =
         host.system.module_parameters.iter().filter(|setting| names.contains(&setting.name.as_str())).collect();
+    // What the processor cannot do is not switched off. Intel's is a feature of VMX that cpuinfo does not list.
+    if host.system.has_flag("svm") == Some(true) && host.system.has_flag("avic") == Some(false) {
+        return Outcome::NotApplicable;
+    }
     if known.is_empty() {
         return Outcome::unknown("/sys/module/{kvm_intel/parameters/enable_apicv,kvm_amd/parameters/avic}");
     }

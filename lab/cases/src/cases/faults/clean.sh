@@ -1,0 +1,11 @@
+# A machine with nothing to find: two placed guests, one with a virtual function of the network card.
+set -e
+device=$(echo /sys/bus/pci/drivers/igb/*/net/*)/device
+echo 0 > $device/sriov_drivers_autoprobe
+echo 1 > $device/sriov_numvfs
+for node in /sys/devices/system/node/node*; do echo 192 > $node/hugepages/hugepages-2048kB/nr_hugepages; done
+echo 0 > /proc/sys/kernel/numa_balancing
+for domain in $(virsh list --name); do virsh -q destroy $domain; done
+for domain in $(virsh list --all --name); do virsh -q undefine $domain; done
+rm -rf /var/lib/nearmetal
+for domain in web1 db1; do virsh -q define /root/$domain.xml; virsh -q start $domain; done

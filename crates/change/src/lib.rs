@@ -19,7 +19,7 @@ mod modules;
 mod perform;
 mod plan_file;
 mod pools;
-mod private_files;
+pub mod private_files;
 mod rollback;
 mod steps;
 pub mod timestamp;

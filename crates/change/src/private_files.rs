@@ -12,7 +12,10 @@ fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
 }
 
 /// Writes beside the target, syncs, renames: after a crash the old or the new text is there.
-pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<(), FileError> {
+///
+/// # Errors
+/// The directory is not there or may not be written, or the disk is full.
+pub fn write(path: &Path, contents: &[u8]) -> Result<(), FileError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);

@@ -46,15 +46,15 @@ pub enum DefinitionEdit {
     },
 }
 
+/// One line, as a person would write it down.
 impl fmt::Display for DefinitionEdit {
-    /// What the definition says then, short: `devices/memballoon/@model='none'`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SetAttribute { at, name, value } => write!(formatter, "{at}/@{name}='{value}'"),
-            Self::RemoveAttribute { at, name } => write!(formatter, "no {at}/@{name}"),
-            Self::SetText { at, text } => write!(formatter, "{at} {text}"),
-            Self::Ensure { at } => write!(formatter, "{at}"),
-            Self::Remove { at } => write!(formatter, "no {at}"),
+            Self::SetAttribute { at, name, value } => write!(formatter, "{at}/@{name} = {value}"),
+            Self::RemoveAttribute { at, name } => write!(formatter, "{at}/@{name} removed"),
+            Self::SetText { at, text } => write!(formatter, "{at} = {text}"),
+            Self::Ensure { at } => write!(formatter, "{at} added"),
+            Self::Remove { at } => write!(formatter, "{at} removed"),
         }
     }
 }

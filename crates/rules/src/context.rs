@@ -6,6 +6,7 @@ use nearmetal_host::{GuestProcess, Host};
 use nearmetal_units::CpuSet;
 
 use crate::input::{Domain, Input};
+use crate::isolation::quiet_pus;
 use crate::settings::Settings;
 
 /// The input of one examination.
@@ -21,6 +22,10 @@ pub struct Context<'a> {
     pub online: CpuSet,
     /// Names of the domains that have a vCPU alone on a PU, by PU: one entry for each such vCPU.
     pub owners: BTreeMap<u32, Vec<&'a str>>,
+    /// PUs the host's own work should keep off: isolated ones, and those of vCPUs of the latency class that have one
+    /// each. Cures of several rules name them, and must name the same. `None` where that is unknown, or would leave a
+    /// node without a core for the host.
+    pub quiet: Option<CpuSet>,
 }
 
 impl<'a> Context<'a> {
@@ -34,13 +39,16 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        Self {
+        let mut context = Self {
             host: input.host,
             domains: input.domains,
             settings: input.settings,
             online: input.host.map(Host::online).unwrap_or_default(),
             owners,
-        }
+            quiet: None,
+        };
+        context.quiet = quiet_pus(&context);
+        context
     }
 
     /// The process of a domain, by name.
@@ -50,12 +58,14 @@ impl<'a> Context<'a> {
 
     /// A parameter of the kernel command line, the last one where it stands several times; `Some("")` without a value.
     pub fn kernel_parameter(&self, name: &str) -> Option<&'a str> {
-        let line = self.host?.system.command_line.as_deref()?;
-        line.split_ascii_whitespace().rev().find_map(|word| match word.split_once('=') {
-            Some((key, value)) if key == name => Some(value),
-            None if word == name => Some(""),
-            _ => None,
-        })
+        let (_, value) = self.host?.system.kernel_arguments().rev().find(|(known, _)| *known == name)?;
+        Some(value.unwrap_or_default())
+    }
+
+    /// A parameter of a loaded module, named `module.parameter`.
+    pub fn module_parameter(&self, name: &str) -> Option<&'a str> {
+        let parameters = &self.host?.system.module_parameters;
+        parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
     }
 
     /// Definitions in force of the domains that run.

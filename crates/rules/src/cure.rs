@@ -107,6 +107,11 @@ impl Cure {
         Self::Definition(DefinitionEdit::Remove { at: at.into() })
     }
 
+    /// Setting a parameter of the kernel command line.
+    pub fn kernel_argument(name: &str, value: impl Into<String>) -> Self {
+        Self::KernelArgument { name: name.to_owned(), value: Some(value.into()) }
+    }
+
     /// Setting an attribute in the stored definition.
     pub fn attribute(at: impl Into<String>, name: &str, value: impl Into<String>) -> Self {
         let (name, value) = (name.to_owned(), value.into());
@@ -114,33 +119,41 @@ impl Cure {
     }
 }
 
-impl fmt::Display for Thread {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Cure {
+    /// When it comes into force, in words.
+    pub fn when(&self) -> &'static str {
         match self {
-            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
-            Self::Emulator => formatter.write_str("the emulator thread"),
-            Self::Iothread(number) => write!(formatter, "iothread {number}"),
+            Self::KernelFile { .. } | Self::HugepagePool { .. } | Self::LoadModule { .. } | Self::LivePin { .. } => {
+                "now"
+            }
+            Self::Definition(_) => "next start",
+            Self::KernelArgument { .. } | Self::NoKernelArgument { .. } => "next boot",
+            Self::ModuleParameter { .. } => "when its module is next loaded",
         }
     }
 }
 
+/// One line, as a person would write it down.
 impl fmt::Display for Cure {
-    /// When it comes into force, and what it is: `next start: devices/memballoon/@model='none'`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KernelFile { path, value } => write!(formatter, "now: {path} = {value}"),
+            Self::KernelFile { path, value } => write!(formatter, "{path} = {value}"),
             Self::HugepagePool { node, size, pages } => {
-                write!(formatter, "now: {pages} pages of {size} on node {node}")
+                write!(formatter, "hugepages of {} on node {node} = {pages}", size.bytes())
             }
-            Self::KernelArgument { name, value: Some(value) } => write!(formatter, "next boot: {name}={value}"),
-            Self::KernelArgument { name, value: None } => write!(formatter, "next boot: {name}"),
-            Self::NoKernelArgument { name } => write!(formatter, "next boot: no {name}"),
+            Self::KernelArgument { name, value: Some(value) } => write!(formatter, "kernel argument {name}={value}"),
+            Self::KernelArgument { name, value: None } => write!(formatter, "kernel argument {name}"),
+            Self::NoKernelArgument { name } => write!(formatter, "no kernel argument {name}"),
             Self::ModuleParameter { module, parameter, value } => {
-                write!(formatter, "when {module} is next loaded: {parameter}={value}")
+                write!(formatter, "module parameter {module}.{parameter} = {value}")
             }
-            Self::LoadModule { module } => write!(formatter, "now: modprobe {module}"),
-            Self::Definition(edit) => write!(formatter, "next start: {edit}"),
-            Self::LivePin { thread, cpus } => write!(formatter, "now: {thread} on PUs {cpus}"),
+            Self::LoadModule { module } => write!(formatter, "module {module} loaded"),
+            Self::Definition(edit) => edit.fmt(formatter),
+            Self::LivePin { thread: Thread::Vcpu(vcpu), cpus } => write!(formatter, "vCPU {vcpu} on PUs {cpus}"),
+            Self::LivePin { thread: Thread::Emulator, cpus } => write!(formatter, "emulator on PUs {cpus}"),
+            Self::LivePin { thread: Thread::Iothread(number), cpus } => {
+                write!(formatter, "iothread {number} on PUs {cpus}")
+            }
         }
     }
 }

@@ -81,6 +81,13 @@ impl Object {
         joined
     }
 
+    /// With these things to do against it, if any.
+    #[must_use]
+    pub(crate) fn cured_by_all(mut self, cures: impl IntoIterator<Item = Cure>) -> Self {
+        self.cures.extend(cures);
+        self
+    }
+
     /// With one more thing to do against it.
     #[must_use]
     pub fn cured_by(mut self, cure: Cure) -> Self {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use nearmetal_rules::{Input, RULES, Rule, Settings, Severity, WorkloadClass, class_named, examine, rule};
 
 use crate::commands::shared;
-use crate::doctor::{FixArgs, Gathered, Report, explain, fix, gather, json, junit, list, sarif, settings, text};
+use crate::doctor::{
+    FixArgs, Gathered, Report, explain, export, fix, gather, json, junit, list, sarif, settings, text,
+};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -21,16 +23,16 @@ use crate::printer::Printer;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Check these definitions instead of libvirt's domains; several may follow
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., global = true)]
     xml: Vec<PathBuf>,
     /// Check a captured machine instead of this one: a file of `nearmetal capture`, hwloc's tar or XML, or a directory
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     capture: Option<PathBuf>,
     /// What all domains are for; decides over what their definitions say
-    #[arg(long, value_name = "CLASS", value_parser = class)]
+    #[arg(long, value_name = "CLASS", value_parser = class, global = true)]
     class: Option<WorkloadClass>,
     /// Check these rules alone; may be given several times
-    #[arg(long, value_name = "RULE", value_parser = known)]
+    #[arg(long, value_name = "RULE", value_parser = known, global = true)]
     only: Vec<&'static Rule>,
     /// How it is shown
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -39,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = FailOn::Loss)]
     fail_on: FailOn,
     /// Another threshold, as NAME=VALUE; `--list` shows their names and defaults
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", global = true)]
     set: Vec<String>,
     /// Tell all about one rule: what it reads, why, what it is worth, how it is cured and undone, its sources
     #[arg(long, value_name = "RULE", value_parser = known, conflicts_with_all = ["list", "xml", "capture"])]
@@ -49,6 +51,22 @@ pub(crate) struct Args {
     list: bool,
     #[command(flatten)]
     fix: FixArgs,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Write what was found in forms that outlive a reboot, and change nothing
+    ///
+    /// A tuned profile, and the same settings as files for sysctl.d, tmpfiles.d, modprobe.d, modules-load.d and udev;
+    /// kernel arguments for grubby and update-grub; new definitions of domains. README.txt in there says what each file
+    /// is, how it is put in place and taken away, and which findings none of them covers. Needs no root to write.
+    Export {
+        /// Directory to write to: a new one, an empty one, or one that this command wrote before
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -130,6 +148,16 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         [] => examine(&input, RULES),
         only => examine(&input, only.iter().copied()),
     };
+    if let Some(Action::Export { directory }) = &args.action {
+        match export(directory, &gathered, &examination, args.capture.is_none()) {
+            Ok(list) => printer.data(&list),
+            Err(message) => return Ok(wrong_use(printer, &message)),
+        }
+        say(&gathered, printer);
+        printer
+            .say(&format!("nothing is in force yet: `{}` says how to go on", directory.join("README.txt").display()));
+        return Ok(ended(&gathered, ExitStatus::Done));
+    }
     let fail_on = args.fail_on.severity();
     let report = Report { gathered: &gathered, examination: &examination, fail_on };
     printer.data(&match args.format {
@@ -139,12 +167,16 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Format::Junit => junit(&report),
     });
     say(&gathered, printer);
-    Ok(match (gathered.bad_files.is_empty(), gathered.bad_domains.is_empty()) {
+    Ok(ended(&gathered, if report.fails() { ExitStatus::Findings } else { ExitStatus::Done }))
+}
+
+/// This status, unless something could not be read.
+fn ended(gathered: &Gathered, status: ExitStatus) -> ExitStatus {
+    match (gathered.bad_files.is_empty(), gathered.bad_domains.is_empty()) {
         (false, _) => ExitStatus::WrongUse,
         (_, false) => ExitStatus::Refused,
-        _ if report.fails() => ExitStatus::Findings,
-        _ => ExitStatus::Done,
-    })
+        _ => status,
+    }
 }
 
 /// What could not be read, once.

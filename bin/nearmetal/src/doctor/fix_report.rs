@@ -238,7 +238,7 @@ pub(crate) fn text(report: &FixReport) -> String {
         .unwrap_or_default();
         if row.treated.treatment.is_taken() {
             for cure in &row.treated.object.cures {
-                let _ = writeln!(page, "{:10}  {cure}", "");
+                let _ = writeln!(page, "{:10}  {}: {cure}", "", cure.when());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The host and its domains, from the machine, from a capture, from libvirt or from files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use nearmetal_domain::{DomainFacts, DomainXml};
@@ -15,6 +15,8 @@ pub(crate) struct Gathered {
     pub host: Host,
     /// Domains whose definitions could be read.
     pub domains: Vec<Domain>,
+    /// What each of them starts with next time, as written, with its secrets; a transient one has none.
+    pub definitions: BTreeMap<String, String>,
     /// Files that are no definitions, one message each.
     pub bad_files: Vec<String>,
     /// Domains of libvirt whose definitions could not be read, one message each.
@@ -37,8 +39,7 @@ pub(crate) fn gather(
         Some(path) => nearmetal_capture::open(path).map_err(|error| error.to_string())?,
     };
     let host = Host::read(&tree);
-    let mut gathered =
-        Gathered { host, domains: Vec::new(), bad_files: Vec::new(), bad_domains: Vec::new(), no_libvirt: None };
+    let mut gathered = Gathered::of(host);
     if !xml.is_empty() {
         gathered.read_files(xml, class);
     } else if tree.is_live() {
@@ -51,17 +52,31 @@ pub(crate) fn gather(
 }
 
 impl Gathered {
+    fn of(host: Host) -> Self {
+        Self {
+            host,
+            domains: Vec::new(),
+            definitions: BTreeMap::new(),
+            bad_files: Vec::new(),
+            bad_domains: Vec::new(),
+            no_libvirt: None,
+        }
+    }
+
     fn read_files(&mut self, paths: &[PathBuf], class: Option<WorkloadClass>) {
         let mut names = BTreeSet::new();
         for path in paths {
             let text = files::read_to_string(path).map_err(|error| error.to_string());
-            let read = text.and_then(|text| facts(&text).map_err(|error| format!("`{}`: {error}", path.display())));
+            let read = text.and_then(|text| {
+                facts(&text).map(|facts| (facts, text)).map_err(|error| format!("`{}`: {error}", path.display()))
+            });
             match read {
-                Ok(mut facts) => {
+                Ok((mut facts, text)) => {
                     // Rules compare domains by name; two files may hold the same one.
                     if !names.insert(facts.name.clone()) {
                         facts.name = format!("{} ({})", facts.name, path.display());
                     }
+                    self.definitions.insert(facts.name.clone(), text);
                     self.domains.extend(Domain::new(Some(facts), None, class));
                 }
                 Err(message) => self.bad_files.push(message),
@@ -76,7 +91,13 @@ impl Gathered {
     ) -> Result<(), HypervisorError> {
         for summary in libvirt.domains()? {
             match definitions(libvirt, &summary) {
-                Ok((defined, running)) => self.domains.extend(Domain::new(defined, running, class)),
+                Ok((stored, running)) => {
+                    let defined = stored.map(|(facts, text)| {
+                        self.definitions.insert(summary.name.clone(), text);
+                        facts
+                    });
+                    self.domains.extend(Domain::new(defined, running, class));
+                }
                 Err(message) => self.bad_domains.push(format!("domain `{}`: {message}", summary.name)),
             }
         }
@@ -84,15 +105,16 @@ impl Gathered {
     }
 }
 
-type Definitions = (Option<DomainFacts>, Option<DomainFacts>);
+/// The stored definition with its text, and the one in force.
+type Definitions = (Option<(DomainFacts, String)>, Option<DomainFacts>);
 
 fn definitions(libvirt: &mut dyn Hypervisor, summary: &DomainSummary) -> Result<Definitions, String> {
     let mut read = |which| {
         let text = libvirt.domain_xml(&summary.name, which).map_err(|error| error.to_string())?;
-        facts(&text)
+        Ok::<_, String>((facts(&text)?, text))
     };
     let defined = if summary.persistent { Some(read(Definition::Inactive)?) } else { None };
-    let running = if summary.state.is_off() { None } else { Some(read(Definition::Live)?) };
+    let running = if summary.state.is_off() { None } else { Some(read(Definition::Live)?.0) };
     Ok((defined, running))
 }
 
@@ -115,8 +137,7 @@ mod tests {
         let fake = Fake::new("<capabilities/>").with_domain(&xml("off", "GiB"));
         let mut fake = fake.with_running_domain(&xml("on", "GiB")).with_domain(&xml("bad", "pages"));
         let host = Synthetic::new().build();
-        let mut gathered =
-            Gathered { host, domains: Vec::new(), bad_files: Vec::new(), bad_domains: Vec::new(), no_libvirt: None };
+        let mut gathered = Gathered::of(host);
         gathered.ask_libvirt(&mut fake, Some(WorkloadClass::Density)).unwrap();
         let state = |name: &str| {
             let domain = gathered.domains.iter().find(|domain| domain.name == name).unwrap();
@@ -124,6 +145,7 @@ mod tests {
         };
         assert_eq!(state("off"), (true, false, WorkloadClass::Density));
         assert_eq!(state("on"), (true, true, WorkloadClass::Density));
+        assert_eq!(gathered.definitions.keys().collect::<Vec<_>>(), ["off", "on"]);
         assert_eq!(gathered.bad_domains.len(), 1);
         assert!(gathered.bad_domains[0].starts_with("domain `bad`: "), "{:?}", gathered.bad_domains);
         assert_eq!(fake.changes().len(), 0);

@@ -1,6 +1,7 @@
 //! `nearmetal doctor`: what is gathered, and the forms it is shown in.
 
 mod document;
+mod export;
 mod fix;
 mod fix_report;
 mod gather;
@@ -11,6 +12,7 @@ mod text;
 use nearmetal_rules::{Examination, Settings, Severity};
 
 pub(crate) use document::json;
+pub(crate) use export::export;
 pub(crate) use fix::{FixArgs, fix};
 pub(crate) use gather::{Gathered, gather};
 pub(crate) use junit::junit;

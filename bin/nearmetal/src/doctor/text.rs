@@ -72,7 +72,7 @@ const CURES_SHOWN: usize = 3;
 fn fix_line(finding: &Finding) -> Option<String> {
     let mut cures: Vec<String> = Vec::new();
     for cure in finding.objects.iter().flat_map(|object| &object.cures) {
-        let words = cure.to_string();
+        let words = format!("{}: {cure}", cure.when());
         if !cures.contains(&words) {
             cures.push(words);
         }

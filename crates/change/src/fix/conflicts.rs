@@ -43,7 +43,7 @@ fn place_and_value(scope: &Scope, cure: &Cure) -> Option<(String, String)> {
             (format!("the pool of {size} pages on node {node}"), pages.to_string())
         }
         Cure::LoadModule { module } => (format!("the module {module}"), "loaded".to_owned()),
-        Cure::LivePin { thread, cpus } => (format!("the running {thread:?}{domain}"), cpus.to_string()),
+        Cure::LivePin { thread, cpus } => (format!("the running {thread}{domain}"), cpus.to_string()),
         Cure::Definition(edit) => {
             let (place, value) = match edit {
                 DefinitionEdit::SetAttribute { at, name, value } => (format!("{at}/@{name}"), value.clone()),

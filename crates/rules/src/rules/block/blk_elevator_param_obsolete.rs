@@ -1,6 +1,7 @@
 //! No dead elevator= boot parameter is relied on.
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -27,12 +28,12 @@ fn check(context: &Context<'_>) -> Outcome {
     if host.system.command_line.is_none() {
         return Outcome::unknown("/proc/cmdline");
     }
-    let major = host.system.kernel.as_deref().and_then(|kernel| kernel.split('.').next()?.parse::<u32>().ok());
-    if major.is_some_and(|major| major < 5) {
+    if host.system.kernel_version().is_some_and(|version| version < (5, 0)) {
         return Outcome::NotApplicable;
     }
     let value = context.kernel_parameter("elevator");
     Outcome::one(value.map(|value| {
         Object::new("kernel command line", format!("elevator={value}, which does nothing"), "a udev rule")
+            .cured_by(Cure::NoKernelArgument { name: "elevator".to_owned() })
     }))
 }

@@ -3,6 +3,7 @@
 use nearmetal_host::BlockDevice;
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -41,7 +42,13 @@ fn check(context: &Context<'_>) -> Outcome {
             _ => "none or mq-deadline",
         };
         let good = wanted.contains(scheduler) || (device.rotational == Some(true) && scheduler == "bfq");
-        (leaf && !good).then(|| Object::new(format!("drive {}", device.name), scheduler, wanted))
+        // Where the kernel does not say whether it spins, nothing is chosen.
+        let chosen = if wanted == "none or mq-deadline" { device.rotational.map(|_| "none") } else { Some(wanted) };
+        let file = format!("/sys/class/block/{}/queue/scheduler", device.name);
+        (leaf && !good).then(|| {
+            Object::new(format!("drive {}", device.name), scheduler, wanted)
+                .cured_by_all(chosen.map(|chosen| Cure::kernel_file(file, chosen)))
+        })
     };
     Outcome::of(host.block_devices.iter().filter_map(object).collect())
 }

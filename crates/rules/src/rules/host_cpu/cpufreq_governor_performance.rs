@@ -1,6 +1,7 @@
 //! CPU frequency governor/EPP is set for performance.
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -36,7 +37,10 @@ fn check(context: &Context<'_>) -> Outcome {
     Outcome::of(
         slow.map(|policy| {
             let governor = policy.governor.clone().unwrap_or_default();
+            // A PU's directory is a link to that of its policy, whose number need not be its own.
+            let file = |pu: u32| format!("/sys/devices/system/cpu/cpu{pu}/cpufreq/scaling_governor");
             Object::new(format!("PUs {}", policy.cpus), format!("governor {governor}"), "performance")
+                .cured_by_all(policy.cpus.iter().map(|pu| Cure::kernel_file(file(pu), "performance")))
         })
         .collect(),
     )

@@ -4,6 +4,7 @@ use nearmetal_place::WorkloadClass;
 use nearmetal_units::CpuSet;
 
 use crate::finding::{Object, Outcome};
+use crate::isolation::partitioned;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
@@ -41,14 +42,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if pins.is_empty() {
         return Outcome::NotApplicable;
     }
-    let Some(isolated) = host.system.isolated.clone() else {
+    let Some(isolated) = host.system.isolated.as_ref() else {
         return Outcome::unknown("/sys/devices/system/cpu/isolated");
     };
-    let partitions = host.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
-    let idle = partitions
-        .filter_map(|set| set.effective_cpus.clone())
-        .fold(isolated, |all, cpus| all.union(&cpus))
-        .union(&pins);
+    let idle = isolated.union(&partitioned(host)).union(&pins);
     let siblings = pins.iter().filter_map(|pu| host.processor(pu)?.siblings.as_ref());
     let busy = siblings.fold(CpuSet::new(), |all, cpus| all.union(cpus)).difference(&idle);
     let found = format!("share cores with PUs {busy}, which are open to other work");

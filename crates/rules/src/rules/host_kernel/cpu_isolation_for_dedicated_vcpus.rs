@@ -4,6 +4,7 @@ use nearmetal_place::WorkloadClass;
 use nearmetal_units::CpuSet;
 
 use crate::finding::{Object, Outcome};
+use crate::isolation::{isolate, partitioned};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
@@ -38,12 +39,12 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if pins.is_empty() {
         return Outcome::NotApplicable;
     }
-    let Some(isolated) = host.system.isolated.clone() else {
+    let Some(isolated) = host.system.isolated.as_ref() else {
         return Outcome::unknown("/sys/devices/system/cpu/isolated");
     };
-    let partitions = host.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
-    let isolated = partitions.filter_map(|set| set.effective_cpus.clone()).fold(isolated, |all, cpus| all.union(&cpus));
-    let open = pins.difference(&isolated);
+    let open = pins.difference(&isolated.union(&partitioned(host)));
     let found = format!("PUs {open} are open to the host's own tasks");
-    Outcome::one((!open.is_empty()).then(|| Object::new("vCPUs", found, "an isolated cpuset partition, or isolcpus=")))
+    Outcome::one((!open.is_empty()).then(|| {
+        Object::new("vCPUs", found, "an isolated cpuset partition, or isolcpus=").cured_by_all(isolate(subject.context))
+    }))
 }

@@ -1,6 +1,7 @@
 //! Host clocksource is tsc.
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -38,5 +39,8 @@ fn check(context: &Context<'_>) -> Outcome {
     };
     // Other architectures have clocks of their own.
     let slow = matches!(clock, "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit");
-    Outcome::one(slow.then(|| Object::new("clock source", clock, "tsc")))
+    // Where nobody asked for another clock, the kernel itself found the TSC wanting: firmware, not a setting.
+    let asked =
+        context.kernel_parameter("clocksource").map(|_| Cure::NoKernelArgument { name: "clocksource".to_owned() });
+    Outcome::one(slow.then(|| Object::new("clock source", clock, "tsc").cured_by_all(asked)))
 }

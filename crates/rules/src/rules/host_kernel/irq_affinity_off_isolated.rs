@@ -5,6 +5,7 @@ use nearmetal_place::WorkloadClass;
 use nearmetal_units::CpuSet;
 
 use crate::finding::{Object, Outcome};
+use crate::isolation::{default_home, send_home};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
@@ -56,7 +57,9 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let hit = interrupt.effective.as_ref().map(|cpus| cpus.intersection(&pins)).filter(|hit| !hit.is_empty());
         if let Some(hit) = hit {
             let what = format!("interrupt {} ({})", interrupt.number, interrupt.actions.join(", "));
-            objects.push(Object::new(what, format!("on PUs {hit} of vCPUs"), "PUs no vCPU has"));
+            let default = default_home(subject.context);
+            let cures = send_home(subject.context, interrupt).into_iter().chain(default);
+            objects.push(Object::new(what, format!("on PUs {hit} of vCPUs"), "PUs no vCPU has").cured_by_all(cures));
         }
     }
     Outcome::of(objects)

@@ -5,6 +5,7 @@ use nearmetal_domain::DomainFacts;
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
 use crate::input::Domain;
+use crate::parameters::switch_on;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
 
@@ -54,7 +55,11 @@ fn check(context: &Context<'_>) -> Outcome {
     let off = known.into_iter().filter(|setting| matches!(setting.value.trim(), "N" | "0"));
     Outcome::of(
         off.map(|setting| {
+            // Before Linux 6.0 AVIC also asks for guests without x2APIC, which no program decides for them.
+            let able =
+                setting.name != "kvm_amd.avic" || host.system.kernel_version().is_some_and(|version| version >= (6, 0));
             Object::new(setting.name.clone(), setting.value.trim(), "Y, where devices are handed through")
+                .cured_by_all(able.then(|| switch_on(context, setting)).into_iter().flatten())
         })
         .collect(),
     )

@@ -3,6 +3,7 @@
 use nearmetal_place::WorkloadClass;
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -30,21 +31,18 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(context: &Context<'_>) -> Outcome {
-    let Some(host) = context.host else { return Outcome::no_host() };
-
-    let parameter = |name: &str| {
-        host.system.module_parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
-    };
-
-    let Some(polling) = parameter("kvm.halt_poll_ns").and_then(|value| value.parse::<u64>().ok()) else {
+    if context.host.is_none() {
+        return Outcome::no_host();
+    }
+    let Some(polling) = context.module_parameter("kvm.halt_poll_ns").and_then(|value| value.parse::<u64>().ok()) else {
         return Outcome::unknown("/sys/module/kvm/parameters/halt_poll_ns");
     };
     let domains = context.domains;
     let dense = !domains.is_empty() && domains.iter().all(|domain| domain.class == WorkloadClass::Density);
     let most = if dense { 50_000 } else { 200_000 };
     let found = format!("{polling} ns");
-    Outcome::one(
-        (polling > most)
-            .then(|| Object::new("kvm.halt_poll_ns", found, format!("at most {most} ns for these classes"))),
-    )
+    Outcome::one((polling > most).then(|| {
+        Object::new("kvm.halt_poll_ns", found, format!("at most {most} ns for these classes"))
+            .cured_by(Cure::kernel_file("/sys/module/kvm/parameters/halt_poll_ns", most.to_string()))
+    }))
 }

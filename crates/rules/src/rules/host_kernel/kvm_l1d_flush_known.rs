@@ -30,16 +30,12 @@ pub(crate) const RULE: Rule = Rule {
 fn check(context: &Context<'_>) -> Outcome {
     let Some(host) = context.host else { return Outcome::no_host() };
 
-    let parameter = |name: &str| {
-        host.system.module_parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
-    };
-
     let flaw = host.system.vulnerabilities.iter().find(|setting| setting.name == "l1tf");
     let Some(flaw) = flaw else { return Outcome::unknown("/sys/devices/system/cpu/vulnerabilities/l1tf") };
     if flaw.value.trim() == "Not affected" {
         return Outcome::Clean;
     }
-    let Some(flush) = parameter("kvm_intel.vmentry_l1d_flush") else {
+    let Some(flush) = context.module_parameter("kvm_intel.vmentry_l1d_flush") else {
         return Outcome::unknown("/sys/module/kvm_intel/parameters/vmentry_l1d_flush");
     };
     let object = match flush {

@@ -1,7 +1,10 @@
 //! Hardware nested paging and tagged TLB are on.
 
+use nearmetal_host::Setting;
+
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
+use crate::parameters::switch_on;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
 
@@ -37,5 +40,19 @@ fn check(context: &Context<'_>) -> Outcome {
         return Outcome::unknown("/sys/module/{kvm_intel,kvm_amd}/parameters");
     }
     let off = known.into_iter().filter(|setting| matches!(setting.value.trim(), "N" | "0"));
-    Outcome::of(off.map(|setting| Object::new(setting.name.clone(), setting.value.trim(), "Y")).collect())
+    // Without EPT the kernel has no unrestricted guests either. EPT is also turned off against L1TF, which is a choice.
+    let flaw = host.system.vulnerabilities.iter().find(|setting| setting.name == "l1tf");
+    let safe = flaw.is_some_and(|flaw| flaw.value.trim() == "Not affected");
+    let on = |setting: &Setting| match setting.name.as_str() {
+        "kvm_intel.ept" => safe,
+        "kvm_intel.unrestricted_guest" => {
+            safe || context.module_parameter("kvm_intel.ept").is_some_and(|ept| matches!(ept, "Y" | "1"))
+        }
+        _ => true,
+    };
+    let object = |setting: &Setting| {
+        let cures = on(setting).then(|| switch_on(context, setting)).into_iter().flatten();
+        Object::new(setting.name.clone(), setting.value.trim(), "Y").cured_by_all(cures)
+    };
+    Outcome::of(off.map(object).collect())
 }

@@ -30,11 +30,7 @@ pub(crate) const RULE: Rule = Rule {
 fn check(context: &Context<'_>) -> Outcome {
     let Some(host) = context.host else { return Outcome::no_host() };
 
-    let parameter = |name: &str| {
-        host.system.module_parameters.iter().find(|setting| setting.name == name).map(|setting| setting.value.trim())
-    };
-
-    let Some(split) = parameter("kvm.nx_huge_pages") else {
+    let Some(split) = context.module_parameter("kvm.nx_huge_pages") else {
         return Outcome::unknown("/sys/module/kvm/parameters/nx_huge_pages");
     };
     let flaw = host.system.vulnerabilities.iter().find(|setting| setting.name == "itlb_multihit");

@@ -4,6 +4,7 @@ use nearmetal_place::WorkloadClass;
 use nearmetal_units::CpuSet;
 
 use crate::finding::{Object, Outcome};
+use crate::isolation::stop_tick;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
@@ -50,5 +51,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
             format!("isolated PUs {ticking} have the scheduler's tick"),
             "nohz_full= and rcu_nocbs= for them",
         )
+        .cured_by_all(stop_tick(subject.context, without))
     }))
 }

@@ -1,9 +1,12 @@
 //! Large memory-intensive guests use 1 GiB pages.
 
+use nearmetal_domain::HugepageFacts;
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::{Bytes, PageSize};
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
+use crate::pools::{demands, free_pages};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
@@ -45,7 +48,29 @@ fn check(subject: &Subject<'_>) -> Outcome {
         );
     } else if facts.memory >= Bytes::from_mib(subject.context.settings.large_memory_gib << 10) {
         let found = format!("{} in pages of {}", facts.memory, size.unwrap_or(PageSize::HUGE_2M).bytes());
-        objects.push(Object::new("memory", found, "pages of 1 GiB"));
+        objects.push(Object::new("memory", found, "pages of 1 GiB").cured_by_all(larger_pages(subject)));
     }
     Outcome::of(objects)
+}
+
+/// Pages of 1 GiB in the definition, where one size is meant for all its memory and the pools have them already.
+fn larger_pages(subject: &Subject<'_>) -> Vec<Cure> {
+    let plain = subject
+        .facts
+        .hugepages
+        .as_deref()
+        .is_some_and(|pages| matches!(pages, [] | [HugepageFacts { cells: None, .. }]));
+    let Some(host) = subject.context.host.filter(|_| plain) else { return Vec::new() };
+    let demands = demands(subject, host);
+    let fits = demands.iter().all(|(memory, nodes)| {
+        // Cells may share a node's pool.
+        let sharing = demands.iter().filter(|(_, others)| !others.is_disjoint(nodes));
+        let asked: u64 = sharing.map(|(memory, _)| memory.pages(PageSize::HUGE_1G)).sum();
+        let whole = memory.get() % PageSize::HUGE_1G.bytes().get() == 0;
+        whole && asked <= free_pages(host, nodes, PageSize::HUGE_1G)
+    });
+    let page = "memoryBacking/hugepages/page";
+    let size = PageSize::HUGE_1G.bytes().kib().to_string();
+    let cures = [Cure::attribute(page, "size", size), Cure::attribute(page, "unit", "KiB")];
+    cures.into_iter().filter(|_| fits).collect()
 }

@@ -1,8 +1,11 @@
 //! hugetlb pool covers the VMs that ask for it, on the right node.
 
+use nearmetal_host::Host;
 use nearmetal_units::{Bytes, NodeSet, PageSize};
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome, Which};
+use crate::pools::{demands, free_pages};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
 use crate::subject::Subject;
@@ -43,25 +46,32 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::NotApplicable;
     }
     let size = pages.first().map_or(PageSize::HUGE_2M, |page| page.size);
-    let tune = subject.facts.numatune.as_ref();
-    let mut demands: Vec<(Bytes, NodeSet)> = Vec::new();
-    for cell in &subject.facts.cells {
-        let nodes = tune.and_then(|tune| tune.cells.iter().find(|memory| memory.cell == cell.id)?.nodes.clone());
-        demands.push((cell.memory, nodes.or_else(|| tune?.nodes.clone()).unwrap_or_else(|| host.node_set())));
-    }
-    if demands.is_empty() {
-        demands
-            .push((subject.facts.memory, tune.and_then(|tune| tune.nodes.clone()).unwrap_or_else(|| host.node_set())));
-    }
     let mut objects = Vec::new();
-    for (memory, nodes) in demands {
-        let pools = host.nodes.iter().filter(|node| nodes.contains(node.index)).filter_map(|node| node.pool(size));
-        let free: u64 = pools.map(|pool| pool.free).sum();
+    for (memory, nodes) in demands(subject, host) {
+        let free = free_pages(host, &nodes, size);
         let needed = memory.pages(size);
         if free < needed {
             let found = format!("{free} free pages of {}", size.bytes());
-            objects.push(Object::new(format!("node {nodes}"), found, format!("{needed} for this domain")));
+            objects.push(
+                Object::new(format!("node {nodes}"), found, format!("{needed} for this domain")).cured_by_all(grown(
+                    subject,
+                    host,
+                    &nodes,
+                    size,
+                    needed - free,
+                )),
+            );
         }
     }
     Outcome::of(objects)
+}
+
+/// The pool with so many more pages, where it is clear which one, and the node has the memory.
+fn grown(subject: &Subject<'_>, host: &Host, nodes: &NodeSet, size: PageSize, more: u64) -> Option<Cure> {
+    let node = nodes.first().filter(|_| nodes.len() == 1)?;
+    let of_node = host.node(node)?;
+    let pages = of_node.pool(size)?.persistent() + more;
+    let reserve = Bytes::from_mib(subject.context.settings.node_reserve_mib);
+    let room = of_node.memory_available()?.less(reserve);
+    (size.bytes().times(more) <= room).then_some(Cure::HugepagePool { node, size, pages })
 }

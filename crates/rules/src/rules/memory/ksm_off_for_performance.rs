@@ -3,6 +3,7 @@
 use nearmetal_place::WorkloadClass;
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::input::Domain;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -38,8 +39,9 @@ fn check(context: &Context<'_>) -> Outcome {
     if !context.domains.iter().any(wants) {
         return Outcome::NotApplicable;
     }
-    Outcome::one(
-        (ksm == 1)
-            .then(|| Object::new("same-page merging", "on, with domains of the throughput or latency class", "off")),
-    )
+    // 0 and not 2: giving every guest its own pages back at once needs memory that may not be there.
+    Outcome::one((ksm == 1).then(|| {
+        Object::new("same-page merging", "on, with domains of the throughput or latency class", "off")
+            .cured_by(Cure::kernel_file("/sys/kernel/mm/ksm/run", "0"))
+    }))
 }

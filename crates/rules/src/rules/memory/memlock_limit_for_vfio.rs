@@ -1,7 +1,9 @@
 //! RLIMIT_MEMLOCK / hard_limit lets VFIO and locked guests pin all RAM.
 
+use nearmetal_domain::DefinitionEdit;
 use nearmetal_units::Bytes;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -38,5 +40,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let limit = facts.memory_policy.hard_limit.filter(|limit| *limit < least);
     Outcome::one(limit.map(|limit| {
         Object::new("<hard_limit>", limit.to_string(), format!("none, or at least {least}: VFIO pins all memory"))
+            .cured_by(Cure::Definition(DefinitionEdit::Remove { at: "memtune/hard_limit".to_owned() }))
     }))
 }

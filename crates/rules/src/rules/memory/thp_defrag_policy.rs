@@ -3,6 +3,7 @@
 use nearmetal_place::WorkloadClass;
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::input::Domain;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -44,11 +45,10 @@ fn check(context: &Context<'_>) -> Outcome {
         "madvise" => latency && !off,
         _ => false,
     };
+    let (wanted, chosen) =
+        if latency { ("defer or never", "defer") } else { ("madvise, defer or defer+madvise", "madvise") };
     Outcome::one(stalls.then(|| {
-        Object::new(
-            "transparent huge pages' defrag",
-            defrag,
-            if latency { "defer or never" } else { "madvise, defer or defer+madvise" },
-        )
+        Object::new("transparent huge pages' defrag", defrag, wanted)
+            .cured_by(Cure::kernel_file("/sys/kernel/mm/transparent_hugepage/defrag", chosen))
     }))
 }

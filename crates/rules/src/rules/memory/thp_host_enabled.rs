@@ -1,6 +1,7 @@
 //! Transparent huge pages back guest RAM that is not on hugetlbfs.
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::input::Domain;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -37,5 +38,10 @@ fn check(context: &Context<'_>) -> Outcome {
     let Some(mode) = host.system.transparent_hugepage.as_deref() else {
         return Outcome::unknown("/sys/kernel/mm/transparent_hugepage/enabled");
     };
-    Outcome::one((mode == "never").then(|| Object::new("transparent huge pages", "never", "madvise or always")))
+    let argument = context.kernel_parameter("transparent_hugepage");
+    Outcome::one((mode == "never").then(|| {
+        Object::new("transparent huge pages", "never", "madvise or always")
+            .cured_by(Cure::kernel_file("/sys/kernel/mm/transparent_hugepage/enabled", "madvise"))
+            .cured_by_all(argument.map(|_| Cure::kernel_argument("transparent_hugepage", "madvise")))
+    }))
 }

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
+use crate::isolation::send_home;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
 
@@ -59,6 +60,7 @@ fn check(context: &Context<'_>) -> Outcome {
         objects.extend(far.map(|(interrupt, cpus)| {
             let what = format!("interface {} interrupt {}", interface.name, interrupt.number);
             Object::new(what, format!("on PUs {cpus}"), format!("PUs of node {}", node.index))
+                .cured_by_all(send_home(context, interrupt))
         }));
     }
     Outcome::of(objects)

@@ -2,6 +2,7 @@
 
 use nearmetal_host::ThreadRole;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -34,7 +35,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let wanted = subject.tap_interfaces().filter(|interface| interface.driver_name.as_deref() != Some("qemu")).count();
     let workers = process.threads_of(&ThreadRole::Vhost).count();
     let found = format!("{workers} vhost workers for {wanted} virtio interfaces");
-    Outcome::one(
-        (wanted > 0 && workers == 0).then(|| Object::new("vhost", found, "vhost_net loaded before the guest starts")),
-    )
+    Outcome::one((wanted > 0 && workers == 0).then(|| {
+        Object::new("vhost", found, "vhost_net loaded before the guest starts")
+            .cured_by(Cure::LoadModule { module: "vhost_net".to_owned() })
+    }))
 }

@@ -2,9 +2,10 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
-use crate::subject::{Subject, interface_name};
+use crate::subject::{Subject, interface_name, of_interface};
 
 pub(crate) const RULE: Rule = Rule {
     id: "net-guest-offloads-kept",
@@ -38,7 +39,12 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let off = subject.facts.interfaces.iter().filter(|interface| !interface.offloads_off.is_empty());
     Outcome::of(
         off.map(|interface| {
-            Object::new(interface_name(interface), format!("off: {}", interface.offloads_off.join(", ")), "all on")
+            let found = format!("off: {}", interface.offloads_off.join(", "));
+            let cures = interface.offloads_off.iter().filter_map(|offload| {
+                let (side, name) = offload.split_once('/')?;
+                Some(Cure::no_attribute(of_interface(interface, &format!("driver/{side}"))?, name))
+            });
+            Object::new(interface_name(interface), found, "all on").cured_by_all(cures)
         })
         .collect(),
     )

@@ -22,8 +22,6 @@ pub struct Context<'a> {
     pub online: CpuSet,
     /// Names of the domains that have a vCPU alone on a PU, by PU: one entry for each such vCPU.
     pub owners: BTreeMap<u32, Vec<&'a str>>,
-    /// PUs that vCPUs of any domain are pinned to, alone or with others.
-    pub pinned: CpuSet,
     /// PUs the host's own work should keep off: isolated ones, and those of vCPUs of the latency class that have one
     /// each. Cures of several rules name them, and must name the same. `None` where that is unknown, or would leave a
     /// node without a core for the host.
@@ -34,14 +32,8 @@ impl<'a> Context<'a> {
     /// Prepares an input.
     pub fn new(input: &Input<'a>) -> Self {
         let mut owners: BTreeMap<u32, Vec<&'a str>> = BTreeMap::new();
-        let online = input.host.map(Host::online).unwrap_or_default();
-        let mut pinned = CpuSet::new();
         for domain in input.domains {
             for (_, cpus) in domain.in_force().into_iter().flat_map(|facts| &facts.vcpu_pins) {
-                // A pin to everything is none.
-                if online.is_empty() || !online.is_subset(cpus) {
-                    cpus.iter().for_each(|cpu| _ = pinned.insert(cpu));
-                }
                 if let (1, Some(cpu)) = (cpus.len(), cpus.first()) {
                     owners.entry(cpu).or_default().push(&domain.name);
                 }
@@ -51,9 +43,8 @@ impl<'a> Context<'a> {
             host: input.host,
             domains: input.domains,
             settings: input.settings,
-            online,
+            online: input.host.map(Host::online).unwrap_or_default(),
             owners,
-            pinned,
             quiet: None,
         };
         context.quiet = quiet_pus(&context);

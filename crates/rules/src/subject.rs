@@ -74,14 +74,15 @@ impl<'a> Subject<'a> {
         nodes_of(host, &self.vcpu_cpus())
     }
 
-    /// Where its emulator and iothreads can run: online PUs of its vCPUs' nodes that no vCPU of any domain is pinned to
+    /// Where its emulator and iothreads can run: online PUs of its vCPUs' nodes that are no vCPU's own, of any domain,
     /// and that are not to be kept quiet. `None` where there is none, or too little is known to choose.
     pub(crate) fn housekeeping_cpus(&self) -> Option<CpuSet> {
         let (host, quiet) = (self.context.host?, self.context.quiet.as_ref()?);
         let nodes = self.vcpu_nodes(host);
         let near = host.nodes.iter().filter(|node| nodes.contains(node.index));
         let near = near.fold(CpuSet::new(), |all, node| all.union(&node.cpus));
-        let free = near.intersection(&self.context.online).difference(&self.context.pinned).difference(quiet);
+        let owned: CpuSet = self.context.owners.keys().copied().collect();
+        let free = near.intersection(&self.context.online).difference(&owned).difference(quiet);
         Some(free.difference(&self.vcpu_cpus())).filter(|cpus| !cpus.is_empty())
     }
 

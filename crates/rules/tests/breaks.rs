@@ -229,3 +229,21 @@ fn every_rule_has_cures_or_a_reason_to_have_none() {
     );
     assert!(breaks::uncured::UNCURED.iter().all(|(_, reason)| reason.len() > 20));
 }
+
+#[test]
+fn threads_are_moved_where_no_vcpu_and_no_quiet_pu_is() {
+    let mut example = Example::clean();
+    example.replace("db", "<emulatorpin cpuset='0,16'/>", "<emulatorpin cpuset='8'/>");
+    example.replace("db", "<iothreadpin iothread='1' cpuset='3'/>", "<iothreadpin iothread='1' cpuset='1'/>");
+    // vCPUs of `db` and `rt` are on 1-2, 4-5 and 17-18; 4-5 and 20-21 are isolated; the node has 0-7 and 16-23.
+    let spare = "0,3,6-7,16,19,22-23";
+    let emulator = [format!("emulator on PUs {spare}"), format!("cputune/emulatorpin/@cpuset = {spare}")];
+    assert_eq!(cures(&example, "emulator-pin-separate"), emulator);
+    let iothread =
+        [format!("iothread 1 on PUs {spare}"), format!("cputune/iothreadpin[@iothread='1']/@cpuset = {spare}")];
+    assert_eq!(cures(&example, "iothread-pin"), iothread);
+    // Which PUs are to be kept quiet is unknown: nothing is chosen.
+    example.host.system.isolated = None;
+    assert_eq!(cures(&example, "emulator-pin-separate"), Vec::<String>::new());
+    assert_eq!(cures(&example, "iothread-pin"), Vec::<String>::new());
+}

@@ -1,16 +1,52 @@
 //! Rules none of whose findings a program cures, and why. A new rule has cures, or a line here. Rules of severity
 //! `decide` never have any and are not listed.
 
-const PLANNER: &str = "where vCPUs and memory go together is the planner's to say: `nearmetal plan`";
-const GUEST: &str = "the guest needs a driver or a setting of its own first";
-const HANDS: &str = "it takes firmware, a slot, or a cable";
-const NETWORK: &str = "which network a guest belongs to is not in the definition";
+const PLANNER: &str = "which vCPUs, memory and devices go together is the planner's to say: `nearmetal plan`";
+const POOLS: &str = "pages have to be in the pools first, or the guest does not start: `nearmetal plan` sizes them";
+const GUEST: &str = "the guest needs a driver or another device tree first, or does not boot";
+const HARDWARE: &str = "it takes firmware, a slot, or another card";
+const NETWORK: &str = "which network a guest belongs to is in no definition";
+const STORAGE: &str = "where the bytes lie, or what they may cost, is its owner's decision";
+const LOAD: &str = "less load, a smaller guest or another host: a person chooses which";
 
 /// Rule and reason.
 pub(crate) const UNCURED: &[(&str, &str)] = &[
+    ("backing-block-device", STORAGE),
+    ("command-line-near-limit", "which of the arguments is dispensable is not in them"),
     ("cpu-topology-honest", PLANNER),
     ("disk-bus-virtio", GUEST),
+    ("disk-discard-unmap", STORAGE),
+    (
+        "guest-ram-huge-backed-coverage",
+        "pages that are there stay as they are; memory is coherent again after a restart",
+    ),
+    ("host-memory-reserve", LOAD),
+    ("hugepages-uneven-over-nodes", POOLS),
+    ("iommu-enabled", HARDWARE),
+    ("kvm-hw-accel-in-use", HARDWARE),
+    ("machine-type-current-q35", GUEST),
+    ("mem-hugepages", POOLS),
+    ("memory-on-memoryless-node", PLANNER),
     ("net-model-virtio", GUEST),
+    ("net-mtu-consistent", NETWORK),
     ("net-not-user-mode", NETWORK),
-    ("pcie-link-full", HANDS),
+    ("net-sriov-for-heavy", NETWORK),
+    ("no-memory-overcommit-dedicated", LOAD),
+    ("numa-guest-topology-when-wide", PLANNER),
+    ("numa-llc-ccx-alignment", PLANNER),
+    ("numa-memory-local-at-runtime", "pages move while the guest stalls, or at its restart: a person chooses when"),
+    ("numa-vm-fits-node", PLANNER),
+    ("ovs-vhostuserclient", "Open vSwitch keeps its ports in its own database"),
+    ("pci-device-numa-local", PLANNER),
+    ("pcie-link-full", HARDWARE),
+    ("smt-policy-for-class", "a core less for each that is given up: a person chooses"),
+    ("sriov-vfs-sized", "another number of functions takes the card from all its users"),
+    ("transient-overlay-left", STORAGE),
+    ("two-domains-on-one-pu", PLANNER),
+    ("unused-emulated-devices-removed", "whether a device is used is known to its users alone"),
+    ("vcpu-overcommit-ratio", LOAD),
+    ("vcpu-pin-1to1", PLANNER),
+    ("vcpu-pin-sibling-pairs", PLANNER),
+    ("vcpu-right-size", LOAD),
+    ("vfio-guest-hugepage-backed", POOLS),
 ];

@@ -38,7 +38,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
             let found = format!("{queues} queues over {mapped} iothreads");
             let object = Object::new(format!("disk {}", disk.target), found, "a queue for each iothread");
             let driver = of_disk(disk, "driver");
-            objects.push(object.cured_by_all(driver.map(|at| Cure::attribute(at, "queues", mapped.to_string()))));
+            // As disk-queues-auto has it, or one would undo the other.
+            let enough = subject.facts.vcpus.current.min(subject.context.settings.queues_enough);
+            let wanted = (mapped as u32).max(enough);
+            objects.push(object.cured_by_all(driver.map(|at| Cure::attribute(at, "queues", wanted.to_string()))));
         }
         let nvme = disk.source.as_deref().is_some_and(|source| source.starts_with("/dev/nvme"));
         if mapped == 0 && nvme && new && subject.facts.vcpus.current > 4 && disk.driver.iothread.is_some() {

@@ -102,7 +102,7 @@ fn tuned(text: &mut String, input: &Input<'_>, loose: bool) {
     }
     text.push_str(
         "  put in place  cp -r tuned/nearmetal /etc/tuned/profiles/ && tuned-adm profile nearmetal\n\
-        \x20               (before tuned 2.23: cp -r tuned/nearmetal /etc/tuned/)\n\
+        \x20               (before tuned 2.23, where /etc/tuned/profiles is not there: cp -r tuned/nearmetal /etc/tuned/)\n\
         \x20 check         tuned-adm verify\n\
         \x20 take away     tuned-adm profile PROFILE_BEFORE && rm -r /etc/tuned/profiles/nearmetal\n",
     );

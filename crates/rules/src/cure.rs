@@ -149,11 +149,7 @@ impl fmt::Display for Cure {
             }
             Self::LoadModule { module } => write!(formatter, "module {module} loaded"),
             Self::Definition(edit) => edit.fmt(formatter),
-            Self::LivePin { thread: Thread::Vcpu(vcpu), cpus } => write!(formatter, "vCPU {vcpu} on PUs {cpus}"),
-            Self::LivePin { thread: Thread::Emulator, cpus } => write!(formatter, "emulator on PUs {cpus}"),
-            Self::LivePin { thread: Thread::Iothread(number), cpus } => {
-                write!(formatter, "iothread {number} on PUs {cpus}")
-            }
+            Self::LivePin { thread, cpus } => write!(formatter, "{thread} on PUs {cpus}"),
         }
     }
 }

@@ -72,12 +72,6 @@ pub struct System {
 }
 
 impl System {
-    /// Whether the first processor can do this; `None` where the architecture names no flags.
-    pub fn has_flag(&self, flag: &str) -> Option<bool> {
-        let flags = self.processor_flags.as_ref()?;
-        Some(flags.binary_search_by(|known| known.as_str().cmp(flag)).is_ok())
-    }
-
     /// Major and minor version of the kernel.
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.kernel.as_deref()?.split(['.', '-']).map(str::parse::<u32>);
@@ -88,6 +82,12 @@ impl System {
     pub fn kernel_arguments(&self) -> impl DoubleEndedIterator<Item = (&str, Option<&str>)> {
         let words = self.command_line.as_deref().unwrap_or_default().split_ascii_whitespace();
         words.map(|word| word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value))))
+    }
+
+    /// Whether the first processor can do this; `None` where the architecture names no flags.
+    pub fn has_flag(&self, flag: &str) -> Option<bool> {
+        let flags = self.processor_flags.as_ref()?;
+        Some(flags.binary_search_by(|known| known.as_str().cmp(flag)).is_ok())
     }
 }
 

@@ -3,6 +3,7 @@
 mod agreement;
 mod bad_input;
 mod crash;
+mod export;
 mod job;
 mod machine;
 mod sabotage;
@@ -53,11 +54,18 @@ const fn alone(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Cas
 
 /// All cases, those that share a boot first.
 pub fn all() -> Vec<Case> {
-    let mut cases: Vec<Case> =
-        [machine::cases(), job::cases(), agreement::cases(), sabotage::cases(), bad_input::cases(), crash::cases()]
-            .into_iter()
-            .flatten()
-            .collect();
+    let mut cases: Vec<Case> = [
+        machine::cases(),
+        job::cases(),
+        agreement::cases(),
+        sabotage::cases(),
+        bad_input::cases(),
+        crash::cases(),
+        export::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     // Those that share the boot first.
     cases.sort_by_key(|case| matches!(case.body, Body::Alone(_)));
     cases

@@ -192,3 +192,28 @@ fn a_capture_without_a_file_says_which_one_is_missing() {
     let line = text.lines().find(|line| line.starts_with("cannot tell: /proc/cmdline (")).unwrap();
     assert!(line.contains("mitigations-reported-not-disabled"), "{text}");
 }
+
+#[test]
+fn a_fix_is_for_this_machine_and_says_so() {
+    let capture = capture();
+    let place = capture.path().to_str().unwrap();
+    for arguments in [
+        &["--capture", place, "--fix"][..],
+        &["--xml", "a.xml", "--fix"],
+        &["--only", "ksm-off-for-performance", "--fix"],
+        &["--fix", "no-such-rule"],
+        &["--dry-run"],
+        &["--yes"],
+        &["--fix", "--format", "sarif"],
+    ] {
+        let run = run(arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_finding_says_what_would_cure_it() {
+    let run = on("rules/virt-install/win10.xml", &[]);
+    assert!(run.stdout.contains("fix: next start: "), "{}", run.stdout);
+    assert!(run.stdout.contains("doctor --fix --dry-run"), "{}", run.stdout);
+}

@@ -86,9 +86,23 @@ impl<'a> Subject<'a> {
         Some(free.difference(&self.vcpu_cpus())).filter(|cpus| !cpus.is_empty())
     }
 
-    /// Moves threads to [`housekeeping_cpus`](Self::housekeeping_cpus): those that run, or those that start next time.
+    /// Where the stored definition pins a thread, if that is better than where it runs: on PUs that no vCPU of it has.
+    fn stored_pin(&self, thread: Thread) -> Option<CpuSet> {
+        let stored = self.context.domains.iter().find(|domain| domain.name == self.facts.name)?.defined.as_ref()?;
+        let of = |facts: &DomainFacts| match thread {
+            Thread::Vcpu(number) => pin_of(&facts.vcpu_pins, number),
+            Thread::Emulator => facts.emulator_pin.clone(),
+            Thread::Iothread(number) => pin_of(&facts.iothreads.pins, number),
+        };
+        let pin = of(stored).filter(|pin| of(self.facts).as_ref() != Some(pin))?.intersection(&self.context.online);
+        Some(pin).filter(|pin| !pin.is_empty() && pin.is_disjoint(&self.vcpu_cpus()))
+    }
+
+    /// Moves threads to [`housekeeping_cpus`](Self::housekeeping_cpus): those that start next time, and those that run
+    /// unless their stored definition has a better place.
     pub(crate) fn move_aside(&self, thread: Thread) -> Option<Cure> {
-        let cpus = self.housekeeping_cpus()?;
+        let stored = if self.which == Which::Running { self.stored_pin(thread) } else { None };
+        let cpus = stored.or_else(|| self.housekeeping_cpus())?;
         Some(match (self.which, thread) {
             (Which::Running, _) => Cure::LivePin { thread, cpus },
             (_, Thread::Vcpu(number)) => {
@@ -150,6 +164,11 @@ impl<'a> Subject<'a> {
 /// Nodes of these PUs.
 pub(crate) fn nodes_of(host: &Host, cpus: &CpuSet) -> NodeSet {
     host.nodes.iter().filter(|node| !node.cpus.is_disjoint(cpus)).map(|node| node.index).collect()
+}
+
+/// The pin of that number.
+fn pin_of(pins: &[(u32, CpuSet)], number: u32) -> Option<CpuSet> {
+    pins.iter().find(|(known, _)| *known == number).map(|(_, cpus)| cpus.clone())
 }
 
 /// The place of a child of a disk in a definition.

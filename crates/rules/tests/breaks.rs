@@ -15,7 +15,9 @@ mod common;
 
 use common::Example;
 use nearmetal_domain::DomainXml;
-use nearmetal_rules::{Answer, Cure, Finding, Layer, RULES, Scope, Severity, Which, rule};
+use nearmetal_rules::{
+    Answer, Cure, Domain, Finding, Input, Layer, RULES, Scope, Settings, Severity, Which, examine, rule,
+};
 
 /// One thing broken in the clean example.
 pub(crate) struct Break {
@@ -237,7 +239,7 @@ fn threads_are_moved_where_no_vcpu_and_no_quiet_pu_is() {
     example.replace("db", "<iothreadpin iothread='1' cpuset='3'/>", "<iothreadpin iothread='1' cpuset='1'/>");
     // vCPUs of `db` and `rt` are on 1-2, 4-5 and 17-18; 4-5 and 20-21 are isolated; the node has 0-7 and 16-23.
     let spare = "0,3,6-7,16,19,22-23";
-    let emulator = [format!("emulator on PUs {spare}"), format!("cputune/emulatorpin/@cpuset = {spare}")];
+    let emulator = [format!("emulator thread on PUs {spare}"), format!("cputune/emulatorpin/@cpuset = {spare}")];
     assert_eq!(cures(&example, "emulator-pin-separate"), emulator);
     let iothread =
         [format!("iothread 1 on PUs {spare}"), format!("cputune/iothreadpin[@iothread='1']/@cpuset = {spare}")];
@@ -246,4 +248,18 @@ fn threads_are_moved_where_no_vcpu_and_no_quiet_pu_is() {
     example.host.system.isolated = None;
     assert_eq!(cures(&example, "emulator-pin-separate"), Vec::<String>::new());
     assert_eq!(cures(&example, "iothread-pin"), Vec::<String>::new());
+}
+
+#[test]
+fn a_running_thread_goes_where_its_stored_definition_has_it() {
+    let example = Example::clean();
+    let text = &example.texts.iter().find(|(name, ..)| name == "db").unwrap().1;
+    let facts = |text: &str| DomainXml::parse(text).unwrap().facts().unwrap();
+    let live = facts(&text.replace("<emulatorpin cpuset='0,16'/>", "<emulatorpin cpuset='1'/>"));
+    let domains = [Domain::new(Some(facts(text)), Some(live), None).unwrap()];
+    let settings = Settings::default();
+    let input = Input { host: Some(&example.host), domains: &domains, settings: &settings };
+    let findings = examine(&input, [rule("emulator-pin-separate").unwrap()]).findings;
+    let cures: Vec<String> = findings[0].objects[0].cures.iter().map(ToString::to_string).collect();
+    assert_eq!((findings.len(), cures), (1, vec!["emulator thread on PUs 0,16".to_owned()]));
 }

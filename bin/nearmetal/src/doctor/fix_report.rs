@@ -79,6 +79,9 @@ impl End {
     }
 }
 
+/// All words of [`End`].
+const WORDS: [&str; 7] = ["to cure", "cured", "next start", "not live", "not cured", "refused", "by hand"];
+
 const AT_NEXT_START: &str = "in force when the domain is next started";
 
 /// Objects by rule, domain and name, each with the definitions it was found in.
@@ -249,8 +252,7 @@ pub(crate) fn text(report: &FixReport) -> String {
         page.push_str("nothing was found that is to be cured\n");
         return page;
     }
-    let words = ["to cure", "cured", "next start", "not live", "not cured", "refused", "by hand"];
-    let counts: Vec<String> = words
+    let counts: Vec<String> = WORDS
         .iter()
         .map(|word| (report.rows.iter().filter(|row| row.end.word() == *word).count(), word))
         .filter(|(count, _)| *count > 0)
@@ -284,4 +286,116 @@ pub(crate) fn json(report: &FixReport) -> String {
         "mismatches": report.mismatches(),
     });
     serde_json::to_string_pretty(&document).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_rules::{Cure, Finding};
+
+    use super::*;
+
+    fn domain(which: Which) -> Scope {
+        Scope::Domain { name: "web1".to_owned(), which }
+    }
+
+    fn treated(rule: &str, scope: Scope, cures: &[Cure], treatment: Treatment) -> Treated {
+        let object = cures.iter().cloned().fold(Object::new("it", "poor", "good"), Object::cured_by);
+        Treated { rule: rule.to_owned(), severity: Severity::Loss, scope, object, treatment }
+    }
+
+    fn plan(treated: Vec<Treated>) -> FixPlan {
+        FixPlan { treated, changes: Vec::new() }
+    }
+
+    fn examination(found: &[(&str, Scope)]) -> Examination {
+        let finding = |(rule, scope): &(&str, Scope)| Finding {
+            rule: (*rule).to_owned(),
+            severity: Severity::Loss,
+            scope: scope.clone(),
+            objects: vec![Object::new("it", "poor as ever", "good")],
+        };
+        Examination { findings: found.iter().map(finding).collect(), ..Examination::default() }
+    }
+
+    fn outcomes(report: &FixReport) -> Vec<(&str, &str)> {
+        report.rows.iter().map(|row| (row.treated.rule.as_str(), row.end.word())).collect()
+    }
+
+    #[test]
+    fn what_is_gone_is_cured_and_what_only_runs_otherwise_waits_for_a_start() {
+        let edit = Cure::attribute("devices/memballoon", "model", "none");
+        let setting = Cure::kernel_file("/proc/sys/kernel/numa_balancing", "0");
+        let plan = plan(vec![
+            treated("gone", Scope::Host, &[setting.clone()], Treatment::Now),
+            treated("there", Scope::Host, &[setting], Treatment::Now),
+            treated("off", domain(Which::Defined), &[edit.clone()], Treatment::NextStart),
+            treated("runs", domain(Which::Both), &[edit.clone()], Treatment::NextStart),
+            treated("undone", domain(Which::Both), &[edit.clone()], Treatment::NextStart),
+            treated("stored", domain(Which::Running), &[edit], Treatment::Stored),
+            treated("hands", Scope::Host, &[], Treatment::NoCure),
+        ]);
+        let before = examination(&[]);
+        let after = examination(&[
+            ("there", Scope::Host),
+            ("runs", domain(Which::Running)),
+            ("undone", domain(Which::Both)),
+            ("stored", domain(Which::Running)),
+            ("hands", Scope::Host),
+        ]);
+        let same = after.clone();
+        let report = FixReport::read_back(&plan, &same, Ok(after), Some(Severity::Loss));
+        let wanted = [
+            ("gone", "cured"),
+            ("there", "not cured"),
+            ("off", "cured"),
+            ("runs", "next start"),
+            ("undone", "not cured"),
+            ("stored", "next start"),
+            ("hands", "by hand"),
+        ];
+        assert_eq!(outcomes(&report), wanted);
+        assert_eq!((report.mismatches(), report.new.len()), (2, 0));
+        assert!(
+            text(&report).contains("not cured   host  there   it: poor (wanted: good): found: poor as ever"),
+            "{}",
+            text(&report)
+        );
+        // The same, where nothing of it was found before: each is new.
+        let again = examination(&[("there", Scope::Host), ("other", domain(Which::Defined))]);
+        let report = FixReport::read_back(&plan, &before, Ok(again), None);
+        assert_eq!(report.new.len(), 2);
+        assert!(text(&report).contains("new         web1  other  it: poor as ever"), "{}", text(&report));
+        let failed = FixReport::read_back(&plan, &before, Err(ChangeError::Kernel("gone".to_owned())), None);
+        assert_eq!(failed.mismatches(), 5, "what cannot be looked at is not called cured");
+    }
+
+    #[test]
+    fn the_exit_code_is_about_what_is_neither_cured_nor_waiting() {
+        let gathered = Gathered::of(nearmetal_host::synthetic::Synthetic::new().build());
+        let status = |treatment: Treatment, fail_on| {
+            let report = FixReport::planned(&plan(vec![treated("a", Scope::Host, &[], treatment)]), fail_on);
+            report.status(&gathered)
+        };
+        assert_eq!(status(Treatment::Now, Some(Severity::Loss)), ExitStatus::Findings, "not done yet");
+        assert_eq!(status(Treatment::Now, Some(Severity::Fault)), ExitStatus::Done);
+        assert_eq!(status(Treatment::NextStart, Some(Severity::Loss)), ExitStatus::Done);
+        assert_eq!(status(Treatment::NoCure, Some(Severity::Note)), ExitStatus::Findings);
+        assert_eq!(status(Treatment::Refused(String::new()), None), ExitStatus::Done);
+    }
+
+    #[test]
+    fn the_document_has_the_fields_of_its_schema() {
+        let schema = include_str!("../../../../docs/reference/doctor-fix.schema.json");
+        let schema: Value = serde_json::from_str(schema).unwrap();
+        let report = FixReport::planned(&plan(vec![treated("a", Scope::Host, &[], Treatment::NoCure)]), None);
+        let document: Value = serde_json::from_str(&json(&report.in_transaction(3))).unwrap();
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&document), keys(&schema["properties"]));
+        assert_eq!(keys(&document["objects"][0]), keys(&schema["properties"]["objects"]["items"]["properties"]));
+        let words: Vec<&str> = WORDS.to_vec();
+        let listed = &schema["properties"]["objects"]["items"]["properties"]["outcome"]["enum"];
+        let listed: Vec<String> =
+            listed.as_array().unwrap().iter().map(|word| word.as_str().unwrap().replace('-', " ")).collect();
+        assert_eq!(listed, words);
+    }
 }

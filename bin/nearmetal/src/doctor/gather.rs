@@ -52,7 +52,8 @@ pub(crate) fn gather(
 }
 
 impl Gathered {
-    fn of(host: Host) -> Self {
+    /// A host, and no domain yet.
+    pub(crate) fn of(host: Host) -> Self {
         Self {
             host,
             domains: Vec::new(),

@@ -1,6 +1,6 @@
 //! What the boot unit does: makes again, from the journal, what the reboot undid.
 
-use crate::change::{Change, Lifetime};
+use crate::change::Change;
 use crate::journal::{Journal, Record, State};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
@@ -32,7 +32,7 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
         }
         for step in transaction.steps.iter().filter(|step| step.done) {
             // In this boot already: the unit was started by hand.
-            if step.change.lifetime() != Lifetime::Boot || step.boot_id == machine.boot_id {
+            if !step.change.is_made_again_at_boot() || step.boot_id == machine.boot_id {
                 continue;
             }
             let old = match &step.change {

@@ -126,6 +126,13 @@ impl Change {
         }
     }
 
+    /// Whether the boot unit makes it again: what a reboot loses, unless its name may mean another thing by then.
+    /// Interrupts are numbered anew at each boot.
+    pub fn is_made_again_at_boot(&self) -> bool {
+        let renumbered = matches!(self, Self::SysfsValue { path, .. } if path.starts_with("/proc/irq/"));
+        self.lifetime() == Lifetime::Boot && !renumbered
+    }
+
     /// What it touches, in words: two changes with the same words exclude each other's rollback.
     pub fn object(&self) -> String {
         match self {

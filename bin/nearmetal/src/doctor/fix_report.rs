@@ -323,15 +323,15 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_cured_and_what_only_runs_otherwise_waits_for_a_start() {
-        let edit = Cure::attribute("devices/memballoon", "model", "none");
-        let setting = Cure::kernel_file("/proc/sys/kernel/numa_balancing", "0");
+        let edit = [Cure::attribute("devices/memballoon", "model", "none")];
+        let setting = [Cure::kernel_file("/proc/sys/kernel/numa_balancing", "0")];
         let plan = plan(vec![
-            treated("gone", Scope::Host, &[setting.clone()], Treatment::Now),
-            treated("there", Scope::Host, &[setting], Treatment::Now),
-            treated("off", domain(Which::Defined), &[edit.clone()], Treatment::NextStart),
-            treated("runs", domain(Which::Both), &[edit.clone()], Treatment::NextStart),
-            treated("undone", domain(Which::Both), &[edit.clone()], Treatment::NextStart),
-            treated("stored", domain(Which::Running), &[edit], Treatment::Stored),
+            treated("gone", Scope::Host, &setting, Treatment::Now),
+            treated("there", Scope::Host, &setting, Treatment::Now),
+            treated("off", domain(Which::Defined), &edit, Treatment::NextStart),
+            treated("runs", domain(Which::Both), &edit, Treatment::NextStart),
+            treated("undone", domain(Which::Both), &edit, Treatment::NextStart),
+            treated("stored", domain(Which::Running), &edit, Treatment::Stored),
             treated("hands", Scope::Host, &[], Treatment::NoCure),
         ]);
         let before = examination(&[]);

@@ -31,6 +31,9 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
     let change = &step.change;
     let subject = change.object();
     let outcome = match change {
+        Change::SysfsValue { new, .. } if !change.is_made_again_at_boot() && step.boot_id != machine.boot_id => {
+            Check::cannot_tell(CheckKind::Setting, subject, new, "interrupts have other numbers since the reboot")
+        }
         Change::SysfsValue { path, new, .. } => {
             let found = required(machine.kernel, path);
             compared(CheckKind::Setting, subject, new, found, |found| same_value(path, found, new)).at(path)

@@ -111,10 +111,13 @@ impl FixPlan {
     pub fn lifetimes(&self) -> Vec<&'static str> {
         let any = |wanted: &dyn Fn(&Change) -> bool| self.changes.iter().any(wanted);
         let mut sentences = Vec::new();
-        if any(&|change| change.lifetime() == Lifetime::Boot) {
+        if any(&Change::is_made_again_at_boot) {
             sentences.push(
                 "settings, pools and modules are lost at a reboot; the boot unit makes them again from the journal",
             );
+        }
+        if any(&|change| change.lifetime() == Lifetime::Boot && !change.is_made_again_at_boot()) {
+            sentences.push("affinities of interrupts are lost at a reboot, which numbers them anew");
         }
         if any(&|change| matches!(change, Change::DefineDomain { .. })) {
             sentences.push("definitions stay, and come into force when their domain is next started");

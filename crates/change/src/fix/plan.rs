@@ -8,7 +8,7 @@ use nearmetal_rules::{Cure, Examination, Finding, Input};
 
 use super::{FixPlan, Treated, Treatment, conflicts, definitions, live, not_live};
 use crate::ChangeError;
-use crate::change::{Change, Lifetime};
+use crate::change::Change;
 use crate::machine::Machine;
 use crate::steps::boot_unit_change;
 
@@ -105,8 +105,8 @@ pub fn plan(machine: &mut Machine<'_>, found: Findings<'_>, state: &Path) -> Res
     }
     let pins = live.remove(&LAST).unwrap_or_default();
     let first: Vec<Change> = live.into_values().flatten().collect();
-    let lost_at_boot = first.iter().any(|change| change.lifetime() == Lifetime::Boot);
-    let unit = boot_unit_change(machine, lost_at_boot, state)?.into_iter().collect();
+    let needed = first.iter().any(Change::is_made_again_at_boot);
+    let unit = boot_unit_change(machine, needed, state)?.into_iter().collect();
     let treated = items.into_iter().map(|item| item.treated).collect();
     Ok(FixPlan { treated, changes: [first, unit, definitions, pins].concat() })
 }

@@ -211,6 +211,28 @@ fn a_power_loss_in_the_middle_leaves_only_what_is_durable_to_take_back() {
 }
 
 #[test]
+fn interrupts_are_not_found_by_their_number_in_another_boot() {
+    const IRQ: &str = "/proc/irq/30/smp_affinity_list";
+    let mut stage = stage();
+    stage.kernel.set(IRQ, "0-7\n");
+    let cures = vec![finding("a-host", Scope::Host, &[Cure::kernel_file(IRQ, "0-3")])];
+    let plan = planned(&mut stage, cures.clone());
+    assert_eq!(plan.changes.len(), 1, "no boot unit");
+    assert!(plan.lifetimes()[0].contains("numbers them anew"), "{:?}", plan.lifetimes());
+    cure_all(&mut stage, cures, &Faults::none()).unwrap();
+    assert_eq!(stage.kernel.files.borrow()[IRQ], "0-3\n");
+    stage.reboot();
+    stage.kernel.set(IRQ, "5\n");
+    let journal = stage.journal();
+    assert!(boot::reapply(&mut stage.machine(), &journal).unwrap().is_empty());
+    let transaction = journal.transactions().unwrap().remove(0);
+    let verification = held(&mut stage.machine(), &transaction).unwrap();
+    assert_eq!((verification.mismatches(), verification.untold()), (0, 1), "{verification}");
+    stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
+    assert_eq!(stage.kernel.files.borrow()[IRQ], "5\n", "another interrupt's");
+}
+
+#[test]
 fn a_module_that_something_else_loaded_stays() {
     let mut stage = stage();
     cure_all(&mut stage, vec![finding("a-host", Scope::Host, &[module()])], &Faults::none()).unwrap();

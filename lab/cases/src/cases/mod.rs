@@ -4,6 +4,7 @@ mod agreement;
 mod bad_input;
 mod crash;
 mod export;
+mod faults;
 mod job;
 mod machine;
 mod sabotage;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Case> {
         bad_input::cases(),
         crash::cases(),
         export::cases(),
+        faults::cases(),
     ]
     .into_iter()
     .flatten()

@@ -8,4 +8,5 @@ echo 0 > /proc/sys/kernel/numa_balancing
 for domain in $(virsh list --name); do virsh -q destroy $domain; done
 for domain in $(virsh list --all --name); do virsh -q undefine $domain; done
 rm -rf /var/lib/nearmetal
-for domain in web1 db1; do virsh -q define /root/$domain.xml; virsh -q start $domain; done
+for domain in web1 db1 wide1; do virsh -q define /root/$domain.xml; done
+for domain in web1 db1; do virsh -q start $domain; done

@@ -22,6 +22,17 @@ pub(crate) struct Kvm {
     boot_id: String,
 }
 
+impl Kvm {
+    /// Whether guests run on the processor; `None` where there was nothing to judge.
+    pub(crate) fn accelerates(&self) -> Option<bool> {
+        match self.verdict.as_str() {
+            "accelerates" => Some(true),
+            "emulates" => Some(false),
+            _ => None,
+        }
+    }
+}
+
 /// The verdict; `None` where the probe is not installed or could not tell.
 pub(crate) fn verdict(host: &Host) -> Option<Kvm> {
     let boot_id = host.system.boot_id.clone()?;

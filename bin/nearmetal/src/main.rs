@@ -6,6 +6,7 @@ mod doctor;
 mod exit_status;
 mod job;
 mod kvm;
+mod live;
 mod printer;
 mod vf_table;
 

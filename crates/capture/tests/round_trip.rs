@@ -67,6 +67,30 @@ fn what_could_not_be_read_is_told_in_the_capture_too() {
 }
 
 #[test]
+fn facts_outside_sys_and_proc_and_what_is_not_there_are_in_the_capture() {
+    let mut tree = MemoryTree::new();
+    for (path, entry) in [
+        ("/sys/devices/system/cpu/online", Entry::File(b"0\n".to_vec())),
+        ("/proc/sys/net/ipv4", Entry::Directory),
+        ("/proc/self", Entry::Link("77".to_owned())),
+        ("/proc/77/mountinfo", Entry::File(b"27 1 253:0 / / rw shared:1 - xfs /dev/dm-0 rw\n".to_vec())),
+        ("/dev/cpu_dma_latency", Entry::File(3i32.to_ne_bytes().to_vec())),
+        ("/etc/tuned/active_profile", Entry::File(b"virtual-host\n".to_vec())),
+    ] {
+        tree.put(path, entry).unwrap();
+    }
+    let (before, after) = through_a_file(HostFs::of_tree(tree.clone(), "all"), false);
+    assert_eq!((before.system.idle_latency_limit, before.mounts.as_ref().unwrap().len()), (Some(3), 1));
+    assert_eq!(before.system.bridge_filters, Some(Vec::new()));
+    same(&before, &after);
+    tree.remove("/etc/tuned/active_profile");
+    tree.remove("/etc/tuned");
+    let (before, after) = through_a_file(HostFs::of_tree(tree, "no tuned"), false);
+    assert_eq!(before.system.tuned, Some(nearmetal_host::TunedProfile::Absent));
+    same(&before, &after);
+}
+
+#[test]
 fn a_directory_with_one_folder_of_any_name_is_opened() {
     let outer = tempfile::tempdir().unwrap();
     nearmetal_host::files::create_dir_all(&outer.path().join("whatever/sys/devices")).unwrap();

@@ -93,6 +93,10 @@ const WANTED: [(&str, &[&str]); 10] = [
             "scaling_driver",
             "scaling_governor",
             "cpufreq",
+            "boost",
+            "no_turbo",
+            "package_throttle_count",
+            "package_throttle_total_time_ms",
         ],
     ),
     (

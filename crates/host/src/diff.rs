@@ -12,7 +12,7 @@
 
 mod devices;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 use nearmetal_units::CpuSet;
@@ -196,6 +196,14 @@ fn settings(before: &Host, now: &Host, found: &mut Found) {
     let setting = Weight::Setting;
     found.compare(setting, "isolated PUs", old.isolated.as_ref(), new.isolated.as_ref());
     found.compare(setting, "PUs without a tick", old.nohz_full.as_ref(), new.nohz_full.as_ref());
+    let profile = |host: &Host| host.system.tuned.as_ref().map(ToString::to_string);
+    found.compare(setting, "tuned profile", profile(before), profile(now));
+    let boost = |host: &Host| host.system.boost.as_ref().map(|boost| if boost.allowed { "on" } else { "off" });
+    found.compare(setting, "boost", boost(before), boost(now));
+    let names: BTreeSet<&str> = old.sysctls.iter().chain(&new.sysctls).map(|sysctl| sysctl.name.as_str()).collect();
+    for name in names {
+        found.compare(setting, name, old.sysctl(name), new.sysctl(name));
+    }
     for (name, old, new) in [
         ("NUMA balancing", old.numa_balancing, new.numa_balancing),
         ("io_uring forbidden", old.io_uring_disabled, new.io_uring_disabled),
@@ -222,7 +230,7 @@ fn settings(before: &Host, now: &Host, found: &mut Found) {
             settings.iter().map(|setting| (setting.name.clone(), setting.value.clone())).collect()
         };
         let (old, new) = (by_name(old), by_name(new));
-        let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {
             found.compare(setting, format!("{what} {name}"), old.get(name), new.get(name));
         }

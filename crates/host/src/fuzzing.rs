@@ -43,8 +43,10 @@ pub fn targets() -> Vec<Target> {
         Target::text("one line", "0-3\n", |text| drop(parse::line(text))),
         Target::text("numbers", "18446744073709551615", |text| {
             drop((parse::number(text), parse::number_u32(text), parse::index_or_none(text), parse::flag(text)));
+            drop(parse::signed(text));
         }),
         Target::text("hexadecimal number", "0x010802", |text| drop(parse::hex(text))),
+        Target::text("escaped name", "/vm\\040images", |text| drop(parse::unescaped(text))),
         Target::text("bracketed choice", "always [madvise] never", |text| drop(parse::bracketed(text))),
         Target::text("list of PUs", "0-3,8,16-30:2", |text| reads_back(parse::cpu_list(text).ok())),
         Target::text("list of nodes", "0-1,250-255", |text| drop(parse::node_list(text))),

@@ -28,9 +28,10 @@ pub use errors::{ReadError, WriteError};
 pub use host_fs::HostFs;
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
-    AccessControl, BlockDevice, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, FrequencyPolicy, GuestProcess,
-    Host, HugepagePool, HugepageTotal, Interrupt, MemoryAccess, MemorySideCache, NetworkInterface, NumaNode, PciBar,
-    PciDevice, PciLink, Processor, Residency, Setting, SriovState, System, Thread, ThreadRole, Unreadable,
+    AccessControl, BlockDevice, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, DpdkPort, FrequencyPolicy,
+    GuestProcess, Host, HugepagePool, HugepageTotal, IdleState, IdleStates, ImageFile, Interrupt, MemoryAccess,
+    MemorySideCache, Mount, NetworkInterface, NumaNode, Offload, OpenVswitch, PciBar, PciDevice, PciLink, Processor,
+    Residency, Setting, SriovState, SwapArea, Sysctl, System, Thread, ThreadRole, Throttling, TunedProfile, Unreadable,
     VirtualFunction,
 };
 pub use parse::Malformed;

@@ -42,6 +42,15 @@ pub(crate) fn number(text: &str) -> Parsed<u64> {
     }
 }
 
+/// A decimal number that may be negative.
+pub(crate) fn signed(text: &str) -> Parsed<i64> {
+    let (digits, sign) = text.strip_prefix('-').map_or((text, 1), |digits| (digits, -1));
+    match i64::try_from(number(digits)?) {
+        Ok(value) => Ok(sign * value),
+        Err(_) => malformed("expected a number of 63 bits"),
+    }
+}
+
 /// A decimal number of 32 bits.
 pub(crate) fn number_u32(text: &str) -> Parsed<u32> {
     u32::try_from(number(text)?).map_err(|_| Malformed("expected a number below 2^32".to_owned()))
@@ -74,6 +83,28 @@ pub(crate) fn flag(text: &str) -> Parsed<bool> {
 /// Any text that is not empty.
 pub(crate) fn word(text: &str) -> Parsed<String> {
     if text.is_empty() { malformed("the line is empty") } else { Ok(text.to_owned()) }
+}
+
+/// A name in a table of /proc, where spaces and other marks stand as `\\040`.
+pub(crate) fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let octal =
+            tail.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(|digit| (b'0'..b'8').contains(digit)));
+        let value = octal.map(|digits| digits.iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0')));
+        match value.and_then(|value| u8::try_from(value).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The choice in force in a list such as `always [madvise] never`.
@@ -134,6 +165,9 @@ mod tests {
         assert_eq!(index_or_none("-1"), Ok(None));
         assert_eq!(index_or_none("3"), Ok(Some(3)));
         assert_eq!(hex("0x010802"), Ok(0x01_0802));
+        assert_eq!((signed("-1"), signed("950000")), (Ok(-1), Ok(950_000)));
+        assert!(signed("--1").is_err() && signed("-").is_err() && signed("9223372036854775808").is_err());
+        assert_eq!(unescaped("/a\\040b\\134c\\09\\777"), "/a b\\c\\09\\777");
         for junk in ["", "+1", "-1", "1 ", "0x1", "18446744073709551616", "one"] {
             assert!(number(junk).is_err(), "{junk:?}");
         }
@@ -165,7 +199,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "\\PC{0,40}\n?") {
             let _ = (line(&text), number(&text), hex(&text), flag(&text), bracketed(&text), cpu_list(&text));
-            let _ = (cpu_mask(&text), page_size_kib(&text), index_or_none(&text));
+            let _ = (cpu_mask(&text), page_size_kib(&text), index_or_none(&text), signed(&text), unescaped(&text));
         }
     }
 }

@@ -29,7 +29,7 @@ fn guest(name: &str, pid: u32, vcpus: &[&str], emulator: &str, node: u32) -> Gue
             policy: format!("bind:{node}"),
             file: None,
         }],
-        residency_error: None,
+        ..GuestProcess::default()
     }
 }
 

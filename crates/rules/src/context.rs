@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nearmetal_host::{GuestProcess, Host};
+use nearmetal_place::WorkloadClass;
 use nearmetal_units::CpuSet;
 
 use crate::input::{Domain, Input};
@@ -71,5 +72,10 @@ impl<'a> Context<'a> {
     /// Definitions in force of the domains that run.
     pub fn running(&self) -> impl Iterator<Item = &'a nearmetal_domain::DomainFacts> + use<'a> {
         self.domains.iter().filter_map(|domain| domain.running.as_ref())
+    }
+
+    /// Whether any domain is of this class.
+    pub fn has_class(&self, class: WorkloadClass) -> bool {
+        self.domains.iter().any(|domain| domain.class == class)
     }
 }

@@ -6,6 +6,7 @@
 mod context;
 mod cure;
 mod examine;
+mod file_disks;
 mod finding;
 mod input;
 mod isolation;

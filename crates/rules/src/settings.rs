@@ -24,6 +24,18 @@ pub struct Settings {
     pub command_line_percent: u64,
     /// Longest useful polling of an iothread, in ns.
     pub polling_ns: u64,
+    /// Longest way out of an idle state for guests of the latency class, in µs.
+    pub idle_exit_us: u64,
+    /// Time a vCPU with a PU of its own may be ready and wait for it, in percent of its life.
+    pub wait_dedicated_percent: f64,
+    /// The same for a vCPU that shares PUs.
+    pub wait_percent: f64,
+    /// Time a package may be slowed down by heat, in percent of the time since boot.
+    pub throttled_percent: f64,
+    /// Highest vm.swappiness where swap is on a disk.
+    pub swappiness: u64,
+    /// From here on a disk is worth a drive handed through, in requests each second.
+    pub passthrough_iops: u64,
 }
 
 impl Default for Settings {
@@ -38,6 +50,12 @@ impl Default for Settings {
             node_reserve_mib: 1024,
             command_line_percent: 90,
             polling_ns: 64_000,
+            idle_exit_us: 3,
+            wait_dedicated_percent: 1.0,
+            wait_percent: 5.0,
+            throttled_percent: 0.1,
+            swappiness: 10,
+            passthrough_iops: 200_000,
         }
     }
 }
@@ -52,7 +70,7 @@ pub struct Setting {
 }
 
 /// All thresholds, in the order of [`Settings`].
-pub const SETTINGS: [Setting; 9] = [
+pub const SETTINGS: [Setting; 15] = [
     Setting {
         name: "queues_enough",
         reason: "each queue costs vectors and memory; more than 8 rarely helps one device",
@@ -71,4 +89,10 @@ pub const SETTINGS: [Setting; 9] = [
     },
     Setting { name: "command_line_percent", reason: "chosen: what follows the limit is cut off without a word" },
     Setting { name: "polling_ns", reason: "the patches that added polling measured 16000 to 64000 ns on NVMe" },
+    Setting { name: "idle_exit_us", reason: "tuned's latency-performance and network-latency cap the exit at 3 µs" },
+    Setting { name: "wait_dedicated_percent", reason: "chosen: a PU of its own leaves nothing to wait for" },
+    Setting { name: "wait_percent", reason: "chosen: more than the scheduler's own turns on a host with room" },
+    Setting { name: "throttled_percent", reason: "chosen: what a start from cold does, and no more" },
+    Setting { name: "swappiness", reason: "tuned's throughput-performance and virtual-host set 10" },
+    Setting { name: "passthrough_iops", reason: "chosen: about what one iothread does at best" },
 ];

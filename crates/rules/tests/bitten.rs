@@ -148,6 +148,24 @@ fn two_guests_share_a_pu_and_the_kernel_knows_better_than_the_definition() {
 }
 
 #[test]
+fn kvm_is_there_and_only_emulates() {
+    let mut example = Example::clean();
+    // /dev/kvm exists and every definition says kvm: guests are thousands of times slower all the same.
+    example.host.system.kvm_accelerates = Some(false);
+    let running = of(&example, "kvm-hw-accel-in-use");
+    assert!(running.contains(&"kvm-hw-accel-in-use db: KVM of this host".to_owned()), "{running:?}");
+    assert_eq!(running.len(), example.texts.len());
+    // One that asks for emulation is told so, and nothing of KVM.
+    example.texts.retain(|(name, ..)| name == "web");
+    example.replace("web", "<domain type='kvm'>", "<domain type='qemu'>");
+    assert_eq!(of(&example, "kvm-hw-accel-in-use"), ["kvm-hw-accel-in-use web: domain type"]);
+    // Nobody tried: the definitions are all there is to go by.
+    let mut example = Example::clean();
+    example.host.system.kvm_accelerates = None;
+    assert_eq!(of(&example, "kvm-hw-accel-in-use"), Vec::<String>::new());
+}
+
+#[test]
 fn a_throw_away_overlay_is_left_in_the_definition() {
     let mut example = Example::clean();
     example.replace("web", "/images/web.qcow2", "/images/web.qcow2.TRANSIENT-web");
@@ -160,6 +178,7 @@ fn what_the_processor_cannot_do_is_not_called_off() {
     let mut example = Example::clean();
     let avic = nearmetal_host::Setting { name: "kvm_amd.avic".to_owned(), value: "N".to_owned() };
     example.host.system.module_parameters = vec![avic];
+    example.host.system.processor_flags = None;
     assert_eq!(of(&example, "kvm-apicv-avic-active").len(), 1);
     example.replace("rt", "<feature policy='require' name='invtsc'/>", "");
     assert_eq!(of(&example, "tsc-invariant-when-static").len(), 1);

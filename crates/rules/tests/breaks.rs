@@ -9,6 +9,7 @@ mod breaks {
     pub(crate) mod host;
     pub(crate) mod host_cures;
     pub(crate) mod kernel;
+    pub(crate) mod layers;
     pub(crate) mod uncured;
 }
 mod common;
@@ -30,6 +31,11 @@ pub(crate) struct Break {
 }
 
 fn all() -> impl Iterator<Item = Break> {
+    without_layers().chain(breaks::layers::BREAKS)
+}
+
+/// All but those whose cures are listed beside them.
+fn without_layers() -> impl Iterator<Item = Break> {
     breaks::domain_cpu::BREAKS
         .into_iter()
         .chain(breaks::domain_devices::BREAKS)
@@ -99,7 +105,7 @@ fn breaks_of_the_host_have_exactly_the_cures_expected() {
     };
     let mut wrong = Vec::new();
     let mut seen: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
-    for broken in all().filter(|broken| of_host(broken.rule)) {
+    for broken in without_layers().filter(|broken| of_host(broken.rule)) {
         let nth = seen.entry(broken.rule).or_default();
         let mut example = Example::clean();
         (broken.change)(&mut example);
@@ -262,4 +268,29 @@ fn a_running_thread_goes_where_its_stored_definition_has_it() {
     let findings = examine(&input, [rule("emulator-pin-separate").unwrap()]).findings;
     let cures: Vec<String> = findings[0].objects[0].cures.iter().map(ToString::to_string).collect();
     assert_eq!((findings.len(), cures), (1, vec!["emulator thread on PUs 0,16".to_owned()]));
+}
+
+#[test]
+fn breaks_of_the_layers_have_exactly_the_cures_expected() {
+    let line = |cure: &Cure| match cure {
+        Cure::KernelFile { path, value } => format!("{path} = {value}"),
+        Cure::KernelArgument { name, value } => format!("kernel argument {name}={}", value.as_deref().unwrap_or("")),
+        other => format!("{other:?}"),
+    };
+    let mut found = Vec::new();
+    for broken in breaks::layers::BREAKS {
+        let mut example = Example::clean();
+        (broken.change)(&mut example);
+        let findings = example.examine([rule(broken.rule).unwrap()]).findings;
+        let objects = findings.iter().flat_map(|finding| &finding.objects);
+        let mut cures: Vec<String> = objects.flat_map(|object| &object.cures).map(line).collect();
+        cures.dedup();
+        if !cures.is_empty() {
+            found.push((broken.rule, cures));
+        }
+    }
+    found.sort_by_key(|(rule, _)| *rule);
+    let expected =
+        breaks::layers::CURES.map(|(rule, cures)| (rule, cures.iter().map(|cure| (*cure).to_owned()).collect()));
+    assert_eq!(found, expected.to_vec());
 }

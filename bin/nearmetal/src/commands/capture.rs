@@ -13,7 +13,7 @@ use crate::printer::Printer;
 /// The file is a gzipped tar of plain text: what nearmetal's readers read of /sys and /proc, and nothing else. Any `tar`
 /// unpacks it, so that you can see what you give away. Serial numbers, hardware addresses (MAC) and secrets on QEMU's
 /// command lines are masked, equal ones by equal masks; command lines of other programs are never in it. The host's
-/// name and its kernel's command line are.
+/// name, its kernel's command line and its table of mounts are.
 ///
 /// Changes nothing and needs no root; as root it also holds where running guests' pages are.
 ///
@@ -45,7 +45,9 @@ pub(crate) fn capture(args: Args, printer: &mut Printer) -> anyhow::Result<ExitS
         files::write_atomic(&args.file, &bytes)?;
         let masked = match args.unmasked {
             true => "NOT masked",
-            false => "serial numbers and hardware addresses masked; host name and kernel command line are in it",
+            false => {
+                "serial numbers and hardware addresses masked; host name, kernel command line and mounts are in it"
+            }
         };
         let (size, name) = (bytes.len().div_ceil(1024), args.file.display());
         printer.say(&format!("{size} KiB{replaced}, {masked}"));

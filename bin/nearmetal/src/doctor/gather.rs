@@ -8,6 +8,8 @@ use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, DomainSummary, Hypervisor, HypervisorError, Libvirt};
 use nearmetal_rules::{Domain, WorkloadClass};
 
+use crate::live;
+
 /// Everything that is checked, and what could not be had.
 #[derive(Debug)]
 pub(crate) struct Gathered {
@@ -47,6 +49,9 @@ pub(crate) fn gather(
         if let Err(error) = asked {
             gathered.no_libvirt = Some(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
+    }
+    if tree.is_live() {
+        live::complete(&mut gathered.host, &gathered.domains);
     }
     Ok(gathered)
 }
@@ -90,6 +95,10 @@ impl Gathered {
         libvirt: &mut dyn Hypervisor,
         class: Option<WorkloadClass>,
     ) -> Result<(), HypervisorError> {
+        let versions = libvirt.versions()?;
+        let system = &mut self.host.system;
+        system.libvirt_version = Some(versions.libvirt);
+        system.qemu_version = Some(versions.hypervisor).filter(|_| versions.hypervisor_kind == "QEMU");
         for summary in libvirt.domains()? {
             match definitions(libvirt, &summary) {
                 Ok((stored, running)) => {
@@ -147,6 +156,8 @@ mod tests {
         assert_eq!(state("off"), (true, false, WorkloadClass::Density));
         assert_eq!(state("on"), (true, true, WorkloadClass::Density));
         assert_eq!(gathered.definitions.keys().collect::<Vec<_>>(), ["off", "on"]);
+        let system = &gathered.host.system;
+        assert_eq!((system.libvirt_version.as_deref(), system.qemu_version.as_deref()), (Some("9.0.0"), Some("7.2.0")));
         assert_eq!(gathered.bad_domains.len(), 1);
         assert!(gathered.bad_domains[0].starts_with("domain `bad`: "), "{:?}", gathered.bad_domains);
         assert_eq!(fake.changes().len(), 0);

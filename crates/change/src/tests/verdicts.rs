@@ -44,7 +44,7 @@ fn guest() -> GuestProcess {
             thread(4706, "kvm-nx-lpage-re", ThreadRole::Other, "2"),
         ],
         residency: vec![pages(PageSize::HUGE_2M, vec![(1, 256)])],
-        residency_error: None,
+        ..GuestProcess::default()
     }
 }
 

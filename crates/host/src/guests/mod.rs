@@ -39,6 +39,8 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         Target::text("thread status", "Name:\tCPU 0/KVM\nPPid:\t1\nCpus_allowed_list:\t0-3\n", |text| {
             drop(threads::allowed_cpus(text));
         }),
+        Target::text("thread waits", "912345 4711 20", |text| drop(threads::wait(text))),
+        Target::text("process swap", "Name:\tqemu\nVmSwap:\t    2048 kB\n", |text| drop(threads::swap_in(text))),
         Target::text("thread name", "CPU 12/KVM", |text| _ = threads::role(text, false)),
         Target::text("process stat", "4711 (CPU 0) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0\n", |text| {
             let _ = processes::stat(text);

@@ -111,6 +111,8 @@ fn read_inside(facts: &mut Facts<'_>, pid: u32, line: &CommandLine) -> Result<Gu
         }
     };
     let start = start_time(facts.fs, pid);
+    let vcpu_waits = threads::vcpu_waits(facts, pid, &threads);
+    let swapped = threads::swapped(facts.fs, pid);
     Ok(GuestProcess {
         pid,
         start_time: facts.noted(start),
@@ -120,6 +122,8 @@ fn read_inside(facts: &mut Facts<'_>, pid: u32, line: &CommandLine) -> Result<Gu
         threads,
         residency,
         residency_error,
+        swapped: facts.noted(swapped),
+        vcpu_waits,
     })
 }
 

@@ -1,9 +1,9 @@
 //! Threads of a guest, what each does, and where it may run.
 
-use nearmetal_units::CpuSet;
+use nearmetal_units::{Bytes, CpuSet};
 
 use crate::facts::{Facts, parsed};
-use crate::parse::{Parsed, malformed};
+use crate::parse::{Parsed, malformed, number};
 use crate::{HostFs, ReadError, Thread, ThreadRole};
 
 /// The longest name a thread can have (TASK_COMM_LEN - 1): a longer one was cut by the kernel.
@@ -66,6 +66,42 @@ pub(super) fn kernel_vhost_threads(facts: &mut Facts<'_>) -> Vec<(u32, Thread)> 
         found.push((owner, Thread { id, name, role: ThreadRole::Vhost, affinity: facts.noted(affinity) }));
     }
     found
+}
+
+/// How long the thread of each vCPU was ready and had no PU. Documentation/scheduler/sched-stats.rst.
+pub(super) fn vcpu_waits(facts: &mut Facts<'_>, pid: u32, threads: &[Thread]) -> Vec<(u32, u64)> {
+    let mut waits = Vec::new();
+    for thread in threads {
+        let ThreadRole::Vcpu(vcpu) = thread.role else { continue };
+        let wait = facts.optional(&format!("/proc/{pid}/task/{}/schedstat", thread.id), wait);
+        waits.extend(wait.map(|wait| (vcpu, wait)));
+    }
+    waits
+}
+
+/// `RUN WAIT SLICES`: time on a PU and time ready without one in ns, and how often it got one.
+pub(super) fn wait(text: &str) -> Parsed<u64> {
+    let fields: Vec<u64> = text.split_ascii_whitespace().map(number).collect::<Parsed<_>>()?;
+    match fields[..] {
+        [_, wait, _] => Ok(wait),
+        _ => malformed(format!("{} numbers where 3 were expected", fields.len())),
+    }
+}
+
+/// VmSwap of a process.
+///
+/// # Errors
+/// No such process, or a status that cannot be understood.
+pub(super) fn swapped(fs: &HostFs, pid: u32) -> Result<Bytes, ReadError> {
+    let path = format!("/proc/{pid}/status");
+    parsed(&path, &fs.read(&path)?, swap_in)
+}
+
+pub(super) fn swap_in(status: &str) -> Parsed<Bytes> {
+    match field(status, "VmSwap").and_then(|value| value.strip_suffix(" kB")) {
+        Some(kib) => number(kib).map(Bytes::from_kib),
+        None => malformed("there is no line `VmSwap:` in kB"),
+    }
 }
 
 fn affinity_in(fs: &HostFs, path: &str) -> Result<CpuSet, ReadError> {
@@ -152,6 +188,14 @@ mod tests {
         {
             assert!(allowed_cpus(junk).is_err(), "{junk:?}");
         }
+    }
+
+    #[test]
+    fn waits_and_swap_are_whole_numbers() {
+        assert_eq!(wait("912345 4711 20"), Ok(4711));
+        assert_eq!(swap_in("Name:\tqemu\nVmSwap:\t    2048 kB\n"), Ok(Bytes::from_mib(2)));
+        assert!(wait("1 2").is_err() && wait("1 x 3").is_err());
+        assert!(swap_in("Name:\tqemu\n").is_err() && swap_in("VmSwap:\t1 MB\n").is_err());
     }
 
     proptest! {

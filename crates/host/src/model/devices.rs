@@ -40,6 +40,10 @@ pub struct PciDevice {
     /// Access control services of a bridge; `None` for other functions, and where only root may read them.
     #[serde(default)]
     pub access_control: Option<AccessControl>,
+    /// How its DMA is translated: `identity`, `DMA`, `DMA-FQ` or `auto`. Read for drives and network cards that the host
+    /// itself drives; `None` for others, and before Linux 5.11.
+    #[serde(default)]
+    pub dma_domain: Option<String>,
 }
 
 /// A PCI Express link. Speeds are megatransfers per second and lane: 8000 is `8.0 GT/s`.
@@ -149,6 +153,9 @@ pub struct BlockDevice {
     /// Level of a software RAID: `raid1`, `linear`, ….
     #[serde(default)]
     pub raid_level: Option<String>,
+    /// Reads and writes completed since boot; `None` for partitions.
+    #[serde(default)]
+    pub requests: Option<u64>,
 }
 
 /// A network interface.
@@ -185,6 +192,20 @@ pub struct NetworkInterface {
     /// Its virtual functions, by number.
     #[serde(default)]
     pub virtual_functions: Vec<VirtualFunction>,
+    /// Work its hardware or driver takes off the network stack; empty where it was not asked.
+    #[serde(default)]
+    pub offloads: Vec<Offload>,
+}
+
+/// One feature of `ethtool -k`: netlink alone tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offload {
+    /// `tcp-segmentation-offload`, `generic-receive-offload`, ….
+    pub name: String,
+    /// Whether it is on.
+    pub on: bool,
+    /// Whether nobody can change it.
+    pub fixed: bool,
 }
 
 /// A row of a network card's table of virtual functions. Most drivers tell MAC, VLAN and trust by netlink alone: `None`

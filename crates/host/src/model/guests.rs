@@ -4,7 +4,7 @@ use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
 /// One QEMU process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GuestProcess {
     /// Process id.
     pub pid: u32,
@@ -26,6 +26,12 @@ pub struct GuestProcess {
     /// Why `residency` could not be read; an empty `residency` without this means no page is there yet.
     #[serde(default)]
     pub residency_error: Option<String>,
+    /// Its memory that is in swap (VmSwap); pages in hugetlb pools and shared ones are never counted there.
+    #[serde(default)]
+    pub swapped: Option<Bytes>,
+    /// How long each vCPU's thread was ready and had no PU since it began, as (vCPU, ns).
+    #[serde(default)]
+    pub vcpu_waits: Vec<(u32, u64)>,
 }
 
 /// One thread.

@@ -35,4 +35,10 @@ pub struct Cpuset {
     pub effective_nodes: Option<NodeSet>,
     /// Whether no sibling may use its PUs: `root` or `isolated` in version 2, `exclusive` in version 1.
     pub partition: Option<String>,
+    /// Whether page cache is spread over all its nodes (version 1 alone).
+    #[serde(default)]
+    pub spread_page: Option<bool>,
+    /// Whether some kernel memory is spread over all its nodes (version 1 alone).
+    #[serde(default)]
+    pub spread_slab: Option<bool>,
 }

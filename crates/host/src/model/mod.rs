@@ -7,16 +7,22 @@ mod devices;
 mod guests;
 mod interrupts;
 mod memory;
+mod open_vswitch;
 mod processors;
+mod settings;
+mod storage;
 mod system;
 
 pub use devices::{
-    AccessControl, BlockDevice, NetworkInterface, PciBar, PciDevice, PciLink, SriovState, VirtualFunction,
+    AccessControl, BlockDevice, NetworkInterface, Offload, PciBar, PciDevice, PciLink, SriovState, VirtualFunction,
 };
 pub use guests::{GuestProcess, Residency, Thread, ThreadRole};
 pub use interrupts::{Cpuset, Interrupt};
 pub use memory::{HugepagePool, MemoryAccess, MemorySideCache, NumaNode};
+pub use open_vswitch::{DpdkPort, OpenVswitch};
 pub use processors::{Cache, CacheKind, Core, CoreKind, CpuGroup, Processor};
+pub use settings::{Boost, IdleState, IdleStates, SwapArea, Sysctl, Throttling, TunedProfile};
+pub use storage::{ImageFile, Mount};
 pub use system::{FrequencyPolicy, HugepageTotal, Setting, System};
 
 use serde::{Deserialize, Serialize};
@@ -69,6 +75,15 @@ pub struct Host {
     /// Control groups that limit PUs or nodes, by path.
     #[serde(default)]
     pub cpusets: Vec<Cpuset>,
+    /// File systems that are mounted, in the order they were; `None` where the source does not say.
+    #[serde(default)]
+    pub mounts: Option<Vec<Mount>>,
+    /// Disks of guests that are files; empty where nobody asked for them.
+    #[serde(default)]
+    pub images: Vec<ImageFile>,
+    /// Open vSwitch; `None` where it was not asked or is not there.
+    #[serde(default)]
+    pub open_vswitch: Option<OpenVswitch>,
     /// QEMU processes found in /proc, by pid.
     pub guests: Vec<GuestProcess>,
     /// What was there but could not be understood.
@@ -113,6 +128,16 @@ impl Host {
     /// All node indices.
     pub fn node_set(&self) -> NodeSet {
         self.nodes.iter().map(|node| node.index).collect()
+    }
+
+    /// The file system a path is on, as far as mount points tell: links on its way are not followed.
+    pub fn mount_of(&self, path: &str) -> Option<&Mount> {
+        storage::mount_of(self.mounts.as_deref()?, path)
+    }
+
+    /// What was found out about the image with this path in a definition.
+    pub fn image(&self, path: &str) -> Option<&ImageFile> {
+        self.images.iter().find(|image| image.path == path)
     }
 
     /// The block device with this kernel name (`nvme0n1`).

@@ -1,5 +1,6 @@
 //! Kernel, name, boot, and the settings that decide how guests run.
 
+use super::settings::{Boost, IdleStates, SwapArea, Sysctl, Throttling, TunedProfile};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,49 @@ pub struct System {
     /// Hugepages of the whole machine by size: reservations are counted here, not by node.
     #[serde(default)]
     pub hugepages: Vec<HugepageTotal>,
+    /// Numbers under /proc/sys that decide how guests run; what a kernel does not have is not listed.
+    #[serde(default)]
+    pub sysctls: Vec<Sysctl>,
+    /// `net.bridge.bridge-nf-call-*`: whether bridged frames pass the host's packet filters. Empty where `br_netfilter`
+    /// is not loaded.
+    #[serde(default)]
+    pub bridge_filters: Option<Vec<Sysctl>>,
+    /// What tuned was told.
+    #[serde(default)]
+    pub tuned: Option<TunedProfile>,
+    /// Frequencies above the nominal one.
+    #[serde(default)]
+    pub boost: Option<Boost>,
+    /// The longest way out of an idle state that any program allows now, in µs (/dev/cpu_dma_latency).
+    #[serde(default)]
+    pub idle_latency_limit: Option<u64>,
+    /// Idle states of one PU for each package, and of the first isolated PU.
+    #[serde(default)]
+    pub idle_states: Vec<IdleStates>,
+    /// Packages that were slowed down by heat; empty where the kernel does not count (it does on Intel's).
+    #[serde(default)]
+    pub throttling: Vec<Throttling>,
+    /// Seconds since boot.
+    #[serde(default)]
+    pub uptime: Option<u64>,
+    /// Swap areas; empty: none.
+    #[serde(default)]
+    pub swap: Option<Vec<SwapArea>>,
+    /// Whether same-page merging joins pages of different nodes.
+    #[serde(default)]
+    pub ksm_across_nodes: Option<bool>,
+    /// Pages that stand for several merged ones now.
+    #[serde(default)]
+    pub ksm_shared_pages: Option<u64>,
+    /// Whether KVM runs guest code on the processor rather than emulating it; `None` where no guest was tried.
+    #[serde(default)]
+    pub kvm_accelerates: Option<bool>,
+    /// Version of libvirt's daemon, `10.0.0`; `None` where it was not asked.
+    #[serde(default)]
+    pub libvirt_version: Option<String>,
+    /// Version of QEMU by libvirt's word, `9.2.0`; `None` where it was not asked.
+    #[serde(default)]
+    pub qemu_version: Option<String>,
 }
 
 impl System {
@@ -82,6 +126,11 @@ impl System {
     pub fn kernel_arguments(&self) -> impl DoubleEndedIterator<Item = (&str, Option<&str>)> {
         let words = self.command_line.as_deref().unwrap_or_default().split_ascii_whitespace();
         words.map(|word| word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value))))
+    }
+
+    /// A number under /proc/sys by its sysctl name, `vm.swappiness`; `None` where it is not known or not there.
+    pub fn sysctl(&self, name: &str) -> Option<i64> {
+        self.sysctls.iter().find(|sysctl| sysctl.name == name).map(|sysctl| sysctl.value)
     }
 
     /// Whether the first processor can do this; `None` where the architecture names no flags.

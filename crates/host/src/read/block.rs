@@ -73,6 +73,10 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hid
     let serving = served_by.as_ref().map_or_else(|| whole.clone(), |path| format!("{ROOT}/{path}"));
     let bytes =
         |facts: &mut Facts<'_>, file: &str| facts.optional(&format!("{whole}/queue/{file}"), number).map(Bytes::new);
+    let requests = match partition_of {
+        Some(_) => None,
+        None => requests(facts, &format!("{root}/stat")),
+    };
     let paths = pci_paths(facts, &place, partition_of.as_deref().unwrap_or(&name));
     let pci = first_physical(&paths, functions);
     BlockDevice {
@@ -92,9 +96,16 @@ fn read_device(facts: &mut Facts<'_>, name: String, functions: &[PciDevice], hid
         mapping: facts.optional(&format!("{root}/dm/uuid"), |text| Ok(mapping(text))).flatten(),
         mapped_name: facts.optional(&format!("{root}/dm/name"), word),
         raid_level: facts.optional(&format!("{root}/md/level"), word),
+        requests,
         partition_of,
         name,
     }
+}
+
+fn requests(facts: &mut Facts<'_>, path: &str) -> Option<u64> {
+    let text = facts.text(path)?;
+    let read = facts.noted(parsed(path, &text, counters))?;
+    Some(read.reads.saturating_add(read.writes))
 }
 
 /// `LVM-…`, `CRYPT-LUKS2-…`, `part1-mpath-…`: the first word says what maps it. Some have no identity.

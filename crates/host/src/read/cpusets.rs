@@ -79,6 +79,8 @@ fn walk(facts: &mut Facts<'_>, version: &Version, path: &str, depth: usize, seen
                 nodes,
                 effective_nodes: facts.optional(&format!("{directory}/{}", version.effective_nodes), node_list),
                 partition: partition(facts, &directory, version),
+                spread_page: spread(facts, &directory, version, "page"),
+                spread_slab: spread(facts, &directory, version, "slab"),
             });
         }
     } else if depth > 0 {
@@ -95,6 +97,11 @@ fn walk(facts: &mut Facts<'_>, version: &Version, path: &str, depth: usize, seen
             walk(facts, version, &below, depth + 1, seen, found);
         }
     }
+}
+
+fn spread(facts: &mut Facts<'_>, directory: &str, version: &Version, what: &str) -> Option<bool> {
+    let path = format!("{directory}/cpuset.memory_spread_{what}");
+    (version.number == 1).then(|| facts.optional(&path, crate::parse::flag)).flatten()
 }
 
 fn partition(facts: &mut Facts<'_>, directory: &str, version: &Version) -> Option<String> {

@@ -6,14 +6,17 @@ mod cpusets;
 mod groups;
 mod interrupts;
 mod kinds;
+mod mounts;
 mod network;
 mod node_memory;
 mod nodes;
 mod pci;
 mod pci_details;
+mod power;
 mod processors;
 mod settings;
 mod system;
+mod tunables;
 
 pub use block::{DiskCounters, disk_counters};
 
@@ -25,19 +28,23 @@ impl Host {
     /// read in [`Host::denied`], and what is not there is `None`.
     pub fn read(fs: &HostFs) -> Self {
         let mut facts = Facts::new(fs);
-        let system = system::read(&mut facts);
+        let mut system = system::read(&mut facts);
         let listing = processors::list(&mut facts);
         let nodes = nodes::read(&mut facts, &listing.online);
         let mut processors = processors::read(&mut facts, &listing, &nodes);
         let cores = processors::cores(&processors);
         let caches = caches::read(&mut facts, &mut processors, &listing.online);
         let groups = groups::read(&mut facts, &processors, &listing.online);
+        let sample = power::sample(&groups.packages, system.isolated.as_ref(), &listing.online);
+        system.idle_states = power::idle_states(&mut facts, &sample);
+        system.throttling = power::throttling(&mut facts, &sample, &groups.packages);
         let pci_devices = pci::read(&mut facts, &nodes);
         let block_devices = block::read(&mut facts, &pci_devices);
         let network_interfaces = network::read(&mut facts, &pci_devices);
         let core_kinds = kinds::read(&mut facts, &listing.online);
         let interrupts = interrupts::read(&mut facts, &pci_devices);
         let cpusets = cpusets::read(&mut facts);
+        let mounts = mounts::read(&mut facts);
         let guests = guests::read_all(&mut facts);
         facts.denied.sort_unstable();
         facts.denied.dedup();
@@ -59,6 +66,10 @@ impl Host {
             network_interfaces,
             interrupts,
             cpusets,
+            mounts,
+            // No file of /sys or /proc tells these: who needs them asks, on the machine itself.
+            images: Vec::new(),
+            open_vswitch: None,
             guests,
             unreadable: facts.unreadable,
             denied: facts.denied,
@@ -97,6 +108,21 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
             let _ = pci_details::find_access_control(&config);
         }),
         Target::text("PUs with spaces", "0 1 2 3", |text| drop((settings::spaced(text), settings::list_or_null(text)))),
+        Target::text("swap areas", "Filename Type Size Used Priority\n/swap\\040a file 1048572 0 -2\n", |text| {
+            drop(tunables::swap_areas(text));
+        }),
+        Target::text("uptime", "12704.28 5964.14", |text| drop(tunables::uptime(text))),
+        Target::text(
+            "mountinfo",
+            "36 35 98:0 / /vm\\040images rw,noatime master:1 - ext4 /dev/vda1 rw,vers=4.2\n",
+            |text| {
+                let Ok(found) = mounts::mounts(text) else { return };
+                let host = Host { mounts: Some(found), ..Host::default() };
+                let _ = host.mount_of("/vm images/a.raw");
+            },
+        ),
+        Target::bytes("idle latency limit", &70i32.to_ne_bytes(), |bytes| drop(power::latency_limit(bytes))),
+        Target::text("resume latency", "n/a", |text| drop(power::resume_latency(text))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
             drop((system::model_name(text), system::processor_flags(text)));
         }),

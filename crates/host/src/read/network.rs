@@ -40,6 +40,7 @@ fn read_interface(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) 
         mtu: facts.optional(&format!("{root}/mtu"), number_u32),
         mac: facts.optional(&format!("{root}/address"), mac).flatten(),
         kind: kind(facts, &root),
+        offloads: Vec::new(),
         virtual_functions: virtual_functions(facts, &root, functions.iter().find(|device| Some(device.address) == pci)),
         name,
     }

@@ -6,7 +6,7 @@ use nearmetal_units::{CpuSet, PciAddress};
 
 use super::pci_details;
 use crate::facts::{Facts, attribute, parsed};
-use crate::parse::{Malformed, Parsed, cpu_list, cpu_mask, hex, index_or_none, malformed, number_u32};
+use crate::parse::{Malformed, Parsed, cpu_list, cpu_mask, hex, index_or_none, malformed, number_u32, word};
 use crate::{NumaNode, PciDevice, SriovState};
 
 const ROOT: &str = "/sys/bus/pci/devices";
@@ -42,14 +42,21 @@ fn read_function(facts: &mut Facts<'_>, address: PciAddress, root: &str, nodes: 
     let physical_function = link_address(facts, &path("physfn"));
     let class = facts.required(&path("class"), class);
     let is_bridge = class.is_some_and(|class| class >> 8 == 0x0604);
+    let driver = facts.link_name(&path("driver"));
+    let iommu_group = iommu_group(facts, &path("iommu_group"));
+    let is_fast = class.is_some_and(|class| class >> 8 == 0x0108 || class >> 16 == 0x02);
+    let is_hosts = driver.as_deref().is_some_and(|driver| driver != "vfio-pci");
+    let dma_domain = iommu_group
+        .filter(|_| is_fast && is_hosts)
+        .and_then(|group| facts.optional(&format!("/sys/kernel/iommu_groups/{group}/type"), word));
     PciDevice {
         address,
         class,
         vendor: facts.required(&path("vendor"), identity),
         device: facts.required(&path("device"), identity),
         node: node(facts, root, nodes),
-        driver: facts.link_name(&path("driver")),
-        iommu_group: iommu_group(facts, &path("iommu_group")),
+        driver,
+        iommu_group,
         sriov: sriov(facts, root),
         physical_function,
         parent: parent(facts, root, address),
@@ -57,6 +64,7 @@ fn read_function(facts: &mut Facts<'_>, address: PciAddress, root: &str, nodes: 
         resets: pci_details::resets(facts, root),
         bars: pci_details::bars(facts, root),
         access_control: if is_bridge { pci_details::access_control(facts, root) } else { None },
+        dma_domain,
     }
 }
 

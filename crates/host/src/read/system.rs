@@ -2,9 +2,10 @@
 
 use super::processors::ROOT;
 use super::settings::{self, list_or_null};
+use super::{power, tunables};
 use crate::System;
 use crate::facts::Facts;
-use crate::parse::{Parsed, bracketed, malformed, number, word};
+use crate::parse::{Parsed, bracketed, flag, malformed, number, word};
 
 /// Enough of /proc/cpuinfo for the first PU: its flags line is about 2 KiB on today's x86. The whole file has a block
 /// per PU and takes the kernel milliseconds to make.
@@ -44,6 +45,16 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         vulnerabilities: settings::vulnerabilities(facts),
         module_parameters: settings::module_parameters(facts),
         hugepages: settings::hugepages(facts),
+        sysctls: tunables::sysctls(facts),
+        bridge_filters: tunables::bridge_filters(facts),
+        tuned: tunables::tuned(facts),
+        boost: power::boost(facts),
+        idle_latency_limit: power::idle_latency_limit(facts),
+        uptime: facts.optional("/proc/uptime", tunables::uptime),
+        swap: tunables::swap(facts),
+        ksm_across_nodes: facts.optional("/sys/kernel/mm/ksm/merge_across_nodes", flag),
+        ksm_shared_pages: facts.optional("/sys/kernel/mm/ksm/pages_shared", number),
+        ..System::default()
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
                 thread(14, ThreadRole::Other, "8"),
             ],
             residency: vec![mapping],
-            residency_error: None,
+            ..GuestProcess::default()
         };
         let expected = "\
 GUEST db\\u{1b} (process 7), 1 GiB memory

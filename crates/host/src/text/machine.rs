@@ -6,7 +6,7 @@ use nearmetal_units::{Bytes, CpuSet};
 
 use super::table::Table;
 use super::{or_dash, shown};
-use crate::{Cache, CacheKind, Host, Setting};
+use crate::{Cache, CacheKind, Host, Setting, SwapArea, System};
 
 /// One line for each group of settings that the source tells anything about.
 pub(super) fn settings(host: &Host) -> String {
@@ -29,6 +29,7 @@ pub(super) fn settings(host: &Host) -> String {
         let (driver, governor) = (word(&system.idle_driver), word(&system.idle_governor));
         lines.push(format!("idle states by {driver}, {governor}; clock {}", word(&system.clocksource)));
     }
+    lines.extend(power_and_swap(system));
     if system.swappiness.is_some() || system.ksm.is_some() {
         let ksm = match system.ksm {
             Some(0) => "off".to_owned(),
@@ -48,6 +49,21 @@ pub(super) fn settings(host: &Host) -> String {
         lines.push(format!("command line: {line}"));
     }
     lines.into_iter().map(|line| format!("{}\n", super::printable(line))).collect()
+}
+
+/// Boost, tuned's profile, swap: what of them is known.
+fn power_and_swap(system: &System) -> Option<String> {
+    let boost = system.boost.as_ref().map(|boost| format!("boost {}", if boost.allowed { "on" } else { "off" }));
+    let tuned = system.tuned.as_ref().map(|profile| format!("tuned profile {profile}"));
+    let swap = system.swap.as_ref().map(|areas| match areas.as_slice() {
+        [] => "no swap".to_owned(),
+        areas => {
+            let sum = |of: fn(&SwapArea) -> Bytes| areas.iter().fold(Bytes::ZERO, |sum, area| sum.plus(of(area)));
+            format!("swap {}, {} of it used", sum(|area| area.size), sum(|area| area.used))
+        }
+    });
+    let known: Vec<String> = [boost, tuned, swap].into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join("; "))
 }
 
 /// Those the kernel calls vulnerable by name, the others by count.
@@ -180,7 +196,7 @@ pub(super) fn interrupts(host: &Host) -> String {
 mod tests {
     use super::*;
     use crate::synthetic::Synthetic;
-    use crate::{CoreKind, FrequencyPolicy, MemoryAccess, MemorySideCache};
+    use crate::{Boost, CoreKind, FrequencyPolicy, MemoryAccess, MemorySideCache, TunedProfile};
 
     #[test]
     fn what_the_source_does_not_tell_takes_no_line() {
@@ -195,10 +211,14 @@ mod tests {
         host.system.frequency =
             vec![FrequencyPolicy { driver: Some("intel_pstate".to_owned()), governor: None, cpus: host.online() }];
         let setting = |name: &str, value: &str| Setting { name: name.to_owned(), value: value.to_owned() };
+        host.system.boost = Some(Boost { allowed: true, path: String::new() });
+        host.system.tuned = Some(TunedProfile::Active("virtual-host".to_owned()));
+        host.system.swap = Some(Vec::new());
         host.system.vulnerabilities = vec![setting("mds", "Vulnerable: x"), setting("l1tf", "Mitigation: y")];
         let expected = "\
 isolated PUs none, without a tick ?, SMT ?
 frequency of PUs 0-3: intel_pstate, ?
+boost on; tuned profile virtual-host; no swap
 vulnerabilities: mds open, 1 mitigated, 2 listed
 ";
         assert_eq!(settings(&host), expected);

@@ -106,11 +106,11 @@ pub(crate) fn process(
         pid: 1000,
         start_time: None,
         memory: None,
-        residency_error: None,
         name: Some(name.to_owned()),
         uuid: Some(format!("uuid-of-{name}")),
         threads: threads.into_iter().enumerate().map(thread).collect(),
         residency: pages.into_iter().map(mapping).collect(),
+        ..GuestProcess::default()
     }
 }
 

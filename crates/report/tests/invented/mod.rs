@@ -29,7 +29,7 @@ fn guest(name: &str, node: u32, gib: u64, threads: &[(ThreadRole, &str)]) -> Gue
             policy: format!("bind:{node}"),
             file: None,
         }],
-        residency_error: None,
+        ..GuestProcess::default()
     }
 }
 

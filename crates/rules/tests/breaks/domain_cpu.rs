@@ -57,7 +57,11 @@ pub(crate) const BREAKS: [Break; 29] = [
             example.replace("rt", "vcpu='1' cpuset='5'", "vcpu='1' cpuset='6-7'");
             example.process("rt").threads[1].affinity = Some("6-7".parse().unwrap());
         },
-        expected: &["vcpu-pin-1to1 rt: vCPU 1", "kvm-hint-dedicated rt: kvm hint-dedicated"],
+        expected: &[
+            "vcpu-pin-1to1 rt: vCPU 1",
+            "kvm-hint-dedicated rt: kvm hint-dedicated",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+        ],
     },
     Break {
         rule: "vcpu-pin-1to1",
@@ -68,6 +72,7 @@ pub(crate) const BREAKS: [Break; 29] = [
             "kvm-hint-dedicated rt (running): kvm hint-dedicated",
             "pins-as-defined rt (running): vCPU 1",
             "vcpu-pin-1to1 rt (running): vCPU 1",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
         ],
     },
     Break {
@@ -179,7 +184,10 @@ pub(crate) const BREAKS: [Break; 29] = [
         change: |example| {
             example.replace("db", r#"<cputune>"#, r#"<cputune><vcpusched vcpus='0' scheduler='rr' priority='1'/>"#)
         },
-        expected: &["vcpusched-fifo-rt db: vcpu scheduler"],
+        expected: &[
+            "vcpusched-fifo-rt db: vcpu scheduler",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+        ],
     },
     Break {
         rule: "vcpusched-fifo-rt",

@@ -153,6 +153,7 @@ pub(crate) const BREAKS: [Break; 31] = [
             }
         },
         expected: &[
+            "ovs-dpdk-pmd-local-isolated host: port dpdk0",
             "pci-device-numa-local gpu (defined): PCI function 0000:02:00.1",
             "pci-device-numa-local rt: PCI function 0000:02:00.2",
         ],

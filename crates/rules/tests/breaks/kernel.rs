@@ -65,7 +65,10 @@ pub(crate) const BREAKS: [Break; 19] = [
         change: |example| {
             example.host.system.isolated = Some("4,20-21".parse().unwrap());
         },
-        expected: &["cpu-isolation-for-dedicated-vcpus rt: vCPUs"],
+        expected: &[
+            "cpu-isolation-for-dedicated-vcpus rt: vCPUs",
+            "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
+        ],
     },
     Break {
         rule: "nohz-full-rcu-nocbs-on-isolated",

@@ -7,6 +7,7 @@ const GUEST: &str = "the guest needs a driver or another device tree first, or d
 const HARDWARE: &str = "it takes firmware, a slot, or another card";
 const NETWORK: &str = "which network a guest belongs to is in no definition";
 const STORAGE: &str = "where the bytes lie, or what they may cost, is its owner's decision";
+const OVS: &str = "Open vSwitch keeps its settings in a database of its own";
 const LOAD: &str = "less load, a smaller guest or another host: a person chooses which";
 
 /// Rule and reason.
@@ -16,11 +17,15 @@ pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("cpu-topology-honest", PLANNER),
     ("disk-bus-virtio", GUEST),
     ("disk-discard-unmap", STORAGE),
+    ("fs-btrfs-nocow", STORAGE),
+    ("fs-image-store-type", STORAGE),
+    ("fs-o-direct-capable", STORAGE),
     (
         "guest-ram-huge-backed-coverage",
         "pages that are there stay as they are; memory is coherent again after a restart",
     ),
     ("host-memory-reserve", LOAD),
+    ("host-runqueue-and-steal-low", LOAD),
     ("hugepages-uneven-over-nodes", POOLS),
     ("iommu-enabled", HARDWARE),
     ("kvm-hw-accel-in-use", HARDWARE),
@@ -29,6 +34,7 @@ pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("memory-on-memoryless-node", PLANNER),
     ("net-model-virtio", GUEST),
     ("net-mtu-consistent", NETWORK),
+    ("net-nic-offloads-on", "ethtool sets them, no kernel file does, and the network's own configuration keeps them"),
     ("net-not-user-mode", NETWORK),
     ("net-sriov-for-heavy", NETWORK),
     ("no-memory-overcommit-dedicated", LOAD),
@@ -36,17 +42,24 @@ pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("numa-llc-ccx-alignment", PLANNER),
     ("numa-memory-local-at-runtime", "pages move while the guest stalls, or at its restart: a person chooses when"),
     ("numa-vm-fits-node", PLANNER),
-    ("ovs-vhostuserclient", "Open vSwitch keeps its ports in its own database"),
+    ("ovs-dpdk-pmd-local-isolated", OVS),
+    ("ovs-vhostuserclient", OVS),
     ("pci-device-numa-local", PLANNER),
     ("pcie-link-full", HARDWARE),
     ("smt-policy-for-class", "a core less for each that is given up: a person chooses"),
     ("sriov-vfs-sized", "another number of functions takes the card from all its users"),
+    ("thermal-throttle-absent", HARDWARE),
     ("transient-overlay-left", STORAGE),
+    (
+        "tuned-profile-matches-role",
+        "which profile a host follows is its administrator's to say; `doctor export` writes one",
+    ),
     ("two-domains-on-one-pu", PLANNER),
     ("unused-emulated-devices-removed", "whether a device is used is known to its users alone"),
     ("vcpu-overcommit-ratio", LOAD),
     ("vcpu-pin-1to1", PLANNER),
     ("vcpu-pin-sibling-pairs", PLANNER),
     ("vcpu-right-size", LOAD),
+    ("version-floor-for-features", "a newer QEMU, libvirt or kernel comes from the distribution"),
     ("vfio-guest-hugepage-backed", POOLS),
 ];

@@ -5,10 +5,15 @@
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
 use nearmetal_host::{
-    FrequencyPolicy, GuestProcess, Host, Interrupt, NetworkInterface, PciLink, Residency, Setting, Thread, ThreadRole,
+    Boost, Cpuset, DpdkPort, FrequencyPolicy, GuestProcess, Host, IdleState, IdleStates, ImageFile, Interrupt, Mount,
+    NetworkInterface, Offload, OpenVswitch, PciLink, Residency, Setting, SwapArea, Sysctl, Thread, ThreadRole,
+    Throttling, TunedProfile,
 };
 use nearmetal_rules::{Domain, Examination, Input, RULES, Rule, Settings, examine};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
+
+/// How long the machine has been up, in seconds.
+pub(crate) const DAY: u64 = 86_400;
 
 /// Definitions of the clean example: (name, text, whether it runs).
 pub(crate) const DOMAINS: [(&str, &str, bool); 8] = [
@@ -57,7 +62,7 @@ impl Example {
                     policy: "bind:0".to_owned(),
                     file: None,
                 }],
-                residency_error: None,
+                ..GuestProcess::default()
             }
         };
         let machine = machine
@@ -70,6 +75,7 @@ impl Example {
             device.driver = Some("vfio-pci".to_owned());
         }
         settings_of_a_tuned_machine(&mut host);
+        facts_of_all_layers(&mut host);
         let texts = DOMAINS.iter().map(|(name, text, runs)| ((*name).to_owned(), (*text).to_owned(), *runs)).collect();
         Self { host, texts }
     }
@@ -78,6 +84,17 @@ impl Example {
     pub(crate) fn parameter(&mut self, name: &str, value: &str) {
         let parameters = &mut self.host.system.module_parameters;
         parameters.iter_mut().find(|setting| setting.name == name).unwrap().value = value.to_owned();
+    }
+
+    /// Gives a number under /proc/sys another value; it must be there.
+    pub(crate) fn sysctl(&mut self, name: &str, value: i64) {
+        let sysctls = &mut self.host.system.sysctls;
+        sysctls.iter_mut().find(|sysctl| sysctl.name == name).unwrap().value = value;
+    }
+
+    /// Takes a domain out.
+    pub(crate) fn without(&mut self, name: &str) {
+        self.texts.retain(|(known, ..)| known != name);
     }
 
     /// Replaces a text in one definition; it must be there.
@@ -164,4 +181,94 @@ fn settings_of_a_tuned_machine(host: &mut Host) {
     let uplink = &mut host.network_interfaces[0];
     (uplink.speed, uplink.mtu, uplink.master) = (Some(10_000), Some(1500), Some("br0".to_owned()));
     host.network_interfaces.push(bridge);
+}
+
+/// What rules about kernel, power, swap, file systems and cards look at.
+fn facts_of_all_layers(host: &mut Host) {
+    let sysctl = |(name, value): (&str, i64)| Sysctl { name: name.to_owned(), value };
+    let system = &mut host.system;
+    system.sysctls = [
+        ("kernel.nmi_watchdog", 0),
+        ("kernel.sched_rt_runtime_us", -1),
+        ("kernel.split_lock_mitigate", 0),
+        ("kernel.timer_migration", 0),
+        ("vm.stat_interval", 10),
+    ]
+    .map(sysctl)
+    .to_vec();
+    system.processor_flags = Some(["nonstop_tsc", "split_lock_detect"].map(str::to_owned).to_vec());
+    system.bridge_filters = Some(vec![sysctl(("net.bridge.bridge-nf-call-iptables", 0))]);
+    system.tuned = Some(TunedProfile::Active("realtime-virtual-host".to_owned()));
+    system.boost = Some(Boost { allowed: true, path: "/sys/devices/system/cpu/intel_pstate/no_turbo".to_owned() });
+    system.idle_latency_limit = Some(2_000_000_000);
+    system.idle_driver = Some("intel_idle".to_owned());
+    let state = |(number, name, latency, disabled): (u32, &str, u64, bool)| IdleState {
+        number,
+        name: Some(name.to_owned()),
+        latency: Some(latency),
+        disabled: Some(disabled),
+    };
+    let states = |cpu, deep: bool| {
+        let states = [(0, "POLL", 0, false), (1, "C1", 2, false), (2, "C6", 133, !deep)];
+        IdleStates { cpu, latency_limit: None, states: states.map(state).to_vec() }
+    };
+    // The isolated PU 4 rests lightly, the others as they like.
+    system.idle_states = vec![states(0, true), states(4, false), states(8, true)];
+    system.throttling = vec![Throttling { cpu: 0, package: Some(0), count: Some(0), time: Some(0) }];
+    system.uptime = Some(DAY);
+    system.swap = Some(vec![SwapArea { name: "/dev/sda2".to_owned(), size: Bytes::from_mib(1024), used: Bytes::ZERO }]);
+    system.swappiness = Some(10);
+    (system.ksm_across_nodes, system.ksm_shared_pages) = (Some(false), Some(0));
+    system.kvm_accelerates = Some(true);
+    (system.libvirt_version, system.qemu_version) = (Some("10.0.0".to_owned()), Some("9.2.0".to_owned()));
+    for guest in &mut host.guests {
+        guest.swapped = Some(Bytes::ZERO);
+        let vcpus = guest.threads.iter().filter_map(|thread| match thread.role {
+            ThreadRole::Vcpu(vcpu) => Some((vcpu, 1_000_000_000)),
+            _ => None,
+        });
+        guest.vcpu_waits = vcpus.collect();
+    }
+    let mount = |(point, kind): (&str, &str)| Mount {
+        point: point.to_owned(),
+        kind: kind.to_owned(),
+        source: String::new(),
+        options: vec!["rw".to_owned(), "relatime".to_owned()],
+    };
+    host.mounts =
+        Some([("/", "ext4"), ("/images", "xfs"), ("/pool", "btrfs"), ("/usb", "fuseblk")].map(mount).to_vec());
+    host.images = vec![ImageFile {
+        path: "/images/nfv.raw".to_owned(),
+        place: Some("/pool/nfv.raw".to_owned()),
+        no_copy_on_write: Some(true),
+        ..ImageFile::default()
+    }];
+    for device in &mut host.pci_devices {
+        device.dma_domain = Some("DMA-FQ".to_owned());
+    }
+    host.block_devices[0].requests = Some(1_000_000);
+    host.network_interfaces[0].offloads = [
+        ("rx-checksumming", true),
+        ("tx-checksumming", true),
+        ("scatter-gather", true),
+        ("tcp-segmentation-offload", true),
+        ("generic-segmentation-offload", true),
+        ("generic-receive-offload", true),
+        ("large-receive-offload", false),
+    ]
+    .map(|(name, on)| Offload { name: name.to_owned(), on, fixed: false })
+    .to_vec();
+    let group = |path: &str, version, cpus: &str, partition: &str| Cpuset {
+        path: path.to_owned(),
+        version,
+        cpus: Some(cpus.parse().unwrap()),
+        partition: Some(partition.to_owned()),
+        spread_page: (version == 1).then_some(false),
+        spread_slab: (version == 1).then_some(false),
+        ..Cpuset::default()
+    };
+    host.cpusets = vec![group("/machine", 1, "0-31", "member"), group("/ovs.slice", 2, "19", "isolated")];
+    // The card on node 0 stays with its driver, as mlx5 does.
+    let port = DpdkPort { name: "dpdk0".to_owned(), function: host.network_interfaces[0].pci };
+    host.open_vswitch = Some(OpenVswitch { dpdk: true, polling_cpus: Some(CpuSet::one(19)), ports: vec![port] });
 }

@@ -1,0 +1,37 @@
+//! What no file of /sys or /proc tells, asked on the machine itself: of KVM, ethtool, Open vSwitch, and the images.
+//!
+//! A capture has none of it; rules then say what they lack. Each question is put only where its answer can matter.
+
+mod images;
+mod offloads;
+mod open_vswitch;
+
+use std::process::{Command, Stdio};
+
+use nearmetal_host::Host;
+use nearmetal_rules::Domain;
+use serde_json::Value;
+
+use crate::kvm;
+
+/// Fills in what the rules about these domains look at.
+pub(crate) fn complete(host: &mut Host, domains: &[Domain]) {
+    let facts: Vec<_> = domains.iter().filter_map(Domain::in_force).collect();
+    if facts.iter().any(|facts| facts.kind == "kvm") {
+        host.system.kvm_accelerates = kvm::verdict(host).and_then(|kvm| kvm.accelerates());
+    }
+    offloads::fill_in(host);
+    if facts.iter().flat_map(|facts| &facts.interfaces).any(|interface| interface.kind == "vhostuser") {
+        host.open_vswitch = open_vswitch::ask_it(&host.online());
+    }
+    images::fill_in(host, domains);
+}
+
+/// JSON documents a program prints, one after the other; `None` where it is not there, fails, or prints something else.
+fn ask(program: &str, arguments: &[&str]) -> Option<Vec<Value>> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    if !output.status.success() {
+        return None;
+    }
+    serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>().collect::<Result<_, _>>().ok()
+}

@@ -291,3 +291,28 @@ fn a_watch_prints_what_it_finds_and_ends_on_ctrl_c_by_what_is_left() {
     assert_eq!(run(&["--watch", "0"]).code, 2);
     assert_eq!(run(&["--watch", "--format", "sarif", "--capture", folder.path().to_str().unwrap()]).code, 2);
 }
+
+#[test]
+fn a_fix_is_for_this_machine_and_says_so() {
+    let capture = capture();
+    let place = capture.path().to_str().unwrap();
+    for arguments in [
+        &["--capture", place, "--fix"][..],
+        &["--xml", "a.xml", "--fix"],
+        &["--only", "ksm-off-for-performance", "--fix"],
+        &["--fix", "no-such-rule"],
+        &["--dry-run"],
+        &["--yes"],
+        &["--fix", "--format", "sarif"],
+    ] {
+        let run = run(arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_finding_says_what_would_cure_it() {
+    let run = on("rules/virt-install/win10.xml", &[]);
+    assert!(run.stdout.contains("fix: next start: "), "{}", run.stdout);
+    assert!(run.stdout.contains("doctor --fix --dry-run"), "{}", run.stdout);
+}

@@ -6,13 +6,12 @@ use nearmetal_place::Placement;
 
 use crate::change::Change;
 use crate::faults::Faults;
-use crate::journal::{Journal, Record, Writer, WriterLock};
+use crate::journal::{Journal, Purpose};
 use crate::machine::Machine;
-use crate::perform::{Context, perform, stored_definition};
 use crate::plan_file::PlanFile;
-use crate::rollback::{self, RollbackOptions};
+use crate::transact::{Transacted, Work, may_begin, transact};
 use crate::verify::Verification;
-use crate::{ChangeError, steps, timestamp};
+use crate::{ChangeError, steps};
 
 /// How a plan is put in force.
 #[derive(Debug, Clone)]
@@ -78,14 +77,7 @@ pub fn changes(
     plan: &PlanFile,
     options: &ApplyOptions,
 ) -> Result<Vec<Change>, ChangeError> {
-    // Before anything else: without it neither the journal nor the kernel's files can be read.
-    if !machine.surroundings.is_root {
-        return Err(ChangeError::Preconditions { problems: vec!["this needs root: run it with sudo".to_owned()] });
-    }
-    if let Some(unfinished) = journal.unfinished()? {
-        let started = unfinished.header.started.clone();
-        return Err(ChangeError::Unfinished { transaction: unfinished.number(), started });
-    }
+    may_begin(machine, journal)?;
     steps::expand(machine, plan, options, journal.state_directory())
 }
 
@@ -100,71 +92,25 @@ pub fn apply(machine: &mut Machine<'_>, job: Apply<'_>) -> Result<Applied, Chang
         let verifications = verify_all(machine, plan, read_back);
         return Ok(Applied { transaction: None, verifications, taken_back: false });
     }
-    faults.point("begin:before-header")?;
-    let mut writer = journal.begin(&lock, &machine.boot_id, &machine.host, plan)?;
-    faults.point("begin:header-written")?;
-    let transaction = writer.transaction();
-    let made = make(machine, &mut writer, &changes, options, faults, say);
-    match made {
-        Ok(()) => {}
-        // A crash, as far as this process can act one: nothing is cleaned up.
-        Err(error @ ChangeError::Fault { .. }) => return Err(error),
-        Err(cause) => {
-            drop(writer);
-            say(&format!("failed: {cause}"));
-            return Err(take_back(machine, journal, &lock, transaction, options, cause, say));
-        }
-    }
-    faults.point("end:before-read-back")?;
-    let verifications = verify_all(machine, plan, read_back);
-    let mismatches = verifications.iter().map(Verification::mismatches).sum();
-    faults.point("end:before-commit")?;
-    writer.append(&Record::Committed { at: timestamp::now(), mismatches })?;
-    faults.point("end:committed")?;
-    drop(writer);
-    let mut taken_back = false;
-    if mismatches > 0 && options.rollback_on_mismatch {
-        say("the read-back found mismatches: taking everything back");
-        undo(machine, journal, &lock, transaction, options, say)?;
-        taken_back = true;
-    }
+    let work = Work {
+        journal,
+        lock: &lock,
+        purpose: Purpose::Plan(Box::new(plan.clone())),
+        changes: &changes,
+        shutdown_timeout: options.shutdown_timeout,
+        rollback_on_mismatch: options.rollback_on_mismatch,
+        faults,
+    };
+    let made = transact(machine, work, say, |machine| {
+        let verifications = verify_all(machine, plan, read_back);
+        (verifications.iter().map(Verification::mismatches).sum(), verifications)
+    })?;
+    let Transacted { transaction, read_back: verifications, taken_back } = made;
     Ok(Applied { transaction: Some(transaction), verifications, taken_back })
 }
 
 fn verify_all(machine: &mut Machine<'_>, plan: &PlanFile, read_back: &mut ReadBack<'_>) -> Vec<Verification> {
     plan.plan.placements.iter().map(|placement| read_back(machine, plan, placement)).collect()
-}
-
-fn make(
-    machine: &mut Machine<'_>,
-    writer: &mut Writer,
-    changes: &[Change],
-    options: &ApplyOptions,
-    faults: &Faults,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), ChangeError> {
-    for (change, step) in changes.iter().zip(1..) {
-        let label = format!("{step}:{}", change.slug());
-        say(&format!("{change}"));
-        faults.point(format!("{label}:before-intent"))?;
-        writer.append(&Record::Intent { step, change: change.clone() })?;
-        faults.point(format!("{label}:intent-written"))?;
-        let mut context = Context {
-            faults,
-            shutdown_timeout: options.shutdown_timeout,
-            label: label.clone(),
-            journal: (writer, step),
-        };
-        perform(machine, change, &mut context)?;
-        faults.point(format!("{label}:made"))?;
-        let found = match change {
-            Change::DefineDomain { domain, .. } => stored_definition(machine, domain)?,
-            _ => None,
-        };
-        writer.append(&Record::Done { step, found })?;
-        faults.point(format!("{label}:done-written"))?;
-    }
-    Ok(())
 }
 
 /// Every fault point of these changes, in order.
@@ -181,38 +127,4 @@ pub fn fault_points(changes: &[Change]) -> Vec<String> {
     }
     points.extend(["before-read-back", "before-commit", "committed"].map(|moment| format!("end:{moment}")));
     points
-}
-
-fn undo(
-    machine: &mut Machine<'_>,
-    journal: &Journal,
-    lock: &WriterLock,
-    transaction: u32,
-    options: &ApplyOptions,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), ChangeError> {
-    // The user allowed as many restarts as apply needed, and taking back needs no more than that.
-    let options = RollbackOptions {
-        transaction: Some(transaction),
-        restart: true,
-        keep_running: false,
-        shutdown_timeout: options.shutdown_timeout,
-    };
-    rollback::rollback_locked(machine, journal, lock, &options, &Faults::none(), say).map(|_| ())
-}
-
-fn take_back(
-    machine: &mut Machine<'_>,
-    journal: &Journal,
-    lock: &WriterLock,
-    transaction: u32,
-    options: &ApplyOptions,
-    cause: ChangeError,
-    say: &mut dyn FnMut(&str),
-) -> ChangeError {
-    let cause = Box::new(cause);
-    match undo(machine, journal, lock, transaction, options, say) {
-        Ok(()) => ChangeError::TakenBack { cause, transaction },
-        Err(second) => ChangeError::NotTakenBack { cause, second: Box::new(second), transaction },
-    }
 }

@@ -1,11 +1,12 @@
 //! What the boot unit does: makes again, from the journal, what the reboot undid.
 
-use crate::change::{Change, Lifetime};
+use crate::change::Change;
 use crate::journal::{Journal, Record, State};
-use crate::kernel::{persistent_pages, required};
+use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
-use crate::{ChangeError, perform};
+use crate::value::present;
+use crate::{ChangeError, modules, perform};
 
 /// One change that was made again, or was not.
 #[derive(Debug)]
@@ -31,14 +32,16 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
         }
         for step in transaction.steps.iter().filter(|step| step.done) {
             // In this boot already: the unit was started by hand.
-            if step.change.lifetime() != Lifetime::Boot || step.boot_id == machine.boot_id {
+            if !step.change.is_made_again_at_boot() || step.boot_id == machine.boot_id {
                 continue;
             }
             let old = match &step.change {
                 Change::HugepagePool { node, size, .. } => {
                     persistent_pages(machine.kernel, *node, *size).map(|now| now.to_string())
                 }
-                Change::SysfsValue { path, .. } => required(machine.kernel, path),
+                Change::SysfsValue { path, .. } => present(machine.kernel, path),
+                Change::LoadModule { module, .. } => modules::is_loaded(machine.kernel, module)
+                    .map(|loaded| if loaded { "loaded" } else { "not loaded" }.to_owned()),
                 _ => continue,
             };
             let result = old.and_then(|old| {
@@ -49,6 +52,7 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
                     Change::HugepagePool { node, size, new, .. } => {
                         resize_pool(machine.kernel, *node, *size, *new, machine.patience)
                     }
+                    Change::LoadModule { module, .. } => modules::load(machine.kernel, module),
                     Change::SysfsValue { path, new, .. } => perform::set_value(machine, path, new),
                     _ => Ok(()),
                 }

@@ -29,6 +29,13 @@ pub enum Change {
         /// Text after.
         new: String,
     },
+    /// A module is loaded. Lost at a reboot. Undone by removing it, if nothing uses it by then.
+    LoadModule {
+        /// Its name.
+        module: String,
+        /// Whether it was loaded before: in a later boot something else may load it.
+        loaded: bool,
+    },
     /// The unit that re-applies at boot what a reboot loses. Survives a reboot.
     BootUnit {
         /// Its text before, `None` if it was not installed.
@@ -113,10 +120,17 @@ impl Change {
     /// When it ceases to be in force by itself.
     pub fn lifetime(&self) -> Lifetime {
         match self {
-            Self::HugepagePool { .. } | Self::SysfsValue { .. } => Lifetime::Boot,
+            Self::HugepagePool { .. } | Self::SysfsValue { .. } | Self::LoadModule { .. } => Lifetime::Boot,
             Self::BootUnit { .. } | Self::DefineDomain { .. } => Lifetime::Persistent,
             Self::ShutdownDomain { .. } | Self::StartDomain { .. } | Self::LivePin { .. } => Lifetime::Instance,
         }
+    }
+
+    /// Whether the boot unit makes it again: what a reboot loses, unless its name may mean another thing by then.
+    /// Interrupts are numbered anew at each boot.
+    pub fn is_made_again_at_boot(&self) -> bool {
+        let renumbered = matches!(self, Self::SysfsValue { path, .. } if path.starts_with("/proc/irq/"));
+        self.lifetime() == Lifetime::Boot && !renumbered
     }
 
     /// What it touches, in words: two changes with the same words exclude each other's rollback.
@@ -124,6 +138,7 @@ impl Change {
         match self {
             Self::HugepagePool { node, size, .. } => format!("the pool of {size} pages on node {node}"),
             Self::SysfsValue { path, .. } => format!("`{path}`"),
+            Self::LoadModule { module, .. } => format!("the module {module}"),
             Self::BootUnit { .. } => "the boot unit".to_owned(),
             Self::DefineDomain { domain, .. }
             | Self::ShutdownDomain { domain, .. }
@@ -137,6 +152,7 @@ impl Change {
         match self {
             Self::HugepagePool { node, size, .. } => format!("pool-node{node}-{}kB", size.bytes().kib()),
             Self::SysfsValue { path, .. } => format!("sysfs-{}", path.rsplit('/').next().unwrap_or(path)),
+            Self::LoadModule { module, .. } => format!("module-{module}"),
             Self::BootUnit { .. } => "boot-unit".to_owned(),
             Self::DefineDomain { domain, .. } => format!("define-{domain}"),
             Self::ShutdownDomain { domain, .. } => format!("shutdown-{domain}"),
@@ -158,6 +174,7 @@ impl fmt::Display for Change {
                 write!(formatter, "resize the pool of {size} pages on node {node} from {old} to {new}")
             }
             Self::SysfsValue { path, old, new } => write!(formatter, "set `{path}` from `{old}` to `{new}`"),
+            Self::LoadModule { module, .. } => write!(formatter, "load the module {module}"),
             Self::BootUnit { .. } => formatter.write_str("install the unit that re-applies this at boot"),
             Self::DefineDomain { domain, .. } => write!(formatter, "define `{domain}` anew"),
             Self::ShutdownDomain { domain, .. } => write!(formatter, "shut `{domain}` down"),

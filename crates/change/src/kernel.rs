@@ -1,6 +1,8 @@
 //! The kernel values a change reads and writes, behind a seam as narrow as that: tests put a kernel in memory behind
 //! it that runs out of pages.
 
+use std::process::{Command, Stdio};
+
 use nearmetal_host::{HostFs, ReadError, ThreadRole, guests};
 use nearmetal_units::{CpuSet, PageSize};
 
@@ -17,6 +19,12 @@ pub trait Kernel {
 
     /// The PUs that threads of a running guest may use; `None` where there is no such guest or thread.
     fn affinity(&self, uuid: &str, target: PinTarget) -> Result<Option<CpuSet>, ChangeError>;
+
+    /// Loads a module with all it needs.
+    fn load_module(&self, module: &str) -> Result<(), ChangeError>;
+
+    /// Removes a module, and nothing that it needed.
+    fn unload_module(&self, module: &str) -> Result<(), ChangeError>;
 
     /// Bytes of a node that come free when a guest stops: its pages that are not from a pool.
     fn guest_memory(&self, uuid: &str, node: u32) -> Result<u64, ChangeError>;
@@ -45,6 +53,14 @@ impl Kernel for HostFs {
         Ok(guest.and_then(|guest| guest.threads_of(&role).next()?.affinity.clone()))
     }
 
+    fn load_module(&self, module: &str) -> Result<(), ChangeError> {
+        run(self, "modprobe", module)
+    }
+
+    fn unload_module(&self, module: &str) -> Result<(), ChangeError> {
+        run(self, "rmmod", module)
+    }
+
     fn guest_memory(&self, uuid: &str, node: u32) -> Result<u64, ChangeError> {
         let guest = guests::find(self, uuid).map_err(|error| ChangeError::Kernel(error.to_string()))?;
         let mappings = guest.map(|guest| guest.residency).unwrap_or_default();
@@ -52,6 +68,21 @@ impl Kernel for HostFs {
         let pages = small.flat_map(|mapping| &mapping.pages).filter(|(own, _)| *own == node);
         Ok(pages.map(|(_, count)| count.saturating_mul(PageSize::SMALL.bytes().get())).sum())
     }
+}
+
+/// Runs a tool of kmod, which alone knows where modules lie and what they need.
+fn run(files: &HostFs, program: &str, module: &str) -> Result<(), ChangeError> {
+    if !files.is_live() {
+        return Err(ChangeError::Kernel(format!("`{program} {module}` cannot be done to a capture")));
+    }
+    let failed = |why: String| ChangeError::Kernel(format!("`{program} {module}` failed: {why}"));
+    let output = Command::new(program).arg("--").arg(module).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(failed(said.lines().next().map_or_else(|| output.status.to_string(), str::to_owned)))
 }
 
 /// The text of a file that must be there, without the newline at its end.

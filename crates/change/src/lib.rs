@@ -10,10 +10,12 @@ mod boot_unit;
 mod change;
 mod error;
 mod faults;
+pub mod fix;
 mod guests_to_stop;
 pub mod journal;
 mod kernel;
 mod machine;
+mod modules;
 mod perform;
 mod plan_file;
 mod pools;
@@ -21,7 +23,9 @@ pub mod private_files;
 mod rollback;
 mod steps;
 pub mod timestamp;
+mod transact;
 mod undo;
+mod value;
 pub mod verify;
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use crate::journal::{Record, Writer};
 use crate::kernel::required;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
-use crate::{ChangeError, boot_unit};
+use crate::value::same_value;
+use crate::{ChangeError, boot_unit, modules};
 
 /// What doing a change needs beside the machine.
 pub(crate) struct Context<'a> {
@@ -34,6 +35,7 @@ pub(crate) fn perform(
             resize_pool(machine.kernel, *node, *size, *new, machine.patience)
         }
         Change::SysfsValue { path, new, .. } => set_value(machine, path, new),
+        Change::LoadModule { module, .. } => modules::load(machine.kernel, module),
         Change::BootUnit { new, .. } => boot_unit::install(machine, new),
         Change::DefineDomain { domain, uuid, new_xml, .. } => define(machine, domain, uuid, new_xml),
         Change::ShutdownDomain { domain, .. } => {
@@ -60,7 +62,7 @@ pub(crate) fn perform(
 pub(crate) fn set_value(machine: &Machine<'_>, path: &str, value: &str) -> Result<(), ChangeError> {
     machine.kernel.write(path, value)?;
     let found = required(machine.kernel, path)?;
-    if found == value {
+    if same_value(path, &found, value) {
         return Ok(());
     }
     Err(ChangeError::NotTaken { object: path.to_owned(), wanted: value.to_owned(), found })

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::change::{Change, Lifetime};
+use crate::change::Change;
 use crate::faults::Faults;
 use crate::guests_to_stop::{Running, guests};
 use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
@@ -191,7 +191,7 @@ pub(crate) fn rollback_locked(
 
 /// Whether something of a transaction has to be made again at every boot.
 pub(crate) fn is_lost_at_boot(transaction: &Transaction) -> bool {
-    transaction.steps.iter().any(|step| step.change.lifetime() == Lifetime::Boot)
+    transaction.steps.iter().any(|step| step.change.is_made_again_at_boot())
 }
 
 fn choose(all: &[Transaction], wanted: Option<u32>) -> Result<&Transaction, ChangeError> {

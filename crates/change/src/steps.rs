@@ -39,7 +39,11 @@ pub(crate) fn expand(
             domain: domain.name.clone(),
             problem: "its placement is missing".to_owned(),
         })?;
-        let Some(found) = look_at(machine, domain, &mut problems)? else { continue };
+        let Some(found) = look_at(machine, &domain.name, Some(&domain.uuid), &mut problems)? else { continue };
+        if !same(&found.xml, &domain.xml_before) && !same(&found.xml, &domain.xml_after) {
+            let name = &domain.name;
+            problems.push(format!("the definition of `{name}` has changed since this was planned: plan again"));
+        }
         if !same(&found.xml, &domain.xml_after) {
             definitions.push(Change::DefineDomain {
                 domain: domain.name.clone(),
@@ -49,7 +53,7 @@ pub(crate) fn expand(
                 instance: found.instance,
             });
         }
-        check_devices(machine, domain, &mut problems);
+        check_devices(machine, &domain.name, &domain.xml_after, &mut problems);
         let needs_restart = found.instance.is_some() && !domain.needs_restart.is_empty();
         if needs_restart && !options.live_only {
             if !options.restart {
@@ -79,7 +83,7 @@ pub(crate) fn expand(
     // Shut all down before any starts: guests of one plan may trade places.
     let (starts, others): (Vec<_>, Vec<_>) =
         instances.into_iter().partition(|change| matches!(change, Change::StartDomain { .. }));
-    let boot_unit = boot_unit_change(machine, plan, state)?.into_iter().collect();
+    let boot_unit = boot_unit_change(machine, !plan.plan.pools.is_empty(), state)?.into_iter().collect();
     Ok([pools.now, boot_unit, definitions, others, pools.when_off, starts].concat())
 }
 
@@ -144,19 +148,24 @@ fn pool_changes(
     Ok(changes)
 }
 
-struct Found {
-    xml: String,
-    state: DomainState,
+/// A domain as it is now.
+pub(crate) struct Found {
+    pub(crate) uuid: String,
+    /// Its stored definition.
+    pub(crate) xml: String,
+    pub(crate) state: DomainState,
     /// libvirt's number of the running instance.
-    instance: Option<u32>,
+    pub(crate) instance: Option<u32>,
 }
 
-fn look_at(
+/// A domain whose stored definition is to change; `None`, and why, where it is not there or cannot be changed.
+pub(crate) fn look_at(
     machine: &mut Machine<'_>,
-    domain: &DomainChange,
+    name: &str,
+    planned_uuid: Option<&str>,
     problems: &mut Vec<String>,
 ) -> Result<Option<Found>, ChangeError> {
-    let summary = match machine.hypervisor.domain(&domain.name) {
+    let summary = match machine.hypervisor.domain(name) {
         Ok(summary) => summary,
         Err(error @ HypervisorError::NoSuchDomain { .. }) => {
             problems.push(error.to_string());
@@ -164,54 +173,44 @@ fn look_at(
         }
         Err(error) => return Err(error.into()),
     };
-    if !summary.uuid.eq_ignore_ascii_case(&domain.uuid) {
-        problems.push(format!(
-            "`{}` is another domain now (UUID {}, planned {}): plan again",
-            domain.name, summary.uuid, domain.uuid
-        ));
+    if let Some(planned) = planned_uuid.filter(|planned| !summary.uuid.eq_ignore_ascii_case(planned)) {
+        problems.push(format!("`{name}` is another domain now (UUID {}, planned {planned}): plan again", summary.uuid));
         return Ok(None);
     }
     if !summary.persistent {
-        problems
-            .push(format!("`{}` is transient, it has no stored definition to change: define it first", domain.name));
+        problems.push(format!("`{name}` is transient, it has no stored definition to change: define it first"));
         return Ok(None);
     }
     if summary.managed_save {
         problems.push(format!(
-            "`{0}` has a managed save image, and its next start would resume that with its old definition: start it once \
-             (virsh start {0}), or give the saved state up (virsh managedsave-remove {0})",
-            domain.name
+            "`{name}` has a managed save image, and its next start would resume that with its old definition: start it once \
+             (virsh start {name}), or give the saved state up (virsh managedsave-remove {name})"
         ));
     }
-    let xml = machine.hypervisor.domain_xml(&domain.name, Definition::Inactive)?;
-    if !same(&xml, &domain.xml_before) && !same(&xml, &domain.xml_after) {
-        problems.push(format!("the definition of `{}` has changed since this was planned: plan again", domain.name));
-    }
+    let xml = machine.hypervisor.domain_xml(name, Definition::Inactive)?;
     let instance = if summary.state.is_off() { None } else { Some(summary.id.unwrap_or(0)) };
-    Ok(Some(Found { xml, state: summary.state, instance }))
+    Ok(Some(Found { uuid: summary.uuid, xml, state: summary.state, instance }))
 }
 
 /// The devices the new definition needs.
-fn check_devices(machine: &Machine<'_>, domain: &DomainChange, problems: &mut Vec<String>) {
-    let facts = match DomainXml::parse(&domain.xml_after).and_then(|xml| xml.facts()) {
+pub(crate) fn check_devices(machine: &Machine<'_>, name: &str, xml: &str, problems: &mut Vec<String>) {
+    let facts = match DomainXml::parse(xml).and_then(|xml| xml.facts()) {
         Ok(facts) => facts,
         Err(error) => {
-            problems.push(format!("the planned definition of `{}` cannot be read: {error}", domain.name));
+            problems.push(format!("the planned definition of `{name}` cannot be read: {error}"));
             return;
         }
     };
     let exists = |path: &str| (machine.surroundings.exists)(std::path::Path::new(path));
     if facts.kind == "kvm" && !exists("/dev/kvm") {
         problems.push(format!(
-            "`{}` is a KVM guest, and this machine has no /dev/kvm: enable virtualization in the firmware and load kvm_amd \
-             or kvm_intel",
-            domain.name
+            "`{name}` is a KVM guest, and this machine has no /dev/kvm: enable virtualization in the firmware and load \
+             kvm_amd or kvm_intel"
         ));
     }
     for disk in facts.disks.iter().filter(|disk| matches!(disk.kind.as_str(), "block" | "file")) {
         if let Some(source) = disk.source.as_deref().filter(|source| !exists(source)) {
-            problems
-                .push(format!("the disk {} of `{}` lies on {source}, which does not exist", disk.target, domain.name));
+            problems.push(format!("the disk {} of `{name}` lies on {source}, which does not exist", disk.target));
         }
     }
 }
@@ -236,13 +235,13 @@ fn live_pins(
     Ok(changes)
 }
 
-/// The boot unit, where something in the plan is lost at a reboot and it is not installed in this form.
-fn boot_unit_change(
+/// The boot unit, where it is needed since something is lost at a reboot, and is not installed in this form.
+pub(crate) fn boot_unit_change(
     machine: &Machine<'_>,
-    plan: &PlanFile,
+    needed: bool,
     state: &std::path::Path,
 ) -> Result<Option<Change>, ChangeError> {
-    if plan.plan.pools.is_empty() {
+    if !needed {
         return Ok(None);
     }
     let new = boot_unit::unit_text(&machine.program, state);

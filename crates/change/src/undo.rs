@@ -9,7 +9,8 @@ use crate::kernel::{persistent_pages, required};
 use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
-use crate::{ChangeError, boot_unit, private_files};
+use crate::value::same_value;
+use crate::{ChangeError, boot_unit, modules, private_files};
 
 /// Restores the old value of a change; the sentence says what was done.
 pub(crate) fn undo(
@@ -33,11 +34,15 @@ pub(crate) fn undo(
         }
         Change::SysfsValue { path, old, .. } => {
             let now = required(machine.kernel, path)?;
-            if now != *old {
+            if !same_value(path, &now, old) {
                 set_value(machine, path, old)?;
             }
             Ok(format!("`{path}` is `{old}` again (it was `{now}`)"))
         }
+        Change::LoadModule { module, loaded: true } => {
+            Ok(format!("the module {module} had been loaded by something else: left as it is"))
+        }
+        Change::LoadModule { module, loaded: false } => modules::unload(machine.kernel, module),
         Change::BootUnit { old, .. } => undo_unit(machine, old.as_deref(), needs_the_unit),
         Change::DefineDomain { domain, uuid, old_xml, new_xml, .. } => {
             let now = stored_definition(machine, domain)?;

@@ -92,6 +92,21 @@ impl Cure {
         Self::KernelFile { path: path.into(), value: value.into() }
     }
 
+    /// Removing an attribute from the stored definition.
+    pub fn no_attribute(at: impl Into<String>, name: &str) -> Self {
+        Self::Definition(DefinitionEdit::RemoveAttribute { at: at.into(), name: name.to_owned() })
+    }
+
+    /// Making sure that an element stands in the stored definition.
+    pub fn element(at: impl Into<String>) -> Self {
+        Self::Definition(DefinitionEdit::Ensure { at: at.into() })
+    }
+
+    /// Removing an element from the stored definition.
+    pub fn no_element(at: impl Into<String>) -> Self {
+        Self::Definition(DefinitionEdit::Remove { at: at.into() })
+    }
+
     /// Setting a parameter of the kernel command line.
     pub fn kernel_argument(name: &str, value: impl Into<String>) -> Self {
         Self::KernelArgument { name: name.to_owned(), value: Some(value.into()) }
@@ -101,6 +116,20 @@ impl Cure {
     pub fn attribute(at: impl Into<String>, name: &str, value: impl Into<String>) -> Self {
         let (name, value) = (name.to_owned(), value.into());
         Self::Definition(DefinitionEdit::SetAttribute { at: at.into(), name, value })
+    }
+}
+
+impl Cure {
+    /// When it comes into force, in words.
+    pub fn when(&self) -> &'static str {
+        match self {
+            Self::KernelFile { .. } | Self::HugepagePool { .. } | Self::LoadModule { .. } | Self::LivePin { .. } => {
+                "now"
+            }
+            Self::Definition(_) => "next start",
+            Self::KernelArgument { .. } | Self::NoKernelArgument { .. } => "next boot",
+            Self::ModuleParameter { .. } => "when its module is next loaded",
+        }
     }
 }
 

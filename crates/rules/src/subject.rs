@@ -9,6 +9,7 @@ use nearmetal_place::WorkloadClass;
 use nearmetal_units::{CpuSet, NodeSet, PageSize};
 
 use crate::context::Context;
+use crate::cure::{Cure, Thread};
 use crate::finding::{Outcome, Which};
 use crate::input::Domain;
 
@@ -133,6 +134,47 @@ impl<'a> Subject<'a> {
         nodes_of(host, &self.vcpu_cpus())
     }
 
+    /// Where its emulator and iothreads can run: online PUs of its vCPUs' nodes that are no vCPU's own, of any domain,
+    /// and that are not to be kept quiet. `None` where there is none, or too little is known to choose.
+    pub(crate) fn housekeeping_cpus(&self) -> Option<CpuSet> {
+        let (host, quiet) = (self.context.host?, self.context.quiet.as_ref()?);
+        let nodes = self.vcpu_nodes(host);
+        let near = host.nodes.iter().filter(|node| nodes.contains(node.index));
+        let near = near.fold(CpuSet::new(), |all, node| all.union(&node.cpus));
+        let owned: CpuSet = self.context.owners.keys().copied().collect();
+        let free = near.intersection(&self.context.online).difference(&owned).difference(quiet);
+        Some(free.difference(&self.vcpu_cpus())).filter(|cpus| !cpus.is_empty())
+    }
+
+    /// Where the stored definition pins a thread, if that is better than where it runs: on PUs that no vCPU of it has.
+    fn stored_pin(&self, thread: Thread) -> Option<CpuSet> {
+        let stored = self.context.domains.iter().find(|domain| domain.name == self.facts.name)?.defined.as_ref()?;
+        let of = |facts: &DomainFacts| match thread {
+            Thread::Vcpu(number) => pin_of(&facts.vcpu_pins, number),
+            Thread::Emulator => facts.emulator_pin.clone(),
+            Thread::Iothread(number) => pin_of(&facts.iothreads.pins, number),
+        };
+        let pin = of(stored).filter(|pin| of(self.facts).as_ref() != Some(pin))?.intersection(&self.context.online);
+        Some(pin).filter(|pin| !pin.is_empty() && pin.is_disjoint(&self.vcpu_cpus()))
+    }
+
+    /// Moves threads to [`housekeeping_cpus`](Self::housekeeping_cpus): those that start next time, and those that run
+    /// unless their stored definition has a better place.
+    pub(crate) fn move_aside(&self, thread: Thread) -> Option<Cure> {
+        let stored = if self.which == Which::Running { self.stored_pin(thread) } else { None };
+        let cpus = stored.or_else(|| self.housekeeping_cpus())?;
+        Some(match (self.which, thread) {
+            (Which::Running, _) => Cure::LivePin { thread, cpus },
+            (_, Thread::Vcpu(number)) => {
+                Cure::attribute(format!("cputune/vcpupin[@vcpu='{number}']"), "cpuset", cpus.to_string())
+            }
+            (_, Thread::Emulator) => Cure::attribute("cputune/emulatorpin", "cpuset", cpus.to_string()),
+            (_, Thread::Iothread(number)) => {
+                Cure::attribute(format!("cputune/iothreadpin[@iothread='{number}']"), "cpuset", cpus.to_string())
+            }
+        })
+    }
+
     /// Nodes its memory comes from by its definition; `None` where that is left open.
     pub fn memory_nodes(&self) -> Option<NodeSet> {
         let tune = self.facts.numatune.as_ref()?;
@@ -189,6 +231,27 @@ pub(crate) fn uses_hugetlb(facts: &DomainFacts) -> bool {
 /// Nodes of these PUs.
 pub(crate) fn nodes_of(host: &Host, cpus: &CpuSet) -> NodeSet {
     host.nodes.iter().filter(|node| !node.cpus.is_disjoint(cpus)).map(|node| node.index).collect()
+}
+
+/// The pin of that number.
+fn pin_of(pins: &[(u32, CpuSet)], number: u32) -> Option<CpuSet> {
+    pins.iter().find(|(known, _)| *known == number).map(|(_, cpus)| cpus.clone())
+}
+
+/// The place of a child of a disk in a definition.
+pub(crate) fn of_disk(disk: &DiskFacts, child: &str) -> Option<String> {
+    Some(format!("devices/disk[target/@dev={}]/{child}", quoted(&disk.target)?))
+}
+
+/// The place of a child of an interface in a definition; `None` for one without an address to know it by.
+pub(crate) fn of_interface(interface: &InterfaceFacts, child: &str) -> Option<String> {
+    Some(format!("devices/interface[mac/@address={}]/{child}", quoted(interface.mac.as_deref()?)?))
+}
+
+/// A value as XPath quotes it, which has no escapes.
+fn quoted(value: &str) -> Option<String> {
+    let quote = ['\'', '"'].into_iter().find(|quote| !value.contains(*quote))?;
+    Some(format!("{quote}{value}{quote}"))
 }
 
 /// How an interface is called in a finding: by its MAC address, else by its source.

@@ -1,6 +1,8 @@
 //! Every rule: nothing is found in the clean example, and one thing broken in it gives exactly the findings expected.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeSet;
+
 mod breaks {
     pub(crate) mod domain_cpu;
     pub(crate) mod domain_devices;
@@ -10,11 +12,15 @@ mod breaks {
     pub(crate) mod kernel;
     pub(crate) mod layers;
     pub(crate) mod narrower;
+    pub(crate) mod uncured;
 }
 mod common;
 
 use common::Example;
-use nearmetal_rules::{Answer, Layer, RULES, Severity, rule};
+use nearmetal_domain::DomainXml;
+use nearmetal_rules::{
+    Answer, Cure, Domain, Finding, Input, Layer, RULES, Scope, Settings, Severity, Which, examine, rule,
+};
 
 /// One thing broken in the clean example.
 #[derive(Clone, Copy)]
@@ -139,6 +145,133 @@ fn what_a_person_decides_has_no_cure() {
         (broken.change)(&mut example);
         assert_eq!(cures(&example, broken.rule), Vec::<String>::new(), "{}", broken.rule);
     }
+}
+
+/// Objects as `rule domain: object`, whichever definition they were found in.
+fn places(example: &Example) -> BTreeSet<String> {
+    let findings = example.examine(RULES).findings;
+    findings.iter().flat_map(|finding| finding.objects.iter().map(|object| named(finding, &object.what))).collect()
+}
+
+fn named(finding: &Finding, what: &str) -> String {
+    match &finding.scope {
+        Scope::Host => format!("{} host: {what}", finding.rule),
+        Scope::Domain { name, .. } => format!("{} {name}: {what}", finding.rule),
+    }
+}
+
+/// Makes the edits of a finding in the example's texts; the objects that had any.
+fn edit(example: &mut Example, finding: &Finding) -> Vec<String> {
+    let Scope::Domain { name, .. } = &finding.scope else { return Vec::new() };
+    let text = &mut example.texts.iter_mut().find(|(known, ..)| known == name).unwrap().1;
+    let mut xml = DomainXml::parse(text).unwrap();
+    let mut objects = Vec::new();
+    for object in &finding.objects {
+        let edits = object.cures.iter().filter_map(|cure| match cure {
+            Cure::Definition(edit) => Some(edit),
+            _ => None,
+        });
+        let mut any = false;
+        for edit in edits {
+            xml.edit(edit).unwrap_or_else(|error| panic!("{}: {edit}: {error}", finding.rule));
+            any = true;
+        }
+        if any {
+            objects.push(named(finding, &object.what));
+        }
+    }
+    *text = xml.to_string();
+    objects
+}
+
+#[test]
+fn edits_of_a_definition_make_the_finding_go_away_and_bring_no_other() {
+    let (mut wrong, mut cured) = (Vec::new(), 0);
+    for broken in all() {
+        let mut example = Example::clean();
+        (broken.change)(&mut example);
+        let before = places(&example);
+        for finding in example.examine(RULES).findings {
+            // What only runs otherwise is cured by a restart, not by an edit.
+            if matches!(finding.scope, Scope::Domain { which: Which::Running, .. }) {
+                continue;
+            }
+            let mut example = Example::clean();
+            (broken.change)(&mut example);
+            let objects = edit(&mut example, &finding);
+            if objects.is_empty() {
+                continue;
+            }
+            cured += 1;
+            let after = places(&example);
+            let left: Vec<_> = objects.iter().filter(|object| after.contains(*object)).collect();
+            // What was seen inside a guest is of its last start, before the edit.
+            let new: Vec<_> = after.difference(&before).filter(|line| !line.starts_with("guest-")).collect();
+            if !left.is_empty() || !new.is_empty() {
+                wrong.push(format!("{} ({}): still {left:?}, new {new:?}", finding.rule, broken.rule));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cured > 40, "only {cured} findings have edits");
+}
+
+#[test]
+fn every_rule_has_cures_or_a_reason_to_have_none() {
+    let mut with = BTreeSet::new();
+    let changes = all().map(|broken| broken.change).chain(breaks::host_cures::OTHERS.iter().map(|other| other.1));
+    for change in changes {
+        let mut example = Example::clean();
+        change(&mut example);
+        let findings = example.examine(RULES).findings;
+        let cured = findings.iter().filter(|finding| finding.objects.iter().any(|object| !object.cures.is_empty()));
+        with.extend(cured.map(|finding| finding.rule.clone()));
+    }
+    let without: BTreeSet<&str> = RULES
+        .iter()
+        .filter(|rule| rule.severity != Severity::Decide && !with.contains(rule.id))
+        .map(|rule| rule.id)
+        .collect();
+    let listed: BTreeSet<&str> = breaks::uncured::UNCURED.iter().map(|(id, _)| *id).collect();
+    let missing: Vec<_> = without.difference(&listed).collect();
+    let outdated: Vec<_> = listed.difference(&without).collect();
+    assert!(
+        missing.is_empty() && outdated.is_empty(),
+        "no cure and no reason: {missing:?}; cured by now: {outdated:?}"
+    );
+    assert!(breaks::uncured::UNCURED.iter().all(|(_, reason)| reason.len() > 20));
+}
+
+#[test]
+fn threads_are_moved_where_no_vcpu_and_no_quiet_pu_is() {
+    let mut example = Example::clean();
+    example.replace("db", "<emulatorpin cpuset='0,16'/>", "<emulatorpin cpuset='8'/>");
+    example.replace("db", "<iothreadpin iothread='1' cpuset='3'/>", "<iothreadpin iothread='1' cpuset='1'/>");
+    // vCPUs of `db` and `rt` are on 1-2, 4-5 and 17-18; 4-5 and 20-21 are isolated; the node has 0-7 and 16-23.
+    let spare = "0,3,6-7,16,19,22-23";
+    let emulator = [format!("emulator thread on PUs {spare}"), format!("cputune/emulatorpin/@cpuset = {spare}")];
+    assert_eq!(cures(&example, "emulator-pin-separate"), emulator);
+    let iothread =
+        [format!("iothread 1 on PUs {spare}"), format!("cputune/iothreadpin[@iothread='1']/@cpuset = {spare}")];
+    assert_eq!(cures(&example, "iothread-pin"), iothread);
+    // Which PUs are to be kept quiet is unknown: nothing is chosen.
+    example.host.system.isolated = None;
+    assert_eq!(cures(&example, "emulator-pin-separate"), Vec::<String>::new());
+    assert_eq!(cures(&example, "iothread-pin"), Vec::<String>::new());
+}
+
+#[test]
+fn a_running_thread_goes_where_its_stored_definition_has_it() {
+    let example = Example::clean();
+    let text = &example.texts.iter().find(|(name, ..)| name == "db").unwrap().1;
+    let facts = |text: &str| DomainXml::parse(text).unwrap().facts().unwrap();
+    let live = facts(&text.replace("<emulatorpin cpuset='0,16'/>", "<emulatorpin cpuset='1'/>"));
+    let domains = [Domain::new(Some(facts(text)), Some(live), None).unwrap()];
+    let settings = Settings::default();
+    let input = Input { host: Some(&example.host), domains: &domains, settings: &settings };
+    let findings = examine(&input, [rule("emulator-pin-separate").unwrap()]).findings;
+    let cures: Vec<String> = findings[0].objects[0].cures.iter().map(ToString::to_string).collect();
+    assert_eq!((findings.len(), cures), (1, vec!["emulator thread on PUs 0,16".to_owned()]));
 }
 
 #[test]

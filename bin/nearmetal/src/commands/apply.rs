@@ -1,6 +1,5 @@
 //! `nearmetal apply`.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_place::Placement;
 
-use super::shared::{Format, StateArgs, refuse};
+use super::shared::{self, Format, StateArgs, refuse};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -104,22 +103,13 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
-/// Shows what is about to be done, and asks. Without a terminal there is nobody to ask.
+/// Shows what is about to be done, and asks.
 fn agreed(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
     printer.say("to be done:");
     for (number, change) in (1..).zip(list) {
         printer.say(&format!("  {number}. {change}"));
     }
-    if args.yes {
-        return true;
-    }
-    if !std::io::stdin().is_terminal() {
-        printer.important("error: stdin is no terminal, so nobody can be asked: add --yes");
-        return false;
-    }
-    let _ = write!(std::io::stderr(), "go on? [y/N] ");
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    shared::agreed(args.yes, printer)
 }
 
 fn put_in_force(

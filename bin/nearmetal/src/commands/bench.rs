@@ -168,10 +168,9 @@ fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<P
     if let Some(path) = &args.plan {
         return Ok(PlanFile::load(path)?);
     }
-    let transaction = journal.last_committed(&args.domain)?.with_context(|| {
+    journal.plan_in_force(&args.domain)?.with_context(|| {
         format!("nothing has been applied to `{}` here: apply a plan first, or name one with --plan", args.domain)
-    })?;
-    Ok(transaction.header.plan)
+    })
 }
 
 /// A program that is installed together with this one.

@@ -2,10 +2,8 @@
 
 use nearmetal_change::{ChangeError, HostIdentity, Machine, boot};
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::protocol::{Reply, Request};
-use nearmetal_hypervisor::{HypervisorError, Transport};
 
-use super::shared::{StateArgs, refuse, warn_of_unfinished};
+use super::shared::{NoLibvirt, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -14,15 +12,6 @@ use crate::printer::Printer;
 pub(crate) struct Args {
     #[command(flatten)]
     state: StateArgs,
-}
-
-/// libvirt waits for this command, so it cannot be asked from here.
-struct NotYet;
-
-impl Transport for NotYet {
-    fn call(&mut self, _request: Request) -> Result<Reply, HypervisorError> {
-        Err(HypervisorError::Protocol { reason: "libvirt is not started yet".to_owned() })
-    }
 }
 
 /// Runs the command.
@@ -36,7 +25,8 @@ pub(crate) fn boot_apply(args: Args, printer: &mut Printer) -> anyhow::Result<Ex
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let journal = args.state.journal();
     let files = HostFs::live();
-    let mut libvirt = NotYet;
+    // It waits for this command, so it cannot be asked from here.
+    let mut libvirt = NoLibvirt { reason: "libvirt is not started yet".to_owned() };
     let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
     warn_of_unfinished(&journal, printer);
     let mut failed = false;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine, rule};
 
+use crate::commands::shared;
 use crate::doctor::{
-    Gathered, Images, LookArgs, Looked, Report, Times, explain, export, gather, gather_again, json, junit, list, sarif,
-    settings, stopped_by_signals, text, watch,
+    FixArgs, Gathered, Images, LookArgs, Looked, Report, Times, explain, export, fix, gather, gather_again, json,
+    junit, list, sarif, settings, stopped_by_signals, text, watch,
 };
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -16,6 +17,11 @@ use crate::printer::Printer;
 ///
 /// Checks the host and every domain, as it runs and as it is defined, and changes nothing. Needs neither root nor
 /// libvirt: what could not be read is said once. Exit code 1 if anything at or above `--fail-on` is found.
+///
+/// With `--fix` it cures what it found: shows what is to be done, asks, journals each change before it is made, and looks
+/// again. `nearmetal rollback` takes it back, `nearmetal verify` looks whether it still holds. No guest is stopped:
+/// definitions come into force at the next start. Exit code 1 then means that a finding at or above `--fail-on` is
+/// neither cured nor waiting for a start.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Check these definitions instead of libvirt's domains; several may follow
@@ -52,6 +58,8 @@ pub(crate) struct Args {
     watch: Option<u64>,
     #[command(flatten)]
     look: LookArgs,
+    #[command(flatten)]
+    fix: FixArgs,
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -108,7 +116,7 @@ impl FailOn {
     }
 }
 
-fn known(text: &str) -> Result<&'static Rule, String> {
+pub(crate) fn known(text: &str) -> Result<&'static Rule, String> {
     rule(text).ok_or_else(|| format!("there is no rule `{text}`; `nearmetal doctor --list` shows all"))
 }
 
@@ -126,6 +134,14 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Ok(settings) => settings,
         Err(message) => return Ok(wrong_use(printer, &message)),
     };
+    if args.fix.is_wanted() {
+        let form = match args.format {
+            Format::Text => shared::Format::Text,
+            Format::Json => shared::Format::Json,
+            _ => return Ok(wrong_use(printer, "--fix shows its result as text or json")),
+        };
+        return Ok(fix(&args.fix, args.class, &settings, args.fail_on.severity(), form, printer));
+    }
     let mut gathered = match gather(&args.xml, args.capture.as_deref(), args.class) {
         Ok(gathered) => gathered,
         Err(message) => return Ok(wrong_use(printer, &message)),

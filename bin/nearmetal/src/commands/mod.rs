@@ -6,14 +6,14 @@ mod boot_apply;
 mod capture;
 mod class;
 mod demo;
-mod doctor;
+pub(crate) mod doctor;
 mod inspect;
 mod lab;
 mod plan;
 pub(crate) mod remote;
 mod report;
 mod rollback;
-mod shared;
+pub(crate) mod shared;
 mod source;
 mod verify;
 

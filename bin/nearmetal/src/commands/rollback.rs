@@ -13,9 +13,9 @@ use crate::exit_status::ExitStatus;
 use crate::job::outputs::{ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 
-/// Undo the last apply, from its journal
+/// Undo the last apply or doctor --fix, from its journal
 ///
-/// Restores the definitions, pools, settings and running state that were before, whether apply ended or was killed at any
+/// Restores the definitions, pools, settings and running state that were before, whether it ended or was killed at any
 /// step. After a reboot, what the reboot itself has undone is only reported. A rollback that is killed is run again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -1,9 +1,11 @@
 //! What the commands that change the machine share.
 
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use nearmetal_change::{ChangeError, Journal, STATE_DIRECTORY};
-use nearmetal_hypervisor::HypervisorError;
+use nearmetal_hypervisor::protocol::{Reply, Request};
+use nearmetal_hypervisor::{HypervisorError, Transport};
 
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -25,6 +27,32 @@ impl StateArgs {
         // The boot unit gets this path as it is, and runs in another directory.
         Journal::at(std::path::absolute(&state).unwrap_or(state))
     }
+}
+
+/// What stands for libvirt where it cannot be asked: changes that need it fail, the others do not.
+pub(crate) struct NoLibvirt {
+    /// Why.
+    pub reason: String,
+}
+
+impl Transport for NoLibvirt {
+    fn call(&mut self, _request: Request) -> Result<Reply, HypervisorError> {
+        Err(HypervisorError::Protocol { reason: self.reason.clone() })
+    }
+}
+
+/// Asks before something is done. Without a terminal there is nobody to ask.
+pub(crate) fn agreed(yes: bool, printer: &mut Printer) -> bool {
+    if yes {
+        return true;
+    }
+    if !std::io::stdin().is_terminal() {
+        printer.important("error: stdin is no terminal, so nobody can be asked: add --yes");
+        return false;
+    }
+    let _ = write!(std::io::stderr(), "go on? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 /// Says that a transaction did not end; silent where the journal may not be read.

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nearmetal_change::fix::{CuredObject, held};
+use nearmetal_change::journal::Transaction;
 use nearmetal_change::verify::{Effort, Verification, judge, observe};
-use nearmetal_change::{ChangeError, Journal, PlanFile};
+use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile};
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
+use nearmetal_rules::Scope;
 
 use super::apply::show;
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
@@ -16,10 +19,11 @@ use crate::printer::Printer;
 /// Read back from the kernel whether a plan is in force
 ///
 /// Compares every thread's PUs, every page's node and size, the pools, the disks' cache and engine, libvirt's definitions
-/// and what the guest sees with the plan. Exit code 1 if anything is not as planned.
+/// and what the guest sees with the plan; and everything `nearmetal doctor --fix` has changed with what it set. Exit code
+/// 1 if anything is not as planned.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Domains; all of the plan, or of everything that was applied, if none is named
+    /// Domains; all of the plan, or of everything that was applied or cured, if none is named
     #[arg(value_name = "DOMAIN")]
     domains: Vec<String>,
     /// The plan to compare with [default: the one that was last applied to the domain]
@@ -49,7 +53,8 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let journal = args.state.journal();
     warn_of_unfinished(&journal, printer);
-    let plans = plans(args, &journal)?;
+    let cures = cures(args, &journal)?;
+    let plans = plans(args, &journal, &cures)?;
     let files = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
     let effort = Effort {
@@ -64,13 +69,31 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         let observed = observe(&files, &mut libvirt, &plan.plan, placement, &effort);
         verifications.push(judge(&plan.plan, placement, &observed));
     }
+    let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
+    verifications.extend(cures.iter().filter_map(|transaction| held(&mut machine, transaction)));
     show(&verifications, args.format, printer);
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
-/// The plan of each domain.
-fn plans(args: &Args, journal: &Journal) -> Result<Vec<(String, PlanFile)>, ChangeError> {
+/// Cures in force: all, or those that concern a domain that was named.
+fn cures(args: &Args, journal: &Journal) -> Result<Vec<Transaction>, ChangeError> {
+    if args.plan.is_some() {
+        return Ok(Vec::new());
+    }
+    let wanted = |transaction: &Transaction| {
+        let list = transaction.header.purpose.cures().filter(|_| transaction.is_committed());
+        let named = |object: &CuredObject| match &object.scope {
+            Scope::Domain { name, .. } => args.domains.contains(name),
+            Scope::Host => false,
+        };
+        list.is_some_and(|list| args.domains.is_empty() || list.objects.iter().any(named))
+    };
+    Ok(journal.transactions()?.into_iter().filter(wanted).collect())
+}
+
+/// The plan of each domain. One that only cures concern has none.
+fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(String, PlanFile)>, ChangeError> {
     if let Some(path) = &args.plan {
         let plan = PlanFile::load(path)?;
         let all: Vec<String> = plan.domains.iter().map(|domain| domain.name.clone()).collect();
@@ -84,14 +107,16 @@ fn plans(args: &Args, journal: &Journal) -> Result<Vec<(String, PlanFile)>, Chan
     let mut wanted = args.domains.clone();
     if wanted.is_empty() {
         for transaction in journal.transactions()?.iter().filter(|transaction| transaction.is_in_force()) {
-            let names = transaction.header.plan.domains.iter().map(|domain| domain.name.clone());
+            let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
+            let names = domains.map(|domain| domain.name.clone());
             wanted.extend(names.filter(|name| !wanted.contains(name)).collect::<Vec<_>>());
         }
     }
     let mut plans = Vec::new();
     for domain in wanted {
-        match journal.last_committed(&domain)? {
-            Some(transaction) => plans.push((domain, transaction.header.plan)),
+        match journal.plan_in_force(&domain)? {
+            Some(plan) => plans.push((domain, plan)),
+            None if !cures.is_empty() => {}
             None => {
                 return Err(ChangeError::NothingToRollBack(format!(
                     "no plan in force concerns `{domain}` (journal in {}): apply one, or name one with --plan",
@@ -100,7 +125,7 @@ fn plans(args: &Args, journal: &Journal) -> Result<Vec<(String, PlanFile)>, Chan
             }
         }
     }
-    if plans.is_empty() {
+    if plans.is_empty() && cures.is_empty() {
         let text = format!(
             "nothing has been applied here (journal in {}): apply a plan, or name one with --plan",
             journal.state_directory().display()

@@ -73,7 +73,8 @@ pub(crate) fn gather_again(
 }
 
 impl Gathered {
-    fn of(host: Host) -> Self {
+    /// A host, and no domain yet.
+    pub(crate) fn of(host: Host) -> Self {
         Self {
             host,
             domains: Vec::new(),

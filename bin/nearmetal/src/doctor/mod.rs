@@ -2,6 +2,8 @@
 
 mod document;
 mod export;
+mod fix;
+mod fix_report;
 mod gather;
 mod images;
 mod junit;
@@ -14,6 +16,7 @@ use nearmetal_rules::{Examination, Settings, Severity};
 
 pub(crate) use document::json;
 pub(crate) use export::export;
+pub(crate) use fix::{FixArgs, fix};
 pub(crate) use gather::{Gathered, gather, gather_again};
 pub(crate) use images::Images;
 pub(crate) use junit::junit;

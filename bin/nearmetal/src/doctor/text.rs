@@ -37,6 +37,9 @@ pub(crate) fn text(report: &Report<'_>) -> String {
             finding.rule,
             line(finding)
         );
+        if let Some(fix) = fix_line(finding) {
+            let _ = writeln!(page, "{:6}  {fix}", "");
+        }
     }
     if !findings.is_empty() {
         page.push('\n');
@@ -62,6 +65,24 @@ fn line(finding: &Finding) -> String {
     let more = finding.objects.len().saturating_sub(SHOWN);
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
     shown.join("; ") + &rest
+}
+
+/// Cures shown under a finding.
+const CURES_SHOWN: usize = 3;
+
+/// What would cure it, where a program may do that.
+fn fix_line(finding: &Finding) -> Option<String> {
+    let mut cures: Vec<String> = Vec::new();
+    for cure in finding.objects.iter().flat_map(|object| &object.cures) {
+        let words = format!("{}: {cure}", cure.when());
+        if !cures.contains(&words) {
+            cures.push(words);
+        }
+    }
+    let more = cures.len().saturating_sub(CURES_SHOWN);
+    cures.truncate(CURES_SHOWN);
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+    (!cures.is_empty()).then(|| format!("fix: {}{rest}", cures.join("; ")))
 }
 
 fn summary(report: &Report<'_>) -> String {
@@ -94,6 +115,9 @@ fn summary(report: &Report<'_>) -> String {
         let _ = writeln!(text, "cannot tell: {}{more} ({})", shown.join("; "), rules.join(", "));
     }
     if let Some(first) = examination.findings.first() {
+        if examination.findings.iter().any(|finding| finding.objects.iter().any(|object| !object.cures.is_empty())) {
+            text.push_str("what can be cured by a program: nearmetal doctor --fix --dry-run\n");
+        }
         let _ = writeln!(text, "the whole story of a rule: nearmetal doctor --explain {}", first.rule);
     }
     text

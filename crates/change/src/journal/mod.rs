@@ -12,7 +12,7 @@ mod record;
 mod transaction;
 
 pub use lock::WriterLock;
-pub use record::{Header, JOURNAL_SCHEMA, Record};
+pub use record::{Header, JOURNAL_SCHEMA, Purpose, Record};
 pub use transaction::{State, Step, Transaction};
 
 use std::io::Write;
@@ -82,10 +82,11 @@ impl Journal {
         Ok(self.transactions()?.into_iter().rev().find(Transaction::is_unfinished))
     }
 
-    /// The last transaction in force that concerns a domain.
-    pub fn last_committed(&self, domain: &str) -> Result<Option<Transaction>, ChangeError> {
-        let in_force = |transaction: &Transaction| matches!(transaction.state, State::Committed { .. });
-        Ok(self.transactions()?.into_iter().rev().find(|found| in_force(found) && found.concerns(domain)))
+    /// The last plan in force that concerns a domain.
+    pub fn plan_in_force(&self, domain: &str) -> Result<Option<PlanFile>, ChangeError> {
+        let all = self.transactions()?;
+        let mut committed = all.iter().rev().filter(|transaction| transaction.is_committed());
+        Ok(committed.find_map(|transaction| transaction.plan_of(domain)).cloned())
     }
 
     /// Begins a transaction. The lock is asked for so that nobody forgets to take it.
@@ -94,7 +95,7 @@ impl Journal {
         _lock: &WriterLock,
         boot_id: &str,
         host: &HostIdentity,
-        plan: &PlanFile,
+        purpose: Purpose,
     ) -> Result<Writer, ChangeError> {
         // Numbers of files, not of transactions: a file whose header was torn keeps its number and is never reused.
         let last = files::list(&self.directory())?
@@ -111,7 +112,7 @@ impl Journal {
             boot_id: boot_id.to_owned(),
             nearmetal: env!("CARGO_PKG_VERSION").to_owned(),
             host: host.clone(),
-            plan: plan.clone(),
+            purpose,
         })))?;
         Ok(writer)
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::fix::CureList;
 use crate::plan_file::{HostIdentity, PlanFile};
 
 /// The schema this version reads and writes.
@@ -94,5 +95,34 @@ pub struct Header {
     /// The machine.
     pub host: HostIdentity,
     /// What was to be done.
-    pub plan: PlanFile,
+    #[serde(flatten)]
+    pub purpose: Purpose,
+}
+
+/// What a transaction is for. In the file it is one more field of the header, `plan` or `cures`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// A plan put in force.
+    Plan(Box<PlanFile>),
+    /// Findings of the rules cured.
+    Cures(CureList),
+}
+
+impl Purpose {
+    /// The plan, if it is one.
+    pub fn plan(&self) -> Option<&PlanFile> {
+        match self {
+            Self::Plan(plan) => Some(plan),
+            Self::Cures(_) => None,
+        }
+    }
+
+    /// The cures, if it is these.
+    pub fn cures(&self) -> Option<&CureList> {
+        match self {
+            Self::Plan(_) => None,
+            Self::Cures(cures) => Some(cures),
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::change::Change;
 use crate::journal::record::{Header, Record};
+use crate::plan_file::PlanFile;
 
 /// One transaction, read from its file.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,9 +127,14 @@ impl Transaction {
         matches!(self.state, State::Committed { .. } | State::Unfinished | State::RollingBack)
     }
 
-    /// Whether it concerns this domain.
-    pub fn concerns(&self, domain: &str) -> bool {
-        self.header.plan.domains.iter().any(|change| change.name == domain)
+    /// Whether all its changes were made and none was taken back.
+    pub fn is_committed(&self) -> bool {
+        matches!(self.state, State::Committed { .. })
+    }
+
+    /// Its plan, if it is one that concerns this domain.
+    pub fn plan_of(&self, domain: &str) -> Option<&PlanFile> {
+        self.header.purpose.plan().filter(|plan| plan.domains.iter().any(|change| change.name == domain))
     }
 }
 
@@ -140,6 +146,7 @@ impl Step {
                 *old = value.parse().map_err(|_| format!("`{value}` is no count of pages"))?;
             }
             Change::SysfsValue { old, .. } => *old = value.to_owned(),
+            Change::LoadModule { loaded, .. } => *loaded = value == "loaded",
             other => return Err(format!("`{other}` cannot be made again at boot")),
         }
         Ok(())

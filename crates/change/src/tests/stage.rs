@@ -14,6 +14,8 @@ use crate::verify::{VERIFICATION_SCHEMA, Verification};
 use crate::*;
 
 pub(super) const POOL: &str = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB";
+pub(super) const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+pub(super) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 pub(super) const UUID: &str = "11111111-2222-3333-4444-555555555555";
 
 pub(super) fn xml(options: &str) -> String {
@@ -56,6 +58,9 @@ impl Default for MemoryKernel {
             ),
             ("/proc/sys/kernel/random/boot_id".to_owned(), "boot-one\n"),
             ("/proc/sys/vm/compact_memory".to_owned(), ""),
+            (BALANCING.to_owned(), "1\n"),
+            (THP.to_owned(), "[always] madvise never\n"),
+            ("/proc/modules".to_owned(), "kvm 1363968 1 kvm_amd, Live 0x0000000000000000\n"),
         ];
         Self {
             files: RefCell::new(files.into_iter().map(|(path, text)| (path, text.to_owned())).collect()),
@@ -81,8 +86,18 @@ impl Kernel for MemoryKernel {
     }
 
     fn write(&self, path: &str, value: &str) -> Result<(), ChangeError> {
+        let now = self.files.borrow().get(path).cloned().unwrap_or_default();
         let text = match value.parse::<u64>() {
             Ok(pages) if path.ends_with("nr_hugepages") => pages.min(self.most_pages).to_string(),
+            // A file of choices shows all of them.
+            _ if now.contains('[') => {
+                let choices = now.replace(['[', ']'], "");
+                choices
+                    .split_whitespace()
+                    .map(|word| if word == value { format!("[{word}]") } else { word.to_owned() })
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            }
             _ => value.to_owned(),
         };
         self.set(path, &format!("{text}\n"));
@@ -91,6 +106,19 @@ impl Kernel for MemoryKernel {
 
     fn affinity(&self, _uuid: &str, target: PinTarget) -> Result<Option<CpuSet>, ChangeError> {
         Ok(self.affinity.borrow().get(&target).cloned())
+    }
+
+    fn load_module(&self, module: &str) -> Result<(), ChangeError> {
+        let text = self.files.borrow()["/proc/modules"].clone();
+        self.set("/proc/modules", &format!("{module} 36864 0 - Live 0x0000000000000000\n{text}"));
+        Ok(())
+    }
+
+    fn unload_module(&self, module: &str) -> Result<(), ChangeError> {
+        let text = self.files.borrow()["/proc/modules"].clone();
+        let kept = text.lines().filter(|line| !line.starts_with(module)).map(|line| format!("{line}\n"));
+        self.set("/proc/modules", &kept.collect::<String>());
+        Ok(())
     }
 
     fn guest_memory(&self, _uuid: &str, _node: u32) -> Result<u64, ChangeError> {
@@ -114,6 +142,8 @@ pub(super) struct Snapshot {
     pub(super) in_force: Option<String>,
     pub(super) pages: String,
     pub(super) unit: bool,
+    /// Settings and modules.
+    pub(super) settings: Vec<String>,
 }
 
 impl Stage {
@@ -169,6 +199,7 @@ impl Stage {
             // The instance's number differs after a restart; the form is what counts.
             in_force: live.map(|xml| xml.split_once('>').map(|(_, rest)| rest.to_owned()).unwrap_or_default()),
             pages: self.kernel.pages(),
+            settings: [BALANCING, THP, "/proc/modules"].map(|path| self.kernel.files.borrow()[path].clone()).to_vec(),
             unit: self.directory.path().join("units").join(UNIT_NAME).exists(),
         }
     }
@@ -177,6 +208,10 @@ impl Stage {
     pub(super) fn reboot(&mut self) {
         self.boot_id.push_str("-next");
         self.hypervisor.set_state("web1", nearmetal_hypervisor::DomainState::ShutOff);
+        let fresh = MemoryKernel::default();
+        for path in [BALANCING, THP, "/proc/modules"] {
+            self.kernel.set(path, &fresh.files.borrow()[path]);
+        }
         self.kernel.set(&format!("{POOL}/nr_hugepages"), "0\n");
     }
 }

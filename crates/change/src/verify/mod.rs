@@ -91,6 +91,10 @@ pub enum CheckKind {
     LiveDefinition,
     /// What the guest sees.
     Guest,
+    /// A kernel setting.
+    Setting,
+    /// A module of the kernel.
+    Module,
 }
 
 /// How what is compares with what was planned.

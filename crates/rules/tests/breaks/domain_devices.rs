@@ -5,7 +5,7 @@ use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 33] = [
+pub(crate) const BREAKS: [Break; 34] = [
     Break {
         rule: "mem-hugepages",
         change: |example| example.replace("rt", r#"<hugepages><page size='1' unit='GiB'/></hugepages>"#, r#""#),
@@ -110,6 +110,14 @@ pub(crate) const BREAKS: [Break; 33] = [
             example.process("db").threads.extend(more);
         },
         expected: &["disk-iothread-vq-mapping db: disk vda"],
+    },
+    Break {
+        rule: "disk-iothread-vq-mapping",
+        change: |example| {
+            let (one, two) = ("queues='8'><iothreads><iothread id='1'/>", "queues='1'><iothreads><iothread id='1'/>");
+            example.replace("hpc", one, &format!("{two}<iothread id='2'/>"));
+        },
+        expected: &["disk-iothread-vq-mapping hpc (defined): disk vda", "disk-queues-auto hpc (defined): disk vda"],
     },
     Break {
         rule: "disk-queues-auto",

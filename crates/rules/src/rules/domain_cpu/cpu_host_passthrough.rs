@@ -1,5 +1,6 @@
 //! CPU model exposes the host's features.
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -38,5 +39,11 @@ fn check(subject: &Subject<'_>) -> Outcome {
         (None | Some("custom"), Some(model)) if poor.contains(&model) => model.to_owned(),
         _ => return Outcome::Clean,
     };
-    Outcome::one(Some(Object::new("CPU model", found, "host-passthrough, host-model or a recent named model")))
+    // What a model of its own has beside it means nothing to the host's.
+    let without = ["cpu/model", "cpu/vendor"].map(Cure::no_element);
+    let cures = [("mode", "host-passthrough"), ("check", "none"), ("migratable", "on")];
+    let cures = cures.map(|(name, value)| Cure::attribute("cpu", name, value));
+    let object = Object::new("CPU model", found, "host-passthrough, host-model or a recent named model");
+    let object = object.cured_by_all(without).cured_by_all(cures).cured_by(Cure::no_attribute("cpu", "match"));
+    Outcome::one(Some(object))
 }

@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Thread;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::{Subject, nodes_of};
@@ -46,5 +47,5 @@ fn check(subject: &Subject<'_>) -> Outcome {
             far.then(|| Object::new("emulator thread", format!("on node {own}"), format!("node {theirs} of the vCPUs")))
         }),
     };
-    Outcome::one(object)
+    Outcome::one(object.map(|object| object.cured_by_all(subject.move_aside(Thread::Emulator))))
 }

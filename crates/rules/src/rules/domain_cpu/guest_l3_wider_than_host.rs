@@ -1,5 +1,6 @@
 //! The guest does not see a wider last-level cache than the host has.
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -49,8 +50,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::unknown("/sys/devices/system/cpu/cpu*/cache/index3/shared_cpu_list");
     };
     let found = format!("{vcpus} vCPUs of a guest die see one cache");
-    Outcome::one(
-        (vcpus > widest)
-            .then(|| Object::new("guest's last-level cache", found, format!("at most {widest}, as on the host"))),
-    )
+    // QEMU emulates the third level alone.
+    let emulated = [("mode", "emulate"), ("level", "3")].map(|(name, value)| Cure::attribute("cpu/cache", name, value));
+    let object = || Object::new("guest's last-level cache", found, format!("at most {widest}, as on the host"));
+    Outcome::one((vcpus > widest).then(|| object().cured_by_all(emulated)))
 }

@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -41,7 +42,15 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let missing: Vec<&str> = wanted.into_iter().filter(|name| !has(name)).collect();
     let mut objects = Vec::new();
     if !missing.is_empty() {
-        objects.push(Object::new("Hyper-V enlightenments", format!("without {}", missing.join(", ")), "all on"));
+        let mut object = Object::new("Hyper-V enlightenments", format!("without {}", missing.join(", ")), "all on");
+        for name in &missing {
+            let place = format!("features/hyperv/{name}");
+            object = object.cured_by(Cure::attribute(&place, "state", "on"));
+            if *name == "spinlocks" {
+                object = object.cured_by(Cure::attribute(place, "retries", "8191"));
+            }
+        }
+        objects.push(object);
     }
     // `passthrough` gives all that KVM has, the clock included.
     let whole = hyperv.is_some_and(|hyperv| hyperv.mode.as_deref() == Some("passthrough"));
@@ -52,7 +61,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
             .iter()
             .any(|timer| timer.name == "hypervclock" && timer.present.as_deref() != Some("no"));
     if !clock {
-        objects.push(Object::new("timer hypervclock", "absent", "present='yes'"));
+        let cure = Cure::attribute("clock/timer[@name='hypervclock']", "present", "yes");
+        objects.push(Object::new("timer hypervclock", "absent", "present='yes'").cured_by(cure));
     }
     Outcome::of(objects)
 }

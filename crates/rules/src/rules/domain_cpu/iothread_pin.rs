@@ -3,6 +3,7 @@
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::CpuSet;
 
+use crate::cure::Thread;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -39,14 +40,15 @@ fn check(subject: &Subject<'_>) -> Outcome {
     for id in &iothreads.ids {
         let pin = iothreads.pins.iter().find(|(pinned, _)| pinned == id).map(|(_, cpus)| cpus);
         match pin.or(subject.facts.vcpus.cpuset.as_ref()) {
-            None => objects.push(Object::new(
-                format!("iothread {id}"),
-                "no pin: it may run on the vCPUs' PUs",
-                "PUs no vCPU has",
-            )),
+            None => {
+                let found = "no pin: it may run on the vCPUs' PUs";
+                let object = Object::new(format!("iothread {id}"), found, "PUs no vCPU has");
+                objects.push(object.cured_by_all(subject.move_aside(Thread::Iothread(*id))));
+            }
             Some(cpus) if !cpus.is_disjoint(&vcpus) => {
                 let found = format!("on PUs {} of vCPUs", cpus.intersection(&vcpus));
-                objects.push(Object::new(format!("iothread {id}"), found, "PUs no vCPU has"));
+                let object = Object::new(format!("iothread {id}"), found, "PUs no vCPU has");
+                objects.push(object.cured_by_all(subject.move_aside(Thread::Iothread(*id))));
             }
             Some(_) => {}
         }

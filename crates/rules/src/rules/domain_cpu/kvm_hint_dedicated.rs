@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -52,5 +53,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
         }
         _ => None,
     };
-    Outcome::one(object)
+    let cure = Cure::attribute("features/kvm/hint-dedicated", "state", if on { "off" } else { "on" });
+    Outcome::one(object.map(|object| object.cured_by(cure)))
 }

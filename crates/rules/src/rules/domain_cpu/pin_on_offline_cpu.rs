@@ -1,5 +1,8 @@
 //! No thread is pinned to PUs that are offline.
 
+use nearmetal_units::CpuSet;
+
+use crate::cure::Thread;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -32,12 +35,16 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::no_host();
     }
     let facts = subject.facts;
-    let vcpus = facts.vcpu_pins.iter().map(|(vcpu, cpus)| (format!("vCPU {vcpu}"), cpus));
-    let iothreads = facts.iothreads.pins.iter().map(|(id, cpus)| (format!("iothread {id}"), cpus));
-    let emulator = facts.emulator_pin.iter().map(|cpus| ("emulator thread".to_owned(), cpus));
+    let vcpus = facts.vcpu_pins.iter().map(|(vcpu, cpus)| (Thread::Vcpu(*vcpu), cpus));
+    let iothreads = facts.iothreads.pins.iter().map(|(id, cpus)| (Thread::Iothread(*id), cpus));
+    let emulator = facts.emulator_pin.iter().map(|cpus| (Thread::Emulator, cpus));
     let off = vcpus.chain(iothreads).chain(emulator).filter(|(_, cpus)| cpus.is_disjoint(&subject.context.online));
-    Outcome::of(
-        off.map(|(what, cpus)| Object::new(what, format!("pinned to PUs {cpus}, none of them online"), "online PUs"))
-            .collect(),
-    )
+    let object = |(thread, cpus): (Thread, &CpuSet)| {
+        let found = format!("pinned to PUs {cpus}, none of them online");
+        let object = Object::new(thread.to_string(), found, "online PUs");
+        // Where a vCPU belongs is the planner's to say.
+        let aside = if matches!(thread, Thread::Vcpu(_)) { None } else { subject.move_aside(thread) };
+        object.cured_by_all(aside)
+    };
+    Outcome::of(off.map(object).collect())
 }

@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -37,17 +38,22 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if !subject.is_kvm() || !subject.is_x86() || !pc {
         return Outcome::NotApplicable;
     }
+    let set = |name: &str, attribute: &str, value: &str| {
+        Cure::attribute(format!("clock/timer[@name='{name}']"), attribute, value)
+    };
     let timer = |name: &str| subject.facts.timers.iter().find(|timer| timer.name == name);
     let mut objects = Vec::new();
     if timer("hpet").and_then(|timer| timer.present.as_deref()) != Some("no") {
-        objects.push(Object::new("timer hpet", "present", "present='no'"));
+        objects.push(Object::new("timer hpet", "present", "present='no'").cured_by(set("hpet", "present", "no")));
     }
     let windows = subject.class == WorkloadClass::Windows;
     if !windows && timer("kvmclock").and_then(|timer| timer.present.as_deref()) == Some("no") {
-        objects.push(Object::new("timer kvmclock", "present='no'", "present"));
+        let object = Object::new("timer kvmclock", "present='no'", "present");
+        objects.push(object.cured_by(set("kvmclock", "present", "yes")));
     }
     if windows && timer("rtc").and_then(|timer| timer.tickpolicy.as_deref()) != Some("catchup") {
-        objects.push(Object::new("timer rtc", "without tickpolicy='catchup'", "tickpolicy='catchup'"));
+        let object = Object::new("timer rtc", "without tickpolicy='catchup'", "tickpolicy='catchup'");
+        objects.push(object.cured_by(set("rtc", "tickpolicy", "catchup")));
     }
     Outcome::of(objects)
 }

@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -32,7 +33,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let quotas = subject.facts.scheduling.quotas.iter();
     Outcome::of(
         quotas
-            .map(|(name, quota)| Object::new(format!("<{name}>"), format!("{quota} µs of each period"), "none"))
+            .map(|(name, quota)| {
+                let object = Object::new(format!("<{name}>"), format!("{quota} µs of each period"), "none");
+                object.cured_by(Cure::no_element(format!("cputune/{name}")))
+            })
             .collect(),
     )
 }

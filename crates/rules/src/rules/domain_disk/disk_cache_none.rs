@@ -3,10 +3,11 @@
 use nearmetal_domain::DiskFacts;
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
-use crate::subject::Subject;
+use crate::subject::{Subject, of_disk};
 
 pub(crate) const RULE: Rule = Rule {
     id: "disk-cache-none",
@@ -44,7 +45,12 @@ fn check(subject: &Subject<'_>) -> Outcome {
             None | Some("default") if direct && cached => "not written, which is writeback",
             _ => return None,
         };
-        Some(Object::new(format!("disk {} cache", disk.target), found, "none"))
+        let driver = of_disk(disk, "driver");
+        let none = driver.clone().map(|driver| Cure::attribute(driver, "cache", "none"));
+        // Past the host's cache a block device is worth an engine that does not block.
+        let threads = direct && disk.kind == "block" && matches!(disk.driver.io.as_deref(), None | Some("threads"));
+        let native = driver.filter(|_| threads).map(|driver| Cure::attribute(driver, "io", "native"));
+        Some(Object::new(format!("disk {} cache", disk.target), found, "none").cured_by_all(none).cured_by_all(native))
     };
     Outcome::of(subject.disks().filter_map(object).collect())
 }

@@ -3,10 +3,11 @@
 use nearmetal_domain::DiskFacts;
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
-use crate::subject::Subject;
+use crate::subject::{Subject, of_disk};
 
 pub(crate) const RULE: Rule = Rule {
     id: "disk-io-native-or-uring",
@@ -45,17 +46,21 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let object = |disk: &DiskFacts| {
         let direct = matches!(disk.driver.cache.as_deref(), Some("none" | "directsync"));
         let what = format!("disk {} io", disk.target);
+        let set = |name: &str, value: &str| of_disk(disk, "driver").map(|driver| Cure::attribute(driver, name, value));
         match disk.driver.io.as_deref() {
-            Some("native") if !direct => Some(Object::new(
-                what,
-                "native with a cached mode, which QEMU refuses",
-                "cache='none', or another engine",
-            )),
+            Some("native") if !direct => {
+                let found = "native with a cached mode, which QEMU refuses";
+                let object = Object::new(what, found, "cache='none', or another engine");
+                Some(object.cured_by_all(set("cache", "none")))
+            }
             Some("io_uring") if uring_off => {
-                Some(Object::new(what, "io_uring, which this host forbids (io_uring_disabled is 2)", "native"))
+                let found = "io_uring, which this host forbids (io_uring_disabled is 2)";
+                let engine = if direct { "native" } else { "threads" };
+                Some(Object::new(what, found, engine).cured_by_all(set("io", engine)))
             }
             None | Some("threads") if dedicated && direct && disk.kind == "block" => {
-                Some(Object::new(what, "threads on a block device", "native or io_uring"))
+                let object = Object::new(what, "threads on a block device", "native or io_uring");
+                Some(object.cured_by_all(set("io", "native")))
             }
             _ => None,
         }

@@ -1,9 +1,10 @@
 //! ioeventfd and event_idx are left on.
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
-use crate::subject::{Subject, interface_name};
+use crate::subject::{Subject, interface_name, of_disk, of_interface};
 
 pub(crate) const RULE: Rule = Rule {
     id: "disk-ioeventfd-eventidx-default",
@@ -24,18 +25,22 @@ pub(crate) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Outcome {
     let mut objects = Vec::new();
-    let mut judge = |what: String, ioeventfd: &Option<String>, event_idx: &Option<String>| {
+    let mut judge = |what: String, driver: Option<String>, ioeventfd: &Option<String>, event_idx: &Option<String>| {
         for (name, value) in [("ioeventfd", ioeventfd), ("event_idx", event_idx)] {
             if value.as_deref() == Some("off") {
-                objects.push(Object::new(format!("{what} {name}"), "off", "not written, which is on"));
+                let object = Object::new(format!("{what} {name}"), "off", "not written, which is on");
+                let cure = driver.clone().map(|driver| Cure::no_attribute(driver, name));
+                objects.push(object.cured_by_all(cure));
             }
         }
     };
     for disk in &subject.facts.disks {
-        judge(format!("disk {}", disk.target), &disk.driver.ioeventfd, &disk.driver.event_idx);
+        let driver = of_disk(disk, "driver");
+        judge(format!("disk {}", disk.target), driver, &disk.driver.ioeventfd, &disk.driver.event_idx);
     }
     for interface in &subject.facts.interfaces {
-        judge(interface_name(interface), &interface.ioeventfd, &interface.event_idx);
+        let driver = of_interface(interface, "driver");
+        judge(interface_name(interface), driver, &interface.ioeventfd, &interface.event_idx);
     }
     Outcome::of(objects)
 }

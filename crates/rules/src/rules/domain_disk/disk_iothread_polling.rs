@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -32,14 +33,16 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let longest = subject.context.settings.polling_ns;
     let object = |(id, polling): &(u32, u64)| {
         let what = format!("iothread {id} polling");
+        let set = |max: u64| Cure::attribute(format!("iothreadids/iothread[@id='{id}']/poll"), "max", max.to_string());
         match (subject.class, *polling) {
             (WorkloadClass::Density, polling) if polling > 0 => {
-                Some(Object::new(what, format!("{polling} ns"), "0 ns"))
+                Some(Object::new(what, format!("{polling} ns"), "0 ns").cured_by(set(0)))
             }
             (WorkloadClass::Density, _) => None,
-            (_, 0) => Some(Object::new(what, "0 ns", "32768 ns, QEMU's default")),
+            (_, 0) => Some(Object::new(what, "0 ns", "32768 ns, QEMU's default").cured_by(set(32_768))),
             (_, polling) if polling > longest => {
-                Some(Object::new(what, format!("{polling} ns"), format!("at most {longest} ns")))
+                let object = Object::new(what, format!("{polling} ns"), format!("at most {longest} ns"));
+                Some(object.cured_by(set(longest)))
             }
             _ => None,
         }

@@ -2,9 +2,10 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
-use crate::subject::{Subject, machine_version};
+use crate::subject::{Subject, machine_version, of_disk};
 
 pub(crate) const RULE: Rule = Rule {
     id: "disk-iothread-vq-mapping",
@@ -35,7 +36,12 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let mapped = disk.driver.iothread_mapping.len();
         if let Some(queues) = disk.driver.queues.filter(|queues| (*queues as usize) < mapped) {
             let found = format!("{queues} queues over {mapped} iothreads");
-            objects.push(Object::new(format!("disk {}", disk.target), found, "a queue for each iothread"));
+            let object = Object::new(format!("disk {}", disk.target), found, "a queue for each iothread");
+            let driver = of_disk(disk, "driver");
+            // As disk-queues-auto has it, or one would undo the other.
+            let enough = subject.facts.vcpus.current.min(subject.context.settings.queues_enough);
+            let wanted = (mapped as u32).max(enough);
+            objects.push(object.cured_by_all(driver.map(|at| Cure::attribute(at, "queues", wanted.to_string()))));
         }
         let nvme = disk.source.as_deref().is_some_and(|source| source.starts_with("/dev/nvme"));
         if mapped == 0 && nvme && new && subject.facts.vcpus.current > 4 && disk.driver.iothread.is_some() {

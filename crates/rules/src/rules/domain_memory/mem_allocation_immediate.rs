@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -37,7 +38,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         Some(mode) => mode == "immediate",
         None => subject.uses_hugetlb(),
     };
-    Outcome::one(
-        (!immediate).then(|| Object::new("memory", "allocated when touched", "<allocation mode='immediate'/>")),
-    )
+    let cure = Cure::attribute("memoryBacking/allocation", "mode", "immediate");
+    let object = || Object::new("memory", "allocated when touched", "<allocation mode='immediate'/>");
+    Outcome::one((!immediate).then(|| object().cured_by(cure)))
 }

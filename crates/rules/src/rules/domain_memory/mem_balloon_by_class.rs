@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -51,5 +52,22 @@ fn check(subject: &Subject<'_>) -> Outcome {
         _ if balloon.is_none() => Some(Object::new("balloon", "not written, so libvirt adds one", "model='none'")),
         _ => Some(Object::new("balloon", model, "model='none'")),
     };
-    Outcome::one(object)
+    const AT: &str = "devices/memballoon";
+    let cures = match subject.class {
+        WorkloadClass::Density => vec![
+            Cure::attribute(AT, "model", if model == "none" { "virtio" } else { model }),
+            Cure::attribute(AT, "freePageReporting", "on"),
+        ],
+        // Without it libvirt takes all of the memory.
+        WorkloadClass::Throughput => vec![Cure::no_element("currentMemory")],
+        _ => vec![
+            Cure::attribute(AT, "model", "none"),
+            Cure::no_attribute(AT, "autodeflate"),
+            Cure::no_attribute(AT, "freePageReporting"),
+            Cure::no_element("devices/memballoon/stats"),
+            Cure::no_element("devices/memballoon/address"),
+            Cure::no_element("devices/memballoon/alias"),
+        ],
+    };
+    Outcome::one(object.map(|object| object.cured_by_all(cures)))
 }

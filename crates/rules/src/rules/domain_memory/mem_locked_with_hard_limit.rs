@@ -1,7 +1,9 @@
 //! Locked memory only with a hard limit that leaves room.
 
+use nearmetal_domain::DefinitionEdit;
 use nearmetal_units::Bytes;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -36,5 +38,9 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let margin = subject.context.settings.hard_limit_margin_percent;
     let least = memory.plus(Bytes::new(memory.get() / 100 * margin));
     let low = limit < least;
-    Outcome::one(low.then(|| Object::new("<hard_limit>", limit.to_string(), format!("none, or at least {least}"))))
+    let kib = least.get().div_ceil(1024).to_string();
+    let text = DefinitionEdit::SetText { at: "memtune/hard_limit".to_owned(), text: kib };
+    let cures = [Cure::Definition(text), Cure::attribute("memtune/hard_limit", "unit", "KiB")];
+    let object = || Object::new("<hard_limit>", limit.to_string(), format!("none, or at least {least}"));
+    Outcome::one(low.then(|| object().cured_by_all(cures)))
 }

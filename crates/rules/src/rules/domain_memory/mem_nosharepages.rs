@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -34,5 +35,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::NotApplicable;
     }
     let shared = !subject.facts.memory_policy.no_share_pages;
-    Outcome::one(shared.then(|| Object::new("memory", "open to same-page merging", "<nosharepages/>")))
+    let cure = Cure::element("memoryBacking/nosharepages");
+    Outcome::one(shared.then(|| Object::new("memory", "open to same-page merging", "<nosharepages/>").cured_by(cure)))
 }

@@ -1,5 +1,6 @@
 //! vhost-user/virtiofs guests use shared memfd or hugetlbfs memory.
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -47,7 +48,16 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if shared {
         return Outcome::Clean;
     }
-    Outcome::of(
-        users.into_iter().map(|user| Object::new(user, "guest memory is private", "<access mode='shared'/>")).collect(),
-    )
+    let mut cures = vec![Cure::attribute("memoryBacking/access", "mode", "shared")];
+    // Pages of a pool can be shared as they are, anonymous ones cannot.
+    if !subject.uses_hugetlb() && matches!(facts.memory_policy.source.as_deref(), None | Some("anonymous")) {
+        cures.push(Cure::attribute("memoryBacking/source", "type", "memfd"));
+    }
+    // A cell's own word counts more than the whole domain's.
+    let private = facts.cells.iter().filter(|cell| cell.access.as_deref().is_some_and(|access| access != "shared"));
+    cures.extend(
+        private.map(|cell| Cure::attribute(format!("cpu/numa/cell[@id='{}']", cell.id), "memAccess", "shared")),
+    );
+    let object = |user| Object::new(user, "guest memory is private", "<access mode='shared'/>");
+    Outcome::of(users.into_iter().map(|user| object(user).cured_by_all(cures.clone())).collect())
 }

@@ -1,9 +1,10 @@
 //! virtio NICs use vhost (kernel or user).
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
-use crate::subject::{Subject, interface_name};
+use crate::subject::{Subject, interface_name, of_interface};
 
 pub(crate) const RULE: Rule = Rule {
     id: "net-driver-vhost",
@@ -25,7 +26,10 @@ pub(crate) const RULE: Rule = Rule {
 fn check(subject: &Subject<'_>) -> Outcome {
     let user = subject.tap_interfaces().filter(|interface| interface.driver_name.as_deref() == Some("qemu"));
     Outcome::of(
-        user.map(|interface| Object::new(interface_name(interface), "driver qemu: packets pass QEMU", "vhost"))
-            .collect(),
+        user.map(|interface| {
+            let object = Object::new(interface_name(interface), "driver qemu: packets pass QEMU", "vhost");
+            object.cured_by_all(of_interface(interface, "driver").map(|at| Cure::attribute(at, "name", "vhost")))
+        })
+        .collect(),
     )
 }

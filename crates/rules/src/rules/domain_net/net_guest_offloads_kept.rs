@@ -3,9 +3,10 @@
 use nearmetal_domain::InterfaceFacts;
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
-use crate::subject::{Subject, interface_name};
+use crate::subject::{Subject, interface_name, of_interface};
 
 pub(crate) const RULE: Rule = Rule {
     id: "net-guest-offloads-kept",
@@ -38,9 +39,15 @@ pub(crate) const RULE: Rule = Rule {
 fn check(subject: &Subject<'_>) -> Outcome {
     let object = |interface: &InterfaceFacts| {
         // Merged receive buffers are no offload, and net-mrgrxbuf-dpdk's matter.
-        let off = interface.offloads_off.iter().map(String::as_str).filter(|name| *name != "host/mrg_rxbuf");
-        let off: Vec<&str> = off.collect();
-        (!off.is_empty()).then(|| Object::new(interface_name(interface), format!("off: {}", off.join(", ")), "all on"))
+        let off: Vec<&String> =
+            interface.offloads_off.iter().filter(|name| name.as_str() != "host/mrg_rxbuf").collect();
+        let found = off.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        let cures = off.iter().filter_map(|offload| {
+            let (side, name) = offload.split_once('/')?;
+            Some(Cure::no_attribute(of_interface(interface, &format!("driver/{side}"))?, name))
+        });
+        (!off.is_empty())
+            .then(|| Object::new(interface_name(interface), format!("off: {found}"), "all on").cured_by_all(cures))
     };
     Outcome::of(subject.facts.interfaces.iter().filter_map(object).collect())
 }

@@ -3,10 +3,11 @@
 use nearmetal_domain::InterfaceFacts;
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
-use crate::subject::{Subject, interface_name};
+use crate::subject::{Subject, interface_name, of_interface};
 
 pub(crate) const RULE: Rule = Rule {
     id: "net-queues-multi",
@@ -35,12 +36,18 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let enough = vcpus.min(subject.context.settings.queues_enough);
     let object = |interface: &InterfaceFacts| {
         let queues = interface.queues.unwrap_or(1);
+        let set =
+            |count: u32| of_interface(interface, "driver").map(|at| Cure::attribute(at, "queues", count.to_string()));
         if queues > subject.facts.vcpus.maximum {
             let wanted = format!("at most {}, the vCPUs", subject.facts.vcpus.maximum);
-            return Some(Object::new(interface_name(interface), format!("{queues} queues"), wanted));
+            let object = Object::new(interface_name(interface), format!("{queues} queues"), wanted);
+            return Some(object.cured_by_all(set(enough)));
         }
         let few = subject.class == WorkloadClass::Throughput && queues < enough;
-        few.then(|| Object::new(interface_name(interface), format!("{queues} queues"), format!("{enough} queues")))
+        few.then(|| {
+            let object = Object::new(interface_name(interface), format!("{queues} queues"), format!("{enough} queues"));
+            object.cured_by_all(set(enough))
+        })
     };
     Outcome::of(subject.tap_interfaces().filter_map(object).collect())
 }

@@ -3,10 +3,11 @@
 use nearmetal_domain::InterfaceFacts;
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
-use crate::subject::{Subject, interface_name};
+use crate::subject::{Subject, interface_name, of_interface};
 
 pub(crate) const RULE: Rule = Rule {
     id: "net-ring-size-nfv",
@@ -47,7 +48,19 @@ fn check(subject: &Subject<'_>) -> Outcome {
             _ => None,
         });
         poor.map(|(name, found, wanted)| {
-            Object::new(format!("{} {name} ring", interface_name(interface)), found, wanted)
+            // Both at once: the other may be no better.
+            let size = if user { "1024" } else { "256" };
+            let written = [("rx_queue_size", interface.receive_ring), ("tx_queue_size", interface.transmit_ring)];
+            let poor = |size: Option<u32>| match size {
+                Some(size) => !size.is_power_of_two() || !(256..=1024).contains(&size) || (user && size < 1024),
+                None => user,
+            };
+            let few =
+                |name: &str, size: Option<u32>| name == "tx_queue_size" && !user && size.is_some_and(|size| size > 256);
+            let cures = written.into_iter().filter(|(name, size)| poor(*size) || few(name, *size));
+            let cures =
+                cures.filter_map(|(name, _)| Some(Cure::attribute(of_interface(interface, "driver")?, name, size)));
+            Object::new(format!("{} {name} ring", interface_name(interface)), found, wanted).cured_by_all(cures)
         })
     };
     Outcome::of(subject.facts.interfaces.iter().filter_map(object).collect())

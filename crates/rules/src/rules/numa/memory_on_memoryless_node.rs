@@ -2,6 +2,7 @@
 
 use nearmetal_units::{Bytes, NodeSet};
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -41,5 +42,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let empty = |index: &u32| host.node(*index).is_none_or(|node| node.memory_total == Some(Bytes::ZERO));
     let poor: NodeSet = nodes.iter().filter(empty).collect();
     let found = format!("from node {poor}, which has none");
-    Outcome::one((strict && !poor.is_empty()).then(|| Object::new("memory", found, "nodes that have memory")))
+    // Where nothing is left, or cells have nodes of their own, the planner has to say.
+    let rest = nodes.difference(&poor);
+    let whole = subject.facts.numatune.as_ref().is_some_and(|tune| tune.cells.is_empty());
+    let cure = (whole && !rest.is_empty()).then(|| Cure::attribute("numatune/memory", "nodeset", rest.to_string()));
+    let object = || Object::new("memory", found, "nodes that have memory");
+    Outcome::one((strict && !poor.is_empty()).then(|| object().cured_by_all(cure)))
 }

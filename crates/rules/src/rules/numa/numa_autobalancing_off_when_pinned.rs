@@ -3,6 +3,7 @@
 use nearmetal_domain::DomainFacts;
 
 use crate::context::Context;
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -48,5 +49,6 @@ fn check(context: &Context<'_>) -> Outcome {
     let placed: Vec<bool> = context.running().map(strict).collect();
     let fights = balancing > 0 && !placed.is_empty() && placed.iter().all(|strict| *strict);
     let found = format!("on, while all {} running domains are pinned", placed.len());
-    Outcome::one(fights.then(|| Object::new("numa_balancing", found, "0")))
+    let cure = Cure::kernel_file("/proc/sys/kernel/numa_balancing", "0");
+    Outcome::one(fights.then(|| Object::new("numa_balancing", found, "0").cured_by(cure)))
 }

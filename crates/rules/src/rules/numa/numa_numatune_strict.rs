@@ -2,6 +2,7 @@
 
 use nearmetal_place::WorkloadClass;
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
@@ -35,21 +36,26 @@ fn check(subject: &Subject<'_>) -> Outcome {
         return Outcome::NotApplicable;
     }
     let pinned = subject.vcpu_nodes(host);
+    let memory = |name: &str, value: &str| Cure::attribute("numatune/memory", name, value);
+    let nodeset = || (!pinned.is_empty()).then(|| memory("nodeset", &pinned.to_string()));
     let Some(tune) = &subject.facts.numatune else {
-        return Outcome::one(Some(Object::new(
-            "memory policy",
-            "none, with pinned vCPUs",
-            format!("strict on node {pinned}"),
-        )));
+        let object = Object::new("memory policy", "none, with pinned vCPUs", format!("strict on node {pinned}"));
+        let nodeset = nodeset();
+        let strict = nodeset.is_some().then(|| memory("mode", "strict"));
+        return Outcome::one(Some(object.cured_by_all(strict).cured_by_all(nodeset)));
     };
+    // Cells have policies of their own, and which cell belongs where is the planner's to say.
+    let whole = tune.cells.is_empty();
     let mut objects = Vec::new();
     let modes = tune.cells.iter().map(|cell| cell.mode.as_deref()).chain([tune.mode.as_deref()]);
     if let Some(mode) = modes.flatten().find(|mode| *mode != "strict") {
-        objects.push(Object::new("memory policy", mode, "strict"));
+        let cure = whole.then(|| memory("mode", "strict"));
+        objects.push(Object::new("memory policy", mode, "strict").cured_by_all(cure));
     }
     match subject.memory_nodes() {
         Some(nodes) if nodes != pinned => {
-            objects.push(Object::new("memory nodes", nodes.to_string(), format!("{pinned}, the vCPUs' nodes")));
+            let object = Object::new("memory nodes", nodes.to_string(), format!("{pinned}, the vCPUs' nodes"));
+            objects.push(object.cured_by_all(nodeset().filter(|_| whole)));
         }
         _ => {}
     }

@@ -1,5 +1,6 @@
 //! numad does not choose where pins are static.
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -34,10 +35,16 @@ fn check(subject: &Subject<'_>) -> Outcome {
     }
     let mut objects = Vec::new();
     if facts.vcpus.placement.as_deref() == Some("auto") {
-        objects.push(Object::new("<vcpu>", "placement='auto' beside static pins", "placement='static'"));
+        let object = Object::new("<vcpu>", "placement='auto' beside static pins", "placement='static'");
+        objects.push(object.cured_by(Cure::attribute("vcpu", "placement", "static")));
     }
     if facts.numatune.as_ref().is_some_and(|tune| tune.placement.as_deref() == Some("auto")) {
-        objects.push(Object::new("<numatune>", "placement='auto' beside static pins", "a nodeset"));
+        let nodes = subject.context.host.map(|host| subject.vcpu_nodes(host)).filter(|nodes| !nodes.is_empty());
+        let cures = nodes.into_iter().flat_map(|nodes| {
+            let nodeset = Cure::attribute("numatune/memory", "nodeset", nodes.to_string());
+            [nodeset, Cure::no_attribute("numatune/memory", "placement")]
+        });
+        objects.push(Object::new("<numatune>", "placement='auto' beside static pins", "a nodeset").cured_by_all(cures));
     }
     Outcome::of(objects)
 }

@@ -1,5 +1,6 @@
 //! Assigned devices use VFIO; the legacy KVM assignment is gone.
 
+use crate::cure::Cure;
 use crate::finding::{Object, Outcome, Which};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
@@ -34,7 +35,11 @@ fn check(subject: &Subject<'_>) -> Outcome {
     }
     let legacy = facts.legacy_assignment.iter();
     let mut objects: Vec<Object> = legacy
-        .map(|address| Object::new(format!("PCI function {address}"), "driver kvm, gone since Linux 4.12", "vfio"))
+        .map(|address| {
+            let object = Object::new(format!("PCI function {address}"), "driver kvm, gone since Linux 4.12", "vfio");
+            // Without the element libvirt takes vfio.
+            object.cured_by(Cure::no_element("devices/hostdev/driver[@name='kvm']"))
+        })
         .collect();
     if let (Which::Running, Some(host)) = (subject.which, subject.context.host) {
         for device in host.pci_devices.iter().filter(|device| facts.hostdevs.contains(&device.address)) {

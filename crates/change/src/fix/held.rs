@@ -1,0 +1,117 @@
+//! Whether cures made earlier still hold: one check for each change.
+
+use nearmetal_domain::DomainXml;
+use nearmetal_rules::{Cure, Scope};
+
+use super::CureList;
+use crate::ChangeError;
+use crate::change::{Change, PinTarget};
+use crate::journal::{Step, Transaction};
+use crate::kernel::{persistent_pages, required};
+use crate::machine::Machine;
+use crate::perform::stored_definition;
+use crate::value::same_value;
+use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
+use crate::{modules, timestamp};
+
+/// Looks at everything a transaction of cures changed; `None` for one of a plan.
+pub fn held(machine: &mut Machine<'_>, transaction: &Transaction) -> Option<Verification> {
+    let list = transaction.header.purpose.cures()?;
+    let checks = transaction.steps.iter().filter_map(|step| check(machine, list, step)).collect();
+    Some(Verification {
+        schema: VERIFICATION_SCHEMA.to_owned(),
+        guest: format!("cures of transaction {}", transaction.number()),
+        taken: timestamp::now(),
+        checks,
+        guest_view: None,
+    })
+}
+
+fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Check> {
+    let change = &step.change;
+    let subject = change.object();
+    let outcome = match change {
+        Change::SysfsValue { new, .. } if !change.is_made_again_at_boot() && step.boot_id != machine.boot_id => {
+            Check::cannot_tell(CheckKind::Setting, subject, new, "interrupts have other numbers since the reboot")
+        }
+        Change::SysfsValue { path, new, .. } => {
+            let found = required(machine.kernel, path);
+            compared(CheckKind::Setting, subject, new, found, |found| same_value(path, found, new)).at(path)
+        }
+        Change::HugepagePool { node, size, new, .. } => {
+            let found = persistent_pages(machine.kernel, *node, *size).map(|pages| format!("{pages} pages"));
+            let wanted = format!("{new} pages");
+            compared(CheckKind::Pool, subject, &wanted, found, |found| found == wanted)
+        }
+        Change::LoadModule { module, .. } => {
+            let word = |loaded: bool| if loaded { "loaded" } else { "not loaded" }.to_owned();
+            let found = modules::is_loaded(machine.kernel, module).map(word);
+            compared(CheckKind::Module, subject, "loaded", found, |found| found == "loaded")
+        }
+        Change::LivePin { domain, target, new, instance, .. } => {
+            let kind = match target {
+                PinTarget::Vcpu(_) => CheckKind::Vcpu,
+                PinTarget::Emulator => CheckKind::Emulator,
+                PinTarget::Iothread(_) => CheckKind::Iothread,
+            };
+            let (subject, wanted) = (format!("{target} of `{domain}`"), format!("PUs {new}"));
+            let summary = machine.hypervisor.domain(domain).map_err(ChangeError::from);
+            let same_guest = |summary: &nearmetal_hypervisor::DomainSummary| {
+                step.boot_id == machine.boot_id && !summary.state.is_off() && summary.id == *instance
+            };
+            match summary {
+                Ok(summary) if !same_guest(&summary) => {
+                    Check::cannot_tell(kind, subject, wanted, "the guest has stopped since, and its pins with it")
+                }
+                summary => {
+                    let cpus = summary.and_then(|summary| machine.kernel.affinity(&summary.uuid, *target));
+                    let found =
+                        cpus.map(|cpus| cpus.map_or_else(|| "no thread".to_owned(), |cpus| format!("PUs {cpus}")));
+                    compared(kind, subject, &wanted, found, |found| found == wanted)
+                }
+            }
+        }
+        Change::DefineDomain { domain, .. } => {
+            let subject = format!("stored definition of `{domain}`");
+            let found = stored_definition(machine, domain).map(|xml| missing(list, domain, xml.as_deref()));
+            compared(CheckKind::StoredDefinition, subject, AS_CURED, found, |found| found == AS_CURED)
+        }
+        Change::BootUnit { .. } | Change::ShutdownDomain { .. } | Change::StartDomain { .. } => return None,
+    };
+    Some(outcome)
+}
+
+const AS_CURED: &str = "as cured";
+
+fn compared(
+    kind: CheckKind,
+    subject: String,
+    wanted: &str,
+    found: Result<String, ChangeError>,
+    equal: impl Fn(&str) -> bool,
+) -> Check {
+    match found {
+        Ok(found) => {
+            let equal = equal(&found);
+            Check::compared(kind, subject, wanted, found, equal)
+        }
+        Err(error) => Check::cannot_tell(kind, subject, wanted, error.to_string()),
+    }
+}
+
+/// [`AS_CURED`], or the rules whose edits somebody has undone.
+fn missing(list: &CureList, domain: &str, xml: Option<&str>) -> String {
+    let Some(Ok(xml)) = xml.map(DomainXml::parse) else { return "no definition".to_owned() };
+    let mut rules: Vec<&str> = Vec::new();
+    let own = |scope: &Scope| matches!(scope, Scope::Domain { name, .. } if name == domain);
+    for object in list.objects.iter().filter(|object| own(&object.scope)) {
+        let holds = |cure: &Cure| match cure {
+            Cure::Definition(edit) => matches!(xml.clone().edit(edit), Ok(false)),
+            _ => true,
+        };
+        if !object.cures.iter().all(holds) && !rules.contains(&object.rule.as_str()) {
+            rules.push(&object.rule);
+        }
+    }
+    if rules.is_empty() { AS_CURED.to_owned() } else { format!("without the cure of {}", rules.join(", ")) }
+}

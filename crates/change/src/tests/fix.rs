@@ -258,7 +258,7 @@ fn what_cannot_be_live_says_what_it_takes() {
     let parameter =
         Cure::ModuleParameter { module: "kvm_intel".to_owned(), parameter: "ept".to_owned(), value: "1".to_owned() };
     let findings = vec![
-        finding("a-host", Scope::Host, &[argument.clone()]),
+        finding("a-host", Scope::Host, std::slice::from_ref(&argument)),
         finding("b-choice", Scope::Host, &[parameter]),
         finding("c-stored", domain_scope(Which::Both), &[]),
         finding("d-pin", Scope::Host, &[argument, balancing("0")]),

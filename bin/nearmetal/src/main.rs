@@ -8,7 +8,6 @@ mod job;
 mod kvm;
 mod live;
 mod printer;
-mod vf_table;
 
 use std::process::ExitCode;
 

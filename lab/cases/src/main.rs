@@ -103,7 +103,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
             Outcome::Failed => "FAIL",
             Outcome::Skipped => "skip",
         };
-        say(&format!("{word} {:50} {seconds:6.1} s  {}", case.name, detail.chars().take(1500).collect::<String>()));
+        say(&format!("{word} {:50} {seconds:6.1} s  {}", case.name, detail.chars().take(4000).collect::<String>()));
         record.add(case.name, CaseRecord { outcome, detail, first_attempt, seconds })?;
     }
     if !cli.keep_lab {

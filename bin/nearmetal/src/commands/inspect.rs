@@ -12,8 +12,8 @@ use nearmetal_report::{Style, Surface, host_picture, host_svg};
 use super::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::kvm::{self, Kvm};
+use crate::live::vf_table;
 use crate::printer::Printer;
-use crate::vf_table;
 
 /// What a machine is: nodes, cores, hugepages, devices, and the guests that run on it
 ///

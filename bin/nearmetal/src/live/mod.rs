@@ -5,6 +5,7 @@
 mod images;
 mod offloads;
 mod open_vswitch;
+pub(crate) mod vf_table;
 
 use std::process::{Command, Stdio};
 
@@ -21,6 +22,7 @@ pub(crate) fn complete(host: &mut Host, domains: &[Domain]) {
         host.system.kvm_accelerates = kvm::verdict(host).and_then(|kvm| kvm.accelerates());
     }
     offloads::fill_in(host);
+    vf_table::fill_in(host);
     if facts.iter().flat_map(|facts| &facts.interfaces).any(|interface| interface.kind == "vhostuser") {
         host.open_vswitch = open_vswitch::ask_it(&host.online());
     }

@@ -61,13 +61,50 @@ fn all_found(bench: &Bench) -> anyhow::Result<Verdict> {
     let found = findings(bench)?;
     let missed: Vec<&str> = SEEDS.iter().filter(|seed| !seed.is_in(&found)).map(|seed| seed.name).collect();
     ensure!(missed.is_empty(), "not found: {missed:?} among {found:#?}");
-    let expected: BTreeSet<&str> = SEEDS.iter().flat_map(Seed::places).collect();
-    let places: BTreeSet<&str> =
-        found.iter().filter_map(|line| line.split_once(": ")).map(|(place, _)| place).collect();
-    let surplus: Vec<_> = places.difference(&expected).collect();
+    let surplus = surplus(&found);
     ensure!(surplus.is_empty(), "found, and not seeded: {surplus:?} among {found:#?}");
-    Ok(Verdict::Holds(format!("{} seeded, {0} found, none besides; none on the clean machine", SEEDS.len())))
+    fixed(bench, &found)?;
+    let cured = SEEDS.iter().filter(|seed| seed.cured).count();
+    let row = |seed: &Seed| format!("\n  {:50} {}", seed.name, if seed.cured { "found, cured" } else { "found" });
+    let table: String = SEEDS.iter().map(row).collect();
+    Ok(Verdict::Holds(format!("{} seeded, {0} found, none besides, {cured} cured and taken back{table}", SEEDS.len())))
 }
+
+/// Rules and places found that no fault accounts for.
+fn surplus(found: &[String]) -> Vec<&str> {
+    let expected: BTreeSet<&str> = SEEDS.iter().flat_map(Seed::places).collect();
+    let seen = found.iter().filter(|line| *line != UNTUNED).filter_map(|line| line.split_once(": "));
+    seen.map(|(place, _)| place).filter(|place| !expected.contains(place)).collect()
+}
+
+/// What can be cured is, reads back as cured, and comes back with a rollback.
+fn fixed(bench: &Bench, before: &[String]) -> anyhow::Result<()> {
+    let state = bench.sh(STATE)?;
+    bench.ends_with(1, "nearmetal doctor --fix --yes")?;
+    let after = findings(bench)?;
+    let wrong: Vec<&str> = SEEDS.iter().filter(|seed| seed.is_in(&after) == seed.cured).map(|seed| seed.name).collect();
+    ensure!(wrong.is_empty(), "cured, or not, against expectation: {wrong:?}; left: {after:#?}");
+    let surplus = surplus(&after);
+    ensure!(surplus.is_empty(), "the cures brought {surplus:?}");
+    bench.ends_with(0, "nearmetal verify")?;
+    bench.ends_with(0, "nearmetal rollback")?;
+    let restored = bench.sh(STATE)?;
+    ensure!(restored == state, "before the cures:\n{state}\nafter the rollback:\n{restored}");
+    let again = findings(bench)?;
+    ensure!(again == before, "found before: {before:#?}, after the rollback: {again:#?}");
+    Ok(())
+}
+
+/// All that the cures touch.
+const STATE: &str = "
+for domain in web1 db1 wide1; do virsh dumpxml --inactive --security-info $domain; done
+for domain in web1 db1; do
+    virsh -q vcpupin $domain --live; virsh -q emulatorpin $domain --live; virsh -q iothreadinfo $domain --live
+done
+grep -H . /proc/sys/kernel/numa_balancing /sys/kernel/mm/ksm/run /sys/kernel/mm/transparent_hugepage/defrag \\
+    /sys/module/kvm/parameters/halt_poll_ns /proc/irq/*/smp_affinity_list \\
+    /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
+ls /etc/systemd/system/nearmetal-boot.service 2>&1; true";
 
 /// Everything found, as `rule place: object`.
 fn findings(bench: &Bench) -> anyhow::Result<Vec<String>> {

@@ -2,7 +2,7 @@
 set -e
 device=$(echo /sys/bus/pci/drivers/igb/*/net/*)/device
 echo 0 > $device/sriov_drivers_autoprobe
-echo 1 > $device/sriov_numvfs
+echo 2 > $device/sriov_numvfs
 for node in /sys/devices/system/node/node*; do echo 192 > $node/hugepages/hugepages-2048kB/nr_hugepages; done
 echo 0 > /proc/sys/kernel/numa_balancing
 echo 0 > /proc/sys/kernel/timer_migration

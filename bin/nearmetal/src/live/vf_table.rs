@@ -1,19 +1,18 @@
 //! What a network card's table says of its virtual functions. Most drivers tell it by netlink alone, which is iproute2's
 //! trade: `ip -json -details link show` is asked, on the machine itself only.
 
-use std::process::{Command, Stdio};
-
 use nearmetal_host::Host;
 use serde_json::Value;
+
+use super::ask;
 
 /// Fills in MAC, VLAN and trust where /sys had none. Without `ip`, or a card with virtual functions, nothing changes.
 pub(crate) fn fill_in(host: &mut Host) {
     if host.network_interfaces.iter().all(|card| card.virtual_functions.is_empty()) {
         return;
     }
-    let asked = Command::new("ip").args(["-json", "-details", "link", "show"]).stdin(Stdio::null()).output();
-    if let Some(links) = asked.ok().and_then(|output| serde_json::from_slice::<Value>(&output.stdout).ok()) {
-        merge(host, &links);
+    if let Some(links) = ask("ip", &["-json", "-details", "link", "show"]) {
+        links.iter().for_each(|links| merge(host, links));
     }
 }
 

@@ -149,7 +149,7 @@ pub(super) const SEEDS: &[Seed] = &[
         sow: "migratepages $(cat /run/libvirt/qemu/web1.pid) 2 0",
         finding: "numa-memory-local-at-runtime web1/running: memory in use",
         // It takes the pages that another guest will want.
-        besides: &["hugetlb-pool-sized-per-node wide1"],
+        besides: &["hugetlb-pool-sized-per-node wide1/defined"],
         cured: false,
     },
     Seed {
@@ -198,8 +198,8 @@ pub(super) const SEEDS: &[Seed] = &[
         name: "a throw-away overlay left over",
         sow: r#"edit wide1 "s#/dev/disk/by-id/virtio-plain#/var/lib/libvirt/images/plain.TRANSIENTvda-wide1#
             s#disk type='block'#disk type='file'#; s#source dev=#source file=#; s#type='raw'#type='qcow2'#""#,
-        finding: "transient-overlay-left wide1: disk vda",
-        besides: &["backing-block-device wide1", "disk-discard-unmap wide1"],
+        finding: "transient-overlay-left wide1/defined: disk vda",
+        besides: &["backing-block-device wide1/defined", "disk-discard-unmap wide1/defined"],
         cured: false,
     },
     Seed {
@@ -213,7 +213,7 @@ pub(super) const SEEDS: &[Seed] = &[
         name: "a device on another node than its guest",
         sow: r#"edit wide1 "s#<devices>#<devices><hostdev mode='subsystem' type='pci' managed='yes'><source><address \
             domain='0x0000' bus='0x39' slot='0x10' function='0x2'/></source></hostdev>#""#,
-        finding: "pci-device-numa-local wide1: PCI function 0000:39:10.2",
+        finding: "pci-device-numa-local wide1/defined: PCI function 0000:39:10.2",
         besides: &[],
         cured: false,
     },
@@ -227,21 +227,21 @@ pub(super) const SEEDS: &[Seed] = &[
     Seed {
         name: "equal memory over unequal vCPUs",
         sow: r#"edit wide1 "s#memory='294912'#memory='196608'#; s#memory='98304'#memory='196608'#""#,
-        finding: "numa-guest-topology-when-wide wide1: cells",
+        finding: "numa-guest-topology-when-wide wide1/defined: cells",
         besides: &[],
         cured: false,
     },
     Seed {
         name: "a wider last-level cache than the host has",
         sow: r#"edit wide1 "s#<topology sockets='4'\(.*\)cores='1'#<cache mode='passthrough'/><topology sockets='1'\1cores='4'#""#,
-        finding: "guest-l3-wider-than-host wide1: guest's last-level cache",
+        finding: "guest-l3-wider-than-host wide1/defined: guest's last-level cache",
         besides: &[],
         cured: false,
     },
     Seed {
         name: "a pin on a processor that is off",
         sow: "echo 0 > /sys/devices/system/cpu/cpu11/online",
-        finding: "pin-on-offline-cpu wide1: emulator thread",
+        finding: "pin-on-offline-cpu wide1/defined: emulator thread",
         besides: &[],
         cured: false,
     },

@@ -10,7 +10,13 @@ use crate::settings::{SETTINGS, Settings};
 use crate::sources::source;
 
 /// Advice that is known here and no rule, with the reason: what would decide it is in no file that is read.
-pub const NOT_COVERED: [(&str, &str); 5] = [
+pub const NOT_COVERED: [(&str, &str); 11] = [
+    ("guest-fstrim-enabled", "whether a timer of systemd is on is in no file of /sys or /proc"),
+    ("guest-irq-spread", "which PU an interrupt of a busy guest goes to most takes two readings of its counters"),
+    ("guest-numa-balancing", "whether a guest's programs pin themselves is known to them alone"),
+    ("guest-swap-idle", "whether a guest swaps now takes two readings of its counters"),
+    ("image-distribution-cached", "it is about many hosts, and one is looked at"),
+    ("image-fragmentation-low", "the extents of an image are told by a system call that reads all of its map"),
     (
         "blk-readahead-role",
         "the right read-ahead depends on whether guests read in sequence through the page cache, which nothing tells",

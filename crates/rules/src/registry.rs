@@ -168,6 +168,7 @@ pub const RULES: &[Rule] = &[
     guest::guest_tuned_profile::RULE,
     guest::guest_mq_enabled::RULE,
     guest::guest_thp::RULE,
+    guest::guest_nmi_watchdog_off::RULE,
     guest::guest_haltpoll_governor::RULE,
     guest::guest_rt_isolation::RULE,
 ];

@@ -11,7 +11,15 @@ fn stolen(example: &mut Example, name: &str, ticks: u64) {
     example.inside(name).system.processor_time.as_mut().unwrap().stolen = ticks;
 }
 
-pub(crate) const BREAKS: [Break; 28] = [
+pub(crate) const BREAKS: [Break; 29] = [
+    Break {
+        rule: "guest-nmi-watchdog-off",
+        change: |example| {
+            let sysctls = &mut example.inside("db").system.sysctls;
+            sysctls.iter_mut().find(|sysctl| sysctl.name == "kernel.nmi_watchdog").unwrap().value = 1;
+        },
+        expected: &["guest-nmi-watchdog-off db: NMI watchdog of the guest"],
+    },
     Break {
         rule: "image-raw-or-tuned-qcow2",
         change: |example| example.replace("db", "type='raw'", "type='vmdk'"),

@@ -70,6 +70,7 @@ pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("guest-clocksource", INSIDE),
     ("guest-haltpoll-governor", INSIDE),
     ("guest-mq-enabled", INSIDE),
+    ("guest-nmi-watchdog-off", INSIDE),
     ("guest-rt-isolation", INSIDE),
     ("guest-scheduler-none", INSIDE),
     ("guest-steal-low", LOAD),

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::images::{Image, ImageChain};
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_host::{BlockDevice, Host, NetworkInterface, PciDevice, ProcessorTime, Setting, TunedProfile};
+use nearmetal_host::{BlockDevice, Host, NetworkInterface, PciDevice, ProcessorTime, Setting, Sysctl, TunedProfile};
 use nearmetal_units::{Bytes, PciAddress};
 
 /// A Linux guest with a processor for each vCPU, the disk and the interface of its definition.
 pub(crate) fn of(facts: &DomainFacts) -> Host {
     let mut guest = Synthetic::new().cores_per_node(facts.vcpus.current).build();
+    guest.system.sysctls = vec![Sysctl { name: "kernel.nmi_watchdog".to_owned(), value: 0 }];
     let function = |slot: u32, id| PciDevice {
         address: address(slot),
         vendor: Some(0x1af4),

@@ -3,6 +3,7 @@
 pub(crate) mod guest_clocksource;
 pub(crate) mod guest_haltpoll_governor;
 pub(crate) mod guest_mq_enabled;
+pub(crate) mod guest_nmi_watchdog_off;
 pub(crate) mod guest_rt_isolation;
 pub(crate) mod guest_scheduler_none;
 pub(crate) mod guest_steal_low;

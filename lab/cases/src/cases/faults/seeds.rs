@@ -53,6 +53,14 @@ pub(super) const SEEDS: &[Seed] = &[
         besides: &[],
         cured: false,
     },
+    // First, since a network card spreads its interrupts anew when a processor goes.
+    Seed {
+        name: "a pin on a processor that is off",
+        sow: "echo 0 > /sys/devices/system/cpu/cpu11/online",
+        finding: "pin-on-offline-cpu wide1/defined: emulator thread",
+        besides: &[],
+        cured: false,
+    },
     Seed {
         name: "NUMA balancing beside static pins",
         sow: "echo 1 > /proc/sys/kernel/numa_balancing",
@@ -235,13 +243,6 @@ pub(super) const SEEDS: &[Seed] = &[
         name: "a wider last-level cache than the host has",
         sow: r#"edit wide1 "s#<topology sockets='4'\(.*\)cores='1'#<cache mode='passthrough'/><topology sockets='1'\1cores='4'#""#,
         finding: "guest-l3-wider-than-host wide1/defined: guest's last-level cache",
-        besides: &[],
-        cured: false,
-    },
-    Seed {
-        name: "a pin on a processor that is off",
-        sow: "echo 0 > /sys/devices/system/cpu/cpu11/online",
-        finding: "pin-on-offline-cpu wide1/defined: emulator thread",
         besides: &[],
         cured: false,
     },

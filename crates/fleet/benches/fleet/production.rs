@@ -1,0 +1,170 @@
+//! Requests of a production cloud on its servers' free room, online and as a batch, beside the rules of others.
+//!
+//! Racks are not in the data: every 20 servers in the file's order are taken as one failure domain.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use nearmetal_fleet::{Arrival, Fleet, FleetHost, FleetPlan, GroupRule, GuestNuma, Options, Scope, Together, Vm};
+use nearmetal_units::Bytes;
+use serde_json::{Value, json};
+
+use super::peers::{self, Rule};
+use super::{Dice, Failure, hosts, judged, median};
+
+const RACK: usize = 20;
+const STEPS: u64 = 20_000;
+
+pub(crate) fn run() -> Result<Value, Failure> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/placement");
+    let folder = std::env::var_os("NEARMETAL_PLACEMENT_DATA").map_or(fixtures.clone(), PathBuf::from);
+    if folder == fixtures {
+        println!(
+            "the excerpt in fixtures/placement; set NEARMETAL_PLACEMENT_DATA for the whole set (its README says where)"
+        );
+    }
+    let seeds: u64 = std::env::var("NEARMETAL_BENCH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let servers = servers(&folder)?;
+    let mut rows = Vec::new();
+    for name in ["C1", "C2", "C3", "C4", "C5"] {
+        let path = folder.join(format!("VM_data_{name}.csv"));
+        let Ok(text) = nearmetal_host::files::read_to_string(&path) else { continue };
+        let vms = requests(&text)?;
+        let asked: u64 = vms.iter().map(|vm| u64::from(vm.vcpus)).sum();
+        println!("\n{name}: {} VMs, {asked} vCPUs", vms.len());
+        table(
+            &mut rows,
+            name,
+            "all servers",
+            &[Fleet { vms: vms.clone(), hosts: servers.clone(), ..Fleet::default() }],
+        )?;
+        for percent in [90, 100, 110] {
+            let fleets: Vec<Fleet> =
+                (0..seeds).map(|seed| subset(&servers, &vms, asked * percent / 100, seed)).collect();
+            table(&mut rows, name, &format!("{percent} %"), &fleets)?;
+        }
+    }
+    Ok(Value::Array(rows))
+}
+
+/// What a rule or plan reached.
+#[derive(Clone, Copy)]
+struct Reached {
+    vcpus: f64,
+    vms: f64,
+    servers: f64,
+    seconds: f64,
+}
+
+fn table(rows: &mut Vec<Value>, sequence: &str, pool: &str, fleets: &[Fleet]) -> Result<(), Failure> {
+    println!("{pool}, medians of {}:", fleets.len());
+    println!("  {:20} {:>8} {:>8} {:>8} {:>9}", "", "vCPUs", "VMs", "servers", "time");
+    let mut show = |name: &str, online: bool, all: Vec<Reached>| {
+        let of = |pick: fn(&Reached) -> f64| median(all.iter().map(pick).collect());
+        let (vcpus, vms, servers, seconds) = (of(|r| r.vcpus), of(|r| r.vms), of(|r| r.servers), of(|r| r.seconds));
+        println!("  {name:20} {vcpus:>8.0} {vms:>8.0} {servers:>8.0} {:>6.0} ms", seconds * 1e3);
+        rows.push(json!({ "sequence": sequence, "pool": pool, "rule": name, "online": online, "vcpus": vcpus,
+            "vms": vms, "servers": servers, "seconds": seconds, "runs": all.len() }));
+        vcpus
+    };
+    let mut best = [0f64; 2];
+    for rule in Rule::ALL {
+        let run = |fleet: &Fleet| {
+            let start = Instant::now();
+            let outcome = peers::place(fleet, rule);
+            let seconds = start.elapsed().as_secs_f64();
+            Reached {
+                vcpus: outcome.vcpus(fleet) as f64,
+                vms: outcome.placed() as f64,
+                servers: outcome.hosts() as f64,
+                seconds,
+            }
+        };
+        let vcpus = show(rule.name(), rule.is_online(), fleets.iter().map(run).collect());
+        if matches!(rule, Rule::NovaSpread | Rule::NovaPack) {
+            best[0] = best[0].max(vcpus);
+        }
+        if matches!(rule, Rule::NovaSpread | Rule::NovaPack | Rule::NovaBiggestFirst) {
+            best[1] = best[1].max(vcpus);
+        }
+    }
+    for (at, (name, arrival)) in
+        [("nearmetal online", Arrival::Online), ("nearmetal batch", Arrival::Batch)].into_iter().enumerate()
+    {
+        let mut all = Vec::new();
+        let mut headline = String::new();
+        for fleet in fleets {
+            let (plan, seconds) = judged(fleet, &Options { seed: 1, steps: STEPS, budget: None, arrival })?;
+            all.push(reached(fleet, &plan, seconds));
+            headline = plan.headline;
+        }
+        let vcpus = show(name, arrival == Arrival::Online, all);
+        println!("  {:20} {:+.1} % against Nova's better rule; last: {headline}", "", (vcpus / best[at] - 1.0) * 100.0);
+    }
+    Ok(())
+}
+
+fn reached(fleet: &Fleet, plan: &FleetPlan, seconds: f64) -> Reached {
+    let all: u64 = fleet.vms.iter().map(|vm| u64::from(vm.vcpus)).sum();
+    let missing: u64 = plan.objective.levels.iter().filter(|level| level.of.is_some()).map(|level| level.value).sum();
+    let servers: std::collections::BTreeSet<&str> =
+        plan.placements.iter().map(|placement| placement.host.as_str()).collect();
+    Reached { vcpus: (all - missing) as f64, vms: plan.placements.len() as f64, servers: servers.len() as f64, seconds }
+}
+
+/// Servers by chance until their free vCPUs are enough; in the file's order.
+fn subset(servers: &[FleetHost], vms: &[Vm], vcpus: u64, seed: u64) -> Fleet {
+    let mut order: Vec<usize> = (0..servers.len()).collect();
+    Dice(seed + 77).shuffle(&mut order);
+    let mut taken = Vec::new();
+    let mut sum = 0;
+    for at in order {
+        if sum >= vcpus {
+            break;
+        }
+        sum += servers[at].nodes.iter().map(|node| node.cores.len() as u64).sum::<u64>();
+        taken.push(at);
+    }
+    taken.sort_unstable();
+    Fleet { vms: vms.to_vec(), hosts: taken.into_iter().map(|at| servers[at].clone()).collect(), ..Fleet::default() }
+}
+
+fn servers(folder: &Path) -> Result<Vec<FleetHost>, Failure> {
+    let text = nearmetal_host::files::read_to_string(&folder.join("PM_res.csv"))?;
+    let mut servers = Vec::new();
+    for (index, line) in text.lines().skip(1).filter(|line| !line.trim().is_empty()).enumerate() {
+        let fields: Vec<u64> = line.split(',').map(|field| field.trim().parse()).collect::<Result<_, _>>()?;
+        let [pus, memory, more_pus, more_memory] = fields[..] else { return Err(format!("PM_res.csv: {line}").into()) };
+        let nodes = vec![
+            hosts::node(0, 0, pus as u32, 1, memory, false),
+            hosts::node(1, pus as u32, more_pus as u32, 1, more_memory, false),
+        ];
+        let mut server = hosts::host(format!("server{index}"), nodes);
+        server.failure_domain = Some(format!("rack{}", index / RACK));
+        servers.push(server);
+    }
+    Ok(servers)
+}
+
+fn requests(text: &str) -> Result<Vec<Vm>, Failure> {
+    let mut vms = Vec::new();
+    for (index, line) in text.lines().skip(1).filter(|line| !line.trim().is_empty()).enumerate() {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let [vcpus, memory, cells, strategy, group, domain] = fields[..] else {
+            return Err(format!("request {index}: {line}").into());
+        };
+        let memory: f64 = memory.parse()?;
+        let mut vm = Vm::new(format!("vm{index}"), vcpus.parse()?, Bytes::from_mib((memory * 1024.0) as u64));
+        vm.numa = GuestNuma::Cells(cells.parse()?);
+        let rule = match strategy {
+            "" => None,
+            "affinity" => Some((Scope::Host, Together::Together)),
+            "anti-affinity" => Some((Scope::Host, Together::Apart)),
+            "fault_domain" => Some((Scope::FailureDomain, Together::ApartFromOtherLabels(domain.parse()?))),
+            other => return Err(format!("request {index}: strategy `{other}` is not known").into()),
+        };
+        vm.groups.extend(rule.map(|(scope, rule)| GroupRule { group: format!("{strategy} {group}"), scope, rule }));
+        vms.push(vm);
+    }
+    Ok(vms)
+}

@@ -1,0 +1,15 @@
+//! The search: a construction, then improvement in steps.
+
+mod allowed;
+mod construct;
+mod exact;
+mod find;
+mod improve;
+mod random;
+mod repack;
+
+pub(crate) use construct::{Constructor, Order, order};
+pub(crate) use exact::finish;
+pub(crate) use find::{Finder, Prefer, Score};
+pub(crate) use improve::improve;
+pub(crate) use random::Random;

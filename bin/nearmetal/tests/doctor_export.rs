@@ -86,7 +86,7 @@ fn definitions_are_for_their_owner_alone() {
     }
     assert_eq!(mode(&stage.path("out/README.txt")) & 0o400, 0o400);
     let new = files::read_to_string(&stage.path("out/domains/gpu.xml")).unwrap();
-    assert!(!new.contains("hard_limit") && new.contains("<name>gpu</name>"), "{new}");
+    assert!(new.contains("<hard_limit unit='KiB'>5242880<") && new.contains("<name>gpu</name>"), "{new}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) const CURES: [(&str, &[&str]); 34] = [
     ("kvm-l1d-flush-known", &[]),
     ("kvm-nested-paging-on", &[]),
     ("kvm-nx-huge-pages-known", &[]),
-    ("memlock-limit-for-vfio", &["memtune/hard_limit removed"]),
+    ("memlock-limit-for-vfio", &["memtune/hard_limit = 5242880", "memtune/hard_limit/@unit = KiB"]),
     ("mitigations-reported-not-disabled", &[]),
     ("net-mtu-consistent", &[]),
     ("net-nic-queues-local", &[]),

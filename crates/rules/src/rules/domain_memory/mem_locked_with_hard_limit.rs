@@ -38,9 +38,19 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let margin = subject.context.settings.hard_limit_margin_percent;
     let least = memory.plus(Bytes::new(memory.get() / 100 * margin));
     let low = limit < least;
-    let kib = least.get().div_ceil(1024).to_string();
-    let text = DefinitionEdit::SetText { at: "memtune/hard_limit".to_owned(), text: kib };
-    let cures = [Cure::Definition(text), Cure::attribute("memtune/hard_limit", "unit", "KiB")];
     let object = || Object::new("<hard_limit>", limit.to_string(), format!("none, or at least {least}"));
-    Outcome::one(low.then(|| object().cured_by_all(cures)))
+    Outcome::one(low.then(|| object().cured_by_all(raised(subject))))
 }
+
+/// A limit that leaves room for both: QEMU beside the guest's memory, and what VFIO pins of devices.
+pub(crate) fn raised(subject: &Subject<'_>) -> [Cure; 2] {
+    let memory = subject.facts.memory;
+    let margin = Bytes::new(memory.get() / 100 * subject.context.settings.hard_limit_margin_percent);
+    let room = if subject.facts.hostdevs.is_empty() { margin } else { margin.max(VFIO_ROOM) };
+    let text = memory.plus(room).get().div_ceil(1024).to_string();
+    let at = "memtune/hard_limit";
+    [Cure::Definition(DefinitionEdit::SetText { at: at.to_owned(), text }), Cure::attribute(at, "unit", "KiB")]
+}
+
+/// What libvirt itself adds to a guest's memory for VFIO. libvirt, qemu_domain.c (qemuDomainGetMemLockLimitBytes).
+pub(crate) const VFIO_ROOM: Bytes = Bytes::from_mib(1024);

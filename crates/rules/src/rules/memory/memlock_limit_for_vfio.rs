@@ -1,12 +1,9 @@
 //! RLIMIT_MEMLOCK / hard_limit lets VFIO and locked guests pin all RAM.
 
-use nearmetal_domain::DefinitionEdit;
-use nearmetal_units::Bytes;
-
-use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
+use crate::rules::domain_memory::mem_locked_with_hard_limit::{VFIO_ROOM, raised};
 use crate::subject::Subject;
 
 pub(crate) const RULE: Rule = Rule {
@@ -36,10 +33,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
     if facts.hostdevs.is_empty() {
         return Outcome::NotApplicable;
     }
-    let least = facts.memory.plus(Bytes::from_mib(1024));
+    let least = facts.memory.plus(VFIO_ROOM);
     let limit = facts.memory_policy.hard_limit.filter(|limit| *limit < least);
     Outcome::one(limit.map(|limit| {
         Object::new("<hard_limit>", limit.to_string(), format!("none, or at least {least}: VFIO pins all memory"))
-            .cured_by(Cure::Definition(DefinitionEdit::Remove { at: "memtune/hard_limit".to_owned() }))
+            .cured_by_all(raised(subject))
     }))
 }

@@ -3,6 +3,7 @@
 mod agreement;
 mod bad_input;
 mod crash;
+mod doctor;
 mod export;
 mod faults;
 mod job;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Case> {
         sabotage::cases(),
         bad_input::cases(),
         crash::cases(),
+        doctor::cases(),
         export::cases(),
         faults::cases(),
     ]

@@ -5,11 +5,11 @@ use nearmetal_hypervisor::HypervisorError;
 
 use crate::change::{Change, Lifetime};
 use crate::journal::{Journal, Step, Transaction};
-use crate::kernel::{persistent_pages, required};
+use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
-use crate::value::same_value;
+use crate::value::{present, same_value};
 use crate::{ChangeError, boot_unit, modules, private_files};
 
 /// Restores the old value of a change; the sentence says what was done.
@@ -33,7 +33,7 @@ pub(crate) fn undo(
             Ok(format!("{} has {old} pages again (it had {now})", change.object()))
         }
         Change::SysfsValue { path, old, .. } => {
-            let now = required(machine.kernel, path)?;
+            let now = present(machine.kernel, path)?;
             if !same_value(path, &now, old) {
                 set_value(machine, path, old)?;
             }

@@ -7,10 +7,10 @@ use super::CureList;
 use crate::ChangeError;
 use crate::change::{Change, PinTarget};
 use crate::journal::{Step, Transaction};
-use crate::kernel::{persistent_pages, required};
+use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
-use crate::value::same_value;
+use crate::value::{present, same_value};
 use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
 use crate::{modules, timestamp};
 
@@ -35,7 +35,7 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             Check::cannot_tell(CheckKind::Setting, subject, new, "interrupts have other numbers since the reboot")
         }
         Change::SysfsValue { path, new, .. } => {
-            let found = required(machine.kernel, path);
+            let found = present(machine.kernel, path);
             compared(CheckKind::Setting, subject, new, found, |found| same_value(path, found, new)).at(path)
         }
         Change::HugepagePool { node, size, new, .. } => {

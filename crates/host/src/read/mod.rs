@@ -130,7 +130,7 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
                 let _ = host.mount_of("/vm images/a.raw");
             },
         ),
-        Target::bytes("idle latency limit", &70i32.to_ne_bytes(), |bytes| drop(power::latency_limit(bytes))),
+        Target::bytes("idle latency limit", &70i32.to_ne_bytes(), |bytes| _ = power::latency_limit(bytes)),
         Target::text("resume latency", "n/a", |text| drop(power::resume_latency(text))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
             drop((system::model_name(text), system::processor_flags(text)));

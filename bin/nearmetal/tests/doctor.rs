@@ -304,6 +304,9 @@ fn a_fix_is_for_this_machine_and_says_so() {
         &["--dry-run"],
         &["--yes"],
         &["--fix", "--format", "sarif"],
+        &["--fix", "--watch", "5"],
+        &["--fix", "--guest-capture", "a=b"],
+        &["--watch", "5", "export", "out"],
     ] {
         let run = run(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {}", run.stderr);

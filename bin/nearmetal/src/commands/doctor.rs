@@ -134,6 +134,9 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Ok(settings) => settings,
         Err(message) => return Ok(wrong_use(printer, &message)),
     };
+    if args.action.is_some() && (args.watch.is_some() || args.fix.is_wanted()) {
+        return Ok(wrong_use(printer, "`export` writes once and cures nothing: leave --watch and --fix out"));
+    }
     if args.fix.is_wanted() {
         let form = match args.format {
             Format::Text => shared::Format::Text,

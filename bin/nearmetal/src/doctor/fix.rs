@@ -18,7 +18,7 @@ use crate::printer::Printer;
 pub(crate) struct FixArgs {
     /// Cure what was found, or what these rules found: journalled, read back, undone by `nearmetal rollback`
     #[arg(long, value_name = "RULE", num_args = 0.., value_parser = known,
-          conflicts_with_all = ["xml", "capture", "only", "list", "explain"])]
+          conflicts_with_all = ["xml", "capture", "only", "list", "explain", "watch", "guest_capture", "guests", "image_info"])]
     fix: Option<Vec<&'static Rule>>,
     /// Show what --fix would do, and change nothing
     #[arg(long, requires = "fix")]

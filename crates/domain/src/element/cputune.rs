@@ -9,23 +9,7 @@ use crate::document::DomainXml;
 use crate::edit::Edits;
 use crate::error::DomainError;
 use crate::fragment::Fragment;
-use crate::tree;
-
-/// Elements `<cputune>` stands behind in libvirt's own order.
-const BEFORE: [&str; 12] = [
-    "name",
-    "uuid",
-    "title",
-    "description",
-    "metadata",
-    "maxMemory",
-    "memory",
-    "currentMemory",
-    "memoryBacking",
-    "vcpu",
-    "iothreads",
-    "iothreadids",
-];
+use crate::{order, tree};
 
 /// vCPU pins by vCPU number.
 pub(crate) fn vcpu_pins(document: &Document<'_>) -> Result<BTreeMap<u32, CpuSet>, DomainError> {
@@ -87,7 +71,7 @@ impl DomainXml {
                 }
                 None => {
                     let pin = Fragment::new("emulatorpin").attribute("cpuset", cpus);
-                    insert(document, edits, vec![pin], &["vcpupin"]);
+                    insert(document, edits, vec![pin], "emulatorpin");
                 }
             }
             Ok(())
@@ -120,26 +104,10 @@ impl DomainXml {
 pub(crate) struct PinKind {
     element: &'static str,
     key: &'static str,
-    behind: &'static [&'static str],
 }
 
-const VCPU: PinKind = PinKind {
-    element: "vcpupin",
-    key: "vcpu",
-    behind: &[
-        "shares",
-        "period",
-        "quota",
-        "global_period",
-        "global_quota",
-        "emulator_period",
-        "emulator_quota",
-        "iothread_period",
-        "iothread_quota",
-    ],
-};
-pub(crate) const IOTHREAD: PinKind =
-    PinKind { element: "iothreadpin", key: "iothread", behind: &["vcpupin", "emulatorpin"] };
+const VCPU: PinKind = PinKind { element: "vcpupin", key: "vcpu" };
+pub(crate) const IOTHREAD: PinKind = PinKind { element: "iothreadpin", key: "iothread" };
 
 /// Refuses what libvirt would refuse.
 pub(crate) fn checked(pins: &[(u32, CpuSet)], what: &'static str) -> Result<BTreeMap<u32, CpuSet>, DomainError> {
@@ -179,7 +147,7 @@ pub(crate) fn set_pins(
         .collect();
     match last {
         Some(last) => new.iter().for_each(|pin| edits.insert_after(last, pin)),
-        None => insert(document, edits, new, kind.behind),
+        None => insert(document, edits, new, kind.element),
     }
     Ok(())
 }
@@ -195,15 +163,17 @@ fn set_cpuset(edits: &mut Edits<'_>, node: Node<'_, '_>, cpus: &CpuSet) {
     }
 }
 
-/// Puts new pins into `<cputune>` behind the elements named, making it where there is none.
-fn insert(document: &Document<'_>, edits: &mut Edits<'_>, pins: Vec<Fragment>, behind: &[&str]) {
+/// Puts new pins into `<cputune>` where libvirt prints them, making it where there is none.
+fn insert(document: &Document<'_>, edits: &mut Edits<'_>, pins: Vec<Fragment>, element: &str) {
     if pins.is_empty() {
         return;
     }
+    let behind = |parent, name| order::before(parent, name).unwrap_or_default();
     match tree::find(document, &["cputune"]) {
-        Some(cputune) => edits.insert_all_behind(cputune, behind, &pins),
+        Some(cputune) => edits.insert_all_behind(cputune, behind("cputune", element), &pins),
         None => {
-            edits.insert_behind(document.root_element(), &BEFORE, &Fragment::new("cputune").children(pins));
+            let cputune = Fragment::new("cputune").children(pins);
+            edits.insert_behind(document.root_element(), behind("domain", "cputune"), &cputune);
         }
     }
 }

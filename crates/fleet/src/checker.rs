@@ -1,5 +1,7 @@
 //! Judges a finished plan against the fleet it is for. Shares no code with the search: it knows PUs, pages and functions
 //! by name, adds them up again, and recomputes what every level reached. A plan that breaks a rule is not a plan.
+//!
+//! Long, since whoever doubts a plan should read all that judges it in one place.
 
 use std::collections::{BTreeMap, BTreeSet};
 

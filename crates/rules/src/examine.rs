@@ -55,7 +55,14 @@ pub fn examine<'a>(input: &Input<'_>, rules: impl IntoIterator<Item = &'a Rule>)
         let outcomes = match rule.check {
             Check::Host(check) => vec![(Scope::Host, check(&context))],
             Check::Domain(check) => {
-                input.domains.iter().flat_map(|domain| of_domain(&context, rule, check, domain)).collect()
+                input.domains.iter().flat_map(|domain| of_domain(&context, rule, &check, domain)).collect()
+            }
+            Check::Inside(check) => {
+                let check = |subject: &Subject<'_>| match subject.inside() {
+                    Ok(inside) => check(subject, inside),
+                    Err(unknown) => unknown,
+                };
+                input.domains.iter().flat_map(|domain| of_domain(&context, rule, &check, domain)).collect()
             }
         };
         for (scope, outcome) in outcomes {
@@ -85,7 +92,7 @@ pub fn examine<'a>(input: &Input<'_>, rules: impl IntoIterator<Item = &'a Rule>)
 fn of_domain(
     context: &Context<'_>,
     rule: &Rule,
-    check: fn(&Subject<'_>) -> Outcome,
+    check: &dyn Fn(&Subject<'_>) -> Outcome,
     domain: &Domain,
 ) -> Vec<(Scope, Outcome)> {
     let scope = |which| Scope::Domain { name: domain.name.clone(), which };

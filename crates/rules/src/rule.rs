@@ -1,5 +1,6 @@
 //! What a rule is.
 
+use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,8 @@ pub enum Check {
     Host(fn(&Context<'_>) -> Outcome),
     /// About a domain, once for each of its definitions.
     Domain(fn(&Subject<'_>) -> Outcome),
+    /// About the system inside a domain, once for each of its definitions; where nobody looked inside, nobody can tell.
+    Inside(fn(&Subject<'_>, &Host) -> Outcome),
 }
 
 /// What must happen next. Worst first.

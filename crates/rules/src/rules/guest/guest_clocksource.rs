@@ -1,5 +1,6 @@
 //! The guest reads its clock without leaving.
 
+use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -32,14 +33,10 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "none; undo echo the old name",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
     let Some(clock) = inside.system.clocksource.as_deref() else {
         return Outcome::unknown(format!("{CLOCKSOURCE} in {}", subject.domain.name));
     };

@@ -1,5 +1,6 @@
 //! Latency guests poll before they halt.
 
+use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -29,14 +30,10 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "uses host CPU time; undo rmmod",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
     let system = &inside.system;
     let polls_always =
         system.command_line.as_deref().is_some_and(|line| line.split(' ').any(|word| word == "idle=poll"));

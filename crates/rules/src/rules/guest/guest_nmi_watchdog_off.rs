@@ -1,5 +1,6 @@
 //! The guest's NMI watchdog takes no performance counter.
 
+use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -25,14 +26,10 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "hard lockups of the guest's kernel are found again; write 1",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(_subject: &Subject<'_>, inside: &Host) -> Outcome {
     match inside.system.sysctl("kernel.nmi_watchdog") {
         None => Outcome::NotApplicable,
         Some(0) => Outcome::Clean,

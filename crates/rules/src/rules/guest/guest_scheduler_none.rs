@@ -1,6 +1,6 @@
 //! Guest block devices use no scheduler.
 
-use nearmetal_host::BlockDevice;
+use nearmetal_host::{BlockDevice, Host};
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -32,14 +32,10 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "low; undo echo the old name",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
     let is_disk = |device: &&BlockDevice| {
         let named = ["vd", "sd", "xvd", "nvme"].iter().any(|prefix| device.name.starts_with(prefix));
         device.partition_of.is_none() && named && device.scheduler.is_some()

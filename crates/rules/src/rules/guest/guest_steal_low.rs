@@ -1,5 +1,6 @@
 //! Little time is stolen from the guest.
 
+use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -31,14 +32,10 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "depends on what was done; nearmetal rollback takes back a plan",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
     let Some(percent) = inside.system.processor_time.and_then(|time| time.stolen_percent()) else {
         return Outcome::unknown(format!("/proc/stat in {}", subject.domain.name));
     };

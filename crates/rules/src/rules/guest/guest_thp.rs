@@ -1,5 +1,6 @@
 //! The guest may use transparent huge pages.
 
+use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -25,14 +26,10 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "memory grows; undo echo the old word",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
     let Some(enabled) = inside.system.transparent_hugepage.as_deref() else {
         return Outcome::unknown(format!("/sys/kernel/mm/transparent_hugepage/enabled in {}", subject.domain.name));
     };

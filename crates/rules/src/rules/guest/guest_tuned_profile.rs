@@ -1,6 +1,6 @@
 //! The guest runs tuned with a profile for guests or for its role.
 
-use nearmetal_host::TunedProfile;
+use nearmetal_host::{Host, TunedProfile};
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -32,7 +32,7 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::Live],
         undo: "tuned-adm profile with the former name",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
 /// Profiles of tuned for other machines, or for saving power.
@@ -47,11 +47,7 @@ const UNFIT: [&str; 8] = [
     "virtual-host",
 ];
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
     let found = match &inside.system.tuned {
         None => return Outcome::unknown(format!("/etc/tuned/active_profile in {}", subject.domain.name)),
         Some(TunedProfile::Absent) => return Outcome::NotApplicable,

@@ -1,6 +1,6 @@
 //! Every virtio function of the guest has its driver.
 
-use nearmetal_host::PciDevice;
+use nearmetal_host::{Host, PciDevice};
 use nearmetal_place::WorkloadClass;
 
 use crate::finding::{Object, Outcome};
@@ -32,17 +32,13 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::GuestReboot],
         undo: "undo boot the former kernel",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
 /// PCI vendor of virtio; its functions are 0x1000 to 0x107f (virtio 1.2, 4.1.2).
 const VIRTIO: u16 = 0x1af4;
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(_subject: &Subject<'_>, inside: &Host) -> Outcome {
     let is_virtio = |device: &&PciDevice| {
         device.vendor == Some(VIRTIO) && device.device.is_some_and(|id| (0x1000..=0x107f).contains(&id))
     };

@@ -1,6 +1,6 @@
 //! Guest partitions are aligned to 1 MiB or the optimal I/O size.
 
-use nearmetal_host::BlockDevice;
+use nearmetal_host::{BlockDevice, Host};
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::Bytes;
 
@@ -33,16 +33,12 @@ pub(crate) const RULE: Rule = Rule {
         needs: &[Need::VmOffline],
         undo: "data is moved: backup; undo restore",
     },
-    check: Check::Domain(check),
+    check: Check::Inside(check),
 };
 
 const MIB: Bytes = Bytes::from_mib(1);
 
-fn check(subject: &Subject<'_>) -> Outcome {
-    let inside = match subject.inside() {
-        Ok(inside) => inside,
-        Err(unknown) => return unknown,
-    };
+fn check(_subject: &Subject<'_>, inside: &Host) -> Outcome {
     let parts: Vec<&BlockDevice> = inside.block_devices.iter().filter(|device| device.partition_of.is_some()).collect();
     if parts.is_empty() {
         return Outcome::NotApplicable;

@@ -4,6 +4,7 @@
 mod commands;
 mod doctor;
 mod exit_status;
+mod fleet;
 mod job;
 mod kvm;
 mod live;

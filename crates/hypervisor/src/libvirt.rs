@@ -3,6 +3,7 @@
 mod helper;
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const DEFAULT_URI: &str = "qemu:///system";
 /// with this value. A request that failed is never repeated by itself.
 #[derive(Debug)]
 pub struct Libvirt {
-    path: PathBuf,
+    program: Vec<OsString>,
     uri: String,
     helper: Option<Helper>,
     longest_wait: Option<Duration>,
@@ -41,8 +42,14 @@ impl Libvirt {
 
     /// Starts this helper for this URI.
     pub fn with_helper(path: &Path, uri: &str) -> Result<Self, HypervisorError> {
-        let helper = Some(Helper::start(path, uri)?);
-        Ok(Self { path: path.to_owned(), uri: uri.to_owned(), helper, longest_wait: None })
+        Self::with_program(vec![path.as_os_str().to_owned()], uri)
+    }
+
+    /// Starts the helper by this program and arguments, such as `ssh -T -- root@web7 nearmetal-libvirt`; the URI follows
+    /// as the last argument. The helper speaks JSON lines alone, so any pipe carries it.
+    pub fn with_program(program: Vec<OsString>, uri: &str) -> Result<Self, HypervisorError> {
+        let helper = Some(Helper::start(&program, uri)?);
+        Ok(Self { program, uri: uri.to_owned(), helper, longest_wait: None })
     }
 
     /// Limits how long any request may take, below what is usual for its kind.
@@ -63,7 +70,7 @@ impl Transport for Libvirt {
         // One that died between two requests cannot have carried out this one: it may be replaced in silence.
         let mut helper = match self.helper.take().map(|mut helper| (helper.is_running(), helper)) {
             Some((true, helper)) => helper,
-            _ => Helper::start(&self.path, &self.uri)?,
+            _ => Helper::start(&self.program, &self.uri)?,
         };
         match helper.ask(request, patience) {
             Ok(outcome) => {

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use nearmetal_change::verify::{Effort, Verification, judge, observe};
 use nearmetal_change::{
-    Apply, ApplyOptions, Change, ChangeError, Faults, HostIdentity, Journal, Machine, PlanFile, changes, fault_points,
+    AnyPlan, Apply, ApplyOptions, Change, ChangeError, Faults, HostIdentity, Journal, Machine, PlanFile, changes,
+    fault_points,
 };
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_place::Placement;
 
-use super::shared::{self, Format, StateArgs, refuse};
+use super::shared::{self, Format, StateArgs, load_plan, refuse};
 use crate::exit_status::ExitStatus;
+use crate::fleet::apply as fleet_apply;
 use crate::printer::Printer;
 
 /// Put a plan in force, journalled and read back
@@ -20,40 +22,53 @@ use crate::printer::Printer;
 /// Checks everything first and changes nothing if anything is in the way. Each change is in the journal before it is
 /// made; `nearmetal rollback` takes all of it back, after a crash or a power loss too. At the end everything is read
 /// back from the kernel, and exit code 1 says that something is not as planned.
+///
+/// The plan of a fleet is put in force host by host: all hosts are asked first whether they can, then each is changed
+/// and read back. The first one that is not as planned is taken back, and no other is begun.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plan, made by `nearmetal plan -o`
+    /// The plan, made by `nearmetal plan -o`; `-` reads it from stdin
     #[arg(value_name = "PLAN")]
-    plan: PathBuf,
+    pub(crate) plan: PathBuf,
+    /// Check everything, show what would be done, and change nothing
+    #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
+    dry_run: bool,
     /// Shut running guests down (agent, then ACPI; never by force) and start them again
     #[arg(long, conflicts_with = "live_only")]
-    restart: bool,
+    pub(crate) restart: bool,
     /// Only what can be done while guests run; the rest comes with their next start
     #[arg(long)]
-    live_only: bool,
+    pub(crate) live_only: bool,
     /// Start guests that are off
     #[arg(long)]
-    start: bool,
+    pub(crate) start: bool,
     /// Seconds a guest may take to shut down
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    shutdown_timeout: u64,
+    pub(crate) shutdown_timeout: u64,
     /// Seconds a guest that was started may take until its agent answers; without it less can be read back
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    agent_timeout: u64,
-    /// Take everything back if the read-back finds something else than planned
+    pub(crate) agent_timeout: u64,
+    /// Take everything back if the read-back finds something else than planned; with a fleet, always: that host alone
     #[arg(long)]
     rollback_on_mismatch: bool,
     /// Do not ask
     #[arg(long, short)]
-    yes: bool,
+    pub(crate) yes: bool,
     /// How the read-back is shown
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    pub(crate) format: Format,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
     #[arg(long, hide_short_help = true)]
     list_fault_points: bool,
     #[command(flatten)]
     state: StateArgs,
+}
+
+impl Args {
+    /// Whether nothing is to be changed.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
 }
 
 /// Runs the command.
@@ -65,7 +80,10 @@ pub(crate) fn apply(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
 }
 
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
-    let plan = PlanFile::load(&args.plan)?;
+    let plan = match load_plan(&args.plan)? {
+        AnyPlan::Host(plan) => *plan,
+        AnyPlan::Fleet(plan) => return Ok(fleet_apply::run(args, &plan, printer)),
+    };
     let files = HostFs::live();
     let host = HostIdentity::of(&Host::read(&files));
     plan.check_host(&host)?;
@@ -82,6 +100,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let list = changes(&mut machine, &journal, &plan, &options)?;
     if args.list_fault_points {
         printer.data(&fault_points(&list).join("\n"));
+        return Ok(ExitStatus::Done);
+    }
+    if args.dry_run {
+        printer.data(&numbered(&list));
         return Ok(ExitStatus::Done);
     }
     if !list.is_empty() && !agreed(args, &list, printer) {
@@ -106,10 +128,17 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
 /// Shows what is about to be done, and asks.
 fn agreed(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
     printer.say("to be done:");
-    for (number, change) in (1..).zip(list) {
-        printer.say(&format!("  {number}. {change}"));
-    }
+    printer.say(&numbered(list));
     shared::agreed(args.yes, printer)
+}
+
+/// Changes, one a line.
+fn numbered(list: &[Change]) -> String {
+    if list.is_empty() {
+        return "  nothing: everything is in force already".to_owned();
+    }
+    let lines: Vec<String> = (1..).zip(list).map(|(number, change)| format!("  {number}. {change}")).collect();
+    lines.join("\n")
 }
 
 fn put_in_force(

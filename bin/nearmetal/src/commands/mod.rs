@@ -1,6 +1,6 @@
 //! One file and one function per command; this file only lists them.
 
-mod apply;
+pub(crate) mod apply;
 pub(crate) mod bench;
 mod boot_apply;
 mod capture;

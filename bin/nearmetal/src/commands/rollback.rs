@@ -1,15 +1,19 @@
 //! `nearmetal rollback`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use nearmetal_change::journal::Transaction;
 use nearmetal_change::{
-    ChangeError, Faults, HostIdentity, Machine, RollbackOptions, forget, rollback as take_back, rollback_fault_points,
+    AnyPlan, ChangeError, Faults, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile, RollbackOptions, forget,
+    rollback as take_back, rollback_fault_points,
 };
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Libvirt;
 
-use super::shared::{Format, StateArgs, refuse};
+use super::shared::{Format, StateArgs, load_plan, refuse};
 use crate::exit_status::ExitStatus;
+use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 
@@ -22,6 +26,10 @@ pub(crate) struct Args {
     /// The transaction [default: the unfinished one, or the last one in force]
     #[arg(long, value_name = "NUMBER")]
     transaction: Option<u32>,
+    /// The transaction that put this plan in force; `-` reads the plan from stdin. With the plan of a fleet, on every host
+    /// of it where it is in force, in the reverse order
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["transaction", "forget"])]
+    plan: Option<PathBuf>,
     /// Shut guests down that run in the new form, and start those that ran before
     #[arg(long)]
     restart: bool,
@@ -47,31 +55,43 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match run(&args, printer) {
-        Ok(()) => Ok(ExitStatus::Done),
+        Ok(status) => Ok(status),
         Err(error) => Ok(refuse(printer, &error)),
     }
 }
 
-fn run(args: &Args, printer: &mut Printer) -> Result<(), ChangeError> {
+fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let journal = args.state.journal();
+    let mut transaction = args.transaction;
+    match args.plan.as_deref().map(load_plan).transpose()? {
+        Some(AnyPlan::Fleet(plan)) => return Ok(over_the_fleet(args, &plan, printer)),
+        Some(AnyPlan::Host(plan)) => match in_force(&journal, &plan)? {
+            Some(number) => transaction = Some(number),
+            None => {
+                printer.say("this plan is not in force here: nothing was changed");
+                return Ok(ExitStatus::Done);
+            }
+        },
+        None => {}
+    }
     if args.forget {
         let number = forget(&journal)?;
         printer.say(&format!("transaction {number} is given up: everything stays as it is now"));
-        return Ok(());
+        return Ok(ExitStatus::Done);
     }
     let files = HostFs::live();
     let host = HostIdentity::of(&Host::read(&files));
     let mut libvirt = Libvirt::open(None)?;
     let mut machine = Machine::here(&files, &mut libvirt, host)?;
     let options = RollbackOptions {
-        transaction: args.transaction,
+        transaction,
         restart: args.restart,
         keep_running: args.keep_running,
         shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
     };
     if args.list_fault_points {
         printer.data(&rollback_fault_points(&mut machine, &journal, &options)?.join("\n"));
-        return Ok(());
+        return Ok(ExitStatus::Done);
     }
     let faults = Faults::from_environment();
     let done = take_back(&mut machine, &journal, &options, &faults, &mut |text| printer.say(text))?;
@@ -88,5 +108,27 @@ fn run(args: &Args, printer: &mut Printer) -> Result<(), ChangeError> {
             printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
         }
     }
-    Ok(())
+    Ok(ExitStatus::Done)
+}
+
+/// The last transaction that put this plan in force, or began to.
+fn in_force(journal: &Journal, plan: &PlanFile) -> Result<Option<u32>, ChangeError> {
+    let holds = |transaction: &Transaction| {
+        let open = transaction.is_in_force() || transaction.is_unfinished();
+        open && transaction.header.purpose.plan() == Some(plan)
+    };
+    Ok(journal.transactions()?.iter().rev().find(|transaction| holds(transaction)).map(Transaction::number))
+}
+
+fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> ExitStatus {
+    let mut arguments = ["rollback", "--plan", "-", "--shutdown-timeout"].map(str::to_owned).to_vec();
+    arguments.push(args.shutdown_timeout.to_string());
+    arguments.extend(args.restart.then(|| "--restart".to_owned()));
+    arguments.extend(args.keep_running.then(|| "--keep-running".to_owned()));
+    arguments.extend((args.format == Format::Json).then(|| "--format=json".to_owned()));
+    // One host that cannot is no reason to leave the others as they are.
+    let errand = Errand { arguments, reverse: true, stop_at_first: false };
+    let outcomes = over_hosts::run(plan, &errand, printer);
+    over_hosts::show(&outcomes, "as it was before", "not as it was before", args.format, printer);
+    over_hosts::status(&outcomes)
 }

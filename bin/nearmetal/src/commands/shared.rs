@@ -1,9 +1,9 @@
 //! What the commands that change the machine share.
 
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 
-use nearmetal_change::{ChangeError, Journal, STATE_DIRECTORY};
+use nearmetal_change::{AnyPlan, ChangeError, Journal, STATE_DIRECTORY};
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Transport};
 
@@ -27,6 +27,18 @@ impl StateArgs {
         // The boot unit gets this path as it is, and runs in another directory.
         Journal::at(std::path::absolute(&state).unwrap_or(state))
     }
+}
+
+/// A plan file, of one host or of a fleet; `-` is stdin.
+pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
+    if path.as_os_str() != "-" {
+        return AnyPlan::load(path);
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| ChangeError::PlanUnreadable { origin: "stdin".to_owned(), problem: error.to_string() })?;
+    AnyPlan::parse(&text, "stdin")
 }
 
 /// What stands for libvirt where it cannot be asked: changes that need it fail, the others do not.

@@ -6,14 +6,15 @@ use std::time::Duration;
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::Transaction;
 use nearmetal_change::verify::{Effort, Verification, judge, observe};
-use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile};
+use nearmetal_change::{AnyPlan, ChangeError, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile};
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_rules::Scope;
 
 use super::apply::show;
-use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
+use super::shared::{Format, StateArgs, load_plan, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
+use crate::fleet::over_hosts::{self, Errand};
 use crate::printer::Printer;
 
 /// Read back from the kernel whether a plan is in force
@@ -26,7 +27,8 @@ pub(crate) struct Args {
     /// Domains; all of the plan, or of everything that was applied or cured, if none is named
     #[arg(value_name = "DOMAIN")]
     domains: Vec<String>,
-    /// The plan to compare with [default: the one that was last applied to the domain]
+    /// The plan to compare with, also that of a fleet; `-` reads it from stdin [default: the one that was last applied to
+    /// the domain]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
     /// Do not have guests read from their disks; which engine serves them then shows only if they work by themselves
@@ -51,10 +53,17 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
 }
 
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    let given = args.plan.as_deref().map(load_plan).transpose()?;
+    if let Some(AnyPlan::Fleet(plan)) = &given {
+        return over_the_fleet(args, plan, printer);
+    }
     let journal = args.state.journal();
     warn_of_unfinished(&journal, printer);
     let cures = cures(args, &journal)?;
-    let plans = plans(args, &journal, &cures)?;
+    let plans = match given {
+        Some(AnyPlan::Host(plan)) => plans_of(args, &plan)?,
+        _ => plans(args, &journal, &cures)?,
+    };
     let files = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
     let effort = Effort {
@@ -92,18 +101,36 @@ fn cures(args: &Args, journal: &Journal) -> Result<Vec<Transaction>, ChangeError
     Ok(journal.transactions()?.into_iter().filter(wanted).collect())
 }
 
+/// Each host reads back its own part, by its own kernel.
+fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    if !args.domains.is_empty() {
+        let problem = "with the plan of a fleet all its domains are verified: name no domain".to_owned();
+        return Err(ChangeError::PlanUnreadable { origin: "the plan".to_owned(), problem });
+    }
+    let mut arguments = ["verify", "--plan", "-", "--agent-timeout"].map(str::to_owned).to_vec();
+    arguments.push(args.agent_timeout.to_string());
+    arguments.extend(args.no_load.then(|| "--no-load".to_owned()));
+    arguments.extend((args.format == Format::Json).then(|| "--format=json".to_owned()));
+    let errand = Errand { arguments, reverse: false, stop_at_first: false };
+    let outcomes = over_hosts::run(plan, &errand, printer);
+    over_hosts::show(&outcomes, "as planned", "not as planned", args.format, printer);
+    Ok(over_hosts::status(&outcomes))
+}
+
+/// The domains asked for of a plan that was given.
+fn plans_of(args: &Args, plan: &PlanFile) -> Result<Vec<(String, PlanFile)>, ChangeError> {
+    let all: Vec<String> = plan.domains.iter().map(|domain| domain.name.clone()).collect();
+    let wanted = if args.domains.is_empty() { all.clone() } else { args.domains.clone() };
+    if let Some(unknown) = wanted.iter().find(|domain| !all.contains(domain)) {
+        let problem = format!("`{unknown}` is not in it (there are: {})", all.join(", "));
+        let origin = args.plan.as_ref().map_or_else(String::new, |path| format!("`{}`", path.display()));
+        return Err(ChangeError::PlanUnreadable { origin, problem });
+    }
+    Ok(wanted.into_iter().map(|domain| (domain, plan.clone())).collect())
+}
+
 /// The plan of each domain. One that only cures concern has none.
 fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(String, PlanFile)>, ChangeError> {
-    if let Some(path) = &args.plan {
-        let plan = PlanFile::load(path)?;
-        let all: Vec<String> = plan.domains.iter().map(|domain| domain.name.clone()).collect();
-        let wanted = if args.domains.is_empty() { all.clone() } else { args.domains.clone() };
-        if let Some(unknown) = wanted.iter().find(|domain| !all.contains(domain)) {
-            let problem = format!("`{unknown}` is not in it (there are: {})", all.join(", "));
-            return Err(ChangeError::PlanUnreadable { origin: format!("`{}`", path.display()), problem });
-        }
-        return Ok(wanted.into_iter().map(|domain| (domain, plan.clone())).collect());
-    }
     let mut wanted = args.domains.clone();
     if wanted.is_empty() {
         for transaction in journal.transactions()?.iter().filter(|transaction| transaction.is_in_force()) {

@@ -131,7 +131,7 @@ impl PlanFile {
     }
 
     /// Whether its parts agree with each other.
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.plan.placements.len() != self.domains.len() {
             return Err(format!(
                 "it places {} guests and changes {} domains",
@@ -169,7 +169,7 @@ impl PlanFile {
 }
 
 /// The path at which `given` has something that `understood` does not.
-fn first_difference(given: &Value, understood: &Value, path: &str) -> Option<String> {
+pub(crate) fn first_difference(given: &Value, understood: &Value, path: &str) -> Option<String> {
     match (given, understood) {
         (Value::Object(left), Value::Object(right)) => left.iter().find_map(|(key, value)| {
             let path = format!("{path}/{key}");

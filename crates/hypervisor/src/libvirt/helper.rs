@@ -1,9 +1,9 @@
 //! The helper as a child process: start, hello, one question at a time, end.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,10 +44,14 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    pub(super) fn start(path: &Path, uri: &str) -> Result<Self, HypervisorError> {
-        let shown = path.display().to_string();
+    /// `program` is the helper's path, or what reaches it, with its arguments.
+    pub(super) fn start(program: &[OsString], uri: &str) -> Result<Self, HypervisorError> {
+        let words: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
+        let shown = words.join(" ");
         let missing = |reason: String| HypervisorError::HelperMissing { path: shown.clone(), reason };
+        let (path, arguments) = program.split_first().ok_or_else(|| missing("no program is named".into()))?;
         let mut child = Command::new(path)
+            .args(arguments)
             .arg(uri)
             // libvirt's messages are data here: always in English.
             .env("LC_ALL", "C")

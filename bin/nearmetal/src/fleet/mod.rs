@@ -1,0 +1,5 @@
+//! A fleet over several hosts: reading them, and having each change itself.
+
+pub(crate) mod apply;
+pub(crate) mod over_hosts;
+pub(crate) mod there;

@@ -26,7 +26,8 @@ mod text;
 
 pub use occupied::{Occupied, Owner, Returning};
 pub use plan::{
-    Blocker, CacheMode, DiskEngine, DiskPlacement, MemoryPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
+    Blocker, CacheMode, DevicePlacement, DiskEngine, DiskPlacement, FunctionKind, GuestCell, MemoryPlacement,
+    Placement, Plan, PoolChange, Reason, VcpuPin,
 };
 pub use planner::plan;
 pub use policy::{Housekeeping, Policy};

@@ -1,6 +1,6 @@
 //! The plan: where everything goes, and why. Plain data.
 
-use nearmetal_units::{CpuSet, NodeSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet, MacAddress, NodeSet, PageSize, PciAddress, VlanId};
 use serde::{Deserialize, Serialize};
 
 /// Where guests go on one host.
@@ -21,7 +21,8 @@ pub struct Placement {
     pub guest: String,
     /// Domain UUID.
     pub uuid: String,
-    /// One per vCPU, by vCPU number; empty for a guest that is better left floating: then nothing below is set.
+    /// One per vCPU, by vCPU number; empty for a guest that is better left floating: then nothing below is set but its
+    /// devices.
     pub vcpus: Vec<VcpuPin>,
     /// PUs of the emulator thread (and with it of vhost workers and other helper threads).
     pub emulator: CpuSet,
@@ -31,6 +32,16 @@ pub struct Placement {
     pub memory: MemoryPlacement,
     /// Disks whose driver options change.
     pub disks: Vec<DiskPlacement>,
+    /// NUMA as the guest sees it, by cell number; empty: it sees none, and cells its definition has stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<GuestCell>,
+    /// PCI functions it is given; functions its definition has beside them stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DevicePlacement>,
+    /// Threads of each core as the guest sees it, where vCPUs next to each other are pinned to PUs of one core: with 2,
+    /// vCPUs 0 and 1 are threads of core 0. `None` leaves the guest's topology as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads_per_core: Option<u32>,
     /// Why, one per decision, in the order a reader wants them.
     pub reasons: Vec<Reason>,
 }
@@ -60,6 +71,53 @@ pub struct MemoryPlacement {
     pub page_size: Option<PageSize>,
     /// Pages of that size it needs (zero without a page size).
     pub pages: u64,
+}
+
+/// One NUMA node as the guest sees it, on one node of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestCell {
+    /// Its vCPUs, by vCPU number; those of all cells together are the guest's.
+    pub vcpus: CpuSet,
+    /// Its memory; that of all cells together is the guest's.
+    pub memory: Bytes,
+    /// The host's node behind it.
+    pub node: u32,
+    /// Distance to each cell, itself included, by cell number; 10 is local (ACPI SLIT). Empty: not told to the guest.
+    pub distances: Vec<u32>,
+}
+
+/// A PCI function of the host that a guest is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevicePlacement {
+    /// The function, as the host names it.
+    pub function: PciAddress,
+    /// What it is, and so how it is given.
+    pub kind: FunctionKind,
+    /// Guest cell it is shown on; `None` where the guest sees no NUMA, or the function has no node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<u32>,
+    /// The host's node it is on; `None` where the firmware does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+}
+
+/// What a PCI function is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FunctionKind {
+    /// A function of its own: a whole device, or one of several.
+    Whole,
+    /// A virtual function (SR-IOV) that is no network interface.
+    Virtual,
+    /// A virtual function of a network interface: libvirt sets address and VLAN through the physical function.
+    NetworkVirtual {
+        /// Hardware address; `None`: libvirt makes one up and keeps it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<MacAddress>,
+        /// VLAN the function tags and untags; `None` for none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vlan: Option<VlanId>,
+    },
 }
 
 /// Host page cache of a disk, in libvirt's words.
@@ -138,4 +196,49 @@ pub struct Blocker {
     pub problem: String,
     /// The smallest change that would place it.
     pub remedy: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As plan files before these fields have it: no cells, devices or threads.
+    const OLD: &str = r#"{"guest":"web1","uuid":"u","vcpus":[],"emulator":"","iothreads":[],"memory":{"nodes":"",
+        "page_size":null,"pages":0},"disks":[],"reasons":[]}"#;
+
+    #[test]
+    fn a_placement_without_cells_and_devices_is_written_as_before_there_were_any() {
+        let placement: Placement = serde_json::from_str(OLD).unwrap();
+        assert!(placement.cells.is_empty() && placement.devices.is_empty() && placement.threads_per_core.is_none());
+        let (now, before): (serde_json::Value, serde_json::Value) =
+            (serde_json::to_value(&placement).unwrap(), serde_json::from_str(OLD).unwrap());
+        assert_eq!(now, before);
+    }
+
+    #[test]
+    fn cells_and_devices_come_back_as_written() {
+        let kind = FunctionKind::NetworkVirtual {
+            mac: Some("52:54:00:00:00:01".parse().unwrap()),
+            vlan: Some(VlanId::try_from(100).unwrap()),
+        };
+        let function: PciAddress = "0000:3b:02.0".parse().unwrap();
+        let placement = Placement {
+            cells: vec![GuestCell {
+                vcpus: "0-3".parse().unwrap(),
+                memory: Bytes::from_mib(1024),
+                node: 2,
+                distances: vec![10],
+            }],
+            devices: vec![
+                DevicePlacement { function, kind, cell: Some(0), node: Some(2) },
+                DevicePlacement { function, kind: FunctionKind::Whole, cell: None, node: None },
+            ],
+            threads_per_core: Some(2),
+            ..serde_json::from_str(OLD).unwrap()
+        };
+        let text = serde_json::to_string(&placement).unwrap();
+        assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), placement);
+        let junk = text.replace("\"vlan\":100", "\"vlan\":4095");
+        assert!(serde_json::from_str::<Placement>(&junk).unwrap_err().to_string().contains("4095"));
+    }
 }

@@ -107,6 +107,9 @@ fn floating(guest: &GuestRequest) -> Placement {
         iothreads: Vec::new(),
         memory: MemoryPlacement { nodes: Default::default(), page_size: None, pages: 0 },
         disks: Vec::new(),
+        cells: Vec::new(),
+        devices: Vec::new(),
+        threads_per_core: None,
         reasons: vec![reasons::floating(guest)],
     }
 }
@@ -140,6 +143,10 @@ fn place(
             pages: slice.page_size.map_or(0, |size| guest.memory.pages(size)),
         },
         disks,
+        // This planner shows guests no NUMA and gives them no devices.
+        cells: Vec::new(),
+        devices: Vec::new(),
+        threads_per_core: None,
         reasons,
     }
 }

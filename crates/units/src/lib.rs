@@ -2,10 +2,12 @@
 
 mod bytes;
 mod index_set;
+mod network;
 mod pci_address;
 
 pub use bytes::{Bytes, PageSize};
 pub use index_set::{Cpu, CpuSet, IndexSet, Kind, Node, NodeSet};
+pub use network::{MacAddress, VlanId};
 pub use pci_address::PciAddress;
 
 /// A text that is not what it should be: names the kind, the text and the rule it broke.

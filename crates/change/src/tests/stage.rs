@@ -261,6 +261,9 @@ pub(super) fn placement() -> Placement {
             iothread: Some(1),
             queues: Some(1),
         }],
+        cells: Vec::new(),
+        devices: Vec::new(),
+        threads_per_core: None,
         reasons: Vec::new(),
     }
 }

@@ -45,6 +45,7 @@ fn planned() -> DriverOptions {
 
 golden! {
     set_name => |xml| xml.set_name("db & co");
+    set_size => |xml| xml.set_size(8, nearmetal_units::Bytes::from_mib(4096));
     set_uuid => |xml| xml.set_uuid("4b1d6c52-6d6e-4f0c-8a38-0f4d6f2c9b11");
     remove_uuid => |xml| xml.remove_uuid();
     set_vcpu_placement_static => |xml| xml.set_vcpu_placement_static();

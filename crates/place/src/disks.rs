@@ -11,7 +11,7 @@ use crate::sources;
 const IO_URING_KERNEL: (u32, u32) = (5, 13);
 
 /// Whether any disk of the guest can be served by an iothread.
-pub(crate) fn wants_iothread(guest: &GuestRequest) -> bool {
+pub fn wants_iothread(guest: &GuestRequest) -> bool {
     guest.disks.iter().any(|disk| disk.is_virtio_blk && is_placed(disk))
 }
 
@@ -21,7 +21,7 @@ fn is_placed(disk: &DiskRequest) -> bool {
 }
 
 /// Options of every disk that changes, and why. Disks are dealt to the iothreads in turn.
-pub(crate) fn place(
+pub fn disk_placements(
     host: &Host,
     policy: &Policy,
     guest: &GuestRequest,

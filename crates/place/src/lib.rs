@@ -24,6 +24,7 @@ mod slice;
 mod sources;
 mod text;
 
+pub use disks::{disk_placements, wants_iothread};
 pub use occupied::{Occupied, Owner, Returning};
 pub use plan::{
     Blocker, CacheMode, DevicePlacement, DiskEngine, DiskPlacement, FunctionKind, GuestCell, MemoryPlacement,

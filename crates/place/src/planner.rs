@@ -126,7 +126,7 @@ fn place(
 ) -> Placement {
     let iothreads = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
     let helpers = helpers::find(distances, processors, slice, iothreads as usize);
-    let (disks, why_disks) = disks::place(host, policy, guest, iothreads);
+    let (disks, why_disks) = disks::disk_placements(host, policy, guest, iothreads);
     let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &helpers);
     reasons.extend(why_disks);
     let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));

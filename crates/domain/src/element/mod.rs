@@ -22,4 +22,5 @@ pub(crate) mod metadata;
 pub(crate) mod numatune;
 pub(crate) mod peripherals;
 pub(crate) mod scheduling;
+mod size;
 pub(crate) mod vcpu;

@@ -102,6 +102,11 @@ impl Lab {
         self.record.ssh_port
     }
 
+    /// A section of ssh_config(5) by which `ssh -F FILE NAME` gets in, NAME being the lab's.
+    pub fn ssh_config(&self) -> String {
+        crate::ssh::config(&self.state, self.record.ssh_port, &self.name().to_string())
+    }
+
     pub(crate) fn process(&self) -> Process {
         *self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

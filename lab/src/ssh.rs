@@ -9,9 +9,28 @@ use crate::tools;
 
 /// Options that both `ssh` and `scp` take.
 pub(crate) fn options(state: &Path, command: &mut Command) {
+    command.args(["-F", "none"]);
+    for option in settings(state) {
+        command.args(["-o", &option]);
+    }
+}
+
+/// The same as a section of ssh_config(5), for programs that run `ssh -F FILE` themselves.
+pub(crate) fn config(state: &Path, port: u16, name: &str) -> String {
+    let mut text = format!("Host {name}\n  HostName 127.0.0.1\n  Port {port}\n  User root\n");
+    for setting in settings(state) {
+        let (key, value) = setting.split_once('=').unwrap_or((&setting, ""));
+        text.push_str(&format!("  {key} \"{value}\"\n"));
+    }
+    text
+}
+
+fn settings(state: &Path) -> [String; 13] {
     let path = |name: &str| state.join(name).display().to_string();
-    command.args(["-F", "none", "-i", &path("key"), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]);
-    for option in [
+    [
+        format!("IdentityFile={}", path("key")),
+        "BatchMode=yes".to_owned(),
+        "LogLevel=ERROR".to_owned(),
         "HostKeyAlias=nearmetal-lab".to_owned(),
         format!("UserKnownHostsFile={}", path("known_hosts")),
         "GlobalKnownHostsFile=none".to_owned(),
@@ -23,9 +42,7 @@ pub(crate) fn options(state: &Path, command: &mut Command) {
         // The cheapest under emulation, by measurement.
         "Ciphers=aes128-gcm@openssh.com".to_owned(),
         "KexAlgorithms=curve25519-sha256".to_owned(),
-    ] {
-        command.args(["-o", &option]);
-    }
+    ]
 }
 
 /// An `ssh` towards the lab, over the shared connection where there is one.

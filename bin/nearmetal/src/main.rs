@@ -5,6 +5,7 @@ mod commands;
 mod doctor;
 mod exit_status;
 mod fleet;
+mod guest_request;
 mod job;
 mod kvm;
 mod live;

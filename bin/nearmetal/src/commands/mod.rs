@@ -14,7 +14,7 @@ pub(crate) mod remote;
 mod report;
 mod rollback;
 pub(crate) mod shared;
-mod source;
+pub(crate) mod source;
 mod verify;
 
 use crate::exit_status::ExitStatus;

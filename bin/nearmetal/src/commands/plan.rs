@@ -1,21 +1,18 @@
 //! `nearmetal plan`.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nearmetal_change::{ChangeError, DomainInput, PlanFile, compose};
-use nearmetal_domain::{DiskFacts, DomainFacts, DomainXml, InterfaceFacts, diff, render_diff};
+use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
-use nearmetal_place::{DiskRequest, GuestRequest, NetworkRequest, Occupied, Planned, Policy, WorkloadClass, render};
+use nearmetal_place::{GuestRequest, Occupied, Planned, Policy, WorkloadClass, render};
 
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
+use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
 use crate::printer::Printer;
-
-/// In place of a UUID that libvirt has not given yet.
-const NO_UUID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Where guests belong on this machine, and why
 ///
@@ -143,7 +140,7 @@ fn inputs(args: &Args) -> Result<Vec<DomainInput>, ChangeError> {
     Ok(inputs)
 }
 
-fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {
+pub(crate) fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {
     DomainXml::parse(xml)
         .and_then(|xml| xml.facts())
         .map_err(|error| ChangeError::Compose { domain: name.to_owned(), problem: error.to_string() })
@@ -152,70 +149,19 @@ fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {
 /// What the planner has to know of a domain.
 fn request(args: &Args, host: &Host, input: &DomainInput) -> Result<GuestRequest, ChangeError> {
     let facts = facts(&input.inactive_xml, &input.name)?;
-    let problem = |problem: String| ChangeError::Compose { domain: input.name.clone(), problem };
     let class = match (&args.class, &facts.class) {
         (Some(class), _) => *class,
-        (None, Some(text)) => class(text).map_err(problem)?,
+        (None, Some(text)) => {
+            class(text).map_err(|problem| ChangeError::Compose { domain: input.name.clone(), problem })?
+        }
         (None, None) => WorkloadClass::default(),
     };
-    Ok(GuestRequest {
-        // A file that libvirt has not seen yet has none. Such a plan shows what would be done; apply refuses it.
-        uuid: facts.uuid.clone().unwrap_or_else(|| NO_UUID.to_owned()),
-        vcpus: facts.vcpus.maximum,
-        memory: facts.memory,
-        class,
-        disks: facts.disks.iter().map(|disk| disk_request(host, disk)).collect(),
-        networks: facts.interfaces.iter().filter_map(network_request).collect(),
-        passthrough: facts.hostdevs.clone(),
-        name: facts.name,
-    })
+    Ok(guest_request(facts, class, &Paths { host, here: true }))
 }
 
 /// A class by its word in definitions and fleet files.
-fn class(text: &str) -> Result<WorkloadClass, String> {
+pub(crate) fn class(text: &str) -> Result<WorkloadClass, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
         format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
-    })
-}
-
-fn disk_request(host: &Host, disk: &DiskFacts) -> DiskRequest {
-    let is_block = disk.kind == "block";
-    let path = disk.source.as_deref().filter(|_| is_block || disk.kind == "file").map(Path::new);
-    DiskRequest {
-        target: disk.target.clone(),
-        source: path.map(|path| path.display().to_string()),
-        block_device: path.and_then(|path| if is_block { device_at(host, path) } else { device_below(host, path) }),
-        is_block,
-        is_virtio_blk: disk.is_virtio_blk(),
-        is_read_only: disk.readonly || disk.device != "disk",
-    }
-}
-
-/// The block device a path names, links (/dev/disk/by-id/…) followed where this is the machine they are on.
-fn device_at(host: &Host, path: &Path) -> Option<String> {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let name = real.strip_prefix("/dev").ok()?.to_str()?.to_owned();
-    host.block_device(&name).map(|device| device.name.clone())
-}
-
-/// The block device of the file system a file lies on.
-fn device_below(host: &Host, path: &Path) -> Option<String> {
-    let device = std::fs::metadata(path).ok()?.dev();
-    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    host.block_devices.iter().find(|found| found.number.as_ref() == Some(&number)).map(|found| found.name.clone())
-}
-
-fn network_request(interface: &InterfaceFacts) -> Option<NetworkRequest> {
-    // A function handed through is among the host devices already.
-    if interface.kind == "hostdev" {
-        return None;
-    }
-    let carried = matches!(interface.kind.as_str(), "bridge" | "network" | "direct" | "ethernet");
-    Some(NetworkRequest {
-        mac: interface.mac.clone().unwrap_or_default(),
-        host_interface: interface.source.clone().filter(|_| matches!(interface.kind.as_str(), "bridge" | "direct")),
-        uses_vhost: carried
-            && interface.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
-            && interface.driver_name.as_deref() != Some("qemu"),
     })
 }

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 16;
 const LOCAL_URI: &str = "qemu:///system";
 
 /// A host to read.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Wanted {
     /// Its name in the fleet.
     pub(crate) name: String,

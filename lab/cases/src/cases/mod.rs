@@ -6,6 +6,7 @@ mod crash;
 mod doctor;
 mod export;
 mod faults;
+mod fleet;
 mod job;
 mod machine;
 mod sabotage;
@@ -66,6 +67,7 @@ pub fn all() -> Vec<Case> {
         doctor::cases(),
         export::cases(),
         faults::cases(),
+        fleet::cases(),
     ]
     .into_iter()
     .flatten()

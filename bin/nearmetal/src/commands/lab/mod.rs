@@ -6,6 +6,7 @@ mod exec;
 mod progress;
 mod pull;
 mod push;
+mod ssh_config;
 mod status;
 mod up;
 
@@ -29,6 +30,7 @@ enum Verb {
     Push(push::Args),
     Pull(pull::Args),
     Console(console::Args),
+    SshConfig(ssh_config::Args),
     Down(down::Args),
 }
 
@@ -42,6 +44,7 @@ pub fn lab(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         Verb::Push(args) => push::push(args, &places),
         Verb::Pull(args) => pull::pull(args, &places),
         Verb::Console(args) => console::console(args, &places, printer),
+        Verb::SshConfig(args) => ssh_config::ssh_config(&args, &places, printer),
         Verb::Down(args) => down::down(args, &places, printer),
     };
     result.or_else(|error| match error.downcast_ref::<LabError>() {

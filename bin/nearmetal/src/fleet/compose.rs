@@ -1,0 +1,128 @@
+//! From the fleet planner's answer to a plan for every host: definitions written or edited, pools with their counts.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use nearmetal_change::{
+    DomainInput, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, compose, now, placement,
+};
+use nearmetal_fleet::file::{FleetFile, VmEntry};
+use nearmetal_fleet::{DeviceSelector, Fleet, FleetPlan, VmPlacement};
+use nearmetal_host::Host;
+use nearmetal_place::{GuestRequest, Plan, Policy, PoolChange};
+use nearmetal_units::{CpuSet, MacAddress, PageSize, VlanId};
+
+use super::definition;
+use super::hosts::ReadHost;
+use crate::guest_request::{Paths, guest_request};
+
+/// The whole plan as a file. Hosts on which nothing is placed are left out.
+pub(crate) fn fleet_plan_file(
+    file: &FleetFile,
+    fleet: &Fleet,
+    hosts: &[ReadHost],
+    plan: &FleetPlan,
+) -> anyhow::Result<FleetPlanFile> {
+    let mut parts = Vec::new();
+    for host in hosts {
+        if let Some(part) = host_part(file, fleet, host, plan).with_context(|| format!("host `{}`", host.name))? {
+            parts.push(part);
+        }
+    }
+    Ok(FleetPlanFile {
+        schema: FLEET_PLAN_SCHEMA.to_owned(),
+        created: now(),
+        nearmetal: env!("CARGO_PKG_VERSION").to_owned(),
+        fleet: plan.clone(),
+        hosts: parts,
+    })
+}
+
+fn host_part(
+    file: &FleetFile,
+    fleet: &Fleet,
+    read: &ReadHost,
+    plan: &FleetPlan,
+) -> anyhow::Result<Option<HostPart>> {
+    let own: Vec<&VmPlacement> = plan.placements.iter().filter(|planned| planned.host == read.name).collect();
+    if own.is_empty() {
+        return Ok(None);
+    }
+    let unowned = unowned(fleet, &read.name, &own);
+    let here = read.reach == Reach::Local;
+    let policy = Policy::default();
+    let (mut placements, mut inputs) = (Vec::new(), Vec::new());
+    for planned in own.iter().copied() {
+        // A plan names what the fleet has: it was made from it.
+        let Some(entry) = file.vm(&planned.vm) else { bail!("`{}` is planned, and not in the fleet file", planned.vm) };
+        let work = || -> anyhow::Result<(GuestRequest, DomainInput)> {
+            let (input, facts) = definition::of(entry, planned, read)?;
+            Ok((guest_request(facts, entry.vm.class, &Paths { host: &read.host, here }), input))
+        };
+        let (request, input) = work().with_context(|| format!("VM `{}`", planned.vm))?;
+        let networks = networks(entry);
+        let seat = Seat {
+            host: &read.host,
+            vm: &entry.vm,
+            planned,
+            request: &request,
+            unowned: &unowned,
+            networks: &networks,
+            policy: &policy,
+        };
+        placements.push(placement(&seat));
+        inputs.push(input);
+    }
+    let pools = pools(&read.host, &read.name, &own, plan);
+    let host_plan = Plan { placements, pools, blocked: Vec::new() };
+    let plan = compose(&read.host, &host_plan, &inputs)?;
+    Ok(Some(HostPart { name: read.name.clone(), reach: read.reach.clone(), plan }))
+}
+
+/// PUs of each node that no VM of the fleet owns: those that were free, without the pinned and the idle ones.
+fn unowned(fleet: &Fleet, host: &str, own: &[&VmPlacement]) -> BTreeMap<u32, CpuSet> {
+    let Some(supply) = fleet.hosts.iter().find(|supply| supply.name == host) else { return BTreeMap::new() };
+    let cells = own.iter().flat_map(|planned| &planned.cells);
+    let owned: CpuSet = cells.flat_map(|cell| cell.pus.iter().chain(&cell.idle).copied()).collect();
+    let free = |node: &nearmetal_fleet::NodeSupply| -> CpuSet {
+        node.cores.iter().flat_map(|core| core.free.iter().copied()).filter(|pu| !owned.contains(*pu)).collect()
+    };
+    supply.nodes.iter().map(|node| (node.index, free(node))).collect()
+}
+
+/// Address and VLAN of virtual functions that are network interfaces, by the demand they are.
+fn networks(entry: &VmEntry) -> BTreeMap<u32, (Option<MacAddress>, Option<VlanId>)> {
+    let demands = entry.vm.devices.iter().zip(0u32..);
+    let functions = demands.filter(|(demand, _)| matches!(demand.selector, DeviceSelector::VirtualFunction { .. }));
+    let nics = entry.nics.iter().filter(|nic| nic.kind == nearmetal_fleet::file::NicKind::Vf);
+    let of = |nic: &nearmetal_fleet::file::NicEntry| {
+        let mac = nic.mac.as_deref().and_then(|mac| mac.parse().ok());
+        (mac, nic.vlan.and_then(|vlan| vlan.to_string().parse().ok()))
+    };
+    functions.zip(nics).map(|((_, demand), nic)| (demand, of(nic))).collect()
+}
+
+/// Pools the host's VMs rest on, with the pages the plan adds.
+fn pools(host: &Host, name: &str, own: &[&VmPlacement], plan: &FleetPlan) -> Vec<PoolChange> {
+    let mut wanted: BTreeMap<(u32, PageSize), u64> = BTreeMap::new();
+    for planned in own {
+        if let Some(size) = planned.page_size {
+            let nodes = planned.cells.iter().filter(|cell| cell.memory.get() > 0).map(|cell| cell.node);
+            nodes.for_each(|node| drop(wanted.entry((node, size)).or_default()));
+        }
+    }
+    for change in plan.pools.iter().filter(|change| change.host == name) {
+        *wanted.entry((change.node, change.size)).or_default() += change.add;
+    }
+    let before = |node: u32, size: PageSize| {
+        let pool = host.node(node).and_then(|node| node.pools.iter().find(|pool| pool.size == size));
+        pool.map_or(0, |pool| pool.persistent())
+    };
+    wanted
+        .into_iter()
+        .map(|((node, size), add)| {
+            let before = before(node, size);
+            PoolChange { node, size, before, after: before.saturating_add(add) }
+        })
+        .collect()
+}

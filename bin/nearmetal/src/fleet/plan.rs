@@ -1,0 +1,153 @@
+//! `nearmetal plan --fleet`: read the file, read the hosts, plan, say.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use nearmetal_change::Reach;
+use nearmetal_fleet::file::{FleetFile, HostEntry, HostReach, KnownHost, assemble};
+use nearmetal_fleet::{FleetPlan, check};
+use nearmetal_host::files;
+use nearmetal_report::fleet::{Details, FleetReport, HostPicture, what_if_text};
+
+use super::compose::fleet_plan_file;
+use super::directory::{self, Pages};
+use super::hosts::{self, ReadHost, Wanted};
+use super::options::FleetArgs;
+use super::what_if;
+use crate::commands::shared::Format;
+use crate::commands::source::SourceArgs;
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Plans a fleet.
+///
+/// # Errors
+/// The file is wrong, a host cannot be read, or the fleet makes no sense; in words.
+pub(crate) fn run(
+    path: &Path,
+    args: &FleetArgs,
+    output: Option<&Path>,
+    format: Format,
+    printer: &mut Printer,
+) -> anyhow::Result<ExitStatus> {
+    let mut file = FleetFile::parse(&path.display().to_string(), &files::read_to_string(path)?)?;
+    let wanted: Vec<Wanted> = file.hosts.iter().map(|host| wanted(host, path)).collect();
+    let read = hosts::read(&wanted, printer)?;
+    let notes = stay_where_defined(&mut file, &read);
+    let known: Vec<KnownHost<'_>> = read
+        .iter()
+        .map(|host| KnownHost { name: host.name.clone(), host: &host.host, ledger: &host.ledger })
+        .collect();
+    let assembled = assemble(&file, &known)?;
+    let mut plan = nearmetal_fleet::plan(&assembled.fleet, &args.options())?;
+    plan.assumptions.splice(0..0, assembled.assumptions.iter().cloned().chain(notes));
+    for host in &read {
+        plan.assumptions.extend(host.unknown.iter().map(|unknown| format!("{}: {unknown}", host.name)));
+    }
+    // A second opinion that shares no code with the search: a plan it objects to is never shown as one.
+    let breaches = check(&assembled.fleet, &plan);
+    if let Some(breach) = breaches.first() {
+        anyhow::bail!("the plan breaks a rule ({breach}); this is a fault of nearmetal, please report it with the fleet file");
+    }
+    let pictures: Vec<HostPicture> =
+        read.iter().map(|host| HostPicture::new(&host.name, &host.host, &host.ledger)).collect();
+    let report = FleetReport::new(&assembled.fleet, &plan, &pictures);
+    let details = Details { all: args.details, ..Details::default() };
+    if !args.what_if.is_empty() {
+        let changed = what_if::changed(&assembled.fleet, &args.what_if)?;
+        let other = nearmetal_fleet::plan(&changed, &args.options())?;
+        match format {
+            Format::Json => printer.data(&serde_json::to_string_pretty(&other)?),
+            Format::Text => {
+                printer.data(&what_if_text(&report, &FleetReport::new(&changed, &other, &pictures)));
+            }
+        }
+        return Ok(status(&other));
+    }
+    let document = fleet_plan_file(&file, &assembled.fleet, &read, &plan)?;
+    match format {
+        Format::Json => printer.data(&document.to_json()),
+        Format::Text => printer.data(&report.text(&details)),
+    }
+    if let Some(path) = output {
+        document.save(path)?;
+        printer.say(&format!("to put it in force: nearmetal apply {}", path.display()));
+    }
+    if let Some(path) = &args.directory {
+        let title = file_title(path);
+        let pages = Pages {
+            text: report.text(&Details { all: true, ..Details::default() }),
+            html: report.html(&title),
+            svg: report.svg(),
+        };
+        let written = directory::write(path, &document, &pages)?;
+        printer.say(&format!(
+            "{} files in {}: begin with report.html; to put it in force: nearmetal apply {}",
+            written.len(),
+            path.display(),
+            path.join("plan.json").display()
+        ));
+    }
+    Ok(status(&plan))
+}
+
+fn status(plan: &FleetPlan) -> ExitStatus {
+    if plan.refusals.is_empty() { ExitStatus::Done } else { ExitStatus::Findings }
+}
+
+fn file_title(path: &Path) -> String {
+    path.file_name().map_or_else(|| "fleet".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Paths in a fleet file count from the file.
+fn wanted(entry: &HostEntry, file: &Path) -> Wanted {
+    let beside = |path: &PathBuf| file.parent().unwrap_or(Path::new("")).join(path);
+    let nothing = || SourceArgs { capture: None, host: None };
+    let (reach, source) = match &entry.reach {
+        HostReach::Local => (Reach::Local, nothing()),
+        HostReach::Ssh { destination, command } => {
+            (Reach::Ssh { destination: destination.clone(), command: command.clone() }, nothing())
+        }
+        HostReach::Libvirt(uri) => (
+            Reach::Nowhere { known_by: format!("libvirt at {uri}") },
+            SourceArgs { capture: None, host: Some(uri.clone()) },
+        ),
+        HostReach::Capture(path) => (
+            Reach::Nowhere { known_by: format!("the capture {}", path.display()) },
+            SourceArgs { capture: Some(beside(path)), host: None },
+        ),
+    };
+    Wanted { name: entry.name.clone(), reach, source }
+}
+
+/// A VM that is defined on a host has its disks there: it stays, unless the file says where it goes.
+fn stay_where_defined(file: &mut FleetFile, hosts: &[ReadHost]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for host in hosts {
+        let Ok(domains) = &host.domains else { continue };
+        for domain in domains {
+            let entry = file.vms.iter_mut().find(|entry| entry.vm.name == domain.name);
+            let Some(entry) = entry.filter(|entry| entry.on.is_none() && entry.vm.hosts.names.is_empty()) else {
+                continue;
+            };
+            entry.on = Some(host.name.clone());
+            entry.vm.hosts.names = vec![host.name.clone()];
+            notes.push(format!("`{}` is defined on {}, and stays there: its disks are", domain.name, host.name));
+        }
+    }
+    for host in hosts {
+        if let Err(problem) = &host.domains {
+            notes.push(format!("{}: what is defined there is not known ({problem})", host.name));
+        }
+    }
+    notes
+}
+
+/// The error a fleet file's fault becomes, with its lines.
+pub(crate) fn refused(error: &anyhow::Error, printer: &mut Printer) -> ExitStatus {
+    printer.important(&format!("error: {error:#}"));
+    let wrong = error.chain().any(|cause| {
+        cause.is::<nearmetal_fleet::file::FileErrors>() || cause.is::<nearmetal_fleet::FleetError>()
+    });
+    if wrong { ExitStatus::WrongUse } else { ExitStatus::Refused }
+}

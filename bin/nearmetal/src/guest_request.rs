@@ -1,0 +1,77 @@
+//! What a planner has to know of a domain: its definition's facts, in the planner's words.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nearmetal_domain::{DiskFacts, DomainFacts, InterfaceFacts};
+use nearmetal_host::Host;
+use nearmetal_place::{DiskRequest, GuestRequest, NetworkRequest, WorkloadClass};
+
+/// In place of a UUID that libvirt has not given yet.
+const NO_UUID: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The machine a definition's paths are on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paths<'a> {
+    /// It.
+    pub(crate) host: &'a Host,
+    /// Whether it is this one: links and file systems of other machines cannot be looked at.
+    pub(crate) here: bool,
+}
+
+/// The request that a definition's facts come to.
+pub(crate) fn guest_request(facts: DomainFacts, class: WorkloadClass, paths: &Paths<'_>) -> GuestRequest {
+    GuestRequest {
+        // A file that libvirt has not seen yet has none. Such a plan shows what would be done; apply refuses it.
+        uuid: facts.uuid.clone().unwrap_or_else(|| NO_UUID.to_owned()),
+        vcpus: facts.vcpus.maximum,
+        memory: facts.memory,
+        class,
+        disks: facts.disks.iter().map(|disk| disk_request(paths, disk)).collect(),
+        networks: facts.interfaces.iter().filter_map(network_request).collect(),
+        passthrough: facts.hostdevs.clone(),
+        name: facts.name,
+    }
+}
+
+fn disk_request(paths: &Paths<'_>, disk: &DiskFacts) -> DiskRequest {
+    let is_block = disk.kind == "block";
+    let path = disk.source.as_deref().filter(|_| is_block || disk.kind == "file").map(Path::new);
+    DiskRequest {
+        target: disk.target.clone(),
+        source: path.map(|path| path.display().to_string()),
+        block_device: path.and_then(|path| if is_block { device_at(paths, path) } else { device_below(paths, path) }),
+        is_block,
+        is_virtio_blk: disk.is_virtio_blk(),
+        is_read_only: disk.readonly || disk.device != "disk",
+    }
+}
+
+/// The block device a path names, links (/dev/disk/by-id/…) followed where this is the machine they are on.
+fn device_at(paths: &Paths<'_>, path: &Path) -> Option<String> {
+    let real = if paths.here { path.canonicalize().unwrap_or_else(|_| path.to_owned()) } else { path.to_owned() };
+    let name = real.strip_prefix("/dev").ok()?.to_str()?.to_owned();
+    paths.host.block_device(&name).map(|device| device.name.clone())
+}
+
+/// The block device of the file system a file lies on.
+fn device_below(paths: &Paths<'_>, path: &Path) -> Option<String> {
+    let device = paths.here.then(|| std::fs::metadata(path).ok())??.dev();
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    paths.host.block_devices.iter().find(|found| found.number.as_ref() == Some(&number)).map(|found| found.name.clone())
+}
+
+fn network_request(interface: &InterfaceFacts) -> Option<NetworkRequest> {
+    // A function handed through is among the host devices already.
+    if interface.kind == "hostdev" {
+        return None;
+    }
+    let carried = matches!(interface.kind.as_str(), "bridge" | "network" | "direct" | "ethernet");
+    Some(NetworkRequest {
+        mac: interface.mac.clone().unwrap_or_default(),
+        host_interface: interface.source.clone().filter(|_| matches!(interface.kind.as_str(), "bridge" | "direct")),
+        uses_vhost: carried
+            && interface.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
+            && interface.driver_name.as_deref() != Some("qemu"),
+    })
+}

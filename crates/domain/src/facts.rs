@@ -10,6 +10,7 @@ use crate::element::clock::TimerFacts;
 use crate::element::cpu::CpuFacts;
 use crate::element::disk::DiskFacts;
 use crate::element::features::FeatureFacts;
+use crate::element::functions::FunctionFacts;
 use crate::element::interface::InterfaceFacts;
 use crate::element::iothreads::IothreadFacts;
 use crate::element::memory_backing::HugepageFacts;
@@ -19,8 +20,8 @@ use crate::element::peripherals::PeripheralFacts;
 use crate::element::scheduling::SchedulingFacts;
 use crate::element::vcpu::VcpuFacts;
 use crate::element::{
-    boot, cells, channel, clock, cpu, cputune, disk, features, hostdev, interface, iothreads, memory, memory_backing,
-    memory_policy, metadata, numatune, peripherals, scheduling, vcpu,
+    boot, cells, channel, clock, cpu, cputune, disk, features, functions, hostdev, interface, iothreads, memory,
+    memory_backing, memory_policy, metadata, numatune, peripherals, scheduling, vcpu,
 };
 use crate::error::DomainError;
 use crate::tree;
@@ -91,6 +92,9 @@ pub struct DomainFacts {
     /// Functions of `hostdevs` that ask for KVM's own assignment instead of VFIO.
     #[serde(default)]
     pub legacy_assignment: Vec<PciAddress>,
+    /// Functions of `hostdevs` that are no disks, with the cell each is shown on.
+    #[serde(default)]
+    pub functions: Vec<FunctionFacts>,
 }
 
 impl DomainXml {
@@ -131,6 +135,7 @@ impl DomainXml {
                 memory_policy: memory_policy::read(document)?,
                 peripherals: peripherals::read(document)?,
                 legacy_assignment: hostdev::legacy(document)?,
+                functions: functions::read(document)?,
             })
         })
     }

@@ -15,6 +15,7 @@ mod error;
 mod facts;
 mod fragment;
 mod limits;
+mod new_domain;
 mod order;
 mod place;
 mod tag;
@@ -25,13 +26,14 @@ pub use definition_edit::DefinitionEdit;
 pub use diff::{DiffKind, DiffLine, diff, render_diff};
 pub use document::DomainXml;
 pub use element::boot::BootFacts;
-pub use element::cells::CellFacts;
+pub use element::cells::{Cell, CellFacts};
 pub use element::clock::TimerFacts;
 pub use element::cpu::{CpuFacts, TopologyFacts};
 pub use element::disk::{DiskFacts, DriverFacts};
 pub use element::disk_driver::{DiskCache, DiskIo, DriverOptions};
 pub use element::disk_source::DiskSource;
 pub use element::features::{FeatureFacts, HypervFacts};
+pub use element::functions::{Function, FunctionFacts, NetworkFunction};
 pub use element::interface::InterfaceFacts;
 pub use element::iothreads::IothreadFacts;
 pub use element::memory_backing::HugepageFacts;
@@ -43,3 +45,7 @@ pub use element::scheduling::{SchedulerFacts, SchedulingFacts};
 pub use element::vcpu::VcpuFacts;
 pub use error::{DomainError, Position};
 pub use facts::DomainFacts;
+pub use new_domain::{
+    DiskBus, Firmware, GuestSystem, ImageFormat, NetworkBackend, NewDisk, NewDiskSource, NewDomain, NewInterface,
+    NewInterfaceSource,
+};

@@ -2,8 +2,11 @@
 //! the same again changes no byte. With UPDATE_GOLDENS set the after-files are written; read their difference.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, diff, render_diff};
-use nearmetal_units::{CpuSet, NodeSet, PageSize};
+use nearmetal_domain::{
+    Cell, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, Function, NetworkFunction, diff,
+    render_diff,
+};
+use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize, VlanId};
 
 type Setter = fn(&mut DomainXml) -> Result<bool, DomainError>;
 
@@ -43,7 +46,39 @@ fn planned() -> DriverOptions {
     DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::IoUring), iothread: Some(1), queues: Some(4) }
 }
 
+fn two_cells() -> Vec<Cell> {
+    let cell = |vcpus, node, distances: [u32; 2]| Cell {
+        vcpus: cpus(vcpus),
+        memory: Bytes::from_mib(4096),
+        nodes: nodes(node),
+        distances: distances.to_vec(),
+    };
+    vec![cell("0-3", "2", [10, 21]), cell("4-7", "3", [21, 10])]
+}
+
+/// A whole function on cell 1, two virtual functions of a NIC on cell 0.
+fn functions() -> Vec<Function> {
+    let network = |mac: Option<&str>, vlan: Option<u16>| {
+        let vlan = vlan.map(|vlan| VlanId::try_from(vlan).unwrap());
+        Some(NetworkFunction { mac: mac.map(|mac| mac.parse().unwrap()), vlan })
+    };
+    let function = |address: &str, network, cell| Function { address: address.parse().unwrap(), network, cell };
+    vec![
+        function("3b:00.0", None, Some(1)),
+        function("3b:02.1", network(Some("52:54:00:aa:00:01"), Some(100)), Some(0)),
+        function("3b:02.2", network(None, None), Some(0)),
+        function("c1:00.0", None, None),
+    ]
+}
+
 golden! {
+    set_cells_new => |xml| xml.set_cells(&two_cells());
+    set_cells_kept => |xml| xml.set_cells(&two_cells());
+    set_topology_new => |xml| xml.set_topology(1, 4, 2);
+    set_topology_kept => |xml| xml.set_topology(1, 4, 2);
+    set_functions_new => |xml| xml.set_functions(&functions());
+    set_functions_kept => |xml| xml.set_functions(&functions());
+    set_functions_i440fx => |xml| xml.set_functions(&functions());
     set_name => |xml| xml.set_name("db & co");
     set_size => |xml| xml.set_size(8, nearmetal_units::Bytes::from_mib(4096));
     set_uuid => |xml| xml.set_uuid("4b1d6c52-6d6e-4f0c-8a38-0f4d6f2c9b11");

@@ -29,6 +29,13 @@ pub struct BootFacts {
     pub command_line: Option<String>,
 }
 
+impl BootFacts {
+    /// Whether the machine type is q35, the one of x86 with PCI Express.
+    pub fn is_q35(&self) -> bool {
+        self.machine.as_deref().is_some_and(|machine| machine == "q35" || machine.starts_with("pc-q35-"))
+    }
+}
+
 pub(crate) fn read(document: &Document<'_>) -> BootFacts {
     let Some(os) = tree::find(document, &["os"]) else { return BootFacts::default() };
     let kind = tree::child(os, "type");

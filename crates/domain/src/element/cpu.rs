@@ -3,8 +3,11 @@
 use roxmltree::Document;
 use serde::{Deserialize, Serialize};
 
+use super::vcpu;
+use crate::document::DomainXml;
 use crate::error::DomainError;
-use crate::tree;
+use crate::fragment::Fragment;
+use crate::{order, tree};
 
 /// CPU model, topology and features as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -80,4 +83,43 @@ pub(crate) fn read(document: &Document<'_>) -> Result<CpuFacts, DomainError> {
         features,
         cache: tree::child(cpu, "cache").and_then(|cache| tree::attribute(cache, "mode")),
     })
+}
+
+impl DomainXml {
+    /// Shows the guest so many sockets, cores of a socket and threads of a core; dies and clusters that are written become
+    /// one a socket.
+    ///
+    /// # Errors
+    /// Their product is not the number of vCPUs the domain can have, which libvirt refuses.
+    pub fn set_topology(&mut self, sockets: u32, cores: u32, threads: u32) -> Result<bool, DomainError> {
+        self.rewrite(|document, edits| {
+            let maximum = vcpu::read(document)?.maximum;
+            let parts = TopologyFacts { sockets, dies: 1, clusters: 1, cores, threads };
+            if parts.vcpus() != u64::from(maximum) {
+                let shown = format!("{sockets} sockets, {cores} cores, {threads} threads for {maximum} vCPUs");
+                return Err(DomainError::argument("the topology", &shown, "its product is the number of vCPUs"));
+            }
+            let wanted = [("sockets", sockets), ("dies", 1), ("cores", cores), ("threads", threads)];
+            let new = wanted
+                .iter()
+                .fold(Fragment::new("topology"), |topology, (name, count)| topology.attribute(*name, count));
+            let root = document.root_element();
+            let Some(cpu) = tree::child(root, "cpu") else {
+                let before = order::before("domain", "cpu").unwrap_or_default();
+                edits.insert_behind(root, before, &Fragment::new("cpu").child(new));
+                return Ok(());
+            };
+            let Some(present) = tree::child(cpu, "topology") else {
+                edits.insert_behind(cpu, order::before("cpu", "topology").unwrap_or_default(), &new);
+                return Ok(());
+            };
+            for (name, count) in wanted.into_iter().chain([("clusters", 1)]) {
+                // Parts that are not written are 1.
+                if tree::number::<u32>(present, name).ok().flatten().unwrap_or(1) != count {
+                    edits.set_attribute(present, name, &count.to_string());
+                }
+            }
+            Ok(())
+        })
+    }
 }

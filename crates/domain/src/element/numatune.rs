@@ -93,6 +93,35 @@ impl DomainXml {
         })
     }
 
+    /// Takes the memory of guest cell n from the n-th nodes, strictly. Policies of other cells go: libvirt refuses one of a
+    /// cell that is not there. There must be a `<numatune>` already.
+    pub(crate) fn set_memnodes_strict(&mut self, cells: &[NodeSet]) -> Result<bool, DomainError> {
+        self.rewrite(|document, edits| {
+            let Some(numatune) = tree::find(document, &["numatune"]) else { return Ok(()) };
+            let mut present: Vec<Option<Node<'_, '_>>> = vec![None; cells.len()];
+            for node in tree::children(numatune, "memnode") {
+                match tree::number::<usize>(node, "cellid")?.and_then(|cell| present.get_mut(cell)) {
+                    Some(place @ None) => *place = Some(node),
+                    _ => edits.remove(node),
+                }
+            }
+            let mut new = Vec::new();
+            for (cell, (node, nodes)) in present.into_iter().zip(cells).enumerate() {
+                let Some(node) = node else {
+                    let fragment = Fragment::new("memnode").attribute("cellid", cell).attribute("mode", "strict");
+                    new.push(fragment.attribute("nodeset", nodes));
+                    continue;
+                };
+                edits.set_attribute(node, "mode", "strict");
+                if tree::node_set(node, "nodeset").ok().flatten().as_ref() != Some(nodes) {
+                    edits.set_attribute(node, "nodeset", &nodes.to_string());
+                }
+            }
+            edits.insert_all_behind(numatune, &["memory", "memnode"], &new);
+            Ok(())
+        })
+    }
+
     /// Leaves memory to the kernel's default policy.
     pub fn remove_numatune(&mut self) -> Result<bool, DomainError> {
         self.rewrite(|document, edits| {

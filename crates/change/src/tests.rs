@@ -2,6 +2,7 @@
 
 mod crash;
 mod fix;
+mod fleet_plan;
 mod journal;
 mod plan;
 mod stage;

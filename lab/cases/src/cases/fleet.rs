@@ -128,9 +128,8 @@ impl Fleet {
 
     /// Names of all domains, and whether they run, lab by lab.
     fn domains(&self) -> anyhow::Result<[String; 2]> {
-        let list = |lab: &Bench| {
-            lab.sh("for d in $(virsh list --all --name | sort); do echo $d $(virsh domstate $d); done")
-        };
+        let list =
+            |lab: &Bench| lab.sh("for d in $(virsh list --all --name | sort); do echo $d $(virsh domstate $d); done");
         Ok([list(&self.labs[0])?, list(&self.labs[1])?])
     }
 }
@@ -158,7 +157,8 @@ fn six_vms() -> anyhow::Result<Verdict> {
     ensure!(text.contains("fleet-b  not as planned, and taken back"), "{text}");
     let after = fleet.domains()?;
     ensure!(after[0] != empty[0] && after[1] == empty[1], "{after:?}");
-    fleet.labs[1].sh("rm /etc/libvirt/hooks/qemu; systemctl restart libvirtd 2>/dev/null || systemctl restart virtqemud")?;
+    fleet.labs[1]
+        .sh("rm /etc/libvirt/hooks/qemu; systemctl restart libvirtd 2>/dev/null || systemctl restart virtqemud")?;
 
     fleet.ends_with(0, &["apply", "plan.json", "--start", "--yes"])?;
     let running = fleet.domains()?.concat();

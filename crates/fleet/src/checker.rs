@@ -277,6 +277,9 @@ impl<'a> Judge<'a> {
                         vendor == v && device == d
                     }
                     (DeviceSelector::Class { class }, DeviceKind::Function { class: c, .. }) => class == c,
+                    (DeviceSelector::Function(address), _) => {
+                        supply.functions == [*address] && grant.functions == [*address]
+                    }
                     (DeviceSelector::Shared { name }, DeviceKind::Shared { name: n }) => name == n,
                     _ => false,
                 };

@@ -29,6 +29,7 @@ mod checker;
 mod dense;
 mod error;
 mod explain;
+pub mod file;
 mod model;
 mod pin;
 mod pinned;

@@ -173,6 +173,7 @@ fn device_lack(fleet: &Fleet, state: &State<'_>, shape: &Shape, vm: usize, host:
             DeviceSelector::Class { class } => {
                 format!("{missing} more free {} of class {class:04x}", plural(missing, "device"))
             }
+            DeviceSelector::Function(address) => format!("{address} to be free"),
             DeviceSelector::Shared { name } => format!("a device named {name}"),
         };
         lack = Some(Lack { part: missing * 1000 / u64::from(demand.count.max(1)), host, change: what });

@@ -7,7 +7,7 @@ use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 use crate::model::{CoreSupply, DeviceKind, DeviceSupply, FleetHost, NodeSupply, PoolSupply};
 
 /// What the host keeps for itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Reserve {
     /// Cores of each node, the lowest ones; a node keeps one at least for its VMs. Default 0.
     pub cores_per_node: u32,
@@ -45,6 +45,22 @@ impl FleetHost {
         let distances = nodes.iter().map(|from| nodes.iter().map(|to| distance(from, to)).collect()).collect();
         let devices = devices(host, ledger, &nodes);
         Self { name: name.into(), nodes, distances, devices, unknown, ..Self::default() }
+    }
+
+    /// Makes this function a supply of its own, so that it can be asked for by its address. `false`: it is not among
+    /// those that are free.
+    pub fn set_apart(&mut self, function: PciAddress) -> bool {
+        let Some(at) = self.devices.iter().position(|supply| supply.functions.contains(&function)) else {
+            return false;
+        };
+        let supply = &mut self.devices[at];
+        if supply.functions.len() > 1 {
+            supply.functions.retain(|other| *other != function);
+            supply.free = supply.free.saturating_sub(1);
+            let alone = DeviceSupply { functions: vec![function], free: 1, ..supply.clone() };
+            self.devices.push(alone);
+        }
+        true
     }
 }
 

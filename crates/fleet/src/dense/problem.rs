@@ -16,7 +16,7 @@ use crate::model::{
 /// Priorities told apart in one fleet.
 pub(crate) const PRIORITIES: usize = 8;
 /// vCPUs of one VM; QEMU's own limit is 4096 (q35 with KVM, 2024).
-const MOST_VCPUS: u32 = 65_536;
+pub(crate) const MOST_VCPUS: u32 = 65_536;
 
 /// A host.
 #[derive(Debug, Clone)]
@@ -241,8 +241,10 @@ impl Problem {
 }
 
 /// Whether the first takes the second.
-pub(crate) fn takes(selector: &DeviceSelector, kind: &DeviceKind) -> bool {
-    match (selector, kind) {
+pub(crate) fn takes(selector: &DeviceSelector, supply: &DeviceSupply) -> bool {
+    match (selector, &supply.kind) {
+        // A function by its address must be a supply of its own: others would be given it from the middle of one.
+        (DeviceSelector::Function(address), _) => supply.functions == [*address],
         (DeviceSelector::VirtualFunction { of: None }, DeviceKind::VirtualFunctions { .. }) => true,
         (DeviceSelector::VirtualFunction { of: Some(name) }, DeviceKind::VirtualFunctions { of }) => name == of,
         (DeviceSelector::Id { vendor, device }, DeviceKind::Function { vendor: v, device: d, .. }) => {
@@ -262,7 +264,7 @@ fn holds_pus(vm: &Vm) -> bool {
 
 fn slot_of(device: &DeviceSupply, selectors: &[&DeviceSelector], nodes: usize) -> Slot {
     let mut matches = vec![0u64; selectors.len() / 64 + 1];
-    for (index, _) in selectors.iter().enumerate().filter(|(_, selector)| takes(selector, &device.kind)) {
+    for (index, _) in selectors.iter().enumerate().filter(|(_, selector)| takes(selector, device)) {
         matches[index / 64] |= 1 << (index % 64);
     }
     let shared = matches!(device.kind, DeviceKind::Shared { .. });

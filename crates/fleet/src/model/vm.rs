@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nearmetal_place::WorkloadClass;
-use nearmetal_units::{Bytes, PageSize};
+use nearmetal_units::{Bytes, PageSize, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use super::plan::VmPlacement;
@@ -157,6 +157,8 @@ pub enum DeviceSelector {
         /// The upper 16 bits of the class code: base class and subclass.
         class: u16,
     },
+    /// This very function, virtual or whole. It must be a supply of its own, as [`super::FleetHost::set_apart`] makes it.
+    Function(PciAddress),
     /// A device the host shares out by name (virtio, vhost or macvtap on a network interface, a disk on a drive or pool):
     /// any number of VMs use it, and it only decides which node is near.
     Shared {

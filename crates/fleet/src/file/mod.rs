@@ -1,0 +1,34 @@
+//! The fleet file: which VMs somebody wants, and on which hosts they may go. TOML in, plain data out; no I/O.
+//!
+//! ```
+//! use nearmetal_fleet::file::FleetFile;
+//! let text = "[[host]]\nname = \"alpha\"\nlocal = true\n\n[[vm]]\nname = \"db\"\nvcpus = 4\nmemory = \"16 GB\"\n";
+//! let errors = FleetFile::parse("fleet.toml", text).unwrap_err();
+//! assert!(errors.to_string().starts_with("fleet.toml:8:10: VM `db`: `memory` is \"16 GB\""));
+//! ```
+//!
+//! [`FleetFile::parse`] reads it and tells everything that is wrong at once, with line and column. [`assemble`] brings it
+//! together with the hosts as they are now. [`init`] writes one from domains that exist. `keys` describes every key once:
+//! for the parser, for its suggestions, and for the reference page.
+
+mod devices;
+mod disks;
+mod entry;
+mod error;
+mod groups;
+mod hosts;
+mod keys;
+mod parse;
+mod section;
+mod vms;
+
+pub use devices::DemandOf;
+pub use entry::{
+    DiskBus, DiskEntry, DiskFormat, DiskSource, Firmware, FleetFile, HostEntry, HostReach, NicAttach, NicEntry,
+    NicKind, VmEntry,
+};
+pub use error::{FileErrors, FileProblem};
+pub use keys::{Key, TABLES, Table};
+
+/// A commented fleet file that says a little of everything; it parses.
+pub const EXAMPLE: &str = include_str!("example.toml");

@@ -10,6 +10,7 @@ use nearmetal_place::{GuestRequest, Occupied, Planned, Policy, WorkloadClass, re
 
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
+use crate::fleet::{self, options::FleetArgs};
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
 use crate::printer::Printer;
@@ -18,10 +19,14 @@ use crate::printer::Printer;
 ///
 /// Reads the machine and libvirt's definitions, decides, and shows the reasons and the difference in each definition.
 /// Changes nothing. Exit code 1 if a guest cannot be placed.
+///
+/// With --fleet it plans many VMs over many hosts together: who goes where, how good that is and how far it can be from
+/// the best, and for each VM without a place the one smallest change that would give it one.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Domains of libvirt
-    #[arg(value_name = "DOMAIN", required_unless_present = "domain_xml")]
+    #[arg(value_name = "DOMAIN", required_unless_present_any = ["domain_xml", "fleet"])]
     domains: Vec<String>,
     /// Write the plan here, for `nearmetal apply`
     #[arg(long, short, value_name = "FILE")]
@@ -43,11 +48,27 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     domain_xml: Vec<PathBuf>,
     #[command(flatten)]
+    fleet: FleetArgs,
+    #[command(flatten)]
     state: StateArgs,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  nearmetal plan web1 -o plan.json                       where web1 belongs on this machine
+  nearmetal plan --capture web7.tar.gz --domain-xml a.xml    where a would go on a machine that is not here
+  nearmetal fleet init -o fleet.toml                     a fleet file of what exists here
+  nearmetal plan --fleet fleet.toml                      all its VMs over all its hosts, with the reasons
+  nearmetal plan --fleet fleet.toml --directory out      the same as a page with pictures, definitions, commands
+  nearmetal plan --fleet fleet.toml --what-if add-vm=db  would one more like db find a place?
+  nearmetal plan --fleet fleet.toml -o plan.json && nearmetal apply plan.json";
+
 /// Runs the command.
 pub(crate) fn plan(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if let Some(path) = &args.fleet.fleet {
+        let planned = fleet::plan::run(path, &args.fleet, args.output.as_deref(), args.format, printer);
+        return Ok(planned.unwrap_or_else(|error| fleet::plan::refused(&error, printer)));
+    }
     match run(&args, printer) {
         Ok(status) => Ok(status),
         Err(error) => Ok(refuse(printer, &error)),

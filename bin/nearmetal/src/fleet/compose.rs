@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 use nearmetal_change::{
     DomainInput, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, compose, now, placement,
 };
-use nearmetal_fleet::file::{FleetFile, VmEntry};
-use nearmetal_fleet::{DeviceSelector, Fleet, FleetPlan, VmPlacement};
+use nearmetal_fleet::file::{DemandOf, FleetFile, VmEntry};
+use nearmetal_fleet::{DeviceDemand, DeviceSelector, Fleet, FleetPlan, VmPlacement};
 use nearmetal_host::Host;
 use nearmetal_place::{GuestRequest, Plan, Policy, PoolChange};
 use nearmetal_units::{CpuSet, MacAddress, PageSize, VlanId};
@@ -92,14 +92,15 @@ fn unowned(fleet: &Fleet, host: &str, own: &[&VmPlacement]) -> BTreeMap<u32, Cpu
 
 /// Address and VLAN of virtual functions that are network interfaces, by the demand they are.
 fn networks(entry: &VmEntry) -> BTreeMap<u32, (Option<MacAddress>, Option<VlanId>)> {
-    let demands = entry.vm.devices.iter().zip(0u32..);
-    let functions = demands.filter(|(demand, _)| matches!(demand.selector, DeviceSelector::VirtualFunction { .. }));
-    let nics = entry.nics.iter().filter(|nic| nic.kind == nearmetal_fleet::file::NicKind::Vf);
-    let of = |nic: &nearmetal_fleet::file::NicEntry| {
+    let of = |(number, (from, demand)): (u32, (DemandOf, DeviceDemand))| {
+        let DemandOf::Nic(at) = from else { return None };
+        let nic = entry.nics.get(at)?;
+        let is_function = matches!(demand.selector, DeviceSelector::VirtualFunction { .. });
         let mac = nic.mac.as_deref().and_then(|mac| mac.parse().ok());
-        (mac, nic.vlan.and_then(|vlan| vlan.to_string().parse().ok()))
+        let vlan = nic.vlan.and_then(|vlan| VlanId::try_from(vlan).ok());
+        is_function.then_some((number, (mac, vlan)))
     };
-    functions.zip(nics).map(|((_, demand), nic)| (demand, of(nic))).collect()
+    (0..).zip(entry.demands()).filter_map(of).collect()
 }
 
 /// Pools the host's VMs rest on, with the pages the plan adds.

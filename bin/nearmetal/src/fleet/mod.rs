@@ -1,6 +1,12 @@
-//! A fleet over several hosts: reading them, and having each change itself.
+//! A fleet over several hosts: reading them, planning them together, and having each change itself.
 
 pub(crate) mod apply;
+mod compose;
+mod definition;
+mod directory;
 pub(crate) mod hosts;
+pub(crate) mod options;
 pub(crate) mod over_hosts;
+pub(crate) mod plan;
 pub(crate) mod there;
+mod what_if;

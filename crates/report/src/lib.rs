@@ -12,7 +12,9 @@
 //! | the arms against bare metal | [`arms_svg`] |
 //! | the ratio over request sizes | [`sizes_svg`] |
 //! | papers' figures beside ours | [`papers::beside`] |
+//! | a fleet's plan: text, pictures, page | [`fleet::FleetReport`] |
 
+pub mod fleet;
 mod headline;
 mod html;
 mod palette;

@@ -4,6 +4,9 @@
 //! in the page forbids scripts and loading, so that a mistake in either would still not run anything.
 
 mod context;
+mod fleet;
+
+pub(crate) use fleet::fleet_page;
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
@@ -19,24 +22,34 @@ pub struct PageError(#[from] minijinja::Error);
 
 /// The report as one HTML page.
 pub fn html_page(view: &JobReport) -> Result<String, PageError> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+    let mut environment = environment();
     environment.add_template("page", include_str!("page.html"))?;
     environment.add_template("macros", include_str!("macros.html"))?;
     environment.add_template("measured", include_str!("measured.html"))?;
     let page = cleaned(serde_json::to_value(context::page(view)).unwrap_or_default());
-    let style = format!("{}{}{FIGURE_STYLE}", variables(), include_str!("page.css"));
     let pictures = minijinja::context! {
         before => safe(machine_svg(view, Moment::Before, Surface::Page)),
         after => safe(machine_svg(view, Moment::After, Surface::Page)),
         arms => arms_charts(view),
         sizes => both(|width| sizes_chart(view, Surface::Page, width)),
     };
-    let context = minijinja::context! { page => Value::from_serialize(&page), style => safe(style), pictures };
+    let context = minijinja::context! { page => Value::from_serialize(&page), style => safe(style()), pictures };
     Ok(environment.get_template("page")?.render(context)?)
+}
+
+/// What every page's template is rendered with: all is escaped, and a name that is missing is an error.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment
+}
+
+/// Palette, page and figures.
+fn style() -> String {
+    format!("{}{}{FIGURE_STYLE}", variables(), include_str!("page.css"))
 }
 
 /// One chart for each metric that was measured in pairs; single shots are in the chart over sizes.

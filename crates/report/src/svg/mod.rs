@@ -2,6 +2,7 @@
 
 mod arms;
 mod canvas;
+mod fleet;
 mod host;
 mod machine;
 mod scale;
@@ -13,6 +14,7 @@ pub use machine::{Moment, machine_svg};
 pub use sizes::sizes_svg;
 
 pub(crate) use arms::arms_chart;
+pub(crate) use fleet::{fleet_overview_svg, host_figure, hosts_svg, left_out};
 pub(crate) use machine::is_wide;
 pub(crate) use sizes::sizes_chart;
 

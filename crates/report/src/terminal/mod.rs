@@ -1,11 +1,14 @@
 //! The report on a terminal: compact, at any width, with or without colour, down to ASCII.
 
 mod bar;
+mod fleet;
 mod paint;
 mod picture;
 mod sections;
 mod table;
 
+pub(crate) use fleet::{fleet_text, fleet_what_if};
+pub(crate) use paint::wrap;
 pub use paint::Style;
 pub use picture::host_picture;
 

@@ -108,7 +108,7 @@ impl Page {
 }
 
 /// Words in lines of at most `room` characters; text that fits is left as it is, bars and all.
-pub(super) fn wrap(words: &str, room: usize) -> Vec<String> {
+pub(crate) fn wrap(words: &str, room: usize) -> Vec<String> {
     let words = one_line(words);
     let room = room.max(1);
     if words.chars().count() <= room {

@@ -4,6 +4,7 @@
 //! in the type or in the field's description.
 
 mod comparison;
+pub(crate) mod fleet;
 mod guest;
 mod host_map;
 mod memory;

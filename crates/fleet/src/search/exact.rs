@@ -13,7 +13,7 @@ const MOST_NODES: usize = 24;
 const LIMIT: u32 = 120_000;
 
 /// Whether a search that ran to its end counts as a proof.
-const PROVES: bool = false;
+const PROVES: bool = true;
 
 struct Search<'s, 'a> {
     state: &'s mut State<'a>,

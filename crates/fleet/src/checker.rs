@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nearmetal_units::PageSize;
 
 use crate::model::{
-    CpuSharing, DeviceKind, DeviceSelector, Fleet, FleetHost, FleetPlan, GuestNuma, HostChange, LevelId, Locality, NodeSupply,
-    Scope, SmtPolicy, SpreadHosts, Together, Vm, VmPlacement,
+    CpuSharing, DeviceKind, DeviceSelector, Fleet, FleetHost, FleetPlan, GuestNuma, HostChange, LevelId, Locality,
+    NodeSupply, Scope, SmtPolicy, SpreadHosts, Together, Vm, VmPlacement,
 };
 
 /// A rule a plan breaks, in a sentence that names VM, host and numbers.

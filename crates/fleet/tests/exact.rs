@@ -150,7 +150,9 @@ impl Search<'_> {
             let left = self.left[place.host][*node];
             left.pus >= need.pus && left.gib >= need.gib && left.pages >= need.pages
         });
-        if !fits || place.slot.is_some_and(|slot| self.slots[place.host][slot] == 0) || (grouped && self.apart[place.host])
+        if !fits
+            || place.slot.is_some_and(|slot| self.slots[place.host][slot] == 0)
+            || (grouped && self.apart[place.host])
         {
             return false;
         }

@@ -19,7 +19,8 @@ fn running(mut fleet: Fleet, exchanged: &[(usize, usize)]) -> (Fleet, FleetPlan)
     }
     for (one, other) in exchanged {
         let (first, second) = (fleet.vms[*one].current.take(), fleet.vms[*other].current.take());
-        let named = |place: Option<VmPlacement>, vm: &Vm| place.map(|place| VmPlacement { vm: vm.name.clone(), ..place });
+        let named =
+            |place: Option<VmPlacement>, vm: &Vm| place.map(|place| VmPlacement { vm: vm.name.clone(), ..place });
         fleet.vms[*one].current = named(second, &fleet.vms[*one]);
         fleet.vms[*other].current = named(first, &fleet.vms[*other]);
     }
@@ -126,7 +127,10 @@ fn who_has_no_place_any_more_is_shut_down_first_and_a_foreign_plan_is_refused() 
     fleet.vms[0].movable = true;
     assert_eq!(
         words(&walked(&fleet, &planned)),
-        ["shut `small` down on `one`: the plan has no place for it", "start `large` on `one`: the plan has a place for it"]
+        [
+            "shut `small` down on `one`: the plan has no place for it",
+            "start `large` on `one`: the plan has a place for it"
+        ]
     );
     let error = steps(&alone, &planned).unwrap_err().to_string();
     assert!(error.starts_with("the plan is not for this fleet: "), "{error}");

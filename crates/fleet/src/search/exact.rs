@@ -160,6 +160,17 @@ impl Search<'_, '_> {
                     options.push((score, finder.assign(host)));
                 }
             }
+            // Above, a VM that may be split is whole where a node holds it, or takes all of one node and the rest of
+            // others. In halves it may leave room on both, which counts while somebody has no place.
+            let open = self.best[..PRIORITIES].iter().zip(&self.bound).any(|(best, bound)| best > bound);
+            if shape.cells == Cells::Free && shape.vcpus > 1 && open {
+                let nodes = dense.first..dense.first + dense.count;
+                for one in nodes.clone().filter(|node| allowed.node(*node)) {
+                    for other in nodes.clone().filter(|node| *node != one && allowed.node(*node)) {
+                        options.extend(finder.at(self.state, shape, host, &[one, other]));
+                    }
+                }
+            }
         }
         options
     }

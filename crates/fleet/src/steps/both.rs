@@ -77,9 +77,11 @@ pub(super) fn swaps_devices(from: &VmPlacement, to: &VmPlacement, hosts: &[Fleet
 
 /// Memory that is on another node afterwards.
 pub(super) fn moved(vm: &Vm, from: &VmPlacement, to: &VmPlacement) -> Bytes {
-    let bytes = from.cells.iter().enumerate().map(|(at, cell)| {
-        staying(vm, from, to, at).map_or(cell.memory, |new| cell.memory.less(new.memory)).get()
-    });
+    let bytes = from
+        .cells
+        .iter()
+        .enumerate()
+        .map(|(at, cell)| staying(vm, from, to, at).map_or(cell.memory, |new| cell.memory.less(new.memory)).get());
     Bytes::new(bytes.sum())
 }
 

@@ -14,9 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checker::check;
 use crate::error::FleetError;
-use crate::model::{
-    Fleet, FleetPlan, HostChange, Objective, Refusal, SCHEMA, SearchRecord, VmPlacement,
-};
+use crate::model::{Fleet, FleetPlan, HostChange, Objective, Refusal, SCHEMA, SearchRecord, VmPlacement};
 
 /// The way from what runs to a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -92,7 +90,8 @@ pub fn steps(fleet: &Fleet, plan: &FleetPlan) -> Result<Steps, FleetError> {
 pub fn in_force(fleet: &Fleet, placements: &[VmPlacement]) -> FleetPlan {
     let of = |name: &str| placements.iter().find(|placement| placement.vm == name);
     let idle = fleet.vms.iter().filter(|vm| of(&vm.name).is_none());
-    let refusal = |vm: &crate::model::Vm| Refusal { vm: vm.name.clone(), reason: "it does not run".to_owned(), remedy: None };
+    let refusal =
+        |vm: &crate::model::Vm| Refusal { vm: vm.name.clone(), reason: "it does not run".to_owned(), remedy: None };
     let placements: Vec<VmPlacement> = fleet.vms.iter().filter_map(|vm| of(&vm.name).cloned()).collect();
     let hosts: Vec<&crate::model::FleetHost> = fleet.hosts.iter().collect();
     FleetPlan {
@@ -112,7 +111,7 @@ impl Steps {
     /// What runs after the first `count` steps, in the order VMs are asked for.
     pub fn after(&self, fleet: &Fleet, count: usize) -> Vec<VmPlacement> {
         let place = |vm: &crate::model::Vm| {
-            let step = self.steps.iter().take(count).filter(|step| step.vm == vm.name).last();
+            let step = self.steps.iter().take(count).rfind(|step| step.vm == vm.name);
             step.map_or_else(|| vm.current.clone(), |step| step.to.clone())
         };
         fleet.vms.iter().filter_map(place).collect()

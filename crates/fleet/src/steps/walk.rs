@@ -253,15 +253,21 @@ impl<'a> Walk<'a> {
         }
         let there = self.residents.get(host).into_iter().flatten().copied();
         let others: BTreeSet<usize> = there.chain(self.mates_of(vm)).filter(|other| *other != vm).collect();
-        let fixed = |at: usize| self.now[at].clone().map(|now| Vm { current: Some(now), movable: false, ..self.fleet.vms[at].clone() });
+        let fixed = |at: usize| {
+            self.now[at].clone().map(|now| Vm { current: Some(now), movable: false, ..self.fleet.vms[at].clone() })
+        };
         let mut vms: Vec<Vm> = others.into_iter().filter_map(fixed).collect();
         if let Some(now) = self.now[vm].as_ref().filter(|now| now.host == host) {
             let name = self.unused_name(&asked.name);
             let current = Some(VmPlacement { vm: name.clone(), ..now.clone() });
             vms.push(Vm { name, groups: Vec::new(), current, movable: false, ..asked.clone() });
         }
-        let names: BTreeSet<&str> =
-            vms.iter().filter_map(|vm| vm.current.as_ref()).map(|current| current.host.as_str()).chain([host]).collect();
+        let names: BTreeSet<&str> = vms
+            .iter()
+            .filter_map(|vm| vm.current.as_ref())
+            .map(|current| current.host.as_str())
+            .chain([host])
+            .collect();
         let hosts = names.iter().filter_map(|name| self.hosts.get(name)).map(|host| (*host).clone()).collect();
         let selector = HostSelector { names: vec![host.to_owned()], ..asked.hosts.clone() };
         vms.push(Vm { current: None, hosts: selector, ..asked.clone() });

@@ -77,7 +77,11 @@ pub(crate) fn random_fleet(seed: u64) -> Fleet {
             vm.priority = dice.below(2) as i32;
             if dice.below(3) == 0 {
                 let locality = [Locality::Required, Locality::Preferred, Locality::Far][dice.below(3) as usize];
-                vm.devices.push(DeviceDemand { selector: DeviceSelector::VirtualFunction { of: None }, count: 1, locality });
+                vm.devices.push(DeviceDemand {
+                    selector: DeviceSelector::VirtualFunction { of: None },
+                    count: 1,
+                    locality,
+                });
             }
             if dice.below(8) == 0 {
                 vm.groups.push(GroupRule { group: "apart".to_owned(), scope: Scope::Host, rule: Together::Apart });

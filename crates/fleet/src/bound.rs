@@ -9,6 +9,18 @@ const PRICE: i128 = 1 << 16;
 /// Rounds of the search for the best prices; any prices give a bound.
 const ROUNDS: usize = 6;
 
+/// Lower bounds a search may stop at, however it got there: unlike [`bound`], what is said of nodes does not lean on the
+/// hosts reached so far, which the search may still bring down.
+pub(crate) fn target(problem: &Problem, reached: &Value) -> Value {
+    let mut fewest = *reached;
+    fewest[HOSTS] = 0;
+    let mut target = bound(problem, &fewest);
+    if problem.spread == SpreadHosts::Fewest {
+        target[NODES] = target[NODES].max(target[HOSTS]);
+    }
+    target
+}
+
 /// Lower bounds of all levels, each for plans that reach the same as `reached` at the levels before.
 pub(crate) fn bound(problem: &Problem, reached: &Value) -> Value {
     let mut bound = ZERO;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nearmetal_units::PageSize;
 
 use crate::model::{
-    CpuSharing, DeviceKind, DeviceSelector, Fleet, FleetHost, FleetPlan, GuestNuma, LevelId, Locality, NodeSupply,
-    Scope, SmtPolicy, SpreadHosts, Together, Vm, VmPlacement,
+    CpuSharing, DeviceKind, DeviceSelector, Fleet, FleetHost, FleetPlan, GuestNuma, HostChange, LevelId, Locality,
+    NodeSupply, Scope, SmtPolicy, SpreadHosts, Together, Vm, VmPlacement,
 };
 
 /// A rule a plan breaks, in a sentence that names VM, host and numbers.
@@ -33,11 +33,30 @@ pub fn check(fleet: &Fleet, plan: &FleetPlan) -> Vec<Breach> {
     for placement in &plan.placements {
         judge.placement(placement);
     }
-    judge.processors(plan);
-    judge.memory(plan);
-    judge.devices(plan);
-    judge.groups(plan);
+    judge.processors(&plan.placements);
+    judge.memory(&plan.placements, &plan.pools);
+    judge.devices(&plan.placements);
+    judge.groups(&plan.placements);
     judge.levels(plan);
+    judge.breaches
+}
+
+/// What places break beside each other, whoever else there is: PUs, memory, devices and groups of these VMs on these
+/// hosts, with just these pages added to pools.
+pub(crate) fn clashes(
+    fleet: &Fleet,
+    hosts: &[&FleetHost],
+    vms: &[&Vm],
+    placements: &[VmPlacement],
+    pools: &[HostChange],
+) -> Vec<Breach> {
+    let mut judge = Judge { fleet, breaches: Vec::new(), hosts: BTreeMap::new(), vms: BTreeMap::new() };
+    judge.hosts = hosts.iter().map(|host| (host.name.as_str(), *host)).collect();
+    judge.vms = vms.iter().map(|vm| (vm.name.as_str(), *vm)).collect();
+    judge.processors(placements);
+    judge.memory(placements, pools);
+    judge.devices(placements);
+    judge.groups(placements);
     judge.breaches
 }
 
@@ -131,10 +150,10 @@ impl<'a> Judge<'a> {
     }
 
     /// No PU twice, and what each VM asked of cores.
-    fn processors(&mut self, plan: &FleetPlan) {
+    fn processors(&mut self, placements: &[VmPlacement]) {
         let mut owned: BTreeMap<(&str, u32), &str> = BTreeMap::new();
         let mut shared: BTreeMap<(&str, u32), u64> = BTreeMap::new();
-        for placement in &plan.placements {
+        for placement in placements {
             let Some((vm, host)) = self.pair(placement) else { continue };
             for cell in &placement.cells {
                 let Some(node) = host.nodes.iter().find(|node| node.index == cell.node) else { continue };
@@ -211,16 +230,16 @@ impl<'a> Judge<'a> {
     }
 
     /// Pools and free memory, with the growth the plan says.
-    fn memory(&mut self, plan: &FleetPlan) {
+    fn memory(&mut self, placements: &[VmPlacement], pools: &[HostChange]) {
         let mut used: BTreeMap<(&str, u32, Option<PageSize>), u64> = BTreeMap::new();
-        for placement in &plan.placements {
+        for placement in placements {
             for cell in &placement.cells {
                 *used.entry((&placement.host, cell.node, placement.page_size)).or_default() += cell.memory.get();
             }
         }
         let mut kernel: BTreeMap<(&str, u32), u64> = BTreeMap::new();
         let mut said: BTreeMap<(&str, u32, PageSize), u64> = BTreeMap::new();
-        for change in &plan.pools {
+        for change in pools {
             *said.entry((&change.host, change.node, change.size)).or_default() += change.add;
         }
         for ((host, index, size), bytes) in used {
@@ -255,10 +274,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn devices(&mut self, plan: &FleetPlan) {
+    fn devices(&mut self, placements: &[VmPlacement]) {
         let mut given: BTreeMap<(&str, u32), u32> = BTreeMap::new();
         let mut functions = BTreeSet::new();
-        for placement in &plan.placements {
+        for placement in placements {
             let Some((vm, host)) = self.pair(placement) else { continue };
             let mut got = vec![0u32; vm.devices.len()];
             for grant in &placement.devices {
@@ -318,9 +337,9 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn groups(&mut self, plan: &FleetPlan) {
+    fn groups(&mut self, placements: &[VmPlacement]) {
         let mut members: BTreeMap<(&str, Scope), Vec<(&VmPlacement, Together)>> = BTreeMap::new();
-        for placement in &plan.placements {
+        for placement in placements {
             let Some((vm, _)) = self.pair(placement) else { continue };
             for rule in &vm.groups {
                 members.entry((&rule.group, rule.scope)).or_default().push((placement, rule.rule));

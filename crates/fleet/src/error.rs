@@ -43,6 +43,12 @@ pub enum FleetError {
         /// Why not.
         reason: String,
     },
+    /// A plan that is not one for this fleet.
+    #[error("the plan is not for this fleet: {breach}; plan it again")]
+    Plan {
+        /// The first rule it breaks.
+        breach: String,
+    },
     /// A what-if names something the fleet does not have.
     #[error("the fleet has no {what} named `{name}`")]
     Unknown {

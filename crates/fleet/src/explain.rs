@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::{Bytes, CpuSet, PciAddress};
 
-use crate::dense::{Assign, KERNEL, State};
+use crate::dense::{Assign, Grant, KERNEL, State};
 use crate::model::{
     CellPlacement, CpuSharing, DeviceGrant, DeviceKind, Fleet, FleetPlan, Floating, Fragmentation, HostChange,
     Objective, SCHEMA, SearchRecord, VmPlacement,
@@ -19,7 +19,7 @@ const SMALL_PART: u32 = 4;
 
 /// The plan, but for objective, headline and search record.
 pub(crate) fn write(fleet: &Fleet, state: &State<'_>, constructor: &mut Constructor, pinning: &Pinning) -> FleetPlan {
-    let mut functions: BTreeMap<u32, std::vec::IntoIter<PciAddress>> = BTreeMap::new();
+    let mut functions = Functions::of(fleet, state);
     let problem = state.problem;
     let mut placements = Vec::new();
     let mut second = runner_up::Search::new(state);
@@ -57,7 +57,7 @@ fn placement(
     pinning: &Pinning,
     vm: usize,
     assign: &Assign,
-    functions: &mut BTreeMap<u32, std::vec::IntoIter<PciAddress>>,
+    functions: &mut Functions,
 ) -> VmPlacement {
     let problem = state.problem;
     let (asked, host) = (&fleet.vms[vm], &fleet.hosts[assign.host as usize]);
@@ -83,12 +83,9 @@ fn placement(
     for grant in &assign.grants {
         let at = grant.slot as usize - dense.slots.start;
         let supply = &host.devices[at];
-        let own: Vec<PciAddress> = match supply.kind {
+        let own = match supply.kind {
             DeviceKind::Shared { .. } => Vec::new(),
-            _ => {
-                let left = functions.entry(grant.slot).or_insert_with(|| supply.functions.clone().into_iter());
-                left.by_ref().take(grant.count as usize).collect()
-            }
+            _ => functions.give(vm, grant),
         };
         devices.push(DeviceGrant {
             demand: grant.demand,
@@ -112,6 +109,43 @@ fn placement(
         floating: floating(fleet, state, vm, assign),
         reasons: Vec::new(),
         second_best: None,
+    }
+}
+
+/// Functions of each slot that nobody has, and those that VMs which run keep.
+struct Functions {
+    kept: BTreeMap<(usize, u32, u32), Vec<PciAddress>>,
+    left: BTreeMap<u32, Vec<PciAddress>>,
+}
+
+impl Functions {
+    fn of(fleet: &Fleet, state: &State<'_>) -> Self {
+        let mut functions = Self { kept: BTreeMap::new(), left: BTreeMap::new() };
+        for (vm, assign) in state.assigns.iter().enumerate() {
+            let Some(assign) = assign else { continue };
+            let host = &fleet.hosts[assign.host as usize];
+            let first = state.problem.hosts[assign.host as usize].slots.start;
+            for grant in &assign.grants {
+                let at = grant.slot as usize - first;
+                let all = functions.left.entry(grant.slot).or_insert_with(|| host.devices[at].functions.clone());
+                let current = fleet.vms[vm].current.iter().filter(|current| current.host == host.name);
+                let had = current.flat_map(|current| &current.devices).filter(|had| had.supply as usize == at);
+                let had = had.filter(|had| had.demand == grant.demand).flat_map(|had| had.functions.iter().copied());
+                let kept: Vec<PciAddress> = had.filter(|had| all.contains(had)).take(grant.count as usize).collect();
+                all.retain(|function| !kept.contains(function));
+                functions.kept.insert((vm, grant.demand, grant.slot), kept);
+            }
+        }
+        functions
+    }
+
+    fn give(&mut self, vm: usize, grant: &Grant) -> Vec<PciAddress> {
+        let mut own = self.kept.remove(&(vm, grant.demand, grant.slot)).unwrap_or_default();
+        let missing = (grant.count as usize).saturating_sub(own.len());
+        if let Some(left) = self.left.get_mut(&grant.slot) {
+            own.extend(left.drain(..missing.min(left.len())));
+        }
+        own
     }
 }
 

@@ -22,7 +22,8 @@
 //! How it goes: [`FleetHost::of`] says what a host has left. The fleet becomes dense integers (`dense`), a construction
 //! places VMs in several orders, improvement takes some away and puts them back otherwise in counted steps (`search`),
 //! small fleets are searched through. PUs inside a node are chosen last (`pin`). `bound` relaxes the problem level by
-//! level. `explain`, `runner_up` and `remedy` put it into words.
+//! level. `explain`, `runner_up` and `remedy` put it into words. [`steps`]
+//! leads from what runs to the plan, one VM at a time.
 
 mod bound;
 mod checker;
@@ -37,6 +38,7 @@ mod planner;
 mod remedy;
 mod runner_up;
 mod search;
+mod steps;
 mod supply;
 mod whatif;
 
@@ -44,5 +46,6 @@ pub use checker::{Breach, check};
 pub use error::FleetError;
 pub use model::*;
 pub use planner::{Arrival, Options, plan};
+pub use steps::{Action, Step, Steps, in_force, steps};
 pub use supply::Reserve;
 pub use whatif::WhatIf;

@@ -31,7 +31,17 @@ pub(crate) fn pin_all(fleet: &Fleet, state: &State<'_>) -> Pinning {
     let mut node = 0;
     for host in &fleet.hosts {
         for supply in &host.nodes {
-            let pinned = pin(supply, guests.get(&node).map_or(&[], Vec::as_slice));
+            let there = guests.get(&node).map_or(&[][..], Vec::as_slice);
+            let mut pinned = pin(supply, there);
+            // Who may move and is to stay on its nodes keeps its PUs too, unless others do worse for it.
+            let kept = keeping(fleet, state, node, there);
+            if kept.iter().zip(there).any(|(kept, guest)| kept.held != guest.held) {
+                let still = pin(supply, &kept);
+                let as_good = (still.shared_cores, still.extra_l3) <= (pinned.shared_cores, pinned.extra_l3);
+                if as_good && kept.iter().all(|guest| is_served(&still, guest)) {
+                    pinned = still;
+                }
+            }
             pinning.shared_cores += pinned.shared_cores;
             pinning.extra_l3 += pinned.extra_l3;
             pinning.nodes.push(pinned);
@@ -41,13 +51,35 @@ pub(crate) fn pin_all(fleet: &Fleet, state: &State<'_>) -> Pinning {
     pinning
 }
 
+/// The guests of a node, with the PUs of those that may move and do not.
+fn keeping(fleet: &Fleet, state: &State<'_>, node: u32, guests: &[Guest]) -> Vec<Guest> {
+    let keep = |guest: &Guest| {
+        let dedicated = guest.sharing == crate::model::CpuSharing::Dedicated;
+        let held = current_pins(fleet, state, guest.vm, node).filter(|pins| pins.pus.len() == guest.vcpus as usize);
+        Guest { held: guest.held.clone().or(held.filter(|_| dedicated)), ..guest.clone() }
+    };
+    guests.iter().map(keep).collect()
+}
+
+/// Whether it got all its PUs.
+fn is_served(pinned: &Pinned, guest: &Guest) -> bool {
+    guest.sharing != crate::model::CpuSharing::Dedicated
+        || pinned.guests.get(&guest.vm).is_some_and(|pins| pins.pus.len() == guest.vcpus as usize)
+}
+
 /// PUs a VM that stays has on a node.
 fn held(fleet: &Fleet, state: &State<'_>, vm: usize, node: u32) -> Option<Pins> {
     if !state.problem.vms[vm].held {
         return None;
     }
+    current_pins(fleet, state, vm, node)
+}
+
+/// PUs a VM has on a node now.
+fn current_pins(fleet: &Fleet, state: &State<'_>, vm: usize, node: u32) -> Option<Pins> {
     let host = state.problem.node_host[node as usize] as usize;
     let index = fleet.hosts[host].nodes[node as usize - state.problem.hosts[host].first].index;
-    let cell = fleet.vms[vm].current.as_ref()?.cells.iter().find(|cell| cell.node == index)?;
+    let current = fleet.vms[vm].current.as_ref().filter(|current| current.host == fleet.hosts[host].name)?;
+    let cell = current.cells.iter().find(|cell| cell.node == index)?;
     Some(Pins { pus: cell.pus.clone(), idle: cell.idle.clone() })
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bound::bound;
+use crate::bound::{bound, target};
 use crate::dense::{Assign, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State, Value};
 use crate::error::FleetError;
 use crate::explain;
@@ -59,10 +59,10 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
         }
         Arrival::Batch => {
             state = best_start(&problem, &start, &mut constructor);
-            let bound = bound(&problem, &state.value);
+            let target = target(&problem, &state.value);
             (record.done, record.stopped_early) =
-                improve(&mut state, &mut constructor, options.seed, options.steps, until, &bound);
-            proven = options.steps > 0 && finish(&mut state, &mut constructor, &bound);
+                improve(&mut state, &mut constructor, options.seed, options.steps, until, &target);
+            proven = options.steps > 0 && finish(&mut state, &mut constructor, &target);
         }
     }
     let pinning = pinned::pin_all(fleet, &state);

@@ -13,7 +13,7 @@ const MOST_NODES: usize = 24;
 const LIMIT: u32 = 120_000;
 
 /// Whether a search that ran to its end counts as a proof.
-const PROVES: bool = false;
+const PROVES: bool = true;
 
 struct Search<'s, 'a> {
     state: &'s mut State<'a>,
@@ -158,6 +158,17 @@ impl Search<'_, '_> {
             if options.len() == before {
                 if let Some(score) = finder.best_on(self.state, shape, host, allowed) {
                     options.push((score, finder.assign(host)));
+                }
+            }
+            // Above, a VM that may be split is whole where a node holds it, or takes all of one node and the rest of
+            // others. In halves it may leave room on both, which counts while somebody has no place.
+            let open = self.best[..PRIORITIES].iter().zip(&self.bound).any(|(best, bound)| best > bound);
+            if shape.cells == Cells::Free && shape.vcpus > 1 && open {
+                let nodes = dense.first..dense.first + dense.count;
+                for one in nodes.clone().filter(|node| allowed.node(*node)) {
+                    for other in nodes.clone().filter(|node| *node != one && allowed.node(*node)) {
+                        options.extend(finder.at(self.state, shape, host, &[one, other]));
+                    }
                 }
             }
         }

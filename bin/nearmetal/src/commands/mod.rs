@@ -11,7 +11,7 @@ mod inspect;
 mod lab;
 mod plan;
 pub(crate) mod remote;
-mod report;
+pub(crate) mod report;
 mod rollback;
 pub(crate) mod shared;
 pub(crate) mod source;

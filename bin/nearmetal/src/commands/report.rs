@@ -109,7 +109,7 @@ fn words(figure: &Figure) -> String {
 }
 
 /// What stdout can show. Only a locale that says so gets more than ASCII on a terminal; a pipe or file takes UTF-8.
-pub(super) fn style(printer: &Printer) -> Style {
+pub(crate) fn style(printer: &Printer) -> Style {
     let on_terminal = printer.stdout_is_terminal();
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
     let width = columns.filter(|columns| on_terminal && *columns > 0).unwrap_or(WIDTH);

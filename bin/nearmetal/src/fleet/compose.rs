@@ -1,6 +1,7 @@
 //! From the fleet planner's answer to a plan for every host: definitions written or edited, pools with their counts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use nearmetal_change::{
@@ -16,16 +17,17 @@ use super::definition;
 use super::hosts::ReadHost;
 use crate::guest_request::{Paths, guest_request};
 
-/// The whole plan as a file. Hosts on which nothing is placed are left out.
+/// The whole plan as a file. Hosts on which nothing is placed are left out. `beside`: the directory templates count from.
 pub(crate) fn fleet_plan_file(
     file: &FleetFile,
     fleet: &Fleet,
     hosts: &[ReadHost],
     plan: &FleetPlan,
+    beside: &Path,
 ) -> anyhow::Result<FleetPlanFile> {
     let mut parts = Vec::new();
     for host in hosts {
-        if let Some(part) = host_part(file, fleet, host, plan).with_context(|| format!("host `{}`", host.name))? {
+        if let Some(part) = host_part(file, fleet, host, plan, beside).with_context(|| format!("host `{}`", host.name))? {
             parts.push(part);
         }
     }
@@ -43,6 +45,7 @@ fn host_part(
     fleet: &Fleet,
     read: &ReadHost,
     plan: &FleetPlan,
+    beside: &Path,
 ) -> anyhow::Result<Option<HostPart>> {
     let own: Vec<&VmPlacement> = plan.placements.iter().filter(|planned| planned.host == read.name).collect();
     if own.is_empty() {
@@ -56,7 +59,7 @@ fn host_part(
         // A plan names what the fleet has: it was made from it.
         let Some(entry) = file.vm(&planned.vm) else { bail!("`{}` is planned, and not in the fleet file", planned.vm) };
         let work = || -> anyhow::Result<(GuestRequest, DomainInput)> {
-            let (input, facts) = definition::of(entry, planned, read)?;
+            let (input, facts) = definition::of(entry, planned, read, beside)?;
             Ok((guest_request(facts, entry.vm.class, &Paths { host: &read.host, here }), input))
         };
         let (request, input) = work().with_context(|| format!("VM `{}`", planned.vm))?;

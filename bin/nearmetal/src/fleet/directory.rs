@@ -12,27 +12,30 @@ pub(crate) struct Pages {
     pub(crate) text: String,
     /// The report as a page.
     pub(crate) html: String,
-    /// Pictures of the hosts.
-    pub(crate) svg: String,
+    /// Hosts before and after.
+    pub(crate) hosts: String,
+    /// All hosts as tiles.
+    pub(crate) overview: String,
 }
 
-/// Writes everything and gives the paths written.
+/// Writes everything and gives the number of files.
 ///
 /// # Errors
 /// The directory cannot be made or written.
-pub(crate) fn write(directory: &Path, plan: &FleetPlanFile, pages: &Pages) -> Result<Vec<PathBuf>, FileError> {
+pub(crate) fn write(directory: &Path, plan: &FleetPlanFile, pages: &Pages) -> Result<usize, FileError> {
     files::create_dir_all(directory)?;
-    let mut written = Vec::new();
+    let mut written = 0;
     let mut put = |path: PathBuf, text: &str| -> Result<(), FileError> {
         // Definitions may hold passwords: all of it is for its owner alone.
         private_files::write(&path, text.as_bytes())?;
-        written.push(path);
+        written += 1;
         Ok(())
     };
     put(directory.join("plan.json"), &plan.to_json())?;
     put(directory.join("report.txt"), &pages.text)?;
     put(directory.join("report.html"), &pages.html)?;
-    put(directory.join("hosts.svg"), &pages.svg)?;
+    put(directory.join("hosts.svg"), &pages.hosts)?;
+    put(directory.join("overview.svg"), &pages.overview)?;
     let mut taken = BTreeSet::new();
     for part in &plan.hosts {
         let own = directory.join(fresh(&part.name, &mut taken));

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use nearmetal_change::Reach;
-use nearmetal_fleet::file::{FleetFile, HostEntry, HostReach, KnownHost, assemble};
-use nearmetal_fleet::{FleetPlan, check};
+use nearmetal_fleet::file::{AssembleErrors, FileErrors, FleetFile, HostEntry, HostReach, KnownHost, assemble};
+use nearmetal_fleet::{FleetError, FleetPlan, check};
 use nearmetal_host::files;
+use nearmetal_report::Style;
 use nearmetal_report::fleet::{Details, FleetReport, HostPicture, what_if_text};
 
 use super::compose::fleet_plan_file;
@@ -14,10 +14,14 @@ use super::directory::{self, Pages};
 use super::hosts::{self, ReadHost, Wanted};
 use super::options::FleetArgs;
 use super::what_if;
+use crate::commands::report::style;
 use crate::commands::shared::Format;
 use crate::commands::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+
+/// Columns of the report as a file.
+const FILE_WIDTH: usize = 120;
 
 /// Plans a fleet.
 ///
@@ -30,17 +34,18 @@ pub(crate) fn run(
     format: Format,
     printer: &mut Printer,
 ) -> anyhow::Result<ExitStatus> {
+    let title = path.file_stem().map_or_else(|| "fleet".to_owned(), |name| name.to_string_lossy().into_owned());
     let mut file = FleetFile::parse(&path.display().to_string(), &files::read_to_string(path)?)?;
     let wanted: Vec<Wanted> = file.hosts.iter().map(|host| wanted(host, path)).collect();
     let read = hosts::read(&wanted, printer)?;
     let notes = stay_where_defined(&mut file, &read);
     let known: Vec<KnownHost<'_>> = read
         .iter()
-        .map(|host| KnownHost { name: host.name.clone(), host: &host.host, ledger: &host.ledger })
+        .map(|host| KnownHost { name: &host.name, host: &host.host, ledger: &host.ledger })
         .collect();
     let assembled = assemble(&file, &known)?;
     let mut plan = nearmetal_fleet::plan(&assembled.fleet, &args.options())?;
-    plan.assumptions.splice(0..0, assembled.assumptions.iter().cloned().chain(notes));
+    plan.assumptions.splice(0..0, assembled.assumed.iter().cloned().chain(notes));
     for host in &read {
         plan.assumptions.extend(host.unknown.iter().map(|unknown| format!("{}: {unknown}", host.name)));
     }
@@ -49,22 +54,24 @@ pub(crate) fn run(
     if let Some(breach) = breaches.first() {
         anyhow::bail!("the plan breaks a rule ({breach}); this is a fault of nearmetal, please report it with the fleet file");
     }
-    let pictures: Vec<HostPicture> =
+    let pictures: Vec<HostPicture<'_>> =
         read.iter().map(|host| HostPicture::new(&host.name, &host.host, &host.ledger)).collect();
     let report = FleetReport::new(&assembled.fleet, &plan, &pictures);
-    let details = Details { all: args.details, ..Details::default() };
+    let details = Details { all: args.details, ..Details::new(style(printer)) };
     if !args.what_if.is_empty() {
         let changed = what_if::changed(&assembled.fleet, &args.what_if)?;
         let other = nearmetal_fleet::plan(&changed, &args.options())?;
         match format {
             Format::Json => printer.data(&serde_json::to_string_pretty(&other)?),
             Format::Text => {
-                printer.data(&what_if_text(&report, &FleetReport::new(&changed, &other, &pictures)));
+                let other = FleetReport::new(&changed, &other, &pictures);
+                printer.data(&what_if_text(&report, &other, &details));
             }
         }
         return Ok(status(&other));
     }
-    let document = fleet_plan_file(&file, &assembled.fleet, &read, &plan)?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let document = fleet_plan_file(&file, &assembled.fleet, &read, &plan, beside)?;
     match format {
         Format::Json => printer.data(&document.to_json()),
         Format::Text => printer.data(&report.text(&details)),
@@ -74,18 +81,18 @@ pub(crate) fn run(
         printer.say(&format!("to put it in force: nearmetal apply {}", path.display()));
     }
     if let Some(path) = &args.directory {
-        let title = file_title(path);
+        // A file has no colours, and is read on any screen.
+        let plain = Details { all: true, ..Details::new(Style { width: FILE_WIDTH, colour: false, ascii: false }) };
         let pages = Pages {
-            text: report.text(&Details { all: true, ..Details::default() }),
-            html: report.html(&title),
-            svg: report.svg(),
+            text: report.text(&plain),
+            html: report.html(&title, &document.created)?,
+            hosts: report.svg(),
+            overview: report.overview_svg(),
         };
         let written = directory::write(path, &document, &pages)?;
         printer.say(&format!(
-            "{} files in {}: begin with report.html; to put it in force: nearmetal apply {}",
-            written.len(),
-            path.display(),
-            path.join("plan.json").display()
+            "{written} files in {0}: begin with {0}/report.html; to put it in force: nearmetal apply {0}/plan.json",
+            path.display()
         ));
     }
     Ok(status(&plan))
@@ -93,10 +100,6 @@ pub(crate) fn run(
 
 fn status(plan: &FleetPlan) -> ExitStatus {
     if plan.refusals.is_empty() { ExitStatus::Done } else { ExitStatus::Findings }
-}
-
-fn file_title(path: &Path) -> String {
-    path.file_name().map_or_else(|| "fleet".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Paths in a fleet file count from the file.
@@ -147,7 +150,7 @@ fn stay_where_defined(file: &mut FleetFile, hosts: &[ReadHost]) -> Vec<String> {
 pub(crate) fn refused(error: &anyhow::Error, printer: &mut Printer) -> ExitStatus {
     printer.important(&format!("error: {error:#}"));
     let wrong = error.chain().any(|cause| {
-        cause.is::<nearmetal_fleet::file::FileErrors>() || cause.is::<nearmetal_fleet::FleetError>()
+        cause.is::<FileErrors>() || cause.is::<AssembleErrors>() || cause.is::<FleetError>()
     });
     if wrong { ExitStatus::WrongUse } else { ExitStatus::Refused }
 }

@@ -140,6 +140,7 @@ fn device_name(grant: &DeviceGrant, host: Option<&FleetHost>) -> String {
         DeviceSelector::VirtualFunction { of: None } => "VF".to_owned(),
         DeviceSelector::Id { vendor, device } => format!("{vendor:04x}:{device:04x}"),
         DeviceSelector::Class { class } => format!("class {class:04x}"),
+        DeviceSelector::Function(address) => address.to_string(),
         DeviceSelector::Shared { name } => format!("{name} (shared)"),
     }
 }

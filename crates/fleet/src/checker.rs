@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nearmetal_units::PageSize;
 
 use crate::model::{
-    CpuSharing, DeviceKind, DeviceSelector, Fleet, FleetHost, FleetPlan, GuestNuma, HostChange, LevelId, Locality,
-    NodeSupply, Scope, SmtPolicy, SpreadHosts, Together, Vm, VmPlacement,
+    CellPlacement, CpuSharing, DeviceKind, DeviceSelector, Fleet, FleetHost, FleetPlan, GuestNuma, HostChange, LevelId,
+    Locality, NodeSupply, Scope, SmtPolicy, SpreadHosts, Together, Vm, VmPlacement,
 };
 
 /// A rule a plan breaks, in a sentence that names VM, host and numbers.
@@ -101,6 +101,8 @@ impl<'a> Judge<'a> {
         let name = &vm.name;
         let selector = &vm.hosts;
         let by_label = selector.labels.iter().all(|(key, value)| host.labels.get(key) == Some(value));
+        // What stays keeps the place it has, whatever it asks for now.
+        let stays = stays(vm);
         if !(selector.names.is_empty() || selector.names.contains(&host.name)) || !by_label {
             self.breach(format!("{name} may not be on {}", host.name));
         }
@@ -124,7 +126,7 @@ impl<'a> Judge<'a> {
         if placement.page_size != vm.page_size {
             self.breach(format!("{name} gets pages of another size than it asked for"));
         }
-        if let GuestNuma::Cells(cells) = vm.numa {
+        if let GuestNuma::Cells(cells) = if stays { GuestNuma::Hidden } else { vm.numa } {
             let least = vm.vcpus / cells;
             let even = placement.cells.iter().all(|cell| {
                 // By vCPUs, to the page.
@@ -137,6 +139,9 @@ impl<'a> Judge<'a> {
             }
         }
         if let Some(current) = vm.current.as_ref().filter(|_| !vm.movable) {
+            if current.host == placement.host && !stays {
+                return;
+            }
             let pinned = current.cells.iter().all(|cell| cell.pus.len() == cell.vcpus as usize);
             let same_nodes = current.cells.iter().map(|cell| (cell.node, cell.vcpus, cell.memory));
             let stays = current.host == placement.host
@@ -186,7 +191,10 @@ impl<'a> Judge<'a> {
                         self.breach(format!("PU {pu} of {} is given to {other} and to {}", host.name, vm.name));
                     }
                 }
-                self.cores(vm, node, &cell.pus, &cell.idle);
+                let bound = |cell: &CellPlacement| cell.pus.len() == cell.vcpus as usize;
+                if !(stays(vm) && vm.current.iter().flat_map(|current| &current.cells).all(bound)) {
+                    self.cores(vm, node, &cell.pus, &cell.idle);
+                }
             }
         }
         for ((host, index), load) in shared {
@@ -307,7 +315,7 @@ impl<'a> Judge<'a> {
                 }
                 let node = supply.node.and_then(|node| host.nodes.get(node as usize)).map(|node| node.index);
                 let near = node.is_some_and(|node| placement.cells.iter().any(|cell| cell.node == node));
-                if demand.locality == Locality::Required && !near {
+                if demand.locality == Locality::Required && !near && !stays(vm) {
                     self.breach(format!("{} requires its device on its node", vm.name));
                 }
                 if !matches!(supply.kind, DeviceKind::Shared { .. }) {
@@ -350,6 +358,8 @@ impl<'a> Judge<'a> {
             for (at, (one, rule)) in members.iter().enumerate() {
                 for (other, other_rule) in &members[at + 1..] {
                     let share = self.share(*scope, one, other);
+                    let both_stay =
+                        [one, other].iter().all(|placement| self.pair(placement).is_some_and(|(vm, _)| stays(vm)));
                     let kept = match (rule, other_rule) {
                         (Together::Together, Together::Together) => share == Share::Same,
                         (Together::Apart, Together::Apart) => share == Share::Apart,
@@ -358,7 +368,7 @@ impl<'a> Judge<'a> {
                         }
                         _ => true,
                     };
-                    if !kept {
+                    if !kept && !both_stay {
                         broken.push(format!("{} and {} break group {group}", one.vm, other.vm));
                     }
                 }
@@ -488,6 +498,11 @@ impl<'a> Judge<'a> {
         }
         extra
     }
+}
+
+/// Whether it runs in a place of its own and may not be moved.
+fn stays(vm: &Vm) -> bool {
+    !vm.movable && vm.current.as_ref().is_some_and(|current| !current.cells.is_empty())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A finished search in the words and numbers of a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::{Bytes, CpuSet, PciAddress};
@@ -21,6 +21,19 @@ const SMALL_PART: u32 = 4;
 pub(crate) fn write(fleet: &Fleet, state: &State<'_>, constructor: &mut Constructor, pinning: &Pinning) -> FleetPlan {
     let mut functions = Functions::of(fleet, state);
     let problem = state.problem;
+    // Functions of VMs that stay are nobody else's.
+    let kept = fleet.vms.iter().filter_map(|vm| vm.kept());
+    let kept: BTreeSet<(&str, PciAddress)> = kept
+        .flat_map(|place| place.devices.iter().map(move |grant| (place.host.as_str(), &grant.functions)))
+        .flat_map(|(host, functions)| functions.iter().map(move |function| (host, *function)))
+        .collect();
+    for (host, dense) in fleet.hosts.iter().zip(&problem.hosts) {
+        for (slot, supply) in dense.slots.clone().zip(&host.devices) {
+            let is_kept = |function: &PciAddress| kept.contains(&(host.name.as_str(), *function));
+            let left = functions.left.entry(slot as u32).or_insert_with(|| supply.functions.clone());
+            left.retain(|function| !is_kept(function));
+        }
+    }
     let mut placements = Vec::new();
     let mut second = runner_up::Search::new(state);
     for (vm, assign) in state.assigns.iter().enumerate() {
@@ -96,7 +109,7 @@ fn placement(
             node: supply.node.and_then(|node| host.nodes.get(node as usize)).map(|node| node.index),
         });
     }
-    if let Some(current) = asked.current.as_ref().filter(|_| problem.vms[vm].fixed) {
+    if let Some(current) = asked.kept() {
         devices.clone_from(&current.devices);
     }
     VmPlacement {
@@ -192,7 +205,10 @@ fn reasons(fleet: &Fleet, state: &State<'_>, vm: usize, assign: &Assign, placeme
     let problem = state.problem;
     let mut reasons = Vec::new();
     if problem.vms[vm].fixed {
-        reasons.push("it runs here and may not be moved".to_owned());
+        reasons.push(match fleet.vms[vm].kept() {
+            Some(_) => "it runs here and may not be moved".to_owned(),
+            None => "it runs on this host and may not be moved to another one".to_owned(),
+        });
     }
     let nodes: Vec<String> = placement.cells.iter().map(|cell| cell.node.to_string()).collect();
     reasons.push(match (nodes.len(), fleet.vms[vm].numa) {

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::bound::{bound, target};
-use crate::dense::{Assign, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State, Value};
+use crate::dense::{Assign, Cells, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State, Value};
 use crate::error::FleetError;
 use crate::explain;
-use crate::model::{Fleet, FleetPlan, LevelId, LevelValue, Objective, SearchRecord, VmPlacement};
+use crate::model::{Fleet, FleetPlan, LevelId, LevelValue, Locality, Objective, SearchRecord, VmPlacement};
 use crate::pinned::{self, Pinning};
 use crate::search::{Constructor, Order, Prefer, finish, improve, order};
 
@@ -46,8 +46,8 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
     let until = options.budget.map(|budget| Instant::now() + budget);
     let problem = Problem::new(fleet)?;
     let mut start = State::empty(&problem);
-    keep_running(fleet, &mut start)?;
     let mut constructor = Constructor::new(&problem);
+    keep_running(fleet, &mut start, &mut constructor)?;
     let mut state = start.clone();
     let mut record = SearchRecord { seed: options.seed, steps: options.steps, done: 0, stopped_early: false };
     let mut proven = false;
@@ -97,10 +97,11 @@ fn best_start<'a>(problem: &'a Problem, start: &State<'a>, constructor: &mut Con
     best.map_or_else(|| start.clone(), |(state, _)| state)
 }
 
-/// Puts VMs that run where they run.
-fn keep_running(fleet: &Fleet, state: &mut State<'_>) -> Result<(), FleetError> {
-    for (index, vm) in fleet.vms.iter().enumerate() {
-        let Some(current) = &vm.current else { continue };
+/// Puts VMs that run where they run: those that stay first, then those that only keep their host, then those that may be
+/// moved, as far as their place still holds them.
+fn keep_running(fleet: &Fleet, state: &mut State<'_>, constructor: &mut Constructor) -> Result<(), FleetError> {
+    let running = || fleet.vms.iter().enumerate().filter_map(|(at, vm)| Some((at, vm, vm.current.as_ref()?)));
+    for (index, vm, current) in running().filter(|(_, vm, _)| vm.kept().is_some()) {
         let assign = assign_of(fleet, state, index, current).map_err(|reason| FleetError::Current {
             vm: vm.name.clone(),
             host: current.host.clone(),
@@ -108,7 +109,47 @@ fn keep_running(fleet: &Fleet, state: &mut State<'_>) -> Result<(), FleetError> 
         })?;
         state.put(index, assign);
     }
+    for (index, ..) in running().filter(|(_, vm, current)| !vm.movable && current.cells.is_empty()) {
+        if let Some(assign) = constructor.place_for(state, index, false) {
+            state.put(index, assign);
+        }
+    }
+    for (index, _, current) in running().filter(|(_, vm, current)| vm.movable && !current.cells.is_empty()) {
+        if let Some(assign) =
+            assign_of(fleet, state, index, current).ok().filter(|assign| suits(state, constructor, index, assign))
+        {
+            state.put(index, assign);
+        }
+    }
+    constructor.forget();
     Ok(())
+}
+
+/// Whether the place of a VM that may be moved is one it could be given now: what it asks for may have changed since.
+fn suits(state: &State<'_>, constructor: &mut Constructor, vm: usize, assign: &Assign) -> bool {
+    let shape = state.problem.shape_of(vm);
+    let host = assign.host as usize;
+    constructor.allowed.prepare(state, vm);
+    let allowed = shape.hosts.get(host).is_none_or(|allowed| *allowed)
+        && constructor.allowed.host(host)
+        && assign.pieces.iter().all(|piece| constructor.allowed.node(piece.node as usize));
+    let even = match shape.cells {
+        Cells::Free => true,
+        Cells::Fixed(count) => {
+            let mut asked: Vec<(u32, u64)> = (0..count).map(|cell| shape.cell(cell, count)).collect();
+            let mut there: Vec<(u32, u64)> = assign.pieces.iter().map(|piece| (piece.vcpus, piece.pages)).collect();
+            asked.sort_unstable();
+            there.sort_unstable();
+            asked == there
+        }
+    };
+    let served = (0u32..).zip(&shape.demands).all(|(at, demand)| {
+        let grants = || assign.grants.iter().filter(|grant| grant.demand == at);
+        let near = |grant: &Grant| state.slot_cost(host, &assign.pieces, grant.slot as usize) == 0;
+        grants().map(|grant| grant.count).sum::<u32>() == demand.count
+            && (demand.locality != Locality::Required || grants().all(near))
+    });
+    allowed && even && served
 }
 
 fn assign_of(fleet: &Fleet, state: &State<'_>, vm: usize, current: &VmPlacement) -> Result<Assign, String> {
@@ -153,7 +194,8 @@ fn objective(problem: &Problem, value: &Value, pinning: &Pinning, proven: bool) 
         let asked = problem.vms.iter().filter(|vm| vm.priority == index);
         let of = asked.map(|vm| u64::from(problem.shapes[vm.shape].vcpus)).sum();
         let level = LevelId::Unplaced { priority: *priority };
-        levels.push(LevelValue { level, value: value[index], bound: bound[index], of: Some(of) });
+        // VMs that stay may be where no bound would have them.
+        levels.push(LevelValue { level, value: value[index], bound: bound[index].min(value[index]), of: Some(of) });
     }
     let mut add =
         |level, value, bound: u64| levels.push(LevelValue { level, value, bound: bound.min(value), of: None });

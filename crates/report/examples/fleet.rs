@@ -26,7 +26,9 @@ fn main() {
             (fleets::of_one("captured", host, 32), rest)
         }
         _ => {
-            println!("fleet two | epyc | twelve | one | many HOSTS VMS, then svg | overview | page | json | text WIDTH | details WIDTH | what-if WIDTH");
+            println!(
+                "fleet two | epyc | twelve | one | many HOSTS VMS, then svg | overview | page | json | text WIDTH | details WIDTH | what-if WIDTH"
+            );
             return;
         }
     };

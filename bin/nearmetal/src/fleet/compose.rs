@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use nearmetal_change::{
-    DomainInput, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, compose, now, placement,
-};
+use nearmetal_change::{DomainInput, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, compose, now, placement};
 use nearmetal_fleet::file::{DemandOf, FleetFile, VmEntry};
 use nearmetal_fleet::{DeviceDemand, DeviceSelector, Fleet, FleetPlan, VmPlacement};
 use nearmetal_host::Host;
@@ -27,7 +25,9 @@ pub(crate) fn fleet_plan_file(
 ) -> anyhow::Result<FleetPlanFile> {
     let mut parts = Vec::new();
     for host in hosts {
-        if let Some(part) = host_part(file, fleet, host, plan, beside).with_context(|| format!("host `{}`", host.name))? {
+        if let Some(part) =
+            host_part(file, fleet, host, plan, beside).with_context(|| format!("host `{}`", host.name))?
+        {
             parts.push(part);
         }
     }

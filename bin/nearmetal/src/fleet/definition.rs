@@ -64,7 +64,8 @@ fn is_it(entry: &VmEntry, domain: &DomainInput) -> bool {
 /// A UUID that the same fleet gets again: planning twice makes one definition and not two (RFC 9562, version 8).
 fn uuid(host: &HostIdentity, name: &str, vm: &str) -> String {
     let digest = Sha256::digest(format!("{}\n{name}\n{vm}\n", host.fingerprint).as_bytes());
-    let mut hex: Vec<char> = digest.iter().take(16).flat_map(|byte| format!("{byte:02x}").chars().collect::<Vec<_>>()).collect();
+    let mut hex: Vec<char> =
+        digest.iter().take(16).flat_map(|byte| format!("{byte:02x}").chars().collect::<Vec<_>>()).collect();
     hex[12] = '8';
     hex[16] = ['8', '9', 'a', 'b'][hex[16].to_digit(16).unwrap_or(0) as usize % 4];
     let text: String = hex.into_iter().collect();

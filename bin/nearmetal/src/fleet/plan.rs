@@ -39,10 +39,8 @@ pub(crate) fn run(
     let wanted: Vec<Wanted> = file.hosts.iter().map(|host| wanted(host, path)).collect();
     let read = hosts::read(&wanted, printer)?;
     let notes = stay_where_defined(&mut file, &read);
-    let known: Vec<KnownHost<'_>> = read
-        .iter()
-        .map(|host| KnownHost { name: &host.name, host: &host.host, ledger: &host.ledger })
-        .collect();
+    let known: Vec<KnownHost<'_>> =
+        read.iter().map(|host| KnownHost { name: &host.name, host: &host.host, ledger: &host.ledger }).collect();
     let assembled = assemble(&file, &known)?;
     let mut plan = nearmetal_fleet::plan(&assembled.fleet, &args.options())?;
     plan.assumptions.splice(0..0, assembled.assumed.iter().cloned().chain(notes));
@@ -52,7 +50,9 @@ pub(crate) fn run(
     // A second opinion that shares no code with the search: a plan it objects to is never shown as one.
     let breaches = check(&assembled.fleet, &plan);
     if let Some(breach) = breaches.first() {
-        anyhow::bail!("the plan breaks a rule ({breach}); this is a fault of nearmetal, please report it with the fleet file");
+        anyhow::bail!(
+            "the plan breaks a rule ({breach}); this is a fault of nearmetal, please report it with the fleet file"
+        );
     }
     let pictures: Vec<HostPicture<'_>> =
         read.iter().map(|host| HostPicture::new(&host.name, &host.host, &host.ledger)).collect();
@@ -149,8 +149,7 @@ fn stay_where_defined(file: &mut FleetFile, hosts: &[ReadHost]) -> Vec<String> {
 /// The error a fleet file's fault becomes, with its lines.
 pub(crate) fn refused(error: &anyhow::Error, printer: &mut Printer) -> ExitStatus {
     printer.important(&format!("error: {error:#}"));
-    let wrong = error.chain().any(|cause| {
-        cause.is::<FileErrors>() || cause.is::<AssembleErrors>() || cause.is::<FleetError>()
-    });
+    let wrong =
+        error.chain().any(|cause| cause.is::<FileErrors>() || cause.is::<AssembleErrors>() || cause.is::<FleetError>());
     if wrong { ExitStatus::WrongUse } else { ExitStatus::Refused }
 }

@@ -49,9 +49,11 @@ fn copies(text: &str, fleet: &Fleet) -> anyhow::Result<Vec<WhatIf>> {
         (Some(vm), _) => (vm, 1),
         (None, Some((name, count))) => {
             let Some(vm) = known(name) else { bail!("the fleet has no VM `{name}`") };
-            let count: u32 = count.parse().ok().filter(|count| (1..=MOST_COPIES).contains(count)).with_context(|| {
-                format!("`{count}` is no number of VMs: write 1 to {MOST_COPIES}")
-            })?;
+            let count: u32 = count
+                .parse()
+                .ok()
+                .filter(|count| (1..=MOST_COPIES).contains(count))
+                .with_context(|| format!("`{count}` is no number of VMs: write 1 to {MOST_COPIES}"))?;
             (vm, count)
         }
         (None, None) => bail!("the fleet has no VM `{text}`"),
@@ -88,9 +90,18 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
-        for text in ["", "add-vm", "add-vm=", "add-vm=none", "add-vm=db*0", "add-vm=db*x", "remove-host", "remove-host=x",
-            "smt-off=x", "more-memory=1"]
-        {
+        for text in [
+            "",
+            "add-vm",
+            "add-vm=",
+            "add-vm=none",
+            "add-vm=db*0",
+            "add-vm=db*x",
+            "remove-host",
+            "remove-host=x",
+            "smt-off=x",
+            "more-memory=1",
+        ] {
             assert!(changed(&fleet(), &[text.to_owned()]).is_err(), "{text}");
         }
     }

@@ -8,6 +8,6 @@ mod state;
 
 pub(crate) use near::Near;
 pub(crate) use node::{KERNEL, NodeUse, PAGE_CLASSES};
-pub(crate) use problem::{DenseGroup, DenseHost, MOST_VCPUS, PRIORITIES, Problem};
+pub(crate) use problem::{DenseGroup, DenseHost, MOST_VCPUS, PRIORITIES, Problem, takes};
 pub(crate) use shape::{Cells, Demand, Shape};
 pub(crate) use state::{Assign, EXTRA, Grant, HOSTS, NODES, Piece, REMOTE, REMOTE_DEVICES, State, Value, ZERO};

@@ -258,7 +258,7 @@ pub(crate) fn takes(selector: &DeviceSelector, supply: &DeviceSupply) -> bool {
 
 /// Whether a VM stays on PUs of its own.
 fn holds_pus(vm: &Vm) -> bool {
-    let Some(current) = vm.current.as_ref().filter(|_| !vm.movable) else { return false };
+    let Some(current) = vm.kept() else { return false };
     vm.sharing() == CpuSharing::Dedicated && current.cells.iter().all(|cell| cell.pus.len() == cell.vcpus as usize)
 }
 
@@ -277,11 +277,7 @@ fn allowed(selector: &HostSelector, hosts: &[FleetHost]) -> Vec<bool> {
     if *selector == HostSelector::default() {
         return Vec::new();
     }
-    let suits = |host: &FleetHost| {
-        (selector.names.is_empty() || selector.names.contains(&host.name))
-            && selector.labels.iter().all(|(key, value)| host.labels.get(key) == Some(value))
-    };
-    hosts.iter().map(suits).collect()
+    hosts.iter().map(|host| selector.admits(host)).collect()
 }
 
 fn unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), FleetError> {

@@ -61,7 +61,13 @@ impl ShapeKey {
             class,
             pages: bytes.div_ceil(mib << 20),
             demands: vm.devices.clone(),
-            hosts: vm.hosts.clone(),
+            hosts: match &vm.current {
+                // One that has no place inside its host to keep still keeps the host.
+                Some(current) if !vm.movable && current.cells.is_empty() => {
+                    HostSelector { names: vec![current.host.clone()], labels: vm.hosts.labels.clone() }
+                }
+                _ => vm.hosts.clone(),
+            },
         }
     }
 

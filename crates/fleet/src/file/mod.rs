@@ -11,6 +11,7 @@
 //! together with the hosts as they are now. [`init`] writes one from domains that exist. `keys` describes every key once:
 //! for the parser, for its suggestions, and for the reference page.
 
+mod assemble;
 mod devices;
 mod disks;
 mod entry;
@@ -18,10 +19,13 @@ mod error;
 mod groups;
 mod hosts;
 mod keys;
+mod now;
 mod parse;
+mod running;
 mod section;
 mod vms;
 
+pub use assemble::{AssembleError, AssembleErrors, Assembled, KnownHost, RunningVm, assemble};
 pub use devices::DemandOf;
 pub use entry::{
     DiskBus, DiskEntry, DiskFormat, DiskSource, Firmware, FleetFile, HostEntry, HostReach, NicAttach, NicEntry,
@@ -29,6 +33,7 @@ pub use entry::{
 };
 pub use error::{FileErrors, FileProblem};
 pub use keys::{Key, TABLES, Table};
+pub use running::Stay;
 
 /// A commented fleet file that says a little of everything; it parses.
 pub const EXAMPLE: &str = include_str!("example.toml");

@@ -6,6 +6,7 @@ use nearmetal_place::WorkloadClass;
 use nearmetal_units::{Bytes, PageSize, PciAddress};
 use serde::{Deserialize, Serialize};
 
+use super::host::FleetHost;
 use super::plan::VmPlacement;
 
 /// One VM to place.
@@ -44,7 +45,9 @@ pub struct Vm {
     /// Higher is placed first; VMs of a lower priority never cost one of a higher its place.
     #[serde(default)]
     pub priority: i32,
-    /// Where it runs now. It stays there unless `movable`; what it holds there must not be in the hosts' `held` too.
+    /// Where it runs now. It stays there unless `movable`; what it holds there must count as free in the hosts. One
+    /// without cells floats over its host, or does not run as it is asked for: it stays on that host, and a plan may put it
+    /// anywhere there.
     #[serde(default)]
     pub current: Option<VmPlacement>,
     /// Whether a plan may move it from where it runs.
@@ -53,6 +56,11 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// The place it keeps whatever a plan is: it runs there, and may not be moved.
+    pub(crate) fn kept(&self) -> Option<&VmPlacement> {
+        self.current.as_ref().filter(|current| !self.movable && !current.cells.is_empty())
+    }
+
     /// How it uses PUs. A VM of class density floats even where it asks for PUs of its own: one vCPU a PU is then the
     /// most its node carries.
     pub fn sharing(&self) -> CpuSharing {
@@ -224,4 +232,12 @@ pub struct HostSelector {
     /// Labels the host must have, with these values.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+}
+
+impl HostSelector {
+    /// Whether a VM may be on this host.
+    pub fn admits(&self, host: &FleetHost) -> bool {
+        (self.names.is_empty() || self.names.contains(&host.name))
+            && self.labels.iter().all(|(key, value)| host.labels.get(key) == Some(value))
+    }
 }

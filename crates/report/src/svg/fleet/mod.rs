@@ -99,7 +99,8 @@ fn host(canvas: &mut Canvas, group: &Alike, y: f64) -> f64 {
         );
         name.push(("nm-muted", 10.0, shorten(&words, 130)));
     }
-    let parts: Vec<(&str, f64, &str)> = name.iter().map(|(class, space, text)| (*class, *space, text.as_str())).collect();
+    let parts: Vec<(&str, f64, &str)> =
+        name.iter().map(|(class, space, text)| (*class, *space, text.as_str())).collect();
     canvas.parts(x, y + 28.0, &parts);
     canvas.text(x, y + 45.0, "nm-small", &shorten(&sheet.about, 210));
     let top = y + 56.0;

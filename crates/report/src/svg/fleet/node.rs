@@ -53,14 +53,7 @@ pub(super) fn draw(
     devices(canvas, &node.devices, (left, right), y, owners, after);
 }
 
-fn draw_core(
-    canvas: &mut Canvas,
-    core: &[SheetPu],
-    frame: Area,
-    layout: &Layout,
-    owners: &[SheetOwner],
-    after: bool,
-) {
+fn draw_core(canvas: &mut Canvas, core: &[SheetPu], frame: Area, layout: &Layout, owners: &[SheetOwner], after: bool) {
     canvas.rect(frame, 3.0, "nm-cell");
     let padding = layout.core_padding();
     // A core of more PUs than fit a line keeps its tiles at a narrower pitch.
@@ -112,7 +105,12 @@ fn draw_pu(canvas: &mut Canvas, index: u32, used: &PuUse, area: Area, owners: &[
             canvas.rect(area, 2.0, if *used == PuUse::Free { "nm-pu" } else { "nm-offline" });
             if area.width >= 15.0 {
                 let (x, y) = (area.x + area.width / 2.0, area.y + area.height / 2.0 + 3.0);
-                canvas.text(x, y, if area.width >= ROOM_FOR_NUMBER { "nm-tiny nm-muted" } else { "nm-pu-small" }, &number);
+                canvas.text(
+                    x,
+                    y,
+                    if area.width >= ROOM_FOR_NUMBER { "nm-tiny nm-muted" } else { "nm-pu-small" },
+                    &number,
+                );
             }
         }
     }

@@ -29,7 +29,8 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
             plain(devices),
         ]
     };
-    let heads = [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
+    let heads =
+        [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
     let rows = view.placed[..shown].iter().map(row).collect();
     table(&heads, rows, &[(5, 16), (3, 12), (4, 10), (0, 12), (1, 10)]).draw(page);
     rest(page, view.placed.len() - shown, "VMs");
@@ -91,7 +92,8 @@ pub(super) fn refused(page: &mut Page, view: &FleetView, details: &Details) {
             page.wrapped(&format!("- {}, {vcpus}: {}", count(row.vms, "VM"), row.reason), Ink::Unsure, 2);
         }
         let curable = view.refused.iter().filter(|vm| vm.remedy.is_some()).count();
-        let words = format!("for {} of them a single change of one host would do, for each its own:", grouped(curable as f64));
+        let words =
+            format!("for {} of them a single change of one host would do, for each its own:", grouped(curable as f64));
         page.wrapped(&words, Ink::Plain, 2);
     }
     for vm in &view.refused[..shown] {

@@ -16,7 +16,13 @@ pub(crate) fn fleet_what_if(before: &FleetReport<'_>, after: &FleetReport<'_>, d
     page.wrapped(&format!("as it is: {} · {}", before.view.headline, counts(&before.view.totals)), Ink::Plain, 0);
     page.wrapped(&format!("what if:  {} · {}", after.view.headline, counts(&after.view.totals)), Ink::Plain, 0);
     refused(&mut page, &found, details);
-    lines(&mut page, "Placed now", found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")), Ink::Good, details);
+    lines(
+        &mut page,
+        "Placed now",
+        found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")),
+        Ink::Good,
+        details,
+    );
     let moved = found.moved.iter().map(|(vm, from, to)| format!("→ {vm}: {from} → {to}"));
     lines(&mut page, "In another place", moved, Ink::Found, details);
     let added = found.added.iter().map(|(vm, place)| format!("- {vm}: {place}"));
@@ -99,12 +105,7 @@ fn levels(page: &mut Page, found: &Difference) {
     let rows = found.levels.iter().map(|(id, before, after)| {
         let worse = before.map_or(0, |level| level.value) < after.map_or(0, |level| level.value);
         let (word, ink) = if worse { ("worse", Ink::Bad) } else { ("better", Ink::Good) };
-        vec![
-            (id.words(), Ink::Plain),
-            (value(before), Ink::Plain),
-            (value(after), Ink::Plain),
-            (word.to_owned(), ink),
-        ]
+        vec![(id.words(), Ink::Plain), (value(before), Ink::Plain), (value(after), Ink::Plain), (word.to_owned(), ink)]
     });
     let heads = [("level", false), ("as it is", true), ("what if", true), ("", false)];
     table(&heads, rows.collect(), &[(0, 16)]).draw(page);

@@ -140,12 +140,7 @@ struct Maker<'a> {
 
 impl HostSheet {
     /// Of a host of the fleet; without a picture only what it has left is drawn.
-    pub(crate) fn new(
-        fleet: &Fleet,
-        plan: &FleetPlan,
-        host: &FleetHost,
-        picture: Option<&HostPicture<'_>>,
-    ) -> Self {
+    pub(crate) fn new(fleet: &Fleet, plan: &FleetPlan, host: &FleetHost, picture: Option<&HostPicture<'_>>) -> Self {
         let ledger = picture.map(|picture| picture.ledger);
         let maker = Maker { host, plan, ledger, residents: residents(fleet, plan, host, ledger) };
         let map = picture.map(|picture| HostMap::new(picture.host));
@@ -279,9 +274,11 @@ impl<'a> Maker<'a> {
             own.fold(Bytes::ZERO, |sum, (_, amount, _)| sum.plus(*amount))
         };
         let given = supply.pools.iter().fold(supply.memory, |sum, pool| sum.plus(pool.size.bytes().times(pool.free)));
-        let left = self.plan.fragmentation.iter().find(|left| {
-            after && left.node == supply.index && left.host == self.host.name
-        });
+        let left = self
+            .plan
+            .fragmentation
+            .iter()
+            .find(|left| after && left.node == supply.index && left.host == self.host.name);
         let added = |size: PageSize| {
             let changes = self.plan.pools.iter().filter(|change| {
                 after && change.host == self.host.name && change.node == supply.index && change.size == size
@@ -310,18 +307,13 @@ impl<'a> Maker<'a> {
 
     /// Devices of one place: those in use first, those nobody wants last.
     fn devices(&self, here: impl Fn(Option<u32>) -> bool) -> Vec<SheetDevice> {
-        let index = |supply: &DeviceSupply| {
-            supply.node.and_then(|at| self.host.nodes.get(at as usize)).map(|node| node.index)
-        };
+        let index =
+            |supply: &DeviceSupply| supply.node.and_then(|at| self.host.nodes.get(at as usize)).map(|node| node.index);
         let mut devices = Vec::new();
         for (at, supply) in self.host.devices.iter().enumerate().filter(|(_, supply)| here(index(supply))) {
             let grants = Both::of(|after| self.grants(at, after));
             let shared = matches!(supply.kind, DeviceKind::Shared { .. });
-            devices.push(SheetDevice {
-                name: device_words(supply),
-                of: (!shared).then_some(supply.free),
-                grants,
-            });
+            devices.push(SheetDevice { name: device_words(supply), of: (!shared).then_some(supply.free), grants });
         }
         for device in self.ledger.iter().flat_map(|ledger| &ledger.devices).filter(|device| here(device.node)) {
             let Some(owner) = device.owner.as_ref().and_then(|owner| self.other(&owner.name)) else { continue };

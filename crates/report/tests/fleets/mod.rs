@@ -83,7 +83,8 @@ pub(crate) fn two_hosts() -> Invented {
             .network(1, 7, 3)
             .nvme(2)
     };
-    let other = machine().guest(guest("billing", 3, 6, "12-13")).build();
+    let mut other = machine().guest(guest("billing", 3, 6, "12-13")).build();
+    other.nodes[3].memory_free = other.nodes[3].memory_free.map(|free| free.less(gib(6)));
     let hosts: Vec<(Host, Ledger)> = [other, machine().build()].map(|host| (host.clone(), ledger::of(&host, &[]))).into();
     let reserve = Reserve { memory_per_node: Some(Bytes::from_mib(1024)), ..Reserve::default() };
     let own = |name: &str, at: usize| FleetHost::of(name, &hosts[at].0, &hosts[at].1, &reserve);

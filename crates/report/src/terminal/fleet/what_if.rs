@@ -85,7 +85,7 @@ fn lines(page: &mut Page, heading: &str, all: impl ExactSizeIterator<Item = Stri
 }
 
 fn levels(page: &mut Page, found: &Difference) {
-    page.heading("Levels that changed, less is better");
+    page.heading("Levels that changed: the first decides, less is better");
     if found.levels.is_empty() {
         page.wrapped("none", Ink::Plain, 2);
         return;
@@ -96,9 +96,15 @@ fn levels(page: &mut Page, found: &Difference) {
         // What is not proven may be the search's fault rather than the change's.
         Some(level) => format!("{} (bound {})", grouped(level.value as f64), grouped(level.bound as f64)),
     };
-    let rows = found.levels.iter().map(|(id, before, after)| {
-        let worse = before.map_or(0, |level| level.value) < after.map_or(0, |level| level.value);
-        let (word, ink) = if worse { ("worse", Ink::Bad) } else { ("better", Ink::Good) };
+    let rows = found.levels.iter().enumerate().map(|(position, (id, before, after))| {
+        let more = before.map_or(0, |level| level.value) < after.map_or(0, |level| level.value);
+        // Levels below the first that changed are of plans that differ above: less there is no gain.
+        let (word, ink) = match (position, more) {
+            (0, true) => ("worse", Ink::Bad),
+            (0, false) => ("better", Ink::Good),
+            (_, true) => ("more", Ink::Quiet),
+            (_, false) => ("less", Ink::Quiet),
+        };
         vec![
             (id.words(), Ink::Plain),
             (value(before), Ink::Plain),

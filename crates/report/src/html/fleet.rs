@@ -88,13 +88,14 @@ fn page(view: &FleetView, title: &str, created: &str) -> Json {
         .collect();
     // Many nodes are worth a row only where something is stranded.
     let whole = view.nodes.len() <= ROWS;
-    let chosen: Vec<_> = if whole { view.nodes.iter().collect() } else { view.stranded() };
+    let chosen: Vec<_> = if whole { view.nodes.iter().map(|node| (node, 0)).collect() } else { view.stranded() };
     let nodes: Vec<Json> = chosen
         .iter()
         .take(ROWS)
-        .map(|node| {
+        .map(|(node, others)| {
+            let others = if *others > 0 { format!(" and {} alike", count(*others, "node")) } else { String::new() };
             json!({
-                "host": node.host, "node": node.node, "pus": format!("{} of {}", node.free_pus, node.pus),
+                "others": others, "host": node.host, "node": node.node, "pus": format!("{} of {}", node.free_pus, node.pus),
                 "cores": node.free_cores, "l3": node.largest_l3, "pages": node.pages, "stranded": node.stranded,
                 "memory": format!("{} of {}", node.free_memory, node.memory),
             })
@@ -120,8 +121,7 @@ fn page(view: &FleetView, title: &str, created: &str) -> Json {
             fact("vCPUs placed", &of(totals.vcpus_placed as usize, totals.vcpus as usize), ""),
             fact("hosts in use", &of(totals.hosts_used, totals.hosts), ""),
             fact("levels proven best", &of(proven, view.levels.len()), if proven == view.levels.len() { "good" } else { "unsure" }),
-            fact("PUs left", &of(totals.free_pus as usize, totals.pus as usize), ""),
-            fact("memory left", &format!("{} of {}", totals.free_memory, totals.memory), ""),
+            fact("left", &format!("{}, {}", count(totals.free_pus as usize, "PU"), totals.free_memory), ""),
         ],
         "placed": placed, "placed_rest": rest(view.placed.len()),
         "refused": refused, "refused_rest": rest(view.refused.len()), "refused_counted": counted,

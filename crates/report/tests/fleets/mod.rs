@@ -83,9 +83,9 @@ pub(crate) fn two_hosts() -> Invented {
             .network(1, 7, 3)
             .nvme(2)
     };
-    let other = machine().guest(guest("billing", 3, 6, "12-13")).build();
-    let hosts: Vec<(Host, Ledger)> =
-        [other, machine().build()].map(|host| (host.clone(), ledger::of(&host, &[]))).into();
+    let mut other = machine().guest(guest("billing", 3, 6, "12-13")).build();
+    other.nodes[3].memory_free = other.nodes[3].memory_free.map(|free| free.less(gib(6)));
+    let hosts: Vec<(Host, Ledger)> = [other, machine().build()].map(|host| (host.clone(), ledger::of(&host, &[]))).into();
     let reserve = Reserve { memory_per_node: Some(Bytes::from_mib(1024)), ..Reserve::default() };
     let own = |name: &str, at: usize| FleetHost::of(name, &hosts[at].0, &hosts[at].1, &reserve);
     let fleet_hosts = vec![own("alpha", 0), own("beta", 1)];
@@ -101,8 +101,11 @@ pub(crate) fn two_hosts() -> Invented {
     let wide = vm("analytics", 7, 14);
     let mut huge = vm("archive", 2, 24);
     huge.page_size = Some(PageSize::HUGE_1G);
-    let mut fleet =
-        Fleet { vms: vec![web, database, trading, batch, wide, huge], hosts: fleet_hosts, ..Fleet::default() };
+    let mut fleet = Fleet {
+        vms: vec![web, database, trading, batch, wide, huge],
+        hosts: fleet_hosts,
+        ..Fleet::default()
+    };
     // The database runs already, on a node it may leave.
     let place = VmPlacement {
         vm: "database".to_owned(),

@@ -56,7 +56,7 @@ impl Layout {
         let nodes = sheet.nodes().count();
         let pus = |node: &SheetNode| node.domains.iter().flatten().map(Vec::len).sum::<usize>();
         let most = sheet.nodes().map(pus).max().unwrap_or(0);
-        let (beside, columns) = match nodes {
+        let (beside, columns): (bool, usize) = match nodes {
             0..=1 => (true, 1),
             2..=4 => (true, 2),
             5..=16 => (false, 4),
@@ -64,8 +64,10 @@ impl Layout {
             _ => (false, 8),
         };
         let panel_width = if beside { (WIDTH - BETWEEN) / 2.0 } else { WIDTH };
-        // Wide enough for each node in a package of its own.
-        let box_width = (panel_width - (columns - 1) as f64 * GAP) / columns as f64 - 2.0 * FRAME;
+        // As many packages in a row as the smallest allows; each costs a frame.
+        let smallest = sheet.packages.iter().map(|package| package.nodes.len()).min().unwrap_or(1).max(1);
+        let frames = columns.div_ceil(smallest).min(sheet.packages.len().max(1)) as f64;
+        let box_width = (panel_width - (columns - 1) as f64 * GAP - frames * 2.0 * FRAME) / columns as f64;
         let tile = match (columns, most) {
             (1, 0..=32) | (2 | 4, 0..=16) => 26.0,
             (1, 0..=96) | (2 | 4, 0..=40) => 20.0,
@@ -85,19 +87,20 @@ impl Layout {
 
     /// Packages from left to right as long as there is room; the end of the last row.
     fn place(&mut self, sheet: &HostSheet, columns: usize) -> f64 {
-        let (mut x, mut y, mut row_height) = (0.0, 0.0, 0.0f64);
+        let (mut x, mut y, mut row_height, mut row) = (0.0, 0.0, 0.0f64, 0);
         for package in &sheet.packages {
             let across = columns.min(package.nodes.len()).max(1);
             let width = across as f64 * (self.box_width + GAP) - GAP + 2.0 * FRAME;
             if x > 0.0 && x + width > self.panel_width + 0.5 {
-                (x, y, row_height) = (0.0, y + row_height + GAP, 0.0);
+                self.level(row, row_height);
+                (x, y, row_height, row) = (0.0, y + row_height + GAP, 0.0, self.packages.len());
             }
             let head = if package.name.is_empty() { FRAME } else { PACKAGE_HEAD };
             let mut nodes = Vec::new();
             let mut top = y + head;
-            for row in package.nodes.chunks(across) {
-                let height = row.iter().map(|node| self.node_height(node)).fold(0.0, f64::max);
-                for column in 0..row.len() {
+            for nodes_beside in package.nodes.chunks(across) {
+                let height = nodes_beside.iter().map(|node| self.node_height(node)).fold(0.0, f64::max);
+                for column in 0..nodes_beside.len() {
                     let x = x + FRAME + column as f64 * (self.box_width + GAP);
                     nodes.push(Area { x, y: top, width: self.box_width, height });
                 }
@@ -108,7 +111,20 @@ impl Layout {
             x += width + GAP;
             row_height = row_height.max(height);
         }
+        self.level(row, row_height);
         y + row_height + 4.0
+    }
+
+    /// Packages of a row end on one line, and so do the nodes of those that have one row of them.
+    fn level(&mut self, first: usize, height: f64) {
+        for place in &mut self.packages[first..] {
+            let missing = height - place.frame.height;
+            place.frame.height = height;
+            let one_row = place.nodes.first().map(|node| node.y) == place.nodes.last().map(|node| node.y);
+            if one_row {
+                place.nodes.iter_mut().for_each(|node| node.height += missing);
+            }
+        }
     }
 
     fn node_height(&self, node: &SheetNode) -> f64 {

@@ -13,7 +13,9 @@ const ROOM_FOR_LETTER: f64 = 10.0;
 /// `scale` is what the whole bar stands for, the same before and after.
 pub(super) fn draw(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, area: Area, owners: &[SheetOwner]) {
     let bar = Area { x: area.x, y: area.y + 7.0, width: area.width, height: 13.0 };
-    let of_vms = memory.uses.iter().map(|(owner, amount, _)| format!("{}: {amount}", name(owners, *owner)));
+    let of_vms = memory.uses.iter().map(|(owner, amount, _)| (owner, amount));
+    let of_others = memory.others.iter().map(|(owner, amount)| (owner, amount));
+    let of_vms = of_vms.chain(of_others).map(|(owner, amount)| format!("{}: {amount}", name(owners, *owner)));
     let title: Vec<_> = of_vms.chain([figures(memory)]).collect();
     canvas.open(&title.join("; "));
     canvas.rect(bar, 2.0, "nm-bar");
@@ -34,14 +36,14 @@ fn figures(memory: &SheetMemory) -> String {
         parts.push(format!("VMs {}", memory.used()));
     }
     parts.push(format!("free {}", memory.free));
-    match (memory.held, memory.total) {
-        (Some(held), Some(total)) => {
-            if held > Bytes::ZERO {
-                parts.push(format!("kept {held}"));
-            }
-            parts.push(format!("of {total}"));
-        }
-        _ => parts.push("in all unknown".to_owned()),
+    if !memory.others.is_empty() {
+        let others = memory.others.iter().fold(Bytes::ZERO, |sum, (_, amount)| sum.plus(*amount));
+        parts.push(format!("others {others}"));
+    }
+    match memory.held {
+        Some(held) if held > Bytes::ZERO => parts.push(format!("kept {held}")),
+        Some(_) => {}
+        None => parts.push("in all unknown".to_owned()),
     }
     parts.join(" · ")
 }
@@ -60,6 +62,9 @@ fn segments(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, bar: Area, 
     let mut parts: Vec<(Bytes, String, Option<&str>, &str)> = Vec::new();
     if let Some(held) = memory.held {
         parts.push((held, "nm-used".to_owned(), None, ""));
+    }
+    for (owner, amount) in &memory.others {
+        parts.push((*amount, owner_class(owners, *owner), None, label(owners, *owner)));
     }
     for (owner, amount, _) in &memory.uses {
         parts.push((*amount, owner_class(owners, *owner), None, label(owners, *owner)));

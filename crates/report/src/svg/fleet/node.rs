@@ -23,10 +23,11 @@ pub(super) fn draw(
     canvas.rect(place, 7.0, "nm-node");
     let (left, right) = (place.x + PADDING, place.x + place.width - PADDING);
     let title = node.index.map_or("no node".to_owned(), |index| format!("node {index}"));
-    canvas.text(left, place.y + 16.0, "nm-bold", &title);
+    let total = node.memory.at(after).total.map(|total| total.to_string()).unwrap_or_default();
+    canvas.parts(left, place.y + 16.0, &[("nm-bold", 0.0, &title), ("nm-small", 6.0, &total)]);
     let pus: CpuSet = node.domains.iter().flatten().flatten().map(|pu| pu.index).collect();
     if !pus.is_empty() {
-        let room = ((place.width - 2.0 * PADDING - 56.0) / 5.4) as usize;
+        let room = ((place.width - 2.0 * PADDING - 56.0 - 6.0 * total.len() as f64) / 5.4) as usize;
         canvas.text(right, place.y + 16.0, "nm-small nm-end", &shorten(&format!("PUs {pus}"), room));
     }
     let top = place.y + NODE_HEAD;

@@ -6,11 +6,13 @@ use crate::svg::Surface;
 use crate::svg::canvas::{Area, Canvas};
 use crate::terminal::wrap;
 use crate::text::{count, grouped, shorten};
-use crate::view::fleet::{FleetView, HostTile, reasons};
+use crate::view::fleet::{FleetView, HostTile, alike_refused, reasons};
 
 /// Width of the column of what is not placed, and the space before it.
 const BESIDE: f64 = 300.0;
 const BETWEEN: f64 = 30.0;
+/// Room for a row's first name.
+const ROW_NAME: f64 = 84.0;
 /// Tiles drawn; further hosts are counted.
 const TILES: usize = 2000;
 /// Refused VMs named one by one; more are counted by reason.
@@ -52,11 +54,16 @@ pub(crate) fn fleet_overview_svg(view: &FleetView, surface: Surface) -> String {
     let top = y + 24.0;
     let shown = &view.hosts[..view.hosts.len().min(TILES)];
     let (width, height, gap) = tile_size(shown.len());
-    let columns = (((room + gap) / (width + gap)) as usize).max(1);
+    // Tiles too small for names have the first of each row before it.
+    let indent = if height < 30.0 { ROW_NAME } else { 0.0 };
+    let columns = (((room - indent + gap) / (width + gap)) as usize).max(1);
     for (number, host) in shown.iter().enumerate() {
         let (column, row) = (number % columns, number / columns);
-        let x = MARGIN + column as f64 * (width + gap);
-        tile(&mut canvas, host, Area { x, y: top + row as f64 * (height + gap), width, height });
+        let (x, y) = (MARGIN + indent + column as f64 * (width + gap), top + row as f64 * (height + gap));
+        if indent > 0.0 && column == 0 {
+            canvas.text(MARGIN, y + height / 2.0 + 3.5, "nm-small", &shorten(&host.name, 14));
+        }
+        tile(&mut canvas, host, Area { x, y, width, height });
     }
     let mut bottom = top + shown.len().div_ceil(columns) as f64 * (height + gap);
     if view.hosts.len() > shown.len() {
@@ -152,19 +159,22 @@ fn refusals(canvas: &mut Canvas, view: &FleetView, x: f64, y: f64) -> f64 {
         if all.len() > REASONS {
             line(canvas, "nm-small", &format!("and {} more reasons", all.len() - REASONS), 0.0);
         }
-        line(canvas, "nm-small nm-bold", "The first of them:", 0.0);
+        line(canvas, "nm-small nm-bold", "VMs that ask for the same and miss the same:", 0.0);
     }
-    for vm in view.refused.iter().take(NAMED) {
-        line(canvas, "", &format!("✗ {}", shorten(&vm.vm, 38)), 0.0);
+    let alike = alike_refused(&view.refused);
+    for (vm, others) in alike.iter().take(NAMED) {
+        let others = if *others > 0 { format!(" and {} alike", grouped(*others as f64)) } else { String::new() };
+        line(canvas, "", &format!("✗ {}{others}", shorten(&vm.vm, 30)), 0.0);
+        line(canvas, "nm-small", &vm.asks, 12.0);
         let words = match &vm.remedy {
             Some((host, change)) => format!("→ would fit with, on {}: {change}", shorten(host, 24)),
             None => "no single change would place it".to_owned(),
         };
         line(canvas, "nm-small", &words, 12.0);
     }
-    let rest = view.refused.len().saturating_sub(NAMED);
+    let rest = alike.len().saturating_sub(NAMED);
     if rest > 0 {
-        line(canvas, "nm-small", &format!("and {} more", grouped(rest as f64)), 0.0);
+        line(canvas, "nm-small", &format!("and {} more kinds of VMs", grouped(rest as f64)), 0.0);
     }
     line(canvas, "", "", 0.0)
 }

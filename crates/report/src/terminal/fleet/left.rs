@@ -48,7 +48,7 @@ pub(super) fn levels(page: &mut Page, view: &FleetView) {
         ]
     });
     let heads = [("level", false), ("reached", true), ("no plan is below", true), ("best?", false)];
-    table(&heads, rows.collect(), &[(0, 16)]).draw(page);
+    table(&heads, rows.collect(), &[(0, 16), (3, 12), (2, 8)]).draw(page);
 }
 
 pub(super) fn nodes(page: &mut Page, view: &FleetView, details: &Details) {
@@ -79,7 +79,8 @@ pub(super) fn nodes(page: &mut Page, view: &FleetView, details: &Details) {
     }
     // A few nodes are shown in the hosts' order; of many only what is stranded is worth a row.
     let whole = details.all || view.nodes.len() <= details.rows;
-    let nodes: Vec<&NodeRow> = if whole { view.nodes.iter().collect() } else { view.stranded() };
+    let nodes: Vec<(&NodeRow, usize)> =
+        if whole { view.nodes.iter().map(|node| (node, 0)).collect() } else { view.stranded() };
     let shown = details.shown(nodes.len());
     if shown == 0 {
         return;
@@ -87,14 +88,15 @@ pub(super) fn nodes(page: &mut Page, view: &FleetView, details: &Details) {
     if !whole {
         page.wrapped("nodes with the largest part stranded first:", Ink::Quiet, 2);
     }
-    let rows = nodes[..shown].iter().map(|node| {
+    let rows = nodes[..shown].iter().map(|(node, others)| {
+        let others = if *others > 0 { format!(" +{} alike", grouped(*others as f64)) } else { String::new() };
         let memory = match node.pages.is_empty() {
             true => node.free_memory.to_string(),
             false => format!("{} ({})", node.free_memory, node.pages),
         };
         vec![
             (one_line(&node.host), Ink::Plain),
-            (node.node.to_string(), Ink::Plain),
+            (format!("{}{others}", node.node), Ink::Plain),
             (format!("{} of {}", node.free_pus, node.pus), Ink::Plain),
             (node.free_cores.to_string(), Ink::Plain),
             (node.largest_l3.to_string(), Ink::Plain),
@@ -104,13 +106,13 @@ pub(super) fn nodes(page: &mut Page, view: &FleetView, details: &Details) {
     });
     let heads = [
         ("host", false),
-        ("node", true),
+        ("node", false),
         ("free PUs", true),
         ("whole cores", true),
         ("PUs in one L3", true),
         ("free memory", true),
         ("stranded", false),
     ];
-    table(&heads, rows.collect(), &[(6, 14), (5, 12), (0, 8)]).draw(page);
-    rest(page, nodes.len() - shown, "nodes");
+    table(&heads, rows.collect(), &[(6, 12), (5, 10), (4, 8), (3, 6), (0, 8)]).draw(page);
+    rest(page, nodes.len() - shown, if whole { "nodes" } else { "kinds of nodes" });
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::paint::{Ink, Page};
-use super::{names, rest, table};
+use super::{THE_REST, names, rest, table};
 use crate::fleet::Details;
 use crate::text::{count, grouped, one_line};
-use crate::view::fleet::{FleetView, PlacedVm, RefusedVm, reasons};
+use crate::view::fleet::{FleetView, PlacedVm, RefusedVm, alike_refused as alike, reasons};
 
 /// Names in one sentence.
 const NAMES: usize = 12;
@@ -29,8 +29,7 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
             plain(devices),
         ]
     };
-    let heads =
-        [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
+    let heads = [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
     let rows = view.placed[..shown].iter().map(row).collect();
     table(&heads, rows, &[(5, 16), (3, 12), (4, 10), (0, 12), (1, 10)]).draw(page);
     rest(page, view.placed.len() - shown, "VMs");
@@ -50,32 +49,48 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
         let shown = details.shown(moved.len());
         for vm in &moved[..shown] {
             let from = vm.from.as_deref().unwrap_or_default();
-            page.wrapped(&format!("- {}: from {from} to {} node {}", vm.vm, vm.host, vm.nodes), Ink::Found, 2);
+            page.wrapped(&format!("- {}: from {from} to {}", vm.vm, vm.place), Ink::Found, 2);
         }
         rest(page, moved.len() - shown, "");
     }
 }
 
 fn why(page: &mut Page, vm: &PlacedVm) {
-    page.wrapped(&format!("{} on {} node {}", vm.vm, vm.host, vm.nodes), Ink::Strong, 2);
+    page.wrapped(&format!("{} on {}", vm.vm, vm.place), Ink::Strong, 2);
     page.wrapped(&vm.reasons.join("; "), Ink::Plain, 4);
     page.wrapped(&format!("second best: {}", vm.second), Ink::Quiet, 4);
 }
 
-/// Reasons with nodes' numbers taken out, and how many VMs have each, the most frequent first.
-pub(super) fn why_counted(placed: &[PlacedVm]) -> Vec<(String, usize)> {
+/// Reasons without the nodes' numbers, and how many VMs have each, the most frequent first.
+fn why_counted(placed: &[PlacedVm]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for reason in placed.iter().flat_map(|vm| &vm.reasons) {
-        // `node 3 holds all …` and `nodes 0, 1: …` differ by number alone.
-        let kept = reason.split_whitespace().filter(|word| {
-            let bare = word.trim_end_matches([',', ':', ';']);
-            bare.is_empty() || !bare.chars().all(|c| c.is_ascii_digit())
-        });
-        *counts.entry(kept.collect::<Vec<_>>().join(" ")).or_default() += 1;
+        *counts.entry(without_numbers(reason)).or_default() += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, vms)| std::cmp::Reverse(*vms));
     counts
+}
+
+/// `node 3 holds all …` and `nodes 0, 1: …` differ by number alone, and are one reason.
+fn without_numbers(reason: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in reason.split_whitespace() {
+        let bare = word.trim_end_matches([',', ':', ';']);
+        let number = !bare.is_empty() && bare.chars().all(|c| c.is_ascii_digit());
+        match words.last_mut() {
+            Some(last) if number && ["node", "nodes"].contains(&last.as_str()) => {
+                *last = if last == "node" { "one node".to_owned() } else { "several nodes".to_owned() };
+            }
+            Some(last) if number && last.starts_with("several") => {}
+            _ if number => words.push("several".to_owned()),
+            _ => words.push(word.to_owned()),
+        }
+        if number && word.ends_with(':') {
+            words.extend([":".to_owned()]);
+        }
+    }
+    words.join(" ").replace(" :", ":")
 }
 
 pub(super) fn refused(page: &mut Page, view: &FleetView, details: &Details) {
@@ -85,26 +100,34 @@ pub(super) fn refused(page: &mut Page, view: &FleetView, details: &Details) {
     let vcpus: u64 = view.refused.iter().map(|vm| vm.vcpus).sum();
     let (vms, vcpus) = (count(view.refused.len(), "VM"), count(vcpus as usize, "vCPU"));
     page.heading(&format!("Not placed: {vms}, {vcpus}"));
-    let shown = details.shown(view.refused.len());
-    if view.refused.len() > shown {
+    let whole = details.shown(view.refused.len()) == view.refused.len();
+    if !whole {
         for row in reasons(&view.refused) {
             let vcpus = count(row.vcpus as usize, "vCPU");
             page.wrapped(&format!("- {}, {vcpus}: {}", count(row.vms, "VM"), row.reason), Ink::Unsure, 2);
         }
         let curable = view.refused.iter().filter(|vm| vm.remedy.is_some()).count();
-        let words =
-            format!("for {} of them a single change of one host would do, for each its own:", grouped(curable as f64));
-        page.wrapped(&words, Ink::Plain, 2);
+        page.wrapped(
+            &format!("for {} a single change of one host would place one of them:", count(curable, "VM")),
+            Ink::Plain,
+            2,
+        );
     }
-    for vm in &view.refused[..shown] {
-        refusal(page, vm);
+    let alike = if whole { view.refused.iter().map(|vm| (vm, 0)).collect() } else { alike(&view.refused) };
+    let shown = details.shown(alike.len());
+    for (vm, others) in &alike[..shown] {
+        refusal(page, vm, *others);
     }
-    rest(page, view.refused.len() - shown, "VMs");
+    rest(page, alike.len() - shown, "kinds of VMs");
+    if !whole && shown == alike.len() {
+        page.wrapped(THE_REST, Ink::Quiet, 2);
+    }
 }
 
-fn refusal(page: &mut Page, vm: &RefusedVm) {
+fn refusal(page: &mut Page, vm: &RefusedVm, others: usize) {
+    let others = if others > 0 { format!(" and {} alike", grouped(others as f64)) } else { String::new() };
     let asks = if vm.asks.is_empty() { String::new() } else { format!(" ({})", vm.asks) };
-    page.wrapped(&format!("✗ {}{asks}: {}", vm.vm, vm.reason), Ink::Bad, 2);
+    page.wrapped(&format!("✗ {}{others}{asks}: {}", vm.vm, vm.reason), Ink::Bad, 2);
     match &vm.remedy {
         Some((host, change)) => page.wrapped(&format!("→ would fit with, on {host}: {change}"), Ink::Planned, 4),
         None => page.wrapped("no single change would place it", Ink::Quiet, 4),

@@ -16,13 +16,7 @@ pub(crate) fn fleet_what_if(before: &FleetReport<'_>, after: &FleetReport<'_>, d
     page.wrapped(&format!("as it is: {} · {}", before.view.headline, counts(&before.view.totals)), Ink::Plain, 0);
     page.wrapped(&format!("what if:  {} · {}", after.view.headline, counts(&after.view.totals)), Ink::Plain, 0);
     refused(&mut page, &found, details);
-    lines(
-        &mut page,
-        "Placed now",
-        found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")),
-        Ink::Good,
-        details,
-    );
+    lines(&mut page, "Placed now", found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")), Ink::Good, details);
     let moved = found.moved.iter().map(|(vm, from, to)| format!("→ {vm}: {from} → {to}"));
     lines(&mut page, "In another place", moved, Ink::Found, details);
     let added = found.added.iter().map(|(vm, place)| format!("- {vm}: {place}"));
@@ -91,7 +85,7 @@ fn lines(page: &mut Page, heading: &str, all: impl ExactSizeIterator<Item = Stri
 }
 
 fn levels(page: &mut Page, found: &Difference) {
-    page.heading("Levels that changed, less is better");
+    page.heading("Levels that changed: the first decides, less is better");
     if found.levels.is_empty() {
         page.wrapped("none", Ink::Plain, 2);
         return;
@@ -102,10 +96,21 @@ fn levels(page: &mut Page, found: &Difference) {
         // What is not proven may be the search's fault rather than the change's.
         Some(level) => format!("{} (bound {})", grouped(level.value as f64), grouped(level.bound as f64)),
     };
-    let rows = found.levels.iter().map(|(id, before, after)| {
-        let worse = before.map_or(0, |level| level.value) < after.map_or(0, |level| level.value);
-        let (word, ink) = if worse { ("worse", Ink::Bad) } else { ("better", Ink::Good) };
-        vec![(id.words(), Ink::Plain), (value(before), Ink::Plain), (value(after), Ink::Plain), (word.to_owned(), ink)]
+    let rows = found.levels.iter().enumerate().map(|(position, (id, before, after))| {
+        let more = before.map_or(0, |level| level.value) < after.map_or(0, |level| level.value);
+        // Levels below the first that changed are of plans that differ above: less there is no gain.
+        let (word, ink) = match (position, more) {
+            (0, true) => ("worse", Ink::Bad),
+            (0, false) => ("better", Ink::Good),
+            (_, true) => ("more", Ink::Quiet),
+            (_, false) => ("less", Ink::Quiet),
+        };
+        vec![
+            (id.words(), Ink::Plain),
+            (value(before), Ink::Plain),
+            (value(after), Ink::Plain),
+            (word.to_owned(), ink),
+        ]
     });
     let heads = [("level", false), ("as it is", true), ("what if", true), ("", false)];
     table(&heads, rows.collect(), &[(0, 16)]).draw(page);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_fleet::{FleetPlan, LevelId, LevelValue, Refusal, VmPlacement};
 
-use super::rows::{nodes, same_place};
+use super::rows::{place, same_place};
 
 /// What differs from one plan to another.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -35,7 +35,6 @@ pub(crate) fn difference(before: &FleetPlan, after: &FleetPlan) -> Difference {
     let (had, has) = (placements(before), placements(after));
     let (lacked, lacks) = (refusals(before), refusals(after));
     let mut difference = Difference::default();
-    let place = |placement: &VmPlacement| format!("{} node {}", placement.host, nodes(placement));
     for placement in &after.placements {
         let name = placement.vm.clone();
         match had.get(&name) {

@@ -16,7 +16,7 @@ use nearmetal_fleet::{Fleet, FleetPlan};
 pub(crate) use alike::{Alike, alike};
 pub(crate) use compare::{Difference, difference};
 pub(crate) use owners::{OwnerKind, SheetOwner};
-pub(crate) use refused::{RefusedVm, reasons};
+pub(crate) use refused::{RefusedVm, alike_refused, reasons};
 pub(crate) use rows::{FloatingRow, LevelRow, PlacedVm, PoolRow};
 pub(crate) use sheet::{HostSheet, PuUse, SheetDevice, SheetMemory, SheetNode, SheetPu};
 pub(crate) use totals::{HostTile, NodeRow, Totals};
@@ -65,10 +65,19 @@ impl FleetView {
         }
     }
 
-    /// Nodes by how much of them is stranded, the worst first; those without are left out.
-    pub(crate) fn stranded(&self) -> Vec<&NodeRow> {
-        let mut nodes: Vec<&NodeRow> = self.nodes.iter().filter(|node| node.stranded.is_some()).collect();
-        nodes.sort_by(|one, other| other.stranded_part.total_cmp(&one.stranded_part));
-        nodes
+    /// Nodes by how much of them is stranded, the worst first, and how many others each stands for: those with the same
+    /// left of the same. Those with nothing stranded are left out.
+    pub(crate) fn stranded(&self) -> Vec<(&NodeRow, usize)> {
+        let same = |node: &NodeRow| NodeRow { host: String::new(), node: 0, ..node.clone() };
+        let mut nodes: Vec<(NodeRow, &NodeRow, usize)> = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.stranded.is_some()) {
+            let key = same(node);
+            match nodes.iter_mut().find(|(known, ..)| *known == key) {
+                Some((.., others)) => *others += 1,
+                None => nodes.push((key, node, 0)),
+            }
+        }
+        nodes.sort_by(|(_, one, _), (_, other, _)| other.stranded_part.total_cmp(&one.stranded_part));
+        nodes.into_iter().map(|(_, node, others)| (node, others)).collect()
     }
 }

@@ -50,6 +50,22 @@ pub(crate) fn asks(vm: &Vm) -> String {
     format!("{}, {}{pages}{devices}", count(vm.vcpus as usize, "vCPU"), vm.memory)
 }
 
+/// Refused VMs that ask for the same and are told the same, by their first, and how many others there are.
+pub(crate) fn alike_refused(refused: &[RefusedVm]) -> Vec<(&RefusedVm, usize)> {
+    let mut at: BTreeMap<(&str, &str, &Option<(String, String)>), usize> = BTreeMap::new();
+    let mut groups: Vec<(&RefusedVm, usize)> = Vec::new();
+    for vm in refused {
+        match at.get(&(vm.asks.as_str(), vm.reason.as_str(), &vm.remedy)) {
+            Some(group) => groups[*group].1 += 1,
+            None => {
+                at.insert((&vm.asks, &vm.reason, &vm.remedy), groups.len());
+                groups.push((vm, 0));
+            }
+        }
+    }
+    groups
+}
+
 /// Reasons with how many VMs have each, the most frequent first. What a reason says after its semicolon (the host that
 /// comes nearest) differs from VM to VM, and is left out.
 pub(crate) fn reasons(refused: &[RefusedVm]) -> Vec<ReasonCount> {

@@ -14,6 +14,8 @@ use crate::text::{count, grouped};
 pub(crate) struct PlacedVm {
     pub(crate) vm: String,
     pub(crate) host: String,
+    /// Host and nodes in words.
+    pub(crate) place: String,
     /// Nodes, in the order of its cells.
     pub(crate) nodes: String,
     /// PUs of each cell; or that they float.
@@ -72,7 +74,8 @@ pub(crate) fn placed(fleet: &Fleet, plan: &FleetPlan) -> Vec<PlacedVm> {
             devices: devices(placement, hosts.get(placement.host.as_str()).copied()),
             reasons: placement.reasons.clone(),
             second: second(placement),
-            from: from.map(|current| format!("{} node {}", current.host, nodes(current))),
+            place: place(placement),
+            from: from.map(place),
         }
     };
     plan.placements.iter().map(row).collect()
@@ -85,9 +88,20 @@ pub(crate) fn same_place(one: &VmPlacement, other: &VmPlacement) -> bool {
 }
 
 /// `0`, or `0, 1`.
-pub(crate) fn nodes(placement: &VmPlacement) -> String {
+fn nodes(placement: &VmPlacement) -> String {
     let nodes: Vec<_> = placement.cells.iter().map(|cell| cell.node.to_string()).collect();
     nodes.join(", ")
+}
+
+/// `alpha node 0`, or `alpha nodes 0, 1`.
+pub(crate) fn place(placement: &VmPlacement) -> String {
+    format!("{} {}", placement.host, on_nodes(placement.cells.iter().map(|cell| cell.node)))
+}
+
+/// `node 0`, or `nodes 0, 1`.
+fn on_nodes(nodes: impl Iterator<Item = u32>) -> String {
+    let nodes: Vec<_> = nodes.map(|node| node.to_string()).collect();
+    format!("{} {}", if nodes.len() == 1 { "node" } else { "nodes" }, nodes.join(", "))
 }
 
 fn pus(placement: &VmPlacement) -> String {
@@ -158,8 +172,8 @@ fn second(placement: &VmPlacement) -> String {
     match &placement.second_best {
         None => "there was no other place".to_owned(),
         Some(other) => {
-            let nodes: Vec<_> = other.nodes.iter().map(ToString::to_string).collect();
-            format!("{} node {}, at a cost of: {}", other.host, nodes.join(", "), other.cost)
+            let nodes = on_nodes(other.nodes.iter().copied());
+            format!("{} {nodes}, at a cost of: {}", other.host, other.cost)
         }
     }
 }

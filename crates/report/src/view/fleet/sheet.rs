@@ -96,8 +96,10 @@ pub(crate) enum PuUse {
 pub(crate) struct SheetMemory {
     /// All of it; `None` where it is not known.
     pub(crate) total: Option<Bytes>,
-    /// Not to be given: others' and the host's own.
+    /// Not to be given: the host's own, its reserve, and others' beside those of `others`.
     pub(crate) held: Option<Bytes>,
+    /// Pages of guests that are not of the fleet, by owner.
+    pub(crate) others: Vec<(usize, Bytes)>,
     /// By owner, with the pages it is in.
     pub(crate) uses: Vec<(usize, Bytes, Option<PageSize>)>,
     /// Free in the kernel's own pages.
@@ -110,7 +112,8 @@ impl SheetMemory {
     /// What the bar stands for: all memory, or what is known of it.
     pub(crate) fn scale(&self) -> Bytes {
         let pooled = self.pools.iter().fold(self.free, |sum, (size, free, _)| sum.plus(size.bytes().times(*free)));
-        let known = pooled.plus(self.used()).plus(self.held.unwrap_or_default());
+        let others = self.others.iter().fold(Bytes::ZERO, |sum, (_, amount)| sum.plus(*amount));
+        let known = pooled.plus(self.used()).plus(others).plus(self.held.unwrap_or_default());
         self.total.filter(|total| *total > known).unwrap_or(known)
     }
 
@@ -296,9 +299,18 @@ impl<'a> Maker<'a> {
                 pools.push((pool.size, free, added(pool.size)));
             }
         }
+        let others: Vec<(usize, Bytes)> = self
+            .ledger
+            .iter()
+            .flat_map(|ledger| &ledger.memory)
+            .filter(|used| used.node == supply.index && used.memory > Bytes::ZERO)
+            .filter_map(|used| Some((self.other(&used.owner.name)?, used.memory)))
+            .collect();
+        let known = others.iter().fold(given, |sum, (_, amount)| sum.plus(*amount));
         SheetMemory {
             total: node.memory.total,
-            held: node.memory.total.map(|total| total.less(given)),
+            held: node.memory.total.map(|total| total.less(known)),
+            others,
             free: left.map_or_else(|| supply.memory.less(used(None)), |left| left.free_memory),
             uses,
             pools,

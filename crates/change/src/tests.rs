@@ -3,6 +3,7 @@
 mod crash;
 mod fix;
 mod journal;
+mod new_domain;
 mod plan;
-mod stage;
+pub(crate) mod stage;
 mod verdicts;

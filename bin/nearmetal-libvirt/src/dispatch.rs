@@ -30,7 +30,7 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
             .and_then(|domain| domains::summary(&domain))
             .map(Reply::Domain)
             .map_err(failed),
-        Request::Undefine { name } => done(domains::undefine(&find(name)?)),
+        Request::Undefine { name, nvram } => done(domains::undefine(&find(name)?, *nvram)),
         Request::Start { name, paused } => done(find(name)?.create_with_flags(domains::start_flags(*paused)).map(drop)),
         Request::CreateTransient { xml, paused } => {
             let flags = sys::VIR_DOMAIN_START_VALIDATE | domains::start_flags(*paused);

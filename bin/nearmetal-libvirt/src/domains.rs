@@ -1,6 +1,6 @@
 //! Finding and describing domains.
 
-use nearmetal_hypervisor::{Definition, DomainState, DomainSummary, HypervisorError};
+use nearmetal_hypervisor::{Definition, DomainState, DomainSummary, HypervisorError, Nvram};
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::Error;
@@ -78,8 +78,12 @@ pub(crate) fn start_flags(paused: bool) -> sys::virDomainCreateFlags {
     if paused { sys::VIR_DOMAIN_START_PAUSED } else { 0 }
 }
 
-pub(crate) fn undefine(domain: &Domain) -> Result<(), Error> {
-    match domain.undefine_flags(sys::VIR_DOMAIN_UNDEFINE_KEEP_NVRAM) {
+pub(crate) fn undefine(domain: &Domain, nvram: Nvram) -> Result<(), Error> {
+    let flags = match nvram {
+        Nvram::Keep => sys::VIR_DOMAIN_UNDEFINE_KEEP_NVRAM,
+        Nvram::Remove => sys::VIR_DOMAIN_UNDEFINE_NVRAM,
+    };
+    match domain.undefine_flags(flags) {
         // Drivers without NVRAM do not know the flag.
         Err(error) if code(&error) == sys::VIR_ERR_INVALID_ARG => domain.undefine(),
         result => result,

@@ -56,7 +56,7 @@ fn a_real_guest_does_what_the_trait_says() {
     libvirt.shutdown(&name, ShutdownMode::AgentThenAcpi, BOOT).unwrap();
     say(&format!("shut down after {:.1} s", started.elapsed().as_secs_f64()));
     assert!(libvirt.domain(&name).unwrap().state.is_off());
-    libvirt.undefine(&name).unwrap();
+    libvirt.undefine(&name, nearmetal_hypervisor::Nvram::Keep).unwrap();
 
     let clone = libvirt.create_transient(&xml, true).unwrap();
     assert!(clone.state == DomainState::Paused && !clone.persistent);

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use nearmetal_host::Host;
-use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, HypervisorError, Libvirt, Scope, ShutdownMode, agent};
+use nearmetal_hypervisor::{
+    Definition, DomainState, Hypervisor, HypervisorError, Libvirt, Nvram, Scope, ShutdownMode, agent,
+};
 use nearmetal_units::Bytes;
 use serde_json::json;
 
@@ -81,7 +83,7 @@ fn a_domain_lives_its_life() {
     assert!(!libvirt.domain_xml("small", Definition::Inactive).unwrap().contains("example.org"));
     libvirt.destroy("small").unwrap();
     libvirt.shutdown("small", ShutdownMode::Acpi, Duration::from_secs(1)).unwrap();
-    libvirt.undefine("small").unwrap();
+    libvirt.undefine("small", Nvram::Keep).unwrap();
     let clone = libvirt.create_transient(SMALL, false).unwrap();
     assert!(!clone.persistent && clone.state == DomainState::Running);
     libvirt.destroy("small").unwrap();
@@ -124,5 +126,36 @@ fn a_libvirt_that_is_not_there_is_unreachable() {
         assert!(tried == uri && !reason.is_empty());
         let shown = error.to_string();
         assert!(shown.contains(uri) && shown.contains("systemctl start"), "{shown}");
+    }
+}
+
+/// Definitions written from plain data, and edited ones that show cells and pass functions.
+const WRITTEN: [(&str, &str); 9] = [
+    ("small", include_str!("../../../fixtures/domains/new/small.xml")),
+    ("orders", include_str!("../../../fixtures/domains/new/orders.xml")),
+    ("desk", include_str!("../../../fixtures/domains/new/desk.xml")),
+    ("desk17", include_str!("../../../fixtures/domains/new/desk17.xml")),
+    ("plc", include_str!("../../../fixtures/domains/new/plc.xml")),
+    ("wide", include_str!("../../../fixtures/domains/setters/set_cells_new.after.xml")),
+    ("wide", include_str!("../../../fixtures/domains/setters/set_cells_kept.after.xml")),
+    ("nic", include_str!("../../../fixtures/domains/setters/set_functions_new.after.xml")),
+    ("nic", include_str!("../../../fixtures/domains/setters/set_functions_kept.after.xml")),
+];
+
+#[test]
+fn what_nearmetal_writes_passes_libvirts_schema_and_comes_back() {
+    let Some(mut libvirt) = test_driver() else { return };
+    for (name, text) in WRITTEN {
+        // The schema takes this driver's type too; the driver takes no other.
+        let text = text.replace("<domain type='kvm'>", "<domain type='test'>");
+        libvirt.define(&text).unwrap_or_else(|error| panic!("{error}:\n{text}"));
+        let back = libvirt.domain_xml(name, Definition::Inactive).unwrap();
+        for alias in text.split("<alias name='").skip(1).filter_map(|rest| rest.split('\'').next()) {
+            assert!(back.contains(alias), "libvirt lost {alias}:\n{back}");
+        }
+        assert_eq!(back.matches("<cell ").count(), text.matches("<cell ").count(), "{back}");
+        assert_eq!(back.matches("<sibling ").count(), text.matches("<sibling ").count(), "{back}");
+        assert_eq!(back.matches("<hostdev ").count(), text.matches("<hostdev ").count(), "{back}");
+        libvirt.undefine(name, Nvram::Remove).unwrap();
     }
 }

@@ -56,6 +56,16 @@ pub enum Change {
         /// libvirt's number of the instance that ran with the old definition, `None` if it was off.
         instance: Option<u32>,
     },
+    /// A domain that was not there is defined. Survives a reboot. Undone by removing its definition, if it is still that
+    /// domain and off.
+    NewDomain {
+        /// Name.
+        domain: String,
+        /// UUID.
+        uuid: String,
+        /// Definition.
+        xml: String,
+    },
     /// The running guest is shut down. Undone by starting it.
     ShutdownDomain {
         /// Name.
@@ -121,7 +131,7 @@ impl Change {
     pub fn lifetime(&self) -> Lifetime {
         match self {
             Self::HugepagePool { .. } | Self::SysfsValue { .. } | Self::LoadModule { .. } => Lifetime::Boot,
-            Self::BootUnit { .. } | Self::DefineDomain { .. } => Lifetime::Persistent,
+            Self::BootUnit { .. } | Self::DefineDomain { .. } | Self::NewDomain { .. } => Lifetime::Persistent,
             Self::ShutdownDomain { .. } | Self::StartDomain { .. } | Self::LivePin { .. } => Lifetime::Instance,
         }
     }
@@ -141,6 +151,7 @@ impl Change {
             Self::LoadModule { module, .. } => format!("the module {module}"),
             Self::BootUnit { .. } => "the boot unit".to_owned(),
             Self::DefineDomain { domain, .. }
+            | Self::NewDomain { domain, .. }
             | Self::ShutdownDomain { domain, .. }
             | Self::StartDomain { domain }
             | Self::LivePin { domain, .. } => format!("the domain `{domain}`"),
@@ -155,6 +166,7 @@ impl Change {
             Self::LoadModule { module, .. } => format!("module-{module}"),
             Self::BootUnit { .. } => "boot-unit".to_owned(),
             Self::DefineDomain { domain, .. } => format!("define-{domain}"),
+            Self::NewDomain { domain, .. } => format!("new-{domain}"),
             Self::ShutdownDomain { domain, .. } => format!("shutdown-{domain}"),
             Self::StartDomain { domain } => format!("start-{domain}"),
             Self::LivePin { domain, target, .. } => match target {
@@ -177,6 +189,7 @@ impl fmt::Display for Change {
             Self::LoadModule { module, .. } => write!(formatter, "load the module {module}"),
             Self::BootUnit { .. } => formatter.write_str("install the unit that re-applies this at boot"),
             Self::DefineDomain { domain, .. } => write!(formatter, "define `{domain}` anew"),
+            Self::NewDomain { domain, .. } => write!(formatter, "define the new domain `{domain}`"),
             Self::ShutdownDomain { domain, .. } => write!(formatter, "shut `{domain}` down"),
             Self::StartDomain { domain } => write!(formatter, "start `{domain}`"),
             Self::LivePin { domain, target, old, new, .. } => {

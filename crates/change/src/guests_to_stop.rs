@@ -27,6 +27,7 @@ pub(crate) fn guests(machine: &mut Machine<'_>, transaction: &Transaction) -> Re
     let mut domains = BTreeSet::new();
     for step in &transaction.steps {
         if let Change::DefineDomain { domain, .. }
+        | Change::NewDomain { domain, .. }
         | Change::ShutdownDomain { domain, .. }
         | Change::StartDomain { domain } = &step.change
         {
@@ -43,21 +44,29 @@ fn guest(machine: &mut Machine<'_>, transaction: &Transaction, domain: &str) -> 
         Err(error) => return Err(error.into()),
     };
     let runs = summary.as_ref().is_some_and(|summary| !summary.state.is_off());
-    let instance = summary.and_then(|summary| summary.id);
+    let instance = summary.as_ref().and_then(|summary| summary.id);
     let same_boot = transaction.header.boot_id == machine.boot_id;
     let of_domain = |change: &Change| match change {
         Change::DefineDomain { domain: own, .. }
+        | Change::NewDomain { domain: own, .. }
         | Change::ShutdownDomain { domain: own, .. }
         | Change::StartDomain { domain: own } => own == domain,
         _ => false,
     };
     let (mut former, mut redefined, mut shut_down, mut asked, mut started) = (None, None, false, false, false);
+    let mut made = false;
     for step in transaction.steps.iter().filter(|step| of_domain(&step.change)) {
         match &step.change {
             Change::DefineDomain { instance, old_xml, .. } => {
                 former = former.or(*instance);
                 // Once its old definition is back, whatever runs was started from that: by an earlier rollback.
                 redefined = Some(!step.undone && stored_definition(machine, domain)?.as_ref() != Some(old_xml));
+            }
+            Change::NewDomain { uuid, .. } => {
+                made = true;
+                // Another domain of that name is not ours to stop.
+                let ours = summary.as_ref().is_some_and(|summary| summary.uuid.eq_ignore_ascii_case(uuid));
+                redefined = Some(!step.undone && ours);
             }
             Change::ShutdownDomain { instance, .. } => {
                 (former, shut_down, asked) = (former.or(*instance), true, step.begun && !step.done);
@@ -73,6 +82,8 @@ fn guest(machine: &mut Machine<'_>, transaction: &Transaction, domain: &str) -> 
     let decided = transaction.rollback.as_ref().filter(|(boot, _)| *boot == machine.boot_id);
     let runs_at_the_end = match decided {
         Some((_, running)) => running.iter().any(|name| name == domain),
+        // It is gone then, or, where guests are not to be stopped, runs on by itself.
+        None if made => false,
         None if shut_down && same_boot => true,
         None if started && !shut_down && same_boot => false,
         None => runs,

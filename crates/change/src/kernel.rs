@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use nearmetal_host::{HostFs, ReadError, ThreadRole, guests};
+use nearmetal_host::{Host, HostFs, ReadError, ThreadRole, guests};
 use nearmetal_units::{CpuSet, PageSize};
 
 use crate::ChangeError;
@@ -25,6 +25,9 @@ pub trait Kernel {
 
     /// Removes a module, and nothing that it needed.
     fn unload_module(&self, module: &str) -> Result<(), ChangeError>;
+
+    /// The machine's PCI functions, drives, mounts and interfaces as they are now.
+    fn inventory(&self) -> Host;
 
     /// Bytes of a node that come free when a guest stops: its pages that are not from a pool.
     fn guest_memory(&self, uuid: &str, node: u32) -> Result<u64, ChangeError>;
@@ -59,6 +62,10 @@ impl Kernel for HostFs {
 
     fn unload_module(&self, module: &str) -> Result<(), ChangeError> {
         run(self, "rmmod", module)
+    }
+
+    fn inventory(&self) -> Host {
+        Host::read(self)
     }
 
     fn guest_memory(&self, uuid: &str, node: u32) -> Result<u64, ChangeError> {

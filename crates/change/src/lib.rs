@@ -18,6 +18,8 @@ pub mod journal;
 mod kernel;
 mod machine;
 mod modules;
+mod new_domain;
+mod passed_functions;
 mod perform;
 mod plan_file;
 mod pools;
@@ -43,7 +45,9 @@ pub use fleet_plan::{AnyPlan, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach,
 pub use journal::{Journal, STATE_DIRECTORY};
 pub use kernel::Kernel;
 pub use machine::{Machine, Surroundings};
-pub use plan_file::{DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, compose};
+pub use plan_file::{
+    DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, compose, compose_with_new, shaped_by_class,
+};
 pub use pools::{POOL_PATIENCE, resize_pool};
 pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};
 pub use timestamp::now;

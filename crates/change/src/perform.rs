@@ -38,6 +38,7 @@ pub(crate) fn perform(
         Change::LoadModule { module, .. } => modules::load(machine.kernel, module),
         Change::BootUnit { new, .. } => boot_unit::install(machine, new),
         Change::DefineDomain { domain, uuid, new_xml, .. } => define(machine, domain, uuid, new_xml),
+        Change::NewDomain { domain, uuid, xml } => define(machine, domain, uuid, xml),
         Change::ShutdownDomain { domain, .. } => {
             let (journal, step) = &mut context.journal;
             journal.append(&Record::Begun { step: *step })?;

@@ -15,7 +15,7 @@ use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::plan_file::{DomainChange, PlanFile};
 use crate::undo::same;
-use crate::{ApplyOptions, ChangeError};
+use crate::{ApplyOptions, ChangeError, new_domain, passed_functions};
 
 /// The changes in the order in which they are made.
 ///
@@ -39,6 +39,20 @@ pub(crate) fn expand(
             domain: domain.name.clone(),
             problem: "its placement is missing".to_owned(),
         })?;
+        if domain.is_new() {
+            if new_domain::may_be_made(machine, domain, &mut problems)? {
+                check_devices(machine, &domain.name, &domain.xml_after, &mut problems);
+                definitions.push(Change::NewDomain {
+                    domain: domain.name.clone(),
+                    uuid: domain.uuid.clone(),
+                    xml: domain.xml_after.clone(),
+                });
+                if options.start {
+                    instances.push(Change::StartDomain { domain: domain.name.clone() });
+                }
+            }
+            continue;
+        }
         let Some(found) = look_at(machine, &domain.name, Some(&domain.uuid), &mut problems)? else { continue };
         if !same(&found.xml, &domain.xml_before) && !same(&found.xml, &domain.xml_after) {
             let name = &domain.name;
@@ -212,6 +226,10 @@ pub(crate) fn check_devices(machine: &Machine<'_>, name: &str, xml: &str, proble
         if let Some(source) = disk.source.as_deref().filter(|source| !exists(source)) {
             problems.push(format!("the disk {} of `{name}` lies on {source}, which does not exist", disk.target));
         }
+    }
+    if !facts.functions.is_empty() {
+        let (host, routes) = (machine.kernel.inventory(), passed_functions::default_routes(machine.kernel));
+        problems.extend(passed_functions::problems(&host, &routes, &facts));
     }
 }
 

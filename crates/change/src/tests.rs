@@ -4,6 +4,7 @@ mod crash;
 mod fix;
 mod fleet_plan;
 mod journal;
+mod new_domain;
 mod plan;
-mod stage;
+pub(crate) mod stage;
 mod verdicts;

@@ -8,7 +8,7 @@ use crate::journal::{Journal, Purpose, Record, Writer, WriterLock};
 use crate::machine::Machine;
 use crate::perform::{Context, perform, stored_definition};
 use crate::rollback::{self, RollbackOptions};
-use crate::{ChangeError, timestamp};
+use crate::{ChangeError, new_domain, timestamp};
 
 /// What is to be done, by whom.
 pub(crate) struct Work<'a> {
@@ -98,10 +98,14 @@ fn make(
         perform(machine, change, &mut context)?;
         faults.point(format!("{label}:made"))?;
         let found = match change {
-            Change::DefineDomain { domain, .. } => stored_definition(machine, domain)?,
+            Change::DefineDomain { domain, .. } | Change::NewDomain { domain, .. } => {
+                stored_definition(machine, domain)?
+            }
             _ => None,
         };
-        writer.append(&Record::Done { step, found })?;
+        let fresh_nvram = matches!(change, Change::NewDomain { .. })
+            && found.as_deref().is_some_and(|xml| new_domain::nvram_is_fresh(machine, xml));
+        writer.append(&Record::Done { step, found, fresh_nvram })?;
         faults.point(format!("{label}:done-written"))?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
 use crate::value::{present, same_value};
-use crate::{ChangeError, boot_unit, modules, private_files};
+use crate::{ChangeError, boot_unit, modules, new_domain, private_files};
 
 /// Restores the old value of a change; the sentence says what was done.
 pub(crate) fn undo(
@@ -69,6 +69,10 @@ pub(crate) fn undo(
                 });
             }
             Ok(note)
+        }
+        Change::NewDomain { domain, uuid, xml } => {
+            let removed = new_domain::Removal { domain, uuid, made: step.found.as_deref().unwrap_or(xml) };
+            removed.carry_out(machine, step.fresh_nvram, |now| journal.keep(transaction.number(), domain, now))
         }
         Change::LivePin { domain, target, old, instance, .. } => {
             let summary = match machine.hypervisor.domain(domain) {

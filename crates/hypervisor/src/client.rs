@@ -7,7 +7,9 @@ use nearmetal_units::CpuSet;
 use serde_json::Value;
 
 use crate::protocol::{Reply, Request, ShutdownSignal};
-use crate::{Definition, DomainState, DomainSummary, Hypervisor, HypervisorError, Scope, ShutdownMode, Versions};
+use crate::{
+    Definition, DomainState, DomainSummary, Hypervisor, HypervisorError, Nvram, Scope, ShutdownMode, Versions,
+};
 
 /// How often the state is read while a guest shuts down.
 const POLL: Duration = Duration::from_millis(200);
@@ -105,8 +107,8 @@ impl<T: Transport> Hypervisor for T {
         summary(self, Request::Define { xml: xml.to_owned() })
     }
 
-    fn undefine(&mut self, name: &str) -> Result<(), HypervisorError> {
-        done(self, Request::Undefine { name: name.to_owned() })
+    fn undefine(&mut self, name: &str, nvram: Nvram) -> Result<(), HypervisorError> {
+        done(self, Request::Undefine { name: name.to_owned(), nvram })
     }
 
     fn start(&mut self, name: &str, paused: bool) -> Result<(), HypervisorError> {

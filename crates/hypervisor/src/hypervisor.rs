@@ -5,7 +5,7 @@ use std::time::Duration;
 use nearmetal_units::CpuSet;
 use serde_json::Value;
 
-use crate::{Definition, DomainSummary, HypervisorError, Scope, ShutdownMode, Versions};
+use crate::{Definition, DomainSummary, HypervisorError, Nvram, Scope, ShutdownMode, Versions};
 
 /// What nearmetal asks of libvirt. `&mut` because one connection answers one question at a time.
 ///
@@ -35,9 +35,9 @@ pub trait Hypervisor {
     /// running instance is not touched.
     fn define(&mut self, xml: &str) -> Result<DomainSummary, HypervisorError>;
 
-    /// Removes the stored definition; NVRAM is kept, and a running instance becomes transient. A domain with snapshots
-    /// or a saved state is refused by libvirt, since both would be lost.
-    fn undefine(&mut self, name: &str) -> Result<(), HypervisorError>;
+    /// Removes the stored definition; a running instance becomes transient. A domain with snapshots or a saved state is
+    /// refused by libvirt, since both would be lost.
+    fn undefine(&mut self, name: &str, nvram: Nvram) -> Result<(), HypervisorError>;
 
     /// Starts a stored domain, with its vCPUs stopped if `paused`.
     fn start(&mut self, name: &str, paused: bool) -> Result<(), HypervisorError>;

@@ -26,4 +26,4 @@ pub use fake::{Effect, Fake, PinTarget};
 pub use hypervisor::Hypervisor;
 pub use libvirt::Libvirt;
 pub use serve::serve;
-pub use types::{Definition, DomainState, DomainSummary, Scope, ShutdownMode, Versions};
+pub use types::{Definition, DomainState, DomainSummary, Nvram, Scope, ShutdownMode, Versions};

@@ -13,10 +13,10 @@ use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Definition, DomainSummary, HypervisorError, Scope, Versions};
+use crate::{Definition, DomainSummary, HypervisorError, Nvram, Scope, Versions};
 
 /// The version of this file.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The longest line either side accepts. The largest lines are file chunks from a guest (700 KB as base64) and domain
 /// XML; libvirt itself ends at 4 MiB for one string.
@@ -99,6 +99,7 @@ pub enum Request {
     },
     Undefine {
         name: String,
+        nvram: Nvram,
     },
     Start {
         name: String,
@@ -199,7 +200,7 @@ impl Request {
             }
             Self::Domain { name }
             | Self::DomainXml { name, .. }
-            | Self::Undefine { name }
+            | Self::Undefine { name, .. }
             | Self::Start { name, .. }
             | Self::Shutdown { name, .. }
             | Self::Destroy { name }

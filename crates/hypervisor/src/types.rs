@@ -122,3 +122,13 @@ impl Scope {
     /// Both.
     pub const BOTH: Self = Self { live: true, config: true };
 }
+
+/// What becomes of the file with a domain's UEFI variables when its definition is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Nvram {
+    /// It stays, and the next domain of that name starts with it.
+    Keep,
+    /// It goes too.
+    Remove,
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearmetal_hypervisor::protocol::{
     Hello, Outcome, PROTOCOL, Reply, ReplyLine, Request, RequestLine, ShutdownSignal,
 };
-use nearmetal_hypervisor::{Definition, DomainState, Effect, Fake, HypervisorError, Scope, serve};
+use nearmetal_hypervisor::{Definition, DomainState, Effect, Fake, HypervisorError, Nvram, Scope, serve};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -23,7 +23,8 @@ fn requests() -> Vec<Request> {
         Request::Domain { name: name() },
         Request::DomainXml { name: name(), which: Definition::Inactive },
         Request::Define { xml: WEB.into() },
-        Request::Undefine { name: name() },
+        Request::Undefine { name: name(), nvram: Nvram::Keep },
+        Request::Undefine { name: name(), nvram: Nvram::Remove },
         Request::Start { name: name(), paused: true },
         Request::CreateTransient { xml: WEB.into(), paused: false },
         Request::Shutdown { name: name(), signal: ShutdownSignal::Agent },

@@ -34,6 +34,9 @@ pub enum Record {
         /// For a definition: what libvirt made of it. Tells later whether someone has edited it since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         found: Option<String>,
+        /// For a new domain: whether the file its UEFI variables will be in was not there yet. Only then it goes with it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        fresh_nvram: bool,
     },
     /// A change that the reboot undid is about to be made again in a later boot.
     Reapplying {

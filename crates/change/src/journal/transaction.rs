@@ -30,6 +30,8 @@ pub struct Step {
     pub done: bool,
     /// For a definition: what libvirt made of it.
     pub found: Option<String>,
+    /// For a new domain: whether the file its UEFI variables will be in was not there when it was defined.
+    pub fresh_nvram: bool,
     /// Whether it was taken back.
     pub undone: bool,
     /// The boot in which it was last made.
@@ -82,15 +84,17 @@ impl Transaction {
                     begun: false,
                     done: false,
                     found: None,
+                    fresh_nvram: false,
                     undone: false,
                     boot_id,
                 });
             }
             Record::Begun { step } => self.step(step)?.begun = true,
-            Record::Done { step, found } => {
+            Record::Done { step, found, fresh_nvram } => {
                 let step = self.step(step)?;
                 step.done = true;
                 step.found = found;
+                step.fresh_nvram = fresh_nvram;
             }
             Record::Reapplying { step, boot_id, old } => self.step(step)?.reapplied(boot_id, &old)?,
             Record::Undone { step, .. } => self.step(step)?.undone = true,

@@ -4,9 +4,11 @@
 //! The definitions may hold a VNC password, so the file is written for its owner alone.
 
 mod compose;
+mod edit;
 mod identity;
+mod parts;
 
-pub use compose::{DomainInput, compose};
+pub use compose::{DomainInput, compose, compose_with_new, shaped_by_class};
 pub use identity::HostIdentity;
 
 use std::path::Path;
@@ -49,7 +51,8 @@ pub struct DomainChange {
     pub name: String,
     /// UUID.
     pub uuid: String,
-    /// The stored definition at planning time, as libvirt printed it.
+    /// The stored definition at planning time, as libvirt printed it; empty for a domain that is to be made.
+    #[serde(default)]
     pub xml_before: String,
     /// The stored definition after.
     pub xml_after: String,
@@ -57,6 +60,13 @@ pub struct DomainChange {
     pub needs_restart: Vec<Part>,
     /// Parts that can change while the guest runs.
     pub live_now: Vec<Part>,
+}
+
+impl DomainChange {
+    /// Whether there was no such domain when this was planned.
+    pub fn is_new(&self) -> bool {
+        self.xml_before.is_empty()
+    }
 }
 
 /// One part of a change.
@@ -154,6 +164,15 @@ impl PlanFile {
             let mut sets = placement.vcpus.iter().map(|pin| &pin.cpus).chain(&placement.iothreads);
             if !floats && (placement.emulator.is_empty() || sets.any(|cpus| cpus.is_empty())) {
                 return Err(format!("a thread of `{}` has no PU to run on", domain.name));
+            }
+            for (position, device) in placement.devices.iter().enumerate() {
+                let (guest, function) = (&domain.name, device.function);
+                if placement.devices[..position].iter().any(|other| other.function == function) {
+                    return Err(format!("the PCI function {function} is given to `{guest}` twice"));
+                }
+                if device.cell.is_some_and(|cell| cell as usize >= placement.cells.len()) {
+                    return Err(format!("the PCI function {function} is on a cell that `{guest}` does not have"));
+                }
             }
             if placement.memory.page_size.is_some() && placement.memory.nodes.is_empty() {
                 return Err(format!("the huge pages of `{}` have no node", domain.name));

@@ -41,10 +41,11 @@ pub(super) fn xml(options: &str) -> String {
 
 /// A kernel that has only the files a change touches, and so many pages to give.
 #[derive(Debug)]
-pub(super) struct MemoryKernel {
+pub(crate) struct MemoryKernel {
     pub(super) files: RefCell<BTreeMap<String, String>>,
     pub(super) most_pages: u64,
     pub(super) affinity: RefCell<BTreeMap<PinTarget, CpuSet>>,
+    pub(super) inventory: nearmetal_host::Host,
 }
 
 impl Default for MemoryKernel {
@@ -66,12 +67,13 @@ impl Default for MemoryKernel {
             files: RefCell::new(files.into_iter().map(|(path, text)| (path, text.to_owned())).collect()),
             most_pages: 4096,
             affinity: RefCell::default(),
+            inventory: host(),
         }
     }
 }
 
 impl MemoryKernel {
-    pub(super) fn set(&self, path: &str, text: &str) {
+    pub(crate) fn set(&self, path: &str, text: &str) {
         self.files.borrow_mut().insert(path.to_owned(), text.to_owned());
     }
 
@@ -119,6 +121,10 @@ impl Kernel for MemoryKernel {
         let kept = text.lines().filter(|line| !line.starts_with(module)).map(|line| format!("{line}\n"));
         self.set("/proc/modules", &kept.collect::<String>());
         Ok(())
+    }
+
+    fn inventory(&self) -> nearmetal_host::Host {
+        self.inventory.clone()
     }
 
     fn guest_memory(&self, _uuid: &str, _node: u32) -> Result<u64, ChangeError> {

@@ -204,7 +204,7 @@ impl Fake {
                 };
                 return answer(name, command).map(Reply::Value);
             }
-            Request::Undefine { name } => {
+            Request::Undefine { name, .. } => {
                 let domain = self.find(name)?;
                 domain.inactive = None;
                 domain.autostart = false;

@@ -1,0 +1,108 @@
+//! Domains that are made: what may be in their way, and how they are taken back.
+
+use std::path::Path;
+
+use nearmetal_domain::DomainXml;
+use nearmetal_hypervisor::{HypervisorError, Nvram};
+
+use crate::ChangeError;
+use crate::machine::Machine;
+use crate::perform::stored_definition;
+use crate::plan_file::DomainChange;
+use crate::undo::same;
+
+/// Whether neither name nor UUID is taken; else says by whom.
+pub(crate) fn may_be_made(
+    machine: &mut Machine<'_>,
+    domain: &DomainChange,
+    problems: &mut Vec<String>,
+) -> Result<bool, ChangeError> {
+    let (name, uuid) = (&domain.name, &domain.uuid);
+    for other in machine.hypervisor.domains()? {
+        let same_uuid = other.uuid.eq_ignore_ascii_case(uuid);
+        if other.name == *name && same_uuid {
+            problems.push(format!("`{name}` ({uuid}) was to be made, and is there by now: plan again"));
+            return Ok(false);
+        }
+        if other.name == *name {
+            let found = &other.uuid;
+            problems.push(format!(
+                "`{name}` was to be made, and another domain has that name (UUID {found}): choose another name"
+            ));
+            return Ok(false);
+        }
+        if same_uuid {
+            problems.push(format!("the UUID {uuid} of the new `{name}` is that of `{}`: choose another", other.name));
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether libvirt has said where the UEFI variables of a domain will be, and there is nothing there yet: it makes the file
+/// when the domain first starts.
+pub(crate) fn nvram_is_fresh(machine: &Machine<'_>, xml: &str) -> bool {
+    nvram(xml).is_some_and(|path| !(machine.surroundings.exists)(Path::new(&path)))
+}
+
+fn nvram(xml: &str) -> Option<String> {
+    DomainXml::parse(xml).and_then(|xml| xml.facts()).ok()?.boot.nvram
+}
+
+/// A domain that was made and shall be no more.
+pub(crate) struct Removal<'a> {
+    pub(crate) domain: &'a str,
+    pub(crate) uuid: &'a str,
+    /// What libvirt made of its definition.
+    pub(crate) made: &'a str,
+}
+
+impl Removal<'_> {
+    /// Looks, removes, looks again; the sentence says what was found and done. `keep` puts a text that somebody has
+    /// edited aside, and says where.
+    pub(crate) fn carry_out(
+        &self,
+        machine: &mut Machine<'_>,
+        fresh_nvram: bool,
+        keep: impl FnOnce(&str) -> Result<String, ChangeError>,
+    ) -> Result<String, ChangeError> {
+        let name = self.domain;
+        let summary = match machine.hypervisor.domain(name) {
+            Ok(summary) => summary,
+            Err(HypervisorError::NoSuchDomain { .. }) => return Ok(format!("there is no `{name}`")),
+            Err(error) => return Err(error.into()),
+        };
+        if !summary.uuid.eq_ignore_ascii_case(self.uuid) {
+            return Ok(format!("`{name}` is another domain now (UUID {}): left as it is", summary.uuid));
+        }
+        if !summary.state.is_off() {
+            return Ok(format!(
+                "`{name}` is {}: left as it is; once it is off, `virsh undefine {name}` removes it",
+                summary.state
+            ));
+        }
+        let now = stored_definition(machine, name)?.unwrap_or_default();
+        let mut note = format!("`{name}` is removed");
+        if !same(&now, self.made) {
+            let kept = keep(&now)?;
+            note.push_str(&format!("; it had been edited since, and that text is kept in `{kept}`"));
+        }
+        let variables = nvram(&now);
+        let fresh = fresh_nvram && variables == nvram(self.made);
+        machine.hypervisor.undefine(name, if fresh { Nvram::Remove } else { Nvram::Keep })?;
+        if let (false, Some(path)) = (fresh, variables) {
+            if (machine.surroundings.exists)(Path::new(&path)) {
+                note.push_str(&format!("; its UEFI variables stay in `{path}`, which may be older than it"));
+            }
+        }
+        match machine.hypervisor.domain(name) {
+            Err(HypervisorError::NoSuchDomain { .. }) => Ok(note),
+            Err(error) => Err(error.into()),
+            Ok(found) => Err(ChangeError::NotTaken {
+                object: format!("the domain `{name}`"),
+                wanted: "removed".to_owned(),
+                found: found.state.to_string(),
+            }),
+        }
+    }
+}

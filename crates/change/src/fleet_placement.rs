@@ -36,7 +36,7 @@ pub struct Seat<'a> {
 }
 
 /// The placement of a VM on its host.
-pub fn placement(seat: &Seat<'_>) -> Placement {
+pub fn placement_of(seat: &Seat<'_>) -> Placement {
     let planned = seat.planned;
     let mut placement = Placement {
         guest: seat.request.name.clone(),

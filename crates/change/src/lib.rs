@@ -40,13 +40,14 @@ pub use boot_unit::UNIT_NAME;
 pub use change::{Change, Lifetime, PinTarget};
 pub use error::ChangeError;
 pub use faults::Faults;
-pub use fleet_placement::{Seat, placement};
+pub use fleet_placement::{Seat, placement_of};
 pub use fleet_plan::{AnyPlan, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, check_destination};
 pub use journal::{Journal, STATE_DIRECTORY};
 pub use kernel::Kernel;
 pub use machine::{Machine, Surroundings};
 pub use plan_file::{
-    DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, compose, compose_with_new, shaped_by_class,
+    DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, Starting, compose, compose_from,
+    compose_with_new, shaped_by_class,
 };
 pub use pools::{POOL_PATIENCE, resize_pool};
 pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};

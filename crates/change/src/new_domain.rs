@@ -5,11 +5,38 @@ use std::path::Path;
 use nearmetal_domain::DomainXml;
 use nearmetal_hypervisor::{HypervisorError, Nvram};
 
-use crate::ChangeError;
+use crate::change::Change;
+use crate::journal::Journal;
 use crate::machine::Machine;
+use crate::steps::{Found, look_at};
+use crate::ChangeError;
 use crate::perform::stored_definition;
 use crate::plan_file::DomainChange;
 use crate::undo::same;
+
+/// The domain, if this very definition of it was made by a transaction that is in force, and nobody has edited it since:
+/// then there is nothing left to make.
+pub(crate) fn made_before(
+    machine: &mut Machine<'_>,
+    state: &Path,
+    domain: &DomainChange,
+) -> Result<Option<Found>, ChangeError> {
+    let mut made = None;
+    for transaction in Journal::at(state).transactions()?.iter().filter(|transaction| transaction.is_in_force()) {
+        for step in transaction.steps.iter().filter(|step| step.done) {
+            match &step.change {
+                Change::NewDomain { uuid, xml, .. } if *uuid == domain.uuid && *xml == domain.xml_after => {
+                    made.clone_from(&step.found);
+                }
+                _ => {}
+            }
+        }
+    }
+    let Some(made) = made else { return Ok(None) };
+    let there = machine.hypervisor.domains()?.into_iter().any(|other| other.name == domain.name);
+    let found = if there { look_at(machine, &domain.name, Some(&domain.uuid), &mut Vec::new())? } else { None };
+    Ok(found.filter(|found| same(&found.xml, &made)))
+}
 
 /// Whether neither name nor UUID is taken; else says by whom.
 pub(crate) fn may_be_made(

@@ -40,7 +40,13 @@ pub(crate) fn expand(
             problem: "its placement is missing".to_owned(),
         })?;
         if domain.is_new() {
-            if new_domain::may_be_made(machine, domain, &mut problems)? {
+            if let Some(found) = new_domain::made_before(machine, state, domain)? {
+                if found.instance.is_some() {
+                    instances.extend(live_pins(machine, domain, placement, found.instance)?);
+                } else if options.start {
+                    instances.push(Change::StartDomain { domain: domain.name.clone() });
+                }
+            } else if new_domain::may_be_made(machine, domain, &mut problems)? {
                 check_devices(machine, &domain.name, &domain.xml_after, &mut problems);
                 definitions.push(Change::NewDomain {
                     domain: domain.name.clone(),

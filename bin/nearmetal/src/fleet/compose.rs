@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use nearmetal_change::{DomainInput, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, compose, now, placement};
+use nearmetal_change::{FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, Starting, compose_from, now, placement_of};
 use nearmetal_fleet::file::{DemandOf, FleetFile, VmEntry};
 use nearmetal_fleet::{DeviceDemand, DeviceSelector, Fleet, FleetPlan, VmPlacement};
 use nearmetal_host::Host;
@@ -54,15 +54,15 @@ fn host_part(
     let unowned = unowned(fleet, &read.name, &own);
     let here = read.reach == Reach::Local;
     let policy = Policy::default();
-    let (mut placements, mut inputs) = (Vec::new(), Vec::new());
+    let (mut placements, mut starting) = (Vec::new(), Vec::new());
     for planned in own.iter().copied() {
         // A plan names what the fleet has: it was made from it.
         let Some(entry) = file.vm(&planned.vm) else { bail!("`{}` is planned, and not in the fleet file", planned.vm) };
-        let work = || -> anyhow::Result<(GuestRequest, DomainInput)> {
-            let (input, facts) = definition::of(entry, planned, read, beside)?;
-            Ok((guest_request(facts, entry.vm.class, &Paths { host: &read.host, here }), input))
+        let work = || -> anyhow::Result<(GuestRequest, Starting)> {
+            let (start, facts) = definition::of(entry, planned, read, beside)?;
+            Ok((guest_request(facts, entry.vm.class, &Paths { host: &read.host, here }), start))
         };
-        let (request, input) = work().with_context(|| format!("VM `{}`", planned.vm))?;
+        let (request, start) = work().with_context(|| format!("VM `{}`", planned.vm))?;
         let networks = networks(entry);
         let seat = Seat {
             host: &read.host,
@@ -73,12 +73,12 @@ fn host_part(
             networks: &networks,
             policy: &policy,
         };
-        placements.push(placement(&seat));
-        inputs.push(input);
+        placements.push(placement_of(&seat));
+        starting.push(start);
     }
     let pools = pools(&read.host, &read.name, &own, plan);
     let host_plan = Plan { placements, pools, blocked: Vec::new() };
-    let plan = compose(&read.host, &host_plan, &inputs)?;
+    let plan = compose_from(&read.host, &host_plan, &starting)?;
     Ok(Some(HostPart { name: read.name.clone(), reach: read.reach.clone(), plan }))
 }
 
@@ -112,7 +112,9 @@ fn pools(host: &Host, name: &str, own: &[&VmPlacement], plan: &FleetPlan) -> Vec
     for planned in own {
         if let Some(size) = planned.page_size {
             let nodes = planned.cells.iter().filter(|cell| cell.memory.get() > 0).map(|cell| cell.node);
-            nodes.for_each(|node| drop(wanted.entry((node, size)).or_default()));
+            nodes.for_each(|node| {
+                wanted.entry((node, size)).or_default();
+            });
         }
     }
     for change in plan.pools.iter().filter(|change| change.host == name) {

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use anyhow::Context;
-use nearmetal_change::{DomainInput, HostIdentity};
+use nearmetal_change::{DomainInput, HostIdentity, Starting, shaped_by_class};
 use nearmetal_domain::{
-    DiskBus, DomainFacts, DomainXml, Firmware, GuestSystem, ImageFormat, NetworkBackend, NewDisk, NewDiskSource,
+    DiskBus, DomainFacts, DomainXml, Firmware, ImageFormat, NetworkBackend, NewDisk, NewDiskSource,
     NewDomain, NewInterface, NewInterfaceSource,
 };
 use nearmetal_fleet::file::{self, NicAttach, NicEntry, NicKind, VmEntry};
 use nearmetal_fleet::{CpuSharing, VmPlacement};
 use nearmetal_host::files;
-use nearmetal_place::WorkloadClass;
 use nearmetal_units::MacAddress;
 use sha2::{Digest, Sha256};
 
@@ -26,30 +25,28 @@ pub(crate) fn of(
     planned: &VmPlacement,
     host: &ReadHost,
     beside: &Path,
-) -> anyhow::Result<(DomainInput, DomainFacts)> {
-    let size = (entry.vm.vcpus, entry.vm.memory);
+) -> anyhow::Result<(Starting, DomainFacts)> {
+    let (vcpus, memory) = (entry.vm.vcpus, entry.vm.memory);
     let defined = host.domains.iter().flatten().find(|domain| is_it(entry, domain));
     if let Some(defined) = defined {
-        let mut xml = DomainXml::parse(&defined.inactive_xml).context("its definition")?;
-        xml.set_size(size.0, size.1)?;
-        return Ok((DomainInput { size: Some(size), ..defined.clone() }, xml.facts()?));
+        let facts = DomainXml::parse(&defined.inactive_xml).context("its definition")?.facts()?;
+        return Ok((Starting::Existing(defined.clone(), vcpus, memory), DomainFacts { memory, ..facts }));
     }
     let uuid = entry.uuid.clone().unwrap_or_else(|| uuid(&HostIdentity::of(&host.host), &host.name, &entry.vm.name));
-    let xml = match &entry.template {
-        Some(path) => {
-            let path = beside.join(path);
-            let mut xml = DomainXml::parse(&files::read_to_string(&path)?)
-                .with_context(|| format!("the template {}", path.display()))?;
-            xml.set_name(&entry.vm.name)?;
-            xml.set_uuid(&uuid)?;
-            xml.set_size(size.0, size.1)?;
-            xml.regenerate_mac_addresses(&uuid)?;
-            xml
-        }
-        None => new_domain(entry, planned, uuid).to_xml()?,
+    let Some(path) = &entry.template else {
+        let new = new_domain(entry, planned, uuid);
+        let facts = new.to_xml()?.facts()?;
+        return Ok((Starting::New(Box::new(new)), facts));
     };
+    let path = beside.join(path);
+    let mut xml = DomainXml::parse(&files::read_to_string(&path)?)
+        .with_context(|| format!("the template {}", path.display()))?;
+    xml.set_name(&entry.vm.name)?;
+    xml.set_uuid(&uuid)?;
+    xml.set_size(vcpus, memory)?;
+    xml.regenerate_mac_addresses(&uuid)?;
     let facts = xml.facts()?;
-    Ok((DomainInput::new_domain(entry.vm.name.clone(), xml.to_string()), facts))
+    Ok((Starting::Template(xml), facts))
 }
 
 fn is_it(entry: &VmEntry, domain: &DomainInput) -> bool {
@@ -72,27 +69,20 @@ fn uuid(host: &HostIdentity, name: &str, vm: &str) -> String {
     [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
 }
 
-/// A definition with what the file says and no device besides. What is shared or dedicated follows from the file too.
+/// A definition with what the file says and no device besides; what follows from the class is the class's.
 fn new_domain(entry: &VmEntry, planned: &VmPlacement, uuid: String) -> NewDomain {
     let vm = &entry.vm;
-    let class = serde_json::to_value(vm.class).ok().and_then(|value| value.as_str().map(str::to_owned));
-    let is_dense = vm.class == WorkloadClass::Density;
-    let is_dedicated = vm.sharing() == CpuSharing::Dedicated && planned.floating.is_none();
-    NewDomain {
-        class,
-        share_pages: is_dense,
-        free_page_reporting: is_dense,
+    let new = NewDomain {
         firmware: match entry.firmware {
             Some(file::Firmware::Efi) => Firmware::Efi,
             Some(file::Firmware::Bios) | None => Firmware::Bios,
         },
-        system: if vm.class == WorkloadClass::Windows { GuestSystem::Windows } else { GuestSystem::Linux },
-        hint_dedicated: is_dedicated,
-        invariant_tsc: false,
         disks: entry.disks.iter().map(disk).collect(),
         interfaces: entry.nics.iter().filter_map(|nic| interface(nic, vm.vcpus)).collect(),
         ..NewDomain::new(vm.name.clone(), uuid, vm.vcpus, vm.memory)
-    }
+    };
+    let one_to_one = vm.sharing() == CpuSharing::Dedicated && planned.floating.is_none();
+    shaped_by_class(new, vm.class, one_to_one)
 }
 
 fn disk(disk: &file::DiskEntry) -> NewDisk {

@@ -4,6 +4,7 @@
 use nearmetal_domain::{DomainXml, GuestSystem, NewDomain};
 use nearmetal_host::Host;
 use nearmetal_place::{Placement, Plan, WorkloadClass};
+use nearmetal_units::Bytes;
 
 use super::edit::{edit, functions};
 use super::parts::parts;
@@ -19,6 +20,17 @@ pub struct DomainInput {
     pub inactive_xml: String,
     /// The definition in force, if it runs.
     pub live_xml: Option<String>,
+}
+
+/// What a guest that is placed starts from.
+#[derive(Debug, Clone)]
+pub enum Starting {
+    /// A domain that exists, and the vCPUs and memory it shall have.
+    Existing(DomainInput, u32, Bytes),
+    /// One that does not exist yet, from plain data.
+    New(Box<NewDomain>),
+    /// One that does not exist yet, from a definition with name, UUID and size in it already.
+    Template(DomainXml),
 }
 
 /// Turns a placement of each domain into new definitions. Domains the planner blocked are left out: the plan says why.
@@ -61,10 +73,56 @@ pub fn compose_with_new(
     })
 }
 
+/// The same with a beginning for each placement, in its order.
+///
+/// # Errors
+/// As many beginnings as placements are missing, a definition that cannot be read, a placement that contradicts it.
+pub fn compose_from(host: &Host, plan: &Plan, starting: &[Starting]) -> Result<PlanFile, ChangeError> {
+    let mut domains = Vec::new();
+    for (placement, start) in plan.placements.iter().zip(starting) {
+        domains.push(match start {
+            Starting::Existing(domain, vcpus, memory) => resized(host, placement, domain, Some((*vcpus, *memory)))?,
+            Starting::New(new) => new_domain(placement, new)?,
+            Starting::Template(xml) => from_template(placement, xml)?,
+        });
+    }
+    let schema = PLAN_SCHEMA.to_owned();
+    let (created, nearmetal) = (timestamp::now(), env!("CARGO_PKG_VERSION").to_owned());
+    let file = PlanFile { schema, created, nearmetal, host: HostIdentity::of(host), domains, plan: plan.clone() };
+    let problem = |problem| ChangeError::Compose { domain: file.host.hostname.clone(), problem };
+    file.check().map_err(problem)?;
+    Ok(file)
+}
+
 fn domain_change(host: &Host, placement: &Placement, domain: &DomainInput) -> Result<DomainChange, ChangeError> {
+    resized(host, placement, domain, None)
+}
+
+fn from_template(placement: &Placement, template: &DomainXml) -> Result<DomainChange, ChangeError> {
+    let mut xml = template.clone();
+    edit(&mut xml, placement).map_err(|error| ChangeError::Compose {
+        domain: placement.guest.clone(),
+        problem: error.to_string(),
+    })?;
+    Ok(DomainChange {
+        name: placement.guest.clone(),
+        uuid: placement.uuid.clone(),
+        xml_before: String::new(),
+        xml_after: xml.to_string(),
+        needs_restart: Vec::new(),
+        live_now: Vec::new(),
+    })
+}
+
+fn resized(host: &Host, placement: &Placement, domain: &DomainInput, size: Option<(u32, Bytes)>) -> Result<DomainChange, ChangeError> {
     let failed = |problem: String| ChangeError::Compose { domain: domain.name.clone(), problem };
     let parse = |text: &str| DomainXml::parse(text).map_err(|error| failed(error.to_string()));
     let mut xml = parse(&domain.inactive_xml)?;
+    let found = xml.facts().map_err(|error| failed(error.to_string()))?;
+    // vCPUs that wait to be plugged in are the owner's business while the number is the same.
+    if let Some((vcpus, memory)) = size.filter(|size| *size != (found.vcpus.maximum, found.memory)) {
+        xml.set_size(vcpus, memory).map_err(|error| failed(error.to_string()))?;
+    }
     edit(&mut xml, placement).map_err(|error| failed(error.to_string()))?;
     let facts = |xml: &DomainXml| xml.facts().map_err(|error| failed(error.to_string()));
     // What a running guest does is in its live definition: the stored one may have been edited since it started.

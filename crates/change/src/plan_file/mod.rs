@@ -8,7 +8,7 @@ mod edit;
 mod identity;
 mod parts;
 
-pub use compose::{DomainInput, compose, compose_with_new, shaped_by_class};
+pub use compose::{DomainInput, Starting, compose, compose_from, compose_with_new, shaped_by_class};
 pub use identity::HostIdentity;
 
 use std::path::Path;

@@ -35,6 +35,10 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
             add(&mut restart, format!("iothread {id}"), "none".into(), pin_of(&after.iothreads.pins, *id), why);
         }
     }
+    const SIZE: &str = "a guest gets its vCPUs and memory when it starts";
+    let vcpus = |facts: &DomainFacts| format!("{} of {}", facts.vcpus.current, facts.vcpus.maximum);
+    add(&mut restart, "vCPUs".into(), vcpus(now), vcpus(after), SIZE);
+    add(&mut restart, "memory".into(), now.memory.to_string(), after.memory.to_string(), SIZE);
     add(
         &mut restart,
         "memory nodes".into(),

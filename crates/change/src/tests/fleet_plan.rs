@@ -101,11 +101,11 @@ fn a_vm_that_shares_floats_over_what_nobody_owns() {
         networks: &networks,
         policy: &policy,
     };
-    let found = crate::placement(&seat);
+    let found = crate::placement_of(&seat);
     assert_eq!(found.vcpus.iter().map(|pin| pin.cpus.to_string()).collect::<Vec<_>>(), ["1-3", "1-3"]);
     assert_eq!((found.emulator.to_string().as_str(), found.cells.len()), ("0", 0));
     let mut pinned = planned.clone();
     pinned.cells[0].pus = vec![2, 3];
-    let found = crate::placement(&Seat { planned: &pinned, ..seat });
+    let found = crate::placement_of(&Seat { planned: &pinned, ..seat });
     assert_eq!(found.vcpus.iter().map(|pin| pin.cpus.to_string()).collect::<Vec<_>>(), ["2", "3"]);
 }

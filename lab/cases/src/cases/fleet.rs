@@ -93,7 +93,8 @@ impl Fleet {
         let mut fleet = String::new();
         for lab in &labs {
             lab.sh("for d in $(virsh list --all --name); do virsh -q destroy $d; virsh -q undefine $d; done; true")?;
-            lab.sh("for f in /sys/class/net/*/device/sriov_totalvfs; do echo 2 > ${f%totalvfs}numvfs; done")?;
+            lab.sh("for f in /sys/class/net/*/device/sriov_totalvfs; do i=${f#/sys/class/net/}
+                    ip link set ${i%%/*} up; echo 2 > ${f%totalvfs}numvfs; done")?;
             let name = lab.lab.name().to_string();
             let config = path(&format!("{name}.ssh"));
             files::write(&config, lab.lab.ssh_config().as_bytes())?;

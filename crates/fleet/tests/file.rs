@@ -50,7 +50,9 @@ fn every_bad_file_is_refused_with_its_place_and_a_message_a_stranger_understands
             }
             text.push_str(&format!("{errors}\n\n"));
         }
-        let golden = chunk[0].with_file_name(format!("{}.expected", &name(&chunk[0])[..2]));
+        let number = |path: &Path| name(path)[..3].to_owned();
+        let golden = format!("{}-{}.expected", number(&chunk[0]), number(&chunk[chunk.len() - 1]));
+        let golden = fixtures("bad").join(golden);
         assert!(text.len() < 20_000, "{} is too long to be read", golden.display());
         if update {
             files::write(&golden, &text).unwrap();

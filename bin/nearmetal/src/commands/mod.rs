@@ -7,6 +7,7 @@ mod capture;
 mod class;
 mod demo;
 pub(crate) mod doctor;
+mod fleet;
 mod inspect;
 mod lab;
 mod plan;
@@ -33,6 +34,7 @@ pub enum Command {
     Bench(bench::Args),
     Report(report::Args),
     Rollback(rollback::Args),
+    Fleet(fleet::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     #[command(hide = true)]
@@ -52,6 +54,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Bench(args) => bench::bench(args, printer),
         Command::Report(args) => report::report(args, printer),
         Command::Rollback(args) => rollback::rollback(args, printer),
+        Command::Fleet(args) => fleet::fleet(args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
         Command::BootApply(args) => boot_apply::boot_apply(args, printer),

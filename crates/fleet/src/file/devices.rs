@@ -82,12 +82,16 @@ fn device(section: &Section<'_>) -> Option<At<DeviceDemand>> {
         [_] => {}
         [first, second, ..] => {
             let help = "a device is chosen in one way: keep class, id or function";
-            section.wrong(&section.place(second), format!("`{second}` beside `{first}`"), help);
+            section.wrong(&section.place(second), format!("both `{first}` and `{second}` are given"), help);
             return None;
         }
     }
     if let (Some(_), Some(count)) = (&function, count.as_ref().filter(|count| count.value > 1)) {
-        section.wrong(&count.span, "`count` beside `function`", "an address is one function: take `count` away");
+        section.wrong(
+            &count.span,
+            "both `function` and `count` are given",
+            "an address is one function: take `count` away",
+        );
     }
     let span = section.place(given[0]);
     let selector = if let Some(class) = class {

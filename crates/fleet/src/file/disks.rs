@@ -47,7 +47,11 @@ fn disk(section: &Section<'_>) -> Option<At<DiskEntry>> {
     };
     let own_drive = own_drive.map(|name| name.display().to_string()).filter(|name| !name.contains('{'));
     if let Some(drive) = drive.as_ref().filter(|_| own_drive.is_some()) {
-        section.wrong(&drive.span, "`drive` beside `device`", "`device` says which drive it is: take `drive` away");
+        section.wrong(
+            &drive.span,
+            "both `device` and `drive` are given",
+            "`device` says which drive it is: take `drive` away",
+        );
     }
     if let Some(drive) = drive.as_ref().filter(|drive| drive.value.contains('/')) {
         let message = format!("`drive` is \"{}\", which is a path", shown(&drive.value));
@@ -83,7 +87,7 @@ fn source(
         [_] => {}
         [first, second, ..] => {
             let help = "a disk has one source: keep device, file, or pool with volume";
-            section.wrong(&section.place(second), format!("`{second}` beside `{first}`"), help);
+            section.wrong(&section.place(second), format!("both `{first}` and `{second}` are given"), help);
             return None;
         }
     }
@@ -137,12 +141,16 @@ fn nic(section: &Section<'_>) -> Option<Nic> {
     let on_host = matches!(kind.value, NicKind::Macvtap | NicKind::Vf);
     for key in ["network", "bridge"].into_iter().filter(|key| on_host && section.has(key)) {
         let help = "macvtap and vf hang on a host interface: write interface = \"…\", or kind = \"vhost\"";
-        section.wrong(&section.place(key), format!("`{key}` with this `kind`"), help);
+        section.wrong(&section.place(key), format!("this kind of interface takes no `{key}`"), help);
     }
     let attach = match (network, bridge) {
         _ if on_host => None,
         (Some(_), Some(bridge)) => {
-            section.wrong(&bridge.span, "`bridge` beside `network`", "an interface hangs on one of them: keep one");
+            section.wrong(
+                &bridge.span,
+                "both `network` and `bridge` are given",
+                "an interface hangs on one of them: keep one",
+            );
             None
         }
         (Some(network), None) => Some(NicAttach::Network(network.value)),

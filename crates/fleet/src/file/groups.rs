@@ -86,7 +86,7 @@ fn group<'s, 't>(
     let labelled: Vec<(u32, Vec<At<String>>)> = match rule.value {
         Rule::ByLabel if section.has("members") => {
             let help = "list the VMs by label instead: labels = { red = [\"…\"], blue = [\"…\"] }";
-            section.wrong(&section.place("members"), "`members` with the rule apart-by-label", help);
+            section.wrong(&section.place("members"), "the rule apart-by-label takes no `members`", help);
             return None;
         }
         Rule::ByLabel => {
@@ -100,7 +100,7 @@ fn group<'s, 't>(
         }
         _ if section.has("labels") => {
             let help = "labels are for the rule apart-by-label: list the VMs in `members`";
-            section.wrong(&section.place("labels"), "`labels` with this `rule`", help);
+            section.wrong(&section.place("labels"), "this rule takes no `labels`", help);
             return None;
         }
         _ => {
@@ -149,7 +149,10 @@ fn unknown(section: &Section<'_>, member: &At<String>, read: &[Read], by_name: &
     let help = match (counted, nearest(&member.value, by_name.keys().map(String::as_str))) {
         (Some(vm), _) => format!("`count` of {} makes fewer; \"{}\" stands for all of them", vm.whose, vm.name.value),
         (None, Some(near)) => format!("did you mean \"{near}\"?"),
-        (None, None) => "write the name of a [[vm]] of this file".to_owned(),
+        (None, None) => {
+            let names: Vec<&str> = read.iter().map(|vm| vm.name.value.as_str()).collect();
+            format!("VMs of this file: {}", shown(&names.join(", ")))
+        }
     };
     section.wrong(&member.span, format!("there is no VM \"{}\"", shown(&member.value)), help);
 }

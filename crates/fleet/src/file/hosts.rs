@@ -26,10 +26,12 @@ pub(super) fn read(sections: &[Section<'_>], notes: &Notes) -> Vec<At<HostEntry>
         let Some(host) = one(section) else { continue };
         let name = &host.value.name;
         if names.insert(name.clone(), ()).is_some() {
-            section.wrong(&host.span, "another host has this name already", "names of hosts are unique: rename one");
+            let message = format!("another host is called \"{}\" already", shown(name));
+            section.wrong(&host.span, message, "names of hosts are unique: rename one");
         }
         if let Some(other) = reached.get(&host.value.reach) {
-            let message = format!("it is reached as host \"{other}\" is: they are the same machine");
+            let message =
+                format!("host `{}` is read as host `{}` is: they are the same machine", shown(name), shown(other));
             section.wrong(&reach_place(section), message, "keep one of the two");
         } else {
             reached.insert(host.value.reach.clone(), name.clone());
@@ -64,7 +66,8 @@ pub(super) fn with_name<'a>(section: &Section<'a>, what: &str, name: Option<&At<
 /// A name libvirt and file names can bear.
 pub(super) fn name_of(section: &Section<'_>) -> Option<At<String>> {
     if !section.has("name") {
-        section.wrong(&section.span, format!("{} has no `name`", section.head()), "add one: name = \"alpha\"");
+        let help = format!("add one: {}", section.example("name"));
+        section.wrong(&section.span, format!("{} has no `name`", section.head()), help);
         return None;
     }
     let name = section.line("name")?;
@@ -110,7 +113,7 @@ fn reach(section: &Section<'_>) -> Option<HostReach> {
         [_] => {}
         [first, second, ..] => {
             let help = "a host is read in one way: keep one of local, ssh, uri and capture";
-            section.wrong(&section.place(second), format!("`{second}` beside `{first}`"), help);
+            section.wrong(&section.place(second), format!("both `{first}` and `{second}` are given"), help);
             return None;
         }
     }

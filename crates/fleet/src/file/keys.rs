@@ -44,7 +44,7 @@ const fn key(
     Key { name, kind, default, about, example }
 }
 
-const REQUIRED: &str = "required";
+pub(super) const REQUIRED: &str = "required";
 const NONE: &str = "none";
 
 const VCPUS: Key = key("vcpus", "whole number", REQUIRED, "Virtual CPUs, 1 to 65536.", "vcpus = 4");
@@ -124,7 +124,7 @@ const FIRMWARE: Key =
     key("firmware", "bios, efi", "the template's, or libvirt's default", "Firmware.", "firmware = \"efi\"");
 
 pub(super) static TOP: Table = Table {
-    head: "top of the file",
+    head: "the top of the file",
     about: "What holds for the whole fleet.",
     keys: &[
         key(

@@ -18,11 +18,13 @@ mod entry;
 mod error;
 mod groups;
 mod hosts;
+mod init;
 mod keys;
 mod now;
 mod parse;
 mod running;
 mod section;
+mod summary;
 mod vms;
 
 pub use assemble::{AssembleError, AssembleErrors, Assembled, KnownHost, RunningVm, assemble};
@@ -32,8 +34,10 @@ pub use entry::{
     NicKind, VmEntry,
 };
 pub use error::{FileErrors, FileProblem};
+pub use init::{FoundDomain, FoundHost, init};
 pub use keys::{Key, TABLES, Table};
 pub use running::Stay;
+pub use summary::summary;
 
 /// A commented fleet file that says a little of everything; it parses.
 pub const EXAMPLE: &str = include_str!("example.toml");

@@ -63,7 +63,7 @@ fn read(text: &str, notes: &Notes) -> Option<FleetFile> {
     }
     let hosts = hosts::read(&host_sections, notes);
     let read = vms::read(&top.tables("vm", &keys::VM), &defaults.unwrap_or_default(), notes);
-    let mut vms = vms::expand(&read, notes);
+    let mut vms = vms::expand(&read, hosts.len(), notes);
     groups::read(&top.tables("group", &keys::GROUP), &read, &mut vms);
     top.finish();
     select(&read, &hosts, notes);
@@ -75,16 +75,25 @@ fn read(text: &str, notes: &Notes) -> Option<FleetFile> {
 fn syntax(notes: &Notes, text: &str, error: &toml::de::Error) {
     let span = error.span().unwrap_or(0..0);
     let said = shown(error.message().lines().next().unwrap_or_default());
+    let there = text.get(span.clone()).unwrap_or_default();
+    let form = "a line is KEY = VALUE, [TABLE] or [[TABLE]]; texts stand in quotes";
+    let at_control = text
+        .get(span.start..)
+        .and_then(|rest| rest.chars().next())
+        .is_some_and(|character| character.is_control() && !matches!(character, '\n' | '\r'));
     let (message, help) = if said.contains("duplicate key") {
-        let key = shown(text.get(span.clone()).unwrap_or_default());
-        (
-            format!("`{key}` stands twice in one table"),
-            "take one of them away; a second VM or host has its own [[vm]] or [[host]]",
-        )
-    } else if said.contains("string") && !said.contains("newline") && said.contains("expected") {
-        (format!("this is no TOML: {said}"), "texts stand in quotes: name = \"web\"")
+        let help = "take one of them away; a second VM or host has its own [[vm]] or [[host]]";
+        (format!("`{}` stands twice in one table", shown(there)), help)
+    } else if at_control {
+        ("a control character is in the text".to_owned(), "take it away, or write the line anew")
+    } else if said.contains("quoted") && there.trim().is_empty() {
+        ("nothing stands after the `=`".to_owned(), "write the value there, or take the line away")
+    } else if said.contains("quoted") {
+        (format!("`{}` is a text without quotes", shown(there)), "texts stand in quotes: name = \"web\"")
+    } else if said.contains("basic string") || said.contains("literal string") {
+        (format!("the text does not end on its line ({said})"), "texts begin and end with a quote: name = \"web\"")
     } else {
-        (format!("this is no TOML: {said}"), "a line is KEY = VALUE, [TABLE] or [[TABLE]]; texts stand in quotes")
+        (format!("this is no TOML: {said}"), form)
     };
     notes.add(&span, message, help);
 }

@@ -72,6 +72,11 @@ impl<'a> Section<'a> {
         self.table.head
     }
 
+    /// A key in use.
+    pub(super) fn example(&self, key: &str) -> &'static str {
+        self.table.key(key).map(|key| key.example).unwrap_or_default()
+    }
+
     /// Notes what is wrong at a place.
     pub(super) fn wrong(&self, span: &Range<usize>, message: impl AsRef<str>, help: impl Into<String>) {
         let message = message.as_ref();
@@ -105,7 +110,7 @@ impl<'a> Section<'a> {
         let what = match value.get_ref() {
             DeValue::String(_) => "text",
             DeValue::Integer(_) => "a whole number",
-            DeValue::Float(_) => "a number",
+            DeValue::Float(_) => "a number with a fraction",
             DeValue::Boolean(_) => "true or false",
             DeValue::Datetime(_) => "a date",
             DeValue::Array(_) => "a list",
@@ -115,8 +120,8 @@ impl<'a> Section<'a> {
             DeValue::Table(_) => self.place(key),
             _ => value.span(),
         };
-        let example = self.table.key(key).map(|key| key.example).unwrap_or_default();
-        self.wrong(&place, format!("`{key}` is {what}, it must be {wanted}"), format!("for example: {example}"));
+        let help = format!("for example: {}", self.example(key));
+        self.wrong(&place, format!("`{key}` is {what}, it must be {wanted}"), help);
     }
 
     pub(super) fn string(&self, key: &'static str) -> Option<At<String>> {
@@ -137,7 +142,10 @@ impl<'a> Section<'a> {
 
     fn is_line(&self, key: &str, found: &At<String>) -> bool {
         if found.value.trim().is_empty() {
-            self.wrong(&found.span, format!("`{key}` is empty"), "write something between the quotes, or leave it out");
+            let required = self.table.key(key).is_some_and(|key| key.default == super::keys::REQUIRED);
+            let help =
+                if required { "write it between the quotes" } else { "write it between the quotes, or leave it out" };
+            self.wrong(&found.span, format!("`{key}` is empty"), help);
         } else if found.value.chars().any(char::is_control) {
             let help = "write it on one line, without tabs and control characters";
             self.wrong(&found.span, format!("`{key}` has a control character in it"), help);
@@ -203,7 +211,7 @@ impl<'a> Section<'a> {
                 Some(near) => format!("did you mean \"{near}\"? Known: {list}"),
                 None => format!("known: {list}"),
             };
-            self.wrong(&found.span, format!("`{key}` is \"{}\"", shown(&found.value)), help);
+            self.wrong(&found.span, format!("`{key}` cannot be \"{}\"", shown(&found.value)), help);
         }
         known.map(|(_, value)| At { value: *value, span: found.span.clone() })
     }
@@ -234,9 +242,12 @@ impl<'a> Section<'a> {
                 let help = match (result.is_ok(), decimal_unit(text)) {
                     (true, _) => format!("write the unit: \"{text} MiB\" or \"{text} GiB\""),
                     (false, Some(unit)) => {
-                        format!("memory is counted in powers of two: write {unit} instead, whole numbers only")
+                        format!("memory is counted in powers of two: write {unit} instead, and whole numbers only")
                     }
-                    (false, None) => "write a whole number and MiB, GiB or TiB, such as \"16 GiB\"".to_owned(),
+                    (false, None) => match whole(text) {
+                        Some(whole) => format!("whole numbers only: write \"{whole}\""),
+                        None => "write a whole number and MiB, GiB or TiB, such as \"16 GiB\"".to_owned(),
+                    },
                 };
                 self.wrong(&found.span, format!("`{key}` is \"{}\", which is no amount", shown(&found.value)), help);
                 None
@@ -398,13 +409,31 @@ impl<'a> Section<'a> {
             if self.table.key(key).is_some() {
                 continue;
             }
+            let others = super::keys::TABLES.iter().filter(|table| table.key(key).is_some());
+            let others: Vec<&str> = others.map(|table| table.head).collect();
             let help = match nearest(key, known()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known here: {}", list(known())),
+                None if others.is_empty() => format!("known here: {}", list(known())),
+                None => format!("it belongs into {}; known here: {}", others.join(" or "), list(known())),
             };
-            self.wrong(&name.span(), format!("{} has no key `{}`", self.table.head, shown(key)), help);
+            let message = match self.table.head {
+                head if head.starts_with('[') => format!("{head} has no key `{}`", shown(key)),
+                head if head.contains(' ') => format!("{head} has no key and no table `{}`", shown(key)),
+                head => format!("`{head}` has no key `{}`", shown(key)),
+            };
+            self.wrong(&name.span(), message, help);
         }
     }
+}
+
+/// The same amount in the next smaller unit, where that has a whole number of it: `1.5 GiB` is `1536 MiB`.
+fn whole(text: &str) -> Option<String> {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let at = text.find(|character: char| character.is_ascii_alphabetic())?;
+    let (number, unit) = (text[..at].trim().parse::<f64>().ok()?, text[at..].trim());
+    let smaller = units.iter().position(|known| *known == unit)?.checked_sub(1)?;
+    let count = number * 1024.0;
+    (count.fract() == 0.0 && (1.0..1e9).contains(&count)).then(|| format!("{count} {}", units[smaller]))
 }
 
 /// The binary unit somebody meant who wrote a decimal one.
@@ -429,7 +458,7 @@ pub(super) fn nearest<'t>(word: &str, known: impl Iterator<Item = &'t str>) -> O
     }
     let word = plain(word);
     let best = known.map(|other| (distance(&word, &plain(other)), other)).min()?;
-    (best.0 <= 1 + best.1.chars().count() / 4).then_some(best.1)
+    (best.0 <= (best.1.chars().count() / 3).max(1)).then_some(best.1)
 }
 
 /// Characters to insert, remove or replace (Levenshtein).

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nearmetal_place::WorkloadClass;
-use nearmetal_units::{Bytes, PageSize};
+use nearmetal_units::{Bytes, PageSize, PciAddress};
 
 use super::devices;
 use super::disks::{self, Nic};
@@ -135,7 +135,13 @@ fn sensible_memory(section: &Section<'_>, memory: &At<Bytes>) -> bool {
 
 fn sharing(section: &Section<'_>) -> Option<At<CpuSharing>> {
     if !section.is_table("cpus") {
-        return section.word("cpus", &[("dedicated", CpuSharing::Dedicated)]);
+        let word = section.string("cpus")?;
+        if word.value != "dedicated" {
+            let help = "write cpus = \"dedicated\", or cpus = { shared = 4.0 } for four vCPUs a hardware thread";
+            section.wrong(&word.span, format!("`cpus` cannot be \"{}\"", shown(&word.value)), help);
+            return None;
+        }
+        return Some(At { value: CpuSharing::Dedicated, span: word.span });
     }
     let table = section.table("cpus", &keys::SHARED)?;
     let ratio = table.number("shared");
@@ -148,7 +154,7 @@ fn sharing(section: &Section<'_>) -> Option<At<CpuSharing>> {
     };
     if !(1.0..=MOST_RATIO).contains(&ratio.value) {
         let help = format!("give 1 to {MOST_RATIO} vCPUs a hardware thread; 4.0 is a usual one");
-        section.wrong(&ratio.span, "`shared` is out of range", help);
+        section.wrong(&ratio.span, format!("`shared` is {}", ratio.value), help);
         return None;
     }
     let ratio_percent = (ratio.value * 100.0).round() as u32;
@@ -191,11 +197,15 @@ fn one(section: &Section<'_>, defaults: &Common) -> Option<Read> {
     for (key, there) in [("template", own.template.is_some()), ("firmware", own.firmware.is_some())] {
         if on.is_some() && there {
             let help = format!("a VM that is defined there keeps its definition: take `{key}` or `on` away");
-            section.wrong(&section.place(key), format!("`{key}` beside `on`"), help);
+            section.wrong(&section.place(key), format!("both `on` and `{key}` are given"), help);
         }
     }
     if let (Some(uuid), Some(_)) = (&uuid, &count) {
-        section.wrong(&uuid.span, "`uuid` beside `count`", "one UUID names one VM: take one of the two away");
+        section.wrong(
+            &uuid.span,
+            "both `count` and `uuid` are given",
+            "one UUID names one VM: take one of the two away",
+        );
     }
     let disks = disks::disks(section);
     let nics = disks::nics(section);
@@ -245,7 +255,8 @@ fn contradictions(section: &Section<'_>, common: &Common) {
             section.wrong(&memory.span, message, help);
         } else if let Some(At { value: GuestNuma::Cells(cells), span }) = &common.numa {
             if u64::from(*cells) > memory.value.pages(*size) {
-                let message = format!("`numa` is {cells}, and its memory has {} pages", memory.value.pages(*size));
+                let pages = memory.value.pages(*size);
+                let message = format!("`numa` is {cells}, and its memory is {pages} × {size}");
                 section.wrong(span, message, "each cell has a page at least: fewer cells, or smaller pages");
             }
         }
@@ -253,9 +264,9 @@ fn contradictions(section: &Section<'_>, common: &Common) {
     let Some(smt) = common.smt.as_ref().filter(|smt| smt.value != SmtPolicy::Prefer) else { return };
     let help = "`smt` is for VMs that own hardware threads: take it away, or write smt = \"prefer\"";
     if let Some(At { value: CpuSharing::Shared { .. }, .. }) = &common.cpus {
-        section.wrong(&smt.span, "`smt` with shared CPUs", help);
+        section.wrong(&smt.span, "`smt` means nothing with shared CPUs", help);
     } else if let Some(At { value: WorkloadClass::Density, .. }) = &common.class {
-        section.wrong(&smt.span, "`smt` with class density, whose vCPUs float", help);
+        section.wrong(&smt.span, "`smt` means nothing with class density, whose vCPUs float", help);
     }
 }
 
@@ -297,7 +308,7 @@ fn named(source: &DiskSource, name: &str) -> DiskSource {
 }
 
 /// Every VM by itself, and what two of them cannot share.
-pub(super) fn expand(read: &[Read], notes: &Notes) -> Vec<VmEntry> {
+pub(super) fn expand(read: &[Read], hosts: usize, notes: &Notes) -> Vec<VmEntry> {
     let total: i64 = read.iter().map(|vm| vm.count.as_ref().map_or(1, |count| count.value)).sum();
     if total > MOST_VMS as i64 {
         let largest = read.iter().filter_map(|vm| vm.count.as_ref()).max_by_key(|count| count.value);
@@ -310,6 +321,7 @@ pub(super) fn expand(read: &[Read], notes: &Notes) -> Vec<VmEntry> {
     let mut disks: BTreeMap<DiskSource, &Read> = BTreeMap::new();
     let mut macs: BTreeMap<&str, &Read> = BTreeMap::new();
     let mut uuids: BTreeMap<&str, &Read> = BTreeMap::new();
+    let mut functions: BTreeMap<(PciAddress, Option<&str>), &Read> = BTreeMap::new();
     for vm in read {
         let count = vm.count.as_ref().map(|count| count.value);
         let mut collided = false;
@@ -341,6 +353,18 @@ pub(super) fn expand(read: &[Read], notes: &Notes) -> Vec<VmEntry> {
             if let Some(other) = macs.insert(&mac.value, vm) {
                 let message = format!("{}: {} has this MAC address already", vm.whose, other.whose);
                 notes.add(&mac.span, message, "MAC addresses are unique in a fleet: change one, or take it away");
+            }
+        }
+        for device in &vm.devices {
+            // An address is one of each host: who has which is known where the host is.
+            let on = vm.on.as_ref().map(|on| on.value.as_str()).filter(|_| hosts > 1);
+            let DeviceSelector::Function(address) = device.value.selector else { continue };
+            if on.is_none() && hosts > 1 {
+                continue;
+            }
+            if let Some(other) = functions.insert((address, on), vm).filter(|other| !std::ptr::eq(*other, vm)) {
+                let message = format!("{}: {} has the function {address} already", vm.whose, other.whose);
+                notes.add(&device.span, message, "a function goes to one VM: choose another one for this");
             }
         }
         if let Some(uuid) = &vm.uuid {

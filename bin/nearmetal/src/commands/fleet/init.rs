@@ -1,0 +1,143 @@
+//! `nearmetal fleet init`.
+
+use std::path::PathBuf;
+
+use nearmetal_domain::{DomainFacts, DomainXml};
+use nearmetal_fleet::file::{self, FoundDomain, FoundHost, HostReach};
+use nearmetal_host::{Host, files};
+use nearmetal_hypervisor::{Definition, Hypervisor, HypervisorError, Libvirt};
+
+use super::found;
+use crate::commands::source::SourceArgs;
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Write a fleet file from the domains that exist
+///
+/// Asks libvirt for this machine's domains, or another machine's (--host), or takes definitions from files. Where no
+/// libvirt can be asked, as for a capture, the guests that run are what is known. The file is yours to change. Nothing
+/// else is written, and an existing file is never overwritten.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// How to reach another machine: the program and its options, split at spaces
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "host")]
+    ssh: String,
+    /// Take a definition from this file instead of from libvirt; may be given several times
+    #[arg(long, value_name = "FILE")]
+    domain_xml: Vec<PathBuf>,
+    /// The host's name in the fleet file; its own if not given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Write the fleet file here instead of to stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn init(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
+        printer.important(&format!("error: `{}` exists and is not overwritten: name another file", path.display()));
+        return Ok(ExitStatus::WrongUse);
+    }
+    let mut source = match args.source.open(&args.ssh) {
+        Ok(source) => source,
+        Err(error) => {
+            printer.important(&format!("error: {error:#}"));
+            return Ok(if args.source.host.is_some() { ExitStatus::Refused } else { ExitStatus::WrongUse });
+        }
+    };
+    let host = Host::read(&source.fs);
+    let reach = reach(args);
+    let name = args.name.clone().unwrap_or_else(|| found::host_name(&host, &reach));
+    let pus = Some(host.online().len() as u32).filter(|count| *count > 0);
+    let mut found = FoundHost { name, reach, pus, domains: Vec::new(), remarks: Vec::new() };
+    if !args.domain_xml.is_empty() {
+        for path in &args.domain_xml {
+            match definition(path) {
+                Ok(facts) => found.domains.push(found::domain(&facts, &host, false)),
+                Err(message) => {
+                    printer.important(&format!("error: {message}"));
+                    return Ok(ExitStatus::WrongUse);
+                }
+            }
+        }
+    } else if let Err(error) = ask(args, source.libvirt.as_mut(), source.fs.is_live(), &host, &mut found) {
+        let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+        let guests: Vec<FoundDomain> = host.guests.iter().filter_map(found::guest).collect();
+        let remark = format!("libvirt's domains are unknown ({why}): these are the guests that run");
+        printer.important(&remark);
+        found.remarks.push(remark);
+        found.domains = guests;
+    }
+    let text = file::init(&[found]);
+    match &args.output {
+        None => printer.data(&text),
+        Some(path) => {
+            files::write_atomic(path, &text)?;
+            printer.say(&format!("written; what is understood of it: nearmetal fleet check {}", path.display()));
+        }
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// How the host is read again, in a fleet file's words.
+fn reach(args: &Args) -> HostReach {
+    match (&args.source.capture, &args.source.host) {
+        // The file may lie elsewhere than where this was called.
+        (Some(path), _) if args.output.as_ref().is_some_and(|output| output.components().count() > 1) => {
+            HostReach::Capture(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        }
+        (Some(path), _) => HostReach::Capture(path.clone()),
+        (None, Some(uri)) if uri.contains("://") => HostReach::Libvirt(uri.clone()),
+        (None, Some(name)) => {
+            let command = Some(args.ssh.clone()).filter(|command| command != "ssh");
+            HostReach::Ssh { destination: name.clone(), command }
+        }
+        (None, None) => HostReach::Local,
+    }
+}
+
+fn definition(path: &std::path::Path) -> Result<DomainFacts, String> {
+    let text = files::read_to_string(path).map_err(|error| error.to_string())?;
+    let facts = DomainXml::parse(&text).and_then(|xml| xml.facts());
+    facts.map_err(|error| format!("`{}`: {error}", path.display()))
+}
+
+/// The domains libvirt knows, on this machine or where `known` leads; over ssh by libvirt's own way through it.
+fn ask(
+    args: &Args,
+    known: Option<&mut Libvirt>,
+    live: bool,
+    host: &Host,
+    found: &mut FoundHost,
+) -> Result<(), HypervisorError> {
+    let mut own;
+    let libvirt = match (known, &args.source.host) {
+        (Some(libvirt), _) => libvirt,
+        (None, Some(name)) if args.ssh == "ssh" => {
+            own = Libvirt::open(Some(&format!("qemu+ssh://{name}/system")))?;
+            &mut own
+        }
+        (None, _) if live => {
+            own = Libvirt::open(None)?;
+            &mut own
+        }
+        (None, _) => {
+            return Err(HypervisorError::Protocol { reason: "it is not here to be asked".to_owned() });
+        }
+    };
+    for summary in libvirt.domains()? {
+        let which = if summary.persistent { Definition::Inactive } else { Definition::Live };
+        let facts = libvirt
+            .domain_xml(&summary.name, which)
+            .map_err(|error| error.to_string())
+            .and_then(|text| DomainXml::parse(&text).and_then(|xml| xml.facts()).map_err(|error| error.to_string()));
+        match facts {
+            Ok(facts) => found.domains.push(found::domain(&facts, host, !summary.state.is_off())),
+            Err(error) => found.remarks.push(format!("domain {} could not be read: {error}", summary.name)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! `nearmetal fleet`: one file for each of its commands.
+
+mod check;
+mod example;
+mod found;
+mod init;
+
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Many VMs over many hosts, from one file
+///
+/// A fleet file says which VMs you want and on which hosts they may go (docs/reference/fleet-file.md).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Init(init::Args),
+    Check(check::Args),
+    Example(example::Args),
+}
+
+/// Runs one of them.
+pub(crate) fn fleet(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    match args.action {
+        Action::Init(args) => init::init(&args, printer),
+        Action::Check(args) => check::check(&args, printer),
+        Action::Example(args) => example::example(&args, printer),
+    }
+}

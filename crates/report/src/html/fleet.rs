@@ -27,8 +27,7 @@ pub(crate) fn fleet_page(view: &FleetView, groups: &[Alike], title: &str, create
             minijinja::context! { caption, picture => safe(host_figure(group, number)) }
         })
         .collect();
-    let overview =
-        (view.hosts.len() > OVERVIEW_ABOVE).then(|| safe(fleet_overview_svg(view, Surface::Page)));
+    let overview = (view.hosts.len() > OVERVIEW_ABOVE).then(|| safe(fleet_overview_svg(view, Surface::Page)));
     let page = cleaned(page(view, title, created));
     let left_out = (groups.len() > shown.len()).then(|| left_out(groups, shown));
     let context = minijinja::context! {

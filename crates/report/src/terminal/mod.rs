@@ -8,8 +8,8 @@ mod sections;
 mod table;
 
 pub(crate) use fleet::{fleet_text, fleet_what_if};
-pub(crate) use paint::wrap;
 pub use paint::Style;
+pub(crate) use paint::wrap;
 pub use picture::host_picture;
 
 use crate::headline::headline;

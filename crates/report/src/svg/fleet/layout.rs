@@ -75,15 +75,8 @@ impl Layout {
             (1 | 2 | 4, _) | (6 | 8, 0..=32) => 12.0,
             _ => 9.0,
         };
-        let mut layout = Self {
-            beside,
-            panel_width,
-            panel_height: 0.0,
-            packages: Vec::new(),
-            strays_height: 0.0,
-            tile,
-            box_width,
-        };
+        let mut layout =
+            Self { beside, panel_width, panel_height: 0.0, packages: Vec::new(), strays_height: 0.0, tile, box_width };
         let bottom = layout.place(sheet, columns);
         if !sheet.strays.is_empty() {
             layout.strays_height = 16.0 + devices_height(&sheet.strays);

@@ -2,8 +2,8 @@
 
 use nearmetal_units::Bytes;
 
-use super::layout::WIDTH;
 use super::chip;
+use super::layout::WIDTH;
 use crate::svg::canvas::{Area, Canvas};
 use crate::text::{grouped, shorten};
 use crate::view::fleet::{Alike, HostSheet, PuUse};
@@ -52,19 +52,17 @@ pub(super) fn owners(canvas: &mut Canvas, group: &Alike, x: f64, y: f64) -> f64 
 struct Sign(&'static str, Option<&'static str>, &'static str, &'static str, &'static str);
 
 /// What the signs that are drawn mean, in lines; the end.
-pub(super) fn signs<'a>(
-    canvas: &mut Canvas,
-    sheets: impl Iterator<Item = &'a HostSheet>,
-    x: f64,
-    y: f64,
-) -> f64 {
+pub(super) fn signs<'a>(canvas: &mut Canvas, sheets: impl Iterator<Item = &'a HostSheet>, x: f64, y: f64) -> f64 {
     let sheets: Vec<&HostSheet> = sheets.collect();
     let nodes = || sheets.iter().flat_map(|sheet| sheet.nodes());
     let pus = || nodes().flat_map(|node| node.domains.iter().flatten().flatten());
     let seen = |wanted: fn(&PuUse) -> bool| pus().any(|pu| wanted(&pu.uses.before) || wanted(&pu.uses.after));
     let memories = || nodes().flat_map(|node| [&node.memory.before, &node.memory.after]);
     let table = [
-        (true, Sign("nm-pu", None, "", "", "free PU, by its number; PUs of a core share a frame, cores of an L3 a sheet")),
+        (
+            true,
+            Sign("nm-pu", None, "", "", "free PU, by its number; PUs of a core share a frame, cores of an L3 a sheet"),
+        ),
         (
             seen(|used| matches!(used, PuUse::Vcpu { .. })),
             Sign("nm-guest-0", None, "A", "nm-own-letter", "PU or memory of VM A"),
@@ -93,7 +91,11 @@ pub(super) fn signs<'a>(
         (seen(|used| *used == PuUse::Offline), Sign("nm-offline", None, "", "", "offline")),
         (
             memories().any(|memory| memory.held.is_some_and(|held| held > Bytes::ZERO)),
-            Sign("nm-used", None, "", "", "memory kept: in use by others, or the host's reserve"),
+            Sign("nm-used", None, "", "", "memory kept: the host's reserve, or in use by others"),
+        ),
+        (
+            memories().any(|memory| memory.held.is_none() && memory.total.is_some()),
+            Sign("nm-plain", Some("otherused"), "", "", "memory: how much is free is not told"),
         ),
         (
             memories().any(|memory| memory.pools.iter().any(|(_, free, _)| *free > 0)),

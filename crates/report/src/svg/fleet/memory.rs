@@ -43,6 +43,7 @@ fn figures(memory: &SheetMemory) -> String {
     match memory.held {
         Some(held) if held > Bytes::ZERO => parts.push(format!("kept {held}")),
         Some(_) => {}
+        None if memory.total.is_some() => parts.push("how much others have is not known".to_owned()),
         None => parts.push("in all unknown".to_owned()),
     }
     parts.join(" · ")
@@ -70,6 +71,10 @@ fn segments(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, bar: Area, 
         parts.push((*amount, owner_class(owners, *owner), None, label(owners, *owner)));
     }
     parts.push((pooled, "nm-plain".to_owned(), Some("hugefree"), ""));
+    if let (Some(total), None) = (memory.total, memory.held) {
+        let known = parts.iter().fold(memory.free, |sum, (amount, ..)| sum.plus(*amount));
+        parts.push((total.less(known), "nm-plain".to_owned(), Some("otherused"), ""));
+    }
     let (mut x, end) = (bar.x, bar.x + bar.width);
     for (amount, class, pattern, letter) in parts.into_iter().filter(|(amount, ..)| *amount > Bytes::ZERO) {
         let width = (amount.get() as f64 / scale.get() as f64 * bar.width).max(1.5).min(end - x);

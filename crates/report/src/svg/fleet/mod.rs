@@ -99,31 +99,33 @@ fn host(canvas: &mut Canvas, group: &Alike, y: f64) -> f64 {
         );
         name.push(("nm-muted", 10.0, shorten(&words, 130)));
     }
-    let parts: Vec<(&str, f64, &str)> = name.iter().map(|(class, space, text)| (*class, *space, text.as_str())).collect();
+    let parts: Vec<(&str, f64, &str)> =
+        name.iter().map(|(class, space, text)| (*class, *space, text.as_str())).collect();
     canvas.parts(x, y + 28.0, &parts);
     canvas.text(x, y + 45.0, "nm-small", &shorten(&sheet.about, 210));
     let top = y + 56.0;
-    let end = if layout.beside {
-        panel(canvas, sheet, &layout, (x, top), false);
-        panel(canvas, sheet, &layout, (x + WIDTH - layout.panel_width, top), true);
-        top + layout.panel_height
+    let mut end = top + layout.panel_height;
+    if sheet.is_unchanged() {
+        panel(canvas, sheet, &layout, (x, top), true, "Before and after: the plan changes nothing here");
     } else {
-        panel(canvas, sheet, &layout, (x, top), false);
-        panel(canvas, sheet, &layout, (x, top + layout.panel_height + 12.0), true);
-        top + 2.0 * layout.panel_height + 12.0
-    };
+        panel(canvas, sheet, &layout, (x, top), false, "Before");
+        let second = if layout.beside { (x + WIDTH - layout.panel_width, top) } else { (x, end + 12.0) };
+        panel(canvas, sheet, &layout, second, true, "After the plan");
+        end = second.1 + layout.panel_height;
+    }
     legend::owners(canvas, group, x, end + 6.0) + 14.0
 }
 
 /// The host at one of the two moments.
-fn panel(canvas: &mut Canvas, sheet: &HostSheet, layout: &Layout, (x, y): (f64, f64), after: bool) {
-    let words = if after { "After the plan" } else { "Before" };
+fn panel(canvas: &mut Canvas, sheet: &HostSheet, layout: &Layout, (x, y): (f64, f64), after: bool, words: &str) {
     canvas.text(x, y + 13.0, "nm-bold", words);
     let y = y + PANEL_HEAD;
     for (package, place) in sheet.packages.iter().zip(&layout.packages) {
         let frame = Area { x: x + place.frame.x, y: y + place.frame.y, ..place.frame };
-        canvas.rect(frame, 9.0, "nm-package");
-        canvas.text(frame.x + 9.0, frame.y + 13.0, "nm-small", &package.name);
+        if !package.name.is_empty() {
+            canvas.rect(frame, 9.0, "nm-package");
+            canvas.text(frame.x + 9.0, frame.y + 13.0, "nm-small", &package.name);
+        }
         for (node, area) in package.nodes.iter().zip(&place.nodes) {
             let area = Area { x: x + area.x, y: y + area.y, ..*area };
             node::draw(canvas, node, area, layout, &sheet.owners, after);

@@ -11,6 +11,9 @@ use crate::view::fleet::{PuUse, SheetDevice, SheetNode, SheetOwner, SheetPu};
 /// A tile this wide has its PU's number below the owner's letter.
 const ROOM_FOR_NUMBER: f64 = 24.0;
 
+/// Letters a list of PUs needs to be worth showing.
+const LEAST_LIST: usize = 9;
+
 /// Draws a node into its place.
 pub(super) fn draw(
     canvas: &mut Canvas,
@@ -27,8 +30,12 @@ pub(super) fn draw(
     canvas.parts(left, place.y + 16.0, &[("nm-bold", 0.0, &title), ("nm-small", 6.0, &total)]);
     let pus: CpuSet = node.domains.iter().flatten().flatten().map(|pu| pu.index).collect();
     if !pus.is_empty() {
-        let room = ((place.width - 2.0 * PADDING - 56.0 - 6.0 * total.len() as f64) / 5.4) as usize;
-        canvas.text(right, place.y + 16.0, "nm-small nm-end", &shorten(&format!("PUs {pus}"), room));
+        let taken = 8.0 * title.len() as f64 + 6.2 * total.len() as f64 + 12.0;
+        let room = ((place.width - 2.0 * PADDING - taken) / 5.8).max(0.0) as usize;
+        // A list cut to its first figures says less than none; the tiles' titles have the numbers.
+        if room >= LEAST_LIST {
+            canvas.text(right, place.y + 16.0, "nm-small nm-end", &shorten(&format!("PUs {pus}"), room));
+        }
     }
     let top = place.y + NODE_HEAD;
     let (sheets, height) = layout.sheets(node);
@@ -54,14 +61,7 @@ pub(super) fn draw(
     devices(canvas, &node.devices, (left, right), y, owners, after);
 }
 
-fn draw_core(
-    canvas: &mut Canvas,
-    core: &[SheetPu],
-    frame: Area,
-    layout: &Layout,
-    owners: &[SheetOwner],
-    after: bool,
-) {
+fn draw_core(canvas: &mut Canvas, core: &[SheetPu], frame: Area, layout: &Layout, owners: &[SheetOwner], after: bool) {
     canvas.rect(frame, 3.0, "nm-cell");
     let padding = layout.core_padding();
     // A core of more PUs than fit a line keeps its tiles at a narrower pitch.
@@ -113,7 +113,12 @@ fn draw_pu(canvas: &mut Canvas, index: u32, used: &PuUse, area: Area, owners: &[
             canvas.rect(area, 2.0, if *used == PuUse::Free { "nm-pu" } else { "nm-offline" });
             if area.width >= 15.0 {
                 let (x, y) = (area.x + area.width / 2.0, area.y + area.height / 2.0 + 3.0);
-                canvas.text(x, y, if area.width >= ROOM_FOR_NUMBER { "nm-tiny nm-muted" } else { "nm-pu-small" }, &number);
+                canvas.text(
+                    x,
+                    y,
+                    if area.width >= ROOM_FOR_NUMBER { "nm-tiny nm-muted" } else { "nm-pu-small" },
+                    &number,
+                );
             }
         }
     }

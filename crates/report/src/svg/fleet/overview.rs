@@ -126,7 +126,11 @@ fn tile(canvas: &mut Canvas, host: &HostTile, area: Area) {
     } else {
         let room = ((inside.width - 26.0) / 6.6) as usize;
         canvas.text(inside.x, inside.y + 10.0, "nm-bold", &shorten(&host.name, room));
-        let right = if area.width > 120.0 { format!("{} {sign}", count(host.vms, "VM")) } else { format!("{} {sign}", host.vms) };
+        let right = if area.width > 120.0 {
+            format!("{} {sign}", count(host.vms, "VM"))
+        } else {
+            format!("{} {sign}", host.vms)
+        };
         canvas.text(inside.x + inside.width, inside.y + 10.0, "nm-small nm-end", right.trim_end());
     }
     canvas.close();

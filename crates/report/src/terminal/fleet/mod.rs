@@ -59,7 +59,7 @@ pub(super) fn counts(totals: &Totals) -> String {
         format!("{} in use", of(totals.hosts_used, totals.hosts, "host")),
     ];
     if totals.moved > 0 {
-        parts.push(format!("{} of those that run to be moved", grouped(totals.moved as f64)));
+        parts.push(format!("{} to be moved", count(totals.moved, "running VM")));
     }
     parts.join(" · ")
 }
@@ -78,6 +78,14 @@ fn rest(page: &mut Page, left_out: usize, what: &str) {
     if left_out > 0 {
         let space = if what.is_empty() { "" } else { " " };
         page.wrapped(&format!("and {} more{space}{what}: {THE_REST}", grouped(left_out as f64)), Ink::Quiet, 2);
+    }
+}
+
+/// The smallest change that would place a VM: host and change.
+fn would_fit(page: &mut Page, remedy: Option<(&str, &str)>) {
+    match remedy {
+        Some((host, change)) => page.wrapped(&format!("→ would fit with, on {host}: {change}"), Ink::Planned, 4),
+        None => page.wrapped("no single change would place it", Ink::Quiet, 4),
     }
 }
 

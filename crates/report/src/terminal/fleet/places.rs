@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::paint::{Ink, Page};
-use super::{THE_REST, names, rest, table};
+use super::{THE_REST, names, rest, table, would_fit};
 use crate::fleet::Details;
 use crate::text::{count, grouped, one_line};
 use crate::view::fleet::{FleetView, PlacedVm, RefusedVm, alike_refused as alike, reasons};
@@ -29,7 +29,8 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
             plain(devices),
         ]
     };
-    let heads = [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
+    let heads =
+        [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
     let rows = view.placed[..shown].iter().map(row).collect();
     table(&heads, rows, &[(5, 16), (3, 12), (4, 10), (0, 12), (1, 10)]).draw(page);
     rest(page, view.placed.len() - shown, "VMs");
@@ -128,10 +129,7 @@ fn refusal(page: &mut Page, vm: &RefusedVm, others: usize) {
     let others = if others > 0 { format!(" and {} alike", grouped(others as f64)) } else { String::new() };
     let asks = if vm.asks.is_empty() { String::new() } else { format!(" ({})", vm.asks) };
     page.wrapped(&format!("✗ {}{others}{asks}: {}", vm.vm, vm.reason), Ink::Bad, 2);
-    match &vm.remedy {
-        Some((host, change)) => page.wrapped(&format!("→ would fit with, on {host}: {change}"), Ink::Planned, 4),
-        None => page.wrapped("no single change would place it", Ink::Quiet, 4),
-    }
+    would_fit(page, vm.remedy.as_ref().map(|(host, change)| (host.as_str(), change.as_str())));
 }
 
 pub(super) fn floating(page: &mut Page, view: &FleetView, details: &Details) {

@@ -3,7 +3,7 @@
 use nearmetal_fleet::LevelValue;
 
 use super::super::paint::{Ink, Page};
-use super::{counts, rest, table};
+use super::{counts, rest, table, would_fit};
 use crate::fleet::{Details, FleetReport};
 use crate::text::{count, grouped};
 use crate::view::fleet::{Difference, difference};
@@ -16,7 +16,13 @@ pub(crate) fn fleet_what_if(before: &FleetReport<'_>, after: &FleetReport<'_>, d
     page.wrapped(&format!("as it is: {} · {}", before.view.headline, counts(&before.view.totals)), Ink::Plain, 0);
     page.wrapped(&format!("what if:  {} · {}", after.view.headline, counts(&after.view.totals)), Ink::Plain, 0);
     refused(&mut page, &found, details);
-    lines(&mut page, "Placed now", found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")), Ink::Good, details);
+    lines(
+        &mut page,
+        "Placed now",
+        found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")),
+        Ink::Good,
+        details,
+    );
     let moved = found.moved.iter().map(|(vm, from, to)| format!("→ {vm}: {from} → {to}"));
     lines(&mut page, "In another place", moved, Ink::Found, details);
     let added = found.added.iter().map(|(vm, place)| format!("- {vm}: {place}"));
@@ -64,9 +70,8 @@ fn refused(page: &mut Page, found: &Difference, details: &Details) {
     let shown = details.shown(found.refused.len());
     for (vm, refusal) in &found.refused[..shown] {
         page.wrapped(&format!("✗ {vm}: {}", refusal.reason), Ink::Bad, 2);
-        if let Some(remedy) = &refusal.remedy {
-            page.wrapped(&format!("→ would fit with, on {}: {}", remedy.host, remedy.change), Ink::Planned, 4);
-        }
+        let remedy = refusal.remedy.as_ref().map(|remedy| (remedy.host.as_str(), remedy.change.as_str()));
+        would_fit(page, remedy);
     }
     rest(page, found.refused.len() - shown, "");
 }
@@ -105,12 +110,7 @@ fn levels(page: &mut Page, found: &Difference) {
             (_, true) => ("more", Ink::Quiet),
             (_, false) => ("less", Ink::Quiet),
         };
-        vec![
-            (id.words(), Ink::Plain),
-            (value(before), Ink::Plain),
-            (value(after), Ink::Plain),
-            (word.to_owned(), ink),
-        ]
+        vec![(id.words(), Ink::Plain), (value(before), Ink::Plain), (value(after), Ink::Plain), (word.to_owned(), ink)]
     });
     let heads = [("level", false), ("as it is", true), ("what if", true), ("", false)];
     table(&heads, rows.collect(), &[(0, 16)]).draw(page);

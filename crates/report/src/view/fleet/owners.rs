@@ -79,13 +79,8 @@ pub(super) fn residents<'a>(
         };
         let floats = now.is_some_and(|now| now.floating.is_some());
         let change = if floats { format!("{change}, better left floating") } else { change };
-        let owner = SheetOwner {
-            name: vm.name.clone(),
-            label: letters(number),
-            kind: OwnerKind::Vm,
-            asks: asks(vm),
-            change,
-        };
+        let owner =
+            SheetOwner { name: vm.name.clone(), label: letters(number), kind: OwnerKind::Vm, asks: asks(vm), change };
         residents.push(Resident { owner, before, after: now });
     }
     let vms = residents.len();

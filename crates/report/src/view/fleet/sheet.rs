@@ -24,6 +24,13 @@ impl<T> Both<T> {
         Self { before: make(false), after: make(true) }
     }
 
+    fn is_same(&self) -> bool
+    where
+        T: PartialEq,
+    {
+        self.before == self.after
+    }
+
     /// One of the two.
     pub(crate) fn at(&self, after: bool) -> &T {
         if after { &self.after } else { &self.before }
@@ -96,7 +103,7 @@ pub(crate) enum PuUse {
 pub(crate) struct SheetMemory {
     /// All of it; `None` where it is not known.
     pub(crate) total: Option<Bytes>,
-    /// Not to be given: the host's own, its reserve, and others' beside those of `others`.
+    /// Not to be given: the host's own, its reserve, and others' beside those of `others`; `None` where it is not known.
     pub(crate) held: Option<Bytes>,
     /// Pages of guests that are not of the fleet, by owner.
     pub(crate) others: Vec<(usize, Bytes)>,
@@ -143,12 +150,7 @@ struct Maker<'a> {
 
 impl HostSheet {
     /// Of a host of the fleet; without a picture only what it has left is drawn.
-    pub(crate) fn new(
-        fleet: &Fleet,
-        plan: &FleetPlan,
-        host: &FleetHost,
-        picture: Option<&HostPicture<'_>>,
-    ) -> Self {
+    pub(crate) fn new(fleet: &Fleet, plan: &FleetPlan, host: &FleetHost, picture: Option<&HostPicture<'_>>) -> Self {
         let ledger = picture.map(|picture| picture.ledger);
         let maker = Maker { host, plan, ledger, residents: residents(fleet, plan, host, ledger) };
         let map = picture.map(|picture| HostMap::new(picture.host));
@@ -179,6 +181,19 @@ impl HostSheet {
             strays,
             owners: maker.residents.into_iter().map(|resident| resident.owner).collect(),
         }
+    }
+
+    /// Whether the plan changes nothing here.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let same = |node: &SheetNode| {
+            let mut pus = node.domains.iter().flatten().flatten();
+            let mut devices = node.devices.iter();
+            pus.all(|pu| pu.uses.is_same())
+                && devices.all(|device| device.grants.is_same())
+                && node.memory.is_same()
+                && node.floats.is_same()
+        };
+        self.nodes().all(same) && self.strays.iter().all(|device| device.grants.is_same())
     }
 
     /// All nodes.
@@ -282,9 +297,11 @@ impl<'a> Maker<'a> {
             own.fold(Bytes::ZERO, |sum, (_, amount, _)| sum.plus(*amount))
         };
         let given = supply.pools.iter().fold(supply.memory, |sum, pool| sum.plus(pool.size.bytes().times(pool.free)));
-        let left = self.plan.fragmentation.iter().find(|left| {
-            after && left.node == supply.index && left.host == self.host.name
-        });
+        let left = self
+            .plan
+            .fragmentation
+            .iter()
+            .find(|left| after && left.node == supply.index && left.host == self.host.name);
         let added = |size: PageSize| {
             let changes = self.plan.pools.iter().filter(|change| {
                 after && change.host == self.host.name && change.node == supply.index && change.size == size
@@ -310,9 +327,11 @@ impl<'a> Maker<'a> {
             .filter_map(|used| Some((self.other(&used.owner.name)?, used.memory)))
             .collect();
         let known = others.iter().fold(given, |sum, (_, amount)| sum.plus(*amount));
+        // Nothing is given of a node whose free memory nobody told: that is no knowledge that others hold it.
+        let told = node.memory.free.is_some() || supply.memory > Bytes::ZERO;
         SheetMemory {
             total: node.memory.total,
-            held: node.memory.total.map(|total| total.less(known)),
+            held: node.memory.total.filter(|_| told).map(|total| total.less(known)),
             others,
             free: left.map_or_else(|| supply.memory.less(used(None)), |left| left.free_memory),
             uses,
@@ -322,18 +341,13 @@ impl<'a> Maker<'a> {
 
     /// Devices of one place: those in use first, those nobody wants last.
     fn devices(&self, here: impl Fn(Option<u32>) -> bool) -> Vec<SheetDevice> {
-        let index = |supply: &DeviceSupply| {
-            supply.node.and_then(|at| self.host.nodes.get(at as usize)).map(|node| node.index)
-        };
+        let index =
+            |supply: &DeviceSupply| supply.node.and_then(|at| self.host.nodes.get(at as usize)).map(|node| node.index);
         let mut devices = Vec::new();
         for (at, supply) in self.host.devices.iter().enumerate().filter(|(_, supply)| here(index(supply))) {
             let grants = Both::of(|after| self.grants(at, after));
             let shared = matches!(supply.kind, DeviceKind::Shared { .. });
-            devices.push(SheetDevice {
-                name: device_words(supply),
-                of: (!shared).then_some(supply.free),
-                grants,
-            });
+            devices.push(SheetDevice { name: device_words(supply), of: (!shared).then_some(supply.free), grants });
         }
         for device in self.ledger.iter().flat_map(|ledger| &ledger.devices).filter(|device| here(device.node)) {
             let Some(owner) = device.owner.as_ref().and_then(|owner| self.other(&owner.name)) else { continue };

@@ -141,8 +141,7 @@ pub(crate) fn hosts(fleet: &Fleet, plan: &FleetPlan) -> Vec<HostTile> {
         nearest_for: 0,
     };
     let mut tiles: Vec<HostTile> = fleet.hosts.iter().map(|host| tile(&host.name)).collect();
-    let at: BTreeMap<&str, usize> =
-        fleet.hosts.iter().enumerate().map(|(at, host)| (host.name.as_str(), at)).collect();
+    let at: BTreeMap<&str, usize> = fleet.hosts.iter().enumerate().map(|(at, host)| (host.name.as_str(), at)).collect();
     for node in nodes(fleet, plan) {
         let Some(tile) = at.get(node.host.as_str()).and_then(|at| tiles.get_mut(*at)) else { continue };
         tile.pus += u64::from(node.pus);

@@ -73,7 +73,7 @@ fn every_pu_is_drawn_before_and_after_with_its_owner() {
         ">–<",
         "Before",
         "After the plan",
-        "2 MiB pages: 0 free (+2,048 to add)",
+        "free pages: 0 × 2 MiB (+2,048 to add), 4 × 1 GiB",
         "2 of 3 free",
     ] {
         assert!(svg.contains(wanted), "`{wanted}`: letters and words say what colours say");

@@ -5,6 +5,7 @@
 #[path = "told.rs"]
 mod told;
 
+#[allow(unused_imports, reason = "each user takes what it needs")]
 pub(crate) use told::{told, told_without_beta};
 
 use nearmetal_fleet::*;

@@ -15,6 +15,8 @@ use crate::text::{count, grouped, shorten};
 use crate::view::fleet::{Alike, FleetView, HostSheet, OwnerKind, PuUse, SheetOwner};
 use layout::{Layout, PANEL_HEAD, WIDTH};
 
+/// Width of a small letter, at most as a rule: text cut by it stays inside its box in wide fonts too.
+const LETTER: f64 = 5.9;
 /// Space around a picture.
 const MARGIN: f64 = 26.0;
 /// VMs have this many colours; the seventh has the first one's, and another letter.

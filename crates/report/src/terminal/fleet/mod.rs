@@ -25,12 +25,12 @@ pub(crate) fn fleet_text(view: &FleetView, details: &Details) -> String {
     left::levels(&mut page, view);
     left::nodes(&mut page, view, details);
     places::floating(&mut page, view, details);
-    page.heading("How it was searched");
+    heading(&mut page, "How it was searched");
     for line in &view.search {
         page.wrapped(line, Ink::Plain, 2);
     }
     if !view.assumptions.is_empty() {
-        page.heading("Taken as given");
+        heading(&mut page, "Taken as given");
         let shown = details.shown(view.assumptions.len());
         for assumption in &view.assumptions[..shown] {
             page.wrapped(&format!("- {assumption}"), Ink::Plain, 2);
@@ -62,6 +62,12 @@ pub(super) fn counts(totals: &Totals) -> String {
         parts.push(format!("{} to be moved", count(totals.moved, "running VM")));
     }
     parts.join(" · ")
+}
+
+/// A heading over as many lines as it needs.
+fn heading(page: &mut Page, words: &str) {
+    page.blank();
+    page.wrapped(words, Ink::Strong, 0);
 }
 
 /// A table of plain columns; `right` columns hold figures.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::paint::{Ink, Page};
-use super::{THE_REST, names, rest, table, would_fit};
+use super::{THE_REST, heading, names, rest, table, would_fit};
 use crate::fleet::Details;
 use crate::text::{count, grouped, one_line};
 use crate::view::fleet::{FleetView, PlacedVm, RefusedVm, alike_refused as alike, reasons};
@@ -15,7 +15,7 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
     if view.placed.is_empty() {
         return;
     }
-    page.heading("Where each VM goes");
+    heading(page, "Where each VM goes");
     let shown = details.shown(view.placed.len());
     let plain = |text: &str| (one_line(text), Ink::Plain);
     let row = |vm: &PlacedVm| {
@@ -36,17 +36,17 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
     rest(page, view.placed.len() - shown, "VMs");
     // Sentences for each of many VMs would bury the plan; counted they still say what kind of plan it is.
     if view.placed.len() > shown {
-        page.heading("Why there");
+        heading(page, "Why there");
         for (reason, vms) in why_counted(&view.placed) {
             page.wrapped(&format!("- {}: {reason}", count(vms, "VM")), Ink::Plain, 2);
         }
     } else {
-        page.heading("Why there, and what the next best place would have cost");
+        heading(page, "Why there, and what the next best place would have cost");
         view.placed.iter().for_each(|vm| why(page, vm));
     }
     let moved: Vec<&PlacedVm> = view.placed.iter().filter(|vm| vm.from.is_some()).collect();
     if !moved.is_empty() {
-        page.heading("VMs that run and are to be moved");
+        heading(page, "VMs that run and are to be moved");
         let shown = details.shown(moved.len());
         for vm in &moved[..shown] {
             let from = vm.from.as_deref().unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn refused(page: &mut Page, view: &FleetView, details: &Details) {
     }
     let vcpus: u64 = view.refused.iter().map(|vm| vm.vcpus).sum();
     let (vms, vcpus) = (count(view.refused.len(), "VM"), count(vcpus as usize, "vCPU"));
-    page.heading(&format!("Not placed: {vms}, {vcpus}"));
+    heading(page, &format!("Not placed: {vms}, {vcpus}"));
     let whole = details.shown(view.refused.len()) == view.refused.len();
     if !whole {
         for row in reasons(&view.refused) {
@@ -136,7 +136,7 @@ pub(super) fn floating(page: &mut Page, view: &FleetView, details: &Details) {
     if view.floating.is_empty() {
         return;
     }
-    page.heading("Leave floating");
+    heading(page, "Leave floating");
     for row in &view.floating {
         let shown = if details.all { row.vms.len() } else { NAMES };
         let all = names(row.vms.iter().map(String::as_str), shown);

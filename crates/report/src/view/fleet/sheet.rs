@@ -124,6 +124,11 @@ impl SheetMemory {
         self.total.filter(|total| *total > known).unwrap_or(known)
     }
 
+    /// Whether the node's memory is known, and how much of it is in use is not.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.total.is_some() && self.held.is_none()
+    }
+
     /// Memory of VMs of the fleet.
     pub(crate) fn used(&self) -> Bytes {
         self.uses.iter().fold(Bytes::ZERO, |sum, (_, amount, _)| sum.plus(*amount))

@@ -73,7 +73,7 @@ fn every_pu_is_drawn_before_and_after_with_its_owner() {
         ">–<",
         "Before",
         "After the plan",
-        "free pages: 0 × 2 MiB (+2,048 to add), 4 × 1 GiB",
+        "free pages: 0×2 MiB (add 2,048), 4×1 GiB",
         "2 of 3 free",
     ] {
         assert!(svg.contains(wanted), "`{wanted}`: letters and words say what colours say");
@@ -108,6 +108,18 @@ fn more_hosts_than_are_drawn_are_counted_in_the_picture() {
 }
 
 #[test]
+fn refusals_that_are_alike_share_a_row_of_the_page() {
+    let many = fleets::many(14, 400);
+    let page = many.report().html("many", "today").unwrap();
+    let rows = page.matches("<span class=\"bad\" aria-hidden=\"true\">").count();
+    let refused = many.plan.refusals.len();
+    assert!(rows > 0 && rows * 10 < refused, "{rows} rows for {refused} refusals");
+    assert!(page.contains(" alike</small>"));
+    let few = fleets::told();
+    assert!(!few.report().html("few", "today").unwrap().contains(" alike</small>"));
+}
+
+#[test]
 fn a_host_the_plan_leaves_alone_is_drawn_once() {
     let mut told = fleets::told();
     told.plan.placements.clear();
@@ -139,7 +151,7 @@ fn the_overview_has_every_host_and_what_is_refused() {
     assert!(svg.contains("Not placed: ") && svg.contains(" alike"));
     let few = fleets::told();
     let svg = few.report().overview_svg();
-    assert!(svg.contains(">alpha<") && svg.contains("archive") && svg.contains("8 GiB more free memory"));
+    assert!(svg.contains(">alpha<") && svg.contains("archive") && svg.contains("8 GiB more free"));
 }
 
 #[test]

@@ -52,11 +52,11 @@ fn figures(memory: &SheetMemory) -> String {
     parts.join(" · ")
 }
 
-/// `free pages: 4 × 1 GiB, 0 × 2 MiB (+2,048 to add)`.
+/// `free pages: 4×1 GiB, 0×2 MiB (add 2,048)`.
 fn pools(memory: &SheetMemory) -> String {
     let pools = memory.pools.iter().map(|(size, free, add)| {
-        let add = if *add > 0 { format!(" (+{} to add)", grouped(*add as f64)) } else { String::new() };
-        format!("{} × {size}{add}", grouped(*free as f64))
+        let add = if *add > 0 { format!(" (add {})", grouped(*add as f64)) } else { String::new() };
+        format!("{}×{size}{add}", grouped(*free as f64))
     });
     format!("free pages: {}", pools.collect::<Vec<_>>().join(", "))
 }

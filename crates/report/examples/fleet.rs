@@ -15,6 +15,7 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (made, words) = match words.as_slice() {
+        ["told", rest @ ..] => (fleets::told(), rest),
         ["two", rest @ ..] => (fleets::two_hosts(), rest),
         ["epyc", rest @ ..] => (fleets::epyc(), rest),
         ["twelve", rest @ ..] => (fleets::twelve_hosts(), rest),
@@ -27,11 +28,12 @@ fn main() {
         }
         _ => {
             println!(
-                "fleet two | epyc | twelve | one | many HOSTS VMS, then svg | overview | page | json | text WIDTH | details WIDTH | what-if WIDTH"
+                "fleet told | two | epyc | twelve | one | many HOSTS VMS, then svg | overview | page | json | text WIDTH | details WIDTH | what-if WIDTH"
             );
             return;
         }
     };
+    let is_told = made.plan == fleets::told().plan;
     let report = made.report();
     let style = |width: &str| Style { width: width.parse().unwrap(), colour: false, ascii: false };
     let text = match words {
@@ -41,6 +43,10 @@ fn main() {
         ["json"] => serde_json::to_string_pretty(&made.plan).unwrap(),
         ["text", width] => report.text(&Details::new(style(width))),
         ["details", width] => report.text(&Details { all: true, ..Details::new(style(width)) }),
+        ["what-if", width] if is_told => {
+            let other = fleets::told_without_beta();
+            what_if_text(&report, &other.report(), &Details::new(style(width)))
+        }
         ["what-if", width] => {
             let last = made.fleet.hosts.last().unwrap().name.clone();
             let changed = made.fleet.what_if(&WhatIf::RemoveHost(last)).unwrap();

@@ -7,10 +7,12 @@ use super::{PageError, cleaned, environment, safe, style};
 use crate::fleet::{HOSTS_DRAWN, OVERVIEW_ABOVE};
 use crate::svg::{Surface, fleet_overview_svg, host_figure, left_out};
 use crate::text::{clean, count, grouped};
-use crate::view::fleet::{Alike, FleetView, reasons};
+use crate::view::fleet::{Alike, FleetView, alike_refused, reasons};
 
 /// Rows of a table: a page of ten thousand is slow to open, and nobody reads them there.
 const ROWS: usize = 500;
+/// Refused VMs that each get a row of their own.
+const REFUSED_ALONE: usize = 40;
 
 /// The plan as one HTML page.
 pub(crate) fn fleet_page(view: &FleetView, groups: &[Alike], title: &str, created: &str) -> Result<String, PageError> {
@@ -51,16 +53,21 @@ fn page(view: &FleetView, title: &str, created: &str) -> Json {
             })
         })
         .collect();
-    let refused: Vec<Json> = view
-        .refused
+    // A few are told one by one; of many only those that differ.
+    let alike = match view.refused.len() > REFUSED_ALONE {
+        true => alike_refused(&view.refused),
+        false => view.refused.iter().map(|vm| (vm, 0)).collect(),
+    };
+    let refused: Vec<Json> = alike
         .iter()
         .take(ROWS)
-        .map(|vm| {
+        .map(|(vm, others)| {
             let remedy = vm.remedy.as_ref().map(|(host, change)| json!({"host": host, "change": change}));
-            json!({"vm": vm.vm, "asks": vm.asks, "reason": vm.reason, "remedy": remedy})
+            let others = if *others > 0 { Json::from(grouped(*others as f64)) } else { Json::Null };
+            json!({"vm": vm.vm, "others": others, "asks": vm.asks, "reason": vm.reason, "remedy": remedy})
         })
         .collect();
-    let counted: Vec<Json> = match view.refused.len() > ROWS {
+    let counted: Vec<Json> = match view.refused.len() > REFUSED_ALONE {
         true => reasons(&view.refused)
             .into_iter()
             .map(|row| json!({"reason": row.reason, "vms": count(row.vms, "VM")}))
@@ -124,7 +131,7 @@ fn page(view: &FleetView, title: &str, created: &str) -> Json {
             fact("left", &format!("{}, {}", count(totals.free_pus as usize, "PU"), totals.free_memory), ""),
         ],
         "placed": placed, "placed_rest": rest(view.placed.len()),
-        "refused": refused, "refused_rest": rest(view.refused.len()), "refused_counted": counted,
+        "refused": refused, "refused_rest": rest(alike.len()), "refused_counted": counted,
         "pools": pools, "pools_rest": rest(view.pools.len()),
         "levels": levels,
         "nodes": nodes, "nodes_rest": rest(chosen.len()), "nodes_whole": whole,

@@ -2,6 +2,12 @@
 #![allow(dead_code, reason = "each user takes what it needs")]
 #![allow(clippy::unwrap_used)] // a fixture that cannot be made is a failed test
 
+#[path = "told.rs"]
+mod told;
+
+#[allow(unused_imports, reason = "each user takes what it needs")]
+pub(crate) use told::{told, told_without_beta};
+
 use nearmetal_fleet::*;
 use nearmetal_host::ledger::{self, Ledger};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
@@ -85,7 +91,8 @@ pub(crate) fn two_hosts() -> Invented {
     };
     let mut other = machine().guest(guest("billing", 3, 6, "12-13")).build();
     other.nodes[3].memory_free = other.nodes[3].memory_free.map(|free| free.less(gib(6)));
-    let hosts: Vec<(Host, Ledger)> = [other, machine().build()].map(|host| (host.clone(), ledger::of(&host, &[]))).into();
+    let hosts: Vec<(Host, Ledger)> =
+        [other, machine().build()].map(|host| (host.clone(), ledger::of(&host, &[]))).into();
     let reserve = Reserve { memory_per_node: Some(Bytes::from_mib(1024)), ..Reserve::default() };
     let own = |name: &str, at: usize| FleetHost::of(name, &hosts[at].0, &hosts[at].1, &reserve);
     let fleet_hosts = vec![own("alpha", 0), own("beta", 1)];
@@ -101,11 +108,8 @@ pub(crate) fn two_hosts() -> Invented {
     let wide = vm("analytics", 7, 14);
     let mut huge = vm("archive", 2, 24);
     huge.page_size = Some(PageSize::HUGE_1G);
-    let mut fleet = Fleet {
-        vms: vec![web, database, trading, batch, wide, huge],
-        hosts: fleet_hosts,
-        ..Fleet::default()
-    };
+    let mut fleet =
+        Fleet { vms: vec![web, database, trading, batch, wide, huge], hosts: fleet_hosts, ..Fleet::default() };
     // The database runs already, on a node it may leave.
     let place = VmPlacement {
         vm: "database".to_owned(),

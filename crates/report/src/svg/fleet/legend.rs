@@ -2,8 +2,8 @@
 
 use nearmetal_units::Bytes;
 
-use super::chip;
 use super::layout::WIDTH;
+use super::{LETTER, chip};
 use crate::svg::canvas::{Area, Canvas};
 use crate::text::{grouped, shorten};
 use crate::view::fleet::{Alike, HostSheet, PuUse};
@@ -27,7 +27,7 @@ pub(super) fn owners(canvas: &mut Canvas, group: &Alike, x: f64, y: f64) -> f64 
         // Down, then across: letters stay in order for the eye.
         let (x, y) = (x + (number / rows) as f64 * width, y + (number % rows) as f64 * 29.0);
         chip(canvas, owners, number, x, y + 3.0);
-        let room = ((width - 30.0) / 5.2) as usize;
+        let room = ((width - 30.0) / LETTER) as usize;
         canvas.text(x + 19.0, y + 10.0, "nm-bold", &shorten(&owner.name, room - 6));
         let words: Vec<&str> =
             [owner.change.as_str(), owner.asks.as_str()].into_iter().filter(|words| !words.is_empty()).collect();
@@ -91,7 +91,11 @@ pub(super) fn signs<'a>(canvas: &mut Canvas, sheets: impl Iterator<Item = &'a Ho
         (seen(|used| *used == PuUse::Offline), Sign("nm-offline", None, "", "", "offline")),
         (
             memories().any(|memory| memory.held.is_some_and(|held| held > Bytes::ZERO)),
-            Sign("nm-used", None, "", "", "memory kept: in use by others, or the host's reserve"),
+            Sign("nm-used", None, "", "", "memory kept: the host's reserve, or in use by others"),
+        ),
+        (
+            memories().any(|memory| memory.held.is_none() && memory.total.is_some()),
+            Sign("nm-plain", Some("otherused"), "", "", "memory: how much is free is not told"),
         ),
         (
             memories().any(|memory| memory.pools.iter().any(|(_, free, _)| *free > 0)),
@@ -102,7 +106,7 @@ pub(super) fn signs<'a>(canvas: &mut Canvas, sheets: impl Iterator<Item = &'a Ho
     for Sign(class, pattern, letter, letter_class, words) in
         table.into_iter().filter(|(shown, _)| *shown).map(|(_, sign)| sign)
     {
-        let width = 20.0 + words.chars().count() as f64 * 5.4 + 18.0;
+        let width = 20.0 + words.chars().count() as f64 * LETTER + 14.0;
         if across > 0.0 && across + width > WIDTH {
             (across, line) = (0.0, line + 20.0);
         }

@@ -2,7 +2,7 @@
 
 use nearmetal_units::Bytes;
 
-use super::{label, name, owner_class};
+use super::{LETTER, label, name, owner_class};
 use crate::svg::canvas::{Area, Canvas};
 use crate::text::{grouped, shorten};
 use crate::view::fleet::{SheetMemory, SheetOwner};
@@ -23,7 +23,7 @@ pub(super) fn draw(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, area
         segments(canvas, memory, scale, bar, owners);
     }
     canvas.close();
-    let room = (area.width / 5.2) as usize;
+    let room = (area.width / LETTER) as usize;
     canvas.text(area.x, area.y + 32.0, "nm-small", &shorten(&figures(memory), room));
     if !memory.pools.is_empty() {
         canvas.text(area.x, area.y + 45.0, "nm-small", &shorten(&pools(memory), room));
@@ -32,6 +32,9 @@ pub(super) fn draw(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, area
 
 fn figures(memory: &SheetMemory) -> String {
     let mut parts = Vec::new();
+    if memory.is_untold() && memory.free == Bytes::ZERO && memory.uses.is_empty() {
+        return "free memory not told".to_owned();
+    }
     if memory.used() > Bytes::ZERO {
         parts.push(format!("VMs {}", memory.used()));
     }
@@ -43,18 +46,19 @@ fn figures(memory: &SheetMemory) -> String {
     match memory.held {
         Some(held) if held > Bytes::ZERO => parts.push(format!("kept {held}")),
         Some(_) => {}
+        None if memory.is_untold() => parts.push("others' not told".to_owned()),
         None => parts.push("in all unknown".to_owned()),
     }
     parts.join(" · ")
 }
 
-/// `1 GiB pages: 4 free · 2 MiB pages: 512 free after 256 more`.
+/// `free pages: 4×1 GiB, 0×2 MiB (add 2,048)`.
 fn pools(memory: &SheetMemory) -> String {
     let pools = memory.pools.iter().map(|(size, free, add)| {
-        let add = if *add > 0 { format!(" (+{} to add)", grouped(*add as f64)) } else { String::new() };
-        format!("{size} pages: {} free{add}", grouped(*free as f64))
+        let add = if *add > 0 { format!(" (add {})", grouped(*add as f64)) } else { String::new() };
+        format!("{}×{size}{add}", grouped(*free as f64))
     });
-    pools.collect::<Vec<_>>().join(" · ")
+    format!("free pages: {}", pools.collect::<Vec<_>>().join(", "))
 }
 
 fn segments(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, bar: Area, owners: &[SheetOwner]) {
@@ -70,6 +74,10 @@ fn segments(canvas: &mut Canvas, memory: &SheetMemory, scale: Bytes, bar: Area, 
         parts.push((*amount, owner_class(owners, *owner), None, label(owners, *owner)));
     }
     parts.push((pooled, "nm-plain".to_owned(), Some("hugefree"), ""));
+    if let (Some(total), None) = (memory.total, memory.held) {
+        let known = parts.iter().fold(memory.free, |sum, (amount, ..)| sum.plus(*amount));
+        parts.push((total.less(known), "nm-plain".to_owned(), Some("otherused"), ""));
+    }
     let (mut x, end) = (bar.x, bar.x + bar.width);
     for (amount, class, pattern, letter) in parts.into_iter().filter(|(amount, ..)| *amount > Bytes::ZERO) {
         let width = (amount.get() as f64 / scale.get() as f64 * bar.width).max(1.5).min(end - x);

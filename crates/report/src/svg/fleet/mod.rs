@@ -15,6 +15,8 @@ use crate::text::{count, grouped, shorten};
 use crate::view::fleet::{Alike, FleetView, HostSheet, OwnerKind, PuUse, SheetOwner};
 use layout::{Layout, PANEL_HEAD, WIDTH};
 
+/// Width of a small letter, at most as a rule: text cut by it stays inside its box in wide fonts too.
+const LETTER: f64 = 5.9;
 /// Space around a picture.
 const MARGIN: f64 = 26.0;
 /// VMs have this many colours; the seventh has the first one's, and another letter.
@@ -104,27 +106,28 @@ fn host(canvas: &mut Canvas, group: &Alike, y: f64) -> f64 {
     canvas.parts(x, y + 28.0, &parts);
     canvas.text(x, y + 45.0, "nm-small", &shorten(&sheet.about, 210));
     let top = y + 56.0;
-    let end = if layout.beside {
-        panel(canvas, sheet, &layout, (x, top), false);
-        panel(canvas, sheet, &layout, (x + WIDTH - layout.panel_width, top), true);
-        top + layout.panel_height
+    let mut end = top + layout.panel_height;
+    if sheet.is_unchanged() {
+        panel(canvas, sheet, &layout, (x, top), true, "Before and after: the plan changes nothing here");
     } else {
-        panel(canvas, sheet, &layout, (x, top), false);
-        panel(canvas, sheet, &layout, (x, top + layout.panel_height + 12.0), true);
-        top + 2.0 * layout.panel_height + 12.0
-    };
+        panel(canvas, sheet, &layout, (x, top), false, "Before");
+        let second = if layout.beside { (x + WIDTH - layout.panel_width, top) } else { (x, end + 12.0) };
+        panel(canvas, sheet, &layout, second, true, "After the plan");
+        end = second.1 + layout.panel_height;
+    }
     legend::owners(canvas, group, x, end + 6.0) + 14.0
 }
 
 /// The host at one of the two moments.
-fn panel(canvas: &mut Canvas, sheet: &HostSheet, layout: &Layout, (x, y): (f64, f64), after: bool) {
-    let words = if after { "After the plan" } else { "Before" };
+fn panel(canvas: &mut Canvas, sheet: &HostSheet, layout: &Layout, (x, y): (f64, f64), after: bool, words: &str) {
     canvas.text(x, y + 13.0, "nm-bold", words);
     let y = y + PANEL_HEAD;
     for (package, place) in sheet.packages.iter().zip(&layout.packages) {
         let frame = Area { x: x + place.frame.x, y: y + place.frame.y, ..place.frame };
-        canvas.rect(frame, 9.0, "nm-package");
-        canvas.text(frame.x + 9.0, frame.y + 13.0, "nm-small", &package.name);
+        if !package.name.is_empty() {
+            canvas.rect(frame, 9.0, "nm-package");
+            canvas.text(frame.x + 9.0, frame.y + 13.0, "nm-small", &package.name);
+        }
         for (node, area) in package.nodes.iter().zip(&place.nodes) {
             let area = Area { x: x + area.x, y: y + area.y, ..*area };
             node::draw(canvas, node, area, layout, &sheet.owners, after);

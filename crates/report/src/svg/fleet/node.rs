@@ -3,13 +3,16 @@
 use nearmetal_units::CpuSet;
 
 use super::layout::{DEVICE, DEVICES_SHOWN, FLOATS, Layout, MEMORY, NODE_HEAD, PADDING, POOLS, SHEET, floats, pools};
-use super::{chip, label, memory, name, owner_class};
+use super::{LETTER, chip, label, memory, name, owner_class};
 use crate::svg::canvas::{Area, Canvas};
 use crate::text::{count, shorten};
 use crate::view::fleet::{PuUse, SheetDevice, SheetNode, SheetOwner, SheetPu};
 
 /// A tile this wide has its PU's number below the owner's letter.
 const ROOM_FOR_NUMBER: f64 = 24.0;
+
+/// Letters of a list of PUs that is cut and still worth showing.
+const LEAST_LIST: usize = 18;
 
 /// Draws a node into its place.
 pub(super) fn draw(
@@ -27,8 +30,13 @@ pub(super) fn draw(
     canvas.parts(left, place.y + 16.0, &[("nm-bold", 0.0, &title), ("nm-small", 6.0, &total)]);
     let pus: CpuSet = node.domains.iter().flatten().flatten().map(|pu| pu.index).collect();
     if !pus.is_empty() {
-        let room = ((place.width - 2.0 * PADDING - 56.0 - 6.0 * total.len() as f64) / 5.4) as usize;
-        canvas.text(right, place.y + 16.0, "nm-small nm-end", &shorten(&format!("PUs {pus}"), room));
+        let taken = 8.0 * title.len() as f64 + 6.2 * total.len() as f64 + 12.0;
+        let room = ((place.width - 2.0 * PADDING - taken) / LETTER).max(0.0) as usize;
+        let list = format!("PUs {pus}");
+        // A list cut to its first figures says less than none; the tiles' titles have the numbers.
+        if list.len() <= room || room >= LEAST_LIST {
+            canvas.text(right, place.y + 16.0, "nm-small nm-end", &shorten(&list, room));
+        }
     }
     let top = place.y + NODE_HEAD;
     let (sheets, height) = layout.sheets(node);
@@ -137,7 +145,7 @@ fn draw_floats(canvas: &mut Canvas, floats: &[(usize, u32)], left: f64, right: f
     let mut x = left;
     for (position, (owner, vcpus)) in floats.iter().enumerate() {
         let words = count(*vcpus as usize, "vCPU");
-        let width = 18.0 + words.len() as f64 * 5.6 + 8.0;
+        let width = 18.0 + words.len() as f64 * LETTER + 6.0;
         let rest = floats.len() - position;
         if x + width > right - if rest > 1 { 40.0 } else { 0.0 } {
             canvas.text(x, y + 14.5, "nm-small", &format!("+ {rest} more"));
@@ -211,7 +219,7 @@ fn draw_device(
         let used: u32 = grants.iter().map(|(_, count)| count).sum();
         let words = format!("{} of {of} free", of.saturating_sub(used));
         canvas.text(x - 2.0, y + 3.8, "nm-small nm-end", &words);
-        x -= words.len() as f64 * 5.4 + 4.0;
+        x -= words.len() as f64 * LETTER + 2.0;
     }
     let room = ((x - left - 22.0) / 6.0).max(6.0) as usize;
     canvas.text(left + 18.0, y + 3.8, "", &shorten(&device.name, room));

@@ -1,7 +1,7 @@
 //! The whole fleet at a glance: a tile a host with two bars, and what is not placed beside them.
 
-use super::MARGIN;
 use super::layout::WIDTH;
+use super::{LETTER, MARGIN};
 use crate::svg::Surface;
 use crate::svg::canvas::{Area, Canvas};
 use crate::terminal::wrap;
@@ -141,10 +141,10 @@ fn refusals(canvas: &mut Canvas, view: &FleetView, x: f64, y: f64) -> f64 {
     let vcpus: u64 = view.refused.iter().map(|vm| vm.vcpus).sum();
     let head = format!("Not placed: {}, {}", count(view.refused.len(), "VM"), count(vcpus as usize, "vCPU"));
     canvas.text(x, y + 10.0, "nm-bold", &head);
-    let letters = (BESIDE / 5.3) as usize;
+    let letters = (BESIDE / LETTER) as usize;
     let mut y = y + 28.0;
     let mut line = |canvas: &mut Canvas, class: &str, words: &str, indent: f64| {
-        for line in wrap(words, letters - (indent / 5.3) as usize) {
+        for line in wrap(words, letters - (indent / LETTER) as usize) {
             canvas.text(x + indent, y, class, &line);
             y += 14.0;
         }
@@ -184,7 +184,7 @@ fn legend(canvas: &mut Canvas, view: &FleetView, y: f64, named: bool) -> f64 {
     let mut entry = |canvas: &mut Canvas, class: &str, words: &str| {
         canvas.rect(Area { x, y, width: 14.0, height: 9.0 }, 1.5, class);
         canvas.text(x + 19.0, y + 8.6, "nm-small", words);
-        x += 19.0 + words.chars().count() as f64 * 5.4 + 18.0;
+        x += 19.0 + words.chars().count() as f64 * LETTER + 14.0;
     };
     entry(canvas, "nm-guest", "upper bar: PUs given to VMs, of all to be given");
     entry(canvas, "nm-hugeused", "lower bar: memory given, pools included");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_units::PageSize;
 
 use super::super::paint::{Ink, Page};
-use super::{rest, table};
+use super::{heading, rest, table};
 use crate::fleet::Details;
 use crate::text::{count, grouped, one_line};
 use crate::view::fleet::{FleetView, NodeRow};
@@ -14,7 +14,7 @@ pub(super) fn pools(page: &mut Page, view: &FleetView, details: &Details) {
     if view.pools.is_empty() {
         return;
     }
-    page.heading("Pools to grow before the VMs start");
+    heading(page, "Pools to grow before the VMs start");
     let shown = details.shown(view.pools.len());
     if view.pools.len() > shown {
         let mut sizes: BTreeMap<PageSize, (usize, u64)> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub(super) fn pools(page: &mut Page, view: &FleetView, details: &Details) {
 }
 
 pub(super) fn levels(page: &mut Page, view: &FleetView) {
-    page.heading("How good it is: levels in the order they count, less is better");
+    heading(page, "How good it is: levels in the order they count, less is better");
     let rows = view.levels.iter().map(|level| {
         let (sign, ink) = if level.proven { ("✓", Ink::Good) } else { ("?", Ink::Unsure) };
         vec![
@@ -53,7 +53,7 @@ pub(super) fn levels(page: &mut Page, view: &FleetView) {
 
 pub(super) fn nodes(page: &mut Page, view: &FleetView, details: &Details) {
     let totals = &view.totals;
-    page.heading("What is left");
+    heading(page, "What is left");
     let cores = count(totals.free_cores as usize, "whole core");
     page.wrapped(
         &format!(

@@ -25,12 +25,12 @@ pub(crate) fn fleet_text(view: &FleetView, details: &Details) -> String {
     left::levels(&mut page, view);
     left::nodes(&mut page, view, details);
     places::floating(&mut page, view, details);
-    page.heading("How it was searched");
+    heading(&mut page, "How it was searched");
     for line in &view.search {
         page.wrapped(line, Ink::Plain, 2);
     }
     if !view.assumptions.is_empty() {
-        page.heading("Taken as given");
+        heading(&mut page, "Taken as given");
         let shown = details.shown(view.assumptions.len());
         for assumption in &view.assumptions[..shown] {
             page.wrapped(&format!("- {assumption}"), Ink::Plain, 2);
@@ -59,9 +59,15 @@ pub(super) fn counts(totals: &Totals) -> String {
         format!("{} in use", of(totals.hosts_used, totals.hosts, "host")),
     ];
     if totals.moved > 0 {
-        parts.push(format!("{} of those that run to be moved", grouped(totals.moved as f64)));
+        parts.push(format!("{} to be moved", count(totals.moved, "running VM")));
     }
     parts.join(" · ")
+}
+
+/// A heading over as many lines as it needs.
+fn heading(page: &mut Page, words: &str) {
+    page.blank();
+    page.wrapped(words, Ink::Strong, 0);
 }
 
 /// A table of plain columns; `right` columns hold figures.
@@ -78,6 +84,14 @@ fn rest(page: &mut Page, left_out: usize, what: &str) {
     if left_out > 0 {
         let space = if what.is_empty() { "" } else { " " };
         page.wrapped(&format!("and {} more{space}{what}: {THE_REST}", grouped(left_out as f64)), Ink::Quiet, 2);
+    }
+}
+
+/// The smallest change that would place a VM: host and change.
+fn would_fit(page: &mut Page, remedy: Option<(&str, &str)>) {
+    match remedy {
+        Some((host, change)) => page.wrapped(&format!("→ would fit with, on {host}: {change}"), Ink::Planned, 4),
+        None => page.wrapped("no single change would place it", Ink::Quiet, 4),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::paint::{Ink, Page};
-use super::{THE_REST, names, rest, table};
+use super::{THE_REST, heading, names, rest, table, would_fit};
 use crate::fleet::Details;
 use crate::text::{count, grouped, one_line};
 use crate::view::fleet::{FleetView, PlacedVm, RefusedVm, alike_refused as alike, reasons};
@@ -15,7 +15,7 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
     if view.placed.is_empty() {
         return;
     }
-    page.heading("Where each VM goes");
+    heading(page, "Where each VM goes");
     let shown = details.shown(view.placed.len());
     let plain = |text: &str| (one_line(text), Ink::Plain);
     let row = |vm: &PlacedVm| {
@@ -29,23 +29,24 @@ pub(super) fn placed(page: &mut Page, view: &FleetView, details: &Details) {
             plain(devices),
         ]
     };
-    let heads = [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
+    let heads =
+        [("VM", false), ("host", false), ("nodes", false), ("PUs", false), ("memory", false), ("devices", false)];
     let rows = view.placed[..shown].iter().map(row).collect();
     table(&heads, rows, &[(5, 16), (3, 12), (4, 10), (0, 12), (1, 10)]).draw(page);
     rest(page, view.placed.len() - shown, "VMs");
     // Sentences for each of many VMs would bury the plan; counted they still say what kind of plan it is.
     if view.placed.len() > shown {
-        page.heading("Why there");
+        heading(page, "Why there");
         for (reason, vms) in why_counted(&view.placed) {
             page.wrapped(&format!("- {}: {reason}", count(vms, "VM")), Ink::Plain, 2);
         }
     } else {
-        page.heading("Why there, and what the next best place would have cost");
+        heading(page, "Why there, and what the next best place would have cost");
         view.placed.iter().for_each(|vm| why(page, vm));
     }
     let moved: Vec<&PlacedVm> = view.placed.iter().filter(|vm| vm.from.is_some()).collect();
     if !moved.is_empty() {
-        page.heading("VMs that run and are to be moved");
+        heading(page, "VMs that run and are to be moved");
         let shown = details.shown(moved.len());
         for vm in &moved[..shown] {
             let from = vm.from.as_deref().unwrap_or_default();
@@ -99,7 +100,7 @@ pub(super) fn refused(page: &mut Page, view: &FleetView, details: &Details) {
     }
     let vcpus: u64 = view.refused.iter().map(|vm| vm.vcpus).sum();
     let (vms, vcpus) = (count(view.refused.len(), "VM"), count(vcpus as usize, "vCPU"));
-    page.heading(&format!("Not placed: {vms}, {vcpus}"));
+    heading(page, &format!("Not placed: {vms}, {vcpus}"));
     let whole = details.shown(view.refused.len()) == view.refused.len();
     if !whole {
         for row in reasons(&view.refused) {
@@ -128,17 +129,14 @@ fn refusal(page: &mut Page, vm: &RefusedVm, others: usize) {
     let others = if others > 0 { format!(" and {} alike", grouped(others as f64)) } else { String::new() };
     let asks = if vm.asks.is_empty() { String::new() } else { format!(" ({})", vm.asks) };
     page.wrapped(&format!("✗ {}{others}{asks}: {}", vm.vm, vm.reason), Ink::Bad, 2);
-    match &vm.remedy {
-        Some((host, change)) => page.wrapped(&format!("→ would fit with, on {host}: {change}"), Ink::Planned, 4),
-        None => page.wrapped("no single change would place it", Ink::Quiet, 4),
-    }
+    would_fit(page, vm.remedy.as_ref().map(|(host, change)| (host.as_str(), change.as_str())));
 }
 
 pub(super) fn floating(page: &mut Page, view: &FleetView, details: &Details) {
     if view.floating.is_empty() {
         return;
     }
-    page.heading("Leave floating");
+    heading(page, "Leave floating");
     for row in &view.floating {
         let shown = if details.all { row.vms.len() } else { NAMES };
         let all = names(row.vms.iter().map(String::as_str), shown);

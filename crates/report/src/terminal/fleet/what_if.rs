@@ -3,7 +3,7 @@
 use nearmetal_fleet::LevelValue;
 
 use super::super::paint::{Ink, Page};
-use super::{counts, rest, table};
+use super::{counts, heading, rest, table, would_fit};
 use crate::fleet::{Details, FleetReport};
 use crate::text::{count, grouped};
 use crate::view::fleet::{Difference, difference};
@@ -16,7 +16,13 @@ pub(crate) fn fleet_what_if(before: &FleetReport<'_>, after: &FleetReport<'_>, d
     page.wrapped(&format!("as it is: {} · {}", before.view.headline, counts(&before.view.totals)), Ink::Plain, 0);
     page.wrapped(&format!("what if:  {} · {}", after.view.headline, counts(&after.view.totals)), Ink::Plain, 0);
     refused(&mut page, &found, details);
-    lines(&mut page, "Placed now", found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")), Ink::Good, details);
+    lines(
+        &mut page,
+        "Placed now",
+        found.placed.iter().map(|(vm, place)| format!("✓ {vm}: {place}")),
+        Ink::Good,
+        details,
+    );
     let moved = found.moved.iter().map(|(vm, from, to)| format!("→ {vm}: {from} → {to}"));
     lines(&mut page, "In another place", moved, Ink::Found, details);
     let added = found.added.iter().map(|(vm, place)| format!("- {vm}: {place}"));
@@ -25,7 +31,7 @@ pub(crate) fn fleet_what_if(before: &FleetReport<'_>, after: &FleetReport<'_>, d
     levels(&mut page, &found);
     let (one, other) = (&before.view.totals, &after.view.totals);
     if (one.free_pus, one.free_memory) != (other.free_pus, other.free_memory) {
-        page.heading("What is left");
+        heading(&mut page, "What is left");
         let left = |totals: &crate::view::fleet::Totals| {
             let pus = count(totals.free_pus as usize, "PU");
             let cores = count(totals.free_cores as usize, "whole core");
@@ -60,23 +66,22 @@ fn refused(page: &mut Page, found: &Difference, details: &Details) {
     if found.refused.is_empty() {
         return;
     }
-    page.heading("Refused now");
+    heading(page, "Refused now");
     let shown = details.shown(found.refused.len());
     for (vm, refusal) in &found.refused[..shown] {
         page.wrapped(&format!("✗ {vm}: {}", refusal.reason), Ink::Bad, 2);
-        if let Some(remedy) = &refusal.remedy {
-            page.wrapped(&format!("→ would fit with, on {}: {}", remedy.host, remedy.change), Ink::Planned, 4);
-        }
+        let remedy = refusal.remedy.as_ref().map(|remedy| (remedy.host.as_str(), remedy.change.as_str()));
+        would_fit(page, remedy);
     }
     rest(page, found.refused.len() - shown, "");
 }
 
-fn lines(page: &mut Page, heading: &str, all: impl ExactSizeIterator<Item = String>, ink: Ink, details: &Details) {
+fn lines(page: &mut Page, words: &str, all: impl ExactSizeIterator<Item = String>, ink: Ink, details: &Details) {
     let count = all.len();
     if count == 0 {
         return;
     }
-    page.heading(heading);
+    heading(page, words);
     let shown = details.shown(count);
     for line in all.take(shown) {
         page.wrapped(&line, ink, 2);
@@ -85,7 +90,7 @@ fn lines(page: &mut Page, heading: &str, all: impl ExactSizeIterator<Item = Stri
 }
 
 fn levels(page: &mut Page, found: &Difference) {
-    page.heading("Levels that changed: the first decides, less is better");
+    heading(page, "Levels that changed: the first decides, less is better");
     if found.levels.is_empty() {
         page.wrapped("none", Ink::Plain, 2);
         return;
@@ -105,12 +110,7 @@ fn levels(page: &mut Page, found: &Difference) {
             (_, true) => ("more", Ink::Quiet),
             (_, false) => ("less", Ink::Quiet),
         };
-        vec![
-            (id.words(), Ink::Plain),
-            (value(before), Ink::Plain),
-            (value(after), Ink::Plain),
-            (word.to_owned(), ink),
-        ]
+        vec![(id.words(), Ink::Plain), (value(before), Ink::Plain), (value(after), Ink::Plain), (word.to_owned(), ink)]
     });
     let heads = [("level", false), ("as it is", true), ("what if", true), ("", false)];
     table(&heads, rows.collect(), &[(0, 16)]).draw(page);

@@ -4,12 +4,15 @@
 
 mod alike;
 mod compare;
+mod maker;
 mod owners;
 mod refused;
 mod rows;
 mod sheet;
 mod supply;
 mod totals;
+
+use std::collections::BTreeMap;
 
 use nearmetal_fleet::{Fleet, FleetPlan};
 
@@ -68,16 +71,23 @@ impl FleetView {
     /// Nodes by how much of them is stranded, the worst first, and how many others each stands for: those with the same
     /// left of the same. Those with nothing stranded are left out.
     pub(crate) fn stranded(&self) -> Vec<(&NodeRow, usize)> {
-        let same = |node: &NodeRow| NodeRow { host: String::new(), node: 0, ..node.clone() };
-        let mut nodes: Vec<(NodeRow, &NodeRow, usize)> = Vec::new();
+        let mut at = BTreeMap::new();
+        let mut nodes: Vec<(&NodeRow, usize)> = Vec::new();
         for node in self.nodes.iter().filter(|node| node.stranded.is_some()) {
-            let key = same(node);
-            match nodes.iter_mut().find(|(known, ..)| *known == key) {
-                Some((.., others)) => *others += 1,
-                None => nodes.push((key, node, 0)),
+            let pus = (node.pus, node.free_pus, node.free_cores, node.largest_l3);
+            let key = (pus, node.memory, node.free_memory, &node.pages, &node.stranded);
+            match at.get(&key) {
+                Some(known) => {
+                    let group: &mut (&NodeRow, usize) = &mut nodes[*known];
+                    group.1 += 1;
+                }
+                None => {
+                    at.insert(key, nodes.len());
+                    nodes.push((node, 0));
+                }
             }
         }
-        nodes.sort_by(|(_, one, _), (_, other, _)| other.stranded_part.total_cmp(&one.stranded_part));
-        nodes.into_iter().map(|(_, node, others)| (node, others)).collect()
+        nodes.sort_by(|(one, _), (other, _)| other.stranded_part.total_cmp(&one.stranded_part));
+        nodes
     }
 }

@@ -50,15 +50,21 @@ pub(crate) fn asks(vm: &Vm) -> String {
     format!("{}, {}{pages}{devices}", count(vm.vcpus as usize, "vCPU"), vm.memory)
 }
 
+/// What a refused VM asks for and is told.
+type Told<'a> = (&'a str, &'a str, Option<&'a (String, String)>);
+
 /// Refused VMs that ask for the same and are told the same, by their first, and how many others there are.
 pub(crate) fn alike_refused(refused: &[RefusedVm]) -> Vec<(&RefusedVm, usize)> {
-    let mut at: BTreeMap<(&str, &str, &Option<(String, String)>), usize> = BTreeMap::new();
+    let mut at: BTreeMap<Told<'_>, usize> = BTreeMap::new();
     let mut groups: Vec<(&RefusedVm, usize)> = Vec::new();
+    fn told(vm: &RefusedVm) -> Told<'_> {
+        (&vm.asks, &vm.reason, vm.remedy.as_ref())
+    }
     for vm in refused {
-        match at.get(&(vm.asks.as_str(), vm.reason.as_str(), &vm.remedy)) {
+        match at.get(&told(vm)) {
             Some(group) => groups[*group].1 += 1,
             None => {
-                at.insert((&vm.asks, &vm.reason, &vm.remedy), groups.len());
+                at.insert(told(vm), groups.len());
                 groups.push((vm, 0));
             }
         }

@@ -5,5 +5,7 @@ mod fix;
 mod journal;
 mod new_domain;
 mod plan;
+mod rules;
 pub(crate) mod stage;
 mod verdicts;
+mod wide_verdicts;

@@ -150,7 +150,7 @@ pub(crate) fn kept(controllers: &[Controller<'_, '_>], wanted: &[(u32, PciAddres
 /// Whether the bus numbers each takes (its own and one a port) are its own.
 fn rooms_are_apart(buses: &[Bus]) -> bool {
     let mut rooms: Vec<(u32, u32)> =
-        buses.iter().map(|bus| (bus.number, bus.number + bus.ports.len() as u32)).collect();
+        buses.iter().map(|bus| (bus.number, bus.number.saturating_add(bus.ports.len() as u32))).collect();
     rooms.sort_unstable();
     rooms.iter().all(|(_, last)| *last <= LAST_BUS) && rooms.windows(2).all(|pair| pair[0].1 < pair[1].0)
 }

@@ -11,7 +11,7 @@ mod processes;
 mod residency;
 mod threads;
 
-pub use command_line::CommandLine;
+pub use command_line::{CommandLine, QemuCell};
 pub use open_files::{IoUring, OpenFile, count_aio_rings, open_files};
 pub(crate) use processes::read_all;
 pub use processes::{find, is_alive, pids, start_time};

@@ -171,12 +171,21 @@ fn memory_without_files_is_told_by_its_policy() {
 
 #[test]
 fn a_running_guest_is_looked_at_in_the_kernels_own_files() {
-    let line = "qemu-system-x86_64\0-uuid\011111111-2222-3333-4444-555555555555\0-object\0memory-backend-ram,id=ram-node0,\
-                size=256M,host-nodes=2\0-numa\0node,nodeid=0,cpus=0-1,memdev=ram-node0\0";
+    let arguments = [
+        "qemu-system-x86_64",
+        "-uuid",
+        UUID,
+        "-object",
+        "memory-backend-ram,id=ram-node0,size=256M,host-nodes=2",
+        "-numa",
+        "node,nodeid=0,cpus=0-1,memdev=ram-node0",
+        "",
+    ];
+    let line = arguments.join("\0");
     assert_eq!(CommandLine::parse(line.as_bytes()).unwrap().cells.len(), 1);
     let mut tree = MemoryTree::new();
     let mut file = |path: &str, text: &str| tree.put(path, Entry::File(text.as_bytes().to_vec())).unwrap();
-    file("/proc/4700/cmdline", line);
+    file("/proc/4700/cmdline", &line);
     file("/proc/4700/stat", "4700 (qemu-system-x86) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0\n");
     file("/proc/4700/task/4700/comm", "qemu-system-x86\n");
     file("/proc/4700/task/4700/status", "Name:\tqemu-system-x86\nPPid:\t1\nCpus_allowed_list:\t3\n");

@@ -180,12 +180,9 @@ pub(crate) fn laid_out(
             return no_room("256 bus numbers", "the buses before it leave no room");
         }
         above = number;
-        index += 1;
-        let own = index;
-        let ports = functions.into_iter().map(|function| {
-            index += 1;
-            Port { index, function }
-        });
+        let own = index + 1;
+        index += room;
+        let ports = functions.into_iter().zip(own + 1..).map(|(function, index)| Port { index, function });
         buses.push(Bus { cell, index: own, number, slot, ports: ports.collect() });
     }
     Ok(buses)

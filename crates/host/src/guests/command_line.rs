@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
+/// Nodes of the kernel have 10 bits (MAX_NUMNODES of Linux is at most 1024).
+const LARGEST_NODE: u32 = 1023;
+
 /// The parts of a QEMU command line that say who the guest is and how large. Later changes (hotplug) are not in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandLine {
@@ -61,7 +64,7 @@ impl CommandLine {
                 Some("object") => {
                     let value = arguments.next().unwrap_or_default();
                     line.backends.extend(backend_size(value));
-                    backends.extend(backend_identity(value));
+                    backends.extend(backend(value).map(|backend| (backend.name.clone(), backend)));
                 }
                 Some("numa") => {
                     let value = arguments.next().unwrap_or_default();
@@ -75,9 +78,9 @@ impl CommandLine {
         line.cells = cells
             .into_iter()
             .map(|(cell, backend)| {
-                let backend = backend.and_then(|name| backends.get(&name).cloned());
-                let (memory, nodes) = backend.unwrap_or_default();
-                QemuCell { memory: memory.or(cell.memory), nodes, ..cell }
+                let backend = backend.and_then(|name| backends.get(&name));
+                let memory = backend.map(|backend| backend.size).or(cell.memory);
+                QemuCell { memory, nodes: backend.and_then(|backend| backend.nodes.clone()), ..cell }
             })
             .collect();
         Some(line)
@@ -120,20 +123,29 @@ fn backend_size(value: &str) -> Option<Bytes> {
     qemu_size(&property(value, "size", false)?, 1)
 }
 
-/// Name, size and host nodes of a `memory-backend-*`, in either spelling.
-fn backend_identity(value: &str) -> Option<(String, (Option<Bytes>, Option<NodeSet>))> {
-    let size = backend_size(value);
+/// A `memory-backend-*`.
+struct Backend {
+    name: String,
+    size: Bytes,
+    nodes: Option<NodeSet>,
+}
+
+/// A backend in either spelling; `None` for other objects, and where it has no name or size.
+fn backend(value: &str) -> Option<Backend> {
+    let size = backend_size(value)?;
     if value.trim_start().starts_with('{') {
         let object: serde_json::Value = serde_json::from_str(value).ok()?;
         let nodes = object.get("host-nodes").and_then(|nodes| nodes.as_array());
         let nodes = nodes.map(|nodes| {
-            nodes.iter().filter_map(|node| node.as_u64().and_then(|node| u32::try_from(node).ok())).collect()
+            nodes.iter().filter_map(|node| node.as_u64().and_then(|node| u32::try_from(node).ok())).collect::<Vec<_>>()
         });
-        return size.map(|size| Some((object.get("id")?.as_str()?.to_owned(), (Some(size), nodes))))?;
+        // A number this large is no node, and would make a large set.
+        let nodes = nodes.filter(|nodes| nodes.iter().all(|node| *node <= LARGEST_NODE));
+        let name = object.get("id")?.as_str()?.to_owned();
+        return Some(Backend { name, size, nodes: nodes.map(|nodes| nodes.into_iter().collect()) });
     }
-    let id = property(value, "id", false)?;
     let nodes = joined(value, "host-nodes").and_then(|list| list.parse().ok());
-    size.map(|size| (id, (Some(size), nodes)))
+    Some(Backend { name: property(value, "id", false)?, size, nodes })
 }
 
 /// `node,nodeid=0,cpus=0-3,cpus=8,memdev=ram-node0`, and the name of its backend.

@@ -6,5 +6,7 @@ mod fleet_plan;
 mod journal;
 mod new_domain;
 mod plan;
+mod rules;
 pub(crate) mod stage;
 mod verdicts;
+mod wide_verdicts;

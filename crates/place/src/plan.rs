@@ -114,7 +114,7 @@ pub enum FunctionKind {
         /// Hardware address; `None`: libvirt makes one up and keeps it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mac: Option<MacAddress>,
-        /// VLAN the function tags and untags; `None` for none.
+        /// VLAN the function tags and untags; `None`: none is set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         vlan: Option<VlanId>,
     },

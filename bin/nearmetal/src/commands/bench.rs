@@ -131,6 +131,13 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         let results = watch(printer, |tell| bench_own_guest(&request, &fs, &mut libvirt, tell))?;
         return keep(&args, &results, printer);
     }
+    if change.is_new() {
+        bail!(
+            "`{}` is made by its plan, so it has no definition as found to measure the planned one against: measure the \
+             guest itself against its slice (--own-guest --pause)",
+            args.domain
+        );
+    }
     let request = Request {
         guest: args.domain.clone(),
         placement: placement.clone(),

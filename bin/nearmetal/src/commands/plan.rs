@@ -114,6 +114,9 @@ fn text(planned: &Planned, file: &PlanFile) -> String {
     let mut text = render(planned);
     for domain in &file.domains {
         let lines = diff(&mask(&domain.xml_before), &mask(&domain.xml_after));
+        if domain.is_new() {
+            text.push_str(&format!("\n{}: does not exist yet, and is made\n", domain.name));
+        }
         if lines.is_empty() {
             text.push_str(&format!("\n{}: its definition is already as planned\n", domain.name));
         } else {

@@ -26,7 +26,11 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         let problem = format!("`{}` was planned, and `{}` read back", short(&change.name), short(&other.guest));
         return Err(JobError::Disagree { left: PLAN, right: VERIFICATION, problem });
     }
-    let mut before = definition(&change.xml_before, index, "xml_before")?;
+    // A domain that was made has no form it was found in: there is no slice of it then, and nothing it was before.
+    let mut before = match change.is_new() {
+        true => definition(&change.xml_after, index, "xml_after")?,
+        false => definition(&change.xml_before, index, "xml_before")?,
+    };
     let mut after = definition(&change.xml_after, index, "xml_after")?;
     for facts in [&mut before, &mut after] {
         follow_links(facts, placement);
@@ -59,7 +63,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         quick: quick.then_some(QuickMode { shortened }),
         host_after: job.host_after.clone(),
         guest: guest::card(&change.name, &change.uuid, &before, &after, &host),
-        slice_before: at(job.host_before.as_ref(), &before).unwrap_or_default(),
+        slice_before: at(job.host_before.as_ref().filter(|_| !change.is_new()), &before).unwrap_or_default(),
         slice_after: at(job.host_after.as_ref(), &after).unwrap_or_default(),
         plan: plan::view(&job.plan, placement),
         diff: plan::difference(change),

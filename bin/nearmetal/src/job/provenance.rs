@@ -54,7 +54,9 @@ pub(crate) fn facts(host: &Host, plan: &PlanFile, guest: Option<&GuestView>, res
 pub(crate) fn texts(change: &DomainChange, results: Option<&Results>) -> Vec<LongText> {
     let mut texts = Vec::new();
     let mut add = |title: String, text: String| texts.push(LongText { title, text });
-    add("Domain XML, as found".to_owned(), secrets::mask(&change.xml_before));
+    if !change.is_new() {
+        add("Domain XML, as found".to_owned(), secrets::mask(&change.xml_before));
+    }
     add("Domain XML, as planned".to_owned(), secrets::mask(&change.xml_after));
     let Some(results) = results else { return texts };
     for arm in &results.arms {

@@ -88,6 +88,8 @@ fn observed() -> Observed {
         pools: vec![ObservedPool { node: 1, size: PageSize::HUGE_2M, pages: Ok((272, 0)) }],
         stored: Ok(facts("")),
         live: Some(Ok(facts(""))),
+        cells: None,
+        functions: Vec::new(),
         disks: vec![ObservedDisk {
             target: "vda".to_owned(),
             source: Some("/dev/nvme0n1".to_owned()),

@@ -68,6 +68,29 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
         let planned = placement.memory.page_size.map_or_else(|| "not set".to_owned(), |size| size.to_string());
         add("memoryBacking/hugepages".to_owned(), planned, pages);
     }
+    for (cell, number) in placement.cells.iter().zip(0u32..) {
+        let found = facts.cells.iter().find(|found| found.id == number);
+        let found = found.map(|found| format!("vCPUs {}, {}", found.vcpus, found.memory));
+        add(format!("cpu/numa/cell {number}"), format!("vCPUs {}, {}", cell.vcpus, cell.memory), found);
+        let policies = facts.numatune.iter().flat_map(|tune| &tune.cells);
+        let found = policies.into_iter().find(|found| found.cell == number).map(|found| {
+            let nodes = found.nodes.as_ref().map_or_else(String::new, ToString::to_string);
+            format!("{} {nodes}", found.mode.as_deref().unwrap_or("strict"))
+        });
+        add(format!("numatune/memnode {number}"), format!("strict {}", cell.node), found);
+    }
+    if let Some(threads) = placement.threads_per_core {
+        let found = facts.cpu.topology.as_ref().map(|topology| topology.threads.to_string());
+        add("cpu/topology/@threads".to_owned(), threads.to_string(), found);
+    }
+    for device in &placement.devices {
+        let found = facts.functions.iter().find(|found| found.address == device.function);
+        // On machine types without buses of cells, none is planned to be shown.
+        let cell = device.cell.filter(|_| facts.boot.is_q35());
+        let shown = |cell: Option<u32>| cell.map_or_else(|| "given".to_owned(), |cell| format!("given on cell {cell}"));
+        let found = found.map(|found| shown(found.cell.filter(|_| cell.is_some())));
+        add(format!("PCI function {}", device.function), shown(cell), found);
+    }
     for disk in &placement.disks {
         let driver = facts.disks.iter().find(|found| found.target == disk.target).map(|found| &found.driver);
         let of = |attribute: &str| format!("disk {}/driver/@{attribute}", disk.target);

@@ -13,7 +13,7 @@ use nearmetal_units::Bytes;
 
 use super::memory::planned_pools;
 use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
-use super::{guest_view, load};
+use super::{cells, functions, guest_view, load};
 use crate::kernel::pool_directory;
 
 /// How hard to try.
@@ -48,11 +48,14 @@ pub fn observe(
     let live = runs.then(|| definition(hypervisor, name, Definition::Live));
     let mut view = Err("the guest is off".to_owned());
     let mut disks = Vec::new();
+    let (mut cells, mut passed) = (None, Vec::new());
     if let Ok(Some(process)) = &guest {
         view = agent::wait(hypervisor, name, effort.agent)
             .and_then(|()| guest_view::ask(hypervisor, name))
             .map_err(|error| error.to_string());
         let pid = process.pid;
+        cells = (!placement.cells.is_empty()).then(|| cells::look(files, pid));
+        passed = functions::look(files, pid, &placement.devices);
         if let Some(Ok(live)) = &live {
             let seen = placement.disks.iter();
             disks =
@@ -74,7 +77,7 @@ pub fn observe(
             ObservedPool { node, size, pages }
         })
         .collect();
-    Observed { guest, pools, stored, live, disks, view }
+    Observed { guest, pools, stored, live, cells, functions: passed, disks, view }
 }
 
 fn definition(hypervisor: &mut dyn Hypervisor, name: &str, which: Definition) -> Result<DomainFacts, String> {

@@ -4,7 +4,7 @@ use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, Placement, Plan};
 
 use super::engine::engine;
 use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHEMA, Verification};
-use super::{definition, memory, threads};
+use super::{cells, definition, functions, memory, threads};
 use crate::timestamp;
 
 /// Compares what a plan says about one guest with what was observed.
@@ -14,6 +14,8 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
         Ok(Some(guest)) => {
             checks.extend(threads::judge(placement, guest));
             checks.extend(memory::residency(placement, guest));
+            checks.extend(cells::judge(placement, guest, observed.cells.as_ref()));
+            checks.extend(functions::judge(&placement.devices, &observed.functions));
             for disk in &placement.disks {
                 checks.extend(disk_checks(disk, observed.disks.iter().find(|seen| seen.target == disk.target)));
             }
@@ -31,6 +33,7 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
     checks.extend(definition::judge(CheckKind::LiveDefinition, placement, observed.live.as_ref()));
     if matches!(observed.guest, Ok(Some(_))) {
         checks.extend(guest_checks(placement, observed));
+        checks.extend(cells::in_the_guest(placement, observed.view.as_ref()));
     }
     Verification {
         schema: VERIFICATION_SCHEMA.to_owned(),

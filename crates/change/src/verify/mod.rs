@@ -3,8 +3,10 @@
 //! [`observe`] gathers and decides nothing; [`judge`] decides and reads nothing, so every verdict can be tested from
 //! facts written by hand.
 
+mod cells;
 mod definition;
 mod engine;
+mod functions;
 mod gather;
 mod guest_view;
 mod judge;
@@ -19,7 +21,7 @@ pub use gather::{Effort, observe};
 pub use guest_view::{GuestDisk, GuestNode, GuestView};
 pub use judge::judge;
 pub use load::Load;
-pub use observed::{Observed, ObservedDisk, ObservedPool, RingMovement};
+pub use observed::{Observed, ObservedCells, ObservedDisk, ObservedFunction, ObservedPool, RingMovement};
 
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +79,10 @@ pub enum CheckKind {
     Worker,
     /// PUs of any other thread.
     Helper,
+    /// A NUMA cell of the guest: its vCPUs, memory, distances, and the node its pages are on.
+    Cell,
+    /// A PCI function the guest is given.
+    Function,
     /// Node and size of the guest's pages.
     Memory,
     /// Persistent pages of a pool.

@@ -2,8 +2,8 @@
 
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::GuestProcess;
-use nearmetal_host::guests::OpenFile;
-use nearmetal_units::{Bytes, PageSize};
+use nearmetal_host::guests::{OpenFile, QemuCell};
+use nearmetal_units::{Bytes, PageSize, PciAddress};
 
 use super::{EngineEvidence, GuestView};
 
@@ -18,6 +18,10 @@ pub struct Observed {
     pub stored: Result<DomainFacts, String>,
     /// The definition in force; `None` if the guest is off.
     pub live: Option<Result<DomainFacts, String>>,
+    /// The guest's NUMA cells as QEMU was told of them; `None` if the guest is off or none are planned.
+    pub cells: Option<Result<ObservedCells, String>>,
+    /// One per planned function; empty if the guest is off.
+    pub functions: Vec<ObservedFunction>,
     /// One per planned disk.
     pub disks: Vec<ObservedDisk>,
     /// What the guest sees.
@@ -33,6 +37,28 @@ pub struct ObservedPool {
     pub size: PageSize,
     /// (nr_hugepages, surplus_hugepages).
     pub pages: Result<(u64, u64), String>,
+}
+
+/// What QEMU's command line says of the guest's NUMA.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObservedCells {
+    /// Its cells.
+    pub cells: Vec<QemuCell>,
+    /// Distances between them, as (from, to, distance).
+    pub distances: Vec<(u32, u32, u32)>,
+}
+
+/// A PCI function while the guest that is given it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedFunction {
+    /// Which.
+    pub function: PciAddress,
+    /// The driver that holds it on the host; `None` for none.
+    pub driver: Result<Option<String>, String>,
+    /// Its node; `None` where the firmware does not say.
+    pub node: Result<Option<u32>, String>,
+    /// The descriptor's target by which QEMU holds its IOMMU group or the function itself; `None` if it holds neither.
+    pub held: Result<Option<String>, String>,
 }
 
 /// One disk of a running guest.

@@ -109,8 +109,8 @@ fn check_shape(cells: &[Cell]) -> Result<(), DomainError> {
             return wrong(&cell.vcpus.to_string(), "a vCPU is in one of them");
         }
         seen = seen.union(&cell.vcpus);
-        let told = !cell.distances.is_empty();
-        if told != !cells[0].distances.is_empty() || (told && cell.distances.len() != cells.len()) {
+        let count = cells[0].distances.len();
+        if cell.distances.len() != count || (count != 0 && count != cells.len()) {
             return wrong(&name, "either all have a distance to each, or none has any");
         }
         for (to, distance) in cell.distances.iter().enumerate() {

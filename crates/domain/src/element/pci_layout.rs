@@ -150,7 +150,7 @@ pub(crate) fn kept(controllers: &[Controller<'_, '_>], wanted: &[(u32, PciAddres
 /// Whether the bus numbers each takes (its own and one a port) are its own.
 fn rooms_are_apart(buses: &[Bus]) -> bool {
     let mut rooms: Vec<(u32, u32)> =
-        buses.iter().map(|bus| (bus.number, bus.number + bus.ports.len() as u32)).collect();
+        buses.iter().map(|bus| (bus.number, bus.number.saturating_add(bus.ports.len() as u32))).collect();
     rooms.sort_unstable();
     rooms.iter().all(|(_, last)| *last <= LAST_BUS) && rooms.windows(2).all(|pair| pair[0].1 < pair[1].0)
 }
@@ -180,12 +180,9 @@ pub(crate) fn laid_out(
             return no_room("256 bus numbers", "the buses before it leave no room");
         }
         above = number;
-        index += 1;
-        let own = index;
-        let ports = functions.into_iter().map(|function| {
-            index += 1;
-            Port { index, function }
-        });
+        let own = index + 1;
+        index += room;
+        let ports = functions.into_iter().zip(own + 1..).map(|(function, index)| Port { index, function });
         buses.push(Bus { cell, index: own, number, slot, ports: ports.collect() });
     }
     Ok(buses)

@@ -1,6 +1,11 @@
 //! What QEMU was told at its start, from /proc/PID/cmdline.
 
-use nearmetal_units::Bytes;
+use std::collections::BTreeMap;
+
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
+
+/// Nodes of the kernel have 10 bits (MAX_NUMNODES of Linux is at most 1024).
+const LARGEST_NODE: u32 = 1023;
 
 /// The parts of a QEMU command line that say who the guest is and how large. Later changes (hotplug) are not in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -13,6 +18,23 @@ pub struct CommandLine {
     pub memory: Option<Bytes>,
     /// Sizes of `-object memory-backend-*`, in order: one per guest NUMA cell.
     pub backends: Vec<Bytes>,
+    /// `-numa node,…`, in order: the NUMA the guest sees.
+    pub cells: Vec<QemuCell>,
+    /// `-numa dist,…`, as (from, to, distance); what is not there QEMU fills in.
+    pub distances: Vec<(u32, u32, u32)>,
+}
+
+/// One NUMA node of a guest, as QEMU was told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QemuCell {
+    /// Its number.
+    pub id: u32,
+    /// Its vCPUs.
+    pub vcpus: CpuSet,
+    /// Its memory; `None` where it has no backend of its own.
+    pub memory: Option<Bytes>,
+    /// Host nodes its backend is bound to; `None` where QEMU was told of none.
+    pub nodes: Option<NodeSet>,
 }
 
 impl CommandLine {
@@ -26,6 +48,8 @@ impl CommandLine {
             return None;
         }
         let mut line = Self::default();
+        let mut backends = BTreeMap::new();
+        let mut cells = Vec::new();
         while let Some(argument) = arguments.next() {
             // QEMU takes -option and --option alike.
             match argument.strip_prefix("--").or(argument.strip_prefix('-')) {
@@ -37,10 +61,28 @@ impl CommandLine {
                     let size = arguments.next().and_then(|value| property(value, "size", true));
                     line.memory = size.and_then(|size| qemu_size(&size, 1 << 20));
                 }
-                Some("object") => line.backends.extend(arguments.next().and_then(backend_size)),
+                Some("object") => {
+                    let value = arguments.next().unwrap_or_default();
+                    line.backends.extend(backend_size(value));
+                    backends.extend(backend(value).map(|backend| (backend.name.clone(), backend)));
+                }
+                Some("numa") => {
+                    let value = arguments.next().unwrap_or_default();
+                    cells.extend(cell(value));
+                    line.distances.extend(distance(value));
+                }
                 _ => {}
             }
         }
+        // A cell may name a backend that comes behind it.
+        line.cells = cells
+            .into_iter()
+            .map(|(cell, backend)| {
+                let backend = backend.and_then(|name| backends.get(&name));
+                let memory = backend.map(|backend| backend.size).or(cell.memory);
+                QemuCell { memory, nodes: backend.and_then(|backend| backend.nodes.clone()), ..cell }
+            })
+            .collect();
         Some(line)
     }
 
@@ -79,6 +121,54 @@ fn backend_size(value: &str) -> Option<Bytes> {
         return None;
     }
     qemu_size(&property(value, "size", false)?, 1)
+}
+
+/// A `memory-backend-*`.
+struct Backend {
+    name: String,
+    size: Bytes,
+    nodes: Option<NodeSet>,
+}
+
+/// A backend in either spelling; `None` for other objects, and where it has no name or size.
+fn backend(value: &str) -> Option<Backend> {
+    let size = backend_size(value)?;
+    if value.trim_start().starts_with('{') {
+        let object: serde_json::Value = serde_json::from_str(value).ok()?;
+        let nodes = object.get("host-nodes").and_then(|nodes| nodes.as_array());
+        let nodes = nodes.map(|nodes| {
+            nodes.iter().filter_map(|node| node.as_u64().and_then(|node| u32::try_from(node).ok())).collect::<Vec<_>>()
+        });
+        // A number this large is no node, and would make a large set.
+        let nodes = nodes.filter(|nodes| nodes.iter().all(|node| *node <= LARGEST_NODE));
+        let name = object.get("id")?.as_str()?.to_owned();
+        return Some(Backend { name, size, nodes: nodes.map(|nodes| nodes.into_iter().collect()) });
+    }
+    let nodes = joined(value, "host-nodes").and_then(|list| list.parse().ok());
+    Some(Backend { name: property(value, "id", false)?, size, nodes })
+}
+
+/// `node,nodeid=0,cpus=0-3,cpus=8,memdev=ram-node0`, and the name of its backend.
+fn cell(value: &str) -> Option<(QemuCell, Option<String>)> {
+    let rest = value.strip_prefix("node,")?;
+    let id = property(rest, "nodeid", false)?.parse().ok()?;
+    let vcpus = joined(rest, "cpus").and_then(|list| list.parse().ok()).unwrap_or_default();
+    let memory = property(rest, "mem", false).and_then(|size| qemu_size(&size, 1 << 20));
+    Some((QemuCell { id, vcpus, memory, nodes: None }, property(rest, "memdev", false)))
+}
+
+/// `dist,src=0,dst=1,val=21`.
+fn distance(value: &str) -> Option<(u32, u32, u32)> {
+    let rest = value.strip_prefix("dist,")?;
+    let number = |key| property(rest, key, false)?.parse().ok();
+    Some((number("src")?, number("dst")?, number("val")?))
+}
+
+/// All values of a property that may be there several times, parted by commas as in a list of CPUs.
+fn joined(value: &str, key: &str) -> Option<String> {
+    let items = value.split(',').filter_map(|item| item.split_once('='));
+    let values: Vec<&str> = items.filter(|(name, _)| *name == key).map(|(_, text)| text).collect();
+    (!values.is_empty()).then(|| values.join(","))
 }
 
 /// One property of `first,key=value,…`, where `,,` is a comma. The first item may leave out the key if `implied`.
@@ -148,6 +238,39 @@ mod tests {
     }
 
     #[test]
+    fn cells_are_read_with_the_memory_they_name() {
+        let line = parse(&[
+            "qemu-system-x86_64",
+            "-numa",
+            "node,nodeid=0,cpus=0-1,cpus=4,memdev=ram-node0",
+            "-object",
+            r#"{"qom-type":"memory-backend-memfd","id":"ram-node0","size":1073741824,"host-nodes":[2],"policy":"bind"}"#,
+            "-object",
+            "memory-backend-ram,id=ram-node1,size=512M,host-nodes=0,host-nodes=3,policy=bind",
+            "-numa",
+            "node,nodeid=1,cpus=2-3,memdev=ram-node1",
+            "-numa",
+            "node,nodeid=2,cpus=5,mem=256",
+            "-numa",
+            "dist,src=0,dst=1,val=21",
+            "-numa",
+            "hmat-lb,initiator=0",
+            "-numa",
+        ])
+        .unwrap();
+        let cell = |id, vcpus: &str, mib, nodes: Option<&str>| QemuCell {
+            id,
+            vcpus: vcpus.parse().unwrap(),
+            memory: Some(Bytes::from_mib(mib)),
+            nodes: nodes.map(|nodes| nodes.parse().unwrap()),
+        };
+        let wanted = [cell(0, "0-1,4", 1024, Some("2")), cell(1, "2-3", 512, Some("0,3")), cell(2, "5", 256, None)];
+        assert_eq!(line.cells, wanted);
+        assert_eq!(line.distances, [(0, 1, 21)]);
+        assert_eq!(line.backends.len(), 2);
+    }
+
+    #[test]
     fn hand_written_command_lines_are_understood() {
         for (memory, bytes) in [
             ("512", Some(512 << 20)),
@@ -177,9 +300,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_arguments_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), size in "\\PC{0,12}") {
-            let mut line = b"kvm\0-object\0".to_vec();
-            line.extend(bytes);
-            let _ = CommandLine::parse(&line);
+            for option in ["-object\0", "-numa\0node,", "-numa\0dist,"] {
+                let mut line = format!("kvm\0{option}").into_bytes();
+                line.extend(&bytes);
+                let _ = CommandLine::parse(&line);
+            }
             let _ = qemu_size(&size, 1);
         }
     }

@@ -11,7 +11,7 @@ mod processes;
 mod residency;
 mod threads;
 
-pub use command_line::CommandLine;
+pub use command_line::{CommandLine, QemuCell};
 pub use open_files::{IoUring, OpenFile, count_aio_rings, open_files};
 pub(crate) use processes::read_all;
 pub use processes::{find, is_alive, pids, start_time};
@@ -25,7 +25,8 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
     vec![
         Target::bytes(
             "QEMU command line",
-            b"qemu-system-x86_64\0-name\0guest=db,x=y\0-m\0size=1024k\0-uuid\0c7\0",
+            b"qemu-system-x86_64\0-name\0guest=db,x=y\0-m\0size=1024k\0-uuid\0c7\0-object\0memory-backend-ram,id=a,size=1M,\
+              host-nodes=1\0-numa\0node,nodeid=0,cpus=0-1,cpus=4,memdev=a\0-numa\0dist,src=0,dst=0,val=10\0",
             |bytes| {
                 drop(CommandLine::parse(bytes).map(|line| (line.guest_memory(), line.memory_sizes())));
             },

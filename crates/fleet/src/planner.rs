@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::bound::{bound, target};
-use crate::dense::{Assign, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State, Value};
+use crate::dense::{Assign, CROWDED, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State};
 use crate::error::FleetError;
 use crate::explain;
 use crate::model::{Fleet, FleetPlan, LevelId, LevelValue, Objective, SearchRecord, VmPlacement};
 use crate::pinned::{self, Pinning};
-use crate::search::{Constructor, Order, Prefer, finish, improve, order};
+use crate::search::{Constructor, Order, Prefer, finish, improve, order, settle};
 
 /// Whether VMs are known at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -63,10 +63,13 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
             (record.done, record.stopped_early) =
                 improve(&mut state, &mut constructor, options.seed, options.steps, until, &target);
             proven = options.steps > 0 && finish(&mut state, &mut constructor, &target);
+            if options.steps > 0 {
+                settle(&mut state, &mut constructor);
+            }
         }
     }
     let pinning = pinned::pin_all(fleet, &state);
-    let objective = objective(&problem, &state.value, &pinning, proven);
+    let objective = objective(&state, &pinning, proven);
     let mut plan = explain::write(fleet, &state, &mut constructor, &pinning);
     plan.headline = objective.headline();
     plan.objective = objective;
@@ -146,7 +149,8 @@ fn assign_of(fleet: &Fleet, state: &State<'_>, vm: usize, current: &VmPlacement)
     Ok(assign)
 }
 
-fn objective(problem: &Problem, value: &Value, pinning: &Pinning, proven: bool) -> Objective {
+fn objective(state: &State<'_>, pinning: &Pinning, proven: bool) -> Objective {
+    let (problem, value) = (state.problem, &state.value);
     let bound = if proven { *value } else { bound(problem, value) };
     let mut levels = Vec::new();
     for (index, priority) in problem.priorities.iter().enumerate() {
@@ -161,7 +165,9 @@ fn objective(problem: &Problem, value: &Value, pinning: &Pinning, proven: bool) 
     add(LevelId::RemoteMemory, value[REMOTE], bound[REMOTE]);
     add(LevelId::RemoteDevices, value[REMOTE_DEVICES], bound[REMOTE_DEVICES]);
     add(LevelId::Hosts, value[HOSTS], bound[HOSTS]);
+    add(LevelId::SharedBandwidth, value[CROWDED], bound[CROWDED]);
     add(LevelId::BrokenNodes, value[NODES], bound[NODES]);
+    add(LevelId::Stranded, (0..problem.nodes.len()).map(|node| state.stranded(node)).sum(), 0);
     add(LevelId::SharedCores, pinning.shared_cores, 0);
     add(LevelId::ExtraL3, pinning.extra_l3, 0);
     Objective { levels }

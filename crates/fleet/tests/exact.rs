@@ -8,6 +8,7 @@ mod random;
 
 use common::steps;
 use nearmetal_fleet::*;
+use nearmetal_place::WorkloadClass;
 
 /// One place a VM could have, and what it costs by itself.
 struct Place {
@@ -18,8 +19,8 @@ struct Place {
     devices: u64,
 }
 
-/// Unplaced vCPUs by priority (1, 0), then remote memory, remote devices, hosts, nodes.
-type Levels = [u64; 6];
+/// Unplaced vCPUs by priority (1, 0), then remote memory, remote devices, hosts, shared bandwidth, nodes.
+type Levels = [u64; 7];
 
 #[derive(Clone, Copy, Default)]
 struct Left {
@@ -35,6 +36,9 @@ struct Search<'a> {
     left: Vec<Vec<Left>>,
     slots: Vec<Vec<u32>>,
     vms_on: Vec<Vec<u32>>,
+    heavy_on: Vec<Vec<u32>>,
+    /// Cells of VMs of bandwidth not decided yet, by position.
+    heavy_to_come: Vec<u64>,
     apart: Vec<bool>,
     levels: Levels,
     best: Levels,
@@ -46,6 +50,15 @@ fn gib(vm: &Vm) -> u64 {
 
 fn unplaced(vm: &Vm) -> usize {
     usize::from(vm.priority == 0)
+}
+
+fn is_heavy(vm: &Vm) -> bool {
+    matches!(vm.class, WorkloadClass::Throughput | WorkloadClass::Latency)
+}
+
+fn cells_of_bandwidth(vm: &Vm) -> u64 {
+    let cells = if vm.numa == GuestNuma::Cells(2) { 2 } else { 1 };
+    if is_heavy(vm) { cells } else { 0 }
 }
 
 fn places(fleet: &Fleet, vm: &Vm) -> Vec<Place> {
@@ -97,12 +110,16 @@ fn best(fleet: &Fleet, known: Levels) -> Levels {
     let mut search = Search {
         fleet,
         places: fleet.vms.iter().map(|vm| places(fleet, vm)).collect(),
-        order,
         left: fleet.hosts.iter().map(|host| host.nodes.iter().map(left).collect()).collect(),
         slots: fleet.hosts.iter().map(|host| host.devices.iter().map(|device| device.free).collect()).collect(),
+        heavy_on: fleet.hosts.iter().map(|host| vec![0; host.nodes.len()]).collect(),
+        heavy_to_come: (0..=order.len())
+            .map(|at| order[at..].iter().map(|vm| cells_of_bandwidth(&fleet.vms[*vm])).sum())
+            .collect(),
         vms_on: fleet.hosts.iter().map(|host| vec![0; host.nodes.len()]).collect(),
         apart: vec![false; fleet.hosts.len()],
-        levels: [0; 6],
+        order,
+        levels: [0; 7],
         best: known,
     };
     search.descend(0);
@@ -111,7 +128,11 @@ fn best(fleet: &Fleet, known: Levels) -> Levels {
 
 impl Search<'_> {
     fn descend(&mut self, at: usize) {
-        if self.levels >= self.best {
+        self.levels[5] = self.bandwidth();
+        // Each cell to come can relieve one node at most.
+        let mut least = self.levels;
+        least[5] = least[5].saturating_sub(self.heavy_to_come[at]);
+        if least >= self.best {
             return;
         }
         let Some(&index) = self.order.get(at) else {
@@ -130,6 +151,14 @@ impl Search<'_> {
         self.levels[unplaced(vm)] += u64::from(vm.vcpus);
         self.descend(at + 1);
         self.levels[unplaced(vm)] -= u64::from(vm.vcpus);
+    }
+
+    fn bandwidth(&self) -> u64 {
+        let of_host = |nodes: &Vec<u32>| {
+            let beyond: u32 = nodes.iter().map(|count| count.saturating_sub(1)).sum();
+            u64::from(beyond.min(nodes.iter().filter(|count| **count == 0).count() as u32))
+        };
+        self.heavy_on.iter().map(of_host).sum()
     }
 
     fn need(&self, vm: usize, place: &Place) -> Left {
@@ -167,7 +196,8 @@ impl Search<'_> {
             let left = &mut self.left[place.host][*node];
             (left.pus, left.gib, left.pages) = (left.pus - need.pus, left.gib - need.gib, left.pages - need.pages);
             self.vms_on[place.host][*node] += 1;
-            self.levels[5] += u64::from(self.vms_on[place.host][*node] == 1);
+            self.heavy_on[place.host][*node] += u32::from(is_heavy(&self.fleet.vms[vm]));
+            self.levels[6] += u64::from(self.vms_on[place.host][*node] == 1);
         }
         true
     }
@@ -185,6 +215,7 @@ impl Search<'_> {
             let left = &mut self.left[place.host][*node];
             (left.pus, left.gib, left.pages) = (left.pus + need.pus, left.gib + need.gib, left.pages + need.pages);
             self.vms_on[place.host][*node] -= 1;
+            self.heavy_on[place.host][*node] -= u32::from(is_heavy(&self.fleet.vms[vm]));
         }
     }
 }
@@ -196,6 +227,7 @@ fn levels(plan: &FleetPlan, of: impl Fn(&LevelValue) -> u64) -> Levels {
         LevelId::RemoteMemory,
         LevelId::RemoteDevices,
         LevelId::Hosts,
+        LevelId::SharedBandwidth,
         LevelId::BrokenNodes,
     ];
     ids.map(|id| plan.objective.levels.iter().find(|entry| entry.level == id).map_or(0, &of))

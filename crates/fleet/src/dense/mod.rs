@@ -10,4 +10,6 @@ pub(crate) use near::Near;
 pub(crate) use node::{KERNEL, NodeUse, PAGE_CLASSES};
 pub(crate) use problem::{DenseGroup, DenseHost, PRIORITIES, Problem};
 pub(crate) use shape::{Cells, Demand, Shape};
-pub(crate) use state::{Assign, EXTRA, Grant, HOSTS, NODES, Piece, REMOTE, REMOTE_DEVICES, State, Value, ZERO};
+pub(crate) use state::{
+    Assign, CROWDED, EXTRA, Grant, HOSTS, NODES, Piece, REMOTE, REMOTE_DEVICES, State, Value, ZERO,
+};

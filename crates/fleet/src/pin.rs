@@ -79,8 +79,32 @@ impl<'a> Core<'a> {
     }
 }
 
-/// Gives PUs of a node to VMs.
+/// In what order VMs that ask for the same of cores get theirs, and from where what fills no core comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    smallest_first: bool,
+    /// A core of its own while there are whole ones, rather than one another VM is on.
+    own_core: bool,
+}
+
+/// Gives PUs of a node to VMs: the first way leaves the most cores whole; where VMs share cores for it or are on more L3
+/// domains than they need, others are tried, and the best is kept.
 pub(crate) fn pin(node: &NodeSupply, guests: &[Guest]) -> Pinned {
+    let mut best = pin_by(node, guests, Way { smallest_first: false, own_core: false });
+    let others = [(false, true), (true, true), (true, false)];
+    for (smallest_first, own_core) in others {
+        if best.shared_cores == 0 && best.extra_l3 == 0 {
+            break;
+        }
+        let other = pin_by(node, guests, Way { smallest_first, own_core });
+        if (other.shared_cores, other.extra_l3) < (best.shared_cores, best.extra_l3) {
+            best = other;
+        }
+    }
+    best
+}
+
+fn pin_by(node: &NodeSupply, guests: &[Guest], way: Way) -> Pinned {
     let mut cores: Vec<Core<'_>> = node.cores.iter().map(|supply| Core::new(supply, guests)).collect();
     let threads = node.cores.iter().map(|core| core.threads).max().unwrap_or(1).max(1) as usize;
     let mut order: Vec<&Guest> = guests.iter().filter(|guest| guest.sharing == CpuSharing::Dedicated).collect();
@@ -90,13 +114,14 @@ pub(crate) fn pin(node: &NodeSupply, guests: &[Guest]) -> Pinned {
         SmtPolicy::Prefer => 2,
         SmtPolicy::None => 3,
     };
-    order.sort_by_key(|guest| (rank(guest.smt), std::cmp::Reverse(guest.vcpus), guest.vm));
+    let size = |guest: &Guest| if way.smallest_first { guest.vcpus } else { u32::MAX - guest.vcpus };
+    order.sort_by_key(|guest| (rank(guest.smt), size(guest), guest.vm));
     let mut pinned = Pinned::default();
     for guest in order {
         let pins = match (&guest.held, guest.smt) {
             (Some(held), _) => held.clone(),
             (None, SmtPolicy::Isolate) => isolate(&mut cores, guest, threads),
-            _ => take(&mut cores, guest, threads),
+            _ => take(&mut cores, guest, threads, way.own_core && guest.smt == SmtPolicy::Prefer),
         };
         pinned.extra_l3 += extra_l3(node, &pins, guest, threads);
         pinned.guests.insert(guest.vm, pins);
@@ -138,13 +163,14 @@ fn isolate(cores: &mut [Core<'_>], guest: &Guest, threads: usize) -> Pins {
 }
 
 /// Whole cores first, those of one L3 domain if it has enough; what is left over goes to cores used in part.
-fn take(cores: &mut [Core<'_>], guest: &Guest, threads: usize) -> Pins {
+fn take(cores: &mut [Core<'_>], guest: &Guest, threads: usize, own_core: bool) -> Pins {
     let mut pins = Pins::default();
     let mut left = guest.vcpus as usize;
     let full = |core: &Core<'_>| core.is_whole() && core.supply.threads as usize == threads;
     if guest.smt != SmtPolicy::None || threads == 1 {
         // Only as many as it fills; one that requires siblings takes its last core from a whole one too.
-        let mut whole = if guest.smt == SmtPolicy::Require { left.div_ceil(threads) } else { left / threads };
+        let mut whole =
+            if guest.smt == SmtPolicy::Require || own_core { left.div_ceil(threads) } else { left / threads };
         while whole > 0 {
             let Some(l3) = best_l3(cores, whole, |core| usize::from(full(core))) else { break };
             for core in cores.iter_mut().filter(|core| core.supply.l3 == l3) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bound::{bound, target};
+use crate::bound::{bound, shared_cores, target};
 use crate::dense::{Assign, CROWDED, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State};
 use crate::error::FleetError;
 use crate::explain;
@@ -159,8 +159,7 @@ fn objective(state: &State<'_>, pinning: &Pinning, proven: bool) -> Objective {
         let level = LevelId::Unplaced { priority: *priority };
         levels.push(LevelValue { level, value: value[index], bound: bound[index], of: Some(of) });
     }
-    let mut add =
-        |level, value, bound: u64| levels.push(LevelValue { level, value, bound: bound.min(value), of: None });
+    let mut add = |level, value, bound: u64| levels.push(LevelValue { level, value, bound, of: None });
     add(LevelId::ExtraNodes, value[EXTRA], bound[EXTRA]);
     add(LevelId::RemoteMemory, value[REMOTE], bound[REMOTE]);
     add(LevelId::RemoteDevices, value[REMOTE_DEVICES], bound[REMOTE_DEVICES]);
@@ -168,7 +167,9 @@ fn objective(state: &State<'_>, pinning: &Pinning, proven: bool) -> Objective {
     add(LevelId::SharedBandwidth, value[CROWDED], bound[CROWDED]);
     add(LevelId::BrokenNodes, value[NODES], bound[NODES]);
     add(LevelId::Stranded, (0..problem.nodes.len()).map(|node| state.stranded(node)).sum(), 0);
-    add(LevelId::SharedCores, pinning.shared_cores, 0);
+    let all_placed = value[..EXTRA].iter().all(|missing| *missing == 0);
+    let shared = if all_placed { shared_cores(problem, value[NODES]) } else { 0 };
+    add(LevelId::SharedCores, pinning.shared_cores, shared);
     add(LevelId::ExtraL3, pinning.extra_l3, 0);
     Objective { levels }
 }

@@ -6,9 +6,8 @@ mod problem;
 mod shape;
 mod state;
 
-pub(crate) use near::Near;
 pub(crate) use node::{KERNEL, NodeUse, PAGE_CLASSES};
-pub(crate) use problem::{DenseGroup, DenseHost, PRIORITIES, Problem};
+pub(crate) use problem::{DenseGroup, DenseHost, DenseVm, PRIORITIES, Problem};
 pub(crate) use shape::{Cells, Demand, Shape};
 pub(crate) use state::{
     Assign, CROWDED, EXTRA, Grant, HOSTS, NODES, Piece, REMOTE, REMOTE_DEVICES, State, Value, ZERO,

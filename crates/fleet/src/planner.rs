@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::bound::{bound, shared_cores, target};
-use crate::dense::{Assign, CROWDED, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State};
+use crate::dense::{Assign, CROWDED, EXTRA, Grant, HOSTS, MILLI, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State};
 use crate::error::FleetError;
 use crate::explain;
 use crate::model::{Fleet, FleetPlan, LevelId, LevelValue, Objective, SearchRecord, VmPlacement};
@@ -166,7 +166,12 @@ fn objective(state: &State<'_>, pinning: &Pinning, proven: bool) -> Objective {
     add(LevelId::Hosts, value[HOSTS], bound[HOSTS]);
     add(LevelId::SharedBandwidth, value[CROWDED], bound[CROWDED]);
     add(LevelId::BrokenNodes, value[NODES], bound[NODES]);
-    add(LevelId::Stranded, (0..problem.nodes.len()).map(|node| state.stranded(node)).sum(), 0);
+    // On several kinds of cores VMs may own more PUs than the search counts.
+    let stranded = |(node, pinned): (usize, &crate::pin::Pinned)| {
+        let shared = u32::try_from(state.uses[node].shared.div_ceil(MILLI)).unwrap_or(u32::MAX);
+        state.stranded_with(node, pinned.free_pus.saturating_sub(shared))
+    };
+    add(LevelId::Stranded, pinning.nodes.iter().enumerate().map(stranded).sum(), 0);
     let all_placed = value[..EXTRA].iter().all(|missing| *missing == 0);
     let shared = if all_placed { shared_cores(problem, value[NODES]) } else { 0 };
     add(LevelId::SharedCores, pinning.shared_cores, shared);

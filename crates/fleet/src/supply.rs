@@ -73,6 +73,7 @@ fn node_supply(
         seen = seen.union(&members);
         cores.push(members);
     }
+    let kinds = kinds(host);
     let spare = (cores.len() as u32).saturating_sub(1);
     for members in cores {
         let is_first = first.is_some_and(|first| members.contains(first));
@@ -91,6 +92,7 @@ fn node_supply(
             threads: members.len() as u32,
             // A core whose cache is not known shares it with the node.
             l3: cache.or(node.cpus.first()).unwrap_or_default(),
+            kind: kinds.iter().zip(0..).find(|(kind, _)| !kind.is_disjoint(&members)).map_or(0, |(_, at)| at),
         });
     }
     let kept_memory =
@@ -110,6 +112,13 @@ fn node_supply(
         })
         .collect();
     supply
+}
+
+/// PUs of each kind of core, the fastest first: by the scheduler's capacity, or else by the highest frequency.
+fn kinds(host: &Host) -> Vec<&CpuSet> {
+    let mut kinds: Vec<_> = host.core_kinds.iter().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse((kind.capacity, kind.max_frequency)));
+    kinds.into_iter().map(|kind| &kind.cpus).collect()
 }
 
 fn devices(host: &Host, ledger: &Ledger, nodes: &[NodeSupply]) -> Vec<DeviceSupply> {

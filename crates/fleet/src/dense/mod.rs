@@ -6,7 +6,7 @@ mod problem;
 mod shape;
 mod state;
 
-pub(crate) use node::{KERNEL, NodeUse, PAGE_CLASSES};
+pub(crate) use node::{KERNEL, MILLI, NodeUse, PAGE_CLASSES, milli};
 pub(crate) use problem::{DenseGroup, DenseHost, DenseVm, PRIORITIES, Problem};
 pub(crate) use shape::{Cells, Demand, Shape};
 pub(crate) use state::{

@@ -198,6 +198,11 @@ impl<'a> State<'a> {
     /// Functions and pages of 1 GiB that are free on a node and of no use: it has no PU left; or no memory, which leaves
     /// functions without a VM.
     pub(crate) fn stranded(&self, node: usize) -> u64 {
+        self.stranded_with(node, self.problem.nodes[node].free_pus(&self.uses[node]).unwrap_or(0))
+    }
+
+    /// The same with so many PUs free, once they are known one by one.
+    pub(crate) fn stranded_with(&self, node: usize, free_pus: u32) -> u64 {
         let problem = self.problem;
         if !problem.has_pus[node] {
             return 0;
@@ -209,7 +214,7 @@ impl<'a> State<'a> {
             let here = dense.slots.clone().filter(|slot| problem.slots[*slot].node == Some(at));
             here.filter(|slot| !problem.slots[*slot].shared).map(|slot| u64::from(self.slot_free[slot])).sum()
         };
-        if cap.free_pus(used).unwrap_or(0) == 0 {
+        if free_pus == 0 {
             let class = problem.sizes.iter().position(|size| *size == Some(nearmetal_units::PageSize::HUGE_1G));
             let taken = class.map_or(0, |class| used.pages[class]);
             return functions() + problem.gib_pages[node].saturating_sub(taken);

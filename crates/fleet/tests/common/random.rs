@@ -32,7 +32,7 @@ pub(crate) fn random_fleet(seed: u64) -> Fleet {
                 let cores = 2 + dice.below(5) as u32;
                 let core = |core: u32| {
                     let first = node * 100 + core * threads;
-                    CoreSupply { free: (first..first + threads).collect(), threads, l3: node * 100 }
+                    CoreSupply { free: (first..first + threads).collect(), threads, l3: node * 100, kind: 0 }
                 };
                 NodeSupply {
                     index: node,

@@ -10,15 +10,11 @@ const PRICE: i128 = 1 << 16;
 const ROUNDS: usize = 6;
 
 /// Lower bounds a search may stop at, however it got there: unlike [`bound`], what is said of nodes does not lean on the
-/// hosts reached so far, which the search may still bring down.
+/// hosts reached so far, which the search may still change.
 pub(crate) fn target(problem: &Problem, reached: &Value) -> Value {
-    let mut fewest = *reached;
-    fewest[HOSTS] = 0;
-    let mut target = bound(problem, &fewest);
-    if problem.spread == SpreadHosts::Fewest {
-        target[NODES] = target[NODES].max(target[HOSTS]);
-    }
-    target
+    let mut best = *reached;
+    best[HOSTS] = hosts(problem, reached[..EXTRA].iter().sum());
+    bound(problem, &best)
 }
 
 /// Lower bounds of all levels, each for plans that reach the same as `reached` at the levels before.
@@ -42,7 +38,12 @@ pub(crate) fn bound(problem: &Problem, reached: &Value) -> Value {
         }
     }
     bound[HOSTS] = hosts(problem, missed);
-    bound[NODES] = nodes(problem, missed).max(if problem.spread == SpreadHosts::Fewest { reached[HOSTS] } else { 0 });
+    // A host in use has a node in use.
+    let open = match problem.spread {
+        SpreadHosts::Fewest => reached[HOSTS],
+        SpreadHosts::Most => (problem.hosts.len() as u64).saturating_sub(reached[HOSTS]),
+    };
+    bound[NODES] = nodes(problem, missed).max(open);
     bound
 }
 

@@ -214,7 +214,8 @@ fn reasons(fleet: &Fleet, state: &State<'_>, vm: usize, assign: &Assign, placeme
     }
     let kinds = |cell: &CellPlacement| {
         let node = fleet.hosts[assign.host as usize].nodes.iter().find(|node| node.index == cell.node);
-        let cores = node.into_iter().flat_map(|node| &node.cores);
+        let several = node.filter(|node| node.cores.iter().any(|core| core.kind > 0));
+        let cores = several.into_iter().flat_map(|node| &node.cores);
         let own = cores.filter(|core| core.free.iter().any(|pu| cell.pus.contains(pu))).map(|core| core.kind);
         own.collect::<std::collections::BTreeSet<u32>>().len()
     };

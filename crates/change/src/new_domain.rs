@@ -5,13 +5,13 @@ use std::path::Path;
 use nearmetal_domain::DomainXml;
 use nearmetal_hypervisor::{HypervisorError, Nvram};
 
+use crate::ChangeError;
 use crate::change::Change;
 use crate::journal::Journal;
 use crate::machine::Machine;
-use crate::steps::{Found, look_at};
-use crate::ChangeError;
 use crate::perform::stored_definition;
 use crate::plan_file::DomainChange;
+use crate::steps::{Found, look_at};
 use crate::undo::same;
 
 /// The domain, if this very definition of it was made by a transaction that is in force, and nobody has edited it since:

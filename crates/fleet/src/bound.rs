@@ -2,7 +2,7 @@
 //! fractions, and what VMs do to each other is left out. So a bound may be low, and is never wrong.
 
 use crate::dense::{Cells, EXTRA, HOSTS, NODES, PRIORITIES, Problem, REMOTE, REMOTE_DEVICES, Shape, Value, ZERO};
-use crate::model::{Locality, Scope, SpreadHosts, Together};
+use crate::model::{Locality, Scope, SmtPolicy, SpreadHosts, Together};
 
 /// Prices are multiples of this part of a vCPU.
 const PRICE: i128 = 1 << 16;
@@ -10,15 +10,11 @@ const PRICE: i128 = 1 << 16;
 const ROUNDS: usize = 6;
 
 /// Lower bounds a search may stop at, however it got there: unlike [`bound`], what is said of nodes does not lean on the
-/// hosts reached so far, which the search may still bring down.
+/// hosts reached so far, which the search may still change.
 pub(crate) fn target(problem: &Problem, reached: &Value) -> Value {
-    let mut fewest = *reached;
-    fewest[HOSTS] = 0;
-    let mut target = bound(problem, &fewest);
-    if problem.spread == SpreadHosts::Fewest {
-        target[NODES] = target[NODES].max(target[HOSTS]);
-    }
-    target
+    let mut best = *reached;
+    best[HOSTS] = hosts(problem, reached[..EXTRA].iter().sum());
+    bound(problem, &best)
 }
 
 /// Lower bounds of all levels, each for plans that reach the same as `reached` at the levels before.
@@ -28,19 +24,26 @@ pub(crate) fn bound(problem: &Problem, reached: &Value) -> Value {
     let mut missed = 0u64;
     for priority in 0..problem.priorities.len() {
         let least = unplaced(problem, &fits, priority);
-        bound[priority] = least.saturating_sub(missed).min(reached[priority]);
+        bound[priority] = least.saturating_sub(missed);
         missed += reached[priority];
     }
     if missed == 0 {
-        for vm in &problem.vms {
-            let shape = &problem.shapes[vm.shape];
-            bound[EXTRA] += extra(problem, shape);
-            bound[REMOTE] += remote(problem, shape);
-            bound[REMOTE_DEVICES] += devices(problem, shape);
+        let mut counts = vec![0u64; problem.shapes.len()];
+        // What a VM that stays costs is known to nobody here; its PUs are not in the nodes' figures.
+        problem.vms.iter().filter(|vm| !vm.fixed).for_each(|vm| counts[vm.shape] += 1);
+        for (shape, count) in problem.shapes.iter().zip(counts) {
+            bound[EXTRA] += count * extra(problem, shape);
+            bound[REMOTE] = bound[REMOTE].saturating_add(count.saturating_mul(remote(problem, shape)));
+            bound[REMOTE_DEVICES] += count * devices(problem, shape);
         }
     }
     bound[HOSTS] = hosts(problem, missed);
-    bound[NODES] = nodes(problem, missed).max(if problem.spread == SpreadHosts::Fewest { reached[HOSTS] } else { 0 });
+    // A host in use has a node in use.
+    let open = match problem.spread {
+        SpreadHosts::Fewest => reached[HOSTS],
+        SpreadHosts::Most => (problem.hosts.len() as u64).saturating_sub(reached[HOSTS]),
+    };
+    bound[NODES] = nodes(problem, missed).max(open);
     bound
 }
 
@@ -98,7 +101,7 @@ fn could_fit(problem: &Problem, shape: &Shape) -> bool {
 /// vCPUs of this and higher priorities that cannot be placed: everything melted into sums, and PUs and pages priced.
 fn unplaced(problem: &Problem, fits: &[bool], priority: usize) -> u64 {
     let mut counts = vec![0u64; problem.shapes.len()];
-    for vm in problem.vms.iter().filter(|vm| vm.priority <= priority) {
+    for vm in problem.vms.iter().filter(|vm| vm.priority <= priority && !vm.fixed) {
         counts[vm.shape] += 1;
     }
     let all: u64 = counts.iter().zip(&problem.shapes).map(|(count, shape)| count * u64::from(shape.vcpus)).sum();
@@ -156,7 +159,7 @@ fn too_large_groups(problem: &Problem, priority: usize) -> u64 {
         let of_node = |node: usize| {
             let cap = &problem.nodes[node];
             let all: u64 = (0..classes).map(|class| cap.pages[class] * problem.mib[class]).sum();
-            u64::try_from(usable(u64::from(cap.pus()), all, ratios).0).unwrap_or(0)
+            u64::try_from(usable(problem.all_pus[node], all, ratios).0).unwrap_or(0)
         };
         host_nodes(problem, host).map(of_node).sum()
     };
@@ -318,18 +321,71 @@ fn remote(problem: &Problem, shape: &Shape) -> u64 {
             nears.into_iter().map(from).min().unwrap_or(0) * least * mib
         }
         Cells::Free => {
-            let most = (0..problem.hosts.len())
-                .filter(|host| allowed(shape, *host))
-                .flat_map(|host| host_nodes(problem, host))
-                .map(|node| pages(problem, node, shape.class))
-                .max();
-            let beyond = shape.pages.saturating_sub(most.unwrap_or(0));
-            if beyond == 0 {
-                return 0;
+            let hosts = (0..problem.hosts.len()).filter(|host| allowed(shape, *host));
+            let mut least: Option<u64> = None;
+            for host in hosts {
+                let here = spread_over(problem, shape, host, least.unwrap_or(u64::MAX));
+                least = least.into_iter().chain(here).min();
+                if least == Some(0) {
+                    break;
+                }
             }
-            beyond * mib * problem.nears.iter().filter_map(crate::dense::Near::shortest).min().unwrap_or(0)
+            least.unwrap_or(0) * mib
         }
     }
+}
+
+/// Pages times distance if a VM has a host to itself: its memory lies around its main node, the nearest nodes filled
+/// first; the main node is the best of those that carry a vCPU. `None` if the host has not got so many pages, or if it
+/// is not below `known`.
+fn spread_over(problem: &Problem, shape: &Shape, host: usize, known: u64) -> Option<u64> {
+    let first = problem.hosts[host].first;
+    let near = problem.near(host);
+    let there: Vec<u64> = host_nodes(problem, host).map(|node| pages(problem, node, shape.class)).collect();
+    let mut best = None;
+    let mut limit = known;
+    for home in (0..near.count()).filter(|home| room(problem, first + home, shape) > 0) {
+        let (mut left, mut cost) = (shape.pages, 0u64);
+        for at in near.around(home) {
+            let taken = left.min(there[usize::from(*at)]);
+            cost = cost.saturating_add(taken.saturating_mul(near.beyond(home, usize::from(*at))));
+            left -= taken;
+            if left == 0 || cost >= limit {
+                break;
+            }
+        }
+        if left == 0 && cost < limit {
+            (best, limit) = (Some(cost), cost);
+        }
+    }
+    best
+}
+
+/// Cores that VMs must share, for plans that place everybody on so many nodes: the cores each VM is on at least, one
+/// by one, are more than these nodes have.
+pub(crate) fn shared_cores(problem: &Problem, nodes: u64) -> u64 {
+    let threads = u64::from(problem.nodes.iter().map(|cap| cap.threads).max().unwrap_or(1));
+    if threads < 2 {
+        return 0;
+    }
+    let mut cores = problem.cores.clone();
+    cores.sort_unstable_by(|one, other| other.cmp(one));
+    let there: u64 = cores.iter().take(usize::try_from(nodes).unwrap_or(usize::MAX)).sum();
+    let of_piece = |shape: &Shape, vcpus: u32| match shape.kind.smt {
+        SmtPolicy::Isolate => u64::from(vcpus),
+        _ => u64::from(vcpus).div_ceil(threads),
+    };
+    let of_vm = |vm: &crate::dense::DenseVm| {
+        let shape = &problem.shapes[vm.shape];
+        match shape.cells {
+            _ if !shape.is_dedicated() => 0,
+            Cells::Free => of_piece(shape, shape.vcpus),
+            Cells::Fixed(count) => (0..count).map(|cell| of_piece(shape, shape.cell(cell, count).0)).sum(),
+        }
+    };
+    let touched: u64 = problem.vms.iter().map(of_vm).sum();
+    // A core has as many owners as PUs at most: it saves all of them but one.
+    touched.saturating_sub(there).div_ceil(threads - 1)
 }
 
 /// Devices whose node no host tells.
@@ -362,7 +418,7 @@ fn hosts(problem: &Problem, missed: u64) -> u64 {
     if problem.spread == SpreadHosts::Most {
         return (problem.hosts.len() as u64).saturating_sub(problem.vms.len() as u64);
     }
-    let pus_of = |host: usize| host_nodes(problem, host).map(|node| u64::from(problem.nodes[node].pus())).sum::<u64>();
+    let pus_of = |host: usize| host_nodes(problem, host).map(|node| problem.all_pus[node]).sum::<u64>();
     let all = 0..problem.hosts.len();
     if missed > 0 {
         // Only the vCPUs placed are fixed by the levels before; all of them must be dedicated to count as PUs.
@@ -380,8 +436,13 @@ fn hosts(problem: &Problem, missed: u64) -> u64 {
     }
     for (index, members) in problem.members.iter().enumerate() {
         let apart = members.iter().filter(|vm| {
-            let mut groups = problem.vms[**vm as usize].groups.iter();
-            groups.any(|group| group.group == index && group.rule == Together::Apart && group.scope != Scope::Node)
+            let vm = &problem.vms[**vm as usize];
+            // Who runs may break its group already.
+            !vm.fixed
+                && vm
+                    .groups
+                    .iter()
+                    .any(|group| group.group == index && group.rule == Together::Apart && group.scope != Scope::Node)
         });
         least = least.max(apart.count() as u64);
     }
@@ -400,11 +461,11 @@ fn nodes(problem: &Problem, missed: u64) -> u64 {
     }
     let (pus, by_class) = needs(problem);
     let all = 0..problem.nodes.len();
-    let mut least = fewest(all.clone().map(|node| u64::from(problem.nodes[node].pus())), pus).unwrap_or(0);
+    let mut least = fewest(all.clone().map(|node| problem.all_pus[node]), pus).unwrap_or(0);
     for (class, need) in by_class.iter().enumerate() {
         least = least.max(fewest(all.clone().map(|node| pages(problem, node, class)), *need).unwrap_or(0));
     }
-    let most = all.map(|node| u64::from(problem.nodes[node].pus())).max().unwrap_or(0);
+    let most = all.map(|node| problem.all_pus[node]).max().unwrap_or(0);
     let large = problem.vms.iter().map(|vm| {
         let shape = &problem.shapes[vm.shape];
         match shape.cells {

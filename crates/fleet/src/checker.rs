@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nearmetal_place::WorkloadClass;
 use nearmetal_units::PageSize;
 
 use crate::model::{
@@ -443,9 +444,81 @@ impl<'a> Judge<'a> {
                     .flat_map(|placement| placement.cells.iter().map(|cell| (placement.host.as_str(), cell.node)));
                 nodes.collect::<BTreeSet<_>>().len() as u64
             }
+            LevelId::SharedBandwidth => self.shared_bandwidth(plan),
+            LevelId::Stranded => self.stranded(plan),
             LevelId::SharedCores => self.shared_cores(plan),
             LevelId::ExtraL3 => self.extra_l3(plan),
         }
+    }
+
+    fn shared_bandwidth(&self, plan: &FleetPlan) -> u64 {
+        let mut on: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+        for placement in &plan.placements {
+            let class = self.vms.get(placement.vm.as_str()).map(|vm| vm.class);
+            if matches!(class, Some(WorkloadClass::Throughput | WorkloadClass::Latency)) {
+                placement.cells.iter().for_each(|cell| *on.entry((&placement.host, cell.node)).or_default() += 1);
+            }
+        }
+        let of_host = |host: &FleetHost| {
+            let name = host.name.as_str();
+            let count = |node: &NodeSupply| on.get(&(name, node.index)).copied().unwrap_or(0);
+            let beyond: u64 = host.nodes.iter().map(|node| count(node).saturating_sub(1)).sum();
+            let has_pus = |node: &&NodeSupply| node.cores.iter().any(|core| !core.free.is_empty());
+            beyond.min(host.nodes.iter().filter(has_pus).filter(|node| count(node) == 0).count() as u64)
+        };
+        self.fleet.hosts.iter().map(of_host).sum()
+    }
+
+    fn stranded(&self, plan: &FleetPlan) -> u64 {
+        let asked: BTreeSet<PageSize> = self.fleet.vms.iter().filter_map(|vm| vm.page_size).collect();
+        let mut sum = 0;
+        for host in &self.fleet.hosts {
+            let here = || plan.placements.iter().filter(|placement| placement.host == host.name);
+            for (at, node) in host.nodes.iter().enumerate() {
+                let pus = node.cores.iter().map(|core| core.free.len() as u64).sum::<u64>();
+                let (mut owned, mut load, mut kernel) = (0, 0u64, 0);
+                let mut taken: BTreeMap<PageSize, u64> = BTreeMap::new();
+                for placement in here() {
+                    for cell in placement.cells.iter().filter(|cell| cell.node == node.index) {
+                        owned += (cell.pus.len() + cell.idle.len()) as u64;
+                        let sharing = self.vms.get(placement.vm.as_str()).map(|vm| vm.sharing());
+                        if let Some(CpuSharing::Shared { ratio_percent }) = sharing {
+                            load += (u64::from(cell.vcpus) * 100_000).div_ceil(u64::from(ratio_percent));
+                        }
+                        match placement.page_size {
+                            None => kernel += cell.memory.get(),
+                            Some(size) => *taken.entry(size).or_default() += cell.memory.get() / size.bytes().get(),
+                        }
+                    }
+                }
+                let free = |size: PageSize| {
+                    let there = node.pools.iter().find(|pool| pool.size == size).map_or(0, |pool| pool.free);
+                    (there, taken.get(&size).copied().unwrap_or(0))
+                };
+                let grown = asked.iter().map(|size| {
+                    let (there, taken) = free(*size);
+                    taken.saturating_sub(there) * size.bytes().get()
+                });
+                let left = node.memory.get().saturating_sub(kernel + grown.sum::<u64>());
+                let no_memory = left < MIB && asked.iter().all(|size| free(*size).0 <= free(*size).1);
+                let no_pu = pus <= owned + load.div_ceil(1000);
+                let functions = host.devices.iter().zip(0u32..).filter(|(device, _)| {
+                    device.node == Some(at as u32) && !matches!(device.kind, DeviceKind::Shared { .. })
+                });
+                let functions = functions.map(|(device, supply)| {
+                    let grants = here().flat_map(|placement| &placement.devices).filter(|grant| grant.supply == supply);
+                    device.free.saturating_sub(grants.map(|grant| grant.count).sum())
+                });
+                let (there, used) = free(PageSize::HUGE_1G);
+                sum += match pus {
+                    0 => 0,
+                    _ if no_pu => functions.map(u64::from).sum::<u64>() + there.saturating_sub(used),
+                    _ if no_memory => functions.map(u64::from).sum(),
+                    _ => 0,
+                };
+            }
+        }
+        sum
     }
 
     fn shared_cores(&self, plan: &FleetPlan) -> u64 {

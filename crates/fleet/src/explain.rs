@@ -228,6 +228,16 @@ fn reasons(fleet: &Fleet, state: &State<'_>, vm: usize, assign: &Assign, placeme
     } else if !placement.devices.is_empty() {
         reasons.push("its devices are as near as it asked".to_owned());
     }
+    let kinds = |cell: &CellPlacement| {
+        let node = fleet.hosts[assign.host as usize].nodes.iter().find(|node| node.index == cell.node);
+        let several = node.filter(|node| node.cores.iter().any(|core| core.kind > 0));
+        let cores = several.into_iter().flat_map(|node| &node.cores);
+        let own = cores.filter(|core| core.free.iter().any(|pu| cell.pus.contains(pu))).map(|core| core.kind);
+        own.collect::<std::collections::BTreeSet<u32>>().len()
+    };
+    if placement.cells.iter().any(|cell| kinds(cell) > 1) {
+        reasons.push("its vCPUs are on cores of several kinds: no kind had enough left".to_owned());
+    }
     reasons.extend(placement.floating.map(|floating| floating.reason().to_owned()));
     reasons
 }

@@ -7,7 +7,7 @@
 //! use nearmetal_fleet::{CoreSupply, Fleet, FleetHost, NodeSupply, Options, Vm, check, plan};
 //! use nearmetal_units::Bytes;
 //!
-//! let cores = (0..4).map(|pu| CoreSupply { free: vec![pu], threads: 1, l3: 0 }).collect();
+//! let cores = (0..4).map(|pu| CoreSupply { free: vec![pu], threads: 1, l3: 0, kind: 0 }).collect();
 //! let node = NodeSupply { cores, memory: Bytes::from_mib(8192), ..NodeSupply::default() };
 //! let host = FleetHost { name: "one".to_owned(), nodes: vec![node], ..FleetHost::default() };
 //! let vms = vec![Vm::new("a", 2, Bytes::from_mib(4096)), Vm::new("b", 3, Bytes::from_mib(4096))];

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::dense::{MILLI, milli};
 use crate::model::{CoreSupply, CpuSharing, NodeSupply, SmtPolicy};
 
 /// vCPUs of one VM on a node.
@@ -12,6 +13,8 @@ pub(crate) struct Guest {
     pub(crate) vcpus: u32,
     pub(crate) smt: SmtPolicy,
     pub(crate) sharing: CpuSharing,
+    /// The fastest cores are for it.
+    pub(crate) fast: bool,
     /// PUs it runs on already and keeps.
     pub(crate) held: Option<Pins>,
 }
@@ -27,6 +30,8 @@ pub(crate) struct Pins {
 #[derive(Debug, Default)]
 pub(crate) struct Pinned {
     pub(crate) guests: BTreeMap<usize, Pins>,
+    /// VMs on cores of several kinds.
+    pub(crate) mixed: u64,
     /// Cores two or more VMs share.
     pub(crate) shared_cores: u64,
     /// L3 domains beyond the fewest.
@@ -68,6 +73,10 @@ impl<'a> Core<'a> {
         self.taken == 0 && self.free.len() as u32 == self.supply.threads
     }
 
+    fn is_of(&self, kind: Option<u32>) -> bool {
+        kind.is_none_or(|kind| self.supply.kind == kind)
+    }
+
     fn take(&mut self, vm: usize, count: usize, pus: &mut Vec<u32>) -> usize {
         let count = count.min(self.left());
         pus.extend(&self.free[self.taken..self.taken + count]);
@@ -79,8 +88,77 @@ impl<'a> Core<'a> {
     }
 }
 
-/// Gives PUs of a node to VMs.
+/// In what order VMs that ask for the same of cores get theirs, and from where what fills no core comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    smallest_first: bool,
+    /// A core of its own while there are whole ones, rather than one another VM is on.
+    own_core: bool,
+    /// Cores of one kind for each VM, as far as one has enough.
+    by_kind: bool,
+}
+
+/// Gives PUs of a node to VMs. On a node with several kinds of cores each VM gets one kind where that leaves nobody
+/// short: what isolates takes large cores then though it would do with small ones.
 pub(crate) fn pin(node: &NodeSupply, guests: &[Guest]) -> Pinned {
+    if node.cores.iter().any(|core| core.kind != node.cores[0].kind) {
+        let by_kind = best_of(node, guests, true);
+        if is_enough(&by_kind, guests) {
+            return by_kind;
+        }
+    }
+    best_of(node, guests, false)
+}
+
+/// The first way leaves the most cores whole; where VMs share cores for it or are on more L3 domains than they need,
+/// others are tried, and the best is kept.
+fn best_of(node: &NodeSupply, guests: &[Guest], by_kind: bool) -> Pinned {
+    let value = |pinned: &Pinned| (pinned.mixed, pinned.shared_cores, pinned.extra_l3);
+    let mut best = pin_by(node, guests, Way { smallest_first: false, own_core: false, by_kind });
+    for (smallest_first, own_core) in [(false, true), (true, true), (true, false)] {
+        if value(&best) == (0, 0, 0) {
+            break;
+        }
+        let other = pin_by(node, guests, Way { smallest_first, own_core, by_kind });
+        let enough = !by_kind || is_enough(&other, guests);
+        if enough && (value(&other) < value(&best) || (by_kind && !is_enough(&best, guests))) {
+            best = other;
+        }
+    }
+    best
+}
+
+/// Whether everybody has a PU for each vCPU, and those who share have what they need.
+pub(crate) fn is_enough(pinned: &Pinned, guests: &[Guest]) -> bool {
+    let mut load = 0;
+    for guest in guests {
+        match guest.sharing {
+            CpuSharing::Shared { ratio_percent } => load += milli(guest.vcpus, ratio_percent),
+            CpuSharing::Dedicated => {
+                if pinned.guests.get(&guest.vm).is_none_or(|pins| pins.pus.len() != guest.vcpus as usize) {
+                    return false;
+                }
+            }
+        }
+    }
+    load <= u64::from(pinned.free_pus) * MILLI
+}
+
+/// The fastest kind of core of which there are enough for a VM.
+fn kind_for(cores: &[Core<'_>], guest: &Guest, threads: usize) -> Option<u32> {
+    let mut room: BTreeMap<u32, usize> = BTreeMap::new();
+    for core in cores {
+        let full = core.is_whole() && core.supply.threads as usize == threads;
+        *room.entry(core.supply.kind).or_default() += match guest.smt {
+            SmtPolicy::Isolate => usize::from(core.is_whole()),
+            SmtPolicy::Require => usize::from(full) * threads,
+            SmtPolicy::Prefer | SmtPolicy::None => core.left(),
+        };
+    }
+    room.into_iter().find(|(_, room)| *room >= guest.vcpus as usize).map(|(kind, _)| kind)
+}
+
+fn pin_by(node: &NodeSupply, guests: &[Guest], way: Way) -> Pinned {
     let mut cores: Vec<Core<'_>> = node.cores.iter().map(|supply| Core::new(supply, guests)).collect();
     let threads = node.cores.iter().map(|core| core.threads).max().unwrap_or(1).max(1) as usize;
     let mut order: Vec<&Guest> = guests.iter().filter(|guest| guest.sharing == CpuSharing::Dedicated).collect();
@@ -90,15 +168,20 @@ pub(crate) fn pin(node: &NodeSupply, guests: &[Guest]) -> Pinned {
         SmtPolicy::Prefer => 2,
         SmtPolicy::None => 3,
     };
-    order.sort_by_key(|guest| (rank(guest.smt), std::cmp::Reverse(guest.vcpus), guest.vm));
+    let size = |guest: &Guest| if way.smallest_first { guest.vcpus } else { u32::MAX - guest.vcpus };
+    let slow = |guest: &Guest| way.by_kind && !guest.fast;
+    order.sort_by_key(|guest| (rank(guest.smt), slow(guest), size(guest), guest.vm));
     let mut pinned = Pinned::default();
     for guest in order {
+        let kind = if way.by_kind { kind_for(&cores, guest, threads) } else { None };
         let pins = match (&guest.held, guest.smt) {
             (Some(held), _) => held.clone(),
-            (None, SmtPolicy::Isolate) => isolate(&mut cores, guest, threads),
-            _ => take(&mut cores, guest, threads),
+            (None, SmtPolicy::Isolate) => isolate(&mut cores, guest, threads, kind),
+            _ => take(&mut cores, guest, threads, way.own_core && guest.smt == SmtPolicy::Prefer, kind),
         };
         pinned.extra_l3 += extra_l3(node, &pins, guest, threads);
+        let of = |pu: &u32| node.cores.iter().find(|core| core.free.contains(pu)).map(|core| core.kind);
+        pinned.mixed += u64::from(way.by_kind && pins.pus.iter().any(|pu| of(pu) != of(&pins.pus[0])));
         pinned.guests.insert(guest.vm, pins);
     }
     pinned.shared_cores = cores.iter().filter(|core| core.owners.len() > 1).count() as u64;
@@ -113,13 +196,15 @@ pub(crate) fn pin(node: &NodeSupply, guests: &[Guest]) -> Pinned {
 }
 
 /// One vCPU a core. Cores of one PU come first where the node has larger ones.
-fn isolate(cores: &mut [Core<'_>], guest: &Guest, threads: usize) -> Pins {
+fn isolate(cores: &mut [Core<'_>], guest: &Guest, threads: usize, kind: Option<u32>) -> Pins {
     let mut pins = Pins::default();
     let mut left = guest.vcpus as usize;
     for single in [true, false] {
         while left > 0 {
             let suits = |core: &Core<'_>| {
-                core.is_whole() && (core.supply.threads as usize == if single && threads > 1 { 1 } else { threads })
+                core.is_of(kind)
+                    && core.is_whole()
+                    && (core.supply.threads as usize == if single && threads > 1 { 1 } else { threads })
             };
             let Some(l3) = best_l3(cores, left, |core| if suits(core) { 1 } else { 0 }) else { break };
             let chosen = cores.iter_mut().filter(|core| core.supply.l3 == l3);
@@ -138,13 +223,14 @@ fn isolate(cores: &mut [Core<'_>], guest: &Guest, threads: usize) -> Pins {
 }
 
 /// Whole cores first, those of one L3 domain if it has enough; what is left over goes to cores used in part.
-fn take(cores: &mut [Core<'_>], guest: &Guest, threads: usize) -> Pins {
+fn take(cores: &mut [Core<'_>], guest: &Guest, threads: usize, own_core: bool, kind: Option<u32>) -> Pins {
     let mut pins = Pins::default();
     let mut left = guest.vcpus as usize;
-    let full = |core: &Core<'_>| core.is_whole() && core.supply.threads as usize == threads;
+    let full = |core: &Core<'_>| core.is_of(kind) && core.is_whole() && core.supply.threads as usize == threads;
     if guest.smt != SmtPolicy::None || threads == 1 {
         // Only as many as it fills; one that requires siblings takes its last core from a whole one too.
-        let mut whole = if guest.smt == SmtPolicy::Require { left.div_ceil(threads) } else { left / threads };
+        let mut whole =
+            if guest.smt == SmtPolicy::Require || own_core { left.div_ceil(threads) } else { left / threads };
         while whole > 0 {
             let Some(l3) = best_l3(cores, whole, |core| usize::from(full(core))) else { break };
             for core in cores.iter_mut().filter(|core| core.supply.l3 == l3) {
@@ -166,6 +252,7 @@ fn take(cores: &mut [Core<'_>], guest: &Guest, threads: usize) -> Pins {
             .filter(|at| {
                 let core = &cores[*at];
                 core.left() > 0
+                    && core.is_of(kind)
                     && match step {
                         0 => !core.is_whole(),
                         1 => !full(core),

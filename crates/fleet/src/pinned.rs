@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::dense::State;
 use crate::model::Fleet;
-use crate::pin::{Guest, Pinned, Pins, pin};
+use crate::pin::{Guest, Pinned, Pins, is_enough, pin};
 
 /// PUs of all nodes.
 #[derive(Debug, Default)]
@@ -23,7 +23,8 @@ pub(crate) fn pin_all(fleet: &Fleet, state: &State<'_>) -> Pinning {
         let kind = problem.shape_of(vm).kind;
         for piece in assign.pieces.iter().filter(|piece| piece.vcpus > 0) {
             let held = held(fleet, state, vm, piece.node);
-            let guest = Guest { vm, vcpus: piece.vcpus, smt: kind.smt, sharing: kind.sharing, held };
+            let fast = fleet.vms[vm].class == nearmetal_place::WorkloadClass::Latency;
+            let guest = Guest { vm, vcpus: piece.vcpus, smt: kind.smt, sharing: kind.sharing, fast, held };
             guests.entry(piece.node).or_default().push(guest);
         }
     }
@@ -37,8 +38,9 @@ pub(crate) fn pin_all(fleet: &Fleet, state: &State<'_>) -> Pinning {
             let kept = keeping(fleet, state, node, there);
             if kept.iter().zip(there).any(|(kept, guest)| kept.held != guest.held) {
                 let still = pin(supply, &kept);
-                let as_good = (still.shared_cores, still.extra_l3) <= (pinned.shared_cores, pinned.extra_l3);
-                if as_good && kept.iter().all(|guest| is_served(&still, guest)) {
+                let value = |pinned: &Pinned| (pinned.mixed, pinned.shared_cores, pinned.extra_l3);
+                let as_good = value(&still) <= value(&pinned);
+                if as_good && is_enough(&still, &kept) {
                     pinned = still;
                 }
             }
@@ -59,12 +61,6 @@ fn keeping(fleet: &Fleet, state: &State<'_>, node: u32, guests: &[Guest]) -> Vec
         Guest { held: guest.held.clone().or(held.filter(|_| dedicated)), ..guest.clone() }
     };
     guests.iter().map(keep).collect()
-}
-
-/// Whether it got all its PUs.
-fn is_served(pinned: &Pinned, guest: &Guest) -> bool {
-    guest.sharing != crate::model::CpuSharing::Dedicated
-        || pinned.guests.get(&guest.vm).is_some_and(|pins| pins.pus.len() == guest.vcpus as usize)
 }
 
 /// PUs a VM that stays has on a node.

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bound::{bound, target};
-use crate::dense::{Assign, Cells, EXTRA, Grant, HOSTS, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State, Value};
+use crate::bound::{bound, shared_cores, target};
+use crate::dense::{
+    Assign, CROWDED, Cells, EXTRA, Grant, HOSTS, MILLI, NODES, Piece, Problem, REMOTE, REMOTE_DEVICES, State,
+};
 use crate::error::FleetError;
 use crate::explain;
 use crate::model::{Fleet, FleetPlan, LevelId, LevelValue, Locality, Objective, SearchRecord, VmPlacement};
 use crate::pinned::{self, Pinning};
-use crate::search::{Constructor, Order, Prefer, finish, improve, order};
+use crate::search::{Constructor, Order, Prefer, finish, improve, order, settle};
 
 /// Whether VMs are known at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -63,10 +65,13 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
             (record.done, record.stopped_early) =
                 improve(&mut state, &mut constructor, options.seed, options.steps, until, &target);
             proven = options.steps > 0 && finish(&mut state, &mut constructor, &target);
+            if options.steps > 0 {
+                settle(&mut state, &mut constructor);
+            }
         }
     }
     let pinning = pinned::pin_all(fleet, &state);
-    let objective = objective(&problem, &state.value, &pinning, proven);
+    let objective = objective(&state, &pinning, proven);
     let mut plan = explain::write(fleet, &state, &mut constructor, &pinning);
     plan.headline = objective.headline();
     plan.objective = objective;
@@ -187,7 +192,8 @@ fn assign_of(fleet: &Fleet, state: &State<'_>, vm: usize, current: &VmPlacement)
     Ok(assign)
 }
 
-fn objective(problem: &Problem, value: &Value, pinning: &Pinning, proven: bool) -> Objective {
+fn objective(state: &State<'_>, pinning: &Pinning, proven: bool) -> Objective {
+    let (problem, value) = (state.problem, &state.value);
     let bound = if proven { *value } else { bound(problem, value) };
     let mut levels = Vec::new();
     for (index, priority) in problem.priorities.iter().enumerate() {
@@ -197,14 +203,22 @@ fn objective(problem: &Problem, value: &Value, pinning: &Pinning, proven: bool) 
         // VMs that stay may be where no bound would have them.
         levels.push(LevelValue { level, value: value[index], bound: bound[index].min(value[index]), of: Some(of) });
     }
-    let mut add =
-        |level, value, bound: u64| levels.push(LevelValue { level, value, bound: bound.min(value), of: None });
+    let mut add = |level, value, bound: u64| levels.push(LevelValue { level, value, bound, of: None });
     add(LevelId::ExtraNodes, value[EXTRA], bound[EXTRA]);
     add(LevelId::RemoteMemory, value[REMOTE], bound[REMOTE]);
     add(LevelId::RemoteDevices, value[REMOTE_DEVICES], bound[REMOTE_DEVICES]);
     add(LevelId::Hosts, value[HOSTS], bound[HOSTS]);
+    add(LevelId::SharedBandwidth, value[CROWDED], bound[CROWDED]);
     add(LevelId::BrokenNodes, value[NODES], bound[NODES]);
-    add(LevelId::SharedCores, pinning.shared_cores, 0);
+    // On several kinds of cores VMs may own more PUs than the search counts.
+    let stranded = |(node, pinned): (usize, &crate::pin::Pinned)| {
+        let shared = u32::try_from(state.uses[node].shared.div_ceil(MILLI)).unwrap_or(u32::MAX);
+        state.stranded_with(node, pinned.free_pus.saturating_sub(shared))
+    };
+    add(LevelId::Stranded, pinning.nodes.iter().enumerate().map(stranded).sum(), 0);
+    let all_placed = value[..EXTRA].iter().all(|missing| *missing == 0);
+    let shared = if all_placed { shared_cores(problem, value[NODES]) } else { 0 };
+    add(LevelId::SharedCores, pinning.shared_cores, shared);
     add(LevelId::ExtraL3, pinning.extra_l3, 0);
     Objective { levels }
 }

@@ -2,7 +2,7 @@
 
 use crate::dense::{Assign, State};
 use crate::model::{Fleet, RunnerUp};
-use crate::search::{Constructor, Finder, Score};
+use crate::search::{CROWDS, Constructor, Finder, Score};
 
 /// Hosts looked at for one VM at most, beside its own: those after its own, in turn. More change the answer rarely and
 /// cost time on every VM.
@@ -35,6 +35,7 @@ impl<'a> Search<'a> {
             self.state.worth(shape, &own)
         };
         let opens = u64::from(self.state.host_vms[own.host as usize] == 0);
+        let crowds = self.state.crowds_by(shape, own.host as usize, &own.pieces);
         let opened = own.pieces.iter().filter(|piece| self.state.uses[piece.node as usize].vms == 0).count() as u64;
         self.state.put(vm, own);
         let (score, assign) = found?;
@@ -46,7 +47,7 @@ impl<'a> Search<'a> {
             chosen[crate::dense::REMOTE],
             chosen[crate::dense::REMOTE_DEVICES],
             opens,
-            opened,
+            opened + CROWDS * crowds,
         ];
         Some(RunnerUp { host: host.name.clone(), nodes, cost: cost(&score, &own_score) })
     }
@@ -92,6 +93,9 @@ fn cost(other: &Score, own: &[u64; 5]) -> String {
     }
     match (other[3].cmp(&own[3]), other[4].cmp(&own[4])) {
         (std::cmp::Ordering::Greater, _) => "one host more in use".to_owned(),
+        (std::cmp::Ordering::Equal, _) if other[4] / CROWDS > own[4] / CROWDS => {
+            "memory bandwidth shared with another VM that lives on it".to_owned()
+        }
         (std::cmp::Ordering::Equal, std::cmp::Ordering::Greater) => "a node broken into that is whole now".to_owned(),
         _ => "nothing at any level: it only fits less tightly".to_owned(),
     }

@@ -89,6 +89,7 @@ fn node_supply(
         seen = seen.union(&members);
         cores.push(members);
     }
+    let kinds = kinds(host);
     let spare = (cores.len() as u32).saturating_sub(1);
     for members in cores {
         let is_first = first.is_some_and(|first| members.contains(first));
@@ -107,6 +108,7 @@ fn node_supply(
             threads: members.len() as u32,
             // A core whose cache is not known shares it with the node.
             l3: cache.or(node.cpus.first()).unwrap_or_default(),
+            kind: kind_of(&kinds, &members),
         });
     }
     let kept_memory =
@@ -126,6 +128,18 @@ fn node_supply(
         })
         .collect();
     supply
+}
+
+/// The kind a core is of; 0 where kinds are not told apart.
+pub(crate) fn kind_of(kinds: &[&CpuSet], members: &CpuSet) -> u32 {
+    kinds.iter().zip(0..).find(|(kind, _)| !kind.is_disjoint(members)).map_or(0, |(_, at)| at)
+}
+
+/// PUs of each kind of core, the fastest first: by the scheduler's capacity, or else by the highest frequency.
+pub(crate) fn kinds(host: &Host) -> Vec<&CpuSet> {
+    let mut kinds: Vec<_> = host.core_kinds.iter().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse((kind.capacity, kind.max_frequency)));
+    kinds.into_iter().map(|kind| &kind.cpus).collect()
 }
 
 fn devices(host: &Host, ledger: &Ledger, nodes: &[NodeSupply]) -> Vec<DeviceSupply> {

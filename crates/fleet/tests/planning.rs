@@ -211,3 +211,44 @@ fn the_checker_finds_what_is_broken() {
     assert!(broken(&|plan| plan.objective.levels[0].value += 1));
     assert!(broken(&|plan| plan.objective.levels[4].bound += 9));
 }
+
+#[test]
+fn vms_of_bandwidth_have_a_node_each_as_far_as_there_are_nodes() {
+    let nodes = |class: WorkloadClass, count: u32| {
+        let vms = (0..count).map(|index| Vm { class, ..vm(format!("vm{index}"), 2, 2) }).collect();
+        let plan = planned(&fleet(vms, vec![host("one", 3, 8, 1, 16, 0)]));
+        let mut nodes: Vec<u32> = plan.placements.iter().map(|placement| placement.cells[0].node).collect();
+        nodes.sort_unstable();
+        (nodes, plan.objective.value(LevelId::SharedBandwidth))
+    };
+    assert_eq!(nodes(WorkloadClass::General, 3), (vec![0, 0, 0], Some(0)));
+    assert_eq!(nodes(WorkloadClass::Throughput, 3), (vec![0, 1, 2], Some(0)));
+    assert_eq!(nodes(WorkloadClass::Latency, 4).1, Some(0));
+    // One that must be beside its device, where another of them has to be too.
+    let mut one = host("one", 2, 8, 1, 16, 0);
+    let kind = DeviceKind::VirtualFunctions { of: "eth0".to_owned() };
+    one.devices = vec![DeviceSupply { kind, node: Some(1), functions: Vec::new(), free: 2 }];
+    let selector = DeviceSelector::VirtualFunction { of: None };
+    let demand = DeviceDemand { selector, count: 1, locality: Locality::Required };
+    let wants = |name: &str| Vm { class: WorkloadClass::Throughput, devices: vec![demand.clone()], ..vm(name, 2, 2) };
+    let plan = planned(&fleet(vec![wants("a"), wants("b")], vec![one]));
+    assert_eq!(plan.objective.value(LevelId::SharedBandwidth), Some(1));
+}
+
+#[test]
+fn functions_and_large_pages_are_not_left_where_no_pu_is() {
+    let mut one = host("one", 2, 4, 1, 16, 0);
+    one.nodes[0].pools[0].free = 4;
+    let plain = planned(&fleet(vec![vm("plain", 4, 4)], vec![one.clone()]));
+    assert_eq!(plain.placements[0].cells[0].node, 1);
+    assert_eq!(plain.objective.value(LevelId::Stranded), Some(0));
+    let kind = DeviceKind::VirtualFunctions { of: "eth0".to_owned() };
+    one.devices = vec![DeviceSupply { kind, node: Some(0), functions: Vec::new(), free: 3 }];
+    let both = planned(&fleet(vec![vm("a", 4, 4), vm("b", 4, 4)], vec![one.clone()]));
+    assert_eq!(both.objective.value(LevelId::Stranded), Some(3 + 4));
+    // No memory is left: functions are of no use, pages there are none.
+    one.nodes[0].pools[0].free = 0;
+    one.nodes.truncate(1);
+    let full = planned(&fleet(vec![vm("a", 2, 16)], vec![one]));
+    assert_eq!(full.objective.value(LevelId::Stranded), Some(3));
+}

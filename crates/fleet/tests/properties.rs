@@ -4,6 +4,7 @@ mod common;
 
 use common::{host, steps, vm};
 use nearmetal_fleet::*;
+use nearmetal_place::WorkloadClass;
 use nearmetal_units::PageSize;
 use proptest::prelude::*;
 
@@ -23,6 +24,7 @@ fn vms() -> impl Strategy<Value = Vec<Vm>> {
             };
             vm.page_size = huge.then_some(PageSize::HUGE_1G);
             vm.priority = priority;
+            vm.class = [WorkloadClass::General, WorkloadClass::Throughput, WorkloadClass::Latency][(gib % 3) as usize];
             let rule = match group {
                 0 => Some((Scope::Host, Together::Apart)),
                 1 => Some((Scope::Host, Together::Together)),

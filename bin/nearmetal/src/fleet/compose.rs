@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use nearmetal_change::{FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, Starting, compose_from, now, placement_of};
+use nearmetal_change::{
+    FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, Starting, compose_from, now, placement_of,
+};
 use nearmetal_fleet::file::{DemandOf, FleetFile, VmEntry};
 use nearmetal_fleet::{DeviceDemand, DeviceSelector, Fleet, FleetPlan, VmPlacement};
 use nearmetal_host::Host;

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Context;
 use nearmetal_change::{DomainInput, HostIdentity, Starting, shaped_by_class};
 use nearmetal_domain::{
-    DiskBus, DomainFacts, DomainXml, Firmware, ImageFormat, NetworkBackend, NewDisk, NewDiskSource,
-    NewDomain, NewInterface, NewInterfaceSource,
+    DiskBus, DomainFacts, DomainXml, Firmware, ImageFormat, NetworkBackend, NewDisk, NewDiskSource, NewDomain,
+    NewInterface, NewInterfaceSource,
 };
 use nearmetal_fleet::file::{self, NicAttach, NicEntry, NicKind, VmEntry};
 use nearmetal_fleet::{CpuSharing, VmPlacement};
@@ -39,8 +39,8 @@ pub(crate) fn of(
         return Ok((Starting::New(Box::new(new)), facts));
     };
     let path = beside.join(path);
-    let mut xml = DomainXml::parse(&files::read_to_string(&path)?)
-        .with_context(|| format!("the template {}", path.display()))?;
+    let mut xml =
+        DomainXml::parse(&files::read_to_string(&path)?).with_context(|| format!("the template {}", path.display()))?;
     xml.set_name(&entry.vm.name)?;
     xml.set_uuid(&uuid)?;
     xml.set_size(vcpus, memory)?;

@@ -100,10 +100,8 @@ fn domain_change(host: &Host, placement: &Placement, domain: &DomainInput) -> Re
 
 fn from_template(placement: &Placement, template: &DomainXml) -> Result<DomainChange, ChangeError> {
     let mut xml = template.clone();
-    edit(&mut xml, placement).map_err(|error| ChangeError::Compose {
-        domain: placement.guest.clone(),
-        problem: error.to_string(),
-    })?;
+    edit(&mut xml, placement)
+        .map_err(|error| ChangeError::Compose { domain: placement.guest.clone(), problem: error.to_string() })?;
     Ok(DomainChange {
         name: placement.guest.clone(),
         uuid: placement.uuid.clone(),
@@ -114,7 +112,12 @@ fn from_template(placement: &Placement, template: &DomainXml) -> Result<DomainCh
     })
 }
 
-fn resized(host: &Host, placement: &Placement, domain: &DomainInput, size: Option<(u32, Bytes)>) -> Result<DomainChange, ChangeError> {
+fn resized(
+    host: &Host,
+    placement: &Placement,
+    domain: &DomainInput,
+    size: Option<(u32, Bytes)>,
+) -> Result<DomainChange, ChangeError> {
     let failed = |problem: String| ChangeError::Compose { domain: domain.name.clone(), problem };
     let parse = |text: &str| DomainXml::parse(text).map_err(|error| failed(error.to_string()));
     let mut xml = parse(&domain.inactive_xml)?;

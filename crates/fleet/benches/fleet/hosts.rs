@@ -7,7 +7,7 @@ use nearmetal_units::{Bytes, PageSize};
 pub(crate) fn node(index: u32, first_pu: u32, cores: u32, threads: u32, gib: u64, as_pages: bool) -> NodeSupply {
     let core = |core: u32| {
         let first = first_pu + core * threads;
-        CoreSupply { free: (first..first + threads).collect(), threads, l3: first_pu }
+        CoreSupply { free: (first..first + threads).collect(), threads, l3: first_pu, kind: 0 }
     };
     NodeSupply {
         index,

@@ -6,8 +6,9 @@ mod problem;
 mod shape;
 mod state;
 
-pub(crate) use near::Near;
-pub(crate) use node::{KERNEL, NodeUse, PAGE_CLASSES};
-pub(crate) use problem::{DenseGroup, DenseHost, MOST_VCPUS, PRIORITIES, Problem, takes};
+pub(crate) use node::{KERNEL, MILLI, NodeUse, PAGE_CLASSES, milli};
+pub(crate) use problem::{DenseGroup, DenseHost, DenseVm, MOST_VCPUS, PRIORITIES, Problem, takes};
 pub(crate) use shape::{Cells, Demand, Shape};
-pub(crate) use state::{Assign, EXTRA, Grant, HOSTS, NODES, Piece, REMOTE, REMOTE_DEVICES, State, Value, ZERO};
+pub(crate) use state::{
+    Assign, CROWDED, EXTRA, Grant, HOSTS, NODES, Piece, REMOTE, REMOTE_DEVICES, State, Value, ZERO,
+};

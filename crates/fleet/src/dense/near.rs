@@ -53,12 +53,6 @@ impl Near {
         &self.order[from * self.count..(from + 1) * self.count]
     }
 
-    /// The shortest distance minus 10 between two different nodes; `None` with one node.
-    pub(crate) fn shortest(&self) -> Option<u64> {
-        let pairs = (0..self.count).flat_map(|from| (0..self.count).map(move |to| (from, to)));
-        pairs.filter(|(from, to)| from != to).map(|(from, to)| self.beyond(from, to)).min()
-    }
-
     /// Whether two nodes are as far from every third one.
     pub(crate) fn alike(&self, one: usize, other: usize) -> bool {
         let thirds = (0..self.count).filter(|third| *third != one && *third != other);

@@ -92,6 +92,13 @@ pub(crate) struct Problem {
     pub(crate) sizes: Vec<Option<PageSize>>,
     pub(crate) mib: PageMib,
     pub(crate) spread: SpreadHosts,
+    /// Whether the node has PUs for VMs, those held by VMs that stay included.
+    pub(crate) has_pus: Vec<bool>,
+    /// PUs and cores for VMs, likewise.
+    pub(crate) all_pus: Vec<u64>,
+    pub(crate) cores: Vec<u64>,
+    /// Free pages of 1 GiB, before any VM.
+    pub(crate) gib_pages: Vec<u64>,
     /// Whether functions that VMs can be given hang on the node.
     pub(crate) has_devices: Vec<bool>,
     /// Mean PUs and mean MiB of a node that has any: the measure of what is left.
@@ -129,6 +136,10 @@ impl Problem {
             sizes,
             mib,
             spread: fleet.spread,
+            has_pus: Vec::new(),
+            all_pus: Vec::new(),
+            cores: Vec::new(),
+            gib_pages: Vec::new(),
             has_devices: Vec::new(),
             mean_pus: 1,
             mean_mib: 1,
@@ -182,6 +193,15 @@ impl Problem {
             let (first, slot) = (self.nodes.len(), self.slots.len());
             let taken = held.get(host.name.as_str());
             self.nodes.extend(host.nodes.iter().map(|node| NodeCap::of(node, &self.sizes, taken)));
+            self.has_pus.extend(host.nodes.iter().map(|node| node.cores.iter().any(|core| !core.free.is_empty())));
+            let pus =
+                |node: &crate::model::NodeSupply| node.cores.iter().map(|core| core.free.len() as u64).sum::<u64>();
+            self.all_pus.extend(host.nodes.iter().map(pus));
+            self.cores.extend(host.nodes.iter().map(|node| node.cores.len() as u64));
+            self.gib_pages.extend(host.nodes.iter().map(|node| {
+                let pool = node.pools.iter().find(|pool| pool.size == PageSize::HUGE_1G);
+                pool.map_or(0, |pool| pool.free)
+            }));
             self.node_host.extend(host.nodes.iter().map(|_| index as u32));
             self.slots.extend(host.devices.iter().map(|device| slot_of(device, selectors, host.nodes.len())));
             let domain = host.failure_domain.as_deref().and_then(|name| domains.get(name).copied());

@@ -1,5 +1,7 @@
 //! What VMs that ask for the same share.
 
+use nearmetal_place::WorkloadClass;
+
 use super::node::CpuKind;
 use crate::model::{DeviceDemand, GuestNuma, HostSelector, Locality, SmtPolicy, Vm};
 
@@ -21,6 +23,8 @@ pub(crate) struct Shape {
     pub(crate) class: usize,
     pub(crate) pages: u64,
     pub(crate) demands: Vec<Demand>,
+    /// It lives on memory bandwidth or the lack of neighbours: class throughput or latency.
+    pub(crate) heavy: bool,
     /// Hosts its selector allows, by index; empty: all.
     pub(crate) hosts: Vec<bool>,
 }
@@ -42,6 +46,7 @@ pub(crate) struct ShapeKey {
     kind: CpuKind,
     class: usize,
     pages: u64,
+    heavy: bool,
     pub(crate) demands: Vec<DeviceDemand>,
     pub(crate) hosts: HostSelector,
 }
@@ -60,6 +65,7 @@ impl ShapeKey {
             kind: CpuKind { smt: vm.smt, sharing: vm.sharing() },
             class,
             pages: bytes.div_ceil(mib << 20),
+            heavy: matches!(vm.class, WorkloadClass::Throughput | WorkloadClass::Latency),
             demands: vm.devices.clone(),
             hosts: match &vm.current {
                 // One that has no place inside its host to keep still keeps the host.
@@ -73,7 +79,7 @@ impl ShapeKey {
 
     pub(crate) fn shape(&self, demands: Vec<Demand>, hosts: Vec<bool>) -> Shape {
         let (vcpus, pages) = (self.vcpus, self.pages);
-        Shape { cells: self.cells, vcpus, kind: self.kind, class: self.class, pages, demands, hosts }
+        Shape { cells: self.cells, vcpus, kind: self.kind, class: self.class, pages, demands, heavy: self.heavy, hosts }
     }
 }
 

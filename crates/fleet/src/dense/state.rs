@@ -7,14 +7,15 @@ use crate::model::{Locality, SpreadHosts};
 
 /// Levels the search compares; smaller is better, the first difference decides. Sums over VMs, hosts and nodes, so that
 /// a part that changes can be compared by itself.
-pub(crate) type Value = [u64; PRIORITIES + 5];
-pub(crate) const ZERO: Value = [0; PRIORITIES + 5];
+pub(crate) type Value = [u64; PRIORITIES + 6];
+pub(crate) const ZERO: Value = [0; PRIORITIES + 6];
 /// vCPUs not placed come first, one entry a priority.
 pub(crate) const EXTRA: usize = PRIORITIES;
 pub(crate) const REMOTE: usize = PRIORITIES + 1;
 pub(crate) const REMOTE_DEVICES: usize = PRIORITIES + 2;
 pub(crate) const HOSTS: usize = PRIORITIES + 3;
-pub(crate) const NODES: usize = PRIORITIES + 4;
+pub(crate) const CROWDED: usize = PRIORITIES + 4;
+pub(crate) const NODES: usize = PRIORITIES + 5;
 
 fn plus(sum: &mut Value, more: &Value) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
@@ -49,6 +50,22 @@ pub(crate) struct Assign {
     pub(crate) grants: Vec<Grant>,
 }
 
+/// How VMs that live on memory bandwidth lie on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Crowd {
+    /// Such VMs beyond one a node.
+    beyond: u32,
+    /// Nodes with PUs and none of them.
+    without: u32,
+}
+
+impl Crowd {
+    /// Nodes that could relieve others.
+    fn value(self) -> u64 {
+        u64::from(self.beyond.min(self.without))
+    }
+}
+
 /// Who is where.
 #[derive(Debug, Clone)]
 pub(crate) struct State<'a> {
@@ -58,6 +75,9 @@ pub(crate) struct State<'a> {
     pub(crate) assigns: Vec<Option<Assign>>,
     /// VMs on each host, by number.
     pub(crate) host_vms: Vec<u32>,
+    /// VMs of bandwidth on each node.
+    heavy: Vec<u32>,
+    crowds: Vec<Crowd>,
     /// VMs on each host.
     residents: Vec<Vec<u32>>,
     /// Counts changes of each host: what was worked out for another count is stale.
@@ -81,6 +101,15 @@ impl<'a> State<'a> {
             slot_free: problem.slots.iter().map(|slot| slot.free).collect(),
             assigns: vec![None; problem.vms.len()],
             host_vms: vec![0; problem.hosts.len()],
+            heavy: vec![0; problem.nodes.len()],
+            crowds: problem
+                .hosts
+                .iter()
+                .map(|host| {
+                    let nodes = &problem.has_pus[host.first..host.first + host.count];
+                    Crowd { beyond: 0, without: nodes.iter().filter(|has| **has).count() as u32 }
+                })
+                .collect(),
             residents: vec![Vec::new(); problem.hosts.len()],
             versions: vec![0; problem.hosts.len()],
             value,
@@ -131,6 +160,69 @@ impl<'a> State<'a> {
         }
     }
 
+    /// One VM of bandwidth more on these nodes, or one less.
+    fn crowd(&mut self, host: usize, pieces: &[Piece], comes: bool) {
+        let before = self.crowds[host].value();
+        for piece in pieces {
+            let node = piece.node as usize;
+            let lone = u32::from(self.problem.has_pus[node]);
+            let (heavy, crowd) = (&mut self.heavy[node], &mut self.crowds[host]);
+            match (comes, *heavy) {
+                (true, 0) => crowd.without -= lone,
+                (true, _) => crowd.beyond += 1,
+                (false, 1) => crowd.without += lone,
+                (false, _) => crowd.beyond -= 1,
+            }
+            *heavy = if comes { *heavy + 1 } else { *heavy - 1 };
+        }
+        self.value[CROWDED] = self.value[CROWDED] + self.crowds[host].value() - before;
+    }
+
+    /// How much more crowded a host is with a VM there, from 0: with nodes for each of its pieces that have no such VM.
+    pub(crate) fn crowds_by(&self, shape: &Shape, host: usize, pieces: &[Piece]) -> u64 {
+        if !shape.heavy {
+            return 0;
+        }
+        let mut after = self.crowds[host];
+        for piece in pieces {
+            let node = piece.node as usize;
+            if self.heavy[node] == 0 {
+                after.without -= u32::from(self.problem.has_pus[node]);
+            } else {
+                after.beyond += 1;
+            }
+        }
+        (after.value() + pieces.len() as u64).saturating_sub(self.crowds[host].value())
+    }
+
+    /// Functions and pages of 1 GiB that are free on a node and of no use: it has no PU left; or no memory, which leaves
+    /// functions without a VM.
+    pub(crate) fn stranded(&self, node: usize) -> u64 {
+        self.stranded_with(node, self.problem.nodes[node].free_pus(&self.uses[node]).unwrap_or(0))
+    }
+
+    /// The same with so many PUs free, once they are known one by one.
+    pub(crate) fn stranded_with(&self, node: usize, free_pus: u32) -> u64 {
+        let problem = self.problem;
+        if !problem.has_pus[node] {
+            return 0;
+        }
+        let (cap, used) = (&problem.nodes[node], &self.uses[node]);
+        let host = problem.node_host[node] as usize;
+        let (dense, at) = (&problem.hosts[host], (node - problem.hosts[host].first) as u32);
+        let functions = || -> u64 {
+            let here = dense.slots.clone().filter(|slot| problem.slots[*slot].node == Some(at));
+            here.filter(|slot| !problem.slots[*slot].shared).map(|slot| u64::from(self.slot_free[slot])).sum()
+        };
+        if free_pus == 0 {
+            let class = problem.sizes.iter().position(|size| *size == Some(nearmetal_units::PageSize::HUGE_1G));
+            let taken = class.map_or(0, |class| used.pages[class]);
+            return functions() + problem.gib_pages[node].saturating_sub(taken);
+        }
+        let full = (0..problem.sizes.len()).all(|class| cap.free_pages(used, class, &problem.mib) == 0);
+        if full { functions() } else { 0 }
+    }
+
     /// A VM that stays on PUs of its own uses none of those that are left.
     fn counted(&self, vm: usize, piece: &Piece) -> Piece {
         Piece { vcpus: if self.problem.vms[vm].held { 0 } else { piece.vcpus }, ..*piece }
@@ -150,6 +242,9 @@ impl<'a> State<'a> {
             }
         }
         let host = assign.host as usize;
+        if shape.heavy {
+            self.crowd(host, &assign.pieces, true);
+        }
         self.residents[host].push(vm as u32);
         self.host_vms[host] += 1;
         if self.host_vms[host] == 1 {
@@ -180,6 +275,9 @@ impl<'a> State<'a> {
             }
         }
         let host = assign.host as usize;
+        if shape.heavy {
+            self.crowd(host, &assign.pieces, false);
+        }
         self.residents[host].retain(|other| *other as usize != vm);
         self.host_vms[host] -= 1;
         if self.host_vms[host] == 0 {

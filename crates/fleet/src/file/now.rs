@@ -8,7 +8,7 @@ use nearmetal_units::{CpuSet, PageSize};
 
 use super::assemble::KnownHost;
 use crate::model::{CoreSupply, DeviceKind, DeviceSupply, FleetHost};
-use crate::supply::Reserve;
+use crate::supply::{Reserve, kind_of, kinds};
 
 /// The host as if the processes `ours` were not there: their PUs, pages and devices are free, everybody else's are not.
 pub(super) fn supply(known: &KnownHost<'_>, ours: &BTreeSet<u32>, reserve: &Reserve) -> FleetHost {
@@ -86,7 +86,8 @@ pub(super) fn add_pu(host: &Host, supply: &mut FleetHost, node: u32, pu: u32) {
         None => {
             let cache = host.processor(pu).and_then(|processor| processor.last_level_cache.as_ref()?.first());
             let l3 = cache.or_else(|| host.node(node)?.cpus.first()).unwrap_or_default();
-            supply.cores.push(CoreSupply { free: vec![pu], threads: members.len() as u32, l3 });
+            let (kind, threads) = (kind_of(&kinds(host), &members), members.len() as u32);
+            supply.cores.push(CoreSupply { free: vec![pu], threads, l3, kind });
             supply.cores.sort_by_key(|core| core.free.first().copied());
         }
     }

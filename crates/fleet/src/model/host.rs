@@ -56,6 +56,9 @@ pub struct CoreSupply {
     pub threads: u32,
     /// L3 domain: the lowest PU that shares its last-level cache.
     pub l3: u32,
+    /// Its kind among those of its host, 0 the fastest; 0 on all where they are alike.
+    #[serde(default)]
+    pub kind: u32,
 }
 
 /// A node's pool of one page size.

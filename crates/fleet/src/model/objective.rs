@@ -30,8 +30,16 @@ pub enum LevelId {
     RemoteDevices,
     /// Hosts with a VM, or hosts without one where VMs are to be spread.
     Hosts,
+    /// VMs of class throughput or latency beyond one on a node, as far as other nodes of their host with PUs have none:
+    /// each such node could relieve one. Below the hosts, since no bandwidth is worth another host to whoever wants few;
+    /// above the nodes in use, since the fewest nodes are always shared ones, and it would never decide.
+    SharedBandwidth,
     /// Nodes with a VM: the fewer, the more are left whole for large VMs.
     BrokenNodes,
+    /// Free functions and free pages of 1 GiB, each counted as one, on nodes with no PU left, and free functions on nodes
+    /// with no memory left. Below the nodes in use: a node opened to keep one PU beside a page would leave more of both
+    /// broken. Nodes that have no PUs at the start do not count.
+    Stranded,
     /// Cores two or more VMs share.
     SharedCores,
     /// L3 domains VMs are on beyond the fewest their size allows on that node.
@@ -88,7 +96,9 @@ impl LevelId {
             Self::RemoteMemory => "remote memory".to_owned(),
             Self::RemoteDevices => "remote devices".to_owned(),
             Self::Hosts => "hosts".to_owned(),
+            Self::SharedBandwidth => "VMs sharing bandwidth".to_owned(),
             Self::BrokenNodes => "nodes in use".to_owned(),
+            Self::Stranded => "stranded functions and 1 GiB pages".to_owned(),
             Self::SharedCores => "shared cores".to_owned(),
             Self::ExtraL3 => "extra L3 domains".to_owned(),
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::construct::Constructor;
-use crate::dense::{Assign, Cells, HOSTS, NodeUse, PRIORITIES, State, Value};
+use crate::dense::{Assign, CROWDED, Cells, HOSTS, NodeUse, PRIORITIES, State, Value};
 use crate::model::SpreadHosts;
 
 /// VMs and nodes up to which it is worth trying.
@@ -21,6 +21,8 @@ struct Search<'s, 'a> {
     order: Vec<usize>,
     /// vCPUs by priority of the VMs from each position of `order` on.
     undecided: Vec<[u64; PRIORITIES]>,
+    /// Pieces of VMs of bandwidth from each position of `order` on.
+    relief: Vec<u64>,
     best: Value,
     found: Option<Vec<Option<Assign>>>,
     bound: Value,
@@ -48,11 +50,20 @@ pub(crate) fn finish(state: &mut State<'_>, constructor: &mut Constructor, bound
         undecided[at] = undecided[at + 1];
         undecided[at][problem.vms[order[at]].priority] += u64::from(problem.shape_of(order[at]).vcpus);
     }
+    let mut relief = vec![0; order.len() + 1];
+    for at in (0..order.len()).rev() {
+        let shape = problem.shape_of(order[at]);
+        let pieces = match shape.cells {
+            Cells::Free => problem.nodes.len() as u64,
+            Cells::Fixed(count) => u64::from(count),
+        };
+        relief[at] = relief[at + 1] + if shape.heavy { pieces } else { 0 };
+    }
     let best = state.value;
     order.iter().for_each(|vm| drop(state.take(*vm)));
     let alike = problem.members.is_empty() && problem.shapes.iter().all(|shape| shape.hosts.is_empty());
     let bound = *bound;
-    let mut search = Search { state, constructor, order, undecided, best, found: None, bound, tried: 0, alike };
+    let mut search = Search { state, constructor, order, undecided, relief, best, found: None, bound, tried: 0, alike };
     let ended = search.descend(0);
     // A search that ran to its end, over shapes whose places can all be listed: VMs that may be split and several devices
     // of one VM are tried one way only.
@@ -81,6 +92,8 @@ impl Search<'_, '_> {
         if self.state.problem.spread == SpreadHosts::Most {
             value[HOSTS] = value[HOSTS].saturating_sub((self.order.len() - at) as u64);
         }
+        // A VM of bandwidth still to come can take one node that has none, and so one of these, for each of its pieces.
+        value[CROWDED] = value[CROWDED].saturating_sub(self.relief[at]);
         value
     }
 

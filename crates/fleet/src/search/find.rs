@@ -11,6 +11,9 @@ pub(crate) type Score = [u64; 6];
 /// Added to the fit of a VM without devices on a node with devices: other nodes come first.
 const STRANDS: u64 = 1 << 32;
 
+/// Counts before nodes opened, in one number with them: what a place crowds VMs of bandwidth.
+pub(crate) const CROWDS: u64 = 1 << 32;
+
 /// What decides between places that cost a VM itself the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Prefer {
@@ -250,6 +253,7 @@ impl Finder {
             SpreadHosts::Most => u64::from(state.host_vms[host] > 0),
         };
         let nodes = self.pieces.iter().filter(|piece| state.uses[piece.node as usize].vms == 0).count() as u64;
+        let nodes = nodes + CROWDS * state.crowds_by(shape, host, &self.pieces);
         let ill: u64 =
             self.pieces.iter().map(|piece| fit(state, shape, piece.node as usize, piece.vcpus, piece.pages)).sum();
         let ill = ill + if self.pieces.len() == 1 { narrows(state, shape, host, &self.pieces[0]) } else { 0 };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::construct::Constructor;
 use super::random::Random;
 use super::repack::Repacker;
-use crate::dense::{Assign, EXTRA, HOSTS, NODES, REMOTE, REMOTE_DEVICES, State, Value};
+use crate::dense::{Assign, CROWDED, EXTRA, HOSTS, NODES, REMOTE, REMOTE_DEVICES, State, Value};
 
 /// Hosts tried for one VM in a step.
 const HOSTS_TRIED: usize = 6;
@@ -95,7 +95,8 @@ fn one(
     match level {
         EXTRA | REMOTE | REMOTE_DEVICES => misplaced(state, constructor, random, trial, level),
         HOSTS => close_host(state, constructor, random, trial),
-        NODES => empty_node(state, constructor, random, trial),
+        // VMs of bandwidth find the nodes without others by the score of their places.
+        NODES | CROWDED => empty_node(state, constructor, random, trial),
         priority => unplaced(state, constructor, repacker, random, trial, priority),
     }
 }

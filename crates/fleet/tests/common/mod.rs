@@ -14,6 +14,7 @@ pub(crate) fn node(index: u32, first_pu: u32, cores: u32, threads: u32, l3s: u32
             .map(|core| CoreSupply {
                 free: (0..threads).map(|thread| first_pu + core * threads + thread).collect(),
                 threads,
+                kind: 0,
                 l3: first_pu + core / per_l3 * per_l3 * threads,
             })
             .collect(),

@@ -5,6 +5,7 @@ use nearmetal_fleet::{
     CoreSupply, DeviceDemand, DeviceKind, DeviceSelector, DeviceSupply, Fleet, FleetHost, GroupRule, GuestNuma,
     Locality, NodeSupply, PoolSupply, Scope, SmtPolicy, Together, Vm,
 };
+use nearmetal_place::WorkloadClass;
 use nearmetal_units::{Bytes, PageSize};
 
 struct Dice(u64);
@@ -22,7 +23,7 @@ impl Dice {
 
 /// A fleet about as large as its hosts: some fit, some do not.
 pub(crate) fn random_fleet(seed: u64) -> Fleet {
-    let mut dice = Dice(seed * 7919 + 13);
+    let (mut dice, mut classes) = (Dice(seed * 7919 + 13), Dice(seed * 104_729 + 7));
     let mut hosts = Vec::new();
     for index in 0..1 + dice.below(2) {
         let (count, threads) = (1 + dice.below(4) as u32, 1 + dice.below(2) as u32);
@@ -31,7 +32,7 @@ pub(crate) fn random_fleet(seed: u64) -> Fleet {
                 let cores = 2 + dice.below(5) as u32;
                 let core = |core: u32| {
                     let first = node * 100 + core * threads;
-                    CoreSupply { free: (first..first + threads).collect(), threads, l3: node * 100 }
+                    CoreSupply { free: (first..first + threads).collect(), threads, l3: node * 100, kind: 0 }
                 };
                 NodeSupply {
                     index: node,
@@ -83,6 +84,9 @@ pub(crate) fn random_fleet(seed: u64) -> Fleet {
                     locality,
                 });
             }
+            vm.class =
+                [WorkloadClass::General, WorkloadClass::General, WorkloadClass::Throughput, WorkloadClass::Latency]
+                    [classes.below(4) as usize];
             if dice.below(8) == 0 {
                 vm.groups.push(GroupRule { group: "apart".to_owned(), scope: Scope::Host, rule: Together::Apart });
             }

@@ -206,7 +206,7 @@ pub(crate) fn many(hosts: u32, vms: u32) -> Invented {
         cores: (0..8)
             .map(|core| {
                 let first = index * 16 + core * 2;
-                CoreSupply { free: vec![first, first + 1], threads: 2, l3: index * 16 }
+                CoreSupply { free: vec![first, first + 1], threads: 2, l3: index * 16, ..CoreSupply::default() }
             })
             .collect(),
         memory: gib(64),

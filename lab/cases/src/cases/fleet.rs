@@ -137,6 +137,12 @@ impl Fleet {
 
 fn six_vms() -> anyhow::Result<Verdict> {
     let fleet = Fleet::up()?;
+    let verdict = over_two_labs(&fleet);
+    fleet.labs.iter().try_for_each(|lab| lab.lab.down().map(drop))?;
+    verdict
+}
+
+fn over_two_labs(fleet: &Fleet) -> anyhow::Result<Verdict> {
     let empty = fleet.domains()?;
     fleet.ends_with(0, &["plan", "--fleet", "fleet.toml", "-o", "plan.json", "--directory", "out"])?;
     let plan = fleet.plan()?;

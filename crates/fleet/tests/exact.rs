@@ -139,6 +139,12 @@ impl Search<'_> {
         self.levels[5] = self.bandwidth();
         // Each cell to come can relieve one node at most.
         let mut least = self.levels;
+        if self.fleet.spread == SpreadHosts::Most {
+            // So can each VM open one host.
+            let used = self.vms_on.iter().filter(|nodes| nodes.iter().any(|vms| *vms > 0)).count();
+            self.levels[4] = (self.fleet.hosts.len() - used) as u64;
+            least[4] = self.levels[4].saturating_sub((self.order.len() - at) as u64);
+        }
         least[5] = least[5].saturating_sub(self.heavy_to_come[at]);
         if least >= self.best {
             return;
@@ -260,6 +266,14 @@ fn is_proven(name: &str, fleet: &Fleet) -> bool {
 fn small_fleets_are_planned_as_well_as_can_be_and_most_are_proven() {
     let proven = (0..300).filter(|seed| is_proven(&format!("fleet {seed}"), &random::random_fleet(*seed))).count();
     assert!(proven > 290, "{proven} of 300 are proven");
+}
+
+#[test]
+fn so_are_fleets_that_are_to_be_spread() {
+    for seed in 0..60 {
+        let fleet = Fleet { spread: SpreadHosts::Most, ..random::random_fleet(seed) };
+        is_proven(&format!("fleet {seed}, spread"), &fleet);
+    }
 }
 
 #[test]

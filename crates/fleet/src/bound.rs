@@ -379,6 +379,8 @@ pub(crate) fn shared_cores(problem: &Problem, nodes: u64) -> u64 {
         let shape = &problem.shapes[vm.shape];
         match shape.cells {
             _ if !shape.is_dedicated() => 0,
+            // One that stays has what it has, which may be less than it asks for now.
+            _ if vm.held || vm.fixed => u64::from(shape.vcpus).div_ceil(threads),
             Cells::Free => of_piece(shape, shape.vcpus),
             Cells::Fixed(count) => (0..count).map(|cell| of_piece(shape, shape.cell(cell, count).0)).sum(),
         }
@@ -470,6 +472,8 @@ fn nodes(problem: &Problem, missed: u64) -> u64 {
         let shape = &problem.shapes[vm.shape];
         match shape.cells {
             _ if !shape.is_dedicated() => 0,
+            // One that stays may be in small pieces.
+            _ if vm.fixed => 0,
             Cells::Free => u64::from(2 * u64::from(shape.vcpus) > most),
             Cells::Fixed(count) => {
                 (0..count).filter(|cell| 2 * u64::from(shape.cell(*cell, count).0) > most).count() as u64

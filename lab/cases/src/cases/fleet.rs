@@ -138,7 +138,7 @@ impl Fleet {
 fn six_vms() -> anyhow::Result<Verdict> {
     let fleet = Fleet::up()?;
     let verdict = over_two_labs(&fleet);
-    fleet.labs.iter().try_for_each(|lab| lab.lab.down().map(drop))?;
+    fleet.labs.into_iter().try_for_each(|lab| lab.lab.down().map(drop))?;
     verdict
 }
 

@@ -158,12 +158,14 @@ fn a_function_by_its_address_goes_to_the_vm_that_names_it() {
     let last = host.pci_devices.iter().filter(|device| device.physical_function.is_some()).last().unwrap().address;
     let text = file(
         &(vm("any", "count = 3\n[[vm.nic]]\nkind = \"vf\"")
-            + &vm("this", &format!("[[vm.device]]\nfunction = \"{last}\""))),
+            + &vm("this", &format!("[[vm.device]]\nfunction = \"{last}\""))
+            + &vm("late", "priority = -1\n[[vm.device]]\nfunction = \"0000:ff:00.0\"")),
     );
     let plan = planned(&brought(&text, &[("a", host)], &[]).unwrap());
     let this = plan.placements.iter().find(|placement| placement.vm == "this").unwrap();
     assert_eq!(this.devices[0].functions, [last]);
-    assert_eq!(plan.placements.len(), 4, "the others got the other three");
+    assert_eq!(plan.refusals[0].vm, "late");
+    assert_eq!(plan.refusals[0].remedy.as_ref().unwrap().change, "0000:ff:00.0 to be free");
 }
 
 #[test]

@@ -46,6 +46,8 @@ impl FileErrors {
     /// The problems in the text's order.
     pub(super) fn new(origin: &str, text: &str, mut found: Vec<Found>) -> Self {
         found.sort_by_key(|found| found.span.start);
+        // What the defaults have wrong is wrong for every VM, and said for the first.
+        found.dedup_by(|next, first| next.span == first.span && next.help == first.help);
         let problems = found.into_iter().map(|found| FileProblem::new(text, found)).collect();
         Self { origin: shown(origin), problems }
     }
@@ -81,7 +83,7 @@ fn floor(text: &str, mut at: usize) -> usize {
 }
 
 /// A tab is as wide as a space, so that the marks stand where they belong; what moves the cursor is not shown.
-fn printable(character: char) -> char {
+pub(super) fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
         other if other.is_control() => '?',

@@ -138,7 +138,7 @@ fn host_block(host: &FoundHost) -> String {
     for remark in &host.remarks {
         text.push_str(&comment(remark));
     }
-    if host.domains.is_empty() {
+    if host.domains.is_empty() && host.remarks.is_empty() {
         text.push_str("# No domain is defined there.\n");
     }
     text

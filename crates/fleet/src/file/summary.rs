@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_units::Bytes;
 
 use super::entry::{FleetFile, HostEntry, HostReach, VmEntry};
-use super::error::shown;
+use super::error::printable;
 use super::init::class_name;
 use crate::model::{
     CpuSharing, DeviceSelector, GroupRule, GuestNuma, HostSelector, Scope, SmtPolicy, SpreadHosts, Together,
@@ -19,27 +19,20 @@ pub fn summary(file: &FleetFile) -> String {
     let mut vms = vec![
         ["VM", ">vCPUs", ">memory", "pages", "class", "CPUs", "NUMA", "hosts", "devices"].map(str::to_owned).to_vec(),
     ];
-    vms.extend(rows(file).into_iter().map(vm_row));
+    vms.extend(rows(file).map(vm_row));
     let mut groups = vec![["GROUP", "rule", "VMs"].map(str::to_owned).to_vec()];
     groups.extend(group_rows(file));
     let tables = [hosts, vms, groups].map(|rows| if rows.len() > 1 { aligned(&rows) + "\n" } else { String::new() });
     format!("{}{}\n", tables.concat(), totals(file))
 }
 
-/// The first VM of each row, and how many are in it.
-fn rows(file: &FleetFile) -> Vec<(&VmEntry, usize)> {
-    let mut rows: Vec<(&VmEntry, usize)> = Vec::new();
-    for entry in &file.vms {
-        match rows.last_mut() {
-            Some((first, count)) if is_copy(first, entry) => *count += 1,
-            _ => rows.push((entry, 1)),
-        }
-    }
-    rows
+/// The VMs of each row: one, or all of a `count`.
+fn rows(file: &FleetFile) -> impl Iterator<Item = &[VmEntry]> {
+    file.vms.chunk_by(is_copy)
 }
 
-fn is_copy(first: &VmEntry, other: &VmEntry) -> bool {
-    match (&first.copy, &other.copy) {
+fn is_copy(one: &VmEntry, other: &VmEntry) -> bool {
+    match (&one.copy, &other.copy) {
         (Some((one, _)), Some((other, number))) => one == other && *number > 1,
         _ => false,
     }
@@ -81,10 +74,11 @@ fn keeps(reserve: &Reserve) -> String {
     parts.join(", ")
 }
 
-fn vm_row((entry, count): (&VmEntry, usize)) -> Vec<String> {
+fn vm_row(copies: &[VmEntry]) -> Vec<String> {
+    let [entry, ..] = copies else { return Vec::new() };
     let vm = &entry.vm;
     let name = match &entry.copy {
-        Some((base, _)) if count > 1 => format!("{base}-1 to {base}-{count}"),
+        Some((base, _)) if copies.len() > 1 => format!("{base}-1 to {base}-{}", copies.len()),
         _ => vm.name.clone(),
     };
     let numa = match vm.numa {
@@ -142,21 +136,16 @@ fn counted(selector: &DeviceSelector, count: u32) -> String {
 
 fn group_rows(file: &FleetFile) -> Vec<Vec<String>> {
     let mut groups: BTreeMap<&str, (GroupRule, Vec<String>)> = BTreeMap::new();
-    for (entry, count) in rows(file) {
+    for copies in rows(file) {
+        let same = copies.iter().all(|other| other.vm.groups == copies[0].vm.groups);
         // A group may hold some of the copies only: then each is named.
-        let entries = file.vms.iter().skip_while(|other| other.vm.name != entry.vm.name).take(count);
-        for other in entries {
+        for other in copies.iter().take(if same { 1 } else { copies.len() }) {
             for rule in &other.vm.groups {
-                let of_all =
-                    count > 1 && rule == entry.vm.groups.iter().find(|own| own.group == rule.group).unwrap_or(rule);
-                let name = match &entry.copy {
-                    Some((base, _)) if of_all && count > 1 => format!("{base} ({count})"),
+                let name = match &other.copy {
+                    Some((base, _)) if same && copies.len() > 1 => format!("{base} ({})", copies.len()),
                     _ => other.vm.name.clone(),
                 };
-                let (_, members) = groups.entry(&rule.group).or_insert_with(|| (rule.clone(), Vec::new()));
-                if members.last() != Some(&name) {
-                    members.push(name);
-                }
+                groups.entry(&rule.group).or_insert_with(|| (rule.clone(), Vec::new())).1.push(name);
             }
         }
     }
@@ -237,8 +226,10 @@ fn plural(count: u64, one: &str) -> String {
 fn aligned(rows: &[Vec<String>]) -> String {
     let right: Vec<bool> =
         rows.first().map_or(Vec::new(), |row| row.iter().map(|cell| cell.starts_with('>')).collect());
-    let cells: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| shown(cell.trim_start_matches('>'))).collect()).collect();
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| cell.trim_start_matches('>').chars().map(printable).collect()).collect())
+        .collect();
     let width = |at: usize| cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..right.len()).map(|at| width(at).unwrap_or(0)).collect();
     let mut text = String::new();

@@ -63,8 +63,7 @@ pub(crate) fn init(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
                 }
             }
         }
-    } else if let Err(error) = ask(args, source.libvirt.as_mut(), source.fs.is_live(), &host, &mut found) {
-        let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+    } else if let Err(why) = ask(args, source.libvirt.as_mut(), source.fs.is_live(), &host, &mut found) {
         let guests: Vec<FoundDomain> = host.guests.iter().filter_map(found::guest).collect();
         let remark = format!("libvirt's domains are unknown ({why}): these are the guests that run");
         printer.important(&remark);
@@ -105,34 +104,28 @@ fn definition(path: &std::path::Path) -> Result<DomainFacts, String> {
     facts.map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
-/// The domains libvirt knows, on this machine or where `known` leads; over ssh by libvirt's own way through it.
-fn ask(
-    args: &Args,
-    known: Option<&mut Libvirt>,
-    live: bool,
-    host: &Host,
-    found: &mut FoundHost,
-) -> Result<(), HypervisorError> {
+/// The domains libvirt knows, on this machine or where `known` leads; over ssh by libvirt's own way through it. Or why
+/// they are not known, in a line.
+fn ask(args: &Args, known: Option<&mut Libvirt>, live: bool, host: &Host, found: &mut FoundHost) -> Result<(), String> {
+    let line = |error: HypervisorError| error.to_string().lines().next().unwrap_or_default().to_owned();
     let mut own;
     let libvirt = match (known, &args.source.host) {
         (Some(libvirt), _) => libvirt,
         (None, Some(name)) if args.ssh == "ssh" => {
-            own = Libvirt::open(Some(&format!("qemu+ssh://{name}/system")))?;
+            own = Libvirt::open(Some(&format!("qemu+ssh://{name}/system"))).map_err(line)?;
             &mut own
         }
-        (None, _) if live => {
-            own = Libvirt::open(None)?;
+        (None, Some(_)) => return Err("it is asked over plain ssh only; --host takes a libvirt URI too".to_owned()),
+        (None, None) if live => {
+            own = Libvirt::open(None).map_err(line)?;
             &mut own
         }
-        (None, _) => {
-            return Err(HypervisorError::Protocol { reason: "it is not here to be asked".to_owned() });
-        }
+        (None, None) => return Err("a capture holds no definitions; --domain-xml takes them from files".to_owned()),
     };
-    for summary in libvirt.domains()? {
+    for summary in libvirt.domains().map_err(line)? {
         let which = if summary.persistent { Definition::Inactive } else { Definition::Live };
-        let facts = libvirt
-            .domain_xml(&summary.name, which)
-            .map_err(|error| error.to_string())
+        let text = libvirt.domain_xml(&summary.name, which).map_err(line);
+        let facts = text
             .and_then(|text| DomainXml::parse(&text).and_then(|xml| xml.facts()).map_err(|error| error.to_string()));
         match facts {
             Ok(facts) => found.domains.push(found::domain(&facts, host, !summary.state.is_off())),

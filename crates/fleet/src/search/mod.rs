@@ -7,9 +7,10 @@ mod find;
 mod improve;
 mod random;
 mod repack;
+mod room;
 
 pub(crate) use construct::{Constructor, Order, order};
 pub(crate) use exact::finish;
 pub(crate) use find::{Finder, Prefer, Score};
-pub(crate) use improve::improve;
+pub(crate) use improve::{consolidate, improve};
 pub(crate) use random::Random;

@@ -10,7 +10,7 @@ use crate::error::FleetError;
 use crate::explain;
 use crate::model::{Fleet, FleetPlan, LevelId, LevelValue, Locality, Objective, SearchRecord, VmPlacement};
 use crate::pinned::{self, Pinning};
-use crate::search::{Constructor, Order, Prefer, finish, improve, order, settle};
+use crate::search::{Constructor, Order, Prefer, consolidate, finish, improve, order, settle};
 
 /// Whether VMs are known at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -55,13 +55,13 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
     let mut proven = false;
     match options.arrival {
         Arrival::Online => {
-            constructor.finder.prefer = Prefer::Fit;
-            constructor.place_all(&mut state, &order(&problem, Order::Asked), false);
+            constructor.place_as_asked(&mut state);
             record.steps = 0;
         }
         Arrival::Batch => {
             state = best_start(&problem, &start, &mut constructor);
             let target = target(&problem, &state.value);
+            consolidate(&mut state, &mut constructor, until, &target);
             (record.done, record.stopped_early) =
                 improve(&mut state, &mut constructor, options.seed, options.steps, until, &target);
             proven = options.steps > 0 && finish(&mut state, &mut constructor, &target);
@@ -83,7 +83,8 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
 fn best_start<'a>(problem: &'a Problem, start: &State<'a>, constructor: &mut Constructor) -> State<'a> {
     let mut best: Option<(State<'a>, Prefer)> = None;
     let orders = [Order::Largest, Order::Widest, Order::Leanest];
-    let ways = [Prefer::Levels, Prefer::Fit].into_iter().flat_map(|prefer| orders.map(|order| (prefer, order)));
+    let ways = [Prefer::Levels, Prefer::Fit, Prefer::Room].into_iter();
+    let ways = ways.flat_map(|prefer| orders.map(|order| (prefer, order)));
     for (prefer, kind) in ways {
         let done = |state: &State<'_>| state.value[..EXTRA].iter().all(|missing| *missing == 0);
         if best.as_ref().is_some_and(|(best, _)| done(best)) {
@@ -91,10 +92,13 @@ fn best_start<'a>(problem: &'a Problem, start: &State<'a>, constructor: &mut Con
         }
         constructor.forget();
         constructor.finder.prefer = prefer;
+        if prefer == Prefer::Room {
+            constructor.learn(start, &vec![true; problem.shapes.len()]);
+        }
         let mut state = start.clone();
         constructor.place_all(&mut state, &order(problem, kind), true);
         if best.as_ref().is_none_or(|(best, _)| state.value < best.value) {
-            best = Some((state, prefer));
+            best = Some((state, constructor.finder.prefer));
         }
     }
     constructor.finder.prefer = best.as_ref().map_or(Prefer::Levels, |(_, prefer)| *prefer);

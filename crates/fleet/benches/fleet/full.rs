@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::peers::{self, Rule};
 use super::{Dice, Failure, hosts, judged, median};
 
+/// Unless NEARMETAL_BENCH_BATCHES says otherwise.
 const BATCHES: u64 = 150;
 /// Nodes, PUs of a node, and GiB of a node for each of its PUs.
 const SHAPES: [(u32, u32); 5] = [(2, 32), (8, 16), (8, 48), (24, 16), (64, 4)];
@@ -19,15 +20,19 @@ const STEPS: u64 = 20_000;
 
 pub(crate) fn run() -> Result<Value, Failure> {
     let mut rows = Vec::new();
-    println!("{BATCHES} batches each; whole: all VMs placed");
+    let batches = super::setting("NEARMETAL_BENCH_BATCHES", BATCHES);
+    println!("{batches} batches each; whole: all VMs placed");
     println!(
         "{:10} {:>5} {:>5} {:>8} {:>10} {:>12} {:>10} {:>14}",
         "host", "full", "VMs", "whole", "median", "Nova spread", "Nova pack", "biggest first"
     );
     for (nodes, pus) in SHAPES {
+        if std::env::var("SHAPE").is_ok_and(|s| s != format!("{nodes}x{pus}")) {
+            continue;
+        }
         for fill in [85, 95, 100] {
             let (mut whole, mut by_rule, mut seconds, mut vms) = (0u64, [0u64; 3], Vec::new(), 0);
-            for batch in 0..BATCHES {
+            for batch in 0..batches {
                 let fleet = cut(nodes, pus, fill, batch);
                 vms += fleet.vms.len();
                 let options = Options { seed: 1, steps: STEPS, budget: None, arrival: Arrival::Batch };
@@ -39,9 +44,9 @@ pub(crate) fn run() -> Result<Value, Failure> {
                     *count += u64::from(peers::place(&fleet, rule).placed() == fleet.vms.len());
                 }
             }
-            let percent = |count: u64| count as f64 * 100.0 / BATCHES as f64;
+            let percent = |count: u64| count as f64 * 100.0 / batches as f64;
             let middle = median(seconds);
-            let mean = vms as f64 / BATCHES as f64;
+            let mean = vms as f64 / batches as f64;
             println!(
                 "{nodes:>2} x {pus:<5} {fill:>3} % {mean:>5.0} {:>6.1} % {:>7.2} ms {:>10.1} % {:>8.1} % {:>12.1} %",
                 percent(whole),
@@ -51,7 +56,7 @@ pub(crate) fn run() -> Result<Value, Failure> {
                 percent(by_rule[2])
             );
             rows.push(json!({
-                "nodes": nodes, "pus": pus, "fill_percent": fill, "batches": BATCHES, "mean_vms": mean,
+                "nodes": nodes, "pus": pus, "fill_percent": fill, "batches": batches, "mean_vms": mean,
                 "whole": whole, "median_seconds": middle,
                 "nova_spread": by_rule[0], "nova_pack": by_rule[1], "nova_biggest_first": by_rule[2],
             }));

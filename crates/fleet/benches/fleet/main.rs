@@ -1,10 +1,10 @@
 //! How well and how fast fleets are placed, beside the rules of others. Prints tables and writes target/bench/fleet.json.
 //!
-//! Parts by name after `--`: `full`, `uv`, `scale`, `production`, `streams`; none: all. The production requests are read
-//! from the folder in NEARMETAL_PLACEMENT_DATA, or else an excerpt of them from fixtures/placement; its README says where
-//! the whole set is. NEARMETAL_BENCH_SEEDS is how many subsets are drawn (20).
+//! Parts by name after `--`: `full`, `uv`, `scale`, `production`, `streams`; none: all. NEARMETAL_BENCH_SEEDS is how many
+//! subsets of the production servers are drawn (20), NEARMETAL_BENCH_BATCHES how many full batches are cut (150).
 #![allow(clippy::print_stdout, reason = "a benchmark prints its tables")]
 
+mod ceiling;
 mod full;
 mod hosts;
 mod peers;
@@ -60,6 +60,11 @@ fn judged(
         Some(breach) => Err(format!("the checker found {} breaches, the first: {breach}", breaches.len()).into()),
         None => Ok((plan, seconds)),
     }
+}
+
+/// A number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// The middle one.

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use nearmetal_fleet::{DeviceKind, Fleet, GuestNuma, Scope, Together};
+use nearmetal_fleet::{DeviceKind, DeviceSelector, Fleet, GuestNuma, Scope, Together};
 
 /// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,15 @@ impl Rule {
     }
 }
 
-/// What a node has left. Memory in GiB or pages of 1 GiB, devices of all kinds together.
+/// Kinds of devices told apart: virtual functions, and whole functions.
+const KINDS: usize = 2;
+
+/// What a node has left. Memory in GiB or pages of 1 GiB.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     pus: u64,
     memory: u64,
-    devices: u64,
+    devices: [u64; KINDS],
 }
 
 /// What came of it.
@@ -75,7 +78,7 @@ impl Outcome {
 
 struct Request {
     cells: Vec<(u64, u64)>,
-    devices: u64,
+    devices: [u64; KINDS],
 }
 
 /// Places a fleet by a rule.
@@ -102,11 +105,12 @@ pub(crate) fn place(fleet: &Fleet, rule: Rule) -> Outcome {
                     hosts[host][*node].pus -= vcpus;
                     hosts[host][*node].memory -= memory;
                 }
-                let mut left = request.devices;
-                for node in &nodes {
-                    let taken = left.min(hosts[host][*node].devices);
-                    hosts[host][*node].devices -= taken;
-                    left -= taken;
+                for (kind, mut left) in request.devices.into_iter().enumerate() {
+                    for node in &nodes {
+                        let taken = left.min(hosts[host][*node].devices[kind]);
+                        hosts[host][*node].devices[kind] -= taken;
+                        left -= taken;
+                    }
                 }
                 free[host] = sums(&hosts[host]);
                 outcome.before_refusal += usize::from(!refused);
@@ -122,12 +126,15 @@ fn nodes_of(host: &nearmetal_fleet::FleetHost) -> Vec<Node> {
     let of = |(at, node): (usize, &nearmetal_fleet::NodeSupply)| Node {
         pus: node.cores.iter().map(|core| core.free.len() as u64).sum(),
         memory: (node.memory.get() >> 30) + node.pools.iter().map(|pool| pool.free).sum::<u64>(),
-        devices: host
-            .devices
-            .iter()
-            .filter(|device| device.node == Some(at as u32) && !matches!(device.kind, DeviceKind::Shared { .. }))
-            .map(|device| u64::from(device.free))
-            .sum(),
+        devices: std::array::from_fn(|kind| {
+            let there = host.devices.iter().filter(|device| device.node == Some(at as u32));
+            let of_kind = there.filter(|device| match device.kind {
+                DeviceKind::VirtualFunctions { .. } => kind == 0,
+                DeviceKind::Function { .. } => kind == 1,
+                DeviceKind::Shared { .. } => false,
+            });
+            of_kind.map(|device| u64::from(device.free)).sum()
+        }),
     };
     host.nodes.iter().enumerate().map(of).collect()
 }
@@ -143,7 +150,12 @@ fn request_of(fleet: &Fleet, vm: usize) -> Request {
     let part = |all: u64, cell: u64| (all * (cell + 1)).div_ceil(count) - (all * cell).div_ceil(count);
     Request {
         cells: (0..count).map(|cell| (part(vcpus, cell), part(memory, cell))).collect(),
-        devices: vm.devices.iter().map(|demand| u64::from(demand.count)).sum(),
+        devices: std::array::from_fn(|kind| {
+            let virtual_function = |demand: &&nearmetal_fleet::DeviceDemand| {
+                matches!(demand.selector, DeviceSelector::VirtualFunction { .. }) == (kind == 0)
+            };
+            vm.devices.iter().filter(virtual_function).map(|demand| u64::from(demand.count)).sum()
+        }),
     }
 }
 
@@ -239,10 +251,12 @@ fn fit(host: &[Node], request: &Request, rule: Rule) -> Option<Vec<usize>> {
             order.sort_by_key(|node| host[*node].memory);
             order.sort_by_key(|node| host[*node].pus);
         }
-        if request.devices > 0 {
-            order.sort_by_key(|node| Reverse(host[*node].devices));
+        // Whatever their kind: Nova counts all free devices of a node.
+        let devices = |node: &usize| host[*node].devices.iter().sum::<u64>();
+        if request.devices != [0; KINDS] {
+            order.sort_by_key(|node| Reverse(devices(node)));
         } else {
-            order.sort_by_key(|node| host[*node].devices);
+            order.sort_by_key(devices);
         }
     } else if matches!(rule, Rule::OpenNebula | Rule::BestFit) {
         order.sort_by_key(|node| (host[*node].pus, host[*node].memory));
@@ -254,7 +268,8 @@ fn fit(host: &[Node], request: &Request, rule: Rule) -> Option<Vec<usize>> {
 /// The first permutation that fits. Devices are looked at after a complete match: all on the VM's nodes together.
 fn permute(host: &[Node], request: &Request, order: &[usize], chosen: &mut Vec<usize>) -> bool {
     let Some((vcpus, memory)) = request.cells.get(chosen.len()) else {
-        return chosen.iter().map(|node| host[*node].devices).sum::<u64>() >= request.devices;
+        let there = |kind: usize| chosen.iter().map(|node| host[*node].devices[kind]).sum::<u64>();
+        return (0..KINDS).all(|kind| there(kind) >= request.devices[kind]);
     };
     for node in order {
         if chosen.contains(node) || host[*node].pus < *vcpus || host[*node].memory < *memory {

@@ -2,13 +2,14 @@
 //!
 //! Racks are not in the data: every 20 servers in the file's order are taken as one failure domain.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use nearmetal_fleet::{Arrival, Fleet, FleetHost, FleetPlan, GroupRule, GuestNuma, Options, Scope, Together, Vm};
 use nearmetal_units::Bytes;
 use serde_json::{Value, json};
 
+use super::ceiling::Ceiling;
 use super::peers::{self, Rule};
 use super::{Dice, Failure, hosts, judged, median};
 
@@ -16,28 +17,17 @@ const RACK: usize = 20;
 const STEPS: u64 = 20_000;
 
 pub(crate) fn run() -> Result<Value, Failure> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/placement");
-    let folder = std::env::var_os("NEARMETAL_PLACEMENT_DATA").map_or(fixtures.clone(), PathBuf::from);
-    if folder == fixtures {
-        println!(
-            "the excerpt in fixtures/placement; set NEARMETAL_PLACEMENT_DATA for the whole set (its README says where)"
-        );
-    }
-    let seeds: u64 = std::env::var("NEARMETAL_BENCH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/placement");
+    let seeds = super::setting("NEARMETAL_BENCH_SEEDS", 20);
     let servers = servers(&folder)?;
     let mut rows = Vec::new();
-    for name in ["C1", "C2", "C3", "C4", "C5"] {
-        let path = folder.join(format!("VM_data_{name}.csv"));
-        let Ok(text) = nearmetal_host::files::read_to_string(&path) else { continue };
+    for name in ["C1", "C2", "C3"] {
+        let text = nearmetal_host::files::read_to_string(&folder.join(format!("VM_data_{name}.csv")))?;
         let vms = requests(&text)?;
         let asked: u64 = vms.iter().map(|vm| u64::from(vm.vcpus)).sum();
         println!("\n{name}: {} VMs, {asked} vCPUs", vms.len());
-        table(
-            &mut rows,
-            name,
-            "all servers",
-            &[Fleet { vms: vms.clone(), hosts: servers.clone(), ..Fleet::default() }],
-        )?;
+        let all = Fleet { vms: vms.clone(), hosts: servers.clone(), ..Fleet::default() };
+        table(&mut rows, name, "all servers", std::slice::from_ref(&all))?;
         for percent in [90, 100, 110] {
             let fleets: Vec<Fleet> =
                 (0..seeds).map(|seed| subset(&servers, &vms, asked * percent / 100, seed)).collect();
@@ -68,19 +58,21 @@ fn table(rows: &mut Vec<Value>, sequence: &str, pool: &str, fleets: &[Fleet]) ->
         vcpus
     };
     let mut best = [0f64; 2];
+    let ceilings = fleets.iter().filter_map(|fleet| Some(Ceiling::of(fleet)?.vcpus())).collect();
+    let ceiling = median(ceilings);
+    let mut by_nova: Vec<(u64, Vec<bool>, usize)> = vec![Default::default(); fleets.len()];
     for rule in Rule::ALL {
-        let run = |fleet: &Fleet| {
+        let run = |(fleet, better): (&Fleet, &mut (u64, Vec<bool>, usize))| {
             let start = Instant::now();
             let outcome = peers::place(fleet, rule);
             let seconds = start.elapsed().as_secs_f64();
-            Reached {
-                vcpus: outcome.vcpus(fleet) as f64,
-                vms: outcome.placed() as f64,
-                servers: outcome.hosts() as f64,
-                seconds,
+            let vcpus = outcome.vcpus(fleet);
+            if matches!(rule, Rule::NovaSpread | Rule::NovaPack) && vcpus > better.0 {
+                *better = (vcpus, outcome.places.iter().map(Option::is_some).collect(), outcome.hosts());
             }
+            Reached { vcpus: vcpus as f64, vms: outcome.placed() as f64, servers: outcome.hosts() as f64, seconds }
         };
-        let vcpus = show(rule.name(), rule.is_online(), fleets.iter().map(run).collect());
+        let vcpus = show(rule.name(), rule.is_online(), fleets.iter().zip(&mut by_nova).map(run).collect());
         if matches!(rule, Rule::NovaSpread | Rule::NovaPack) {
             best[0] = best[0].max(vcpus);
         }
@@ -99,9 +91,44 @@ fn table(rows: &mut Vec<Value>, sequence: &str, pool: &str, fleets: &[Fleet]) ->
             headline = plan.headline;
         }
         let vcpus = show(name, arrival == Arrival::Online, all);
-        println!("  {:20} {:+.1} % against Nova's better rule; last: {headline}", "", (vcpus / best[at] - 1.0) * 100.0);
+        let percent = |other: f64| (vcpus / other - 1.0) * 100.0;
+        println!(
+            "  {:20} {:+.1} % against Nova's better rule{}; {:+.1} % against the ceiling; last: {headline}",
+            "",
+            percent(best[0]),
+            if at == 1 { format!(", {:+.1} % with biggest first", percent(best[1])) } else { String::new() },
+            percent(ceiling)
+        );
     }
+    println!(
+        "  {:20} {ceiling:>8.0}, no plan places more: {:+.1} % against Nova's better rule",
+        "ceiling",
+        (ceiling / best[0] - 1.0) * 100.0
+    );
+    let (nova, own) = same_vms(fleets, &by_nova)?;
+    println!(
+        "  the VMs Nova's better rule placed, as a batch: {own:.0} servers instead of {nova:.0}, {:+.1} %",
+        (own / nova - 1.0) * 100.0
+    );
+    rows.push(json!({ "sequence": sequence, "pool": pool, "ceiling_vcpus": ceiling, "servers_by_nova": nova,
+        "servers_for_the_same_vms": own }));
     Ok(())
+}
+
+/// Servers needed for exactly the VMs Nova's better rule placed: medians of its own count and of the planner's. Plans
+/// that place all of them count, and others as no better.
+fn same_vms(fleets: &[Fleet], by_nova: &[(u64, Vec<bool>, usize)]) -> Result<(f64, f64), Failure> {
+    let (mut nova, mut own) = (Vec::new(), Vec::new());
+    for (fleet, (_, placed, servers)) in fleets.iter().zip(by_nova) {
+        let vms = fleet.vms.iter().zip(placed).filter(|(_, placed)| **placed).map(|(vm, _)| vm.clone()).collect();
+        let fleet = Fleet { vms, ..fleet.clone() };
+        let options = Options { seed: 1, steps: STEPS, budget: None, arrival: Arrival::Batch };
+        let (plan, seconds) = judged(&fleet, &options)?;
+        let needed = reached(&fleet, &plan, seconds).servers;
+        nova.push(*servers as f64);
+        own.push(if plan.refusals.is_empty() { needed } else { *servers as f64 });
+    }
+    Ok((median(nova), median(own)))
 }
 
 fn reached(fleet: &Fleet, plan: &FleetPlan, seconds: f64) -> Reached {

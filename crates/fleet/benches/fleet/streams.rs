@@ -1,5 +1,10 @@
 //! Streams of VMs against the rules of others, with and without devices: how many are placed before the first refusal,
 //! how many at a load, and how many hosts a whole fleet needs.
+//!
+//! Written down before it was run: hosts of 4 nodes, 24 PUs and 72 GiB each. Sizes and memory a vCPU by the frequencies of
+//! the production sequence C1, its VMs of 64 vCPUs left out. With devices: nodes 0 and 2 have 6 virtual functions each,
+//! node 2 two GPUs besides; of the VMs 15 % require a virtual function on one of their nodes, 8 % a GPU, 3 % both. Who has
+//! none can take the PUs devices need.
 
 use nearmetal_fleet::{
     Arrival, DeviceDemand, DeviceKind, DeviceSelector, DeviceSupply, Fleet, FleetHost, GuestNuma, Locality, Options, Vm,
@@ -11,14 +16,26 @@ use super::peers::{self, Rule};
 use super::{Dice, Failure, hosts, judged, median};
 
 const HOSTS: u32 = 24;
-const SEEDS: u64 = 11;
-const NODE_GIB: u64 = 48;
+const NODES: u32 = 4;
+const NODE_PUS: u32 = 24;
+const NODE_GIB: u64 = 72;
+const SEEDS: u64 = 20;
+const STEPS: u64 = 1000;
+/// Upper limit of the percentile, vCPUs, cells.
+const SIZES: [(usize, u32, u32); 5] = [(26, 2, 1), (52, 4, 1), (67, 8, 1), (76, 16, 1), (100, 32, 2)];
+/// Percent of VMs with 2 GiB a vCPU; the others have 4.
+const LEAN: usize = 67;
+/// Percent of VMs that want a virtual function, of them also a GPU, and a GPU alone.
+const WITH_VF: usize = 15;
+const WITH_BOTH: usize = 3;
+const WITH_GPU: usize = 5;
+const GPU: u16 = 0x20b0;
 
 pub(crate) fn run() -> Result<Value, Failure> {
     let mut rows = Vec::new();
     for devices in [false, true] {
         println!(
-            "\n{HOSTS} hosts of 4 nodes x 16 PUs, {} devices; medians of {SEEDS}",
+            "\n{HOSTS} hosts of {NODES} nodes x {NODE_PUS} PUs, {} devices; medians of {SEEDS}",
             if devices { "with" } else { "without" }
         );
         println!("{:20} {:>6} {:>16} {:>8} {:>8} {:>8}", "rule", "load", "before refusal", "placed", "vCPUs", "hosts");
@@ -41,7 +58,7 @@ pub(crate) fn run() -> Result<Value, Failure> {
             for (name, arrival) in [("nearmetal online", Arrival::Online), ("nearmetal batch", Arrival::Batch)] {
                 let mut figures: [Vec<f64>; 4] = Default::default();
                 for fleet in &fleets {
-                    let (plan, _) = judged(fleet, &Options { seed: 1, steps: 2000, budget: None, arrival })?;
+                    let (plan, _) = judged(fleet, &Options { seed: 1, steps: STEPS, budget: None, arrival })?;
                     let refused: std::collections::BTreeSet<&str> =
                         plan.refusals.iter().map(|refusal| refusal.vm.as_str()).collect();
                     let before =
@@ -67,36 +84,42 @@ fn show(rows: &mut Vec<Value>, rule: &str, load: u64, devices: bool, figures: [V
         "placed": placed, "vcpus": vcpus, "hosts": hosts }));
 }
 
-/// VMs until their vCPUs are so many percent of the PUs. With devices: 8 VFs on nodes 0 and 2 of each host, and every
-/// third VM requires one on its node.
+/// VMs until their vCPUs are so many percent of the PUs.
 fn stream(load: u64, devices: bool, seed: u64) -> Fleet {
     let mut dice = Dice(seed * 131 + load);
     let mut hosts: Vec<FleetHost> =
-        (0..HOSTS).map(|index| hosts::even(format!("host{index}"), 4, 16, 1, NODE_GIB, false)).collect();
+        (0..HOSTS).map(|index| hosts::even(format!("host{index}"), NODES, NODE_PUS, 1, NODE_GIB, false)).collect();
     if devices {
         for host in &mut hosts {
-            let supply = |node: u32| DeviceSupply {
-                kind: DeviceKind::VirtualFunctions { of: format!("eth{node}") },
+            let supply = |kind: DeviceKind, node: u32, free: u32| DeviceSupply {
+                kind,
                 node: Some(node),
                 functions: Vec::new(),
-                free: 4,
+                free,
             };
-            host.devices = vec![supply(0), supply(2)];
+            let card = |node: u32| DeviceKind::VirtualFunctions { of: format!("eth{node}") };
+            let gpu = DeviceKind::Function { vendor: 0x10de, device: GPU, class: 0x0302 };
+            host.devices = vec![supply(card(0), 0, 6), supply(card(2), 2, 6), supply(gpu, 2, 2)];
         }
     }
-    let wanted = u64::from(HOSTS) * 64 * load / 100;
+    let wanted = u64::from(HOSTS * NODES * NODE_PUS) * load / 100;
     let (mut vms, mut sum) = (Vec::new(), 0);
     while sum < wanted {
-        let vcpus = dice.pick(&[1u32, 2, 2, 4, 4, 4, 6, 8, 8, 12, 16]);
+        let die = dice.below(100);
+        let (_, vcpus, cells) = SIZES.into_iter().find(|(until, ..)| die < *until).unwrap_or((100, 32, 2));
+        let gib = u64::from(vcpus) * if dice.below(100) < LEAN { 2 } else { 4 };
         sum += u64::from(vcpus);
-        let cells = if vcpus >= 8 && dice.below(3) == 0 { 2 } else { 1 };
-        // What no empty node could hold says nothing about a rule.
-        let gib = (u64::from(vcpus) * dice.pick(&[1u64, 2, 3, 4])).min(NODE_GIB * u64::from(cells));
         let mut vm = Vm::new(format!("vm{}", vms.len()), vcpus, Bytes::from_mib(gib << 10));
         vm.numa = GuestNuma::Cells(cells);
-        if devices && dice.below(3) == 0 {
-            let selector = DeviceSelector::VirtualFunction { of: None };
-            vm.devices.push(DeviceDemand { selector, count: 1, locality: Locality::Required });
+        if devices {
+            let die = dice.below(100);
+            let demand = |selector| DeviceDemand { selector, count: 1, locality: Locality::Required };
+            if die < WITH_VF {
+                vm.devices.push(demand(DeviceSelector::VirtualFunction { of: None }));
+            }
+            if (WITH_VF - WITH_BOTH..WITH_VF + WITH_GPU).contains(&die) {
+                vm.devices.push(demand(DeviceSelector::Id { vendor: 0x10de, device: GPU }));
+            }
         }
         vms.push(vm);
     }

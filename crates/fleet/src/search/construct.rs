@@ -3,18 +3,23 @@
 use std::cmp::Reverse;
 
 use super::allowed::Allowed;
-use super::find::{Finder, Score};
-use crate::dense::{Assign, Cells, PAGE_CLASSES, Problem, State};
+use super::find::{Finder, Prefer, Score};
+use crate::dense::{Assign, Cells, PAGE_CLASSES, Problem, Shape, State};
 use crate::model::{Scope, Together};
 
 /// Scores kept at most: about 130 MB of them.
 const MOST_KEPT: usize = 2 << 20;
 
+/// VMs seen before the worth of room is learned first; it is learned anew whenever twice as many were seen.
+const FIRST_LOOK: u64 = 16;
+
+/// So many VMs like its first are taken to be a group that must be together, where nobody knows how many come. The
+/// roomiest host for each (tried) leaves none for VMs of two cells.
+const SEVERAL: u64 = 6;
+
 /// Which VMs come first, within a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// As asked: one request at a time, as in a running cloud.
-    Asked,
     /// The largest first.
     Largest,
     /// VMs of many nodes first, then the largest.
@@ -49,7 +54,6 @@ pub(crate) fn order(problem: &Problem, order: Order) -> Vec<usize> {
         shape.pages * problem.mib[shape.class] / u64::from(shape.vcpus)
     };
     match order {
-        Order::Asked => {}
         Order::Largest => vms.sort_by_cached_key(|vm| {
             (problem.vms[*vm].priority, hard(*vm), Reverse(size(*vm)), problem.vms[*vm].shape, *vm)
         }),
@@ -106,7 +110,7 @@ impl Constructor {
         let shape = problem.shape_of(vm);
         let kept_at = self.kept_at[problem.vms[vm].shape].filter(|_| !self.allowed.nodes_matter());
         // The first of a group that must be together decides for all. Who knows the others takes a host with room for
-        // them, or else the roomiest; who does not, the roomiest.
+        // them, or else the roomiest; who does not, one with room for several.
         let starts = self.starts_group(state, vm);
         let bundle = if look_ahead { starts.and_then(|group| self.bundles[group]) } else { None };
         let mut best: Option<(bool, u64, Score, usize)> = None;
@@ -127,7 +131,7 @@ impl Constructor {
             if let Some(score) = score {
                 let (lacks, part) = match (starts, bundle) {
                     (None, _) => (false, 0),
-                    (Some(_), None) => (true, u64::MAX - room_of(state, host)),
+                    (Some(_), None) => (true, u64::MAX - several(state, host, shape)),
                     (Some(_), Some(need)) if has_room(state, host, &need) => (false, 0),
                     (Some(_), Some(need)) => (true, u64::MAX - held_part(state, host, &need)),
                 };
@@ -141,6 +145,42 @@ impl Constructor {
         // The buffers hold another host's place by now.
         self.finder.best_on(state, shape, host, &self.allowed)?;
         Some(self.finder.assign(host))
+    }
+
+    /// One VM after the other as asked, where it takes the least worth of the room. Nothing is known of those to come but
+    /// that they are like those seen; who fits is never refused.
+    pub(crate) fn place_as_asked(&mut self, state: &mut State<'_>) {
+        let problem = state.problem;
+        let mut seen = vec![false; problem.shapes.len()];
+        let (mut count, mut next) = (0u64, FIRST_LOOK);
+        self.finder.prefer = Prefer::Fit;
+        for vm in 0..problem.vms.len() {
+            if state.is_placed(vm) {
+                seen[problem.vms[vm].shape] = true;
+                count += 1;
+            }
+        }
+        for vm in 0..problem.vms.len() {
+            if state.is_placed(vm) {
+                continue;
+            }
+            seen[problem.vms[vm].shape] = true;
+            count += 1;
+            if count > next {
+                next = count * 2;
+                self.learn(state, &seen);
+            }
+            if let Some(assign) = self.place_for(state, vm, false) {
+                state.put(vm, assign);
+            }
+        }
+    }
+
+    /// Learns what room is worth to VMs of these shapes, and chooses by it from now on.
+    pub(crate) fn learn(&mut self, state: &State<'_>, shapes: &[bool]) {
+        let known = self.finder.room.learn(state, shapes).is_some();
+        self.finder.prefer = if known { Prefer::Room } else { Prefer::Fit };
+        self.forget();
     }
 
     /// Places all of them, in order. What does not fit is left out.
@@ -199,19 +239,20 @@ fn bundles(problem: &Problem) -> Vec<Option<(u64, [u64; PAGE_CLASSES])>> {
     problem.members.iter().enumerate().map(of_group).collect()
 }
 
+/// How many VMs of a shape a host has room for by sums, several at most.
+fn several(state: &State<'_>, host: usize, shape: &Shape) -> u64 {
+    let (pus, pages) = free_of(state, host);
+    let by_pus = if shape.is_dedicated() { pus / u64::from(shape.vcpus.max(1)) } else { SEVERAL };
+    let by_pages = pages[shape.class].checked_div(shape.pages).unwrap_or(SEVERAL);
+    by_pus.min(by_pages).min(SEVERAL)
+}
+
 /// How much of a need a host can hold, in thousandths.
 fn held_part(state: &State<'_>, host: usize, need: &(u64, [u64; PAGE_CLASSES])) -> u64 {
     let (pus, pages) = free_of(state, host);
     let part = |there: u64, need: u64| (there * 1000).checked_div(need).map_or(1000, |part| part.min(1000));
     let of_pages = pages.iter().zip(&need.1).map(|(there, need)| part(*there, *need)).min().unwrap_or(1000);
     part(pus, need.0).min(of_pages)
-}
-
-/// How roomy a host is, PUs and memory each against a mean node, in thousandths.
-fn room_of(state: &State<'_>, host: usize) -> u64 {
-    let (pus, pages) = free_of(state, host);
-    let memory: u64 = pages.iter().zip(&state.problem.mib).map(|(pages, mib)| pages * mib).sum();
-    (pus * 1000 / state.problem.mean_pus).min(memory * 1000 / state.problem.mean_mib)
 }
 
 fn has_room(state: &State<'_>, host: usize, need: &(u64, [u64; PAGE_CLASSES])) -> bool {

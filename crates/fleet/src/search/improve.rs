@@ -4,9 +4,11 @@
 use std::time::Instant;
 
 use super::construct::Constructor;
+use super::find::Prefer;
 use super::random::Random;
 use super::repack::Repacker;
 use crate::dense::{Assign, CROWDED, EXTRA, HOSTS, NODES, REMOTE, REMOTE_DEVICES, State, Value};
+use crate::model::SpreadHosts;
 
 /// Hosts tried for one VM in a step.
 const HOSTS_TRIED: usize = 6;
@@ -78,6 +80,41 @@ pub(crate) fn improve(
         }
     }
     (steps, false)
+}
+
+/// Empties hosts, those with the fewest vCPUs first, as long as others have room for all they hold. Each host is tried
+/// once: in counted steps it would be by chance, and steps go to levels before this one.
+pub(crate) fn consolidate(state: &mut State<'_>, constructor: &mut Constructor, until: Option<Instant>, bound: &Value) {
+    let problem = state.problem;
+    if problem.spread != SpreadHosts::Fewest || state.value[HOSTS] <= bound[HOSTS] {
+        return;
+    }
+    let vcpus = |host: usize| -> u64 { state.on_host(host).map(|(vm, _)| u64::from(problem.shape_of(vm).vcpus)).sum() };
+    let mut hosts: Vec<(u64, usize)> =
+        (0..problem.hosts.len()).filter(|host| state.host_vms[*host] > 0).map(|host| (vcpus(host), host)).collect();
+    hosts.sort_unstable();
+    let before = std::mem::replace(&mut constructor.finder.prefer, Prefer::Levels);
+    constructor.forget();
+    let mut trial = Trial::default();
+    for (tried, (_, host)) in hosts.into_iter().enumerate() {
+        let out_of_time = tried as u64 % CLOCK == 0 && until.is_some_and(|until| Instant::now() >= until);
+        if state.value[HOSTS] <= bound[HOSTS] || out_of_time {
+            break;
+        }
+        let mut vms: Vec<usize> = state.on_host(host).map(|(vm, _)| vm).collect();
+        if vms.iter().any(|vm| problem.vms[*vm].fixed) {
+            continue;
+        }
+        let value = state.value;
+        trial.before.clear();
+        vms.iter().for_each(|vm| trial.take(state, *vm));
+        back(state, constructor, &mut trial, &mut vms);
+        if state.value >= value {
+            trial.undo(state);
+        }
+    }
+    constructor.finder.prefer = before;
+    constructor.forget();
 }
 
 /// One step, at the first level that leaves something to gain, or by chance a later one.

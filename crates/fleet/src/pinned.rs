@@ -68,7 +68,8 @@ fn keeping(fleet: &Fleet, state: &State<'_>, node: u32, supply: &NodeSupply, gue
 fn suits(supply: &NodeSupply, smt: SmtPolicy, pins: &Pins) -> bool {
     let mine: BTreeSet<u32> = pins.pus.iter().chain(&pins.idle).copied().collect();
     let touched = || supply.cores.iter().filter(|core| core.free.iter().any(|pu| mine.contains(pu)));
-    let count = |core: &CoreSupply, among: &dyn Fn(&u32) -> bool| core.free.iter().filter(|pu| among(pu)).count() as u32;
+    let count =
+        |core: &CoreSupply, among: &dyn Fn(&u32) -> bool| core.free.iter().filter(|pu| among(pu)).count() as u32;
     let to_be_had: usize = touched().map(|core| count(core, &|pu| mine.contains(pu)) as usize).sum();
     let is_whole = |core: &CoreSupply| count(core, &|pu| mine.contains(pu)) == core.threads;
     let one_each = |core: &CoreSupply| count(core, &|pu| pins.pus.contains(pu)) == 1;

@@ -61,13 +61,16 @@ pub fn plan(fleet: &Fleet, options: &Options) -> Result<FleetPlan, FleetError> {
         Arrival::Batch => {
             state = best_start(&problem, &start, &mut constructor);
             let target = target(&problem, &state.value);
-            consolidate(&mut state, &mut constructor, until, &target);
-            (record.done, record.stopped_early) =
-                improve(&mut state, &mut constructor, options.seed, options.steps, until, &target);
-            proven = options.steps > 0 && finish(&mut state, &mut constructor, &target);
-            if options.steps > 0 {
-                settle(&mut state, &mut constructor);
+            let (emptied, stopped) = consolidate(&mut state, &mut constructor, options.steps, until, &target);
+            (record.done, record.stopped_early) = (emptied, stopped);
+            if !stopped {
+                let left = options.steps - emptied;
+                let (done, stopped) = improve(&mut state, &mut constructor, options.seed, left, until, &target);
+                (record.done, record.stopped_early) = (emptied + done, stopped);
             }
+            // Neither looks at the clock or at the steps: so many steps give the same plan whatever ended them.
+            proven = finish(&mut state, &mut constructor, &target);
+            settle(&mut state, &mut constructor);
         }
     }
     let pinning = pinned::pin_all(fleet, &state);

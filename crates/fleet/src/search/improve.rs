@@ -83,11 +83,18 @@ pub(crate) fn improve(
 }
 
 /// Empties hosts, those with the fewest vCPUs first, as long as others have room for all they hold. Each host is tried
-/// once: in counted steps it would be by chance, and steps go to levels before this one.
-pub(crate) fn consolidate(state: &mut State<'_>, constructor: &mut Constructor, until: Option<Instant>, bound: &Value) {
+/// once: steps of the improvement take hosts by chance, and go to levels before this one. A host tried is a step. Gives the
+/// steps done, and whether time ended them.
+pub(crate) fn consolidate(
+    state: &mut State<'_>,
+    constructor: &mut Constructor,
+    steps: u64,
+    until: Option<Instant>,
+    bound: &Value,
+) -> (u64, bool) {
     let problem = state.problem;
     if problem.spread != SpreadHosts::Fewest || state.value[HOSTS] <= bound[HOSTS] {
-        return;
+        return (0, false);
     }
     let vcpus = |host: usize| -> u64 { state.on_host(host).map(|(vm, _)| u64::from(problem.shape_of(vm).vcpus)).sum() };
     let mut hosts: Vec<(u64, usize)> =
@@ -96,11 +103,16 @@ pub(crate) fn consolidate(state: &mut State<'_>, constructor: &mut Constructor, 
     let before = std::mem::replace(&mut constructor.finder.prefer, Prefer::Levels);
     constructor.forget();
     let mut trial = Trial::default();
-    for (tried, (_, host)) in hosts.into_iter().enumerate() {
-        let out_of_time = tried as u64 % CLOCK == 0 && until.is_some_and(|until| Instant::now() >= until);
-        if state.value[HOSTS] <= bound[HOSTS] || out_of_time {
+    let (mut done, mut stopped) = (0, false);
+    for (_, host) in hosts {
+        if state.value[HOSTS] <= bound[HOSTS] || done == steps {
             break;
         }
+        stopped = done % CLOCK == 0 && until.is_some_and(|until| Instant::now() >= until);
+        if stopped {
+            break;
+        }
+        done += 1;
         let mut vms: Vec<usize> = state.on_host(host).map(|(vm, _)| vm).collect();
         if vms.iter().any(|vm| problem.vms[*vm].fixed) {
             continue;
@@ -115,6 +127,7 @@ pub(crate) fn consolidate(state: &mut State<'_>, constructor: &mut Constructor, 
     }
     constructor.finder.prefer = before;
     constructor.forget();
+    (done, stopped)
 }
 
 /// One step, at the first level that leaves something to gain, or by chance a later one.

@@ -9,6 +9,7 @@ mod demo;
 pub(crate) mod doctor;
 mod inspect;
 mod lab;
+mod matrix;
 mod plan;
 pub(crate) mod remote;
 mod report;

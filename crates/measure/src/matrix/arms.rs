@@ -76,16 +76,15 @@ fn wanted(ground: &Ground) -> Vec<DiskPath> {
     for iothreads in [0, 2] {
         paths.extend(engines.map(|engine| DiskPath { engine, iothreads, ..sound }));
     }
-    for engine in [DiskEngine::Native, DiskEngine::IoUring] {
-        let sound = DiskPath { engine, ..sound };
-        paths.push(DiskPath { bus: Bus::VirtioScsi, ..sound });
-        paths.push(DiskPath { queues: Some(1), ..sound });
-        paths.push(DiskPath { discard: true, ..sound });
-        paths.push(DiskPath { discard: true, detect_zeroes: true, ..sound });
-        paths.push(DiskPath { block_size: Some(4096), ..sound });
-    }
+    // One engine tells what these are worth: io_uring, and native where the kernel refuses that.
+    let allowed = matches!(ground.io_uring_disabled, None | Some(0));
+    let sound = DiskPath { engine: if allowed { DiskEngine::IoUring } else { DiskEngine::Native }, ..sound };
+    paths.push(DiskPath { bus: Bus::VirtioScsi, ..sound });
+    paths.push(DiskPath { queues: Some(1), ..sound });
+    paths.push(DiskPath { discard: true, ..sound });
+    paths.push(DiskPath { discard: true, detect_zeroes: true, ..sound });
+    paths.push(DiskPath { block_size: Some(4096), ..sound });
     for container in ground.containers.iter().skip(1) {
-        paths.push(DiskPath::qemu_default(*container));
         paths.extend(engines.map(|engine| DiskPath { engine, container: *container, ..sound }));
     }
     paths

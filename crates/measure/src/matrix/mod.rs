@@ -10,14 +10,15 @@ mod disks;
 mod effect;
 mod path;
 mod results;
+mod rig;
 mod run;
-
-#[cfg(test)]
-pub(crate) use results::tests::sample_matrix;
+mod space;
 
 pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor};
 pub use contest::Turn;
 pub use effect::Effect;
 pub use path::{Bus, Container, DiskPath, PathCache};
+#[cfg(test)]
+pub(crate) use results::tests::sample_matrix;
 pub use results::{Advice, ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults};
 pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds, matrix};

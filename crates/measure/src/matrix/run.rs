@@ -1,33 +1,28 @@
 //! One whole matrix on this machine: scratch space, the guest, read-back, race, the winner again, everything put back.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nearmetal_host::{Host, HostFs, guests};
-use nearmetal_hypervisor::{Hypervisor, Versions, agent};
+use nearmetal_host::{Host, HostFs};
+use nearmetal_hypervisor::{Hypervisor, Versions};
 use nearmetal_place::Placement;
 use nearmetal_stats::{Race, doubling_looks};
-use nearmetal_units::Bytes;
 
-use super::arms::{Ground, LeftOut, arms, major_minor};
-use super::containers::{Files, fill};
-use super::contest::{Track, Turn, contest};
-use super::disks::{ArmDisk, guest_with, serial};
-use super::effect::{Effect, Seen, read_back, seen};
-use super::path::{Bus, Container, DiskPath};
+use super::arms::{Ground, arms, major_minor};
+use super::contest::Turn;
+use super::disks::{ArmDisk, serial};
+use super::path::Container;
 use super::results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};
-use crate::appliance::{Appliance, PROBE_IN_GUEST};
-use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
+use super::rig::{Entrant, Rig, no_design, shown};
+use super::space::Space;
+use crate::appliance::Appliance;
+use crate::bench::{Event, grow_pools, pause_original, slice, stay_off};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine, SLACK, settle};
-use crate::experiment::{Measured, perform};
-use crate::fio;
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::record::provenance;
-use crate::results::{ArmKind, Environment, Run, Slice};
-use crate::schedule::{Design, schedule};
+use crate::results::{ArmKind, Environment, Slice};
+use crate::schedule::Design;
 use crate::scratch::Scratch;
 use crate::workload::{FioJob, Workload};
 
@@ -103,7 +98,8 @@ pub fn least_seconds(request: &MatrixRequest, arms: usize) -> u32 {
     (arms as u32 * FIRST_LOOK * run).saturating_add(confirming(request)).saturating_add(BOOT)
 }
 
-fn confirming(request: &MatrixRequest) -> u32 {
+/// Seconds of the winner's fresh rounds.
+pub(super) fn confirming(request: &MatrixRequest) -> u32 {
     let run = request.job.seconds + request.job.ramp_seconds + BESIDE_A_RUN;
     request.pairs.saturating_mul(3 * run) + 2 * BOOT
 }
@@ -139,14 +135,6 @@ pub fn matrix(
     let results = result?;
     released?;
     Ok(results)
-}
-
-/// One arm with what stands for it.
-struct Entrant {
-    disk: ArmDisk,
-    seen: Seen,
-    effect: Effect,
-    cannot_win: Option<String>,
 }
 
 fn measure(
@@ -245,11 +233,6 @@ fn affordable(request: &MatrixRequest, arms: usize) -> Result<(), MeasureError> 
     )))
 }
 
-/// The entrants that took effect, by their place in the list: these race.
-fn shown(entrants: &[Entrant]) -> Vec<usize> {
-    (0..entrants.len()).filter(|arm| matches!(entrants[*arm].effect, Effect::Shown { .. })).collect()
-}
-
 fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[Turn], seed: u64) -> Vec<ArmResult> {
     let one = |(number, entrant): (usize, Entrant)| {
         let place = running.iter().position(|arm| *arm == number);
@@ -267,271 +250,6 @@ fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[
         }
     };
     entrants.into_iter().enumerate().map(one).collect()
-}
-
-/// Scratch space, divided among the arms.
-struct Space {
-    paths: Vec<DiskPath>,
-    left_out: Vec<LeftOut>,
-    sources: Vec<String>,
-    /// What bare metal works on.
-    bare: String,
-    /// The device behind most of it.
-    device: String,
-    span: Bytes,
-}
-
-impl Space {
-    fn prepare(
-        request: &MatrixRequest,
-        fs: &HostFs,
-        leftovers: &mut Leftovers,
-        slot: &mut Option<Scratch>,
-        ground: &mut Ground,
-    ) -> Result<Self, MeasureError> {
-        let span = request.job.span.unwrap_or(Bytes::from_mib(256));
-        let (mut paths, mut left_out) = arms(ground);
-        let directory = request.scratch.iter().find(|path| Path::new(path).is_dir());
-        let mut files = None;
-        if let Some(directory) = directory {
-            let count = paths.iter().filter(|path| path.container.is_file()).count() + 1;
-            leftovers.directories.push(Files::inside(Path::new(directory)));
-            // One that was there before is not this run's to remove.
-            if !Files::inside(Path::new(directory)).exists() {
-                leftovers.save()?;
-            } else {
-                leftovers.directories.clear();
-            }
-            let made = Files::begin(Path::new(directory), count, span)?;
-            ground.files_direct = Some(made.direct());
-            (paths, left_out) = arms(ground);
-            files = Some(made);
-        }
-        let device = request.scratch.iter().find(|path| !Path::new(path).is_dir());
-        let mut regions = Vec::new().into_iter();
-        let mut behind = directory.cloned().unwrap_or_default();
-        if let Some(device) = device {
-            let count = paths.iter().filter(|path| !path.container.is_file()).count() + 1;
-            let scratch = slot.insert(Scratch::prepare(fs, device, count)?);
-            if scratch.region_size < span {
-                return Err(MeasureError::Scratch {
-                    device: device.clone(),
-                    why: format!(
-                        "{count} regions of {} each are smaller than --span {span}: give a smaller one, or leave arms out",
-                        scratch.region_size
-                    ),
-                });
-            }
-            for region in &scratch.regions {
-                fill(region, span)?;
-            }
-            behind = scratch.device().to_owned();
-            regions = scratch.regions.clone().into_iter();
-        }
-        let mut source = |path: &DiskPath| -> Result<String, MeasureError> {
-            let missing = || MeasureError::Unfit(format!("there is no scratch space for {}", path.title()));
-            match (&mut files, path.container.is_file()) {
-                (Some(files), true) => files.make(path.container),
-                (_, false) => regions.next().ok_or_else(missing),
-                (None, true) => Err(missing()),
-            }
-        };
-        let sources = paths.iter().map(&mut source).collect::<Result<Vec<_>, _>>()?;
-        let first = paths.first().map_or(Container::Block, |path| path.container);
-        let bare = if first.is_file() { Container::RawFile } else { Container::Block };
-        let bare = source(&DiskPath::qemu_default(bare))?;
-        Ok(Self { paths, left_out, sources, bare, device: behind, span })
-    }
-}
-
-/// The guest of the race, and what runs in it.
-struct Rig<'a> {
-    request: &'a MatrixRequest,
-    fs: &'a HostFs,
-    hypervisor: &'a mut dyn Hypervisor,
-    appliance: Appliance,
-    slice: Slice,
-    job: FioJob,
-    notes: Vec<String>,
-}
-
-impl Rig<'_> {
-    fn name(&self) -> String {
-        format!("{}-nearmetal-matrix", self.request.guest)
-    }
-
-    fn machine(&mut self, guests: BTreeMap<ArmKind, GuestArm>, bare: &str) -> Machine<'_> {
-        Machine {
-            hypervisor: &mut *self.hypervisor,
-            fs: self.fs,
-            probe: self.request.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: self.slice.clone(),
-            bare_device: bare.to_owned(),
-            guests,
-            notes: Vec::new(),
-        }
-    }
-
-    fn pid(&mut self, name: &str) -> Result<u32, MeasureError> {
-        let uuid = self
-            .hypervisor
-            .domain(name)
-            .map_err(|source| MeasureError::Hypervisor { arm: name.to_owned(), source })?
-            .uuid;
-        let process = guests::find(self.fs, &uuid)
-            .map_err(|source| MeasureError::Kernel { what: format!("cannot find the process of `{name}`"), source })?;
-        process
-            .map(|process| process.pid)
-            .ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))
-    }
-
-    /// Boots the guest of the race and lets it run; gives QEMU's process id.
-    fn boot(&mut self, disks: &[ArmDisk]) -> Result<u32, MeasureError> {
-        let name = self.name();
-        let xml = guest_with(&self.request.xml, &name, &new_uuid(self.fs)?, disks, &self.appliance)?;
-        let guest = GuestArm { name: name.clone(), xml, device: String::new() };
-        let mut machine = self.machine(BTreeMap::from([(ArmKind::Planned, guest)]), "");
-        machine.boot(&[ArmKind::Planned])?;
-        let notes = std::mem::take(&mut machine.notes);
-        self.notes.extend(notes);
-        self.hypervisor.resume(&name).map_err(|source| MeasureError::Hypervisor { arm: name.clone(), source })?;
-        self.pid(&name)
-    }
-
-    fn read_back(
-        &mut self,
-        pid: u32,
-        disks: Vec<ArmDisk>,
-        span: Bytes,
-        host: &Host,
-    ) -> Result<Vec<Entrant>, MeasureError> {
-        let name = self.name();
-        let found = seen(self.hypervisor, &name)?;
-        let free: u64 = host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
-        let mut entrants = Vec::new();
-        for disk in disks {
-            let seen = found.get(&disk.serial).cloned().unwrap_or_default();
-            let effect = if seen.name.is_empty() {
-                Effect::NotShown { why: format!("the guest has no disk with serial number {}", disk.serial) }
-            } else {
-                read_back(self.fs, self.hypervisor, &name, pid, &disk.path, &disk.source, &seen)
-            };
-            entrants.push(Entrant { cannot_win: cannot_win(&disk.path, span, Bytes::new(free)), disk, seen, effect });
-        }
-        if let Some(Effect::NotShown { why }) = entrants.first().map(|entrant| &entrant.effect) {
-            return Err(MeasureError::Unfit(format!(
-                "QEMU's default, which all is compared with, cannot be read back: {why}"
-            )));
-        }
-        Ok(entrants)
-    }
-
-    /// The race among the arms that took effect, in what is left of the budget beside the winner's fresh rounds.
-    fn race(
-        &mut self,
-        entrants: &[Entrant],
-        began: Instant,
-        tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(Race, Vec<Turn>), MeasureError> {
-        let running = shown(entrants);
-        let can_win: Vec<bool> = running.iter().map(|arm| entrants[*arm].cannot_win.is_none()).collect();
-        if running.len() < 2 || !can_win.contains(&true) {
-            return Err(MeasureError::Unfit(format!(
-                "{} of {} arms took effect and none of them may win: see --list for what each needs",
-                running.len(),
-                entrants.len()
-            )));
-        }
-        let mut race = Race::new(&can_win, 0, self.request.error, &doubling_looks(FIRST_LOOK, LOOKS))?;
-        let left =
-            f64::from(self.request.budget.saturating_sub(confirming(self.request))) - began.elapsed().as_secs_f64();
-        let start = Instant::now();
-        let titles: Vec<String> = running.iter().map(|arm| entrants[*arm].disk.path.title()).collect();
-        let devices = running.iter().map(|arm| format!("/dev/{}", entrants[*arm].seen.name)).collect();
-        let mut lane = Lane { guest: self.name(), fs: self.fs, hypervisor: self.hypervisor, job: &self.job, devices };
-        let seed = self.request.seed;
-        let mut clock = || start.elapsed().as_secs_f64();
-        let turns = contest(&mut race, seed, left, &mut clock, &mut lane, &mut |round, arm, racing| {
-            tell(Event::Turn { round, arm: &titles[arm], racing });
-        })?;
-        Ok((race, turns))
-    }
-
-    /// The winner and QEMU's default, each in a guest with no other disk, and bare metal.
-    fn confirm(
-        &mut self,
-        winner: &ArmDisk,
-        default: &ArmDisk,
-        bare: &str,
-        tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Vec<Run>, MeasureError> {
-        let mut guests = BTreeMap::new();
-        for (kind, disk) in [(ArmKind::Planned, winner), (ArmKind::AsFound, default)] {
-            let name = clone_name(&self.request.guest, kind);
-            let xml =
-                guest_with(&self.request.xml, &name, &new_uuid(self.fs)?, std::slice::from_ref(disk), &self.appliance)?;
-            // Its only disk, so the guest's kernel names it the first of its kind.
-            let device = if disk.path.bus == Bus::VirtioScsi { "/dev/sda" } else { "/dev/vda" };
-            guests.insert(kind, GuestArm { name, xml, device: device.to_owned() });
-        }
-        let arms = vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned];
-        let design = Design {
-            arms: arms.clone(),
-            paired: vec![Workload::Fio(self.job.clone())],
-            rounds: self.request.pairs,
-            ..no_design()
-        };
-        let steps = schedule(&design, self.request.seed.wrapping_add(1));
-        let mut machine = self.machine(guests, bare);
-        machine.boot(&arms)?;
-        let total = steps.len();
-        let runs = perform(&steps, false, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
-        let notes = std::mem::take(&mut machine.notes);
-        self.notes.extend(notes);
-        Ok(runs)
-    }
-}
-
-/// Runs arms in the one guest that has them all.
-struct Lane<'a> {
-    guest: String,
-    fs: &'a HostFs,
-    hypervisor: &'a mut dyn Hypervisor,
-    job: &'a FioJob,
-    devices: Vec<String>,
-}
-
-impl Track for Lane<'_> {
-    fn run(&mut self, arm: usize, seed: u64) -> Result<Measured, MeasureError> {
-        settle(self.fs)?;
-        let mut words = vec!["fio".to_owned()];
-        words.extend(self.job.arguments(&self.devices[arm], seed));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let limit = Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)) + SLACK;
-        let output = agent::exec(self.hypervisor, &self.guest, &words, None, limit)
-            .map_err(|source| MeasureError::Hypervisor { arm: self.devices[arm].clone(), source })?;
-        if !output.status.is_success() {
-            let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-            return Err(MeasureError::WorkloadFailed { what: format!("fio on {}", self.devices[arm]), why });
-        }
-        Ok(Measured { metrics: fio::metrics(&String::from_utf8_lossy(&output.stdout))?, notes: vec![] })
-    }
-}
-
-/// Why an arm is measured and cannot win.
-fn cannot_win(path: &DiskPath, span: Bytes, free: Bytes) -> Option<String> {
-    if !path.cache.is_durable() {
-        return Some(
-            "it ignores the guest's flushes: a host that stops loses data the guest was told is safe".to_owned(),
-        );
-    }
-    // Reads are cold at first, but every write goes to memory until long after the sample.
-    (!path.cache.is_direct() && span < free).then(|| {
-        format!(
-            "the host's free memory ({free}) holds all {span} it works on: its figure is the memory's, not the drive's"
-        )
-    })
 }
 
 fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) -> Vec<String> {
@@ -557,8 +275,4 @@ fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) ->
     }
     caveats.push("the race's arms are disks of one guest; the winner and QEMU's default were measured again each in a guest of its own".to_owned());
     caveats
-}
-
-fn no_design() -> Design {
-    Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] }
 }

@@ -8,6 +8,7 @@ mod export;
 mod faults;
 mod job;
 mod machine;
+mod matrix;
 mod sabotage;
 
 use crate::context::Bench;
@@ -59,6 +60,7 @@ pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         machine::cases(),
         job::cases(),
+        matrix::cases(),
         agreement::cases(),
         sabotage::cases(),
         bad_input::cases(),

@@ -61,6 +61,15 @@ pub struct Request {
 pub enum Event<'a> {
     /// A stage began.
     Stage(&'a str),
+    /// A run of a race begins.
+    Turn {
+        /// Round, from 0.
+        round: u32,
+        /// What a person calls the arm.
+        arm: &'a str,
+        /// Arms of this round.
+        racing: usize,
+    },
     /// Step `index` of `total` begins.
     Step {
         /// From 0.
@@ -99,14 +108,14 @@ fn measure(
     scratch_slot: &mut Option<Scratch>,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    pause_original(request, hypervisor, leftovers)?;
+    pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
     let arms = &request.design.arms;
     tell(Event::Stage("dividing the scratch device"));
     let scratch = scratch_slot.insert(Scratch::prepare(fs, &request.scratch, arms.len())?);
     let slice = slice(&request.placement, &request.scratch, scratch.region_size);
     stay_off(host, &slice)?;
     tell(Event::Stage("sizing hugepage pools"));
-    grow_pools(request, host, fs, leftovers)?;
+    grow_pools(&request.placement, 1, host, fs, leftovers)?;
 
     let work = request.state.join("bench");
     let appliance = Appliance::with_probe(&request.appliance, &request.probe, &work)?;
@@ -192,25 +201,25 @@ fn measure(
     })
 }
 
-fn pause_original(
-    request: &Request,
+pub(crate) fn pause_original(
+    guest: &str,
+    allowed: bool,
     hypervisor: &mut dyn Hypervisor,
     leftovers: &mut Leftovers,
 ) -> Result<(), MeasureError> {
-    let wrap = |source| MeasureError::Hypervisor { arm: request.guest.clone(), source };
-    let summary = hypervisor.domain(&request.guest).map_err(wrap)?;
+    let wrap = |source| MeasureError::Hypervisor { arm: guest.to_owned(), source };
+    let summary = hypervisor.domain(guest).map_err(wrap)?;
     if summary.state != DomainState::Running {
         return Ok(());
     }
-    if !request.pause {
+    if !allowed {
         return Err(MeasureError::Unfit(format!(
-            "`{}` is running on the slice that is to be measured: allow it to be paused meanwhile (--pause), or shut it down",
-            request.guest
+            "`{guest}` is running on the slice that is to be measured: allow it to be paused meanwhile (--pause), or shut it down"
         )));
     }
-    leftovers.paused.push(request.guest.clone());
+    leftovers.paused.push(guest.to_owned());
     leftovers.save()?;
-    hypervisor.suspend(&request.guest).map_err(wrap)
+    hypervisor.suspend(guest).map_err(wrap)
 }
 
 /// The slice that a placement gives a guest, with `device` as what both sides measure.
@@ -239,14 +248,20 @@ pub(crate) fn stay_off(host: &Host, slice: &Slice) -> Result<(), MeasureError> {
         .map_err(|error| MeasureError::Unfit(format!("cannot move to PUs {elsewhere}, off the slice: {error}")))
 }
 
-/// Room in the pools for the planned clone beside what is in use; equal for all arms, since done before the first.
-fn grow_pools(request: &Request, host: &Host, fs: &HostFs, leftovers: &mut Leftovers) -> Result<(), MeasureError> {
-    let memory = &request.placement.memory;
+/// Room in the pools for that many planned clones beside what is in use; equal for all arms, since done before the first.
+pub(crate) fn grow_pools(
+    placement: &Placement,
+    clones: u64,
+    host: &Host,
+    fs: &HostFs,
+    leftovers: &mut Leftovers,
+) -> Result<(), MeasureError> {
+    let memory = &placement.memory;
     let Some(size) = memory.page_size else { return Ok(()) };
     let nodes = memory.nodes.len().max(1) as u64;
     for index in memory.nodes.iter() {
         // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
-        let needed = memory.pages.div_ceil(nodes);
+        let needed = memory.pages.saturating_mul(clones).div_ceil(nodes);
         let pool = host.node(index).and_then(|node| node.pool(size)).ok_or_else(|| {
             MeasureError::Unfit(format!("node {index} has no pool of {size} pages: does this kernel support them?"))
         })?;
@@ -260,7 +275,7 @@ fn grow_pools(request: &Request, host: &Host, fs: &HostFs, leftovers: &mut Lefto
     Ok(())
 }
 
-fn new_uuid(fs: &HostFs) -> Result<String, MeasureError> {
+pub(crate) fn new_uuid(fs: &HostFs) -> Result<String, MeasureError> {
     let text = fs
         .read("/proc/sys/kernel/random/uuid")
         .map_err(|source| MeasureError::Kernel { what: "cannot make a UUID".into(), source })?;

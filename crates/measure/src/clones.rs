@@ -1,6 +1,6 @@
 //! Clones: domains that measure in the place of the user's, which is not touched.
 
-use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainXml, DriverOptions};
+use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
 
 use crate::appliance::Appliance;
 use crate::error::MeasureError;
@@ -51,18 +51,8 @@ pub(crate) fn clone_xml(
     appliance: &Appliance,
 ) -> Result<Clone, MeasureError> {
     let name = clone_name(guest, arm);
-    let kernel = appliance.kernel.display().to_string();
-    let initramfs = appliance.initramfs.display().to_string();
     let edit = || {
-        let mut clone = DomainXml::parse(xml)?;
-        clone.set_name(&name)?;
-        clone.set_uuid(uuid)?;
-        clone.remove_metadata()?;
-        clone.regenerate_mac_addresses(&name)?;
-        clone.remove_nvram()?;
-        clone.set_direct_boot(&kernel, Some(&initramfs), COMMAND_LINE)?;
-        clone.remove_devices(LEFT_OUT)?;
-        clone.add_agent_channel()?;
+        let mut clone = make_own(xml, &name, uuid, appliance)?;
         for disk in clone.facts()?.disks {
             if disk.target != target {
                 clone.remove_disk(&disk.target)?;
@@ -77,6 +67,23 @@ pub(crate) fn clone_xml(
         Ok(clone.as_str().to_owned())
     };
     Ok(Clone { xml: edit().map_err(wrap(arm.id()))?, name })
+}
+
+/// A clone with a name, UUID and MAC addresses of its own, the appliance as its system, and no device that the original
+/// owns; its disks are still the original's.
+pub(crate) fn make_own(xml: &str, name: &str, uuid: &str, appliance: &Appliance) -> Result<DomainXml, DomainError> {
+    let kernel = appliance.kernel.display().to_string();
+    let initramfs = appliance.initramfs.display().to_string();
+    let mut clone = DomainXml::parse(xml)?;
+    clone.set_name(name)?;
+    clone.set_uuid(uuid)?;
+    clone.remove_metadata()?;
+    clone.regenerate_mac_addresses(name)?;
+    clone.remove_nvram()?;
+    clone.set_direct_boot(&kernel, Some(&initramfs), COMMAND_LINE)?;
+    clone.remove_devices(LEFT_OUT)?;
+    clone.add_agent_channel()?;
+    Ok(clone)
 }
 
 fn wrap(arm: &str) -> impl FnOnce(nearmetal_domain::DomainError) -> MeasureError {

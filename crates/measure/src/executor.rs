@@ -20,7 +20,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(90);
 /// How often a clone is booted before it counts as one that does not come up.
 const BOOTS: u32 = 2;
 /// What a run may take beyond its own seconds: starting fio, flushing, an emulated machine.
-const SLACK: Duration = Duration::from_secs(60);
+pub(crate) const SLACK: Duration = Duration::from_secs(60);
 
 /// A guest arm: the clone that stands for it.
 #[derive(Debug, Clone)]
@@ -110,15 +110,6 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Writes dirty pages and drops the page cache, so that no sample pays for or profits from the one before.
-    fn settle(&self) -> Result<(), MeasureError> {
-        rustix::fs::sync();
-        self.fs.write("/proc/sys/vm/drop_caches", "3").map_err(|source| MeasureError::KernelWrite {
-            what: "cannot drop the page cache before a sample".into(),
-            source,
-        })
-    }
-
     fn bare(&self, command: &[String]) -> Result<String, MeasureError> {
         let mut bound = Command::new(&self.probe);
         bound.args(["bind", "--cpus", &self.slice.cpus.to_string()]);
@@ -150,6 +141,15 @@ impl Machine<'_> {
     }
 }
 
+/// Writes dirty pages and drops the page cache, so that no sample pays for or profits from the one before.
+pub(crate) fn settle(fs: &HostFs) -> Result<(), MeasureError> {
+    rustix::fs::sync();
+    fs.write("/proc/sys/vm/drop_caches", "3").map_err(|source| MeasureError::KernelWrite {
+        what: "cannot drop the page cache before a sample".into(),
+        source,
+    })
+}
+
 impl Executor for Machine<'_> {
     fn refresh(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
         self.end_all()?;
@@ -172,7 +172,7 @@ impl Executor for Machine<'_> {
             Workload::MemoryLatency(job) => (memory::latency_command(&probe, job), 30),
             Workload::MemoryBandwidth(job) => (memory::bandwidth_command(&probe, job), 30),
         };
-        self.settle()?;
+        settle(self.fs)?;
         let limit = Duration::from_secs(seconds) + SLACK;
         let output = if bare { self.bare(&command)? } else { self.guest(step.arm, &command, limit)? };
         match &step.workload {

@@ -26,7 +26,7 @@ pub trait Executor {
 }
 
 /// After how many failures in a row the experiment is given up: by then it is not a disturbance.
-const GIVE_UP_AFTER: u32 = 4;
+pub(crate) const GIVE_UP_AFTER: u32 = 4;
 
 /// Carries out `steps`, in order. A failed run is kept with its reason and the schedule goes on; four in a row end it.
 ///
@@ -80,7 +80,7 @@ pub fn perform(
 }
 
 /// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

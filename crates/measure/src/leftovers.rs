@@ -24,6 +24,9 @@ pub(crate) struct Leftovers {
     pub clones: Vec<String>,
     /// Domains that were running and were paused.
     pub paused: Vec<String>,
+    /// Directories of files made to measure on; they outlive a reboot.
+    #[serde(default)]
+    pub directories: Vec<PathBuf>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -99,6 +102,9 @@ impl Leftovers {
                     hypervisor.resume(domain).map_err(wrap(domain))?;
                 }
             }
+        }
+        for directory in self.directories.iter().filter(|directory| directory.exists()) {
+            files::remove_dir_all(directory)?;
         }
         files::remove(&self.path)?;
         Ok(())

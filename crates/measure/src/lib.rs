@@ -1,7 +1,7 @@
 //! Workloads, arms, schedule, provenance and the results store.
 //!
 //! An experiment: arms run the same [`Workload`]s in rounds ([`schedule`]); every run is kept ([`Results`], [`Store`]);
-//! what may be said of them is worked out afterwards ([`compare`]).
+//! what may be said of them is worked out afterwards ([`compare`]). A matrix of ways to a disk is a race ([`matrix`]).
 
 mod appliance;
 mod bench;
@@ -12,6 +12,7 @@ mod executor;
 mod experiment;
 mod fio;
 mod leftovers;
+mod matrix;
 mod memory;
 mod metric;
 mod own_guest;
@@ -29,6 +30,11 @@ pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
+pub use matrix::{
+    Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
+    MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PathCache, Turn, arms, containers_of, device_model, ground,
+    least_seconds, major_minor, matrix,
+};
 pub use metric::{Metric, Unit};
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
 pub use results::{Arm, ArmKind, Environment, Outcome, Purpose, Results, Run, SCHEMA, Slice};

@@ -43,10 +43,14 @@ pub struct Step {
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): four lines, reproducible from the printed seed on every platform.
 #[derive(Debug, Clone)]
-struct SplitMix(u64);
+pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,7 +58,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = (self.next() % (last as u64 + 1)) as usize;
             items.swap(last, other);
@@ -64,7 +68,7 @@ impl SplitMix {
 
 /// The steps of a design, in order. The same design and seed give the same steps.
 pub fn schedule(design: &Design, seed: u64) -> Vec<Step> {
-    let mut random = SplitMix(seed);
+    let mut random = SplitMix::new(seed);
     // Each entry is one round: its purpose, workload and arms.
     let mut rounds: Vec<(Purpose, Workload, Vec<ArmKind>)> = Vec::new();
     for workload in &design.paired {

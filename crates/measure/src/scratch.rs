@@ -84,6 +84,11 @@ impl Scratch {
         Ok(Self { device: device.to_owned(), regions, region_size: Bytes::from_mib(region_mib) })
     }
 
+    /// The device, links followed.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
     /// Wipes the partition table: the device is as empty as it was.
     pub fn release(self) -> Result<(), MeasureError> {
         run(Command::new("wipefs").args(["--quiet", "--all", "--force", &self.device]))?;

@@ -5,15 +5,17 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::error::MeasureError;
+use crate::matrix::MatrixResults;
 use crate::results::{Environment, Outcome, Results};
 
 /// (name, statements), in order. ↓ the next migration goes at the end.
-const MIGRATIONS: &[(&str, &str)] = &[(
-    "first",
-    "CREATE TABLE experiment (
+const MIGRATIONS: &[(&str, &str)] = &[
+    (
+        "first",
+        "CREATE TABLE experiment (
          id INTEGER PRIMARY KEY, created TEXT NOT NULL, version TEXT NOT NULL,
          environment TEXT NOT NULL CHECK (environment IN ('lab', 'silicon')), machine TEXT,
          quick INTEGER NOT NULL, seed INTEGER NOT NULL, guest TEXT NOT NULL, slice TEXT NOT NULL,
@@ -30,7 +32,18 @@ const MIGRATIONS: &[(&str, &str)] = &[(
      CREATE TABLE sample (
          run INTEGER NOT NULL REFERENCES run(id), metric TEXT NOT NULL, unit TEXT NOT NULL, value REAL NOT NULL,
          PRIMARY KEY (run, metric)) STRICT;",
-)];
+    ),
+    (
+        // `kind` leaves room for the network's. The document holds every run; the columns are what it is found by.
+        "matrix",
+        "CREATE TABLE matrix (
+         id INTEGER PRIMARY KEY, created TEXT NOT NULL, kind TEXT NOT NULL CHECK (kind IN ('disk', 'net')),
+         environment TEXT NOT NULL CHECK (environment IN ('lab', 'silicon')), machine TEXT,
+         device TEXT NOT NULL, kernel TEXT NOT NULL, qemu TEXT NOT NULL, guest TEXT NOT NULL,
+         winner TEXT, document TEXT NOT NULL) STRICT;
+     CREATE INDEX matrix_ground ON matrix (kind, device, kernel);",
+    ),
+];
 
 /// An open store.
 #[derive(Debug)]
@@ -156,6 +169,71 @@ impl Store {
         Ok(experiment)
     }
 
+    /// The store at `path` for reading alone; `None` if there is none, or one that no matrix was ever added to.
+    pub fn read_only(path: &Path) -> Result<Option<Self>, MeasureError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let shown = path.display().to_string();
+        let wrap = |source| MeasureError::Store { path: shown.clone(), source };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(wrap)?;
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(wrap)?;
+        Ok((version >= 2).then(|| Self { connection, path: shown.clone() }))
+    }
+
+    /// Adds a disk matrix. Returns its id.
+    pub fn add_matrix(&mut self, results: &MatrixResults) -> Result<i64, MeasureError> {
+        let (environment, machine) = match &results.environment {
+            Environment::Silicon => ("silicon", None),
+            Environment::Lab { machine } => ("lab", Some(machine)),
+        };
+        let ground = &results.ground;
+        let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.clone());
+        let added = self.connection.execute(
+            "INSERT INTO matrix (created, kind, environment, machine, device, kernel, qemu, guest, winner, document)
+             VALUES (?1, 'disk', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                results.created,
+                environment,
+                machine,
+                ground.device,
+                ground.kernel,
+                ground.qemu,
+                results.guest,
+                winner,
+                json(results)
+            ],
+        );
+        added.map_err(|source| self.error(source))?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// The newest disk matrix of the same drive model, kernel and environment; one of the same guest goes before others.
+    pub fn newest_matrix(
+        &self,
+        device: &str,
+        kernel: &str,
+        guest: &str,
+        environment: &Environment,
+    ) -> Result<Option<MatrixResults>, MeasureError> {
+        let (environment, machine) = match environment {
+            Environment::Silicon => ("silicon", None),
+            Environment::Lab { machine } => ("lab", Some(machine)),
+        };
+        let found = self.connection.query_row(
+            "SELECT document FROM matrix
+             WHERE kind = 'disk' AND device = ?1 AND kernel = ?2 AND environment = ?3 AND machine IS ?4
+             ORDER BY guest = ?5 DESC, id DESC LIMIT 1",
+            params![device, kernel, environment, machine, guest],
+            |row| row.get::<_, String>(0),
+        );
+        match found.optional().map_err(|source| self.error(source))? {
+            Some(document) => MatrixResults::parse(&document).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Raw values of one metric of one arm, in the order they were measured.
     pub fn values(
         &self,
@@ -183,6 +261,7 @@ fn json<T: serde::Serialize>(value: &T) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::{PathCache, sample_matrix};
     use crate::results::tests::sample_results;
 
     fn memory() -> Store {
@@ -208,10 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn a_matrix_is_found_by_drive_kernel_and_environment_and_by_nothing_else() {
+        let mut store = memory();
+        let results = sample_matrix(PathCache::None);
+        store.add_matrix(&results).unwrap();
+        let other = MatrixResults { guest: "db1".into(), seed: 7, ..results.clone() };
+        store.add_matrix(&other).unwrap();
+        let lab = Environment::Lab { machine: "quad".into() };
+        let find = |device: &str, kernel: &str, guest: &str, environment: &Environment| {
+            store.newest_matrix(device, kernel, guest, environment).unwrap().map(|found| (found.guest, found.seed))
+        };
+        assert_eq!(find("QEMU NVMe Ctrl", "6.12.41", "web1", &lab), Some(("web1".into(), 1)), "its own goes first");
+        assert_eq!(find("QEMU NVMe Ctrl", "6.12.41", "new", &lab), Some(("db1".into(), 7)), "else the newest");
+        assert_eq!(find("QEMU NVMe Ctrl", "6.13.0", "web1", &lab), None);
+        assert_eq!(find("another", "6.12.41", "web1", &lab), None);
+        assert_eq!(
+            find("QEMU NVMe Ctrl", "6.12.41", "web1", &Environment::Silicon),
+            None,
+            "lab figures stay in the lab"
+        );
+        let elsewhere = Environment::Lab { machine: "other".into() };
+        assert_eq!(find("QEMU NVMe Ctrl", "6.12.41", "web1", &elsewhere), None);
+    }
+
+    #[test]
     fn a_store_of_a_newer_version_is_refused() {
         let connection = Connection::open_in_memory().unwrap();
         connection.pragma_update(None, "user_version", 99).unwrap();
         let error = Store::prepare(connection, "x".into()).unwrap_err().to_string();
-        assert!(error.contains("99") && error.contains('1'), "{error}");
+        assert!(error.contains("99") && error.contains("knows 2"), "{error}");
     }
 }

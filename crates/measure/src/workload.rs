@@ -30,6 +30,9 @@ pub struct FioJob {
     pub seconds: u32,
     /// Seconds that run before measuring starts.
     pub ramp_seconds: u32,
+    /// How much of the device is worked on, from its beginning; `None`: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Bytes>,
 }
 
 /// fio's engine.
@@ -97,7 +100,15 @@ impl Pattern {
 impl FioJob {
     /// The first seed's job at one block size.
     pub fn first_seed(block_size: Bytes, seconds: u32, ramp_seconds: u32) -> Self {
-        Self { block_size, read_percent: 50, queue_depth: 32, engine: FioEngine::Libaio, seconds, ramp_seconds }
+        Self {
+            block_size,
+            read_percent: 50,
+            queue_depth: 32,
+            engine: FioEngine::Libaio,
+            seconds,
+            ramp_seconds,
+            span: None,
+        }
     }
 
     /// fio's arguments. `seed` is the same on both sides of a pair and differs between pairs.
@@ -115,8 +126,9 @@ impl FioJob {
             100 => arguments.extend(["--rw=randread".to_owned(), "--readonly".to_owned()]),
             percent => arguments.extend(["--rw=randrw".to_owned(), format!("--rwmixread={percent}")]),
         }
+        arguments.extend([format!("--filename={device}")]);
+        arguments.extend(self.span.map(|span| format!("--size={}", span.get())));
         arguments.extend([
-            format!("--filename={device}"),
             format!("--bs={}", self.block_size.get()),
             format!("--ioengine={engine}"),
             format!("--iodepth={}", self.queue_depth),

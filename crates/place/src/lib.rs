@@ -11,6 +11,7 @@ mod blockers;
 mod disks;
 mod distances;
 mod helpers;
+mod measured;
 mod memory;
 mod occupied;
 mod plan;
@@ -25,6 +26,7 @@ mod sources;
 mod text;
 
 pub use disks::{disk_placements, wants_iothread};
+pub use measured::{MeasuredDisk, use_measured};
 pub use occupied::{Occupied, Owner, Returning};
 pub use plan::{
     Blocker, CacheMode, DevicePlacement, DiskEngine, DiskPlacement, FunctionKind, GuestCell, MemoryPlacement,

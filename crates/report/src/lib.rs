@@ -11,6 +11,7 @@
 //! | a whole host, from its model alone | [`host_svg`], [`host_picture`] |
 //! | the arms against bare metal | [`arms_svg`] |
 //! | the ratio over request sizes | [`sizes_svg`] |
+//! | a matrix of arms against the default | [`matrix_svg`] |
 //! | papers' figures beside ours | [`papers::beside`] |
 //! | a fleet's plan: text, pictures, page | [`fleet::FleetReport`] |
 
@@ -30,5 +31,5 @@ pub use headline::{Headline, Piece, Stress, headline};
 pub use html::{PageError, html_page};
 pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
-pub use svg::{Moment, Surface, arms_svg, host_svg, machine_svg, sizes_svg};
+pub use svg::{MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, sizes_svg};
 pub use terminal::{Style, host_picture, terminal};

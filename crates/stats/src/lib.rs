@@ -17,6 +17,7 @@
 //! | May the gain be claimed? | [`verdict`] |
 //! | How many pairs are needed? | [`pairs_needed`] |
 //! | Which arm of each pair runs first? | [`coin_order`] |
+//! | Which of many arms is best, and which may leave early? | [`Race`] |
 //! | Had the run warmed up? | [`warm_up_drift`] |
 //! | What is the 99th percentile over several histograms? | [`MergedCounts`] |
 
@@ -29,6 +30,7 @@ mod order;
 mod pair;
 mod planning;
 mod quantile;
+mod race;
 mod ratio;
 mod sample;
 
@@ -42,5 +44,6 @@ pub use noise::{NoiseFloor, Verdict, noise_floor, verdict};
 pub use order::{Order, coin_order};
 pub use pair::{Interval, Pair};
 pub use planning::{MAXIMUM_PAIRS, PILOT_PAIRS, PairsNeeded, pairs_needed};
+pub use race::{Fate, Race, doubling_looks};
 pub use ratio::{IntervalKind, RESAMPLES, RatioEstimate, ratio};
 pub use sample::Sample;

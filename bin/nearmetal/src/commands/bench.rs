@@ -12,6 +12,7 @@ use nearmetal_measure::{
 };
 use nearmetal_units::Bytes;
 
+use super::matrix::{MatrixArgs, disk_matrix};
 use super::shared::StateArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -43,10 +44,10 @@ const MEMORY_BUFFER: Bytes = Bytes::from_mib(64);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Domain; its plan must have been applied, or be named with --plan
-    domain: String,
-    /// Whole block device to measure on; ITS CONTENTS ARE LOST
-    #[arg(long, value_name = "DEVICE", required_unless_present = "own_guest")]
-    scratch: Option<String>,
+    pub(super) domain: String,
+    /// Whole block device to measure on; ITS CONTENTS ARE LOST. With --matrix also a directory, or both
+    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["own_guest", "list"])]
+    pub(super) scratch: Vec<String>,
     /// Measure in the domain itself as it runs, not in clones: its own kernel, reading its own disk, nothing written
     ///
     /// Needs its guest agent, and fio in it. Arms are the bare slice and the domain; it is paused while the bare slice
@@ -61,22 +62,22 @@ pub struct Args {
     quick: bool,
     /// Allow the domain itself to be paused while its slice is measured
     #[arg(long)]
-    pause: bool,
-    /// Pairs, no more and no fewer [default: a pilot of 10 and what --resolve takes, quick: 6]
+    pub(super) pause: bool,
+    /// Pairs, no more and no fewer [default: a pilot of 10 and what --resolve takes, quick: 6, matrix: 10]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pairs: Option<u32>,
+    pub(super) pairs: Option<u32>,
     /// Percent to which every ratio is to be resolved: after a pilot of 10 pairs their number is fixed, 100 at most
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
     resolve: f64,
-    /// Seconds of one sample [default: 30, quick: 5]
+    /// Seconds of one sample [default: 30, quick: 5, matrix: 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: Option<u32>,
-    /// Block size that is paired; can be given several times [default: 512B 1KiB 2KiB 4KiB 8KiB, quick: 4KiB]
+    pub(super) seconds: Option<u32>,
+    /// Block size that is paired; can be given several times [default: 512B 1KiB 2KiB 4KiB 8KiB, quick and matrix: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
-    block_size: Vec<Bytes>,
+    pub(super) block_size: Vec<Bytes>,
     /// Seed of order and bootstrap; the same seed gives the same order
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Leave memory latency and bandwidth out
     #[arg(long)]
     no_memory: bool,
@@ -85,19 +86,27 @@ pub struct Args {
     no_single_shots: bool,
     /// Directory of the measuring appliance (vmlinuz, initramfs.cpio.gz)
     #[arg(long, value_name = "DIR", default_value = "/usr/share/nearmetal/appliance")]
-    appliance: PathBuf,
+    pub(super) appliance: PathBuf,
     /// Write all runs here as JSON
     #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Add all runs to this SQLite store
+    pub(super) output: Option<PathBuf>,
+    /// Add all runs to this SQLite store [default for a matrix: results.sqlite in the state directory]
     #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
+    pub(super) store: Option<PathBuf>,
     #[command(flatten)]
-    state: StateArgs,
+    pub(super) matrix: MatrixArgs,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
 }
 
 /// Runs the command.
 pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.matrix.kind().is_some() {
+        return disk_matrix(&args, printer);
+    }
+    if args.scratch.len() > 1 {
+        bail!("{} scratch devices are named, and only --matrix takes more than one", args.scratch.len());
+    }
     if !rustix::process::geteuid().is_root() {
         bail!("measuring starts guests and drops caches, which only root may: run it as root");
     }
@@ -143,7 +152,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         placement: placement.clone(),
         xml_found: change.xml_before.clone(),
         xml_planned: change.xml_after.clone(),
-        scratch: args.scratch.clone().unwrap_or_default(),
+        scratch: args.scratch.first().cloned().unwrap_or_default(),
         design: design(&args),
         resolve: (args.pairs.is_none() && !args.quick).then_some(args.resolve / 100.0),
         memory: if args.no_memory { Vec::new() } else { memory() },
@@ -171,7 +180,7 @@ fn keep(args: &Args, results: &Results, printer: &mut Printer) -> anyhow::Result
     Ok(ExitStatus::Done)
 }
 
-fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<PlanFile> {
+pub(super) fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<PlanFile> {
     if let Some(path) = &args.plan {
         return Ok(PlanFile::load(path)?);
     }
@@ -272,6 +281,8 @@ fn watch(
                 printer.say(&format!("bench: {stage}"));
             }
         }
+        // Only a matrix has these.
+        Event::Turn { .. } => {}
         Event::Step { index, total, step } => {
             bar.set_length(total as u64);
             bar.set_position(index as u64);

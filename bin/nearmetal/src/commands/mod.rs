@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 mod fleet;
 mod inspect;
 mod lab;
+mod matrix;
 mod plan;
 pub(crate) mod remote;
 pub(crate) mod report;

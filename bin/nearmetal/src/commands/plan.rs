@@ -6,13 +6,16 @@ use nearmetal_change::{ChangeError, DomainInput, PlanFile, compose};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
-use nearmetal_place::{GuestRequest, Occupied, Planned, Policy, WorkloadClass, render};
+use nearmetal_measure::{Environment, Store, device_model};
+use nearmetal_place::{GuestRequest, MeasuredDisk, Occupied, Planned, Policy, WorkloadClass, render};
 
+use super::matrix::STORE;
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
 use crate::fleet::{self, options::FleetArgs};
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
+use crate::job::matrix::for_plan;
 use crate::printer::Printer;
 
 /// Where guests belong on this machine, and why
@@ -47,6 +50,9 @@ pub(crate) struct Args {
     /// Take a definition from this file instead of from libvirt; may be given several times
     #[arg(long, value_name = "FILE")]
     domain_xml: Vec<PathBuf>,
+    /// Decide by rules alone, without what `nearmetal bench --matrix` found on this machine
+    #[arg(long)]
+    no_measured: bool,
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
@@ -89,7 +95,11 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
     let occupied = Occupied::from_guests(&host, &uuids);
     let policy = Policy { hugepages: !args.no_hugepages, ..Policy::default() };
-    let planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
+    let mut planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
+    if tree.is_live() && !args.no_measured {
+        let measured = measured(args, &tree, &host, &requests, printer);
+        nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
+    }
     let file = compose(&host, &planned.plan, &inputs)?;
     if let Some(path) = args.output.as_ref().filter(|_| !file.domains.is_empty()) {
         file.save(path)?;
@@ -107,6 +117,51 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         None => {}
     }
     Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
+}
+
+/// What was measured for these guests' disks: the newest matrix of the same drive model and kernel, of the lab or of
+/// silicon as this machine is. A store that cannot be read is no reason not to plan.
+fn measured(
+    args: &Args,
+    tree: &HostFs,
+    host: &Host,
+    requests: &[GuestRequest],
+    printer: &mut Printer,
+) -> Vec<MeasuredDisk> {
+    let path = args.state.journal().state_directory().join(STORE);
+    let store = match Store::read_only(&path) {
+        Ok(Some(store)) => store,
+        Ok(None) => return Vec::new(),
+        Err(error) => {
+            printer.important(&format!("results are not used: {error}"));
+            return Vec::new();
+        }
+    };
+    let environment = Environment::detect(tree);
+    let Some(kernel) = host.system.kernel.as_deref() else { return Vec::new() };
+    let mut found = Vec::new();
+    for guest in requests {
+        for disk in guest.disks.iter().filter(|disk| disk.is_virtio_blk) {
+            let Some(device) = &disk.block_device else { continue };
+            let model = device_model(tree, host, device);
+            // Two drives that say nothing of themselves need not be the same.
+            if model == "unknown" {
+                continue;
+            }
+            match store.newest_matrix(&model, kernel, &guest.name, &environment) {
+                Ok(None) => {}
+                Err(error) => printer.important(&format!("a recorded matrix is not used: {error}")),
+                Ok(Some(results)) => match for_plan(&results, &guest.name, &disk.target, disk.is_block) {
+                    Ok(measured) => found.push(measured),
+                    Err(why) => printer.say(&format!(
+                        "{}, disk {}: the matrix of {} is not used: {why}",
+                        guest.name, disk.target, results.created
+                    )),
+                },
+            }
+        }
+    }
+    found
 }
 
 /// The reasons, and the difference of each definition.

@@ -13,6 +13,7 @@ mod files;
 mod guest;
 mod headline;
 pub(crate) mod manifest;
+pub(crate) mod matrix;
 mod memory;
 mod metrics;
 pub(crate) mod outputs;

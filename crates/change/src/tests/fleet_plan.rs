@@ -10,7 +10,7 @@ use crate::*;
 
 /// One VM, placed where the host's plan has it.
 fn fleet() -> FleetPlan {
-    let cores = (0..4).map(|pu| CoreSupply { free: vec![pu], threads: 1, l3: 0 }).collect();
+    let cores = (0..4).map(|pu| CoreSupply { free: vec![pu], threads: 1, ..CoreSupply::default() }).collect();
     let node = NodeSupply { cores, memory: Bytes::from_mib(8192), ..NodeSupply::default() };
     let host = FleetHost { name: "alpha".to_owned(), nodes: vec![node], ..FleetHost::default() };
     let vms = vec![Vm::new("web1", 1, Bytes::from_mib(512))];

@@ -8,12 +8,12 @@ use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::{self, OpenFile};
 use nearmetal_host::{GuestProcess, HostFs, ThreadRole};
 use nearmetal_hypervisor::{Definition, Hypervisor, agent};
-use nearmetal_place::{DiskPlacement, Placement, Plan};
+use nearmetal_place::{DiskEngine, DiskPlacement, Placement, Plan};
 use nearmetal_units::Bytes;
 
 use super::memory::planned_pools;
 use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
-use super::{cells, functions, guest_view, load};
+use super::{cells, engine, functions, guest_view, load};
 use crate::kernel::pool_directory;
 
 /// How hard to try.
@@ -150,6 +150,15 @@ fn make_load(
             None => Err(first),
         })
         .unwrap_or_else(|why| Load::None { why })
+}
+
+/// Which engine a QEMU process uses for a disk, by what moves in it while `load` makes that disk work, with the evidence
+/// in words. Nothing else of the guest may work meanwhile. `Err` says why it cannot be told.
+pub fn engine_under(files: &HostFs, pid: u32, load: impl FnOnce() -> Load) -> Result<(DiskEngine, String), String> {
+    let before = Look::take(files, pid)?;
+    let load = load();
+    let after = Look::take(files, pid)?;
+    engine::engine(&before.until(&after, load))
 }
 
 struct Ring {

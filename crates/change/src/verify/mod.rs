@@ -17,7 +17,7 @@ mod text;
 mod threads;
 
 pub use engine::EngineEvidence;
-pub use gather::{Effort, observe};
+pub use gather::{Effort, engine_under, observe};
 pub use guest_view::{GuestDisk, GuestNode, GuestView};
 pub use judge::judge;
 pub use load::Load;

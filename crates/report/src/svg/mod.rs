@@ -5,12 +5,14 @@ mod canvas;
 mod fleet;
 mod host;
 mod machine;
+mod matrix;
 mod scale;
 mod sizes;
 
 pub use arms::arms_svg;
 pub use host::host_svg;
 pub use machine::{Moment, machine_svg};
+pub use matrix::{MatrixMark, MatrixRow, matrix_svg};
 pub use sizes::sizes_svg;
 
 pub(crate) use arms::arms_chart;

@@ -9,6 +9,7 @@ mod faults;
 mod fleet;
 mod job;
 mod machine;
+mod matrix;
 mod sabotage;
 
 use crate::context::Bench;
@@ -60,6 +61,7 @@ pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         machine::cases(),
         job::cases(),
+        matrix::cases(),
         agreement::cases(),
         sabotage::cases(),
         bad_input::cases(),

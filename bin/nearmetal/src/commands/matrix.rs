@@ -1,0 +1,229 @@
+//! `nearmetal bench --matrix disk`: the arms, the race, the winner, and what to use.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use nearmetal_host::{Host, HostFs, files};
+use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
+use nearmetal_measure::{
+    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, Store, arms, least_seconds,
+    matrix,
+};
+use nearmetal_units::Bytes;
+
+use super::bench;
+use super::shared::Format;
+use crate::exit_status::ExitStatus;
+use crate::job::matrix::{chart, list_text, text};
+use crate::printer::Printer;
+
+/// Where matrices are kept below the state directory: `nearmetal plan` looks for them there.
+pub(crate) const STORE: &str = "results.sqlite";
+/// Seconds of one sample.
+const SECONDS: u32 = 3;
+/// Fresh rounds of the winner: Student's factor is then near that of many, 2.26 against 1.96.
+const PAIRS: u32 = 10;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MatrixKind {
+    /// Ways to a disk: cache, engine, iothreads, queues, bus, container
+    Disk,
+    /// Ways to a network (not measured yet)
+    Net,
+}
+
+/// What only a matrix takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MatrixArgs {
+    /// Compare many ways to a disk instead, and say which to use for this VM on this machine
+    ///
+    /// The ways (arms) are disks of one clone of the domain. Each is read back first: one that did not take effect is
+    /// reported and not measured. Then they race: in every round each arm left runs once, in random order; after 3, 6, 12
+    /// and 24 rounds those shown worse leave, at an error stated beforehand (--error). The winner is measured again on
+    /// fresh pairs against QEMU's default and the bare slice. The result is kept, and `nearmetal plan` uses it where
+    /// drive and kernel are the same.
+    ///
+    /// Scratch space: a whole device, for arms on blocks; a directory, for raw and qcow2 files; or both.
+    #[arg(long, value_enum, conflicts_with_all = ["own_guest", "quick"])]
+    matrix: Option<MatrixKind>,
+    /// With --matrix: show the arms, what is left out and why, and the time it takes; measures nothing
+    #[arg(long, requires = "matrix")]
+    pub(super) list: bool,
+    /// With --matrix: seconds for all of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
+    budget: u32,
+    /// With --matrix: percent of error, over all arms and looks, with which the best arm may be lost
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = error_percent)]
+    error: f64,
+    /// With --matrix: leave out arms with this word, such as `writethrough`, `virtio-scsi`, `native`, `qcow2-metadata`;
+    /// can be given several times, and QEMU's default always stays
+    #[arg(long, value_name = "WORD", requires = "matrix")]
+    without: Vec<String>,
+    /// With --matrix: measure cache=unsafe too, which ignores the guest's flushes and so loses data when the host stops;
+    /// it never wins
+    #[arg(long, requires = "matrix")]
+    unsafe_loses_data: bool,
+    /// With --matrix: how much of its storage each arm works on
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = span, requires = "matrix")]
+    span: Bytes,
+    /// With --matrix: write the chart here as SVG
+    #[arg(long, value_name = "FILE", requires = "matrix")]
+    chart: Option<PathBuf>,
+    /// With --matrix: what is printed
+    #[arg(long, value_enum, default_value_t = Format::Text, requires = "matrix")]
+    format: Format,
+}
+
+impl MatrixArgs {
+    /// Which matrix, if one is asked for.
+    pub(super) fn kind(&self) -> Option<MatrixKind> {
+        self.matrix
+    }
+}
+
+fn error_percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=20.0).contains(&value) => Ok(value),
+        _ => Err("write a number from 0.1 to 20, such as 5".to_owned()),
+    }
+}
+
+/// 4 MiB at least: fewer blocks are read again and again within a sample.
+fn span(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error: nearmetal_units::ParseError| error.to_string())?;
+    if size < Bytes::from_mib(4) || size.get() % (1 << 20) != 0 {
+        return Err(format!("{size} is no span: write a multiple of 1 MiB from 4 MiB up, such as 256MiB"));
+    }
+    Ok(size)
+}
+
+/// Runs the command. `args` are those of `bench`, of which a matrix is a part.
+pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let own = &args.matrix;
+    if own.kind() == Some(MatrixKind::Net) {
+        bail!("--matrix net is not measured yet: --matrix disk is");
+    }
+    let fs = HostFs::live();
+    let journal = args.state.journal();
+    let plan = bench::plan_of(args, &journal)?;
+    let change = plan.domains.iter().find(|domain| domain.name == args.domain);
+    let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
+        printer.important(&format!("error: `{}` is not in the plan", args.domain));
+        return Ok(ExitStatus::WrongUse);
+    };
+    if placement.vcpus.is_empty() {
+        bail!(
+            "the plan leaves `{}` floating, so there is no slice to measure on: plan it with another --class",
+            args.domain
+        );
+    }
+    let mut job = FioJob::first_seed(Bytes::from_kib(4), args.seconds.unwrap_or(SECONDS), 1);
+    job.block_size = args.block_size.first().copied().unwrap_or(job.block_size);
+    job.span = Some(own.span);
+    let request = MatrixRequest {
+        guest: args.domain.clone(),
+        placement: placement.clone(),
+        xml: change.xml_after.clone(),
+        scratch: args.scratch.clone(),
+        unsafe_allowed: own.unsafe_loses_data,
+        without: own.without.clone(),
+        job,
+        budget: own.budget,
+        error: own.error / 100.0,
+        pairs: args.pairs.unwrap_or(PAIRS),
+        seed: args.seed,
+        appliance: args.appliance.clone(),
+        probe: bench::beside_this_program("nearmetal-probe")?,
+        state: journal.state_directory().to_owned(),
+        environment: Environment::detect(&fs),
+        pause: args.pause,
+    };
+    if own.list {
+        return Ok(list(&request, &fs, printer));
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "measuring starts guests and drops caches, which only root may: run it as root, or see what it would do with --list"
+        );
+    }
+    let mut libvirt = Libvirt::open(None)?;
+    let results = watch(printer, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, &request.state.join(STORE), printer)?;
+    Ok(ExitStatus::Done)
+}
+
+/// What would be measured. Needs no libvirt: what it would say is then unknown, and the arms it decides are listed.
+fn list(request: &MatrixRequest, fs: &HostFs, printer: &mut Printer) -> ExitStatus {
+    let versions: Option<Versions> = Libvirt::open(None).ok().and_then(|mut libvirt| libvirt.versions().ok());
+    let mut ground: Ground = nearmetal_measure::ground(request, &Host::read(fs), versions.as_ref());
+    if request.scratch.is_empty() {
+        // Nothing named yet: everything there is, so that a reader sees what a device and a directory give.
+        ground.containers = Container::ALL.to_vec();
+    }
+    let (kept, left_out) = arms(&ground);
+    let ids: Vec<DiskPath> = kept;
+    printer.data(&list_text(&ids, &left_out, least_seconds(request, ids.len()), request.budget));
+    ExitStatus::Done
+}
+
+fn keep(
+    args: &bench::Args,
+    results: &MatrixResults,
+    store: &std::path::Path,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let own = &args.matrix;
+    let document = serde_json::to_string_pretty(results)?;
+    if let Some(path) = &args.output {
+        files::write_atomic(path, &document)?;
+    }
+    if let Some(path) = &own.chart {
+        files::write_atomic(path, chart(results))?;
+    }
+    let store = args.store.as_deref().unwrap_or(store);
+    Store::open(store)?.add_matrix(results)?;
+    match own.format {
+        Format::Json => printer.data(&document),
+        Format::Text => printer.data(&text(results)),
+    }
+    printer.say(&format!("kept in {}: `nearmetal plan` uses it where drive and kernel are the same", store.display()));
+    Ok(())
+}
+
+fn watch(
+    printer: &mut Printer,
+    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<MatrixResults, nearmetal_measure::MeasureError>,
+) -> anyhow::Result<MatrixResults> {
+    let bar = printer.progress(1, "measuring");
+    let mut round_told = None;
+    let result = experiment(&mut |event| match event {
+        Event::Stage(stage) => {
+            bar.set_message(stage.to_owned());
+            if bar.is_hidden() {
+                printer.say(&format!("bench: {stage}"));
+            }
+        }
+        Event::Turn { round, arm, racing } => {
+            bar.set_message(format!("round {}, {racing} arms: {arm}", round + 1));
+            bar.tick();
+            if bar.is_hidden() && round_told != Some(round) {
+                printer.say(&format!("bench: round {}, {racing} arms", round + 1));
+            }
+            round_told = Some(round);
+        }
+        Event::Step { index, total, step } => {
+            bar.set_length(total as u64);
+            bar.set_position(index as u64);
+            bar.set_message(format!(
+                "again: {}",
+                if step.arm.id() == "planned" { "the winner" } else { step.arm.title() }
+            ));
+            if bar.is_hidden() && index % 10 == 0 {
+                printer.say(&format!("bench: run {} of {total}", index + 1));
+            }
+        }
+    });
+    bar.finish_and_clear();
+    Ok(result?)
+}

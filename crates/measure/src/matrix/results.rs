@@ -1,0 +1,324 @@
+//! What a matrix leaves: every run, how each arm fared, the winner measured again. Schema `nearmetal.matrix/1`.
+
+use std::collections::BTreeMap;
+
+use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
+use serde::{Deserialize, Serialize};
+
+use super::arms::LeftOut;
+use super::contest::Turn;
+use super::effect::Effect;
+use super::path::DiskPath;
+use crate::compare::{CONFIDENCE, pairs};
+use crate::error::MeasureError;
+use crate::results::{ArmKind, Environment, Run, Slice};
+use crate::workload::Workload;
+
+/// Value of [`MatrixResults::schema`].
+pub const MATRIX_SCHEMA: &str = "nearmetal.matrix/1";
+
+/// One matrix of disk paths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MatrixResults {
+    /// Always [`MATRIX_SCHEMA`] for this version.
+    pub schema: String,
+    /// RFC 3339, UTC.
+    pub created: String,
+    /// nearmetal's version.
+    pub version: String,
+    /// On what the figures were taken.
+    pub environment: Environment,
+    /// What a later plan must agree with to use this.
+    pub ground: GroundKey,
+    /// Domain.
+    pub guest: String,
+    /// What the guest owns, and bare metal is confined to.
+    pub slice: Slice,
+    /// What every run ran.
+    pub workload: Workload,
+    /// Seed of order and bootstrap.
+    pub seed: u64,
+    /// Seconds it was given.
+    pub budget: u32,
+    /// Seconds it took.
+    pub took: f64,
+    /// Probability, stated beforehand, with which the best arm may be lost, over all arms and looks.
+    pub error: f64,
+    /// Rounds after which arms could leave.
+    pub looks: Vec<u32>,
+    /// The arms; QEMU's default is the first.
+    pub arms: Vec<ArmResult>,
+    /// Arms that were not measured.
+    pub left_out: Vec<LeftOut>,
+    /// Runs of the race, in the order they ran.
+    pub turns: Vec<Turn>,
+    /// Number of the winner; `None` if no arm could win.
+    pub winner: Option<usize>,
+    /// The factor by which an arm not shown worse may be better than the winner, but for `error`; `None` if it cannot
+    /// be told.
+    pub slack: Option<f64>,
+    /// The winner measured again.
+    pub confirmation: Option<Confirmation>,
+    /// What a reader must know.
+    pub caveats: Vec<String>,
+    /// Versions, kernel, arguments.
+    pub provenance: BTreeMap<String, String>,
+}
+
+/// What a recorded winner holds for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroundKey {
+    /// Model of the drive, by the kernel.
+    pub device: String,
+    /// Release of the host's kernel.
+    pub kernel: String,
+    /// QEMU's version.
+    pub qemu: String,
+}
+
+/// How one arm fared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmResult {
+    /// The arm.
+    pub path: DiskPath,
+    /// Its id.
+    pub id: String,
+    /// Region or file behind it.
+    pub source: String,
+    /// What was read back before its first run.
+    pub effect: Effect,
+    /// Why it is measured and cannot win; `None` if it can.
+    pub cannot_win: Option<String>,
+    /// How far it came; `None` if it did not take effect.
+    pub fate: Option<Fate>,
+    /// Rounds it was measured in.
+    pub rounds: usize,
+    /// Median of its values, IOPS.
+    pub median: Option<f64>,
+    /// Against QEMU's default in the same rounds; the interval is this arm's alone, without regard to the others.
+    pub to_default: Option<RatioEstimate>,
+}
+
+/// The winner, QEMU's default and bare metal, each guest alone with its disk, in fresh rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// Runs: `planned` is the winner, `as-found` QEMU's default.
+    pub runs: Vec<Run>,
+    /// Winner over default.
+    pub to_default: Option<RatioEstimate>,
+    /// Winner over bare metal.
+    pub to_bare: Option<RatioEstimate>,
+}
+
+impl Confirmation {
+    /// Works out the ratios of fresh runs.
+    pub(crate) fn of(runs: Vec<Run>, seed: u64) -> Self {
+        let all: Vec<&Run> = runs.iter().collect();
+        let against =
+            |reference| ratio(&pairs(&all, super::contest::METRIC, ArmKind::Planned, reference), CONFIDENCE, seed).ok();
+        Self { to_default: against(ArmKind::AsFound), to_bare: against(ArmKind::BareSlice), runs }
+    }
+}
+
+/// What may be said in the end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Advice<'a> {
+    /// Use this path: it was shown faster than QEMU's default in fresh pairs.
+    Use(&'a ArmResult, &'a RatioEstimate),
+    /// The best path was not shown faster than QEMU's default.
+    NoneFaster(&'a ArmResult, &'a RatioEstimate),
+    /// QEMU's default itself is the best.
+    Default,
+    /// The race gave no winner, or the winner could not be measured again.
+    Unknown,
+}
+
+impl MatrixResults {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// Another schema, or not of its form.
+    pub fn parse(text: &str) -> Result<Self, MeasureError> {
+        let unreadable = |why: String| MeasureError::Unreadable {
+            what: "the results of a matrix".to_owned(),
+            why,
+            text: text.chars().take(80).collect(),
+        };
+        let results: Self = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+        if results.schema != MATRIX_SCHEMA {
+            return Err(unreadable(format!(
+                "its schema is `{}`, and this version reads `{MATRIX_SCHEMA}`",
+                results.schema
+            )));
+        }
+        if results.winner.is_some_and(|winner| winner >= results.arms.len()) {
+            return Err(unreadable("its winner is none of its arms".to_owned()));
+        }
+        Ok(results)
+    }
+
+    /// What to use.
+    pub fn advice(&self) -> Advice<'_> {
+        let Some(winner) = self.winner.and_then(|winner| self.arms.get(winner)) else { return Advice::Unknown };
+        // Whatever the file says: what loses flushed data is never advised.
+        if !winner.path.cache.is_durable() {
+            return Advice::Unknown;
+        }
+        if winner.path.is_qemu_default() && self.winner == Some(0) {
+            return Advice::Default;
+        }
+        match self.confirmation.as_ref().and_then(|confirmation| confirmation.to_default.as_ref()) {
+            None => Advice::Unknown,
+            Some(estimate) if estimate.interval().low > 1.0 => Advice::Use(winner, estimate),
+            Some(estimate) => Advice::NoneFaster(winner, estimate),
+        }
+    }
+}
+
+/// An arm's ratio to QEMU's default (arm 0) over the rounds both were measured in, and its median.
+pub(crate) fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEstimate>, Option<f64>) {
+    let value =
+        |round: u32, arm: usize| turns.iter().find(|turn| turn.round == round && turn.arm == arm).and_then(Turn::value);
+    let own: Vec<(u32, f64)> =
+        turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| Some((turn.round, turn.value()?))).collect();
+    let pairs: Vec<Pair> = own
+        .iter()
+        .filter_map(|(round, subject)| Some(Pair { subject: *subject, reference: value(*round, 0)? }))
+        .collect();
+    let median = nearmetal_stats::Sample::new(own.into_iter().map(|(_, value)| value).collect());
+    (ratio(&pairs, CONFIDENCE, seed).ok(), median.ok().map(|sample| sample.median()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::matrix::path::{Container, PathCache};
+    use crate::metric::{Metric, Unit};
+    use crate::results::{Outcome, Purpose};
+    use crate::workload::FioJob;
+    use nearmetal_place::DiskEngine;
+    use nearmetal_units::{Bytes, CpuSet, NodeSet};
+
+    /// A race of QEMU's default against one other arm that is twice as fast; invented values for tests.
+    pub(crate) fn sample_matrix(cache: PathCache) -> MatrixResults {
+        let workload = Workload::Fio(FioJob::first_seed(Bytes::from_kib(4), 3, 1));
+        let outcome = |value| Outcome::Measured {
+            metrics: Metric::new("iops", Unit::Iops, value).into_iter().collect(),
+            notes: vec![],
+        };
+        let started = "2026-01-01T00:00:00Z".to_owned();
+        let default = DiskPath::qemu_default(Container::Block);
+        let other = DiskPath { cache, engine: DiskEngine::IoUring, iothreads: 1, ..default };
+        let values = [(0, 0, 1000.0), (0, 1, 2000.0), (1, 0, 1100.0), (1, 1, 2300.0), (2, 0, 900.0), (2, 1, 1850.0)];
+        let turns: Vec<Turn> = values
+            .into_iter()
+            .map(|(round, arm, value)| Turn {
+                round,
+                position: arm as u32,
+                arm,
+                seed: 1,
+                started: started.clone(),
+                seconds: 4.0,
+                outcome: outcome(value),
+            })
+            .collect();
+        let runs = values
+            .into_iter()
+            .map(|(round, arm, value)| Run {
+                round,
+                position: arm as u32,
+                purpose: Purpose::Pair,
+                arm: if arm == 1 { ArmKind::Planned } else { ArmKind::AsFound },
+                workload: workload.clone(),
+                seed: 1,
+                started: started.clone(),
+                seconds: 4.0,
+                outcome: outcome(value),
+            })
+            .collect();
+        let arm = |number: usize, path: DiskPath, fate| {
+            let (to_default, median) = figures(&turns, number, 1);
+            ArmResult {
+                path,
+                id: path.id(),
+                source: format!("/dev/x{number}"),
+                effect: Effect::Shown { evidence: vec!["test".into()] },
+                cannot_win: None,
+                fate: Some(fate),
+                rounds: 3,
+                median,
+                to_default,
+            }
+        };
+        MatrixResults {
+            schema: MATRIX_SCHEMA.into(),
+            created: started.clone(),
+            version: "0".into(),
+            environment: Environment::Lab { machine: "quad".into() },
+            ground: GroundKey { device: "QEMU NVMe Ctrl".into(), kernel: "6.12.41".into(), qemu: "10.0.8".into() },
+            guest: "web1".into(),
+            slice: Slice {
+                cpus: CpuSet::one(6),
+                nodes: NodeSet::one(2),
+                page_size: None,
+                device: "/dev/nvme0n2".into(),
+                region: Bytes::from_mib(256),
+                cpus_on_top: CpuSet::one(8),
+            },
+            workload,
+            seed: 1,
+            budget: 600,
+            took: 100.0,
+            error: 0.05,
+            looks: vec![3],
+            arms: vec![arm(0, default, Fate::ShownWorse { look: 0, than: 1 }), arm(1, other, Fate::Racing)],
+            left_out: vec![],
+            turns: turns.clone(),
+            winner: Some(1),
+            slack: Some(1.0),
+            confirmation: Some(Confirmation::of(runs, 1)),
+            caveats: vec![],
+            provenance: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_matrix_survives_json_and_advises_what_was_shown() {
+        let results = sample_matrix(PathCache::None);
+        let text = serde_json::to_string(&results).unwrap();
+        let back = MatrixResults::parse(&text).unwrap();
+        assert_eq!(back.turns, results.turns);
+        let Advice::Use(arm, estimate) = back.advice() else { panic!("{:?}", back.advice()) };
+        assert_eq!(arm.path.engine, DiskEngine::IoUring);
+        assert!(estimate.ratio > 1.9 && estimate.interval().low > 1.5, "{estimate:?}");
+    }
+
+    #[test]
+    fn nothing_is_advised_that_was_not_shown_or_that_loses_data() {
+        assert_eq!(sample_matrix(PathCache::Unsafe).advice(), Advice::Unknown);
+        let results = sample_matrix(PathCache::None);
+        let without = MatrixResults { confirmation: None, ..results.clone() };
+        assert_eq!(without.advice(), Advice::Unknown);
+        assert_eq!(MatrixResults { winner: Some(0), ..results.clone() }.advice(), Advice::Default);
+        let mut equal = results.clone();
+        for run in equal.confirmation.iter_mut().flat_map(|confirmation| confirmation.runs.iter_mut()) {
+            run.arm = if run.arm == ArmKind::Planned { ArmKind::AsFound } else { ArmKind::Planned };
+        }
+        equal.confirmation = equal.confirmation.map(|confirmation| Confirmation::of(confirmation.runs, 1));
+        assert!(matches!(equal.advice(), Advice::NoneFaster(_, estimate) if estimate.ratio < 0.6));
+    }
+
+    #[test]
+    fn what_is_no_matrix_is_refused() {
+        let good = serde_json::to_string(&sample_matrix(PathCache::None)).unwrap();
+        for junk in [
+            "".to_owned(),
+            "{}".to_owned(),
+            good.replace(MATRIX_SCHEMA, "nearmetal.matrix/2"),
+            good.replace("\"winner\":1", "\"winner\":7"),
+            good.replace("io_uring", "magic"),
+        ] {
+            assert!(MatrixResults::parse(&junk).is_err(), "{}", junk.chars().take(60).collect::<String>());
+        }
+    }
+}

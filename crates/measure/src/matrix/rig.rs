@@ -1,0 +1,251 @@
+//! The guest of the race: booted, read back, raced; then the winner in a guest of its own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nearmetal_host::{Host, HostFs, guests};
+use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_stats::{Race, doubling_looks};
+use nearmetal_units::Bytes;
+
+use super::contest::{Track, Turn, contest};
+use super::disks::{ArmDisk, guest_with};
+use super::effect::{Effect, Seen, read_back, seen};
+use super::path::{Bus, DiskPath};
+use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, confirming};
+use crate::appliance::{Appliance, PROBE_IN_GUEST};
+use crate::bench::{Event, new_uuid};
+use crate::clones::clone_name;
+use crate::error::MeasureError;
+use crate::executor::{GuestArm, Machine, SLACK, settle};
+use crate::experiment::{Measured, perform};
+use crate::fio;
+use crate::results::{ArmKind, Run, Slice};
+use crate::schedule::{Design, schedule};
+use crate::workload::{FioJob, Workload};
+
+/// One arm with what stands for it.
+pub(super) struct Entrant {
+    pub(super) disk: ArmDisk,
+    seen: Seen,
+    pub(super) effect: Effect,
+    pub(super) cannot_win: Option<String>,
+}
+
+/// The entrants that took effect, by their place in the list: these race.
+pub(super) fn shown(entrants: &[Entrant]) -> Vec<usize> {
+    (0..entrants.len()).filter(|arm| matches!(entrants[*arm].effect, Effect::Shown { .. })).collect()
+}
+
+/// The guest of the race, and what runs in it.
+pub(super) struct Rig<'a> {
+    pub(super) request: &'a MatrixRequest,
+    pub(super) fs: &'a HostFs,
+    pub(super) hypervisor: &'a mut dyn Hypervisor,
+    pub(super) appliance: Appliance,
+    pub(super) slice: Slice,
+    pub(super) job: FioJob,
+    pub(super) notes: Vec<String>,
+}
+
+impl Rig<'_> {
+    pub(super) fn name(&self) -> String {
+        format!("{}-nearmetal-matrix", self.request.guest)
+    }
+
+    fn machine(&mut self, guests: BTreeMap<ArmKind, GuestArm>, bare: &str) -> Machine<'_> {
+        Machine {
+            hypervisor: &mut *self.hypervisor,
+            fs: self.fs,
+            probe: self.request.probe.clone(),
+            probe_in_guest: PROBE_IN_GUEST.to_owned(),
+            slice: self.slice.clone(),
+            bare_device: bare.to_owned(),
+            guests,
+            notes: Vec::new(),
+        }
+    }
+
+    fn pid(&mut self, name: &str) -> Result<u32, MeasureError> {
+        let uuid = self
+            .hypervisor
+            .domain(name)
+            .map_err(|source| MeasureError::Hypervisor { arm: name.to_owned(), source })?
+            .uuid;
+        let process = guests::find(self.fs, &uuid)
+            .map_err(|source| MeasureError::Kernel { what: format!("cannot find the process of `{name}`"), source })?;
+        process
+            .map(|process| process.pid)
+            .ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))
+    }
+
+    /// Boots the guest of the race and lets it run; gives QEMU's process id.
+    pub(super) fn boot(&mut self, disks: &[ArmDisk]) -> Result<u32, MeasureError> {
+        let name = self.name();
+        let xml = guest_with(&self.request.xml, &name, &new_uuid(self.fs)?, disks, &self.appliance)?;
+        let guest = GuestArm { name: name.clone(), xml, device: String::new() };
+        let mut machine = self.machine(BTreeMap::from([(ArmKind::Planned, guest)]), "");
+        machine.boot(&[ArmKind::Planned])?;
+        let notes = std::mem::take(&mut machine.notes);
+        self.notes.extend(notes);
+        self.hypervisor.resume(&name).map_err(|source| MeasureError::Hypervisor { arm: name.clone(), source })?;
+        self.pid(&name)
+    }
+
+    pub(super) fn read_back(
+        &mut self,
+        pid: u32,
+        disks: Vec<ArmDisk>,
+        span: Bytes,
+        host: &Host,
+    ) -> Result<Vec<Entrant>, MeasureError> {
+        let name = self.name();
+        let found = seen(self.hypervisor, &name)?;
+        let free: u64 = host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
+        let mut entrants = Vec::new();
+        for disk in disks {
+            let seen = found.get(&disk.serial).cloned().unwrap_or_default();
+            let effect = if seen.name.is_empty() {
+                Effect::NotShown { why: format!("the guest has no disk with serial number {}", disk.serial) }
+            } else {
+                read_back(self.fs, self.hypervisor, &name, pid, &disk.path, &disk.source, &seen)
+            };
+            entrants.push(Entrant { cannot_win: cannot_win(&disk.path, span, Bytes::new(free)), disk, seen, effect });
+        }
+        if let Some(Effect::NotShown { why }) = entrants.first().map(|entrant| &entrant.effect) {
+            return Err(MeasureError::Unfit(format!(
+                "QEMU's default, which all is compared with, cannot be read back: {why}"
+            )));
+        }
+        Ok(entrants)
+    }
+
+    /// The race among the arms that took effect, in what is left of the budget beside the winner's fresh rounds.
+    pub(super) fn race(
+        &mut self,
+        entrants: &[Entrant],
+        began: Instant,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(Race, Vec<Turn>), MeasureError> {
+        let running = shown(entrants);
+        let can_win: Vec<bool> = running.iter().map(|arm| entrants[*arm].cannot_win.is_none()).collect();
+        if running.len() < 2 || !can_win.contains(&true) {
+            return Err(MeasureError::Unfit(format!(
+                "{} of {} arms took effect and none of them may win: see --list for what each needs",
+                running.len(),
+                entrants.len()
+            )));
+        }
+        let mut race = Race::new(&can_win, 0, self.request.error, &doubling_looks(FIRST_LOOK, LOOKS))?;
+        let left =
+            f64::from(self.request.budget.saturating_sub(confirming(self.request))) - began.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let titles: Vec<String> = running.iter().map(|arm| entrants[*arm].disk.path.title()).collect();
+        let devices = running.iter().map(|arm| format!("/dev/{}", entrants[*arm].seen.name)).collect();
+        let mut lane = Lane { guest: self.name(), fs: self.fs, hypervisor: self.hypervisor, job: &self.job, devices };
+        let seed = self.request.seed;
+        let mut clock = || start.elapsed().as_secs_f64();
+        let turns = contest(&mut race, seed, left, &mut clock, &mut lane, &mut |round, arm, racing| {
+            tell(Event::Turn { round, arm: &titles[arm], racing });
+        })?;
+        Ok((race, turns))
+    }
+
+    /// The winner and QEMU's default, each in a guest with no other disk, and bare metal.
+    pub(super) fn confirm(
+        &mut self,
+        winner: &ArmDisk,
+        default: &ArmDisk,
+        bare: &str,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Vec<Run>, MeasureError> {
+        let mut guests = BTreeMap::new();
+        for (kind, disk) in [(ArmKind::Planned, winner), (ArmKind::AsFound, default)] {
+            let name = clone_name(&self.request.guest, kind);
+            let xml =
+                guest_with(&self.request.xml, &name, &new_uuid(self.fs)?, std::slice::from_ref(disk), &self.appliance)?;
+            // Its only disk, so the guest's kernel names it the first of its kind.
+            let device = if disk.path.bus == Bus::VirtioScsi { "/dev/sda" } else { "/dev/vda" };
+            guests.insert(kind, GuestArm { name, xml, device: device.to_owned() });
+        }
+        let arms = vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned];
+        let design = Design {
+            arms: arms.clone(),
+            paired: vec![Workload::Fio(self.job.clone())],
+            rounds: self.request.pairs,
+            ..no_design()
+        };
+        let steps = schedule(&design, self.request.seed.wrapping_add(1));
+        let mut machine = self.machine(guests, bare);
+        machine.boot(&arms)?;
+        let total = steps.len();
+        let runs = perform(&steps, false, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
+        let notes = std::mem::take(&mut machine.notes);
+        self.notes.extend(notes);
+        Ok(runs)
+    }
+}
+
+/// Runs arms in the one guest that has them all.
+struct Lane<'a> {
+    guest: String,
+    fs: &'a HostFs,
+    hypervisor: &'a mut dyn Hypervisor,
+    job: &'a FioJob,
+    devices: Vec<String>,
+}
+
+impl Track for Lane<'_> {
+    fn run(&mut self, arm: usize, seed: u64) -> Result<Measured, MeasureError> {
+        settle(self.fs)?;
+        let mut words = vec!["fio".to_owned()];
+        words.extend(self.job.arguments(&self.devices[arm], seed));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let limit = Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)) + SLACK;
+        let output = agent::exec(self.hypervisor, &self.guest, &words, None, limit)
+            .map_err(|source| MeasureError::Hypervisor { arm: self.devices[arm].clone(), source })?;
+        if !output.status.is_success() {
+            let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
+            return Err(MeasureError::WorkloadFailed { what: format!("fio on {}", self.devices[arm]), why });
+        }
+        Ok(Measured { metrics: fio::metrics(&String::from_utf8_lossy(&output.stdout))?, notes: vec![] })
+    }
+}
+
+/// Why an arm is measured and cannot win.
+fn cannot_win(path: &DiskPath, span: Bytes, free: Bytes) -> Option<String> {
+    if !path.cache.is_durable() {
+        return Some(
+            "it ignores the guest's flushes: a host that stops loses data the guest was told is safe".to_owned(),
+        );
+    }
+    // Reads are cold at first, but every write goes to memory until long after the sample.
+    (!path.cache.is_direct() && span < free).then(|| {
+        format!(
+            "the host's free memory ({free}) holds all {span} it works on: its figure is the memory's, not the drive's"
+        )
+    })
+}
+
+pub(super) fn no_design() -> Design {
+    Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::path::{Container, PathCache};
+
+    #[test]
+    fn what_memory_holds_and_what_loses_data_cannot_win() {
+        let path = |cache| DiskPath { cache, iothreads: 1, ..DiskPath::qemu_default(Container::Block) };
+        let (span, more, less) = (Bytes::from_mib(256), Bytes::from_mib(8192), Bytes::from_mib(128));
+        assert_eq!(cannot_win(&path(PathCache::None), span, more), None);
+        assert_eq!(cannot_win(&path(PathCache::Directsync), span, more), None);
+        assert_eq!(cannot_win(&path(PathCache::Writeback), span, less), None, "then the drive is what is measured");
+        assert!(cannot_win(&path(PathCache::Writeback), span, more).is_some_and(|why| why.contains("8 GiB")));
+        for free in [more, less] {
+            assert!(cannot_win(&path(PathCache::Unsafe), span, free).is_some_and(|why| why.contains("loses data")));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A matrix of arms against the default: one line an arm, its ratio and interval, the line at 1.
+
+use super::canvas::{Area, Canvas};
+use super::scale::{Scale, tick_text};
+use super::{Surface, Width};
+use crate::text::{LAB_WORDS, interval, ratio, shorten};
+
+const ROW: f64 = 34.0;
+const LEFT: f64 = 2.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 30.0;
+
+/// How an arm is shown: by shape and word as well as by colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatrixMark {
+    /// The winner: a filled diamond.
+    Winner,
+    /// The default, at 1.
+    Default,
+    /// Any other: a hollow diamond.
+    Other,
+}
+
+/// One arm of a matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MatrixRow {
+    /// What a person calls it.
+    pub name: String,
+    /// Ratio to the default; `None` where it was not measured.
+    pub ratio: Option<f64>,
+    /// 95 % interval on the ratio.
+    pub interval: Option<(f64, f64)>,
+    /// A few words behind the name: `shown worse after 6 rounds`, `cannot win: …`.
+    pub note: String,
+    /// How it is marked.
+    pub mark: MatrixMark,
+}
+
+/// The chart of a matrix, arms in the order given. `title` says of what guest and drive; `lab` that time was emulated.
+pub fn matrix_svg(title: &str, rows: &[MatrixRow], lab: bool, surface: Surface) -> String {
+    let width = Width::Wide;
+    let values = rows.iter().flat_map(|row| row.ratio.into_iter().chain(row.interval.map(|(_, high)| high)));
+    let scale = Scale::holding(values, LEFT, width.units() - RIGHT);
+    let bottom = TOP + rows.len() as f64 * ROW;
+    let mut canvas = Canvas::new("matrix");
+    canvas.text(LEFT, 16.0, "nm-bold", &shorten(title, 90));
+    for (place, row) in rows.iter().enumerate() {
+        draw(&mut canvas, row, &scale, TOP + place as f64 * ROW);
+    }
+    for tick in scale.ticks() {
+        let class = if tick == 0.0 { "nm-small" } else { "nm-small nm-middle" };
+        canvas.text(scale.at(tick), bottom + 14.0, class, &tick_text(tick));
+    }
+    canvas.text(
+        LEFT,
+        bottom + 32.0,
+        "nm-small",
+        "IOPS as a ratio to QEMU's default in the same rounds, 95 % interval of each arm alone",
+    );
+    if lab {
+        canvas.text(LEFT, bottom + 47.0, "nm-small", LAB_WORDS);
+    }
+    let describe = |row: &MatrixRow| format!("{}: {}", row.name, ratio(row.ratio));
+    let description = rows.iter().map(describe).collect::<Vec<_>>().join("; ");
+    canvas.finish((width.units(), bottom + 54.0), title, &description, surface)
+}
+
+fn draw(canvas: &mut Canvas, row: &MatrixRow, scale: &Scale, top: f64) {
+    let tone = match row.mark {
+        MatrixMark::Winner => "planned",
+        MatrixMark::Default => "found",
+        MatrixMark::Other => "other",
+    };
+    let (strip, middle) = (top + 16.0, top + 22.0);
+    canvas.rect(Area { x: LEFT, y: strip, width: scale.end() - LEFT, height: 12.0 }, 0.0, "nm-strip");
+    canvas.line((scale.at(1.0), strip), (scale.at(1.0), strip + 12.0), "nm-one");
+    let ends = row.interval.map(|(low, high)| interval(low, high)).unwrap_or_default();
+    let name = shorten(&row.name, 54);
+    let bold = format!("nm-small nm-say-{tone}");
+    let (figure, note) = (ratio(row.ratio), shorten(&row.note, 44));
+    let parts = [
+        (bold.as_str(), 0.0, name.as_str()),
+        ("nm-small", 8.0, &figure),
+        ("nm-small", 6.0, &ends),
+        ("nm-small nm-muted", 10.0, &note),
+    ];
+    canvas.parts(LEFT, strip - 3.0, &parts);
+    let Some(value) = row.ratio else { return };
+    canvas.open(&format!("{}: {figure} {ends} {}", row.name, row.note));
+    if let Some((low, high)) = row.interval {
+        canvas.line((scale.at(low), middle), (scale.at(high), middle), &format!("nm-whisker nm-stroke-{tone}"));
+    }
+    let x = scale.at(value);
+    let diamond = [(x, middle - 5.0), (x + 5.0, middle), (x, middle + 5.0), (x - 5.0, middle)];
+    let class =
+        if row.mark == MatrixMark::Other { format!("nm-hollow nm-stroke-{tone}") } else { format!("nm-fill-{tone}") };
+    canvas.polygon(&diamond, &class);
+    canvas.close();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_arm_is_in_the_chart_and_hostile_names_do_not_break_it() {
+        let row = |name: &str, ratio, mark| MatrixRow {
+            name: name.to_owned(),
+            ratio,
+            interval: ratio.map(|ratio: f64| (ratio * 0.9, ratio * 1.1)),
+            note: "shown worse".to_owned(),
+            mark,
+        };
+        let rows = [
+            row("block none/io_uring iothread", Some(1.9), MatrixMark::Winner),
+            row("QEMU's default", Some(1.0), MatrixMark::Default),
+            row("<script>&\u{1b}[31m", None, MatrixMark::Other),
+            row("off the scale", Some(f64::INFINITY), MatrixMark::Other),
+        ];
+        let svg = matrix_svg("web1", &rows, true, Surface::Standalone);
+        assert!(svg.contains("1.90") && svg.contains("lab: emulated time") && svg.contains("off the scale"));
+        assert!(!svg.contains("<script>") && !svg.contains('\u{1b}') && !svg.contains("inf") && !svg.contains("NaN"));
+        // Shown apart by shape: the winner's diamond is filled, another's hollow.
+        assert!(svg.contains("nm-fill-planned") && svg.contains("nm-hollow nm-stroke-other"));
+        assert!(!matrix_svg("web1", &rows, false, Surface::Page).contains("lab:"));
+    }
+}

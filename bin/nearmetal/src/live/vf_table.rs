@@ -66,7 +66,10 @@ mod tests {
         let seen: Vec<_> =
             card.virtual_functions.iter().map(|row| (row.mac.as_deref().unwrap(), row.vlan, row.trusted)).collect();
         assert_eq!(seen, [("02:00:00:00:00:01", Some(7), Some(true)), ("00:00:00:00:00:00", Some(0), Some(false))]);
-        assert_eq!((card.virtual_functions[0].spoof_check, card.virtual_functions[0].max_rate), (Some(true), Some(100)));
+        assert_eq!(
+            (card.virtual_functions[0].spoof_check, card.virtual_functions[0].max_rate),
+            (Some(true), Some(100))
+        );
         assert_eq!((card.virtual_functions[1].spoof_check, card.virtual_functions[1].max_rate), (None, None));
         let before = host.clone();
         for junk in [serde_json::json!({}), serde_json::json!([1, {"ifname": 5}]), Value::Null] {

@@ -76,7 +76,11 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             let found = stored_definition(machine, domain).map(|xml| missing(list, domain, xml.as_deref()));
             compared(CheckKind::StoredDefinition, subject, AS_CURED, found, |found| found == AS_CURED)
         }
-        Change::BootUnit { .. } | Change::ShutdownDomain { .. } | Change::StartDomain { .. } => return None,
+        Change::BootUnit { .. }
+        | Change::ShutdownDomain { .. }
+        | Change::StartDomain { .. }
+        | Change::VirtualFunctions { .. }
+        | Change::Driver { .. } => return None,
     };
     Some(outcome)
 }

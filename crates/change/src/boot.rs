@@ -6,7 +6,7 @@ use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
 use crate::value::present;
-use crate::{ChangeError, modules, perform};
+use crate::{ChangeError, devices, modules, perform};
 
 /// One change that was made again, or was not.
 #[derive(Debug)]
@@ -42,6 +42,10 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
                 Change::SysfsValue { path, .. } => present(machine.kernel, path),
                 Change::LoadModule { module, .. } => modules::is_loaded(machine.kernel, module)
                     .map(|loaded| if loaded { "loaded" } else { "not loaded" }.to_owned()),
+                Change::VirtualFunctions { card, .. } => {
+                    devices::step::before_virtual_functions(machine.kernel, card, machine.patience)
+                }
+                Change::Driver { card, .. } => devices::step::before_driver(machine.kernel, card, machine.patience),
                 _ => continue,
             };
             let result = old.and_then(|old| {
@@ -54,6 +58,10 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
                     }
                     Change::LoadModule { module, .. } => modules::load(machine.kernel, module),
                     Change::SysfsValue { path, new, .. } => perform::set_value(machine, path, new),
+                    Change::VirtualFunctions { card, new, .. } => {
+                        devices::card::bring(machine.kernel, card.function, new)
+                    }
+                    Change::Driver { card, new, .. } => devices::driver::set_driver(machine.kernel, card.function, new),
                     _ => Ok(()),
                 }
             });

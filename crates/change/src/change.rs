@@ -5,6 +5,8 @@ use std::fmt;
 use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
+use crate::devices::{Card, DriverState, VfState};
+
 /// A change, complete enough to be done and undone from the journal alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -91,6 +93,28 @@ pub enum Change {
         /// libvirt's number of the running instance.
         instance: Option<u32>,
     },
+    /// The virtual functions of a card: how many, and how each is set. Lost at a reboot.
+    VirtualFunctions {
+        /// The card.
+        card: Card,
+        /// As they were.
+        old: Box<VfState>,
+        /// As they are to be.
+        new: Box<VfState>,
+        /// Whether the boot unit makes them again.
+        persist: bool,
+    },
+    /// The driver of a PCI function. Lost at a reboot.
+    Driver {
+        /// The function.
+        card: Card,
+        /// What drove it.
+        old: DriverState,
+        /// What is to drive it.
+        new: DriverState,
+        /// Whether the boot unit makes it so again.
+        persist: bool,
+    },
 }
 
 /// Threads of a guest that are pinned together.
@@ -130,17 +154,28 @@ impl Change {
     /// When it ceases to be in force by itself.
     pub fn lifetime(&self) -> Lifetime {
         match self {
-            Self::HugepagePool { .. } | Self::SysfsValue { .. } | Self::LoadModule { .. } => Lifetime::Boot,
+            Self::HugepagePool { .. }
+            | Self::SysfsValue { .. }
+            | Self::LoadModule { .. }
+            | Self::VirtualFunctions { .. }
+            | Self::Driver { .. } => Lifetime::Boot,
             Self::BootUnit { .. } | Self::DefineDomain { .. } | Self::NewDomain { .. } => Lifetime::Persistent,
             Self::ShutdownDomain { .. } | Self::StartDomain { .. } | Self::LivePin { .. } => Lifetime::Instance,
         }
     }
 
     /// Whether the boot unit makes it again: what a reboot loses, unless its name may mean another thing by then.
-    /// Interrupts are numbered anew at each boot.
+    /// Interrupts are numbered anew at each boot; devices are made again on request alone.
     pub fn is_made_again_at_boot(&self) -> bool {
         let renumbered = matches!(self, Self::SysfsValue { path, .. } if path.starts_with("/proc/irq/"));
-        self.lifetime() == Lifetime::Boot && !renumbered
+        let unwanted =
+            matches!(self, Self::VirtualFunctions { persist, .. } | Self::Driver { persist, .. } if !persist);
+        self.lifetime() == Lifetime::Boot && !renumbered && !unwanted
+    }
+
+    /// Whether it is to a device: virtual functions, or a driver.
+    pub fn is_of_devices(&self) -> bool {
+        matches!(self, Self::VirtualFunctions { .. } | Self::Driver { .. })
     }
 
     /// What it touches, in words: two changes with the same words exclude each other's rollback.
@@ -155,6 +190,8 @@ impl Change {
             | Self::ShutdownDomain { domain, .. }
             | Self::StartDomain { domain }
             | Self::LivePin { domain, .. } => format!("the domain `{domain}`"),
+            Self::VirtualFunctions { card, .. } => format!("the virtual functions of {}", card.function),
+            Self::Driver { card, .. } => format!("the driver of {}", card.function),
         }
     }
 
@@ -174,6 +211,8 @@ impl Change {
                 PinTarget::Emulator => format!("pin-{domain}-emulator"),
                 PinTarget::Iothread(number) => format!("pin-{domain}-iothread{number}"),
             },
+            Self::VirtualFunctions { card, .. } => format!("vfs-{}", card.function),
+            Self::Driver { card, .. } => format!("driver-{}", card.function),
         }
     }
 }
@@ -194,6 +233,16 @@ impl fmt::Display for Change {
             Self::StartDomain { domain } => write!(formatter, "start `{domain}`"),
             Self::LivePin { domain, target, old, new, .. } => {
                 write!(formatter, "move {target} of `{domain}` from PUs {old} to PUs {new}")
+            }
+            Self::VirtualFunctions { card, old, new, .. } => {
+                let (function, old, new) = (card.function, old.count(), new.count());
+                match old == new {
+                    true => write!(formatter, "set the {new} virtual functions of {function} anew"),
+                    false => write!(formatter, "give {function} {new} virtual functions (it has {old})"),
+                }
+            }
+            Self::Driver { card, old, new, .. } => {
+                write!(formatter, "bind {} to {new} (it has {old})", card.function)
             }
         }
     }

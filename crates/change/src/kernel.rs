@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use nearmetal_host::{Host, HostFs, ReadError, ThreadRole, guests};
 use nearmetal_units::{CpuSet, PageSize};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::ChangeError;
 use crate::change::PinTarget;
@@ -31,6 +33,26 @@ pub trait Kernel {
 
     /// Bytes of a node that come free when a guest stops: its pages that are not from a pool.
     fn guest_memory(&self, uuid: &str, node: u32) -> Result<u64, ChangeError>;
+
+    /// Names in a directory; none where there is no such directory. A kernel without devices has none.
+    fn list(&self, _path: &str) -> Result<Vec<String>, ChangeError> {
+        Ok(Vec::new())
+    }
+
+    /// The last name of a link's target, `None` if there is no such link.
+    fn link_name(&self, _path: &str) -> Result<Option<String>, ChangeError> {
+        Ok(None)
+    }
+
+    /// Runs a program that sets or tells what no file does (`ip`, `nvme`), and gives what it printed.
+    fn run(&self, program: &str, _arguments: &[&str]) -> Result<String, ChangeError> {
+        Err(ChangeError::Kernel(format!("`{program}` is not there")))
+    }
+
+    /// Whether some process has a device to itself: a file below /dev.
+    fn is_held(&self, _path: &str) -> Result<bool, ChangeError> {
+        Ok(false)
+    }
 }
 
 impl Kernel for HostFs {
@@ -75,21 +97,74 @@ impl Kernel for HostFs {
         let pages = small.flat_map(|mapping| &mapping.pages).filter(|(own, _)| *own == node);
         Ok(pages.map(|(_, count)| count.saturating_mul(PageSize::SMALL.bytes().get())).sum())
     }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, ChangeError> {
+        match HostFs::list(self, path) {
+            Ok(names) => Ok(names),
+            Err(ReadError::Missing { .. }) => Ok(Vec::new()),
+            Err(error) => Err(ChangeError::Kernel(error.to_string())),
+        }
+    }
+
+    fn link_name(&self, path: &str) -> Result<Option<String>, ChangeError> {
+        match HostFs::link_name(self, path) {
+            Ok(name) => Ok(Some(name)),
+            Err(ReadError::Missing { .. }) => Ok(None),
+            Err(error) => Err(ChangeError::Kernel(error.to_string())),
+        }
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Result<String, ChangeError> {
+        let output = output(self, program, arguments)?;
+        String::from_utf8(output).map_err(|_| ChangeError::Kernel(format!("`{program}` printed what is no text")))
+    }
+
+    fn is_held(&self, path: &str) -> Result<bool, ChangeError> {
+        if !self.is_live() {
+            return Ok(false);
+        }
+        // Exclusive without creating: a block device that is mounted, swapped to or in a pool is busy then (open(2)), and a
+        // group of VFIO has one user at any time. Nothing is read.
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::BUSY) => Ok(true),
+            Ok(_) | Err(_) => Ok(false),
+        }
+    }
 }
 
 /// Runs a tool of kmod, which alone knows where modules lie and what they need.
 fn run(files: &HostFs, program: &str, module: &str) -> Result<(), ChangeError> {
+    output(files, program, &["--", module]).map(drop)
+}
+
+/// Runs a program, with no shell between, and gives its stdout.
+fn output(files: &HostFs, program: &str, arguments: &[&str]) -> Result<Vec<u8>, ChangeError> {
+    let command = format!("{program} {}", arguments.join(" ")).replace(" -- ", " ");
     if !files.is_live() {
-        return Err(ChangeError::Kernel(format!("`{program} {module}` cannot be done to a capture")));
+        return Err(ChangeError::Kernel(format!("`{command}` cannot be done to a capture")));
     }
-    let failed = |why: String| ChangeError::Kernel(format!("`{program} {module}` failed: {why}"));
-    let output = Command::new(program).arg("--").arg(module).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| failed(error.to_string()))?;
+    let failed = |why: String| ChangeError::Kernel(format!("`{command}` failed: {why}"));
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| failed(missing(program, &error)))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(output.stdout);
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(failed(said.lines().next().map_or_else(|| output.status.to_string(), str::to_owned)))
+}
+
+/// A program that is not there, with the package that has it.
+fn missing(program: &str, error: &std::io::Error) -> String {
+    let package = match program {
+        "ip" => "iproute2",
+        "nvme" => "nvme-cli",
+        _ => "kmod",
+    };
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("it is not installed (Debian: apt install {package})"),
+        _ => error.to_string(),
+    }
 }
 
 /// The text of a file that must be there, without the newline at its end.

@@ -8,6 +8,7 @@ mod apply;
 pub mod boot;
 mod boot_unit;
 mod change;
+pub mod devices;
 mod error;
 mod faults;
 pub mod fix;

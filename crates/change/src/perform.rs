@@ -12,7 +12,7 @@ use crate::kernel::required;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
 use crate::value::same_value;
-use crate::{ChangeError, boot_unit, modules};
+use crate::{ChangeError, boot_unit, devices, modules};
 
 /// What doing a change needs beside the machine.
 pub(crate) struct Context<'a> {
@@ -56,6 +56,8 @@ pub(crate) fn perform(
         }
         Change::StartDomain { domain } => start(machine, domain),
         Change::LivePin { domain, target, new, .. } => pin(machine, domain, *target, new),
+        Change::VirtualFunctions { card, new, .. } => devices::card::bring(machine.kernel, card.function, new),
+        Change::Driver { card, new, .. } => devices::driver::set_driver(machine.kernel, card.function, new),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the whole: apply, crash at every fault point, rollback.
 
 mod crash;
+mod devices;
 mod fix;
 mod fleet_plan;
 mod journal;

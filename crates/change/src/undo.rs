@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
 use crate::value::{present, same_value};
-use crate::{ChangeError, boot_unit, modules, new_domain, private_files};
+use crate::{ChangeError, boot_unit, devices, modules, new_domain, private_files};
 
 /// Restores the old value of a change; the sentence says what was done.
 pub(crate) fn undo(
@@ -88,6 +88,8 @@ pub(crate) fn undo(
             pin(machine, domain, *target, old)?;
             Ok(format!("{target} of `{domain}` may use PUs {old} again"))
         }
+        Change::VirtualFunctions { card, old, .. } => devices::step::undo_virtual_functions(machine.kernel, card, old),
+        Change::Driver { card, old, .. } => devices::step::undo_driver(machine.kernel, card, old),
         // Guests are stopped and started around the other changes: see `rollback`.
         Change::ShutdownDomain { .. } | Change::StartDomain { .. } => Ok(String::new()),
     }

@@ -3,6 +3,7 @@
 //! [`HostFs`] is the gate, [`Host`] the model, [`Host::read`] fills one from the other. [`guests`] reads single running
 //! guests for the read-back. [`synthetic`] builds hosts that nobody owns, for tests.
 
+pub mod assignable;
 pub mod diff;
 mod errors;
 mod facts;

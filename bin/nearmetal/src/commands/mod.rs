@@ -6,6 +6,7 @@ mod boot_apply;
 mod capture;
 mod class;
 mod demo;
+mod device;
 pub(crate) mod doctor;
 mod fleet;
 mod inspect;
@@ -29,6 +30,7 @@ pub enum Command {
     Capture(capture::Args),
     Doctor(doctor::Args),
     Class(class::Args),
+    Device(device::Args),
     Plan(plan::Args),
     Apply(apply::Args),
     Verify(verify::Args),
@@ -49,6 +51,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Capture(args) => capture::capture(args, printer),
         Command::Doctor(args) => doctor::doctor(args, printer),
         Command::Class(args) => class::class(args, printer),
+        Command::Device(args) => device::device(args, printer),
         Command::Plan(args) => plan::plan(args, printer),
         Command::Apply(args) => apply::apply(args, printer),
         Command::Verify(args) => verify::verify(args, printer),

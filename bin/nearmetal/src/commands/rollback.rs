@@ -9,15 +9,15 @@ use nearmetal_change::{
     rollback as take_back, rollback_fault_points,
 };
 use nearmetal_host::{Host, HostFs};
-use nearmetal_hypervisor::Libvirt;
+use nearmetal_hypervisor::{Hypervisor, Libvirt};
 
-use super::shared::{Format, StateArgs, load_plan, refuse};
+use super::shared::{Format, NoLibvirt, StateArgs, load_plan, refuse};
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 
-/// Undo the last apply or doctor --fix, from its journal
+/// Undo the last apply, doctor --fix or change of a device, from its journal
 ///
 /// Restores the definitions, pools, settings and running state that were before, whether it ended or was killed at any
 /// step. After a reboot, what the reboot itself has undone is only reported. A rollback that is killed is run again.
@@ -81,8 +81,12 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     let files = HostFs::live();
     let host = HostIdentity::of(&Host::read(&files));
-    let mut libvirt = Libvirt::open(None)?;
-    let mut machine = Machine::here(&files, &mut libvirt, host)?;
+    // A transaction of devices or settings needs no libvirt; one of domains fails with this reason.
+    let mut libvirt: Box<dyn Hypervisor> = match Libvirt::open(None) {
+        Ok(libvirt) => Box::new(libvirt),
+        Err(error) => Box::new(NoLibvirt { reason: error.to_string() }),
+    };
+    let mut machine = Machine::here(&files, &mut *libvirt, host)?;
     let options = RollbackOptions {
         transaction,
         restart: args.restart,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nearmetal_change::devices;
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::Transaction;
 use nearmetal_change::verify::{Effort, Verification, judge, observe};
@@ -79,18 +80,24 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         verifications.push(judge(&plan.plan, placement, &observed));
     }
     let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
-    verifications.extend(cures.iter().filter_map(|transaction| held(&mut machine, transaction)));
+    let all = journal.transactions()?;
+    verifications.extend(cures.iter().filter_map(|transaction| {
+        held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &all))
+    }));
     show(&verifications, args.format, printer);
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
-/// Cures in force: all, or those that concern a domain that was named.
+/// Cures and devices in force: all, or the cures that concern a domain that was named.
 fn cures(args: &Args, journal: &Journal) -> Result<Vec<Transaction>, ChangeError> {
     if args.plan.is_some() {
         return Ok(Vec::new());
     }
     let wanted = |transaction: &Transaction| {
+        if transaction.header.purpose.devices().is_some() {
+            return transaction.is_committed() && args.domains.is_empty();
+        }
         let list = transaction.header.purpose.cures().filter(|_| transaction.is_committed());
         let named = |object: &CuredObject| match &object.scope {
             Scope::Domain { name, .. } => args.domains.contains(name),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ask;
 
-/// Fills in MAC, VLAN and trust where /sys had none. Without `ip`, or a card with virtual functions, nothing changes.
+/// Fills in MAC, VLAN, trust, spoof check and rate where /sys had none. Without `ip`, or a card with virtual functions, nothing changes.
 pub(crate) fn fill_in(host: &mut Host) {
     if host.network_interfaces.iter().all(|card| card.virtual_functions.is_empty()) {
         return;
@@ -30,6 +30,9 @@ fn merge(host: &mut Host, links: &Value) {
             let vlan = row["vlan_list"][0]["vlan"].as_u64().unwrap_or(0);
             function.vlan = function.vlan.or(u32::try_from(vlan).ok());
             function.trusted = function.trusted.or(row["trust"].as_bool());
+            function.spoof_check = function.spoof_check.or(row["spoofchk"].as_bool());
+            let rate = row["rate"]["max_tx"].as_u64().and_then(|rate| u32::try_from(rate).ok());
+            function.max_rate = function.max_rate.or(rate);
         }
     }
 }
@@ -53,7 +56,8 @@ mod tests {
         let links = serde_json::json!([
             {"ifname": "lo"},
             {"ifname": "enp57s0", "vfinfo_list": [
-                {"vf": 0, "link_type": "ether", "address": "02:00:00:00:00:01", "vlan_list": [{"vlan": 7}], "spoofchk": true, "trust": true},
+                {"vf": 0, "link_type": "ether", "address": "02:00:00:00:00:01", "vlan_list": [{"vlan": 7}],
+                    "rate": {"max_tx": 100, "min_tx": 0}, "spoofchk": true, "trust": true},
                 {"vf": 1, "address": "00:00:00:00:00:00", "trust": false},
                 {"vf": 9, "address": "02:00:00:00:00:09"}, {"vf": "x"}, 3]},
         ]);
@@ -62,6 +66,11 @@ mod tests {
         let seen: Vec<_> =
             card.virtual_functions.iter().map(|row| (row.mac.as_deref().unwrap(), row.vlan, row.trusted)).collect();
         assert_eq!(seen, [("02:00:00:00:00:01", Some(7), Some(true)), ("00:00:00:00:00:00", Some(0), Some(false))]);
+        assert_eq!(
+            (card.virtual_functions[0].spoof_check, card.virtual_functions[0].max_rate),
+            (Some(true), Some(100))
+        );
+        assert_eq!((card.virtual_functions[1].spoof_check, card.virtual_functions[1].max_rate), (None, None));
         let before = host.clone();
         for junk in [serde_json::json!({}), serde_json::json!([1, {"ifname": 5}]), Value::Null] {
             merge(&mut host, &junk);

@@ -76,11 +76,13 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             let found = stored_definition(machine, domain).map(|xml| missing(list, domain, xml.as_deref()));
             compared(CheckKind::StoredDefinition, subject, AS_CURED, found, |found| found == AS_CURED)
         }
-        // Cures make no domains, and start and stop none.
+        // Cures make no domains, start and stop none, and leave functions and drivers alone.
         Change::BootUnit { .. }
         | Change::NewDomain { .. }
         | Change::ShutdownDomain { .. }
-        | Change::StartDomain { .. } => return None,
+        | Change::StartDomain { .. }
+        | Change::VirtualFunctions { .. }
+        | Change::Driver { .. } => return None,
     };
     Some(outcome)
 }

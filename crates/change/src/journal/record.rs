@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::devices::DeviceTask;
 use crate::fix::CureList;
 use crate::plan_file::{HostIdentity, PlanFile};
 
@@ -102,7 +103,7 @@ pub struct Header {
     pub purpose: Purpose,
 }
 
-/// What a transaction is for. In the file it is one more field of the header, `plan` or `cures`.
+/// What a transaction is for. In the file it is one more field of the header: `plan`, `cures` or `devices`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -110,6 +111,8 @@ pub enum Purpose {
     Plan(Box<PlanFile>),
     /// Findings of the rules cured.
     Cures(CureList),
+    /// Virtual functions and drivers of devices.
+    Devices(DeviceTask),
 }
 
 impl Purpose {
@@ -117,15 +120,23 @@ impl Purpose {
     pub fn plan(&self) -> Option<&PlanFile> {
         match self {
             Self::Plan(plan) => Some(plan),
-            Self::Cures(_) => None,
+            Self::Cures(_) | Self::Devices(_) => None,
         }
     }
 
     /// The cures, if it is these.
     pub fn cures(&self) -> Option<&CureList> {
         match self {
-            Self::Plan(_) => None,
+            Self::Plan(_) | Self::Devices(_) => None,
             Self::Cures(cures) => Some(cures),
+        }
+    }
+
+    /// What was asked for, if it is of devices.
+    pub fn devices(&self) -> Option<&DeviceTask> {
+        match self {
+            Self::Plan(_) | Self::Cures(_) => None,
+            Self::Devices(task) => Some(task),
         }
     }
 }

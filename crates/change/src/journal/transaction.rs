@@ -151,8 +151,14 @@ impl Step {
             }
             Change::SysfsValue { old, .. } => *old = value.to_owned(),
             Change::LoadModule { loaded, .. } => *loaded = value == "loaded",
+            Change::VirtualFunctions { old, .. } => *old = Box::new(json(value)?),
+            Change::Driver { old, .. } => *old = json(value)?,
             other => return Err(format!("`{other}` cannot be made again at boot")),
         }
         Ok(())
     }
+}
+
+fn json<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
+    serde_json::from_str(value).map_err(|error| format!("`{value}` is no state of a device: {error}"))
 }

@@ -84,6 +84,7 @@ fn the_hosts_own_drive_stays_with_it() {
         point: point.to_owned(),
         kind: "ext4".to_owned(),
         source,
+        number: None,
         options: Vec::new(),
     };
     // Root on a logical volume on a partition of it.

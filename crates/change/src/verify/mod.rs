@@ -101,6 +101,8 @@ pub enum CheckKind {
     Setting,
     /// A module of the kernel.
     Module,
+    /// Virtual functions, or a driver.
+    Device,
 }
 
 /// How what is compares with what was planned.

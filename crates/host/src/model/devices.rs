@@ -42,10 +42,14 @@ pub struct PciDevice {
     /// Access control services of a bridge; `None` for other functions, and where only root may read them.
     #[serde(default)]
     pub access_control: Option<AccessControl>,
-    /// How its DMA is translated: `identity`, `DMA`, `DMA-FQ` or `auto`. Read for drives and network cards that the host
-    /// itself drives; `None` for others, and before Linux 5.11.
+    /// How its DMA is translated while the host drives it: `identity`, `DMA`, `DMA-FQ` or `auto`. Read for functions that
+    /// guests are given; `None` for others, and before Linux 5.11.
     #[serde(default)]
     pub dma_domain: Option<String>,
+    /// Whether the host's console is on it: a display the firmware booted with, or a serial port among /proc/consoles.
+    /// `None` for functions that are neither.
+    #[serde(default)]
+    pub console: Option<bool>,
 }
 
 /// A PCI Express link. Speeds are megatransfers per second and lane: 8000 is `8.0 GT/s`.
@@ -96,6 +100,20 @@ impl PciDevice {
     /// Whether it joins two PCI buses: a port of the root complex or of a switch (class 0x0604).
     pub fn is_bridge(&self) -> bool {
         self.class.is_some_and(|class| class >> 8 == 0x0604)
+    }
+
+    /// What guests are given: storage, network, display, accelerators. `None` for bridges and the rest.
+    pub fn kind(&self) -> Option<&'static str> {
+        match self.class? >> 8 {
+            0x0108 => Some("nvme"),
+            0x0100..=0x01ff => Some("storage"),
+            0x0207 => Some("infiniband"),
+            0x0200..=0x02ff => Some("network"),
+            0x0300..=0x03ff => Some("display"),
+            0x0b40 => Some("coprocessor"),
+            0x1200..=0x12ff => Some("accelerator"),
+            _ => None,
+        }
     }
 }
 
@@ -200,6 +218,9 @@ pub struct NetworkInterface {
     /// What it is, where the kernel says: `bridge`, `bond`, `vlan`, `vxlan`, `wlan`, `tap`.
     #[serde(default)]
     pub kind: Option<String>,
+    /// Whether a default route, of IPv4 or IPv6, leads out through it; `None` where the source has no table of routes.
+    #[serde(default)]
+    pub default_route: Option<bool>,
     /// Its virtual functions, by number.
     #[serde(default)]
     pub virtual_functions: Vec<VirtualFunction>,
@@ -233,4 +254,10 @@ pub struct VirtualFunction {
     pub vlan: Option<u32>,
     /// Whether it may change its address and listen to all.
     pub trusted: Option<bool>,
+    /// Whether its card drops packets it sends with another address than its own.
+    #[serde(default)]
+    pub spoof_check: Option<bool>,
+    /// The most it may send, in Mbit/s; 0 for no limit.
+    #[serde(default)]
+    pub max_rate: Option<u32>,
 }

@@ -11,6 +11,10 @@ pub struct Mount {
     pub kind: String,
     /// What is mounted, by the kernel's word: a device, `server:/path`, a name.
     pub source: String,
+    /// `major:minor` of the device, as of a block device; file systems that span several have one of their own. `None`
+    /// where the source does not say.
+    #[serde(default)]
+    pub number: Option<String>,
     /// Options of the mount and of the file system, each once: `rw`, `relatime`, `vers=4.2`.
     pub options: Vec<String>,
 }
@@ -61,6 +65,7 @@ mod tests {
             point: point.to_owned(),
             kind: kind.to_owned(),
             source: String::new(),
+            number: None,
             options: vec!["rw".to_owned(), "vers=4.2".to_owned()],
         };
         let mounts = [mount("/", "ext4"), mount("/pool", "xfs"), mount("/pool/fast", "btrfs"), mount("/pool", "nfs4")];

@@ -15,6 +15,7 @@ mod pci_details;
 mod power;
 mod processor_time;
 mod processors;
+mod routes;
 mod settings;
 mod system;
 mod tunables;
@@ -112,6 +113,9 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
             config.extend(bytes);
             config.resize(4096, 0);
             let _ = pci_details::find_access_control(&config);
+        }),
+        Target::text("default routes", "Iface\tDestination\tGateway\nbr0\t0\t0\t3\t0\t0\t0\t0\n", |text| {
+            drop((routes::fourth(text), routes::sixth(text)));
         }),
         Target::text("processor time", "cpu  10 0 20 60 5 0 0 5 9 0\ncpu0 1\n", |text| {
             drop(processor_time::processor_time(text));

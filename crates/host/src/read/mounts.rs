@@ -64,7 +64,7 @@ fn mount(line: &str) -> Parsed<Mount> {
         Some((first, second)) => (first.split(' ').collect(), second.split(' ').collect()),
         None => return malformed(format!("expected ` - ` in `{line}`")),
     };
-    let ([_, _, _, _, point, own, ..], [kind, source, rest @ ..]) = (&first[..], &second[..]) else {
+    let ([_, _, number, _, point, own, ..], [kind, source, rest @ ..]) = (&first[..], &second[..]) else {
         return malformed(format!("expected 6 fields, ` - ` and 2 in `{line}`"));
     };
     let mut options: Vec<String> = Vec::new();
@@ -74,7 +74,14 @@ fn mount(line: &str) -> Parsed<Mount> {
             options.push(option.to_owned());
         }
     }
-    Ok(Mount { point: unescaped(point), kind: (*kind).to_owned(), source: unescaped(source), options })
+    let number = super::block::device_number(number)?;
+    Ok(Mount {
+        point: unescaped(point),
+        kind: (*kind).to_owned(),
+        source: unescaped(source),
+        number: Some(number),
+        options,
+    })
 }
 
 #[cfg(test)]

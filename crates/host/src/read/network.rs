@@ -1,6 +1,7 @@
 //! Network interfaces. Documentation/ABI/testing/sysfs-class-net.
 
 use super::pci::{function_in_path, node_of};
+use super::routes;
 use crate::facts::{Facts, index_after, parsed};
 use crate::parse::{Parsed, line, malformed, number, number_u32, word};
 use crate::{NetworkInterface, PciDevice, ReadError, VirtualFunction};
@@ -9,10 +10,12 @@ const ROOT: &str = "/sys/class/net";
 
 pub(super) fn read(facts: &mut Facts<'_>, functions: &[PciDevice]) -> Vec<NetworkInterface> {
     let mut interfaces = Vec::new();
+    let routes = routes::default_interfaces(facts);
     for name in facts.list(ROOT) {
         // bonding_masters is a file among the interfaces.
         if facts.fs.exists(&format!("{ROOT}/{name}/.")) {
-            interfaces.push(read_interface(facts, name, functions));
+            let default_route = routes.as_ref().map(|names| names.contains(&name));
+            interfaces.push(NetworkInterface { default_route, ..read_interface(facts, name, functions) });
         }
     }
     interfaces
@@ -41,6 +44,7 @@ fn read_interface(facts: &mut Facts<'_>, name: String, functions: &[PciDevice]) 
         mac: facts.optional(&format!("{root}/address"), mac).flatten(),
         kind: kind(facts, &root),
         offloads: Vec::new(),
+        default_route: None,
         virtual_functions: virtual_functions(facts, &root, functions.iter().find(|device| Some(device.address) == pci)),
         name,
     }
@@ -101,6 +105,8 @@ fn virtual_functions(facts: &mut Facts<'_>, root: &str, card: Option<&PciDevice>
             mac: field("MAC"),
             vlan: field("VLAN").and_then(|vlan| vlan.parse().ok()),
             trusted: field("Trust").map(|trust| trust.eq_ignore_ascii_case("on")),
+            spoof_check: field("SpoofCheck").map(|check| check.eq_ignore_ascii_case("on")),
+            max_rate: field("MaxTxRate").and_then(|rate| rate.parse().ok()),
         });
     }
     rows

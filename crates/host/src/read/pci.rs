@@ -6,17 +6,18 @@ use nearmetal_units::{CpuSet, PciAddress};
 
 use super::pci_details;
 use crate::facts::{Facts, attribute, parsed};
-use crate::parse::{Malformed, Parsed, cpu_list, cpu_mask, hex, index_or_none, malformed, number_u32, word};
+use crate::parse::{Malformed, Parsed, cpu_list, cpu_mask, flag, hex, index_or_none, malformed, number_u32, word};
 use crate::{NumaNode, PciDevice, SriovState};
 
 const ROOT: &str = "/sys/bus/pci/devices";
 
 pub(super) fn read(facts: &mut Facts<'_>, nodes: &[NumaNode]) -> Vec<PciDevice> {
     let mut devices = Vec::new();
+    let consoles = consoles(facts);
     for name in facts.list(ROOT) {
         let address = parsed(&format!("{ROOT}/{name}"), &name, |name| Ok(name.parse::<PciAddress>()?));
         if let Some(address) = facts.noted(address) {
-            devices.push(read_function(facts, address, &format!("{ROOT}/{name}"), nodes));
+            devices.push(read_function(facts, address, &format!("{ROOT}/{name}"), nodes, consoles.as_deref()));
         }
     }
     devices.sort_by_key(|device| device.address);
@@ -37,19 +38,20 @@ pub(super) fn node_of(devices: &[PciDevice], address: Option<PciAddress>) -> Opt
     devices[position].node
 }
 
-fn read_function(facts: &mut Facts<'_>, address: PciAddress, root: &str, nodes: &[NumaNode]) -> PciDevice {
+fn read_function(
+    facts: &mut Facts<'_>,
+    address: PciAddress,
+    root: &str,
+    nodes: &[NumaNode],
+    consoles: Option<&[PciAddress]>,
+) -> PciDevice {
     let path = |name: &str| format!("{root}/{name}");
     let physical_function = link_address(facts, &path("physfn"));
     let class = facts.required(&path("class"), class);
     let is_bridge = class.is_some_and(|class| class >> 8 == 0x0604);
     let driver = facts.link_name(&path("driver"));
     let iommu_group = iommu_group(facts, &path("iommu_group"));
-    let is_fast = class.is_some_and(|class| class >> 8 == 0x0108 || class >> 16 == 0x02);
-    let is_hosts = driver.as_deref().is_some_and(|driver| driver != "vfio-pci");
-    let dma_domain = iommu_group
-        .filter(|_| is_fast && is_hosts)
-        .and_then(|group| facts.optional(&format!("/sys/kernel/iommu_groups/{group}/type"), word));
-    PciDevice {
+    let mut device = PciDevice {
         address,
         class,
         vendor: facts.required(&path("vendor"), identity),
@@ -64,7 +66,35 @@ fn read_function(facts: &mut Facts<'_>, address: PciAddress, root: &str, nodes: 
         resets: pci_details::resets(facts, root),
         bars: pci_details::bars(facts, root),
         access_control: if is_bridge { pci_details::access_control(facts, root) } else { None },
-        dma_domain,
+        dma_domain: None,
+        console: None,
+    };
+    if let Some(group) = device.iommu_group.filter(|_| device.kind().is_some() || device.sriov.is_some()) {
+        device.dma_domain = facts.optional(&format!("/sys/kernel/iommu_groups/{group}/type"), word);
+    }
+    device.console = console(facts, &device, root, consoles);
+    device
+}
+
+/// Base class and subclass of serial ports.
+const SERIAL: u32 = 0x0700;
+
+/// Serial ports that are consoles, by function: /proc/consoles, `ttyS0  -W- (EC p a)  4:64`.
+fn consoles(facts: &mut Facts<'_>) -> Option<Vec<PciAddress>> {
+    let text = facts.text("/proc/consoles")?;
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split_ascii_whitespace().next()).collect();
+    let paths = names.iter().filter(|name| name.starts_with("tty")).filter_map(|name| {
+        let path = facts.fs.resolve(&format!("/sys/class/tty/{name}"));
+        facts.noted(path)
+    });
+    Some(paths.filter_map(|path| function_in_path(&path)).collect())
+}
+
+fn console(facts: &mut Facts<'_>, device: &PciDevice, root: &str, consoles: Option<&[PciAddress]>) -> Option<bool> {
+    match device.class? >> 8 {
+        0x0300..=0x03ff => facts.optional(&format!("{root}/boot_vga"), flag),
+        SERIAL => consoles.map(|all| all.contains(&device.address)),
+        _ => None,
     }
 }
 

@@ -6,29 +6,12 @@ use super::table::Table;
 use super::{or_dash, shown};
 use crate::{BlockDevice, Host, PciDevice, PciLink};
 
-/// What guests are given: storage, network, display, accelerators. `None` for bridges and the rest.
-fn kind(class: u32) -> Option<&'static str> {
-    match class >> 8 {
-        0x0108 => Some("nvme"),
-        0x0100..=0x01ff => Some("storage"),
-        0x0207 => Some("infiniband"),
-        0x0200..=0x02ff => Some("network"),
-        0x0300..=0x03ff => Some("display"),
-        0x0b40 => Some("coprocessor"),
-        0x1200..=0x12ff => Some("accelerator"),
-        _ => None,
-    }
-}
-
 pub(super) fn pci(host: &Host) -> String {
     let columns = ["address", "kind", "vendor:device", ">node", "driver", ">IOMMU group", "VFs", "link"];
     let mut table = Table::new("PCI FUNCTIONS", &columns);
     let mut left_out = 0;
     for device in host.pci_devices.iter().filter(|device| device.physical_function.is_none()) {
-        let kind = match device.class {
-            Some(class) => kind(class),
-            None => Some("?"),
-        };
+        let kind = if device.class.is_some() { device.kind() } else { Some("?") };
         // A device with virtual functions is of interest whatever it is.
         let Some(kind) = kind.or_else(|| device.sriov.as_ref().map(|_| "other")) else {
             left_out += 1;
@@ -48,7 +31,7 @@ pub(super) fn pci(host: &Host) -> String {
 }
 
 /// `8 GT/s x8`, and what it is able to where that is more.
-fn link(link: &PciLink) -> String {
+pub(crate) fn link(link: &PciLink) -> String {
     let one = |speed: Option<u32>, width: Option<u32>| {
         let speed = speed.map(|speed| f64::from(speed) / 1000.0);
         format!("{} GT/s x{}", shown(speed), shown(width))
@@ -87,7 +70,7 @@ fn virtual_functions(host: &Host, physical: &PciDevice, table: &mut Table) {
         // Groups are numbers like nodes: the same ranges suit them.
         let groups: NodeSet = run.iter().filter_map(|(_, device)| device.iommu_group).collect();
         let groups = if groups.is_empty() { "-".to_owned() } else { groups.to_string() };
-        let kind = run[0].1.class.and_then(kind).unwrap_or("?");
+        let kind = run[0].1.kind().unwrap_or("?");
         let mut cells = row(run[0].1, name, kind, groups, "-".to_owned());
         cells.push("-".to_owned());
         table.row(cells);

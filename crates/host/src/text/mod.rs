@@ -10,6 +10,7 @@ mod table;
 
 use std::fmt::Display;
 
+pub(crate) use devices::link;
 pub(crate) use table::Table;
 
 use crate::{Host, invariants};
@@ -147,7 +148,7 @@ pub(crate) fn shown<T: Display>(value: Option<T>) -> String {
 }
 
 /// The value, or `-` where there is none and that is known.
-fn or_dash<T: Display>(value: Option<T>) -> String {
+pub(crate) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 

@@ -308,6 +308,7 @@ fn facts_of_all_layers(host: &mut Host) {
         point: point.to_owned(),
         kind: kind.to_owned(),
         source: String::new(),
+        number: None,
         options: vec!["rw".to_owned(), "relatime".to_owned()],
     };
     host.mounts =

@@ -1,0 +1,85 @@
+//! Whether changes to devices still hold: one check for each.
+
+use super::{card, driver};
+use crate::change::Change;
+use crate::journal::Transaction;
+use crate::machine::Machine;
+use crate::modules;
+use crate::timestamp;
+use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
+
+/// Looks at everything a transaction of devices changed that no later one of `all` has changed again; `None` for one that
+/// is not of devices, or has nothing left.
+pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transaction]) -> Option<Verification> {
+    let task = transaction.header.purpose.devices()?;
+    let later = all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force());
+    let again: Vec<String> = later.flat_map(|other| other.steps.iter().map(|step| step.change.object())).collect();
+    let steps = transaction.steps.iter().filter(|step| !again.contains(&step.change.object()));
+    let mut checks = Vec::new();
+    for step in steps {
+        let gone = step.boot_id != machine.boot_id && step.change.is_of_devices();
+        let check = match gone && !step.change.is_made_again_at_boot() {
+            true => Some(Check::cannot_tell(
+                CheckKind::Device,
+                step.change.object(),
+                "as it was set",
+                "it was lost when the machine restarted, as was asked for (--persist keeps it)",
+            )),
+            false => check(machine, &step.change),
+        };
+        checks.extend(check);
+    }
+    (!checks.is_empty())
+        .then(|| verification(&format!("devices of transaction {}: {}", transaction.number(), task.task), checks))
+}
+
+pub(super) fn of_changes(machine: &mut Machine<'_>, task: &str, changes: &[Change]) -> Verification {
+    let checks = changes.iter().filter_map(|change| check(machine, change)).collect();
+    verification(task, checks)
+}
+
+fn verification(guest: &str, checks: Vec<Check>) -> Verification {
+    Verification {
+        schema: VERIFICATION_SCHEMA.to_owned(),
+        guest: guest.to_owned(),
+        taken: timestamp::now(),
+        checks,
+        guest_view: None,
+    }
+}
+
+fn check(machine: &mut Machine<'_>, change: &Change) -> Option<Check> {
+    let subject = change.object();
+    let kernel = machine.kernel;
+    let (planned, found) = match change {
+        Change::VirtualFunctions { card, new, .. } => {
+            let found = driver::is_there(kernel, card).and_then(|_| card::read(kernel, card.function));
+            let difference = found.map(|found| new.difference(&found));
+            let planned = match &difference {
+                Ok(Some((what, wanted, _))) => format!("{what}: {wanted}"),
+                _ => format!("{} as they were set", new.count()),
+            };
+            (
+                planned.clone(),
+                difference.map(|difference| difference.map_or(planned, |(what, _, found)| format!("{what}: {found}"))),
+            )
+        }
+        Change::Driver { card, new, .. } => {
+            let found = driver::is_there(kernel, card).and_then(|_| driver::driver(kernel, card.function));
+            let planned = new.to_string();
+            (planned.clone(), found.map(|found| if new.is_met_by(&found) { planned } else { found.to_string() }))
+        }
+        Change::LoadModule { module, .. } => {
+            let word = |loaded: bool| if loaded { "loaded" } else { "not loaded" }.to_owned();
+            (word(true), modules::is_loaded(kernel, module).map(word))
+        }
+        _ => return None,
+    };
+    Some(match found {
+        Ok(found) => {
+            let equal = found == planned;
+            Check::compared(CheckKind::Device, subject, planned, found, equal)
+        }
+        Err(error) => Check::cannot_tell(CheckKind::Device, subject, planned, error.to_string()),
+    })
+}

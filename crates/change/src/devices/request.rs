@@ -1,0 +1,342 @@
+//! From what is asked of a card's virtual functions to the change it takes, and everything that is in its way.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use nearmetal_host::assignable::{guest_of, uses};
+use nearmetal_host::ledger::Ledger;
+use nearmetal_host::{Host, PciDevice};
+use nearmetal_units::PciAddress;
+
+use super::state::{BoundDriver, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan};
+use super::{DevicePlan, card, driver, ip, nvme};
+use crate::ChangeError;
+use crate::change::Change;
+use crate::machine::Machine;
+use crate::steps::boot_unit_change;
+
+/// The largest VLAN number there is; 4095 is reserved (IEEE 802.1Q).
+const LAST_VLAN: u32 = 4094;
+
+/// What is asked for. What is `None` stays as it is, or as a new function has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VfRequest {
+    /// How many there shall be.
+    pub count: u32,
+    /// MAC addresses: VF N gets this one plus N.
+    pub macs: Option<Macs>,
+    /// VLANs.
+    pub vlans: Option<Vlans>,
+    /// Whether the card drops packets with another address than the function's own.
+    pub spoof_check: Option<bool>,
+    /// Whether they may change their address and listen to all.
+    pub trust: Option<bool>,
+    /// The most each may send, in Mbit/s; 0 for no limit.
+    pub max_rate: Option<u32>,
+    /// Whether the host's drivers take new ones.
+    pub autoprobe: Option<bool>,
+    /// Whether the boot unit makes them again.
+    pub persist: bool,
+}
+
+/// The address of VF 0; the others count up from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Macs(u64);
+
+/// VLANs: one for all, or those of some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vlans {
+    /// All in this one; 0 for none.
+    All(u32),
+    /// These, by number of the function.
+    Each(BTreeMap<u32, u32>),
+}
+
+impl Macs {
+    fn of(self, number: u32) -> Option<String> {
+        let value = self.0.checked_add(u64::from(number)).filter(|value| *value < 1 << 48)?;
+        Some(value.to_be_bytes()[2..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"))
+    }
+}
+
+impl std::str::FromStr for Macs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no MAC address: write six bytes such as 02:00:00:00:01:00");
+        let bytes: Vec<&str> = text.split(':').collect();
+        let is_byte = |byte: &&str| byte.len() == 2 && byte.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if bytes.len() != 6 || !bytes.iter().all(is_byte) {
+            return Err(wrong());
+        }
+        let value = u64::from_str_radix(&bytes.concat(), 16).map_err(|_| wrong())?;
+        if value >> 40 & 1 == 1 {
+            return Err(format!(
+                "`{text}` is a group's address (its first byte is odd): a card's begins with an even one, such as 02"
+            ));
+        }
+        if value == 0 {
+            return Err(format!("`{text}` is no address: leave it out, and guests choose their own"));
+        }
+        Ok(Self(value))
+    }
+}
+
+impl std::str::FromStr for Vlans {
+    type Err = String;
+
+    /// `7`, or `0=7,2=9`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let vlan = |word: &str| {
+            let id = word.parse().ok().filter(|id| *id <= LAST_VLAN);
+            id.ok_or_else(|| format!("`{word}` is no VLAN: a number from 1 to {LAST_VLAN}, or 0 for none"))
+        };
+        if !text.contains('=') {
+            return vlan(text).map(Self::All);
+        }
+        let mut each = BTreeMap::new();
+        for pair in text.split(',') {
+            let (number, id) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not VF=VLAN, such as 0=7"))?;
+            let number = number.parse().map_err(|_| format!("`{number}` is no number of a virtual function"))?;
+            if each.insert(number, vlan(id)?).is_some() {
+                return Err(format!("VF {number} is named twice in `{text}`"));
+            }
+        }
+        Ok(Self::Each(each))
+    }
+}
+
+impl Vlans {
+    fn of(&self, number: u32) -> Option<u32> {
+        match self {
+            Self::All(id) => Some(*id),
+            Self::Each(each) => each.get(&number).copied(),
+        }
+    }
+}
+
+impl VfRequest {
+    fn sets_rows(&self) -> bool {
+        self.macs.is_some()
+            || self.vlans.is_some()
+            || self.spoof_check.is_some()
+            || self.trust.is_some()
+            || self.max_rate.is_some()
+    }
+}
+
+/// What would be done now. Changes nothing. `state` is where the journal lies.
+///
+/// # Errors
+/// [`ChangeError::Preconditions`] with everything in the way; or the machine cannot be asked.
+pub fn plan_virtual_functions(
+    machine: &Machine<'_>,
+    host: &Host,
+    ledger: &Ledger,
+    function: PciAddress,
+    request: &VfRequest,
+    state: &Path,
+) -> Result<DevicePlan, ChangeError> {
+    let device = check_card(host, function, request)?;
+    let kernel = machine.kernel;
+    let old = card::read(kernel, function)?;
+    let interface = card::interface(kernel, function)?;
+    let controller = card::controller(kernel, function)?;
+    let mut problems = Vec::new();
+    if request.sets_rows() && interface.is_none() {
+        problems.push(format!(
+            "{function} is driven by `{}` and has no network interface: MAC, VLAN, spoof check, trust and rate are a network card's",
+            device.driver.as_deref().unwrap_or("no driver")
+        ));
+    }
+    check_numbers(request, &mut problems);
+    let remade = old.count() != request.count;
+    if remade {
+        in_use(machine, host, ledger, function, &mut problems)?;
+    }
+    if !problems.is_empty() {
+        return Err(ChangeError::Preconditions { problems });
+    }
+    let share = match (&controller, request.count) {
+        (Some(controller), 1..) => Some(fair_share(machine, controller, request.count, &old)?),
+        _ => None,
+    };
+    let autoprobe = request.autoprobe.or(old.autoprobe);
+    let functions =
+        (0..request.count).map(|number| wanted(&old, request, number, autoprobe, interface.is_some(), share)).collect();
+    let new = VfState { autoprobe, functions };
+    let mut changes = Vec::new();
+    if new.difference(&old).is_some() || request.persist {
+        let card = driver::card(kernel, function)?;
+        let persist = request.persist;
+        changes.push(Change::VirtualFunctions { card, old: Box::new(old.clone()), new: Box::new(new), persist });
+        changes.extend(boot_unit_change(machine, persist, state)?);
+    }
+    let notes = notes(machine, host, function, &old, request, interface.as_deref());
+    Ok(DevicePlan { task: format!("{} virtual functions of {function}", request.count), changes, notes })
+}
+
+fn refused<T>(problem: String) -> Result<T, ChangeError> {
+    Err(ChangeError::Preconditions { problems: vec![problem] })
+}
+
+/// A card that can have so many.
+fn check_card<'a>(host: &'a Host, function: PciAddress, request: &VfRequest) -> Result<&'a PciDevice, ChangeError> {
+    let Some(device) = host.pci_devices.iter().find(|device| device.address == function) else {
+        return refused(format!("there is no PCI function {function}: `nearmetal device list` shows those there are"));
+    };
+    if let Some(physical) = device.physical_function {
+        return refused(format!("{function} is a virtual function itself, of {physical}: name that one"));
+    }
+    let driver = device.driver.as_deref();
+    let Some(sriov) = &device.sriov else {
+        return refused(format!(
+            "{function} has no SR-IOV (driver `{}`): the card cannot do it, or the firmware has it switched off",
+            driver.unwrap_or("none")
+        ));
+    };
+    let Some(driver) = driver.filter(|driver| !driver.contains("vfio")) else {
+        let why = driver.map_or("has no driver", |_| "is set aside for a guest (vfio-pci)");
+        return refused(format!("{function} {why}, and only its own driver makes virtual functions: bind that first"));
+    };
+    if request.count > sriov.total_vfs {
+        return refused(format!(
+            "{function} can have {} virtual functions (sriov_totalvfs, as its driver `{driver}` allows), and {} were asked for",
+            sriov.total_vfs, request.count
+        ));
+    }
+    Ok(device)
+}
+
+fn check_numbers(request: &VfRequest, problems: &mut Vec<String>) {
+    if let Some(Vlans::Each(each)) = &request.vlans {
+        for number in each.keys().filter(|number| **number >= request.count) {
+            problems.push(format!("--vlan names VF {number}, and there are {} (from 0)", request.count));
+        }
+    }
+    let last = request.count.saturating_sub(1);
+    if request.macs.is_some_and(|macs| macs.of(last).is_none()) {
+        problems.push(format!(
+            "--mac-base leaves no room for {} addresses: the last would be past ff:ff:ff:ff:ff:ff",
+            request.count
+        ));
+    }
+}
+
+/// Functions that would vanish, and who uses them.
+fn in_use(
+    machine: &Machine<'_>,
+    host: &Host,
+    ledger: &Ledger,
+    function: PciAddress,
+    problems: &mut Vec<String>,
+) -> Result<(), ChangeError> {
+    for (number, own) in card::addresses(machine.kernel, function)?.into_iter().enumerate() {
+        let who = match (guest_of(ledger, own), uses(host, ledger, own).first()) {
+            (Some(owner), _) => {
+                Some(format!("the guest `{}` has it: shut it down, or take it away from it first", owner.name))
+            }
+            (None, Some(obstacle)) => Some(obstacle.to_string()),
+            (None, None) => driver::user(machine.kernel, own)?,
+        };
+        problems.extend(who.map(|who| format!("VF {number} ({own}) would vanish, and is in use: {who}")));
+    }
+    Ok(())
+}
+
+/// What a drive deals anew; those that have theirs and are to stay keep it.
+fn fair_share(
+    machine: &Machine<'_>,
+    controller: &str,
+    count: u32,
+    old: &VfState,
+) -> Result<NvmeResources, ChangeError> {
+    let kept = old
+        .functions
+        .first()
+        .and_then(|first| first.nvme)
+        .filter(|kept| old.count() == count && kept.queues >= nvme::LEAST_QUEUES && kept.interrupts > 0);
+    match kept {
+        Some(kept) => Ok(NvmeResources { online: true, ..kept }),
+        None => nvme::fair_share(machine.kernel, controller, count),
+    }
+}
+
+/// One function as it is to be: as it was if it stays, with what was asked for.
+fn wanted(
+    old: &VfState,
+    request: &VfRequest,
+    number: u32,
+    autoprobe: Option<bool>,
+    is_network: bool,
+    share: Option<NvmeResources>,
+) -> VfSettings {
+    let stays = old.functions.get(number as usize);
+    // An override names the driver whatever the card's own setting is; otherwise it decides, for those made anew.
+    let remade = old.count() != request.count;
+    let new_driver = match autoprobe {
+        Some(false) => DriverState::none(),
+        _ => DriverState { bound: BoundDriver::Kernels, only: None },
+    };
+    let kept = stays
+        .map(|settings| settings.driver.clone())
+        .filter(|driver| driver.only.is_some() || !remade || request.autoprobe.is_none());
+    let mut network = stays.and_then(|settings| settings.network.clone()).unwrap_or_default();
+    let set = NetworkSettings {
+        mac: request.macs.and_then(|macs| macs.of(number)),
+        vlan: request.vlans.as_ref().and_then(|vlans| vlans.of(number)).map(|id| Vlan { id, ..Vlan::default() }),
+        spoof_check: request.spoof_check,
+        trust: request.trust,
+        rate: request.max_rate.map(|max| Rate { max, min: network.rate.map_or(0, |rate| rate.min) }),
+        link_state: None,
+    };
+    network = NetworkSettings {
+        mac: set.mac.or(network.mac),
+        vlan: set.vlan.or(network.vlan),
+        spoof_check: set.spoof_check.or(network.spoof_check),
+        trust: set.trust.or(network.trust),
+        rate: set.rate.or(network.rate),
+        link_state: network.link_state,
+    };
+    VfSettings { driver: kept.unwrap_or(new_driver), network: is_network.then_some(network), nvme: share }
+}
+
+fn notes(
+    machine: &Machine<'_>,
+    host: &Host,
+    function: PciAddress,
+    old: &VfState,
+    request: &VfRequest,
+    interface: Option<&str>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if old.count() > 0 && request.count > 0 && old.count() != request.count {
+        notes.push(format!(
+            "the kernel changes {} to {} through 0: all virtual functions of {function} vanish for a moment; those that stay get \
+             their settings back",
+            old.count(),
+            request.count
+        ));
+    }
+    if let Some(interface) = interface.filter(|_| request.count > 0) {
+        if !ip::has_link(machine.kernel, interface) {
+            notes.push(format!("`{interface}` has no link: its virtual functions carry no packets until it has (`ip link set {interface} up`)"));
+        }
+    }
+    let routed = uses(host, &Ledger::default(), function)
+        .into_iter()
+        .any(|obstacle| matches!(obstacle, nearmetal_host::assignable::Obstacle::DefaultRoute { .. }));
+    if routed && old.count() != request.count {
+        notes.push(format!(
+            "the host's default route leads through {function}: some drivers take the link down for a moment"
+        ));
+    }
+    let no_macs = interface.is_some() && request.count > old.count() && request.macs.is_none();
+    if no_macs {
+        notes.push("new virtual functions have no MAC address of their own: each guest makes one up at every start (--mac-base sets them)".to_owned());
+    }
+    if !request.persist && request.count > 0 {
+        notes.push("a reboot removes virtual functions (--persist makes them again)".to_owned());
+    }
+    notes
+}

@@ -155,7 +155,7 @@ fn functions_a_vm_holds_stay_its_own_and_are_given_to_nobody_else() {
 #[test]
 fn a_function_by_its_address_goes_to_the_vm_that_names_it() {
     let host = machine().network(0, 4, 4).build();
-    let last = host.pci_devices.iter().filter(|device| device.physical_function.is_some()).last().unwrap().address;
+    let last = host.pci_devices.iter().rfind(|device| device.physical_function.is_some()).unwrap().address;
     let text = file(
         &(vm("any", "count = 3\n[[vm.nic]]\nkind = \"vf\"")
             + &vm("this", &format!("[[vm.device]]\nfunction = \"{last}\""))

@@ -53,7 +53,11 @@ fn reference() -> String {
         )
         .unwrap();
         for key in table.keys {
-            let (kind, default, about) = (cell(key.kind), cell(key.default), cell(key.about));
+            let default = match (table.head, key.default) {
+                ("[defaults]", "required") => "each VM must say",
+                (_, default) => default,
+            };
+            let (kind, default, about) = (cell(key.kind), cell(default), cell(key.about));
             writeln!(text, "| `{}` | {kind} | {default} | {about} | `{}` |", key.name, cell(key.example)).unwrap();
         }
     }

@@ -471,9 +471,11 @@ impl<'a> Judge<'a> {
 
     fn stranded(&self, plan: &FleetPlan) -> u64 {
         let asked: BTreeSet<PageSize> = self.fleet.vms.iter().filter_map(|vm| vm.page_size).collect();
+        let mut by_host: BTreeMap<&str, Vec<&VmPlacement>> = BTreeMap::new();
+        plan.placements.iter().for_each(|placement| by_host.entry(&placement.host).or_default().push(placement));
         let mut sum = 0;
         for host in &self.fleet.hosts {
-            let here = || plan.placements.iter().filter(|placement| placement.host == host.name);
+            let here = || by_host.get(host.name.as_str()).into_iter().flatten();
             for (at, node) in host.nodes.iter().enumerate() {
                 let pus = node.cores.iter().map(|core| core.free.len() as u64).sum::<u64>();
                 let (mut owned, mut load, mut kernel) = (0, 0u64, 0);

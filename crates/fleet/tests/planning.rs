@@ -252,3 +252,14 @@ fn functions_and_large_pages_are_not_left_where_no_pu_is() {
     let full = planned(&fleet(vec![vm("a", 2, 16)], vec![one]));
     assert_eq!(full.objective.value(LevelId::Stranded), Some(3));
 }
+
+#[test]
+fn together_on_a_node_is_on_the_same_nodes_or_nowhere() {
+    let member = |name: &str, cells: u32| {
+        let group = GroupRule { group: "pair".to_owned(), scope: Scope::Node, rule: Together::Together };
+        Vm { numa: GuestNuma::Cells(cells), groups: vec![group], ..vm(name, 2, 1) }
+    };
+    let asked = |cells: u32| fleet(vec![member("a", 2), member("b", cells)], vec![host("one", 2, 4, 1, 8, 0)]);
+    assert_eq!(planned(&asked(2)).refusals, []);
+    assert_eq!(planned(&asked(1)).refusals.len(), 1);
+}

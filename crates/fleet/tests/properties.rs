@@ -29,6 +29,7 @@ fn vms() -> impl Strategy<Value = Vec<Vm>> {
                 0 => Some((Scope::Host, Together::Apart)),
                 1 => Some((Scope::Host, Together::Together)),
                 2 => Some((Scope::Node, Together::Apart)),
+                4 => Some((Scope::Node, Together::Together)),
                 3 => Some((Scope::FailureDomain, Together::ApartFromOtherLabels(vcpus % 2))),
                 _ => None,
             };

@@ -1,6 +1,6 @@
 //! Where a VM's groups let it be, given who is placed.
 
-use crate::dense::{Assign, DenseGroup, Piece, State};
+use crate::dense::{Assign, Cells, DenseGroup, Piece, State};
 use crate::model::{Scope, Together};
 
 /// Hosts and nodes a VM may be on. Reused from VM to VM.
@@ -36,14 +36,14 @@ impl Allowed {
                 let Some(theirs) = theirs else { continue };
                 match relation(mine, theirs) {
                     Relation::None => {}
-                    Relation::Same => self.only(state, mine.scope, assign),
+                    Relation::Same => self.only(state, vm, mine.scope, assign),
                     Relation::Different => self.exclude(state, mine.scope, assign),
                 }
             }
         }
     }
 
-    fn only(&mut self, state: &State<'_>, scope: Scope, assign: &Assign) {
+    fn only(&mut self, state: &State<'_>, vm: usize, scope: Scope, assign: &Assign) {
         let hosts = &state.problem.hosts;
         match scope {
             Scope::Host => {
@@ -54,7 +54,12 @@ impl Allowed {
                 self.hosts.iter_mut().zip(hosts).for_each(|(ok, host)| *ok &= host.domain == domain);
             }
             Scope::Node => {
-                self.hosts.iter_mut().enumerate().for_each(|(host, ok)| *ok &= host == assign.host as usize);
+                // Together is on the same nodes, all of them. A VM that may be split is not split for it.
+                let alike = match state.problem.shape_of(vm).cells {
+                    Cells::Free => assign.pieces.len() == 1,
+                    Cells::Fixed(count) => assign.pieces.len() == count as usize,
+                };
+                self.hosts.iter_mut().enumerate().for_each(|(host, ok)| *ok &= alike && host == assign.host as usize);
                 let there = |node: usize| assign.pieces.iter().any(|piece| piece.node as usize == node);
                 self.nodes.iter_mut().enumerate().for_each(|(node, ok)| *ok &= there(node));
             }

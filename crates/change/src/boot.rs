@@ -1,7 +1,7 @@
 //! What the boot unit does: makes again, from the journal, what the reboot undid.
 
 use crate::change::Change;
-use crate::journal::{Journal, Record, State};
+use crate::journal::{Journal, Record, State, Transaction};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
@@ -26,13 +26,18 @@ pub struct Reapplied {
 pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapplied>, ChangeError> {
     let lock = journal.lock()?;
     let mut done = Vec::new();
-    for transaction in journal.transactions()? {
+    let all = journal.transactions()?;
+    for transaction in &all {
         if !matches!(transaction.state, State::Committed { .. }) {
             continue;
         }
         for step in transaction.steps.iter().filter(|step| step.done) {
             // In this boot already: the unit was started by hand.
             if !step.change.is_made_again_at_boot() || step.boot_id == machine.boot_id {
+                continue;
+            }
+            // Fewer virtual functions since, or none: the last word counts.
+            if step.change.is_of_devices() && has_later(&all, transaction, &step.change) {
                 continue;
             }
             let old = match &step.change {
@@ -69,4 +74,11 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
         }
     }
     Ok(done)
+}
+
+/// Whether a later transaction that is in force changed the same thing.
+fn has_later(all: &[Transaction], transaction: &Transaction, change: &Change) -> bool {
+    let object = change.object();
+    let mut later = all.iter().filter(|other| other.number() > transaction.number() && other.is_committed());
+    later.any(|other| other.steps.iter().any(|step| step.change.object() == object))
 }

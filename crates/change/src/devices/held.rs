@@ -15,10 +15,11 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
     let later = all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force());
     let again: Vec<String> = later.flat_map(|other| other.steps.iter().map(|step| step.change.object())).collect();
     let steps = transaction.steps.iter().filter(|step| !again.contains(&step.change.object()));
+    // The module comes and goes with the driver it was loaded for.
+    let kept = transaction.steps.iter().any(|step| step.change.is_of_devices() && step.change.is_made_again_at_boot());
     let mut checks = Vec::new();
     for step in steps {
-        let gone = step.boot_id != machine.boot_id && step.change.is_of_devices();
-        let check = match gone && !step.change.is_made_again_at_boot() {
+        let check = match step.boot_id != machine.boot_id && !kept {
             true => Some(Check::cannot_tell(
                 CheckKind::Device,
                 step.change.object(),

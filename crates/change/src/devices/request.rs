@@ -157,8 +157,10 @@ pub fn plan_virtual_functions(
     if !problems.is_empty() {
         return Err(ChangeError::Preconditions { problems });
     }
-    let share = match (&controller, request.count) {
-        (Some(controller), 1..) => Some(fair_share(machine, controller, request.count, &old)?),
+    let share = match &controller {
+        Some(controller) if request.count > 0 && (remade || !old.functions.iter().all(is_dealt)) => {
+            Some(nvme::fair_share(kernel, controller, request.count)?)
+        }
         _ => None,
     };
     let autoprobe = request.autoprobe.or(old.autoprobe);
@@ -244,22 +246,9 @@ fn in_use(
     Ok(())
 }
 
-/// What a drive deals anew; those that have theirs and are to stay keep it.
-fn fair_share(
-    machine: &Machine<'_>,
-    controller: &str,
-    count: u32,
-    old: &VfState,
-) -> Result<NvmeResources, ChangeError> {
-    let kept = old
-        .functions
-        .first()
-        .and_then(|first| first.nvme)
-        .filter(|kept| old.count() == count && kept.queues >= nvme::LEAST_QUEUES && kept.interrupts > 0);
-    match kept {
-        Some(kept) => Ok(NvmeResources { online: true, ..kept }),
-        None => nvme::fair_share(machine.kernel, controller, count),
-    }
+/// Whether a drive has dealt a function what it needs, online or not.
+fn is_dealt(settings: &VfSettings) -> bool {
+    settings.nvme.is_some_and(|own| own.queues >= nvme::LEAST_QUEUES && own.interrupts > 0)
 }
 
 /// One function as it is to be: as it was if it stays, with what was asked for.
@@ -298,7 +287,10 @@ fn wanted(
         rate: set.rate.or(network.rate),
         link_state: network.link_state,
     };
-    VfSettings { driver: kept.unwrap_or(new_driver), network: is_network.then_some(network), nvme: share }
+    // What was dealt stays, and comes online again; another number of functions shares anew.
+    let own = stays.filter(|settings| !remade && is_dealt(settings)).and_then(|settings| settings.nvme);
+    let nvme = own.map(|own| NvmeResources { online: true, ..own }).or(share);
+    VfSettings { driver: kept.unwrap_or(new_driver), network: is_network.then_some(network), nvme }
 }
 
 fn notes(

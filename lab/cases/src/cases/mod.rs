@@ -3,6 +3,7 @@
 mod agreement;
 mod bad_input;
 mod crash;
+mod device;
 mod doctor;
 mod export;
 mod faults;
@@ -66,6 +67,7 @@ pub fn all() -> Vec<Case> {
         sabotage::cases(),
         bad_input::cases(),
         crash::cases(),
+        device::cases(),
         doctor::cases(),
         export::cases(),
         faults::cases(),

@@ -292,6 +292,18 @@ fn a_reboot_loses_them_unless_the_boot_unit_makes_them_again() {
 }
 
 #[test]
+fn at_boot_the_last_word_counts() {
+    let mut stage = DeviceStage::new();
+    stage.vfs(CARD, &VfRequest { persist: true, ..full() }).unwrap();
+    stage.vfs(CARD, &request(0)).unwrap();
+    stage.kernel = DeviceKernel::new();
+    stage.boot_id.push_str("-next");
+    let journal = stage.journal();
+    assert_eq!(boot::reapply(&mut stage.machine(), &journal).unwrap().len(), 0);
+    assert_eq!(stage.count(CARD), "0");
+}
+
+#[test]
 fn at_boot_another_card_in_the_slot_is_left_alone() {
     let mut stage = DeviceStage::new();
     stage.vfs(CARD, &VfRequest { persist: true, ..full() }).unwrap();

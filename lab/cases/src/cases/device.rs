@@ -1,0 +1,171 @@
+//! Virtual functions of a real driver and of a real drive, given to a real guest, and taken back.
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use super::{Case, HOLDS, Verdict, shared, shared_long};
+use crate::context::Bench;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared("device/list-says-why-not", list),
+        shared("device/vfs-of-a-network-card-are-set-and-read-back", network),
+        shared("device/vfs-of-a-drive-lead-to-a-namespace", drive),
+        shared("device/kill-9-while-vfs-are-made-and-rollback", killed),
+        shared_long("device/a-guest-has-a-vf-that-nobody-takes-from-it", guest),
+    ]
+}
+
+/// All that changes here: counts, drivers, overrides, the card's table, what the drive has dealt, the module, the unit.
+const STATE: &str = "
+for d in /sys/bus/pci/devices/*; do
+    echo \"$d $(readlink $d/driver) $(cat $d/driver_override $d/sriov_numvfs $d/sriov_drivers_autoprobe 2>/dev/null | tr '\\n' ' ')\"
+done
+ip -details link show | grep -A9 enp57s0 | grep ' vf '
+nvme list-secondary /dev/nvme0 -o json
+lsmod | grep -c '^vfio_pci '
+ls /etc/systemd/system/nearmetal-boot.service 2>&1; true";
+
+/// The drive that can have virtual functions.
+const DRIVE: &str = "$(basename $(dirname $(dirname $(ls -d /sys/bus/pci/devices/*/nvme/nvme0))))";
+
+/// Runs a case and takes back what it left, whatever came of it; all must be as before.
+fn restored(bench: &Bench, body: impl FnOnce() -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    let before = bench.sh(STATE)?;
+    let verdict = body();
+    bench.sh(
+        "ip link set enp57s0 down; virsh -q destroy vfguest 2>/dev/null; virsh -q undefine vfguest 2>/dev/null; true",
+    )?;
+    bench.try_sh("for i in 1 2 3 4 5; do nearmetal rollback || break; done")?;
+    let after = bench.sh(STATE)?;
+    let verdict = verdict?;
+    ensure!(after == before, "before:\n{before}\nafter the rollbacks:\n{after}");
+    Ok(verdict)
+}
+
+fn list(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    let document = bench.json("nearmetal device list --format json")?;
+    let devices = document["devices"].as_array().context("no devices")?;
+    let of = |name: &str| devices.iter().find(|one| one["names"].to_string().contains(name));
+    let reasons = |name: &str| of(name).map(|one| one["reasons"].to_string()).unwrap_or_default();
+    ensure!(reasons("mgmt0").contains("default route"), "{}", reasons("mgmt0"));
+    ensure!(reasons("vda").contains("root file system"), "{}", reasons("vda"));
+    ensure!(reasons("nvme0n1").contains("web1"), "{}", reasons("nvme0n1"));
+    let card = of("enp57s0").context("no card")?;
+    ensure!(card["free"] == Value::Bool(true) && card["dma_domain"] == "identity" && card["node"] == 1, "{card}");
+    // A capture tells the same, but for who has what open.
+    let captured =
+        "nearmetal capture /root/device.tar.gz >/dev/null && nearmetal device list --capture /root/device.tar.gz";
+    let text = bench.ends_with(0, captured)?;
+    ensure!(text.contains("default route leads through `mgmt0`") && text.contains("is on `vda`"), "{text}");
+    Ok(HOLDS)
+}
+
+fn network(bench: &Bench) -> anyhow::Result<Verdict> {
+    restored(bench, || {
+        bench.sh("ip link set enp57s0 up; sleep 2")?;
+        bench.sh("nearmetal device vfs enp57s0 2 --yes --mac-base 02:00:00:00:01:00 --vlan 0=7,1=9 --spoof-check off --trust on \
+                  --max-rate 100 --no-autoprobe")?;
+        let links = bench.json("ip -json -details link show dev enp57s0")?;
+        let seen = |number: usize| {
+            let row = &links[0]["vfinfo_list"][number];
+            format!(
+                "{} {} {} {} {}",
+                row["address"], row["vlan_list"][0]["vlan"], row["spoofchk"], row["trust"], row["rate"]["max_tx"]
+            )
+        };
+        ensure!(seen(0) == "\"02:00:00:00:01:00\" 7 false true 100", "{}", seen(0));
+        ensure!(seen(1) == "\"02:00:00:00:01:01\" 9 false true 100", "{}", seen(1));
+        bench.ends_with(0, "nearmetal verify")?;
+        // What stays keeps its settings through 0.
+        bench.sh("nearmetal device vfs enp57s0 4 --yes")?;
+        let table = bench.sh("ip -details link show enp57s0")?;
+        ensure!(table.contains("vf 0 ") && table.contains("02:00:00:00:01:00") && table.contains("vf 3 "), "{table}");
+        let text = bench.ends_with(3, "nearmetal device vfs enp57s0 8 --yes")?;
+        ensure!(text.contains("can have 7 virtual functions"), "{text}");
+        bench.sh("ip link set enp57s0 vf 1 trust off")?;
+        let text = bench.ends_with(1, "nearmetal verify")?;
+        ensure!(text.contains("trust of VF 1"), "{text}");
+        Ok(HOLDS)
+    })
+}
+
+fn drive(bench: &Bench) -> anyhow::Result<Verdict> {
+    restored(bench, || {
+        bench.sh(&format!("nearmetal device vfs {DRIVE} 2 --keep-driver --yes; sleep 2"))?;
+        let seen = bench.sh(&format!(
+            "for n in 0 1; do ls -d /sys/bus/pci/devices/{DRIVE}/virtfn$n/nvme/nvme*/nvme*n1; \
+             cat /sys/bus/pci/devices/{DRIVE}/virtfn$n/nvme/nvme*/state; done"
+        ))?;
+        ensure!(seen.matches("live").count() == 2 && seen.lines().count() == 4, "{seen}");
+        // The drive is reset: its functions are offline, and come back when asked for again.
+        bench.sh("nvme virt-mgmt /dev/nvme0 --cntlid=2 --act=7")?;
+        let text = bench.ends_with(1, "nearmetal verify")?;
+        ensure!(text.contains("offline"), "{text}");
+        bench.sh(&format!("nearmetal device vfs {DRIVE} 2 --yes"))?;
+        bench.ends_with(0, "nearmetal verify")?;
+        Ok(Verdict::Holds(seen.lines().next().unwrap_or_default().to_owned()))
+    })
+}
+
+fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
+    restored(bench, || {
+        let before = bench.sh(STATE)?;
+        let made = "nearmetal device vfs enp57s0 3 --mac-base 02:00:00:00:01:00 --vlan 7 --persist --yes";
+        let points = bench.sh(&format!("{made} --list-fault-points"))?;
+        let point = points.lines().find(|point| point.ends_with(":made")).context("no point")?.to_owned();
+        let output = bench.try_sh(&format!("NEARMETAL_TESTING=1 NEARMETAL_FAULT_AT='{point}' {made}"))?;
+        ensure!(output.status == 137, "at `{point}` it ended with {} instead of SIGKILL", output.status);
+        let text = bench.ends_with(3, "nearmetal device vfs enp57s0 1 --yes")?;
+        ensure!(text.contains("did not end"), "{text}");
+        bench.sh("nearmetal rollback")?;
+        let after = bench.sh(STATE)?;
+        ensure!(after == before, "after `{point}` and rollback:\n{before}\n---\n{after}");
+        Ok(Verdict::Holds(point))
+    })
+}
+
+const GUEST: &str = "<domain type='kvm'><name>vfguest</name><memory unit='MiB'>384</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type><kernel>/usr/share/nearmetal/appliance/vmlinuz</kernel>
+<initrd>/usr/share/nearmetal/appliance/initramfs.cpio.gz</initrd><cmdline>console=ttyS0 quiet</cmdline></os>
+<features><acpi/></features><cpu mode='host-passthrough'/><devices>
+<hostdev mode='subsystem' type='pci' managed='no'><source><address domain='0x0000' bus='0xBUS' slot='0xSLOT' function='0xFUNCTION'/></source></hostdev>
+<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel></devices></domain>";
+
+fn guest(bench: &Bench) -> anyhow::Result<Verdict> {
+    restored(bench, || {
+        bench.sh(&format!("nearmetal device vfs {DRIVE} 1 --no-autoprobe --yes"))?;
+        let function = bench.sh(&format!("basename $(readlink /sys/bus/pci/devices/{DRIVE}/virtfn0)"))?;
+        bench.sh(&format!("nearmetal device bind {function} --yes; test -e /dev/vfio/$(basename $(readlink /sys/bus/pci/devices/{function}/iommu_group))"))?;
+        // A reset leaves driver and queues.
+        bench.sh(&format!("echo 1 > /sys/bus/pci/devices/{function}/reset"))?;
+        bench.ends_with(0, "nearmetal verify")?;
+        let parts: Vec<&str> = function.split([':', '.']).collect();
+        let xml = GUEST.replace("BUS", parts[1]).replace("SLOT", parts[2]).replace("FUNCTION", parts[3]);
+        bench.write("/root/vfguest.xml", &xml)?;
+        bench.sh("virsh -q define /root/vfguest.xml && virsh -q start vfguest")?;
+        let text = bench.ends_with(3, &format!("nearmetal device vfs {DRIVE} 0 --yes"))?;
+        ensure!(text.contains("the guest `vfguest` has it"), "{text}");
+        let text = bench.ends_with(3, &format!("nearmetal device release {function} --yes"))?;
+        ensure!(text.contains("the guest `vfguest` has it"), "{text}");
+        let text = bench.ends_with(0, "nearmetal device list")?;
+        ensure!(text.contains("has it: vfguest") && text.contains("1 of 4, 1 used"), "{text}");
+        let seen = bench.sh(SEEN)?;
+        ensure!(seen.contains("live") && seen.contains("nvme0n1"), "the guest sees: {seen}");
+        let text = bench.ends_with(3, "nearmetal rollback")?;
+        ensure!(text.contains("holds `/dev/vfio/"), "{text}");
+        bench.sh("virsh -q destroy vfguest; virsh -q undefine vfguest; nearmetal rollback")?;
+        bench.sh(&format!("nearmetal device bind {function} --yes && nearmetal device release {function} --yes"))?;
+        Ok(Verdict::Holds(seen.split_whitespace().collect::<Vec<_>>().join(" ")))
+    })
+}
+
+/// What the guest's own kernel says, through its agent; the agent may take a while to come.
+const SEEN: &str = "
+ask() { virsh -q qemu-agent-command vfguest \"$1\" 2>/dev/null; }
+end=$(($(date +%s) + 90)); until ask '{\"execute\":\"guest-ping\"}' >/dev/null; do [ $(date +%s) -lt $end ] || exit 1; sleep 1; done
+pid=$(ask '{\"execute\":\"guest-exec\",\"arguments\":{\"path\":\"/bin/sh\",\"arg\":[\"-c\",\"cat /sys/class/nvme/nvme0/state; ls /sys/block\"],\"capture-output\":true}}' | grep -o '[0-9]*')
+sleep 3
+ask \"{\\\"execute\\\":\\\"guest-exec-status\\\",\\\"arguments\\\":{\\\"pid\\\":$pid}}\" | sed 's/.*\"out-data\":\"\\([^\"]*\\)\".*/\\1/' | base64 -d";

@@ -156,9 +156,8 @@ fn over_two_labs(fleet: &Fleet) -> anyhow::Result<Verdict> {
 
     // A hook on the second lab moves a vCPU behind everybody's back: that lab is taken back, the first one stays.
     let hook = "mkdir -p /etc/libvirt/hooks; printf '%s\\n' '#!/bin/sh' '[ \"$2\" = started ] || exit 0' \
-                '(sleep 1; for t in /proc/$(cat /run/libvirt/qemu/$1.pid)/task/*; do grep -q CPU $t/comm && \
-                taskset -p 800 ${t##*/}; done) >/dev/null 2>&1 &' > /etc/libvirt/hooks/qemu; \
-                chmod +x /etc/libvirt/hooks/qemu; systemctl restart libvirtd 2>/dev/null || systemctl restart virtqemud";
+                'setsid sh -c \"until virsh -q vcpupin $1 0 11 --live; do sleep 1; done\" >/dev/null 2>&1 &' \
+                > /etc/libvirt/hooks/qemu; chmod +x /etc/libvirt/hooks/qemu; systemctl restart libvirtd";
     fleet.labs[1].sh(hook)?;
     let text = fleet.ends_with(1, &["apply", "plan.json", "--start", "--yes"])?;
     ensure!(text.contains("fleet-b  not as planned, and taken back"), "{text}");

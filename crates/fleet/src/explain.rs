@@ -8,7 +8,7 @@ use nearmetal_units::{Bytes, CpuSet, PciAddress};
 use crate::dense::{Assign, Grant, KERNEL, State};
 use crate::model::{
     CellPlacement, CpuSharing, DeviceGrant, DeviceKind, Fleet, FleetPlan, Floating, Fragmentation, HostChange,
-    Objective, SCHEMA, SearchRecord, VmPlacement,
+    Objective, SearchRecord, VmPlacement,
 };
 use crate::pinned::Pinning;
 use crate::search::Constructor;
@@ -52,7 +52,6 @@ pub(crate) fn write(fleet: &Fleet, state: &State<'_>, constructor: &mut Construc
         assumptions.push("second-best places keep to the groups' rules as the other VMs are placed".to_owned());
     }
     FleetPlan {
-        schema: SCHEMA.to_owned(),
         placements,
         refusals,
         pools: pools(fleet, state),

@@ -7,7 +7,6 @@ mod vm;
 
 pub use host::{CoreSupply, DeviceKind, DeviceSupply, FleetHost, NodeSupply, PoolSupply};
 pub use objective::{LevelId, LevelValue, Objective, SpreadHosts};
-pub(crate) use plan::SCHEMA;
 pub use plan::{
     CellPlacement, DeviceGrant, FleetPlan, Floating, Fragmentation, HostChange, Refusal, Remedy, RunnerUp,
     SearchRecord, VmPlacement,

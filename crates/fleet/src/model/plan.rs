@@ -6,14 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::objective::Objective;
 use super::vm::DeviceSelector;
 
-/// Schema of a fleet plan.
-pub(crate) const SCHEMA: &str = "nearmetal.fleet-plan/1";
-
 /// A whole plan: complete, immutable data. Applying it makes no choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetPlan {
-    /// `nearmetal.fleet-plan/1`.
-    pub schema: String,
     /// Placed VMs, in the order asked.
     pub placements: Vec<VmPlacement>,
     /// VMs without a place, in the order asked.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checker::check;
 use crate::error::FleetError;
-use crate::model::{Fleet, FleetPlan, HostChange, Objective, Refusal, SCHEMA, SearchRecord, VmPlacement};
+use crate::model::{Fleet, FleetPlan, HostChange, Objective, Refusal, SearchRecord, VmPlacement};
 
 /// The way from what runs to a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -95,7 +95,6 @@ pub fn in_force(fleet: &Fleet, placements: &[VmPlacement]) -> FleetPlan {
     let placements: Vec<VmPlacement> = fleet.vms.iter().filter_map(|vm| of(&vm.name).cloned()).collect();
     let hosts: Vec<&crate::model::FleetHost> = fleet.hosts.iter().collect();
     FleetPlan {
-        schema: SCHEMA.to_owned(),
         refusals: idle.map(refusal).collect(),
         pools: both::growth(&hosts, &placements),
         placements,

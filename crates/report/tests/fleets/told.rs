@@ -141,7 +141,6 @@ pub(crate) fn told() -> Invented {
         ],
     };
     let plan = FleetPlan {
-        schema: "nearmetal.fleet-plan/1".to_owned(),
         placements: vec![web, database, trading, batch, lonely, crowd],
         refusals: vec![
             Refusal {

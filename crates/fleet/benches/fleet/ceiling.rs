@@ -19,6 +19,9 @@ const LESS: f64 = 0.7;
 /// Whether a VM has two cells; vCPUs and MiB of a cell.
 type KindKey = (bool, u64, u64);
 
+/// Units of PUs and of memory a set takes of each node, and how many of each kind are in it.
+type Set = (usize, usize, Vec<(usize, f64)>);
+
 /// VMs that ask for the same.
 struct Kind {
     pairs: bool,
@@ -40,7 +43,7 @@ pub(crate) struct Ceiling {
     kinds: Vec<Kind>,
     servers: Vec<Servers>,
     /// Sets of VMs of two cells: what they take of each node, and how many of each kind.
-    pairs: Vec<(usize, usize, Vec<(usize, f64)>)>,
+    pairs: Vec<Set>,
     /// Width and height of the table.
     most: (usize, usize),
 }
@@ -195,7 +198,7 @@ impl Ceiling {
 }
 
 /// All sets of VMs of two cells that a node of this size could hold.
-fn sets(kinds: &[Kind], most: (usize, usize)) -> Vec<(usize, usize, Vec<(usize, f64)>)> {
+fn sets(kinds: &[Kind], most: (usize, usize)) -> Vec<Set> {
     let mut sets = vec![(0, 0, Vec::new())];
     for (at, kind) in kinds.iter().enumerate().filter(|(_, kind)| kind.pairs) {
         for (pus, memory, set) in sets.clone() {

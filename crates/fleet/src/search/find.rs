@@ -31,8 +31,8 @@ pub(crate) enum Prefer {
 /// What opening a host counts in the fit: measured on the production requests, 0 to 1000 differ by a percent.
 const OPENS: u64 = 1000;
 
-/// What opening a host counts in worth of room. More of it needs fewer hosts where there are plenty, and costs vCPUs
-/// where there are not: on the production requests 5 % of the hosts and 1 % of the vCPUs for 8 vCPUs against none.
+/// What opening a host counts in worth of room. On the production requests 8 vCPUs against none need a third fewer hosts
+/// where there are plenty, and cost up to 1 % of the vCPUs where there are not.
 const OPENS_ROOM: u64 = 8 * VCPU;
 
 /// Finds places.

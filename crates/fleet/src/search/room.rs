@@ -4,7 +4,7 @@
 //!
 //! VMs of two cells or with devices on their node count whole, the others less, and the less the smaller they are: what is small finds a place
 //! almost anywhere, what is large does not. Fixed parts do better here than multipliers learned from the mix so far
-//! (tried: 3 to 5 % fewer vCPUs on the production requests). A guide only: any worth gives a valid plan.
+//! (tried: 2 to 6 % fewer vCPUs on the production requests). A guide only: any worth gives a valid plan.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

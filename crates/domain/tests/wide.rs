@@ -8,13 +8,16 @@ use nearmetal_domain::{Cell, DomainError, DomainXml, Function, NetworkFunction};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PciAddress, VlanId};
 use proptest::prelude::*;
 
+/// A function, VLAN and address of a network one, and the cell it is on.
+type AnyFunction = (PciAddress, Option<(Option<u16>, bool)>, Option<prop::sample::Index>);
+
 /// What a plan writes of a wide guest with devices.
 #[derive(Debug, Clone)]
 struct Wanted {
     /// Host node and a weight of each cell.
     cells: Vec<(u32, u32)>,
     distances: bool,
-    functions: Vec<(PciAddress, Option<(Option<u16>, bool)>, Option<prop::sample::Index>)>,
+    functions: Vec<AnyFunction>,
 }
 
 fn address() -> impl Strategy<Value = PciAddress> {
@@ -58,7 +61,7 @@ fn cells(wanted: &Wanted, vcpus: u32, memory: Bytes) -> Vec<Cell> {
 }
 
 fn functions(wanted: &Wanted, cells: usize) -> Vec<Function> {
-    let one = |(address, network, cell): &(PciAddress, Option<(Option<u16>, bool)>, Option<prop::sample::Index>)| {
+    let one = |(address, network, cell): &AnyFunction| {
         let network = network.map(|(vlan, mac)| NetworkFunction {
             mac: mac.then(|| "52:54:00:12:34:56".parse().unwrap()),
             vlan: vlan.map(|vlan| VlanId::try_from(vlan).unwrap()),
@@ -222,7 +225,7 @@ fn cells_that_do_not_add_up_are_refused_and_nothing_changes() {
     }
     assert!(xml.set_topology(2, 4, 2).unwrap_err().to_string().contains("8 vCPUs"));
     let lost = Function { address: "3b:00.0".parse().unwrap(), network: None, cell: Some(2) };
-    assert!(xml.set_functions(&[lost.clone()]).unwrap_err().to_string().contains("3b:00.0"));
+    assert!(xml.set_functions(std::slice::from_ref(&lost)).unwrap_err().to_string().contains("3b:00.0"));
     let twice = Function { cell: None, ..lost };
     assert!(xml.set_functions(&[twice.clone(), twice]).unwrap_err().to_string().contains("once"));
     assert_eq!(xml.as_str(), text);
@@ -238,7 +241,7 @@ fn memory_that_is_plugged_in_is_no_cells() {
         nodes: NodeSet::one(0),
         distances: Vec::new(),
     };
-    DomainXml::parse(text).unwrap().set_cells(&[cell.clone()]).unwrap();
+    DomainXml::parse(text).unwrap().set_cells(std::slice::from_ref(&cell)).unwrap();
     let all = Cell { memory: Bytes::from_mib(3072), ..cell };
     assert!(DomainXml::parse(text).unwrap().set_cells(&[all]).is_err());
 }
@@ -256,7 +259,7 @@ fn a_machine_without_room_for_buses_says_so() {
     };
     let function = Function { address: "3b:00.0".parse().unwrap(), network: None, cell: Some(0) };
     let refused = |inside: &str| {
-        DomainXml::parse(&text(inside)).unwrap().set_functions(&[function.clone()]).unwrap_err().to_string()
+        DomainXml::parse(&text(inside)).unwrap().set_functions(std::slice::from_ref(&function)).unwrap_err().to_string()
     };
     assert!(refused(&slots).contains("no free slot"));
     let low = "<controller type='pci' index='1' model='pcie-expander-bus'><target busNr='2'/></controller>";

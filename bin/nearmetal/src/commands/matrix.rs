@@ -39,8 +39,8 @@ pub(crate) struct MatrixArgs {
     /// Compare many ways to a disk instead, and say which to use for this VM on this machine
     ///
     /// The ways (arms) are disks of one clone of the domain. Each is read back first: one that did not take effect is
-    /// reported and not measured. Then they race: in every round each arm left runs once, in random order; after 3, 6, 12
-    /// and 24 rounds those shown worse leave, at an error stated beforehand (--error). The winner is measured again on
+    /// reported and not measured. Then they race: in every round each arm left runs once, in random order; after 4, 8
+    /// and 16 rounds those shown worse leave, at an error stated beforehand (--error). The winner is measured again on
     /// fresh pairs against QEMU's default and the bare slice. The result is kept, and `nearmetal plan` uses it where
     /// drive and kernel are the same.
     ///

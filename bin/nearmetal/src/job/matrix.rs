@@ -220,3 +220,71 @@ pub(crate) fn for_plan(
         ),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A matrix of the lab, as it came out; the race's runs are left out.
+    const RECORDED: &str = include_str!("../../../../fixtures/results/matrix-lab-quad.json");
+
+    fn recorded() -> MatrixResults {
+        MatrixResults::parse(RECORDED).unwrap()
+    }
+
+    /// The recorded one with a winner changed by hand.
+    fn with_winner(change: impl FnOnce(&mut DiskPath)) -> MatrixResults {
+        let mut results = recorded();
+        let winner = results.winner.unwrap();
+        change(&mut results.arms[winner].path);
+        results
+    }
+
+    #[test]
+    fn the_table_says_what_was_shown_and_what_was_not() {
+        let text = text(&recorded());
+        for words in [
+            "lab: emulated time (machine quad)",
+            "* block none/io_uring 2 iothreads",
+            "cut for time after 3 rounds, not shown worse",
+            "cannot win: the host's free memory",
+            "use: block none/io_uring 2 iothreads",
+            "1.54x (1.16 to 2.04) of QEMU's default",
+            "<iothread id='1'/><iothread id='2'/>",
+        ] {
+            assert!(text.contains(words), "`{words}` is not in:\n{text}");
+        }
+        let unsure = MatrixResults { confirmation: None, ..recorded() };
+        assert!(super::text(&unsure).contains("no advice"));
+    }
+
+    #[test]
+    fn the_chart_has_every_arm() {
+        let results = recorded();
+        let svg = chart(&results);
+        assert_eq!(svg.matches("<polygon").count(), results.arms.len());
+        assert!(svg.contains("lab: emulated time"));
+    }
+
+    #[test]
+    fn a_plan_takes_what_it_can_set_and_says_why_not_otherwise() {
+        let measured = for_plan(&with_winner(|path| path.iothreads = 1), "web1", "vda", true).unwrap();
+        assert_eq!((measured.cache, measured.iothread, measured.queues), (CacheMode::None, true, None));
+        assert!(measured.because.contains("1.54x") && measured.because.contains("lab: emulated time"), "{measured:?}");
+        let refused = |results: &MatrixResults, block| for_plan(results, "web1", "vda", block).unwrap_err();
+        assert!(refused(&recorded(), true).contains("no plan sets"));
+        assert!(refused(&with_winner(|path| path.iothreads = 1), false).contains("another kind of storage"));
+        assert!(refused(&with_winner(|path| path.cache = PathCache::Directsync), true).contains("cache=directsync"));
+        let unsafe_one = with_winner(|path| path.cache = PathCache::Unsafe);
+        assert!(refused(&unsafe_one, true).contains("QEMU's default"), "whatever a file says, unsafe is not advised");
+    }
+
+    #[test]
+    fn a_list_shows_arms_reasons_and_time() {
+        let left_out = [LeftOut { what: "block unsafe/threads".into(), why: "loses data".into() }];
+        let arms = [DiskPath::qemu_default(nearmetal_measure::Container::Block)];
+        let text = list_text(&arms, &left_out, 900, 600);
+        assert!(text.contains("1 arms") && text.contains("loses data") && text.contains("raise --budget"), "{text}");
+        assert!(!list_text(&arms, &[], 900, 1800).contains("raise"));
+    }
+}

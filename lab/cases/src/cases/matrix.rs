@@ -30,7 +30,7 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     let text = bench.sh(&format!(
         "nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --seconds 2 --span 64MiB --pairs 6 --budget 700 \
          --without writeback --without writethrough --without directsync --without virtio-scsi --without q1 \
-         --without discard --without detect-zeroes --without sectors-4096 -o /root/matrix.json --chart /root/matrix.svg"
+         --without discard --without detect-zeroes --without sectors-4096 --without 2-iothreads -o /root/matrix.json --chart /root/matrix.svg"
     ))?;
     let results = MatrixResults::parse(&bench.sh("cat /root/matrix.json")?)?;
     for arm in &results.arms {
@@ -46,9 +46,7 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");
     let plan = bench.sh("nearmetal plan web1")?;
-    // What a plan cannot set (two iothreads that share the queues) it leaves, and says so on stderr.
-    let usable = arm.path.iothreads <= 1;
-    ensure!(plan.contains("fresh pairs") == usable, "winner {}: {plan}", arm.path.title());
+    ensure!(plan.contains("fresh pairs"), "the plan does not use the winner {}: {plan}", arm.path.title());
     ensure!(!bench.sh("nearmetal plan web1 --no-measured")?.contains("fresh pairs"), "--no-measured was not heard");
     let interval = estimate.interval();
     let figures = format!(
@@ -101,6 +99,9 @@ fn write_all(bench: &Bench, word: &str) -> anyhow::Result<()> {
 /// The cache modes whose disk does not hold the word, and `qcow2` if the image does not.
 fn lost(bench: &Bench, word: &str) -> anyhow::Result<Vec<String>> {
     let mut lost = Vec::new();
+    // After a boot the partitions' names come one by one; one that is not there yet would pass for lost.
+    let parts = CACHES.len();
+    bench.sh(&format!("udevadm settle; for p in $(seq {parts}); do test -b {SCRATCH}-part$p || exit 1; done"))?;
     for (number, (cache, _)) in CACHES.iter().enumerate() {
         let part = number + 1;
         let compare = format!("yes {word} | head -c 1048576 | cmp -s -n 1048576 - {SCRATCH}-part{part}");

@@ -1,4 +1,5 @@
 //! Races among arms whose truth is known: how often the best is lost, and whether the slack is honest.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use nearmetal_stats::{Fate, Race, doubling_looks};
 use oorandom::Rand64;

@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn what_the_machine_forbids_is_left_out_with_the_reason() {
-        let table: [(Ground, fn(&DiskPath) -> bool, &str); 5] = [
+        type Row = (Ground, fn(&DiskPath) -> bool, &'static str);
+        let table: [Row; 5] = [
             (
                 Ground { io_uring_disabled: Some(2), ..ground() },
                 |arm| arm.engine == DiskEngine::IoUring,

@@ -20,7 +20,7 @@ fn measured(guest: &str, engine: DiskEngine) -> MeasuredDisk {
 
 #[test]
 fn a_measured_path_replaces_the_rules_choice_and_says_so() {
-    let host = Synthetic::new().nvme(0).build();
+    let host = Synthetic::new().cores_per_node(8).nvme(0).build();
     let guests = [guest_on("a", 2, 512, "nvme0n1"), guest_on("b", 2, 512, "nvme0n1")];
     let before = plan(&host, &guests).plan;
     let mut after = before.clone();

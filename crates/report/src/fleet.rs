@@ -6,7 +6,7 @@
 //! use nearmetal_report::fleet::{Details, FleetReport};
 //! use nearmetal_units::Bytes;
 //!
-//! let cores = (0..4).map(|pu| CoreSupply { free: vec![pu], threads: 1, l3: 0 }).collect();
+//! let cores = (0..4).map(|pu| CoreSupply { free: vec![pu], threads: 1, ..CoreSupply::default() }).collect();
 //! let node = NodeSupply { cores, memory: Bytes::from_mib(8192), ..NodeSupply::default() };
 //! let host = FleetHost { name: "one".to_owned(), nodes: vec![node], ..FleetHost::default() };
 //! let fleet = Fleet { vms: vec![Vm::new("web", 2, Bytes::from_mib(4096))], hosts: vec![host], ..Fleet::default() };

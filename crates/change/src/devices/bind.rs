@@ -95,7 +95,7 @@ pub fn plan_release(
         None => false,
     };
     let card = driver::card(kernel, function)?;
-    let former = all.iter().rev().filter(|transaction| transaction.is_in_force()).flat_map(|transaction| {
+    let mut former = all.iter().rev().filter(|transaction| transaction.is_in_force()).flat_map(|transaction| {
         transaction.steps.iter().rev().filter_map(|step| match &step.change {
             Change::Driver { card: own, old, .. } if *own == card && step.boot_id == machine.boot_id => {
                 Some(old.clone())
@@ -103,8 +103,7 @@ pub fn plan_release(
             _ => None,
         })
     });
-    let former =
-        former.filter(|state| !matches!(&state.bound, BoundDriver::Named(name) if name.contains("vfio"))).next();
+    let former = former.find(|state| !matches!(&state.bound, BoundDriver::Named(name) if name.contains("vfio")));
     let new = match former {
         Some(former) => DriverState { only: None, ..former },
         None if left_alone => DriverState::none(),

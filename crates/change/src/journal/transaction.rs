@@ -147,7 +147,7 @@ impl Step {
             }
             Change::SysfsValue { old, .. } => *old = value.to_owned(),
             Change::LoadModule { loaded, .. } => *loaded = value == "loaded",
-            Change::VirtualFunctions { old, .. } => *old = Box::new(json(value)?),
+            Change::VirtualFunctions { old, .. } => **old = json(value)?,
             Change::Driver { old, .. } => *old = json(value)?,
             other => return Err(format!("`{other}` cannot be made again at boot")),
         }

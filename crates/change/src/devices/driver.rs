@@ -5,6 +5,7 @@
 
 use nearmetal_units::PciAddress;
 
+use super::ip;
 use super::state::{BoundDriver, Card, DriverState};
 use crate::ChangeError;
 use crate::kernel::{Kernel, required};
@@ -137,8 +138,7 @@ pub(crate) fn user(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<S
     for interface in kernel.list(&format!("{root}/net"))? {
         let flags = kernel.read(&format!("{root}/net/{interface}/flags"))?.unwrap_or_default();
         // IFF_UP, include/uapi/linux/if.h.
-        let flags = flags.trim().strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        if flags.is_some_and(|flags| flags & 1 == 1) {
+        if ip::flag_bits(&flags).is_some_and(|bits| bits & 1 == 1) {
             return Ok(Some(format!("its interface `{interface}` is up: `ip link set {interface} down` first")));
         }
     }

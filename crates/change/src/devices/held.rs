@@ -55,7 +55,14 @@ fn check(machine: &mut Machine<'_>, change: &Change) -> Option<Check> {
     let (planned, found) = match change {
         Change::VirtualFunctions { card, new, .. } => {
             let found = driver::is_there(kernel, card).and_then(|_| card::read(kernel, card.function));
-            let difference = found.map(|found| new.difference(&found));
+            let difference = found.map(|found| {
+                // Whom a function is given to is not its card's: libvirt takes it for a guest and gives it back.
+                let mut wanted = new.as_ref().clone();
+                for (own, found) in wanted.functions.iter_mut().zip(&found.functions) {
+                    own.driver = found.driver.clone();
+                }
+                wanted.difference(&found)
+            });
             let planned = match &difference {
                 Ok(Some((what, wanted, _))) => format!("{what}: {wanted}"),
                 _ => format!("{} as they were set", new.count()),

@@ -1,5 +1,8 @@
 //! A network card's table of virtual functions, by iproute2: the kernel gives it out by netlink alone.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::state::{NetworkSettings, Rate, RowSetting, Vlan};
@@ -74,7 +77,10 @@ pub(super) fn set(
     };
     let mut arguments = vec!["link", "set", "dev", interface, "vf", &number];
     arguments.extend(words.iter().map(String::as_str));
-    match kernel.run("ip", &arguments) {
+    let first = kernel.run("ip", &arguments);
+    // A card that has just got its functions anew is without its link for a moment.
+    let again = first.is_err() && matches!(setting, RowSetting::Rate(_)) && link_returns(kernel, interface);
+    match if again { kernel.run("ip", &arguments) } else { first } {
         Ok(_) => Ok(()),
         // igb knows no rate without a link, and says only that the argument is invalid.
         Err(ChangeError::Kernel(why)) if matches!(setting, RowSetting::Rate(_)) && !has_link(kernel, interface) => {
@@ -84,6 +90,29 @@ pub(super) fn set(
         }
         Err(error) => Err(error),
     }
+}
+
+/// How long a link may take to come back, and how often it is looked at.
+const LINK_PATIENCE: Duration = Duration::from_secs(20);
+const LINK_STEP: Duration = Duration::from_millis(200);
+
+/// Waits for the link of an interface that is to be up; at once `false` for one that is not, or has its link.
+fn link_returns(kernel: &dyn Kernel, interface: &str) -> bool {
+    let flags = kernel.read(&format!("/sys/class/net/{interface}/flags"));
+    // IFF_UP, include/uapi/linux/if.h.
+    let is_up = matches!(flags, Ok(Some(text)) if flag_bits(&text).is_some_and(|bits| bits & 1 == 1));
+    if !is_up || has_link(kernel, interface) {
+        return false;
+    }
+    (0..LINK_PATIENCE.as_millis() / LINK_STEP.as_millis()).any(|_| {
+        sleep(LINK_STEP);
+        has_link(kernel, interface)
+    })
+}
+
+/// The flags of an interface, `0x1003`.
+pub(super) fn flag_bits(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
 }
 
 /// Whether the card has a link.

@@ -105,30 +105,49 @@ fn table(rows: &mut Vec<Value>, sequence: &str, pool: &str, fleets: &[Fleet]) ->
         "ceiling",
         (ceiling / best[0] - 1.0) * 100.0
     );
-    let (nova, own) = same_vms(fleets, &by_nova)?;
+    let same = same_vms(fleets, &by_nova)?;
+    let servers = match same.servers {
+        Some((nova, own)) => format!("{own:.0} servers instead of {nova:.0}, {:+.1} %", (own / nova - 1.0) * 100.0),
+        None => "no servers to compare".to_owned(),
+    };
     println!(
-        "  the VMs Nova's better rule placed, as a batch: {own:.0} servers instead of {nova:.0}, {:+.1} %",
-        (own / nova - 1.0) * 100.0
+        "  the VMs Nova's better rule placed, as a batch: all of them in {} of {} fleets: {servers}; {} refused at most",
+        same.whole,
+        fleets.len(),
+        same.refused
     );
-    rows.push(json!({ "sequence": sequence, "pool": pool, "ceiling_vcpus": ceiling, "servers_by_nova": nova,
-        "servers_for_the_same_vms": own }));
+    rows.push(json!({ "sequence": sequence, "pool": pool, "ceiling_vcpus": ceiling, "same_vms_whole": same.whole,
+        "same_vms_refused_at_most": same.refused, "same_vms_servers_by_nova": same.servers.map(|(nova, _)| nova),
+        "same_vms_servers": same.servers.map(|(_, own)| own) }));
     Ok(())
 }
 
-/// Servers needed for exactly the VMs Nova's better rule placed: medians of its own count and of the planner's. Plans
-/// that place all of them count, and others as no better.
-fn same_vms(fleets: &[Fleet], by_nova: &[(u64, Vec<bool>, usize)]) -> Result<(f64, f64), Failure> {
-    let (mut nova, mut own) = (Vec::new(), Vec::new());
+/// What becomes of exactly the VMs Nova's better rule placed.
+struct SameVms {
+    /// Fleets in which the planner places all of them too.
+    whole: usize,
+    /// VMs it refuses at most.
+    refused: usize,
+    /// Medians of the servers of Nova and of the planner, over the fleets in which all are placed.
+    servers: Option<(f64, f64)>,
+}
+
+fn same_vms(fleets: &[Fleet], by_nova: &[(u64, Vec<bool>, usize)]) -> Result<SameVms, Failure> {
+    let (mut nova, mut own, mut refused) = (Vec::new(), Vec::new(), 0);
     for (fleet, (_, placed, servers)) in fleets.iter().zip(by_nova) {
         let vms = fleet.vms.iter().zip(placed).filter(|(_, placed)| **placed).map(|(vm, _)| vm.clone()).collect();
         let fleet = Fleet { vms, ..fleet.clone() };
         let options = Options { seed: 1, steps: STEPS, budget: None, arrival: Arrival::Batch };
         let (plan, seconds) = judged(&fleet, &options)?;
-        let needed = reached(&fleet, &plan, seconds).servers;
-        nova.push(*servers as f64);
-        own.push(if plan.refusals.is_empty() { needed } else { *servers as f64 });
+        refused = refused.max(plan.refusals.len());
+        if plan.refusals.is_empty() {
+            nova.push(*servers as f64);
+            own.push(reached(&fleet, &plan, seconds).servers);
+        }
     }
-    Ok((median(nova), median(own)))
+    let whole = nova.len();
+    let servers = (whole > 0).then(|| (median(nova), median(own)));
+    Ok(SameVms { whole, refused, servers })
 }
 
 fn reached(fleet: &Fleet, plan: &FleetPlan, seconds: f64) -> Reached {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use nearmetal_fleet::FleetPlan;
+use nearmetal_fleet::{FleetPlan, Step};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,6 +29,9 @@ pub struct FleetPlanFile {
     pub nearmetal: String,
     /// What the planner answered: where each VM goes and why, and how good that is.
     pub fleet: FleetPlan,
+    /// The order in which VMs that run get there, so that no rule is broken in between; empty where none moves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// One for each host on which something changes, in the order in which they are changed.
     pub hosts: Vec<HostPart>,
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use nearmetal_fleet::file::{AssembleErrors, Assembled, FleetFile, KnownHost, Stay, assemble};
-use nearmetal_fleet::{Arrival, FleetPlan, Options, check, plan};
+use nearmetal_fleet::{Arrival, FleetPlan, Options, VmPlacement, check, plan, steps};
 use nearmetal_host::ledger::{self, OpenDevices};
 use nearmetal_host::synthetic::Synthetic;
 use nearmetal_host::{GuestProcess, Host, Residency, Thread, ThreadRole};
@@ -55,6 +55,11 @@ fn planned(assembled: &Assembled) -> FleetPlan {
     let options = Options { seed: 3, steps: 300, budget: None, arrival: Arrival::Batch };
     let plan = plan(&assembled.fleet, &options).unwrap();
     assert_eq!(check(&assembled.fleet, &plan), []);
+    let way = steps(&assembled.fleet, &plan).unwrap();
+    // Reasons and helpers' PUs are the plan's own; where a VM is, and on what, must be the same.
+    let place = |placement: &VmPlacement| (placement.vm.clone(), placement.host.clone(), placement.cells.clone());
+    let reached: Vec<_> = way.after(&assembled.fleet, way.steps.len()).iter().map(place).collect();
+    assert_eq!(reached, plan.placements.iter().map(place).collect::<Vec<_>>(), "the steps lead to the plan");
     plan
 }
 

@@ -8,7 +8,7 @@ use nearmetal_change::{
     FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, Starting, compose_from, now, placement_of,
 };
 use nearmetal_fleet::file::{DemandOf, FleetFile, VmEntry};
-use nearmetal_fleet::{DeviceDemand, DeviceSelector, Fleet, FleetPlan, VmPlacement};
+use nearmetal_fleet::{Action, DeviceDemand, DeviceSelector, Fleet, FleetPlan, Step, VmPlacement, steps};
 use nearmetal_host::Host;
 use nearmetal_place::{GuestRequest, Plan, Policy, PoolChange};
 use nearmetal_units::{CpuSet, MacAddress, PageSize, VlanId};
@@ -25,10 +25,11 @@ pub(crate) fn fleet_plan_file(
     plan: &FleetPlan,
     beside: &Path,
 ) -> anyhow::Result<FleetPlanFile> {
-    let mut parts = Vec::new();
+    let (mut parts, elsewhere) = (Vec::new(), defined_elsewhere(file, hosts, plan));
+    let way = moves(fleet, plan)?;
     for host in hosts {
         if let Some(part) =
-            host_part(file, fleet, host, plan, beside).with_context(|| format!("host `{}`", host.name))?
+            host_part(file, fleet, host, plan, &elsewhere, beside).with_context(|| format!("host `{}`", host.name))?
         {
             parts.push(part);
         }
@@ -38,8 +39,35 @@ pub(crate) fn fleet_plan_file(
         created: now(),
         nearmetal: env!("CARGO_PKG_VERSION").to_owned(),
         fleet: plan.clone(),
+        steps: way,
         hosts: parts,
     })
+}
+
+/// The steps that VMs which run take on their way to the plan; those that merely start are no part of a way.
+pub(crate) fn moves(fleet: &Fleet, plan: &FleetPlan) -> anyhow::Result<Vec<Step>> {
+    if fleet.vms.iter().all(|vm| vm.current.is_none()) {
+        return Ok(Vec::new());
+    }
+    let way = steps(fleet, plan)?;
+    let down = |step: &Step| way.shut_down.contains(&step.vm);
+    Ok(way.steps.iter().filter(|step| down(step) || !matches!(step.action, Action::Start { .. })).cloned().collect())
+}
+
+/// VMs that are placed on one host and defined on another: (VM, where it is defined, where it goes). Defining them a second
+/// time would make two guests of one disk.
+pub(crate) fn defined_elsewhere(file: &FleetFile, hosts: &[ReadHost], plan: &FleetPlan) -> Vec<[String; 3]> {
+    let defined = |vm: &str, on: &dyn Fn(&str) -> bool| {
+        let entry = file.vm(vm)?;
+        hosts.iter().find(|host| on(&host.name) && definition::find(entry, host).is_some())
+    };
+    let of = |planned: &VmPlacement| {
+        let there = defined(&planned.vm, &|name| name == planned.host);
+        let other = defined(&planned.vm, &|name| name != planned.host);
+        let from = other.filter(|_| there.is_none())?.name.clone();
+        Some([planned.vm.clone(), from, planned.host.clone()])
+    };
+    plan.placements.iter().filter_map(of).collect()
 }
 
 fn host_part(
@@ -47,13 +75,16 @@ fn host_part(
     fleet: &Fleet,
     read: &ReadHost,
     plan: &FleetPlan,
+    elsewhere: &[[String; 3]],
     beside: &Path,
 ) -> anyhow::Result<Option<HostPart>> {
     let own: Vec<&VmPlacement> = plan.placements.iter().filter(|planned| planned.host == read.name).collect();
+    let unowned = unowned(fleet, &read.name, &own);
+    let own: Vec<&VmPlacement> =
+        own.into_iter().filter(|planned| !elsewhere.iter().any(|[vm, ..]| *vm == planned.vm)).collect();
     if own.is_empty() {
         return Ok(None);
     }
-    let unowned = unowned(fleet, &read.name, &own);
     let here = read.reach == Reach::Local;
     let policy = Policy::default();
     let (mut placements, mut starting) = (Vec::new(), Vec::new());

@@ -27,8 +27,7 @@ pub(crate) fn of(
     beside: &Path,
 ) -> anyhow::Result<(Starting, DomainFacts)> {
     let (vcpus, memory) = (entry.vm.vcpus, entry.vm.memory);
-    let defined = host.domains.iter().flatten().find(|domain| is_it(entry, domain));
-    if let Some(defined) = defined {
+    if let Some(defined) = find(entry, host) {
         let facts = DomainXml::parse(&defined.inactive_xml).context("its definition")?.facts()?;
         return Ok((Starting::Existing(defined.clone(), vcpus, memory), DomainFacts { memory, ..facts }));
     }
@@ -47,6 +46,11 @@ pub(crate) fn of(
     xml.regenerate_mac_addresses(&uuid)?;
     let facts = xml.facts()?;
     Ok((Starting::Template(xml), facts))
+}
+
+/// The domain a VM is on a host.
+pub(crate) fn find<'a>(entry: &VmEntry, host: &'a ReadHost) -> Option<&'a DomainInput> {
+    host.domains.iter().flatten().find(|domain| is_it(entry, domain))
 }
 
 fn is_it(entry: &VmEntry, domain: &DomainInput) -> bool {

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use nearmetal_change::Reach;
 use nearmetal_fleet::file::{AssembleErrors, FileErrors, FleetFile, HostEntry, HostReach, KnownHost, assemble};
-use nearmetal_fleet::{FleetError, FleetPlan, check};
+use nearmetal_fleet::{FleetError, FleetPlan, Step, check};
 use nearmetal_host::files;
 use nearmetal_report::Style;
 use nearmetal_report::fleet::{Details, FleetReport, HostPicture, what_if_text};
 
-use super::compose::fleet_plan_file;
+use super::compose::{defined_elsewhere, fleet_plan_file};
 use super::directory::{self, Pages};
 use super::hosts::{self, ReadHost, Wanted};
 use super::options::FleetArgs;
@@ -19,6 +19,9 @@ use crate::commands::shared::Format;
 use crate::commands::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+
+/// Steps shown where not all are asked for.
+const STEPS_SHOWN: usize = 20;
 
 /// Columns of the report as a file.
 const FILE_WIDTH: usize = 120;
@@ -74,7 +77,14 @@ pub(crate) fn run(
     let document = fleet_plan_file(&file, &assembled.fleet, &read, &plan, beside)?;
     match format {
         Format::Json => printer.data(&document.to_json()),
-        Format::Text => printer.data(&report.text(&details)),
+        Format::Text => printer.data(&(report.text(&details) + &way(&document.steps, args.details))),
+    }
+    for [vm, from, to] in defined_elsewhere(&file, &read, &plan) {
+        printer.important(&format!(
+            "`{vm}` is defined on {from} and goes to {to}: nearmetal does not carry guests from host to host. Move it (virsh \
+             migrate --live --persistent --undefinesource, with storage both hosts see), then plan again; the plan file \
+             leaves it out"
+        ));
     }
     if let Some(path) = output {
         document.save(path)?;
@@ -84,7 +94,7 @@ pub(crate) fn run(
         // A file has no colours, and is read on any screen.
         let plain = Details { all: true, ..Details::new(Style { width: FILE_WIDTH, colour: false, ascii: false }) };
         let pages = Pages {
-            text: report.text(&plain),
+            text: report.text(&plain) + &way(&document.steps, true),
             html: report.html(&title, &document.created)?,
             hosts: report.svg(),
             overview: report.overview_svg(),
@@ -96,6 +106,22 @@ pub(crate) fn run(
         ));
     }
     Ok(status(&plan))
+}
+
+/// The steps of VMs that run, as the report's last section; nothing where none moves.
+fn way(steps: &[Step], all: bool) -> String {
+    if steps.is_empty() {
+        return String::new();
+    }
+    let shown = if all { steps.len() } else { steps.len().min(STEPS_SHOWN) };
+    let mut text = "\nHow to get there: one step after the other, no rule is broken in between\n".to_owned();
+    for (number, step) in (1..).zip(&steps[..shown]) {
+        text.push_str(&format!("  {number}. {step}\n"));
+    }
+    if shown < steps.len() {
+        text.push_str(&format!("  and {} more: --details, or --format json\n", steps.len() - shown));
+    }
+    text
 }
 
 fn status(plan: &FleetPlan) -> ExitStatus {

@@ -24,6 +24,7 @@ fn file() -> FleetPlanFile {
         created: "2026-01-01T00:00:00Z".to_owned(),
         nearmetal: "0.1.0".to_owned(),
         fleet: fleet(),
+        steps: vec![],
         hosts: vec![HostPart { name: "alpha".to_owned(), reach, plan: plan_file() }],
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn unit_text(program: &Path, state: &Path) -> String {
     format!(
         "{MARK}
 [Unit]
-Description=nearmetal: hugepage pools and settings of committed plans
+Description=nearmetal: hugepage pools, settings and devices of what was applied
 Documentation=man:nearmetal(1)
 DefaultDependencies=no
 RequiresMountsFor={state}

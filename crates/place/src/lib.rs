@@ -35,5 +35,5 @@ pub use plan::{
 pub use planner::plan;
 pub use policy::{Housekeeping, Policy};
 pub use report::{NodeReport, PlanReport, Planned};
-pub use request::{DiskRequest, GuestRequest, NetworkRequest, WorkloadClass};
+pub use request::{DiskRequest, GuestRequest, NetworkRequest, UnknownClass, WorkloadClass};
 pub use text::{explain, render};

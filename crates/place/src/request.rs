@@ -1,5 +1,8 @@
 //! What the planner is asked: the facts of each guest, without any XML.
 
+use std::fmt;
+use std::str::FromStr;
+
 use nearmetal_units::{Bytes, PciAddress};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +24,48 @@ pub enum WorkloadClass {
     /// Devices are handed through.
     Passthrough,
 }
+
+impl WorkloadClass {
+    /// Every class.
+    pub const ALL: [Self; 6] =
+        [Self::General, Self::Density, Self::Throughput, Self::Latency, Self::Windows, Self::Passthrough];
+
+    /// Its word in definitions, plans and fleet files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::General => "general",
+            Self::Density => "density",
+            Self::Throughput => "throughput",
+            Self::Latency => "latency",
+            Self::Windows => "windows",
+            Self::Passthrough => "passthrough",
+        }
+    }
+}
+
+impl FromStr for WorkloadClass {
+    type Err = UnknownClass;
+
+    /// Its word, whatever space is around it.
+    fn from_str(text: &str) -> Result<Self, UnknownClass> {
+        let word = text.trim();
+        Self::ALL.into_iter().find(|class| class.word() == word).ok_or_else(|| UnknownClass(text.to_owned()))
+    }
+}
+
+/// A word that is no workload class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownClass(String);
+
+impl fmt::Display for UnknownClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = WorkloadClass::ALL.map(WorkloadClass::word);
+        let (last, others) = words.split_last().unwrap_or((&"", &[]));
+        write!(formatter, "`{}` is no workload class: {} or {last}", self.0, others.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownClass {}
 
 /// One guest to place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,4 +114,22 @@ pub struct NetworkRequest {
     pub host_interface: Option<String>,
     /// Whether vhost-net carries it (a tap, bridge or network interface with the virtio model).
     pub uses_vhost: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_has_one_word_everywhere() {
+        for class in WorkloadClass::ALL {
+            assert_eq!(serde_json::to_value(class).unwrap(), class.word());
+            assert_eq!(format!(" {} ", class.word()).parse(), Ok(class));
+        }
+        let error = "fast".parse::<WorkloadClass>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`fast` is no workload class: general, density, throughput, latency, windows or passthrough"
+        );
+    }
 }

@@ -14,7 +14,7 @@ use nearmetal_domain::{DomainError, DomainXml};
 use nearmetal_host::files::{self, FileError};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
 use nearmetal_host::{Host, HostFs, Setting};
-use nearmetal_rules::{Domain, Finding, Input, RULES, Settings, WorkloadClass, class_named, examine};
+use nearmetal_rules::{Domain, Finding, Input, RULES, Settings, WorkloadClass, examine};
 use nearmetal_units::{Bytes, PageSize};
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             "--show" => show = arguments.next(),
             "--class" => {
                 let word = arguments.next().unwrap_or_default();
-                class = class_named(&word);
+                class = word.parse().ok();
                 if class.is_none() {
                     eprintln!("error: no class is called `{word}`");
                     return ExitCode::from(2);

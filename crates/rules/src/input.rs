@@ -72,31 +72,11 @@ impl Domain {
 /// How the reason of a class begins that nobody gave.
 const GUESSED: &str = "guessed";
 
-/// Classes by their words.
-const CLASSES: [(&str, WorkloadClass); 6] = [
-    ("general", WorkloadClass::General),
-    ("density", WorkloadClass::Density),
-    ("throughput", WorkloadClass::Throughput),
-    ("latency", WorkloadClass::Latency),
-    ("windows", WorkloadClass::Windows),
-    ("passthrough", WorkloadClass::Passthrough),
-];
-
-/// The class of that word.
-pub fn class_named(word: &str) -> Option<WorkloadClass> {
-    CLASSES.into_iter().find(|(name, _)| *name == word.trim()).map(|(_, class)| class)
-}
-
-/// The word of a class.
-pub fn class_name(class: WorkloadClass) -> &'static str {
-    CLASSES.into_iter().find(|(_, known)| *known == class).map_or("general", |(name, _)| name)
-}
-
 /// The class a domain says it is of, else a guess from what it looks like; with the reason.
 ///
 /// Density is never guessed: that guests may share CPUs on purpose is an intent, not a property of a definition.
 pub fn class_of(facts: &DomainFacts) -> (WorkloadClass, String) {
-    if let Some(class) = facts.class.as_deref().and_then(class_named) {
+    if let Some(class) = facts.class.as_deref().and_then(|word| word.parse().ok()) {
         return (class, "its metadata".to_owned());
     }
     let guess = |class, reason: &str| (class, format!("{GUESSED}: {reason}"));

@@ -24,7 +24,7 @@ pub use context::Context;
 pub use cure::{Cure, Thread};
 pub use examine::{Answer, CannotTell, Examination, examine};
 pub use finding::{Finding, Object, Outcome, Scope, Which};
-pub use input::{Domain, Input, class_name, class_named, class_of};
+pub use input::{Domain, Input, class_of};
 pub use nearmetal_place::WorkloadClass;
 pub use reference::{NOT_COVERED, reference};
 pub use registry::{RULES, rule};

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::input::class_name;
 use crate::registry::RULES;
 use crate::rule::{Evidence, Rule, Severity};
 use crate::rules::ALL;
@@ -131,7 +130,7 @@ impl Rule {
         if self.classes.len() == ALL.len() {
             return "all".to_owned();
         }
-        self.classes.iter().map(|class| class_name(*class)).collect::<Vec<_>>().join(", ")
+        self.classes.iter().map(|class| class.word()).collect::<Vec<_>>().join(", ")
     }
 
     /// What its fix takes, in words.

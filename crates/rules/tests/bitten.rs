@@ -94,7 +94,7 @@ fn a_guest_whose_threads_were_set_free_is_still_what_it_was_meant_to_be() {
     let mut freed = meant.clone();
     freed.vcpu_pins.clear();
     let domain = nearmetal_rules::Domain::new(Some(meant), Some(freed), None).unwrap();
-    assert_eq!(nearmetal_rules::class_name(domain.class), "throughput");
+    assert_eq!(domain.class.word(), "throughput");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use nearmetal_domain::{DomainFacts, DomainXml, NAMESPACE};
 use nearmetal_hypervisor::{Definition, Hypervisor, HypervisorError, Libvirt, Scope};
-use nearmetal_rules::{WorkloadClass, class_name, class_named, class_of};
+use nearmetal_rules::{WorkloadClass, class_of};
 
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -22,18 +22,10 @@ pub(crate) struct Args {
     /// The domain
     domain: String,
     /// Its class; without one the class in force is shown
-    #[arg(value_parser = parse)]
     class: Option<WorkloadClass>,
     /// Take the class away: it is guessed again
     #[arg(long, conflicts_with = "class")]
     clear: bool,
-}
-
-/// A workload class by its word.
-pub(crate) fn parse(text: &str) -> Result<WorkloadClass, String> {
-    class_named(text).ok_or_else(|| {
-        format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
-    })
 }
 
 /// Runs the command.
@@ -78,7 +70,7 @@ fn show(libvirt: &mut dyn Hypervisor, name: &str) -> anyhow::Result<String> {
         .iter()
         .map(|(word, facts)| {
             let (class, reason) = class_of(facts);
-            (*word, format!("{} ({reason})", class_name(class)))
+            (*word, format!("{} ({reason})", class.word()))
         })
         .collect();
     Ok(match lines.as_slice() {
@@ -98,7 +90,7 @@ fn set(
     class: Option<WorkloadClass>,
 ) -> anyhow::Result<(String, Option<String>)> {
     let before = definitions(libvirt, name)?;
-    let wanted = class.map(class_name);
+    let wanted = class.map(WorkloadClass::word);
     if before.iter().all(|(_, facts)| facts.class.as_deref() == wanted) {
         return Ok((format!("{} already", show(libvirt, name)?), None));
     }
@@ -114,7 +106,7 @@ fn set(
     }
     // The stored definition outlives the other.
     let former = before.last().and_then(|(_, facts)| facts.class.as_deref());
-    let back = match former.map(|word| (word, class_named(word))) {
+    let back = match former.map(|word| (word, word.parse::<WorkloadClass>().ok())) {
         None => format!("nearmetal class {name} --clear"),
         Some((word, Some(_))) => format!("nearmetal class {name} {word}"),
         Some((word, None)) => format!("it was `{word}`, which is no class; nearmetal class {name} --clear"),

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", global = true)]
     capture: Option<PathBuf>,
     /// What all domains are for; decides over what their definitions say
-    #[arg(long, value_name = "CLASS", value_parser = super::class::parse, global = true)]
+    #[arg(long, value_name = "CLASS", global = true)]
     class: Option<WorkloadClass>,
     /// Check these rules alone; may be given several times
     #[arg(long, value_name = "RULE", value_parser = known, global = true)]

@@ -7,7 +7,7 @@ use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
 use nearmetal_measure::{Environment, Store, device_model};
-use nearmetal_place::{GuestRequest, MeasuredDisk, Occupied, Planned, Policy, WorkloadClass, render};
+use nearmetal_place::{GuestRequest, MeasuredDisk, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
 
 use super::matrix::STORE;
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// What the guests are for; decides over what their definitions say
-    #[arg(long, value_name = "CLASS", value_parser = class)]
+    #[arg(long, value_name = "CLASS")]
     class: Option<WorkloadClass>,
     /// Do not back guest memory with hugepage pools
     #[arg(long)]
@@ -231,16 +231,13 @@ fn request(args: &Args, host: &Host, input: &DomainInput) -> Result<GuestRequest
     let class = match (&args.class, &facts.class) {
         (Some(class), _) => *class,
         (None, Some(text)) => {
-            class(text).map_err(|problem| ChangeError::Compose { domain: input.name.clone(), problem })?
+            let problem = |error: UnknownClass| ChangeError::Compose {
+                domain: input.name.clone(),
+                problem: error.to_string(),
+            };
+            text.parse().map_err(problem)?
         }
         (None, None) => WorkloadClass::default(),
     };
     Ok(guest_request(facts, class, &Paths { host, here: true }))
-}
-
-/// A class by its word in definitions and fleet files.
-pub(crate) fn class(text: &str) -> Result<WorkloadClass, String> {
-    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
-        format!("`{text}` is no workload class: general, density, throughput, latency, windows or passthrough")
-    })
 }

@@ -1,6 +1,6 @@
 //! For programs: one document, described by docs/reference/doctor.schema.json.
 
-use nearmetal_rules::{Finding, class_name, rule, source};
+use nearmetal_rules::{Finding, rule, source};
 use serde_json::{Value, json};
 
 use super::Report;
@@ -16,7 +16,7 @@ pub(crate) fn json(report: &Report<'_>) -> serde_json::Result<String> {
         .iter()
         .map(|domain| {
             json!({
-                "name": domain.name, "class": class_name(domain.class), "class_reason": domain.class_reason,
+                "name": domain.name, "class": domain.class.word(), "class_reason": domain.class_reason,
                 "running": domain.running.is_some(), "defined": domain.defined.is_some(),
                 "inside": domain.inside.is_some(),
             })

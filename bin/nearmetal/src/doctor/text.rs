@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use nearmetal_rules::{Answer, Finding, RULES, Rule, SETTINGS, Scope, Settings, Severity, Which, class_name, source};
+use nearmetal_rules::{Answer, Finding, RULES, Rule, SETTINGS, Scope, Settings, Severity, Which, source};
 
 use super::Report;
 
@@ -19,7 +19,7 @@ pub(crate) fn text(report: &Report<'_>) -> String {
     let width = domains.iter().map(|domain| domain.name.chars().count()).max().unwrap_or(0);
     for domain in domains {
         let state = if domain.running.is_some() { "running" } else { "off" };
-        let (name, class) = (&domain.name, class_name(domain.class));
+        let (name, class) = (&domain.name, domain.class.word());
         let _ = writeln!(page, "{name:width$}  {state:7}  {class} ({})", domain.class_reason);
     }
     if !domains.is_empty() {

@@ -171,8 +171,7 @@ pub fn shaped_by_class(new: NewDomain, class: WorkloadClass, one_to_one: bool) -
     let density = class == WorkloadClass::Density;
     let latency = class == WorkloadClass::Latency;
     NewDomain {
-        // Its one spelling is that of plan files.
-        class: serde_json::to_value(class).ok().and_then(|word| word.as_str().map(str::to_owned)),
+        class: Some(class.word().to_owned()),
         system: if class == WorkloadClass::Windows { GuestSystem::Windows } else { new.system },
         share_pages: density,
         free_page_reporting: density,

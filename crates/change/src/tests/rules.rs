@@ -14,15 +14,6 @@ use nearmetal_units::{Bytes, PageSize};
 use crate::*;
 
 const UUID: &str = "0f5a1c8e-3a4b-4f55-9d0e-7b1f8a3c2d10";
-const CLASSES: [WorkloadClass; 6] = [
-    WorkloadClass::General,
-    WorkloadClass::Density,
-    WorkloadClass::Throughput,
-    WorkloadClass::Latency,
-    WorkloadClass::Windows,
-    WorkloadClass::Passthrough,
-];
-
 /// Two packages of 8 cores with 2 PUs each, pools, and a NIC with two virtual functions on vfio-pci.
 fn host() -> Host {
     let machine = Synthetic::new().packages(2).cores_per_node(8).threads(2).numbering(Numbering::Split);
@@ -101,7 +92,7 @@ fn findings(host: &Host, xml: &str, class: WorkloadClass) -> Vec<String> {
 #[test]
 fn a_placed_new_domain_has_nothing_against_its_definition() {
     let host = host();
-    for class in CLASSES {
+    for class in WorkloadClass::ALL {
         let placement = placed(&host, class);
         let plan = nearmetal_place::Plan { placements: vec![placement.clone()], ..Default::default() };
         let file = compose_with_new(&host, &plan, &[], &[new(class, !placement.is_floating())]).unwrap();

@@ -8,7 +8,7 @@ use super::memory;
 use crate::document::DomainXml;
 use crate::error::DomainError;
 use crate::fragment::Fragment;
-use crate::tree;
+use crate::{order, tree};
 
 /// One `<page>` of `<hugepages>`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +45,8 @@ impl DomainXml {
             let root = document.root_element();
             let Some(backing) = tree::child(root, "memoryBacking") else {
                 let fragment = Fragment::new("memoryBacking").child(hugepages);
-                let before =
-                    ["name", "uuid", "title", "description", "metadata", "maxMemory", "memory", "currentMemory"];
-                edits.insert_behind(root, &before, &fragment);
+                let before = order::before("domain", "memoryBacking").unwrap_or_default();
+                edits.insert_behind(root, before, &fragment);
                 return Ok(());
             };
             let Some(present) = tree::child(backing, "hugepages") else {

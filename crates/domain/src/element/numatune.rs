@@ -8,7 +8,7 @@ use crate::document::DomainXml;
 use crate::edit::Edits;
 use crate::error::DomainError;
 use crate::fragment::Fragment;
-use crate::tree;
+use crate::{order, tree};
 
 /// Memory policy of a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -64,22 +64,8 @@ impl DomainXml {
             let memory = Fragment::new("memory").attribute("mode", "strict").attribute("nodeset", nodes);
             let root = document.root_element();
             let Some(numatune) = tree::child(root, "numatune") else {
-                let before = [
-                    "name",
-                    "uuid",
-                    "title",
-                    "description",
-                    "metadata",
-                    "maxMemory",
-                    "memory",
-                    "currentMemory",
-                    "memoryBacking",
-                    "vcpu",
-                    "iothreads",
-                    "iothreadids",
-                    "cputune",
-                ];
-                edits.insert_behind(root, &before, &Fragment::new("numatune").child(memory));
+                let before = order::before("domain", "numatune").unwrap_or_default();
+                edits.insert_behind(root, before, &Fragment::new("numatune").child(memory));
                 return Ok(());
             };
             match tree::child(numatune, "memory") {

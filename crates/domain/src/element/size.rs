@@ -5,23 +5,7 @@ use nearmetal_units::Bytes;
 use crate::document::DomainXml;
 use crate::error::DomainError;
 use crate::fragment::Fragment;
-use crate::tree;
-
-/// Elements libvirt's schema puts before `<memory>`.
-const BEFORE_MEMORY: [&str; 7] = ["name", "uuid", "genid", "title", "description", "metadata", "maxMemory"];
-/// And before `<vcpu>`.
-const BEFORE_VCPU: [&str; 10] = [
-    "name",
-    "uuid",
-    "genid",
-    "title",
-    "description",
-    "metadata",
-    "maxMemory",
-    "memory",
-    "currentMemory",
-    "memoryBacking",
-];
+use crate::{order, tree};
 
 impl DomainXml {
     /// Sets the number of vCPUs and the memory, all of both present from the start.
@@ -52,7 +36,7 @@ impl DomainXml {
                     }
                     None => {
                         let memory = Fragment::new("memory").attribute("unit", "KiB").text(kib);
-                        edits.insert_behind(root, &BEFORE_MEMORY, &memory);
+                        edits.insert_behind(root, order::before("domain", "memory").unwrap_or_default(), &memory);
                     }
                 }
                 tree::child(root, "currentMemory").into_iter().for_each(|node| edits.remove(node));
@@ -63,7 +47,7 @@ impl DomainXml {
                         edits.remove_attribute(node, "current");
                         edits.set_text(node, &vcpus.to_string());
                     }
-                    None => edits.insert_behind(root, &BEFORE_VCPU, &Fragment::new("vcpu").text(vcpus)),
+                    None => edits.insert_behind(root, order::before("domain", "vcpu").unwrap_or_default(), &Fragment::new("vcpu").text(vcpus)),
                 }
                 tree::child(root, "vcpus").into_iter().for_each(|node| edits.remove(node));
                 tree::find_all(document, &["cpu", "topology"]).into_iter().for_each(|node| edits.remove(node));

@@ -169,7 +169,7 @@ fn vm_block(
     }
     let reason = shown(&domain.class_reason);
     let why = if reason.is_empty() { reason } else { format!("  # {reason}") };
-    line("class", format!("\"{}\"{why}", class_name(domain.class)));
+    line("class", format!("\"{}\"{why}", domain.class.word()));
     match ratio {
         Some(ratio) if !domain.bound => {
             let more = "  # the host has more vCPUs than PUs";
@@ -273,17 +273,6 @@ fn locality_name(locality: Locality) -> &'static str {
         Locality::Required => "required",
         Locality::Preferred => "preferred",
         Locality::Far => "far",
-    }
-}
-
-pub(super) fn class_name(class: WorkloadClass) -> &'static str {
-    match class {
-        WorkloadClass::General => "general",
-        WorkloadClass::Density => "density",
-        WorkloadClass::Throughput => "throughput",
-        WorkloadClass::Latency => "latency",
-        WorkloadClass::Windows => "windows",
-        WorkloadClass::Passthrough => "passthrough",
     }
 }
 

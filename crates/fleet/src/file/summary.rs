@@ -6,7 +6,6 @@ use nearmetal_units::Bytes;
 
 use super::entry::{FleetFile, HostEntry, HostReach, VmEntry};
 use super::error::printable;
-use super::init::class_name;
 use crate::model::{
     CpuSharing, DeviceSelector, GroupRule, GuestNuma, HostSelector, Scope, SmtPolicy, SpreadHosts, Together,
 };
@@ -92,7 +91,7 @@ fn vm_row(copies: &[VmEntry]) -> Vec<String> {
         Some(on) => format!("on {on}"),
         None => selector(&vm.hosts),
     };
-    let class = class_name(vm.class).to_owned();
+    let class = vm.class.word().to_owned();
     vec![name, vm.vcpus.to_string(), vm.memory.to_string(), pages, class, cpus(entry), numa, hosts, devices(entry)]
 }
 

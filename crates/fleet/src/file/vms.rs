@@ -65,14 +65,7 @@ pub(super) struct Read {
 impl Common {
     /// Reads what is there.
     pub(super) fn read(section: &Section<'_>) -> Self {
-        let classes = [
-            ("general", WorkloadClass::General),
-            ("density", WorkloadClass::Density),
-            ("throughput", WorkloadClass::Throughput),
-            ("latency", WorkloadClass::Latency),
-            ("windows", WorkloadClass::Windows),
-            ("passthrough", WorkloadClass::Passthrough),
-        ];
+        let classes = WorkloadClass::ALL.map(|class| (class.word(), class));
         let policies = [
             ("prefer", SmtPolicy::Prefer),
             ("isolate", SmtPolicy::Isolate),

@@ -17,11 +17,4 @@ pub(crate) mod pci;
 use nearmetal_place::WorkloadClass;
 
 /// Every class: what a rule about the host has, and a rule about any domain.
-pub(crate) const ALL: [WorkloadClass; 6] = [
-    WorkloadClass::General,
-    WorkloadClass::Density,
-    WorkloadClass::Throughput,
-    WorkloadClass::Latency,
-    WorkloadClass::Windows,
-    WorkloadClass::Passthrough,
-];
+pub(crate) const ALL: [WorkloadClass; 6] = WorkloadClass::ALL;

@@ -130,6 +130,7 @@ pub const RULES: &[Rule] = &[
     domain_disk::disk_bus_virtio::RULE,
     domain_disk::disk_cache_none::RULE,
     domain_disk::disk_io_native_or_uring::RULE,
+    domain_disk::disk_write_through_flushed::RULE,
     domain_disk::disk_iothread::RULE,
     domain_disk::disk_iothread_vq_mapping::RULE,
     domain_disk::disk_queues_auto::RULE,

@@ -89,6 +89,11 @@ const SOURCES: &[Source] = &[
     at("pve-pci", "Proxmox VE: PCI(e) passthrough", "pve.proxmox.com wiki"),
     at("pve-qm", "Proxmox VE: Qemu/KVM virtual machines", "pve.proxmox.com"),
     at("q-cpu", "QEMU / KVM CPU model configuration", "qemu.org docs (7.2)"),
+    at(
+        "q-fua",
+        "commits 984a32f17e8d and d402da1360c2: FUA writes of files and devices; in the stable releases from 10.0.3 on",
+        "QEMU git",
+    ),
     at("q-help", "QEMU 7.2: -device help, qom-get, query-block, query-memdev, query-iothreads", "qemu.org"),
     at("q-hyperv", "Hyper-V enlightenments (docs/system/i386/hyperv.rst)", "qemu.org docs"),
     at("q-iothread", "AioContext polling patches and commit texts (poll-max-ns)", "qemu-devel / QEMU git"),

@@ -5,7 +5,7 @@ use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 34] = [
+pub(crate) const BREAKS: [Break; 35] = [
     Break {
         rule: "mem-hugepages",
         change: |example| example.replace("rt", r#"<hugepages><page size='1' unit='GiB'/></hugepages>"#, r#""#),
@@ -85,6 +85,14 @@ pub(crate) const BREAKS: [Break; 34] = [
             example.host.system.io_uring_disabled = Some(2);
         },
         expected: &["disk-io-native-or-uring gpu (defined): disk sda io"],
+    },
+    Break {
+        rule: "disk-write-through-flushed",
+        change: |example| {
+            example.host.system.qemu_version = Some("10.0.13".to_owned());
+            example.replace("db", r#" cache='none' io='native'"#, r#" cache='writethrough'"#);
+        },
+        expected: &["disk-cache-none db: disk vda cache", "disk-write-through-flushed db: disk vda cache"],
     },
     Break {
         rule: "disk-iothread",

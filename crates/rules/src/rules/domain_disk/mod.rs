@@ -14,4 +14,5 @@ pub(crate) mod disk_queue_size_sane;
 pub(crate) mod disk_queues_auto;
 pub(crate) mod disk_scsi_single_controller;
 pub(crate) mod disk_vhost_user_blk_for_extreme;
+pub(crate) mod disk_write_through_flushed;
 pub(crate) mod transient_overlay_left;

@@ -35,7 +35,8 @@ pub(crate) const RULE: Rule = Rule {
     check: Check::Domain(check),
 };
 
-type Version = (u32, u32, u32);
+/// Major, minor, micro.
+pub(crate) type Version = (u32, u32, u32);
 
 /// What a part of a definition needs: the program, its least version.
 struct Floor {
@@ -105,7 +106,7 @@ fn floors(facts: &DomainFacts) -> Vec<Floor> {
 }
 
 /// `9.2.1` and `6.12.0-9-amd64`; a part that is missing is 0.
-fn version(text: &str) -> Option<Version> {
+pub(crate) fn version(text: &str) -> Option<Version> {
     let mut numbers = text.split(['.', '-', '+', '~']).map(|part| part.parse::<u32>().ok());
     let major = numbers.next()??;
     let mut next = || numbers.next().flatten().unwrap_or(0);

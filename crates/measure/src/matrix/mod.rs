@@ -8,6 +8,7 @@ mod containers;
 mod contest;
 mod disks;
 mod effect;
+mod flushes;
 mod path;
 mod results;
 mod rig;

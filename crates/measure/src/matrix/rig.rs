@@ -11,6 +11,7 @@ use nearmetal_units::Bytes;
 use super::contest::{Track, Turn, contest};
 use super::disks::{ArmDisk, guest_with};
 use super::effect::{Effect, Seen, read_back, seen};
+use super::flushes::{self, Flush, drive_under};
 use super::path::{Bus, DiskPath};
 use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, confirming};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
@@ -98,6 +99,7 @@ impl Rig<'_> {
         disks: Vec<ArmDisk>,
         span: Bytes,
         host: &Host,
+        device: &str,
     ) -> Result<Vec<Entrant>, MeasureError> {
         let name = self.name();
         let found = seen(self.hypervisor, &name)?;
@@ -105,12 +107,32 @@ impl Rig<'_> {
         let mut entrants = Vec::new();
         for disk in disks {
             let seen = found.get(&disk.serial).cloned().unwrap_or_default();
-            let effect = if seen.name.is_empty() {
+            let mut effect = if seen.name.is_empty() {
                 Effect::NotShown { why: format!("the guest has no disk with serial number {}", disk.serial) }
             } else {
                 read_back(self.fs, self.hypervisor, &name, pid, &disk.path, &disk.source, &seen)
             };
-            entrants.push(Entrant { cannot_win: cannot_win(&disk.path, span, Bytes::new(free)), disk, seen, effect });
+            let mut cannot_win = cannot_win(&disk.path, span, Bytes::new(free));
+            if let Effect::Shown { evidence } = &mut effect {
+                let drive = if disk.path.container.is_file() {
+                    drive_under(host, &disk.source)
+                } else {
+                    device.strip_prefix("/dev/").map(str::to_owned)
+                };
+                let device = format!("/dev/{}", seen.name);
+                match flushes::tried(self.fs, self.hypervisor, &name, &disk.path, drive.as_deref(), &device) {
+                    Some(Flush::Seen(words)) => evidence.push(words),
+                    Some(Flush::Missed(words)) => {
+                        cannot_win = Some(format!("QEMU does not flush all that it should: {words}"));
+                        evidence.push(words);
+                    }
+                    Some(Flush::Unknown(why)) => {
+                        evidence.push(format!("whether its writes are flushed: unknown, {why}"))
+                    }
+                    None => {}
+                }
+            }
+            entrants.push(Entrant { cannot_win, disk, seen, effect });
         }
         if let Some(Effect::NotShown { why }) = entrants.first().map(|entrant| &entrant.effect) {
             return Err(MeasureError::Unfit(format!(

@@ -174,7 +174,7 @@ fn measure(
     tell(Event::Stage("booting the guest that has every arm as a disk"));
     let pid = rig.boot(&disks)?;
     tell(Event::Stage("reading back what each arm really is"));
-    let entrants = rig.read_back(pid, disks, span, host)?;
+    let entrants = rig.read_back(pid, disks, span, host, &device)?;
     let (race, turns) = rig.race(&entrants, began, tell)?;
     let name = rig.name();
     rig.hypervisor.destroy(&name).map_err(|source| MeasureError::Hypervisor { arm: name.clone(), source })?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use nearmetal_lab::{Command, ExecOutput, Lab, LabName, Places, Silent, UpOptions};
+use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Silent, UpOptions};
 use serde_json::Value;
 
 /// A command in a case that takes longer has hung.
@@ -48,11 +48,21 @@ pub fn program_paths() -> anyhow::Result<Vec<PathBuf>> {
 
 impl Bench {
     /// Boots a lab and puts the programs and the guest as found into it.
+    ///
+    /// One that hangs while it boots is booted once more, which is said on stderr: emulation loses an interrupt now and
+    /// then, and nothing has been tried in it yet.
     pub fn up(name: &str, boot: &Boot) -> anyhow::Result<Self> {
         let places = Places::standard();
         let name: LabName = name.parse()?;
         let options = UpOptions { keep: boot.keep, append: boot.append.clone(), ..UpOptions::new(name) };
-        let bench = Self { lab: Lab::up(&places, &options, &mut Silent)? };
+        let lab = Lab::up(&places, &options, &mut Silent).or_else(|error| match error {
+            LabError::NotReady { .. } => {
+                say_aside(&format!("a lab hung while it booted and is booted again: {error}"));
+                Lab::up(&places, &options, &mut Silent)
+            }
+            other => Err(other),
+        })?;
+        let bench = Self { lab };
         bench.install()?;
         Ok(bench)
     }

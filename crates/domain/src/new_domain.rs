@@ -3,7 +3,7 @@
 //! What a placement decides (pins, nodes, page size, caches and engines of disks, guest cells) is not in here: the
 //! setters write it, as into any other definition.
 
-use nearmetal_units::{Bytes, MacAddress};
+use nearmetal_units::{Bytes, MacAddress, VlanId};
 
 use crate::document::DomainXml;
 use crate::element::functions::Function;
@@ -150,6 +150,8 @@ pub enum NewInterfaceSource {
     Bridge(String),
     /// An interface of the host, through macvtap in its mode `bridge`.
     Macvtap(String),
+    /// One of libvirt's networks that deals virtual functions (`<forward mode='hostdev'>`), and the VLAN of the one dealt.
+    FunctionPool(String, Option<VlanId>),
 }
 
 /// Who moves the packets of a tap interface.
@@ -232,7 +234,8 @@ impl NewDomain {
         for interface in &self.interfaces {
             let (NewInterfaceSource::Network(name)
             | NewInterfaceSource::Bridge(name)
-            | NewInterfaceSource::Macvtap(name)) = &interface.source;
+            | NewInterfaceSource::Macvtap(name)
+            | NewInterfaceSource::FunctionPool(name, _)) = &interface.source;
             if name.is_empty() || interface.queues == Some(0) {
                 return wrong("an interface", name, "it hangs on something, and has one queue at least");
             }
@@ -385,7 +388,17 @@ fn interface(interface: &NewInterface) -> Fragment {
         NewInterfaceSource::Network(name) => ("network", source.attribute("network", name)),
         NewInterfaceSource::Bridge(name) => ("bridge", source.attribute("bridge", name)),
         NewInterfaceSource::Macvtap(device) => ("direct", source.attribute("dev", device).attribute("mode", "bridge")),
+        NewInterfaceSource::FunctionPool(name, _) => ("network", source.attribute("network", name)),
     };
+    if let NewInterfaceSource::FunctionPool(_, vlan) = &interface.source {
+        let tag = vlan.map(|vlan| Fragment::new("vlan").child(Fragment::new("tag").attribute("id", vlan)));
+        // The guest sees the function itself: it has neither model nor driver.
+        return Fragment::new("interface")
+            .attribute("type", kind)
+            .children(interface.mac.map(|mac| Fragment::new("mac").attribute("address", mac)))
+            .child(source)
+            .children(tag);
+    }
     let backend = interface.backend.map(|backend| match backend {
         NetworkBackend::Vhost => "vhost",
         NetworkBackend::Qemu => "qemu",

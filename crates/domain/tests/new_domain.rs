@@ -5,7 +5,7 @@ use nearmetal_domain::{
     DiskBus, DomainError, Firmware, Function, GuestSystem, ImageFormat, NetworkBackend, NetworkFunction, NewDisk,
     NewDiskSource, NewDomain, NewInterface, NewInterfaceSource, diff, render_diff,
 };
-use nearmetal_units::Bytes;
+use nearmetal_units::{Bytes, VlanId};
 use proptest::prelude::*;
 
 const UUID: &str = "0f5a1c8e-3a4b-4f55-9d0e-7b1f8a3c2d10";
@@ -50,6 +50,7 @@ fn linux() -> NewDomain {
                 ..interface(NewInterfaceSource::Network("default".into()))
             },
             interface(NewInterfaceSource::Macvtap("eno1".into())),
+            interface(NewInterfaceSource::FunctionPool("vfs".into(), Some(VlanId::try_from(7).unwrap()))),
         ],
         ..NewDomain::new("orders", UUID, 8, Bytes::from_mib(8192))
     }

@@ -85,14 +85,17 @@ fn any_disk() -> impl Strategy<Value = DiskEntry> {
 
 fn any_nic() -> impl Strategy<Value = NicEntry> {
     let interface = proptest::option::of("[a-z]{2,4}[0-9]");
-    (0u32..5, interface, proptest::option::of(1u16..4095), 0u32..3).prop_map(|(kind, interface, vlan, near)| {
+    (0u32..6, interface, proptest::option::of(1u16..4095), 0u32..3).prop_map(|(kind, interface, vlan, near)| {
         let (kind, attach) = match kind {
             0 => (NicKind::Virtio, Some(NicAttach::Network("the \"default\" one".to_owned()))),
             1 => (NicKind::Vhost, Some(NicAttach::Bridge("br0".to_owned()))),
             2 => (NicKind::Vf, None),
+            // A network that deals the functions of a card.
+            3 => (NicKind::Vf, Some(NicAttach::Network("vfs".to_owned()))),
             _ => (NicKind::Macvtap, None),
         };
-        let interface = if kind == NicKind::Macvtap { Some(interface.unwrap_or("eth0".to_owned())) } else { interface };
+        let named = kind == NicKind::Macvtap || (kind == NicKind::Vf && attach.is_some());
+        let interface = if named { Some(interface.unwrap_or("eth0".to_owned())) } else { interface };
         let known = interface.is_some() || kind == NicKind::Vf;
         let locality = [Locality::Required, Locality::Preferred, Locality::Far][near as usize];
         NicEntry { kind, attach, interface, mac: None, vlan, locality: known.then_some(locality) }

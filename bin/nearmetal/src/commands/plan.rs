@@ -231,10 +231,8 @@ fn request(args: &Args, host: &Host, input: &DomainInput) -> Result<GuestRequest
     let class = match (&args.class, &facts.class) {
         (Some(class), _) => *class,
         (None, Some(text)) => {
-            let problem = |error: UnknownClass| ChangeError::Compose {
-                domain: input.name.clone(),
-                problem: error.to_string(),
-            };
+            let problem =
+                |error: UnknownClass| ChangeError::Compose { domain: input.name.clone(), problem: error.to_string() };
             text.parse().map_err(problem)?
         }
         (None, None) => WorkloadClass::default(),

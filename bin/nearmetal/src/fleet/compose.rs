@@ -1,6 +1,6 @@
 //! From the fleet planner's answer to a plan for every host: definitions written or edited, pools with their counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -97,6 +97,7 @@ fn host_part(
         };
         let (request, start) = work().with_context(|| format!("VM `{}`", planned.vm))?;
         let networks = networks(entry);
+        let planned = &without_pooled(entry, planned);
         let seat = Seat {
             host: &read.host,
             vm: &entry.vm,
@@ -124,6 +125,21 @@ fn unowned(fleet: &Fleet, host: &str, own: &[&VmPlacement]) -> BTreeMap<u32, Cpu
         node.cores.iter().flat_map(|core| core.free.iter().copied()).filter(|pu| !owned.contains(*pu)).collect()
     };
     supply.nodes.iter().map(|node| (node.index, free(node))).collect()
+}
+
+/// A place without the functions that a network of libvirt deals when the VM starts: the plan counts those, and libvirt
+/// says which.
+fn without_pooled(entry: &VmEntry, planned: &VmPlacement) -> VmPlacement {
+    let pooled: BTreeSet<u32> = (0..)
+        .zip(entry.demands())
+        .filter_map(|(number, (from, _))| match from {
+            DemandOf::Nic(at) => entry.nics.get(at)?.function_pool().map(|_| number),
+            _ => None,
+        })
+        .collect();
+    let mut planned = planned.clone();
+    planned.devices.retain(|grant| !pooled.contains(&grant.demand));
+    planned
 }
 
 /// Address and VLAN of virtual functions that are network interfaces, by the demand they are.

@@ -11,7 +11,7 @@ use nearmetal_domain::{
 use nearmetal_fleet::file::{self, NicAttach, NicEntry, NicKind, VmEntry};
 use nearmetal_fleet::{CpuSharing, VmPlacement};
 use nearmetal_host::files;
-use nearmetal_units::MacAddress;
+use nearmetal_units::{MacAddress, VlanId};
 use sha2::{Digest, Sha256};
 
 use super::hosts::ReadHost;
@@ -114,8 +114,14 @@ fn disk(disk: &file::DiskEntry) -> NewDisk {
     }
 }
 
-/// An interface of virtio; virtual functions are functions, and come with the placement.
+/// An interface of virtio, or of a network that deals virtual functions; those that the plan deals come with the placement.
 fn interface(nic: &NicEntry, vcpus: u32) -> Option<NewInterface> {
+    let mac: Option<MacAddress> = nic.mac.as_deref().and_then(|mac| mac.parse().ok());
+    if let Some(network) = nic.function_pool() {
+        let vlan = nic.vlan.and_then(|vlan| VlanId::try_from(vlan).ok());
+        let source = NewInterfaceSource::FunctionPool(network.to_owned(), vlan);
+        return Some(NewInterface { source, mac, backend: None, queues: None });
+    }
     let source = match (&nic.kind, &nic.attach, &nic.interface) {
         (NicKind::Vf, ..) => return None,
         (NicKind::Macvtap, _, Some(interface)) => NewInterfaceSource::Macvtap(interface.clone()),
@@ -127,7 +133,6 @@ fn interface(nic: &NicEntry, vcpus: u32) -> Option<NewInterface> {
         NicKind::Virtio => Some(NetworkBackend::Qemu),
         _ => Some(NetworkBackend::Vhost),
     };
-    let mac: Option<MacAddress> = nic.mac.as_deref().and_then(|mac| mac.parse().ok());
     Some(NewInterface { source, mac, backend, queues: Some(vcpus.clamp(1, MOST_QUEUES)) })
 }
 

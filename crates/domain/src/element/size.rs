@@ -47,7 +47,11 @@ impl DomainXml {
                         edits.remove_attribute(node, "current");
                         edits.set_text(node, &vcpus.to_string());
                     }
-                    None => edits.insert_behind(root, order::before("domain", "vcpu").unwrap_or_default(), &Fragment::new("vcpu").text(vcpus)),
+                    None => edits.insert_behind(
+                        root,
+                        order::before("domain", "vcpu").unwrap_or_default(),
+                        &Fragment::new("vcpu").text(vcpus),
+                    ),
                 }
                 tree::child(root, "vcpus").into_iter().for_each(|node| edits.remove(node));
                 tree::find_all(document, &["cpu", "topology"]).into_iter().for_each(|node| edits.remove(node));

@@ -1,5 +1,6 @@
 //! `[[vm.disk]]` and `[[vm.nic]]`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::entry::{DiskBus, DiskEntry, DiskFormat, DiskSource, NicAttach, NicEntry, NicKind};
@@ -16,6 +17,7 @@ pub(super) const LOCALITIES: [(&str, Locality); 3] =
 pub(super) struct Nic {
     pub(super) entry: NicEntry,
     pub(super) mac: Option<At<String>>,
+    pub(super) span: Range<usize>,
 }
 
 pub(super) fn disks(vm: &Section<'_>) -> Vec<At<DiskEntry>> {
@@ -139,11 +141,20 @@ fn nic(section: &Section<'_>) -> Option<Nic> {
     }
     let kind = kind?;
     let on_host = matches!(kind.value, NicKind::Macvtap | NicKind::Vf);
+    let pooled = kind.value == NicKind::Vf && section.has("network");
     for key in ["network", "bridge"].into_iter().filter(|key| on_host && section.has(key)) {
+        if pooled && key == "network" {
+            continue;
+        }
         let help = "macvtap and vf hang on a host interface: write interface = \"…\", or kind = \"vhost\"";
         section.wrong(&section.place(key), format!("this kind of interface takes no `{key}`"), help);
     }
+    if pooled && !section.has("interface") {
+        let help = "add the physical function whose VFs that network deals: interface = \"ens1f0\"";
+        section.wrong(&section.place("network"), "a VF of a libvirt network without `interface`", help);
+    }
     let attach = match (network, bridge) {
+        (Some(network), _) if pooled => Some(NicAttach::Network(network.value)),
         _ if on_host => None,
         (Some(_), Some(bridge)) => {
             section.wrong(
@@ -180,7 +191,7 @@ fn nic(section: &Section<'_>) -> Option<Nic> {
         vlan,
         locality,
     };
-    Some(Nic { entry, mac })
+    Some(Nic { entry, mac, span: section.span.clone() })
 }
 
 /// A MAC address of one interface, in lower case.

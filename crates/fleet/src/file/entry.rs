@@ -148,7 +148,7 @@ pub enum DiskBus {
 pub struct NicEntry {
     /// What carries its packets.
     pub kind: NicKind,
-    /// libvirt network or bridge; `None` for macvtap and virtual functions.
+    /// libvirt network or bridge; `None` for macvtap, and for virtual functions that the plan deals.
     pub attach: Option<NicAttach>,
     /// Host interface: macvtap's lower one, a VF's physical function, or the uplink to be near.
     pub interface: Option<String>,
@@ -182,6 +182,16 @@ pub enum NicAttach {
     Network(String),
     /// A bridge of the host.
     Bridge(String),
+}
+
+impl NicEntry {
+    /// The libvirt network that deals this virtual function when the VM starts.
+    pub fn function_pool(&self) -> Option<&str> {
+        match (&self.kind, &self.attach) {
+            (NicKind::Vf, Some(NicAttach::Network(network))) => Some(network),
+            _ => None,
+        }
+    }
 }
 
 impl FleetFile {

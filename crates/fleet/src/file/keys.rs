@@ -342,7 +342,14 @@ pub(super) static NIC: Table = Table {
              through.",
             "kind = \"vhost\"",
         ),
-        key("network", "text", NONE, "libvirt network, for virtio and vhost.", "network = \"default\""),
+        key(
+            "network",
+            "text",
+            NONE,
+            "libvirt network, for virtio and vhost. For vf: a network that deals the VFs of `interface` (`<forward \
+             mode='hostdev'>`) when the VM starts; the plan then counts them, and does not say which.",
+            "network = \"default\"",
+        ),
         key("bridge", "text", NONE, "Bridge of the host, for virtio and vhost.", "bridge = \"br0\""),
         key(
             "interface",

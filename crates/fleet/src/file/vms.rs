@@ -8,7 +8,7 @@ use nearmetal_units::{Bytes, PageSize, PciAddress};
 
 use super::devices;
 use super::disks::{self, Nic};
-use super::entry::{DiskEntry, DiskSource, Firmware, VmEntry};
+use super::entry::{DiskEntry, DiskSource, Firmware, NicEntry, NicKind, VmEntry};
 use super::error::shown;
 use super::hosts::{name_of, with_name};
 use super::keys;
@@ -314,6 +314,7 @@ pub(super) fn expand(read: &[Read], hosts: usize, notes: &Notes) -> Vec<VmEntry>
     let mut disks: BTreeMap<DiskSource, &Read> = BTreeMap::new();
     let mut macs: BTreeMap<&str, &Read> = BTreeMap::new();
     let mut uuids: BTreeMap<&str, &Read> = BTreeMap::new();
+    let mut dealt: Vec<(&Read, &Nic)> = Vec::new();
     let mut functions: BTreeMap<(PciAddress, Option<&str>), &Read> = BTreeMap::new();
     for vm in read {
         let count = vm.count.as_ref().map(|count| count.value);
@@ -348,6 +349,17 @@ pub(super) fn expand(read: &[Read], hosts: usize, notes: &Notes) -> Vec<VmEntry>
                 notes.add(&mac.span, message, "MAC addresses are unique in a fleet: change one, or take it away");
             }
         }
+        let functions_of = vm.nics.iter().filter(|nic| nic.entry.kind == NicKind::Vf);
+        for nic in functions_of {
+            let mixed =
+                |(other, theirs): &&(&Read, &Nic)| may_meet(vm, other) && deals_otherwise(&nic.entry, &theirs.entry);
+            if let Some((other, _)) = dealt.iter().find(mixed) {
+                let message = format!("{}: {} has VFs of this interface in another way", vm.whose, other.whose);
+                let help = "libvirt's network would deal VFs that the plan gives to others: let it deal all VFs of an interface, or none";
+                notes.add(&nic.span, message, help);
+            }
+            dealt.push((vm, nic));
+        }
         for device in &vm.devices {
             // An address is one of each host: who has which is known where the host is.
             let on = vm.on.as_ref().map(|on| on.value.as_str()).filter(|_| hosts > 1);
@@ -368,6 +380,12 @@ pub(super) fn expand(read: &[Read], hosts: usize, notes: &Notes) -> Vec<VmEntry>
         }
     }
     entries
+}
+
+/// Whether the one's VF is dealt by libvirt's network, the other's by the plan, and both may be of one card.
+fn deals_otherwise(one: &NicEntry, other: &NicEntry) -> bool {
+    let same = one.interface.is_none() || other.interface.is_none() || one.interface == other.interface;
+    same && one.attach.is_some() != other.attach.is_some()
 }
 
 /// Whether two VMs can be on one host, as far as `on` tells.

@@ -343,7 +343,7 @@ impl NewDomain {
             // Without saying so, libvirt adds a USB controller.
             .child(of("controller", "usb").attribute("index", 0).attribute("model", "none"))
             .children(scsi)
-            .children(self.interfaces.iter().map(interface))
+            .children(self.interfaces.iter().map(interface_element))
             .child(of("serial", "pty").child(port))
             .child(of("console", "pty").child(of("target", "serial").attribute("port", 0)))
             .child(of("channel", "unix").child(agent))
@@ -354,35 +354,40 @@ impl NewDomain {
     fn disk(&self, number: usize, disk: &NewDisk) -> Fragment {
         let before = self.disks[..number].iter().filter(|other| other.bus == disk.bus).count();
         // At most 26 of a bus: checked.
-        let letter = char::from(b'a' + (before % LETTERS) as u8);
-        let (prefix, bus) = match disk.bus {
-            DiskBus::Virtio => ("vd", "virtio"),
-            DiskBus::Scsi => ("sd", "scsi"),
-        };
-        let source = Fragment::new("source");
-        let (kind, format, source) = match &disk.source {
-            NewDiskSource::Block(path) => ("block", ImageFormat::Raw, source.attribute("dev", path)),
-            NewDiskSource::File { path, format } => ("file", *format, source.attribute("file", path)),
-            NewDiskSource::Volume { pool, volume, format } => {
-                ("volume", *format, source.attribute("pool", pool).attribute("volume", volume))
-            }
-        };
-        let driver = Fragment::new("driver").attribute("name", "qemu");
-        let driver = match format {
-            ImageFormat::Raw => driver.attribute("type", "raw"),
-            // What the guest discards shall not stay in an image that grows.
-            ImageFormat::Qcow2 => driver.attribute("type", "qcow2").attribute("discard", "unmap"),
-        };
-        Fragment::new("disk")
-            .attribute("type", kind)
-            .attribute("device", "disk")
-            .child(driver)
-            .child(source)
-            .child(Fragment::new("target").attribute("dev", format!("{prefix}{letter}")).attribute("bus", bus))
+        disk_element(disk, char::from(b'a' + (before % LETTERS) as u8))
     }
 }
 
-fn interface(interface: &NewInterface) -> Fragment {
+/// The element of a disk whose name ends in this letter.
+pub(crate) fn disk_element(disk: &NewDisk, letter: char) -> Fragment {
+    let (prefix, bus) = match disk.bus {
+        DiskBus::Virtio => ("vd", "virtio"),
+        DiskBus::Scsi => ("sd", "scsi"),
+    };
+    let source = Fragment::new("source");
+    let (kind, format, source) = match &disk.source {
+        NewDiskSource::Block(path) => ("block", ImageFormat::Raw, source.attribute("dev", path)),
+        NewDiskSource::File { path, format } => ("file", *format, source.attribute("file", path)),
+        NewDiskSource::Volume { pool, volume, format } => {
+            ("volume", *format, source.attribute("pool", pool).attribute("volume", volume))
+        }
+    };
+    let driver = Fragment::new("driver").attribute("name", "qemu");
+    let driver = match format {
+        ImageFormat::Raw => driver.attribute("type", "raw"),
+        // What the guest discards shall not stay in an image that grows.
+        ImageFormat::Qcow2 => driver.attribute("type", "qcow2").attribute("discard", "unmap"),
+    };
+    Fragment::new("disk")
+        .attribute("type", kind)
+        .attribute("device", "disk")
+        .child(driver)
+        .child(source)
+        .child(Fragment::new("target").attribute("dev", format!("{prefix}{letter}")).attribute("bus", bus))
+}
+
+/// The element of an interface.
+pub(crate) fn interface_element(interface: &NewInterface) -> Fragment {
     let source = Fragment::new("source");
     let (kind, source) = match &interface.source {
         NewInterfaceSource::Network(name) => ("network", source.attribute("network", name)),

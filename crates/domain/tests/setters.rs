@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use nearmetal_domain::{
-    Cell, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, Function, NetworkFunction, diff,
-    render_diff,
+    Cell, DiskBus, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, Function, ImageFormat,
+    NetworkFunction, NewDisk, NewDiskSource, NewInterface, NewInterfaceSource, diff, render_diff,
 };
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize, VlanId};
 
@@ -54,6 +54,17 @@ fn two_cells() -> Vec<Cell> {
         distances: distances.to_vec(),
     };
     vec![cell("0-3", "2", [10, 21]), cell("4-7", "3", [21, 10])]
+}
+
+/// The disk that is there, one that is not, and two interfaces of one network where there is one.
+fn missing(xml: &mut DomainXml) -> Result<bool, DomainError> {
+    let disk = |path: &str| NewDisk { source: NewDiskSource::Block(path.into()), bus: DiskBus::Virtio };
+    let log = NewDiskSource::File { path: "/images/log.qcow2".into(), format: ImageFormat::Qcow2 };
+    let disks = [disk("/dev/vg/web"), NewDisk { source: log, bus: DiskBus::Virtio }];
+    let on = |source| NewInterface { source, mac: None, backend: None, queues: None };
+    let vlan = Some(VlanId::try_from(7).unwrap());
+    let pooled = || on(NewInterfaceSource::FunctionPool("vfs".into(), vlan));
+    xml.add_missing_devices(&disks, &[on(NewInterfaceSource::Network("default".into())), pooled(), pooled()])
 }
 
 /// A whole function on cell 1, two virtual functions of a NIC on cell 0.
@@ -107,6 +118,7 @@ golden! {
     remove_devices => |xml| xml.remove_devices(&["interface", "hostdev"]);
     set_direct_boot => |xml| xml.set_direct_boot("/boot/vmlinuz", Some("/boot/initrd"), "console=ttyS0 quiet");
     remove_nvram => |xml| xml.remove_nvram();
+    add_missing_devices => missing;
     add_agent_channel => |xml| xml.add_agent_channel();
     remove_metadata => |xml| xml.remove_metadata();
 }

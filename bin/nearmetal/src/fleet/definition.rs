@@ -44,6 +44,8 @@ pub(crate) fn of(
     xml.set_uuid(&uuid)?;
     xml.set_size(vcpus, memory)?;
     xml.regenerate_mac_addresses(&uuid)?;
+    let new = new_domain(entry, planned, uuid);
+    xml.add_missing_devices(&new.disks, &new.interfaces)?;
     let facts = xml.facts()?;
     Ok((Starting::Template(xml), facts))
 }

@@ -1,9 +1,19 @@
-//! `<devices>`: taking devices away from a copy.
+//! `<devices>`: taking devices away from a copy, adding those that are missing.
 
+use super::disk::DiskFacts;
+use super::interface::InterfaceFacts;
 use crate::document::DomainXml;
 use crate::edit::is_plain;
 use crate::error::DomainError;
+use crate::fragment::Fragment;
+use crate::new_domain::{
+    DiskBus, NewDisk, NewDiskSource, NewInterface, NewInterfaceSource, disk_element, interface_element,
+};
 use crate::tree;
+
+/// Elements behind which a disk, and then an interface, stands.
+const BEFORE_DISKS: [&str; 2] = ["emulator", "disk"];
+const BEFORE_INTERFACES: [&str; 4] = ["emulator", "disk", "controller", "interface"];
 
 impl DomainXml {
     /// Removes all devices of these elements (`interface`, `hostdev`, `graphics`, …).
@@ -18,5 +28,68 @@ impl DomainXml {
             }
             Ok(())
         })
+    }
+
+    /// Adds the disks and interfaces that are not there: a disk is known by its source; an interface by its MAC address,
+    /// else by what it hangs on, each of those there standing for one.
+    ///
+    /// # Errors
+    /// No `<devices>`; no name left for a disk (`vda` to `vdz`); facts that cannot be read.
+    pub fn add_missing_devices(&mut self, disks: &[NewDisk], interfaces: &[NewInterface]) -> Result<bool, DomainError> {
+        let facts = self.facts()?;
+        let missing: Vec<&NewDisk> =
+            disks.iter().filter(|disk| !facts.disks.iter().any(|there| is_same_disk(disk, there))).collect();
+        let disks = named(&missing, &facts.disks)?;
+        let mut there: Vec<&InterfaceFacts> = facts.interfaces.iter().collect();
+        let mut fragments = Vec::new();
+        for interface in interfaces {
+            match there.iter().position(|there| is_same_interface(interface, there)) {
+                Some(at) => _ = there.remove(at),
+                None => fragments.push(interface_element(interface)),
+            }
+        }
+        self.rewrite(|document, edits| {
+            let root = document.root_element();
+            let missing = || DomainError::Missing { position: tree::position(root), what: "<devices>".to_owned() };
+            let devices = tree::child(root, "devices").ok_or_else(missing)?;
+            edits.insert_all_behind(devices, &BEFORE_DISKS, &disks);
+            edits.insert_all_behind(devices, &BEFORE_INTERFACES, &fragments);
+            Ok(())
+        })
+    }
+}
+
+/// Elements of new disks, each with the first name that is free.
+fn named(new: &[&NewDisk], there: &[DiskFacts]) -> Result<Vec<Fragment>, DomainError> {
+    let mut taken: Vec<String> = there.iter().map(|disk| disk.target.clone()).collect();
+    let mut fragments = Vec::new();
+    for disk in new {
+        let prefix = if disk.bus == DiskBus::Scsi { "sd" } else { "vd" };
+        let letter = ('a'..='z').find(|letter| !taken.contains(&format!("{prefix}{letter}"))).ok_or_else(|| {
+            DomainError::argument("the number of disks of one bus", &taken.len().to_string(), "at most 26")
+        })?;
+        taken.push(format!("{prefix}{letter}"));
+        fragments.push(disk_element(disk, letter));
+    }
+    Ok(fragments)
+}
+
+fn is_same_disk(disk: &NewDisk, there: &DiskFacts) -> bool {
+    let source = match &disk.source {
+        NewDiskSource::Block(path) | NewDiskSource::File { path, .. } => path.clone(),
+        NewDiskSource::Volume { pool, volume, .. } => format!("{pool}/{volume}"),
+    };
+    there.source.as_deref() == Some(source.as_str())
+}
+
+fn is_same_interface(interface: &NewInterface, there: &InterfaceFacts) -> bool {
+    let (kind, source) = match &interface.source {
+        NewInterfaceSource::Network(name) | NewInterfaceSource::FunctionPool(name, _) => ("network", name),
+        NewInterfaceSource::Bridge(name) => ("bridge", name),
+        NewInterfaceSource::Macvtap(name) => ("direct", name),
+    };
+    match interface.mac {
+        Some(mac) => there.mac.as_deref().is_some_and(|there| there.eq_ignore_ascii_case(&mac.to_string())),
+        None => there.kind == kind && there.source.as_ref() == Some(source),
     }
 }

@@ -117,7 +117,8 @@ const TEMPLATE: Key = key(
     "template",
     "path",
     NONE,
-    "Domain XML to start from, counted from this file's directory. `{name}` stands for the VM's name.",
+    "Domain XML to start from, counted from this file's directory. `{name}` stands for the VM's name. Disks and \
+     interfaces of this file are added where it lacks them.",
     "template = \"base.xml\"",
 );
 const FIRMWARE: Key =

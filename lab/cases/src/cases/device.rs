@@ -13,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("device/vfs-of-a-drive-lead-to-a-namespace", drive),
         shared("device/kill-9-while-vfs-are-made-and-rollback", killed),
         shared_long("device/a-guest-has-a-vf-that-nobody-takes-from-it", guest),
+        shared_long("device/a-network-of-libvirt-deals-vfs", pool),
     ]
 }
 
@@ -170,6 +171,44 @@ fn guest(bench: &Bench) -> anyhow::Result<Verdict> {
         bench.sh(&format!("nearmetal device bind {function} --yes && nearmetal device release {function} --yes"))?;
         Ok(Verdict::Holds(seen.split_whitespace().collect::<Vec<_>>().join(" ")))
     })
+}
+
+/// A VM whose VF is dealt by a network of libvirt: the plan says how many, libvirt which.
+const POOLED: &str = "[[host]]\nname = \"here\"\nlocal = true\n
+[[vm]]\nname = \"vfguest\"\nvcpus = 1\nmemory = \"384 MiB\"\ntemplate = \"/root/vfguest.xml\"
+[[vm.nic]]\nkind = \"vf\"\nnetwork = \"vfs\"\ninterface = \"enp57s0\"\nmac = \"02:00:00:00:02:07\"\n";
+
+fn pool(bench: &Bench) -> anyhow::Result<Verdict> {
+    let network =
+        "<network><name>vfs</name><forward mode='hostdev' managed='yes'><pf dev='enp57s0'/></forward></network>";
+    let verdict = restored(bench, || {
+        bench.sh("ip link set enp57s0 up; nearmetal device vfs enp57s0 2 --mac-base 02:00:00:00:01:00 --yes")?;
+        bench.write("/root/network.xml", network)?;
+        bench.sh("virsh -q net-define /root/network.xml && virsh -q net-start vfs")?;
+        let without = GUEST.lines().filter(|line| !line.starts_with("<hostdev")).collect::<Vec<_>>().join("\n");
+        bench.write("/root/vfguest.xml", &without)?;
+        bench.write("/root/pooled.toml", POOLED)?;
+        bench.sh("nearmetal plan --fleet /root/pooled.toml -o /root/pooled.json && nearmetal apply /root/pooled.json --start --yes")?;
+        let seen = bench.sh(&SEEN.replace(
+            "cat /sys/class/nvme/nvme0/state; ls /sys/block",
+            "grep -l 0x10ca /sys/bus/pci/devices/*/device; cat /sys/class/net/*/address",
+        ))?;
+        ensure!(seen.contains("/device") && seen.contains("02:00:00:00:02:07"), "the guest sees: {seen}");
+        let text = bench.ends_with(0, "nearmetal device list")?;
+        ensure!(text.contains("has it: vfguest") && text.contains("2 of 7, 1 used"), "{text}");
+        let text = bench.ends_with(3, "nearmetal device vfs enp57s0 0 --yes")?;
+        ensure!(text.contains("the guest `vfguest` has it"), "{text}");
+        // The plan knows that it runs with one, and asks for no other.
+        let again = bench.sh("nearmetal plan --fleet /root/pooled.toml")?;
+        ensure!(!again.contains("refused"), "{again}");
+        bench.sh("virsh -q destroy vfguest; nearmetal rollback")?;
+        let drivers = bench
+            .sh("for f in /sys/class/net/enp57s0/device/virtfn*; do basename $(readlink $f/driver); done | sort -u")?;
+        ensure!(drivers == "igbvf", "the functions' drivers after the guest: {drivers}");
+        Ok(Verdict::Holds(seen.split_whitespace().collect::<Vec<_>>().join(" ")))
+    });
+    bench.sh("virsh -q net-destroy vfs; virsh -q net-undefine vfs; rm -f /root/network.xml /root/pooled.*; true")?;
+    verdict
 }
 
 /// What the guest's own kernel says, through its agent; the agent may take a while to come.

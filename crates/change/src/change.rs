@@ -5,6 +5,7 @@ use std::fmt;
 use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
+use crate::after_start::Pins;
 use crate::devices::{Card, DriverState, VfState};
 
 /// A change, complete enough to be done and undone from the journal alone.
@@ -44,6 +45,26 @@ pub enum Change {
         old: Option<String>,
         /// Its text after.
         new: String,
+    },
+    /// libvirt's qemu hook, which sets after every start what libvirt has no element for. Survives a reboot.
+    QemuHook {
+        /// Its text before, `None` if it was not installed.
+        old: Option<String>,
+        /// Its text after.
+        new: String,
+    },
+    /// What the hook sets after a start, for a guest that runs already. Lost when the guest stops.
+    AfterStart {
+        /// Name.
+        domain: String,
+        /// UUID.
+        uuid: String,
+        /// libvirt's number of the running instance.
+        instance: Option<u32>,
+        /// PUs before.
+        old: Pins,
+        /// PUs after.
+        new: Pins,
     },
     /// The stored definition of a domain. Survives a reboot.
     DefineDomain {
@@ -159,8 +180,12 @@ impl Change {
             | Self::LoadModule { .. }
             | Self::VirtualFunctions { .. }
             | Self::Driver { .. } => Lifetime::Boot,
-            Self::BootUnit { .. } | Self::DefineDomain { .. } | Self::NewDomain { .. } => Lifetime::Persistent,
-            Self::ShutdownDomain { .. } | Self::StartDomain { .. } | Self::LivePin { .. } => Lifetime::Instance,
+            Self::BootUnit { .. } | Self::QemuHook { .. } | Self::DefineDomain { .. } | Self::NewDomain { .. } => {
+                Lifetime::Persistent
+            }
+            Self::ShutdownDomain { .. } | Self::StartDomain { .. } | Self::LivePin { .. } | Self::AfterStart { .. } => {
+                Lifetime::Instance
+            }
         }
     }
 
@@ -185,10 +210,12 @@ impl Change {
             Self::SysfsValue { path, .. } => format!("`{path}`"),
             Self::LoadModule { module, .. } => format!("the module {module}"),
             Self::BootUnit { .. } => "the boot unit".to_owned(),
+            Self::QemuHook { .. } => "libvirt's qemu hook".to_owned(),
             Self::DefineDomain { domain, .. }
             | Self::NewDomain { domain, .. }
             | Self::ShutdownDomain { domain, .. }
             | Self::StartDomain { domain }
+            | Self::AfterStart { domain, .. }
             | Self::LivePin { domain, .. } => format!("the domain `{domain}`"),
             Self::VirtualFunctions { card, .. } => format!("the virtual functions of {}", card.function),
             Self::Driver { card, .. } => format!("the driver of {}", card.function),
@@ -202,6 +229,8 @@ impl Change {
             Self::SysfsValue { path, .. } => format!("sysfs-{}", path.rsplit('/').next().unwrap_or(path)),
             Self::LoadModule { module, .. } => format!("module-{module}"),
             Self::BootUnit { .. } => "boot-unit".to_owned(),
+            Self::QemuHook { .. } => "qemu-hook".to_owned(),
+            Self::AfterStart { domain, .. } => format!("after-start-{domain}"),
             Self::DefineDomain { domain, .. } => format!("define-{domain}"),
             Self::NewDomain { domain, .. } => format!("new-{domain}"),
             Self::ShutdownDomain { domain, .. } => format!("shutdown-{domain}"),
@@ -227,6 +256,8 @@ impl fmt::Display for Change {
             Self::SysfsValue { path, old, new } => write!(formatter, "set `{path}` from `{old}` to `{new}`"),
             Self::LoadModule { module, .. } => write!(formatter, "load the module {module}"),
             Self::BootUnit { .. } => formatter.write_str("install the unit that re-applies this at boot"),
+            Self::QemuHook { .. } => formatter.write_str("install libvirt's qemu hook, and have its daemon reload"),
+            Self::AfterStart { domain, new, .. } => write!(formatter, "pin of `{domain}`: {new}"),
             Self::DefineDomain { domain, .. } => write!(formatter, "define `{domain}` anew"),
             Self::NewDomain { domain, .. } => write!(formatter, "define the new domain `{domain}`"),
             Self::ShutdownDomain { domain, .. } => write!(formatter, "shut `{domain}` down"),

@@ -48,6 +48,8 @@ pub fn placement_of(seat: &Seat<'_>) -> Placement {
         disks: Vec::new(),
         cells: Vec::new(),
         devices: planned.devices.iter().flat_map(|grant| devices(seat, grant)).collect(),
+        vhost: Vec::new(),
+        interrupts: CpuSet::new(),
         threads_per_core: None,
         reasons: reasons(planned),
     };
@@ -56,7 +58,10 @@ pub fn placement_of(seat: &Seat<'_>) -> Placement {
     }
     placement.vcpus = pins(seat);
     let all = placement.vcpus.iter().fold(CpuSet::new(), |all, pin| all.union(&pin.cpus));
-    placement.emulator = if planned.helpers.is_empty() { all } else { planned.helpers.clone() };
+    placement.emulator = if planned.helpers.is_empty() { all.clone() } else { planned.helpers.clone() };
+    if seat.policy.place_interrupts && !placement.devices.is_empty() {
+        placement.interrupts = placement.emulator.difference(&all);
+    }
     let iothreads = if wants_iothread(seat.request) { seat.policy.iothreads } else { 0 };
     placement.iothreads = vec![placement.emulator.clone(); iothreads as usize];
     let (disks, why) = disk_placements(seat.host, seat.policy, seat.request, iothreads);

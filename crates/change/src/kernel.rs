@@ -53,6 +53,21 @@ pub trait Kernel {
     fn is_held(&self, _path: &str) -> Result<bool, ChangeError> {
         Ok(false)
     }
+
+    /// The process of the guest with this UUID, `None` if it does not run.
+    fn guest(&self, _uuid: &str) -> Result<Option<u32>, ChangeError> {
+        Ok(None)
+    }
+
+    /// The vhost workers of a guest's process, with the PUs each may run on; one that ends meanwhile is left out.
+    fn vhost_workers(&self, _pid: u32) -> Result<Vec<(u32, CpuSet)>, ChangeError> {
+        Ok(Vec::new())
+    }
+
+    /// Sets the PUs a thread may run on, inside its cpuset.
+    fn set_affinity(&self, thread: u32, _cpus: &CpuSet) -> Result<(), ChangeError> {
+        Err(ChangeError::Kernel(format!("there is no thread {thread}")))
+    }
 }
 
 impl Kernel for HostFs {
@@ -131,6 +146,47 @@ impl Kernel for HostFs {
             Ok(_) | Err(_) => Ok(false),
         }
     }
+
+    fn guest(&self, uuid: &str) -> Result<Option<u32>, ChangeError> {
+        guests::pid_of(self, uuid).map_err(|error| ChangeError::Kernel(error.to_string()))
+    }
+
+    fn vhost_workers(&self, pid: u32) -> Result<Vec<(u32, CpuSet)>, ChangeError> {
+        let threads = match guests::threads(self, pid) {
+            Ok(threads) => threads,
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            Err(error) => return Err(ChangeError::Kernel(error.to_string())),
+        };
+        let workers = threads.into_iter().filter(|thread| thread.role == ThreadRole::Vhost);
+        Ok(workers.filter_map(|thread| Some((thread.id, thread.affinity?))).collect())
+    }
+
+    fn set_affinity(&self, thread: u32, cpus: &CpuSet) -> Result<(), ChangeError> {
+        if !self.is_live() {
+            return Err(ChangeError::Kernel(format!("thread {thread} is one of a capture, and cannot be pinned")));
+        }
+        set_affinity(thread, cpus)
+    }
+}
+
+/// sched_setaffinity(2) of one thread.
+fn set_affinity(thread: u32, cpus: &CpuSet) -> Result<(), ChangeError> {
+    let failed = |why: String| ChangeError::Kernel(format!("thread {thread} cannot be pinned to PUs {cpus}: {why}"));
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.iter() {
+        let cpu = cpu as usize;
+        if cpu >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(failed(format!("PU {cpu} is beyond {}", rustix::thread::CpuSet::MAX_CPU - 1)));
+        }
+        set.set(cpu);
+    }
+    let pid = i32::try_from(thread).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or_else(|| failed("that is no thread id".to_owned()))?;
+    rustix::thread::sched_setaffinity(Some(pid), &set).map_err(|errno| match errno {
+        // None of them is in its cpuset.
+        Errno::INVAL => failed("they are outside of the emulator thread's cpuset".to_owned()),
+        other => failed(other.to_string()),
+    })
 }
 
 /// Runs a tool of kmod, which alone knows where modules lie and what they need.
@@ -159,6 +215,7 @@ fn missing(program: &str, error: &std::io::Error) -> String {
     let package = match program {
         "ip" => "iproute2",
         "nvme" => "nvme-cli",
+        "systemctl" => "systemd",
         _ => "kmod",
     };
     match error.kind() {

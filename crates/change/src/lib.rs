@@ -4,6 +4,7 @@
 //! [`rollback()`] restores what was before, [`boot`] makes again at boot what a reboot loses. Every change is in the
 //! [`journal`] before it is made.
 
+mod after_start;
 mod apply;
 pub mod boot;
 mod boot_unit;
@@ -25,6 +26,7 @@ mod perform;
 mod plan_file;
 mod pools;
 pub mod private_files;
+mod qemu_hook;
 mod rollback;
 mod steps;
 pub mod timestamp;
@@ -36,6 +38,7 @@ pub mod verify;
 #[cfg(test)]
 mod tests;
 
+pub use after_start::{InterruptPin, Pins, WorkerPin, follow};
 pub use apply::{Applied, Apply, ApplyOptions, ReadBack, apply, changes, fault_points};
 pub use boot_unit::UNIT_NAME;
 pub use change::{Change, Lifetime, PinTarget};

@@ -21,6 +21,8 @@ pub struct Machine<'a> {
     pub boot_id: String,
     /// Where units are installed.
     pub unit_directory: PathBuf,
+    /// Where libvirt looks for hooks of QEMU guests.
+    pub hook_directory: PathBuf,
     /// The program the boot unit runs: this one.
     pub program: PathBuf,
     /// How long to wait between two attempts to grow a pool.
@@ -63,6 +65,7 @@ impl<'a> Machine<'a> {
             hypervisor,
             host,
             unit_directory: "/etc/systemd/system".into(),
+            hook_directory: crate::qemu_hook::HOOK_DIRECTORY.into(),
             program,
             patience: crate::POOL_PATIENCE,
             surroundings: Surroundings::here(),

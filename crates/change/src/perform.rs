@@ -12,7 +12,7 @@ use crate::kernel::required;
 use crate::machine::Machine;
 use crate::pools::resize_pool;
 use crate::value::same_value;
-use crate::{ChangeError, boot_unit, devices, modules};
+use crate::{ChangeError, after_start, boot_unit, devices, modules, qemu_hook};
 
 /// What doing a change needs beside the machine.
 pub(crate) struct Context<'a> {
@@ -37,6 +37,11 @@ pub(crate) fn perform(
         Change::SysfsValue { path, new, .. } => set_value(machine, path, new),
         Change::LoadModule { module, .. } => modules::load(machine.kernel, module),
         Change::BootUnit { new, .. } => boot_unit::install(machine, new),
+        Change::QemuHook { new, .. } => qemu_hook::install(machine, new),
+        Change::AfterStart { domain, uuid, new, .. } => match machine.kernel.guest(uuid)? {
+            Some(pid) => after_start::set(machine.kernel, pid, new),
+            None => Err(ChangeError::Kernel(format!("`{domain}` has stopped meanwhile"))),
+        },
         Change::DefineDomain { domain, uuid, new_xml, .. } => define(machine, domain, uuid, new_xml),
         Change::NewDomain { domain, uuid, xml } => define(machine, domain, uuid, xml),
         Change::ShutdownDomain { domain, .. } => {

@@ -15,6 +15,7 @@ use crate::guests_to_stop::{Running, guests};
 use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
 use crate::machine::Machine;
 use crate::perform::{shut_down, start};
+use crate::plan_file::PlanFile;
 use crate::{ChangeError, timestamp, undo};
 
 /// What is taken back, and how.
@@ -135,11 +136,11 @@ pub(crate) fn rollback_locked(
         return Err(ChangeError::RollbackNeedsRestart { guests: stop });
     }
     let running = guests.iter().filter(|guest| guest.runs_at_the_end).map(|guest| guest.domain.clone()).collect();
-    let needs_the_unit = all.iter().any(|other| {
-        other.number() != transaction.number()
-            && matches!(other.state, State::Committed { .. })
-            && is_lost_at_boot(other)
-    });
+    let others = all.iter().filter(|other| other.number() != transaction.number() && other.is_committed());
+    let needed = undo::Needed {
+        unit: others.clone().any(is_lost_at_boot),
+        hook: others.filter_map(|other| other.header.purpose.plan()).any(PlanFile::needs_hook),
+    };
     faults.point("undo:before-start")?;
     let mut writer = journal.resume(lock, transaction.number())?;
     let boot_id = machine.boot_id.clone();
@@ -155,7 +156,7 @@ pub(crate) fn rollback_locked(
                 shut_down(machine, domain, options.shutdown_timeout)?;
                 String::new()
             }
-            Action::Undo(step) => undo::undo(machine, journal, transaction, step, needs_the_unit)?,
+            Action::Undo(step) => undo::undo(machine, journal, transaction, step, needed)?,
             Action::Start(domain) => {
                 start(machine, domain)?;
                 format!("`{domain}` runs")
@@ -216,7 +217,8 @@ fn choose(all: &[Transaction], wanted: Option<u32>) -> Result<&Transaction, Chan
 /// Old values are right only in the order in which they were journalled.
 fn check_later(all: &[Transaction], transaction: &Transaction) -> Result<(), ChangeError> {
     let objects = |transaction: &Transaction| -> Vec<String> {
-        let real = transaction.steps.iter().filter(|step| !matches!(step.change, Change::BootUnit { .. }));
+        let shared = |change: &Change| matches!(change, Change::BootUnit { .. } | Change::QemuHook { .. });
+        let real = transaction.steps.iter().filter(|step| !shared(&step.change));
         real.map(|step| step.change.object()).collect()
     };
     let mine = objects(transaction);

@@ -15,7 +15,7 @@ use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::plan_file::{DomainChange, PlanFile};
 use crate::undo::same;
-use crate::{ApplyOptions, ChangeError, new_domain, passed_functions};
+use crate::{ApplyOptions, ChangeError, after_start, new_domain, passed_functions, qemu_hook};
 
 /// The changes in the order in which they are made.
 ///
@@ -43,6 +43,7 @@ pub(crate) fn expand(
             if let Some(found) = new_domain::made_before(machine, state, domain)? {
                 if found.instance.is_some() {
                     instances.extend(live_pins(machine, domain, placement, found.instance)?);
+                    instances.extend(after_start_now(machine, domain, placement, found.instance)?);
                 } else if options.start {
                     instances.push(Change::StartDomain { domain: domain.name.clone() });
                 }
@@ -89,6 +90,7 @@ pub(crate) fn expand(
             instances.push(Change::StartDomain { domain: domain.name.clone() });
         } else if found.instance.is_some() {
             instances.extend(live_pins(machine, domain, placement, found.instance)?);
+            instances.extend(after_start_now(machine, domain, placement, found.instance)?);
         } else if options.start {
             instances.push(Change::StartDomain { domain: domain.name.clone() });
         }
@@ -104,7 +106,8 @@ pub(crate) fn expand(
     let (starts, others): (Vec<_>, Vec<_>) =
         instances.into_iter().partition(|change| matches!(change, Change::StartDomain { .. }));
     let boot_unit = boot_unit_change(machine, !plan.plan.pools.is_empty(), state)?.into_iter().collect();
-    Ok([pools.now, boot_unit, definitions, others, pools.when_off, starts].concat())
+    let hook = hook_change(machine, plan.needs_hook(), state)?.into_iter().collect();
+    Ok([pools.now, boot_unit, hook, definitions, others, pools.when_off, starts].concat())
 }
 
 #[derive(Default)]
@@ -257,6 +260,30 @@ fn live_pins(
         }
     }
     Ok(changes)
+}
+
+/// What libvirt's qemu hook sets after a start, for a guest that runs and is not started again.
+fn after_start_now(
+    machine: &Machine<'_>,
+    domain: &DomainChange,
+    placement: &Placement,
+    instance: Option<u32>,
+) -> Result<Option<Change>, ChangeError> {
+    let Some(pid) = machine.kernel.guest(&domain.uuid)?.filter(|_| placement.needs_hook()) else { return Ok(None) };
+    let functions = after_start::functions(domain, placement);
+    let (old, new) = after_start::differences(machine.kernel, pid, placement, &functions)?;
+    let (name, uuid) = (domain.name.clone(), domain.uuid.clone());
+    Ok((!new.is_empty()).then_some(Change::AfterStart { domain: name, uuid, instance, old, new }))
+}
+
+/// libvirt's qemu hook, where a plan needs it and it is not installed in this form.
+fn hook_change(machine: &Machine<'_>, needed: bool, state: &std::path::Path) -> Result<Option<Change>, ChangeError> {
+    if !needed {
+        return Ok(None);
+    }
+    let new = qemu_hook::text(&machine.program, state);
+    let old = qemu_hook::installed(&machine.hook_directory)?;
+    Ok((old.as_deref() != Some(new.as_str())).then_some(Change::QemuHook { old, new }))
 }
 
 /// The boot unit, where it is needed since something is lost at a reboot, and is not installed in this form.

@@ -1,5 +1,6 @@
 //! Tests of the whole: apply, crash at every fault point, rollback.
 
+mod after_start;
 mod crash;
 mod devices;
 mod fix;

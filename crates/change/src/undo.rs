@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
 use crate::value::{present, same_value};
-use crate::{ChangeError, boot_unit, devices, modules, new_domain, private_files};
+use crate::{ChangeError, after_start, boot_unit, devices, modules, new_domain, private_files, qemu_hook};
 
 /// Restores the old value of a change; the sentence says what was done.
 pub(crate) fn undo(
@@ -18,7 +18,7 @@ pub(crate) fn undo(
     journal: &Journal,
     transaction: &Transaction,
     step: &Step,
-    needs_the_unit: bool,
+    needed: Needed,
 ) -> Result<String, ChangeError> {
     let change = &step.change;
     if change.lifetime() == Lifetime::Boot && step.boot_id != machine.boot_id {
@@ -43,7 +43,19 @@ pub(crate) fn undo(
             Ok(format!("the module {module} had been loaded by something else: left as it is"))
         }
         Change::LoadModule { module, loaded: false } => modules::unload(machine.kernel, module),
-        Change::BootUnit { old, .. } => undo_unit(machine, old.as_deref(), needs_the_unit),
+        Change::BootUnit { old, .. } => undo_unit(machine, old.as_deref(), needed.unit),
+        Change::QemuHook { old, .. } => undo_hook(machine, old.as_deref(), needed.hook),
+        Change::AfterStart { domain, uuid, instance, old, .. } => {
+            let pid = machine.kernel.guest(uuid)?;
+            match pid.filter(|_| step.boot_id == machine.boot_id) {
+                Some(pid) if is_instance(machine, domain, *instance)? => {
+                    let left = after_start::still_there(machine.kernel, pid, old)?;
+                    after_start::set(machine.kernel, pid, &left)?;
+                    Ok(format!("workers and interrupts of `{domain}` are where they were"))
+                }
+                _ => Ok(format!("the pins of workers and interrupts of `{domain}` ended with the guest")),
+            }
+        }
         Change::DefineDomain { domain, uuid, old_xml, new_xml, .. } => {
             let now = stored_definition(machine, domain)?;
             if now.as_deref() == Some(old_xml) {
@@ -75,14 +87,7 @@ pub(crate) fn undo(
             removed.carry_out(machine, step.fresh_nvram, |now| journal.keep(transaction.number(), domain, now))
         }
         Change::LivePin { domain, target, old, instance, .. } => {
-            let summary = match machine.hypervisor.domain(domain) {
-                Ok(summary) => Some(summary),
-                Err(HypervisorError::NoSuchDomain { .. }) => None,
-                Err(error) => return Err(error.into()),
-            };
-            let same_instance = step.boot_id == machine.boot_id
-                && summary.is_some_and(|summary| !summary.state.is_off() && summary.id == *instance);
-            if !same_instance {
+            if step.boot_id != machine.boot_id || !is_instance(machine, domain, *instance)? {
                 return Ok(format!("the pin of {target} of `{domain}` ended with the guest"));
             }
             pin(machine, domain, *target, old)?;
@@ -92,6 +97,40 @@ pub(crate) fn undo(
         Change::Driver { card, old, .. } => devices::step::undo_driver(machine.kernel, card, old),
         // Guests are stopped and started around the other changes: see `rollback`.
         Change::ShutdownDomain { .. } | Change::StartDomain { .. } => Ok(String::new()),
+    }
+}
+
+/// What other transactions in force need, and so stays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needed {
+    /// The boot unit.
+    pub(crate) unit: bool,
+    /// libvirt's qemu hook.
+    pub(crate) hook: bool,
+}
+
+/// Whether this instance of a domain still runs.
+fn is_instance(machine: &mut Machine<'_>, domain: &str, instance: Option<u32>) -> Result<bool, ChangeError> {
+    match machine.hypervisor.domain(domain) {
+        Ok(summary) => Ok(!summary.state.is_off() && summary.id == instance),
+        Err(HypervisorError::NoSuchDomain { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn undo_hook(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<String, ChangeError> {
+    if needed {
+        return Ok("libvirt's qemu hook stays: another transaction needs it".to_owned());
+    }
+    match old {
+        Some(old) if !qemu_hook::is_ours(old) => {
+            qemu_hook::install(machine, old)?;
+            Ok("libvirt's qemu hook has its former text again".to_owned())
+        }
+        _ => {
+            qemu_hook::remove(machine)?;
+            Ok("libvirt's qemu hook is removed".to_owned())
+        }
     }
 }
 

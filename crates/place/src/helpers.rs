@@ -60,6 +60,12 @@ pub(crate) fn find(distances: &Distances, processors: &Processors, slice: &Slice
     Helpers { emulator: host_core.clone(), iothreads: vec![host_core; iothreads], found: Found::SharedWithVcpus }
 }
 
+/// Up to `count` PUs for nothing but vhost workers: on the guest's own nodes, where its memory is, and free.
+pub(crate) fn spare(processors: &Processors, slice: &Slice, count: usize) -> Vec<u32> {
+    let free = slice.cpu_nodes.iter().flat_map(|node| ranked(processors, slice, *node));
+    free.filter(|cpu| !processors.housekeeping.contains(*cpu)).take(count).collect()
+}
+
 /// PUs of a node nobody uses, best first: beside the guest's own vCPUs, beside other helpers, on cores nobody uses,
 /// beside other guests' vCPUs, on the host's core.
 fn ranked(processors: &Processors, slice: &Slice, node: u32) -> Vec<u32> {

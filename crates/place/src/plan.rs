@@ -38,6 +38,14 @@ pub struct Placement {
     /// PCI functions it is given; functions its definition has beside them stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DevicePlacement>,
+    /// PUs of each vhost worker, in the order in which QEMU makes them, from the first again where there are more; empty:
+    /// they run wherever the emulator thread may. Each lies inside `emulator`. Set after every start, by libvirt's qemu hook.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vhost: Vec<CpuSet>,
+    /// PUs of the interrupts of all functions the guest is given; empty: they stay where the kernel puts them. Set after
+    /// every start, by libvirt's qemu hook.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub interrupts: CpuSet,
     /// Threads of each core as the guest sees it, where vCPUs next to each other are pinned to PUs of one core: with 2,
     /// vCPUs 0 and 1 are threads of core 0. `None` leaves the guest's topology as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +58,11 @@ impl Placement {
     /// Whether it pins nothing: no vCPU pins, no emulator PUs, no memory nodes, and disks as they are.
     pub fn is_floating(&self) -> bool {
         self.vcpus.is_empty()
+    }
+
+    /// Whether something is to be set after every start, which takes libvirt's qemu hook.
+    pub fn needs_hook(&self) -> bool {
+        !self.vhost.is_empty() || !self.interrupts.is_empty()
     }
 }
 

@@ -109,6 +109,8 @@ fn floating(guest: &GuestRequest) -> Placement {
         disks: Vec::new(),
         cells: Vec::new(),
         devices: Vec::new(),
+        vhost: Vec::new(),
+        interrupts: CpuSet::new(),
         threads_per_core: None,
         reasons: vec![reasons::floating(guest)],
     }
@@ -131,11 +133,30 @@ fn place(
     reasons.extend(why_disks);
     let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));
     processors.helpers = processors.helpers.union(&used);
+    let vhost = match guest.networks.iter().any(|network| network.uses_vhost) {
+        true => helpers::spare(processors, slice, policy.vhost_pus as usize),
+        false => Vec::new(),
+    };
+    if policy.vhost_pus > 0 {
+        reasons.push(reasons::vhost(guest, &vhost));
+    }
+    let own: CpuSet = vhost.iter().copied().collect();
+    processors.helpers = processors.helpers.union(&own);
+    // Beside the vCPUs and never on their PUs, whoever else is there.
+    let vcpus: CpuSet = slice.cpus.iter().copied().collect();
+    let interrupts = match policy.place_interrupts && !guest.passthrough.is_empty() {
+        true => helpers.emulator.difference(&vcpus),
+        false => CpuSet::new(),
+    };
+    if !interrupts.is_empty() {
+        reasons.push(reasons::interrupts(&interrupts));
+    }
     Placement {
         guest: guest.name.clone(),
         uuid: guest.uuid.clone(),
         vcpus: (0u32..).zip(&slice.cpus).map(|(vcpu, cpu)| VcpuPin { vcpu, cpus: CpuSet::one(*cpu) }).collect(),
-        emulator: helpers.emulator,
+        // vhost workers can be pinned only inside the emulator thread's cpuset.
+        emulator: helpers.emulator.union(&own),
         iothreads: helpers.iothreads,
         memory: MemoryPlacement {
             nodes: slice.memory.iter().map(|(node, _)| *node).collect(),
@@ -146,6 +167,8 @@ fn place(
         // This planner shows guests no NUMA and gives them no devices.
         cells: Vec::new(),
         devices: Vec::new(),
+        vhost: vhost.into_iter().map(CpuSet::one).collect(),
+        interrupts,
         threads_per_core: None,
         reasons,
     }

@@ -38,6 +38,12 @@ pub struct Policy {
     /// Virtqueues of a disk at most. QEMU's default is one per vCPU (machine types since 5.2), and Linux guests use no
     /// more than that. Default 16: each queue costs an interrupt vector, and one iothread serves them all.
     pub max_queues: u32,
+    /// PUs for the vhost workers of a guest alone, beside that of its emulator thread. Default 0: the workers share the
+    /// emulator thread's PU, which is idle most of the time, and no hook of libvirt is needed.
+    pub vhost_pus: u32,
+    /// Whether interrupts of functions that are handed through are kept on the emulator thread's PU. Default: yes; it takes
+    /// libvirt's qemu hook, since they exist only while the guest runs.
+    pub place_interrupts: bool,
 }
 
 impl Default for Policy {
@@ -50,6 +56,8 @@ impl Default for Policy {
             memory_reserve_percent: 5,
             iothreads: 1,
             max_queues: 16,
+            vhost_pus: 0,
+            place_interrupts: true,
         }
     }
 }

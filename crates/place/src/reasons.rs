@@ -121,6 +121,30 @@ fn iothreads(helpers: &Helpers) -> Option<Reason> {
     Some(reason("iothread", choice, because, Some(sources::LIBVIRT_IOTHREADS)))
 }
 
+/// The vhost workers' own PUs, or why there are none.
+pub(crate) fn vhost(guest: &GuestRequest, cpus: &[u32]) -> Reason {
+    let set: CpuSet = cpus.iter().copied().collect();
+    let (choice, because) = match cpus {
+        [] if !guest.networks.iter().any(|network| network.uses_vhost) => {
+            ("none".to_owned(), "the guest has no interface that vhost-net carries")
+        }
+        [] => ("with the emulator thread".to_owned(), "no PU of the guest's node is left for them"),
+        _ => (
+            format!("PUs {set}, in turns"),
+            "packets take no time from vCPUs or the emulator thread; libvirt has no element for it, so its qemu hook sets it \
+             after every start",
+        ),
+    };
+    reason("vhost workers", choice, because.to_owned(), Some(sources::LIBVIRT_HOOKS))
+}
+
+/// Where interrupts of functions handed through go.
+pub(crate) fn interrupts(cpus: &CpuSet) -> Reason {
+    let because = "beside the vCPUs, which they then do not interrupt; they exist only while the guest runs, so libvirt's \
+                   qemu hook sets it after every start";
+    reason("interrupts", format!("PUs {cpus}"), because.to_owned(), Some(sources::LIBVIRT_HOOKS))
+}
+
 fn memory(slice: &Slice) -> Reason {
     let nodes: Vec<u32> = slice.memory.iter().map(|(node, _)| *node).collect();
     let because = match nodes.iter().all(|node| slice.cpu_nodes.contains(node)) {

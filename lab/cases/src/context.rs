@@ -189,9 +189,14 @@ impl Bench {
              ls /etc/systemd/system/nearmetal-boot.service 2>&1; true")
     }
 
-    /// Everything `verify` found amiss, one line each.
+    /// Everything `verify` found amiss in `web1`, one line each.
     pub fn mismatches(&self, arguments: &str) -> anyhow::Result<Vec<String>> {
-        let document = self.json(&format!("nearmetal verify web1 --agent-timeout 60 --format json {arguments}"))?;
+        self.mismatches_of(&format!("web1 {arguments}"))
+    }
+
+    /// Everything `verify` with these arguments found amiss, one line each.
+    pub fn mismatches_of(&self, arguments: &str) -> anyhow::Result<Vec<String>> {
+        let document = self.json(&format!("nearmetal verify {arguments} --agent-timeout 60 --format json"))?;
         let mut lines = Vec::new();
         collect(&document, &mut lines);
         Ok(lines)

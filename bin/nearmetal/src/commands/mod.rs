@@ -1,5 +1,6 @@
 //! One file and one function per command; this file only lists them.
 
+mod after_start;
 pub(crate) mod apply;
 pub(crate) mod bench;
 mod boot_apply;
@@ -42,6 +43,8 @@ pub enum Command {
     Lab(lab::Args),
     #[command(hide = true)]
     BootApply(boot_apply::Args),
+    #[command(hide = true)]
+    AfterStart(after_start::Args),
 }
 
 /// Runs one command.
@@ -61,6 +64,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Fleet(args) => fleet::fleet(args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
+        Command::AfterStart(args) => after_start::after_start(args, printer),
         Command::BootApply(args) => boot_apply::boot_apply(args, printer),
     }
 }

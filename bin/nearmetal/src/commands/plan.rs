@@ -43,6 +43,12 @@ pub(crate) struct Args {
     /// Do not back guest memory with hugepage pools
     #[arg(long)]
     no_hugepages: bool,
+    /// PUs for each guest's vhost workers alone, where its node has some left; takes libvirt's qemu hook
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    vhost_pus: u32,
+    /// Leave interrupts of functions handed through where the kernel puts them: no libvirt hook is needed for them then
+    #[arg(long)]
+    leave_interrupts: bool,
     /// Plan for a captured machine: a file of `nearmetal capture`, a directory with `sys` and `proc` in it, hwloc's
     /// captures (tar, also gz, bz2, xz, zst) or XML
     #[arg(long, value_name = "PATH", requires = "domain_xml")]
@@ -94,7 +100,12 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let requests = inputs.iter().map(|input| request(args, &host, input)).collect::<Result<Vec<_>, _>>()?;
     let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
     let occupied = Occupied::from_guests(&host, &uuids);
-    let policy = Policy { hugepages: !args.no_hugepages, ..Policy::default() };
+    let policy = Policy {
+        hugepages: !args.no_hugepages,
+        vhost_pus: args.vhost_pus,
+        place_interrupts: !args.leave_interrupts,
+        ..Policy::default()
+    };
     let mut planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
     if tree.is_live() && !args.no_measured {
         let measured = measured(args, &tree, &host, &requests, printer);

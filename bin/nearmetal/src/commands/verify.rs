@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearmetal_change::devices;
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::Transaction;
-use nearmetal_change::verify::{Effort, Verification, judge, observe};
+use nearmetal_change::verify::{Effort, TAINTS, Verification, judge, observe};
 use nearmetal_change::{AnyPlan, ChangeError, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile};
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
@@ -20,8 +20,8 @@ use crate::printer::Printer;
 
 /// Read back from the kernel whether a plan is in force
 ///
-/// Compares every thread's PUs, every page's node and size, the pools, the disks' cache and engine, libvirt's definitions
-/// and what the guest sees with the plan; and everything `nearmetal doctor --fix` has changed with what it set. Exit code
+/// Compares every thread's PUs, every page's node and size, the pools, the disks' cache and engine, the functions a guest is
+/// given with their interrupts and cards, libvirt's definitions and what the guest sees with the plan; and everything `nearmetal doctor --fix` has changed with what it set. Exit code
 /// 1 if anything is not as planned.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Do not have guests read from their disks; which engine serves them then shows only if they work by themselves
     #[arg(long)]
     no_load: bool,
+    /// Ask QEMU too, for the iothread of each queue; libvirt then marks the running guest as tainted (custom-monitor)
+    #[arg(long)]
+    deep: bool,
     /// Seconds to wait for a guest's agent
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     agent_timeout: u64,
@@ -71,7 +74,11 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         read_in_guest: !args.no_load,
         agent: Duration::from_secs(args.agent_timeout),
         natural: Duration::from_secs(5),
+        deep: args.deep,
     };
+    if args.deep {
+        printer.important(&format!("--deep asks QEMU by its monitor: {TAINTS}"));
+    }
     let mut verifications = Vec::new();
     for (domain, plan) in &plans {
         // Known to be there: the plan was chosen by it.
@@ -117,6 +124,7 @@ fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> R
     let mut arguments = ["verify", "--plan", "-", "--agent-timeout"].map(str::to_owned).to_vec();
     arguments.push(args.agent_timeout.to_string());
     arguments.extend(args.no_load.then(|| "--no-load".to_owned()));
+    arguments.extend(args.deep.then(|| "--deep".to_owned()));
     arguments.extend((args.format == Format::Json).then(|| "--format=json".to_owned()));
     let errand = Errand { arguments, reverse: false, stop_at_first: false };
     let outcomes = over_hosts::run(plan, &errand, printer);

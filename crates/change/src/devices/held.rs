@@ -1,6 +1,9 @@
 //! Whether changes to devices still hold: one check for each.
 
+use super::link::Link;
+use super::state::VfState;
 use super::{card, driver};
+use crate::ChangeError;
 use crate::change::Change;
 use crate::journal::Transaction;
 use crate::machine::Machine;
@@ -26,7 +29,10 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
                 "as it was set",
                 "it was lost when the machine restarted, as was asked for (--persist keeps it)",
             )),
-            false => check(machine, &step.change),
+            false => {
+                checks.extend(check(machine, &step.change));
+                link(machine, &step.change)
+            }
         };
         checks.extend(check);
     }
@@ -35,7 +41,7 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
 }
 
 pub(super) fn of_changes(machine: &mut Machine<'_>, task: &str, changes: &[Change]) -> Verification {
-    let checks = changes.iter().filter_map(|change| check(machine, change)).collect();
+    let checks = changes.iter().flat_map(|change| check(machine, change)).collect();
     verification(task, checks)
 }
 
@@ -49,28 +55,14 @@ fn verification(guest: &str, checks: Vec<Check>) -> Verification {
     }
 }
 
-fn check(machine: &mut Machine<'_>, change: &Change) -> Option<Check> {
+/// One check, or one for each setting that is not as it was set.
+fn check(machine: &mut Machine<'_>, change: &Change) -> Vec<Check> {
     let subject = change.object();
     let kernel = machine.kernel;
     let (planned, found) = match change {
         Change::VirtualFunctions { card, new, .. } => {
             let found = driver::is_there(kernel, card).and_then(|_| card::read(kernel, card.function));
-            let difference = found.map(|found| {
-                // Whom a function is given to is not its card's: libvirt takes it for a guest and gives it back.
-                let mut wanted = new.as_ref().clone();
-                for (own, found) in wanted.functions.iter_mut().zip(&found.functions) {
-                    own.driver = found.driver.clone();
-                }
-                wanted.difference(&found)
-            });
-            let planned = match &difference {
-                Ok(Some((what, wanted, _))) => format!("{what}: {wanted}"),
-                _ => format!("{} as they were set", new.count()),
-            };
-            (
-                planned.clone(),
-                difference.map(|difference| difference.map_or(planned, |(what, _, found)| format!("{what}: {found}"))),
-            )
+            return functions(&subject, new, found);
         }
         Change::Driver { card, new, .. } => {
             let found = driver::is_there(kernel, card).and_then(|_| driver::driver(kernel, card.function));
@@ -81,13 +73,44 @@ fn check(machine: &mut Machine<'_>, change: &Change) -> Option<Check> {
             let word = |loaded: bool| if loaded { "loaded" } else { "not loaded" }.to_owned();
             (word(true), modules::is_loaded(kernel, module).map(word))
         }
-        _ => return None,
+        _ => return Vec::new(),
     };
-    Some(match found {
+    vec![match found {
         Ok(found) => {
             let equal = found == planned;
             Check::compared(CheckKind::Device, subject, planned, found, equal)
         }
         Err(error) => Check::cannot_tell(CheckKind::Device, subject, planned, error.to_string()),
-    })
+    }]
+}
+
+fn functions(subject: &str, new: &VfState, found: Result<VfState, ChangeError>) -> Vec<Check> {
+    let whole = format!("{} as they were set", new.count());
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return vec![Check::cannot_tell(CheckKind::Device, subject, whole, error.to_string())],
+    };
+    // Whom a function is given to is not its card's: libvirt takes it for a guest and gives it back.
+    let mut wanted = new.clone();
+    for (own, found) in wanted.functions.iter_mut().zip(&found.functions) {
+        own.driver = found.driver.clone();
+    }
+    let differences = wanted.differences(&found);
+    if differences.is_empty() {
+        return vec![Check::compared(CheckKind::Device, subject, whole.clone(), whole, true)];
+    }
+    let one = |(what, wanted, found): (String, String, String)| {
+        Check::compared(CheckKind::Device, subject, format!("{what}: {wanted}"), format!("{what}: {found}"), false)
+    };
+    differences.into_iter().map(one).collect()
+}
+
+/// The link of a network card that has virtual functions: without it they have none. `None` for other changes.
+fn link(machine: &mut Machine<'_>, change: &Change) -> Option<Check> {
+    let Change::VirtualFunctions { card, new, .. } = change else { return None };
+    if new.count() == 0 {
+        return None;
+    }
+    let interface = card::interface(machine.kernel, card.function).ok().flatten()?;
+    Some(Link::of(machine.kernel, &interface).check(CheckKind::Device, card.function, &interface))
 }

@@ -10,7 +10,7 @@ use crate::ChangeError;
 use crate::kernel::Kernel;
 
 /// The rows of a card, by number; what a driver does not tell is `None`.
-pub(super) fn rows(kernel: &dyn Kernel, interface: &str, count: usize) -> Result<Vec<NetworkSettings>, ChangeError> {
+pub(crate) fn rows(kernel: &dyn Kernel, interface: &str, count: usize) -> Result<Vec<NetworkSettings>, ChangeError> {
     let text = kernel.run("ip", &["-json", "-details", "link", "show", "dev", interface])?;
     parse(&text, interface, count)
         .ok_or_else(|| ChangeError::Kernel(format!("`ip -json -details link show dev {interface}` printed no table")))

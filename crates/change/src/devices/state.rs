@@ -156,41 +156,44 @@ impl VfState {
 
     /// The first thing that is not as wanted: what, wanted, found. Unknown and unset is no difference.
     pub(crate) fn difference(&self, found: &Self) -> Option<(String, String, String)> {
-        let differs = |what: String, wanted: String, found: String| (wanted != found).then_some((what, wanted, found));
-        if let Some(first) =
-            differs("the number of virtual functions".to_owned(), text(self.count()), text(found.count()))
-        {
-            return Some(first);
+        self.differences(found).into_iter().next()
+    }
+
+    /// Everything that is not as wanted. Of another number of functions nothing further is compared.
+    pub(crate) fn differences(&self, found: &Self) -> Vec<(String, String, String)> {
+        if self.count() != found.count() {
+            let what = "the number of virtual functions".to_owned();
+            return vec![(what, text(self.count()), text(found.count()))];
         }
+        let mut all = Vec::new();
         if self.autoprobe.is_some() && self.autoprobe != found.autoprobe {
             let what = "whether drivers take new virtual functions".to_owned();
-            return Some((what, maybe(self.autoprobe), maybe(found.autoprobe)));
+            all.push((what, maybe(self.autoprobe), maybe(found.autoprobe)));
         }
-        let pairs = self.functions.iter().zip(&found.functions).enumerate();
-        pairs.into_iter().find_map(|(number, (wanted, found))| {
-            let (what, wanted, found) = wanted.difference(found)?;
-            Some((format!("{what} of VF {number}"), wanted, found))
-        })
+        for (number, (wanted, found)) in self.functions.iter().zip(&found.functions).enumerate() {
+            let own = wanted.differences(found).into_iter();
+            all.extend(own.map(|(what, wanted, found)| (format!("{what} of VF {number}"), wanted, found)));
+        }
+        all
     }
 }
 
 impl VfSettings {
-    fn difference(&self, found: &Self) -> Option<(String, String, String)> {
+    fn differences(&self, found: &Self) -> Vec<(String, String, String)> {
+        let mut all = Vec::new();
         if !self.driver.is_met_by(&found.driver) {
-            return Some(("the driver".to_owned(), self.driver.to_string(), found.driver.to_string()));
+            all.push(("the driver".to_owned(), self.driver.to_string(), found.driver.to_string()));
         }
         if let Some(wanted) = &self.network {
             let empty = NetworkSettings::default();
-            let first = wanted.missing(found.network.as_ref().unwrap_or(&empty)).into_iter().next();
-            if let Some((setting, found)) = first {
-                return Some((setting.name().to_owned(), setting.to_string(), found));
-            }
+            let missing = wanted.missing(found.network.as_ref().unwrap_or(&empty)).into_iter();
+            all.extend(missing.map(|(setting, found)| (setting.name().to_owned(), setting.to_string(), found)));
         }
-        let (wanted, found) = (self.nvme?, found.nvme);
-        (found != Some(wanted)).then(|| {
-            let found = found.map_or_else(|| "unknown".to_owned(), |found| found.to_string());
-            ("what the drive gives".to_owned(), wanted.to_string(), found)
-        })
+        if let Some(wanted) = self.nvme.filter(|wanted| found.nvme != Some(*wanted)) {
+            let found = found.nvme.map_or_else(|| "unknown".to_owned(), |found| found.to_string());
+            all.push(("what the drive gives".to_owned(), wanted.to_string(), found));
+        }
+        all
     }
 }
 

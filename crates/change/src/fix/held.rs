@@ -78,6 +78,8 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
         }
         // Cures make no domains, start and stop none, and leave functions and drivers alone.
         Change::BootUnit { .. }
+        | Change::QemuHook { .. }
+        | Change::AfterStart { .. }
         | Change::NewDomain { .. }
         | Change::ShutdownDomain { .. }
         | Change::StartDomain { .. }

@@ -89,6 +89,13 @@ impl Journal {
         Ok(committed.find_map(|transaction| transaction.plan_of(domain)).cloned())
     }
 
+    /// The plan a domain is started by: as [`Journal::plan_in_force`], or that of the transaction which is starting it.
+    pub fn plan_at_start(&self, domain: &str) -> Result<Option<PlanFile>, ChangeError> {
+        let all = self.transactions()?;
+        let mut own = all.iter().rev().filter(|one| one.is_committed() || one.state == State::Unfinished);
+        Ok(own.find_map(|transaction| transaction.plan_of(domain)).cloned())
+    }
+
     /// Begins a transaction. The lock is asked for so that nobody forgets to take it.
     pub fn begin(
         &self,

@@ -127,6 +127,11 @@ impl PlanFile {
         self.plan.placements.iter().find(|placement| placement.guest == domain)
     }
 
+    /// Whether something of it is set after every start, by libvirt's qemu hook.
+    pub(crate) fn needs_hook(&self) -> bool {
+        self.plan.placements.iter().any(Placement::needs_hook)
+    }
+
     /// Whether this is the machine the plan was made for.
     pub fn check_host(&self, here: &HostIdentity) -> Result<(), ChangeError> {
         if self.host.fingerprint == here.fingerprint {
@@ -164,6 +169,10 @@ impl PlanFile {
             let mut sets = placement.vcpus.iter().map(|pin| &pin.cpus).chain(&placement.iothreads);
             if !floats && (placement.emulator.is_empty() || sets.any(|cpus| cpus.is_empty())) {
                 return Err(format!("a thread of `{}` has no PU to run on", domain.name));
+            }
+            let inside = |cpus: &nearmetal_units::CpuSet| !cpus.is_empty() && cpus.is_subset(&placement.emulator);
+            if !placement.vhost.iter().all(inside) {
+                return Err(format!("a vhost worker of `{}` has PUs that its emulator thread has not", domain.name));
             }
             for (position, device) in placement.devices.iter().enumerate() {
                 let (guest, function) = (&domain.name, device.function);

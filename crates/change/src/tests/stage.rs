@@ -46,6 +46,8 @@ pub(crate) struct MemoryKernel {
     pub(super) most_pages: u64,
     pub(super) affinity: RefCell<BTreeMap<PinTarget, CpuSet>>,
     pub(super) inventory: nearmetal_host::Host,
+    /// vhost workers of the one guest.
+    pub(super) workers: RefCell<BTreeMap<u32, CpuSet>>,
 }
 
 impl Default for MemoryKernel {
@@ -68,6 +70,7 @@ impl Default for MemoryKernel {
             most_pages: 4096,
             affinity: RefCell::default(),
             inventory: host(),
+            workers: RefCell::default(),
         }
     }
 }
@@ -130,6 +133,25 @@ impl Kernel for MemoryKernel {
     fn guest_memory(&self, _uuid: &str, _node: u32) -> Result<u64, ChangeError> {
         Ok(512 << 20)
     }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, ChangeError> {
+        let below = format!("{path}/");
+        let files = self.files.borrow();
+        Ok(files.keys().filter_map(|file| Some(file.strip_prefix(&below)?.split('/').next()?.to_owned())).collect())
+    }
+
+    fn guest(&self, uuid: &str) -> Result<Option<u32>, ChangeError> {
+        Ok((uuid == UUID).then_some(4700))
+    }
+
+    fn vhost_workers(&self, _pid: u32) -> Result<Vec<(u32, CpuSet)>, ChangeError> {
+        Ok(self.workers.borrow().iter().map(|(thread, cpus)| (*thread, cpus.clone())).collect())
+    }
+
+    fn set_affinity(&self, thread: u32, cpus: &CpuSet) -> Result<(), ChangeError> {
+        self.workers.borrow_mut().insert(thread, cpus.clone());
+        Ok(())
+    }
 }
 
 /// The machine and what lies on its disk.
@@ -174,6 +196,7 @@ impl Stage {
             host: identity(),
             boot_id: self.boot_id.clone(),
             unit_directory: self.directory.path().join("units"),
+            hook_directory: self.directory.path().join("hooks"),
             program: "/usr/bin/nearmetal".into(),
             patience: Duration::ZERO,
             surroundings: Surroundings { is_root: self.root, exists: |path| path != Path::new("/dev/absent") },
@@ -269,6 +292,8 @@ pub(super) fn placement() -> Placement {
         }],
         cells: Vec::new(),
         devices: Vec::new(),
+        vhost: Vec::new(),
+        interrupts: CpuSet::new(),
         threads_per_core: None,
         reasons: Vec::new(),
     }

@@ -96,7 +96,10 @@ fn observed() -> Observed {
             size: Some(Bytes::from_mib(1024)),
             files: Ok(vec![open(true)]),
             engine: read(vec![waiting(900), block(512)], 0, &[], Some(0)),
+            drive: None,
         }],
+        hook: None,
+        queues: None,
         view: Ok(GuestView {
             disks: vec![GuestDisk {
                 name: "vda".into(),

@@ -7,6 +7,8 @@ use nearmetal_place::{DevicePlacement, FunctionKind, GuestCell, Placement, Plan}
 use nearmetal_units::{Bytes, PageSize};
 
 use super::stage::*;
+use crate::devices::link::Link;
+use crate::devices::{NetworkSettings, Vlan};
 use crate::verify::*;
 
 const FUNCTION: &str = "0000:3b:02.0";
@@ -20,7 +22,10 @@ fn planned() -> Placement {
     };
     let device = DevicePlacement {
         function: FUNCTION.parse().unwrap(),
-        kind: FunctionKind::Virtual,
+        kind: FunctionKind::NetworkVirtual {
+            mac: Some("52:54:00:00:00:01".parse().unwrap()),
+            vlan: Some(7.try_into().unwrap()),
+        },
         cell: Some(1),
         node: Some(3),
     };
@@ -41,6 +46,26 @@ fn memory(node: u32, file: Option<&str>) -> Residency {
         policy: format!("bind:{node}"),
         file: file.map(str::to_owned),
     }
+}
+
+fn card() -> ObservedCard {
+    let row = NetworkSettings {
+        mac: Some("52:54:00:00:00:01".to_owned()),
+        vlan: Some(Vlan { id: 7, ..Vlan::default() }),
+        ..NetworkSettings::default()
+    };
+    let function = "0000:3b:00.0".parse().unwrap();
+    ObservedCard { function, interface: "eth0".to_owned(), link: Link::Up, row: Ok((0, row)) }
+}
+
+fn interrupt(number: u32, effective: &str) -> ObservedInterrupt {
+    ObservedInterrupt { number, effective: Some(cpus(effective)), allowed: Some(cpus("0-3")) }
+}
+
+/// Two alike, one on each of the guest's nodes.
+fn guest_function(node: u32) -> GuestFunction {
+    let address = format!("0000:0{node}:00.0").parse().unwrap();
+    GuestFunction { address, id: (0x8086, 0x10ca), driver: Some("igbvf".to_owned()), node: Some(node) }
 }
 
 fn observed() -> Observed {
@@ -71,23 +96,37 @@ fn observed() -> Observed {
             driver: Ok(Some("vfio-pci".to_owned())),
             node: Ok(Some(3)),
             held: Ok(Some("/dev/vfio/41".to_owned())),
+            present: true,
+            holder: None,
+            group: Ok(Some(ObservedGroup { number: "41".to_owned(), domain: Some("DMA-FQ".to_owned()) })),
+            card: Some(card()),
+            id: Some((0x8086, 0x10ca)),
+            interrupts: Ok(vec![interrupt(74, "3"), interrupt(75, "3")]),
         }],
+        hook: Some(Ok(Some(crate::qemu_hook::text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref())))),
+        queues: None,
         disks: Vec::new(),
-        view: Ok(GuestView { nodes: vec![node(0, "0-1"), node(1, "2-3")], ..GuestView::default() }),
+        view: Ok(GuestView {
+            nodes: vec![node(0, "0-1"), node(1, "2-3")],
+            functions: vec![guest_function(0), guest_function(1)],
+            ..GuestView::default()
+        }),
     }
 }
 
 /// Checks of cells and functions that did not come out well.
 fn broken(change: impl FnOnce(&mut Observed, &mut Placement)) -> Vec<Check> {
     let (mut observed, mut placement) = (observed(), planned());
+    placement.interrupts = cpus("3");
     change(&mut observed, &mut placement);
     let plan = Plan { placements: vec![placement], ..Plan::default() };
     let checks = judge(&plan, &plan.placements[0], &observed).checks;
     let ours = |check: &Check| {
-        let of_guest = check.kind == CheckKind::Guest && check.subject.starts_with("cell");
-        matches!(check.kind, CheckKind::Cell | CheckKind::Function) || of_guest
+        let of_guest = check.kind == CheckKind::Guest && !check.subject.starts_with("disk");
+        let kinds = [CheckKind::Cell, CheckKind::Function, CheckKind::Interrupt, CheckKind::Hook];
+        kinds.contains(&check.kind) || of_guest
     };
-    assert!(checks.iter().filter(|check| ours(check)).count() >= 7, "{checks:?}");
+    assert!(checks.iter().filter(|check| ours(check)).count() >= 9, "{checks:?}");
     checks.into_iter().filter(|check| ours(check) && check.outcome != Outcome::Ok).collect()
 }
 
@@ -108,7 +147,8 @@ fn a_guest_as_planned_has_nothing_against_it() {
 fn every_sabotage_is_named() {
     type Break = fn(&mut Observed, &mut Placement);
     let function = "PCI function 0000:3b:02.0";
-    let table: [(&str, &str, Break); 12] = [
+    let in_guest = "PCI function 0000:3b:02.0 as the guest sees it";
+    let table: [(&str, &str, Break); 24] = [
         ("cell 0", "vCPUs 0 and 256 MiB", |seen, _| cells(seen).cells[0].vcpus = cpus("0")),
         ("cell 1", "vCPUs 2-3 and 512 MiB", |seen, _| cells(seen).cells[1].memory = Some(Bytes::from_mib(512))),
         ("cell 1", "at distances 20 10", |seen, _| cells(seen).distances.truncate(1)),
@@ -125,6 +165,28 @@ fn every_sabotage_is_named() {
         (function, "no driver", |seen, _| seen.functions[0].driver = Ok(None)),
         (function, "not held by QEMU", |seen, _| seen.functions[0].held = Ok(None)),
         (function, "on node 0", |seen, _| seen.functions[0].node = Ok(Some(0))),
+        (function, "the guest `other` has it", |seen, _| {
+            (seen.functions[0].held, seen.functions[0].holder) = (Ok(None), Some("other".to_owned()));
+        }),
+        (function, "no such function", |seen, _| seen.functions[0].present = false),
+        (function, "in no IOMMU group", |seen, _| seen.functions[0].group = Ok(None)),
+        (function, "its DMA is not confined", |seen, _| {
+            seen.functions[0].held = Ok(Some("/dev/vfio/noiommu-41".to_owned()));
+        }),
+        ("link of eth0 (0000:3b:00.0)", "down", |seen, _| seen.functions[0].card.as_mut().unwrap().link = Link::Down),
+        ("row of 0000:3b:02.0 on its card eth0", "MAC 52:54:00:00:00:99, VLAN 7", |seen, _| {
+            row(seen).mac = Some("52:54:00:00:00:99".to_owned());
+        }),
+        ("row of 0000:3b:02.0 on its card eth0", "VLAN none", |seen, _| row(seen).vlan = Some(Vlan::default())),
+        ("interrupt 75 of PCI function 0000:3b:02.0", "on PUs 2", |seen, _| {
+            seen.functions[0].interrupts = Ok(vec![interrupt(74, "3"), interrupt(75, "2")]);
+        }),
+        ("libvirt's qemu hook", "not there", |seen, _| seen.hook = Some(Ok(None))),
+        ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(Some("#!/bin/sh\n".to_owned())))),
+        (in_guest, "on its node 0", |seen, _| seen.view.as_mut().unwrap().functions.truncate(1)),
+        (in_guest, "no such function", |seen, _| {
+            seen.view.as_mut().unwrap().functions.iter_mut().for_each(|own| own.id = (0x1b36, 0x10));
+        }),
     ];
     for (subject, found, change) in table {
         let wrong = broken(change);
@@ -134,10 +196,38 @@ fn every_sabotage_is_named() {
     }
 }
 
+fn row(observed: &mut Observed) -> &mut NetworkSettings {
+    &mut observed.functions[0].card.as_mut().unwrap().row.as_mut().unwrap().1
+}
+
+#[test]
+fn a_function_of_a_guest_that_is_off_is_nobody_elses() {
+    let (mut seen, placement) = (observed(), planned());
+    seen.guest = Ok(None);
+    seen.functions[0].held = Ok(None);
+    let plan = Plan { placements: vec![placement], ..Plan::default() };
+    let wrong = |seen: &Observed| {
+        judge(&plan, &plan.placements[0], seen)
+            .checks
+            .into_iter()
+            .find(|check| check.kind == CheckKind::Function && check.outcome == Outcome::Mismatch)
+    };
+    assert_eq!(wrong(&seen), None);
+    seen.functions[0].holder = Some("other".to_owned());
+    let check = wrong(&seen).unwrap();
+    assert_eq!(check.found.as_deref(), Some("held by the guest `other`"));
+}
+
 #[test]
 fn what_cannot_be_read_is_not_called_wrong() {
     type Break = fn(&mut Observed, &mut Placement);
-    let table: [(usize, &str, Break); 6] = [
+    let table: [(usize, &str, Break); 10] = [
+        (1, "none is switched on", |seen, _| seen.functions[0].interrupts = Ok(Vec::new())),
+        (1, "no carrier file", |seen, _| {
+            seen.functions[0].card.as_mut().unwrap().link = Link::Unknown("no carrier file".to_owned());
+        }),
+        (1, "what it is cannot be read", |seen, _| seen.functions[0].id = None),
+        (1, "no hook directory", |seen, _| seen.hook = Some(Err("no hook directory".to_owned()))),
         (2, "no permission", |seen, _| seen.cells = Some(Err("no permission".to_owned()))),
         (1, "no page of it", |seen, _| residency(seen)[0].pages.clear()),
         (2, "bound to that node", |seen, _| {
@@ -146,13 +236,16 @@ fn what_cannot_be_read_is_not_called_wrong() {
             });
         }),
         (1, "no fdinfo", |seen, _| seen.functions[0].held = Err("no fdinfo".to_owned())),
-        (1, "not looked at", |seen, _| seen.functions.clear()),
+        (2, "not looked at", |seen, _| {
+            seen.functions.clear();
+            seen.view.as_mut().unwrap().functions.clear();
+        }),
         (2, "no NUMA nodes", |seen, _| seen.view.as_mut().unwrap().nodes.clear()),
     ];
     for (count, says, change) in table {
         let unknown = broken(change);
         assert_eq!(unknown.len(), count, "{says}: {unknown:?}");
-        for check in unknown {
+        for check in unknown.into_iter().filter(|check| says != "not looked at" || check.kind != CheckKind::Guest) {
             assert!(matches!(&check.outcome, Outcome::CannotTell { why } if why.contains(says)), "{says}: {check:?}");
         }
     }
@@ -201,7 +294,7 @@ fn a_running_guest_is_looked_at_in_the_kernels_own_files() {
         tree.put(path, Entry::Link(target.to_owned())).unwrap();
     }
     let files = HostFs::of_tree(tree, "a test");
-    let effort = Effort { read_in_guest: false, agent: Default::default(), natural: Default::default() };
+    let effort = Effort { read_in_guest: false, agent: Default::default(), natural: Default::default(), deep: false };
     let mut hypervisor = Fake::new("").with_running_domain(&xml(""));
     let seen = observe(&files, &mut hypervisor, &plan(), &planned(), &effort);
     let Some(Ok(cells)) = seen.cells else { panic!("{:?} {:?}", seen.cells, seen.guest) };

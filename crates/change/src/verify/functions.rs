@@ -1,24 +1,69 @@
-//! PCI functions a running guest is given: who drives them on the host, who holds them, and where they are.
+//! PCI functions a guest is given: who drives them on the host, who holds them, where they are, behind which IOMMU domain,
+//! and what the card of a virtual one says of it.
 
-use nearmetal_host::guests::{self, OpenFile};
+use nearmetal_domain::DomainFacts;
+use nearmetal_host::guests::{self, CommandLine, OpenFile};
 use nearmetal_host::{HostFs, ReadError};
-use nearmetal_place::DevicePlacement;
-use nearmetal_units::PciAddress;
+use nearmetal_place::{FunctionKind, Placement};
+use nearmetal_units::{CpuSet, PciAddress};
 
-use super::{Check, CheckKind, ObservedFunction};
+use super::observed::{ObservedCard, ObservedGroup};
+use super::{Check, CheckKind, ObservedFunction, interrupts};
+use crate::devices::link::Link;
+use crate::devices::{NetworkSettings, card, ip};
 
-/// Looks at each planned function.
-pub(super) fn look(files: &HostFs, pid: u32, planned: &[DevicePlacement]) -> Vec<ObservedFunction> {
-    if planned.is_empty() {
-        return Vec::new();
-    }
-    let open = guests::open_files(files, pid).map_err(|error| error.to_string());
-    planned.iter().map(|device| look_at(files, &open, device.function)).collect()
+/// A function that a guest is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) function: PciAddress,
+    /// Node of the host it was chosen on.
+    node: Option<u32>,
+    /// Guest cell it is shown on.
+    pub(super) cell: Option<u32>,
+    /// What libvirt sets of it through its card.
+    mac: Option<String>,
+    vlan: Option<u32>,
 }
 
-fn look_at(files: &HostFs, open: &Result<Vec<OpenFile>, String>, function: PciAddress) -> ObservedFunction {
+/// The functions the plan gives, and those the stored definition hands through beside them.
+pub(super) fn expected(placement: &Placement, stored: &Result<DomainFacts, String>) -> Vec<Expected> {
+    let mut all: Vec<Expected> = Vec::new();
+    for found in stored.iter().flat_map(|facts| &facts.functions) {
+        let (function, cell) = (found.address, found.cell);
+        let vlan = found.vlans.first().copied();
+        all.push(Expected { function, node: None, cell, mac: found.mac.clone(), vlan });
+    }
+    for device in &placement.devices {
+        let known = all.iter().position(|own| own.function == device.function).map(|at| all.remove(at));
+        let (mut mac, mut vlan) = known.map_or((None, None), |own| (own.mac, own.vlan));
+        if let FunctionKind::NetworkVirtual { mac: own, vlan: tag } = &device.kind {
+            mac = own.map(|own| own.to_string()).or(mac);
+            vlan = tag.map(|tag| u32::from(u16::from(tag))).or(vlan);
+        }
+        all.push(Expected { function: device.function, node: device.node, cell: device.cell, mac, vlan });
+    }
+    all
+}
+
+/// Looks at each function. Without a `pid` the guest is off, and nobody ought to hold them.
+pub(super) fn look(files: &HostFs, pid: Option<u32>, expected: &[Expected]) -> Vec<ObservedFunction> {
+    if expected.is_empty() {
+        return Vec::new();
+    }
+    let open = pid.map(|pid| guests::open_files(files, pid).map_err(|error| error.to_string()));
+    let open = open.unwrap_or_else(|| Ok(Vec::new()));
+    expected.iter().map(|expected| look_at(files, pid, &open, expected.function)).collect()
+}
+
+fn look_at(
+    files: &HostFs,
+    pid: Option<u32>,
+    open: &Result<Vec<OpenFile>, String>,
+    function: PciAddress,
+) -> ObservedFunction {
     let root = directory(function);
     let link = |name: &str| optional(files.link_name(&format!("{root}/{name}")));
+    let present = files.exists(&root);
     let node = optional(files.read(&format!("{root}/numa_node"))).and_then(|text| match text {
         None => Err(format!("`{root}/numa_node` is not there")),
         Some(text) => match text.trim().parse::<i64>() {
@@ -26,18 +71,74 @@ fn look_at(files: &HostFs, open: &Result<Vec<OpenFile>, String>, function: PciAd
             Err(_) => Err(format!("`{root}/numa_node` holds `{}`, which is no node", text.trim())),
         },
     });
-    let held = link("iommu_group").and_then(|group| {
+    let group = link("iommu_group");
+    let targets = group.clone().and_then(|group| {
         // By its group, or since Linux 6.6 by a device of its own.
-        let own = optional(files.list(&format!("{root}/vfio-dev")))?.unwrap_or_default();
-        let targets: Vec<String> = group
-            .map(|group| format!("/dev/vfio/{group}"))
-            .into_iter()
-            .chain(own.iter().map(|name| format!("/dev/vfio/devices/{name}")))
-            .collect();
-        let open = open.as_ref().map_err(Clone::clone)?;
-        Ok(open.iter().find(|file| targets.contains(&file.target)).map(|file| file.target.clone()))
+        let own = optional(HostFs::list(files, &format!("{root}/vfio-dev")))?.unwrap_or_default();
+        let group =
+            group.into_iter().flat_map(|group| [format!("/dev/vfio/{group}"), format!("/dev/vfio/noiommu-{group}")]);
+        Ok(group.chain(own.iter().map(|name| format!("/dev/vfio/devices/{name}"))).collect::<Vec<String>>())
     });
-    ObservedFunction { function, driver: link("driver"), node, held }
+    let of = |open: &[OpenFile], targets: &[String]| {
+        open.iter().find(|file| targets.contains(&file.target)).map(|file| file.target.clone())
+    };
+    let held = targets.clone().and_then(|targets| Ok(of(open.as_ref().map_err(Clone::clone)?, &targets)));
+    let holder = match (&held, &targets) {
+        (Ok(None), Ok(targets)) => other_holder(files, pid, targets, &of),
+        _ => None,
+    };
+    let group = group.map(|group| {
+        group.map(|number| {
+            let domain = files.read(&format!("/sys/kernel/iommu_groups/{number}/type")).ok();
+            ObservedGroup { number, domain: domain.map(|text| text.trim().to_owned()) }
+        })
+    });
+    let word = |name: &str| {
+        let text = files.read(&format!("{root}/{name}")).ok()?;
+        u16::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
+    };
+    ObservedFunction {
+        function,
+        present,
+        driver: link("driver"),
+        node,
+        held,
+        holder,
+        group,
+        card: card_of(files, function),
+        id: word("vendor").zip(word("device")),
+        interrupts: interrupts::of_function(files, function),
+    }
+}
+
+/// The guest whose QEMU holds one of these, if it is not this one.
+fn other_holder(
+    files: &HostFs,
+    pid: Option<u32>,
+    targets: &[String],
+    of: &dyn Fn(&[OpenFile], &[String]) -> Option<String>,
+) -> Option<String> {
+    let others = guests::pids(files).ok()?.into_iter().filter(|other| Some(*other) != pid);
+    others.into_iter().find_map(|other| {
+        of(&guests::open_files(files, other).ok()?, targets)?;
+        let line = files.read_bytes(&format!("/proc/{other}/cmdline")).ok();
+        let name = line.and_then(|line| CommandLine::parse(&line)?.name);
+        Some(name.unwrap_or_else(|| format!("of process {other}")))
+    })
+}
+
+/// The card of a virtual function, with its link and its row for it.
+fn card_of(files: &HostFs, function: PciAddress) -> Option<ObservedCard> {
+    let address: PciAddress = files.link_name(&format!("{}/physfn", directory(function))).ok()?.parse().ok()?;
+    let interface = card::interface(files, address).ok().flatten()?;
+    let link = Link::of(files, &interface);
+    let functions = card::addresses(files, address).map_err(|error| error.to_string());
+    let row = functions.and_then(|functions| {
+        let number = functions.iter().position(|own| *own == function).ok_or("its card does not list it")?;
+        let rows = ip::rows(files, &interface, functions.len()).map_err(|error| error.to_string())?;
+        Ok((number, rows.into_iter().nth(number).unwrap_or_default()))
+    });
+    Some(ObservedCard { function: address, interface, link, row })
 }
 
 fn directory(function: PciAddress) -> String {
@@ -52,22 +153,41 @@ fn optional<T>(read: Result<T, ReadError>) -> Result<Option<T>, String> {
     }
 }
 
-/// Three checks a function: its driver, who holds it, its node.
-pub(super) fn judge(planned: &[DevicePlacement], seen: &[ObservedFunction]) -> Vec<Check> {
-    planned
+/// The checks of each function of a running guest.
+pub(super) fn judge(expected: &[Expected], interrupts: &CpuSet, seen: &[ObservedFunction]) -> Vec<Check> {
+    expected
         .iter()
         .flat_map(|device| {
-            let subject = format!("PCI function {}", device.function);
+            let subject = subject(device.function);
             match seen.iter().find(|seen| seen.function == device.function) {
-                Some(seen) => checks(device, seen, &subject),
+                Some(seen) => checks(device, seen, interrupts, &subject),
                 None => vec![Check::cannot_tell(CheckKind::Function, subject, "given", "it was not looked at")],
             }
         })
         .collect()
 }
 
-fn checks(device: &DevicePlacement, seen: &ObservedFunction, subject: &str) -> Vec<Check> {
+/// Of a guest that is off: another one must not have its functions.
+pub(super) fn judge_off(seen: &[ObservedFunction]) -> Vec<Check> {
+    let taken = seen.iter().filter_map(|seen| Some((seen.function, seen.holder.as_ref()?)));
+    taken
+        .map(|(function, holder)| {
+            let found = format!("held by the guest `{holder}`");
+            Check::compared(CheckKind::Function, subject(function), "free for this guest", found, false)
+        })
+        .collect()
+}
+
+fn subject(function: PciAddress) -> String {
+    format!("PCI function {function}")
+}
+
+fn checks(device: &Expected, seen: &ObservedFunction, planned: &CpuSet, subject: &str) -> Vec<Check> {
     let root = directory(device.function);
+    if !seen.present {
+        let found = "the machine has no such function: it was removed, or its card has fewer virtual functions now";
+        return vec![Check::compared(CheckKind::Function, subject, "held by QEMU", found, false).at(root)];
+    }
     let check = |planned: String, found: Result<(String, bool), &String>, place: String| {
         match found {
             Ok((found, equal)) => Check::compared(CheckKind::Function, subject, planned, found, equal),
@@ -80,13 +200,24 @@ fn checks(device: &DevicePlacement, seen: &ObservedFunction, subject: &str) -> V
         Some(driver) => (format!("driver {driver}"), driver.contains("vfio")),
         None => ("no driver".to_owned(), false),
     });
-    let held = seen.held.as_ref().map(|held| match held {
-        Some(target) => (format!("held by QEMU through {target}"), true),
-        None => ("not held by QEMU".to_owned(), false),
+    let held = seen.held.as_ref().map(|held| match (held, &seen.holder) {
+        (Some(target), _) => (format!("held by QEMU through {target}"), true),
+        (None, Some(other)) => (format!("not held by QEMU: the guest `{other}` has it"), false),
+        (None, None) => ("not held by QEMU".to_owned(), false),
+    });
+    let no_iommu = matches!(&seen.held, Ok(Some(target)) if target.contains("noiommu"));
+    let group = seen.group.as_ref().map(|group| match group {
+        None => ("in no IOMMU group".to_owned(), false),
+        Some(group) if no_iommu => (format!("group {} without an IOMMU: its DMA is not confined", group.number), false),
+        Some(group) => {
+            let domain = group.domain.as_deref().unwrap_or("unknown");
+            (format!("group {}, of type {domain} while the host has it", group.number), true)
+        }
     });
     let mut checks = vec![
         check("driver vfio-pci".to_owned(), driver, format!("{root}/driver")),
         check("held by QEMU".to_owned(), held, format!("{root}/iommu_group")),
+        check("behind the IOMMU".to_owned(), group, format!("{root}/iommu_group/type")),
     ];
     if let Some(node) = device.node {
         let found = seen.node.as_ref().map(|found| match found {
@@ -95,5 +226,53 @@ fn checks(device: &DevicePlacement, seen: &ObservedFunction, subject: &str) -> V
         });
         checks.push(check(format!("on node {node}"), found, format!("{root}/numa_node")));
     }
+    if let Some(card) = &seen.card {
+        checks.push(card.link.check(CheckKind::Function, card.function, &card.interface));
+        checks.extend(row(device, card));
+    }
+    if !planned.is_empty() {
+        checks.extend(interrupts::judge(device.function, planned, &seen.interrupts));
+    }
     checks
+}
+
+/// What the card was told of a virtual function that libvirt sets the address and VLAN of.
+fn row(device: &Expected, card: &ObservedCard) -> Option<Check> {
+    let wanted: Vec<String> = [
+        device.mac.as_ref().map(|mac| format!("MAC {}", mac.to_lowercase())),
+        device.vlan.map(|vlan| format!("VLAN {vlan}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if wanted.is_empty() {
+        return None;
+    }
+    let subject = format!("row of {} on its card {}", device.function, card.interface);
+    let place = format!("ip -details link show dev {}", card.interface);
+    Some(match &card.row {
+        Err(why) => Check::cannot_tell(CheckKind::Function, subject, wanted.join(", "), why).at(place),
+        Ok((number, row)) => {
+            let same_mac = |mac: &String| row.mac.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(mac));
+            let vlan = row.vlan.map(|vlan| vlan.id);
+            let equal = device.mac.as_ref().is_none_or(same_mac) && device.vlan.is_none_or(|id| vlan == Some(id));
+            let found = format!("VF {number}: {}", words(row));
+            Check::compared(CheckKind::Function, subject, wanted.join(", "), found, equal).at(place)
+        }
+    })
+}
+
+/// A row in words; what the driver does not tell is unknown.
+fn words(row: &NetworkSettings) -> String {
+    let text = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+    format!(
+        "MAC {}, VLAN {}, spoof check {}, trust {}, link {}, rate {}",
+        text(row.mac.clone()),
+        text(row.vlan.map(|vlan| vlan.to_string())),
+        text(row.spoof_check.map(switch)),
+        text(row.trust.map(switch)),
+        text(row.link_state.clone()),
+        text(row.rate.map(|rate| rate.to_string())),
+    )
 }

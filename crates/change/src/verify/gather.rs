@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::{self, OpenFile};
@@ -13,8 +14,9 @@ use nearmetal_units::Bytes;
 
 use super::memory::planned_pools;
 use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
-use super::{cells, engine, functions, guest_view, load};
+use super::{cells, engine, functions, guest_view, interrupts, load, queues};
 use crate::kernel::pool_directory;
+use crate::{after_start, qemu_hook};
 
 /// How hard to try.
 #[derive(Debug, Clone)]
@@ -23,13 +25,15 @@ pub struct Effort {
     pub read_in_guest: bool,
     /// How long the guest's agent may take to come up.
     pub agent: Duration,
-    /// How long to wait for the guest's own requests, where it cannot be asked.
+    /// How long to wait for the guest's own requests, where it cannot be asked, and for what the hook still has to set.
     pub natural: Duration,
+    /// Whether QEMU may be asked through libvirt, which taints the running guest ([`super::TAINTS`]).
+    pub deep: bool,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { read_in_guest: true, agent: Duration::from_secs(5), natural: Duration::from_secs(5) }
+        Self { read_in_guest: true, agent: Duration::from_secs(5), natural: Duration::from_secs(5), deep: false }
     }
 }
 
@@ -48,22 +52,31 @@ pub fn observe(
     let live = runs.then(|| definition(hypervisor, name, Definition::Live));
     let mut view = Err("the guest is off".to_owned());
     let mut disks = Vec::new();
-    let (mut cells, mut passed) = (None, Vec::new());
+    let (mut cells, mut queues) = (None, None);
+    let expected = functions::expected(placement, &stored);
     if let Ok(Some(process)) = &guest {
         view = agent::wait(hypervisor, name, effort.agent)
             .and_then(|()| guest_view::ask(hypervisor, name))
             .map_err(|error| error.to_string());
         let pid = process.pid;
         cells = (!placement.cells.is_empty()).then(|| cells::look(files, pid));
-        passed = functions::look(files, pid, &placement.devices);
+        if effort.deep {
+            queues = Some(queues::ask(hypervisor, name, placement));
+        }
         if let Some(Ok(live)) = &live {
             let seen = placement.disks.iter();
             disks =
                 seen.filter_map(|disk| observe_disk(files, hypervisor, name, pid, disk, live, &view, effort)).collect();
         }
+        hook_done(files, pid, placement, &expected, effort.natural);
         // Again, after the guest has worked: workers and late pages are there now.
         guest = guests::find(files, &placement.uuid).map_err(|error| error.to_string());
     }
+    let pid = guest.as_ref().ok().and_then(|guest| Some(guest.as_ref()?.pid));
+    let passed = functions::look(files, pid, &expected);
+    let hook = placement
+        .needs_hook()
+        .then(|| qemu_hook::installed(Path::new(qemu_hook::HOOK_DIRECTORY)).map_err(|error| error.to_string()));
     let pools = planned_pools(plan, placement)
         .into_iter()
         .map(|(node, size, _)| {
@@ -77,7 +90,25 @@ pub fn observe(
             ObservedPool { node, size, pages }
         })
         .collect();
-    Observed { guest, pools, stored, live, cells, functions: passed, disks, view }
+    Observed { guest, pools, stored, live, cells, functions: passed, hook, queues, disks, view }
+}
+
+/// How often is looked whether the hook has done its work.
+const HOOK_STEP: Duration = Duration::from_millis(250);
+
+/// Waits until what the hook sets after a start is set: it works beside the guest that boots.
+fn hook_done(files: &HostFs, pid: u32, placement: &Placement, expected: &[functions::Expected], patience: Duration) {
+    if !placement.needs_hook() {
+        return;
+    }
+    let functions: Vec<_> = expected.iter().map(|device| device.function).collect();
+    let began = Instant::now();
+    while began.elapsed() < patience {
+        match after_start::differences(files, pid, placement, &functions) {
+            Ok((_, new)) if !new.is_empty() => sleep(HOOK_STEP),
+            _ => return,
+        }
+    }
 }
 
 fn definition(hypervisor: &mut dyn Hypervisor, name: &str, which: Definition) -> Result<DomainFacts, String> {
@@ -120,7 +151,8 @@ fn observe_disk(
             }
         }
     };
-    Some(ObservedDisk { target: planned.target.clone(), source, size, files: own, engine })
+    let drive = device.and_then(|device| Some((device.to_owned(), interrupts::of_drive(files, device)?)));
+    Some(ObservedDisk { target: planned.target.clone(), source, size, files: own, engine, drive })
 }
 
 #[allow(clippy::too_many_arguments, reason = "one call, and a struct of these would only name them twice")]

@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use nearmetal_host::Host;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
-use nearmetal_units::{Bytes, CpuSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 use serde::{Deserialize, Serialize};
+
+use super::GuestFunction;
 
 /// How long one command may take in a guest under emulation.
 const COMMAND: Duration = Duration::from_secs(60);
+
+/// Where a guest's kernel lists its PCI functions.
+const BUS: &str = "/sys/bus/pci/devices";
 
 /// A guest has some dozen of these; a longer list is not one.
 const MOST: usize = 512;
@@ -23,6 +28,9 @@ pub struct GuestView {
     pub nodes: Vec<GuestNode>,
     /// Its block devices.
     pub disks: Vec<GuestDisk>,
+    /// Its PCI functions.
+    #[serde(default)]
+    pub functions: Vec<GuestFunction>,
     /// Sizes of the huge pages it can have.
     pub page_sizes: Vec<PageSize>,
     /// Its setting of transparent huge pages.
@@ -92,6 +100,7 @@ fn by_probe(hypervisor: &mut dyn Hypervisor, name: &str) -> Option<GuestView> {
             .filter(|disk| disk.partition_of.is_none())
             .map(|disk| GuestDisk { name: disk.name.clone(), queues: disk.queues, size: disk.size, node: disk.node })
             .collect(),
+        functions: host.pci_devices.iter().filter_map(GuestFunction::of).collect(),
         page_sizes: host
             .nodes
             .first()
@@ -103,8 +112,11 @@ fn by_probe(hypervisor: &mut dyn Hypervisor, name: &str) -> Option<GuestView> {
 }
 
 fn by_files(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, HypervisorError> {
-    let listed =
-        run(hypervisor, name, &["ls", "-1", "/sys/block", "/sys/devices/system/node", "/sys/kernel/mm/hugepages"])?;
+    let listed = run(
+        hypervisor,
+        name,
+        &["ls", "-1", "/sys/block", BUS, "/sys/devices/system/node", "/sys/kernel/mm/hugepages"],
+    )?;
     let listed = directories(&listed);
     let of = |directory: &str| listed.get(directory).cloned().unwrap_or_default();
     let nodes: Vec<u32> =
@@ -119,6 +131,8 @@ fn by_files(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, Hy
     paths.extend(disks.iter().flat_map(|disk| {
         ["size", "device/numa_node", "device/device/numa_node"].map(|file| format!("/sys/block/{disk}/{file}"))
     }));
+    let functions: Vec<PciAddress> = of(BUS).iter().filter_map(|name| name.parse().ok()).collect();
+    paths.extend(functions.iter().flat_map(|own| ["uevent", "numa_node"].map(|file| format!("{BUS}/{own}/{file}"))));
     let mut command = vec!["grep", "-s", "-H", ""];
     command.extend(paths.iter().map(String::as_str));
     let values = lines_by_path(&run(hypervisor, name, &command)?);
@@ -154,6 +168,14 @@ fn by_files(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, Hy
                     .find_map(|file| number(format!("/sys/block/{disk}/{file}")))
                     .and_then(|node| u32::try_from(node).ok()),
                 name: disk.clone(),
+            })
+            .collect(),
+        functions: functions
+            .iter()
+            .filter_map(|own| {
+                let uevent = values.get(&format!("{BUS}/{own}/uevent"))?;
+                let node = number(format!("{BUS}/{own}/numa_node")).and_then(|node| u32::try_from(node).ok());
+                GuestFunction::told(*own, uevent, node)
             })
             .collect(),
         page_sizes: of("/sys/kernel/mm/hugepages")

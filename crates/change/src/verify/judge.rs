@@ -4,36 +4,39 @@ use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, Placement, Plan};
 
 use super::engine::engine;
 use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHEMA, Verification};
-use super::{cells, definition, functions, memory, threads};
-use crate::timestamp;
+use super::{cells, definition, functions, guest_functions, interrupts, memory, queues, threads};
+use crate::{qemu_hook, timestamp};
 
 /// Compares what a plan says about one guest with what was observed.
 pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verification {
     let mut checks = Vec::new();
+    let expected = functions::expected(placement, &observed.stored);
     match &observed.guest {
         Ok(Some(guest)) => {
             checks.extend(threads::judge(placement, guest));
             checks.extend(memory::residency(placement, guest));
             checks.extend(cells::judge(placement, guest, observed.cells.as_ref()));
-            checks.extend(functions::judge(&placement.devices, &observed.functions));
+            checks.extend(functions::judge(&expected, &placement.interrupts, &observed.functions));
             for disk in &placement.disks {
                 checks.extend(disk_checks(disk, observed.disks.iter().find(|seen| seen.target == disk.target)));
             }
         }
-        Ok(None) => checks.push(Check::cannot_tell(
-            CheckKind::Running,
-            "the guest",
-            "running",
-            "it is off: start it, and verify again",
-        )),
+        Ok(None) => {
+            let why = "it is off: start it, and verify again";
+            checks.push(Check::cannot_tell(CheckKind::Running, "the guest", "running", why));
+            checks.extend(functions::judge_off(&observed.functions));
+        }
         Err(why) => checks.push(Check::cannot_tell(CheckKind::Running, "the guest", "running", why)),
     }
+    checks.extend(observed.hook.as_ref().map(hook));
     checks.extend(memory::pools(plan, placement, &observed.pools));
     checks.extend(definition::judge(CheckKind::StoredDefinition, placement, Some(&observed.stored)));
     checks.extend(definition::judge(CheckKind::LiveDefinition, placement, observed.live.as_ref()));
     if matches!(observed.guest, Ok(Some(_))) {
         checks.extend(guest_checks(placement, observed));
         checks.extend(cells::in_the_guest(placement, observed.view.as_ref()));
+        checks.extend(guest_functions::judge(&expected, observed));
+        checks.extend(queues::judge(placement, observed.queues.as_ref()));
     }
     Verification {
         schema: VERIFICATION_SCHEMA.to_owned(),
@@ -42,6 +45,20 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
         checks,
         guest_view: observed.view.as_ref().ok().cloned(),
     }
+}
+
+/// What is set after every start is set after the next one, too, only with the hook.
+fn hook(text: &Result<Option<String>, String>) -> Check {
+    let (subject, wanted) = ("libvirt's qemu hook", "installed");
+    let check = match text {
+        Err(why) => Check::cannot_tell(CheckKind::Hook, subject, wanted, why),
+        Ok(Some(text)) if qemu_hook::is_ours(text) => {
+            Check::compared(CheckKind::Hook, subject, wanted, "installed", true)
+        }
+        Ok(Some(_)) => Check::compared(CheckKind::Hook, subject, wanted, "another one of that name", false),
+        Ok(None) => Check::compared(CheckKind::Hook, subject, wanted, "not there: the next start sets no pins", false),
+    };
+    check.at(qemu_hook::HOOK_DIRECTORY)
 }
 
 /// libvirt's word for an engine.
@@ -91,7 +108,8 @@ fn disk_checks(planned: &DiskPlacement, seen: Option<&ObservedDisk>) -> Vec<Chec
         ),
         Err(why) => Check::cannot_tell(CheckKind::DiskEngine, &subject, format!("engine {word}"), why),
     };
-    vec![cache, engine]
+    let drive = seen.drive.as_ref().and_then(|(device, drive)| interrupts::report(device, drive));
+    [cache, engine].into_iter().chain(drive).collect()
 }
 
 /// What the guest itself sees of its disks.

@@ -8,20 +8,29 @@ mod definition;
 mod engine;
 mod functions;
 mod gather;
+mod guest_functions;
 mod guest_view;
+mod interrupts;
 mod judge;
 mod load;
 mod memory;
 mod observed;
+mod queues;
 mod text;
 mod threads;
 
 pub use engine::EngineEvidence;
 pub use gather::{Effort, engine_under, observe};
+pub use guest_functions::GuestFunction;
 pub use guest_view::{GuestDisk, GuestNode, GuestView};
+pub use interrupts::{DriveInterrupts, ObservedInterrupt};
 pub use judge::judge;
 pub use load::Load;
-pub use observed::{Observed, ObservedCells, ObservedDisk, ObservedFunction, ObservedPool, RingMovement};
+pub use observed::{
+    Observed, ObservedCard, ObservedCells, ObservedDisk, ObservedFunction, ObservedGroup, ObservedPool, ObservedQueues,
+    RingMovement,
+};
+pub use queues::TAINTS;
 
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +92,12 @@ pub enum CheckKind {
     Cell,
     /// A PCI function the guest is given.
     Function,
+    /// PUs that interrupts of a device are delivered to.
+    Interrupt,
+    /// libvirt's qemu hook.
+    Hook,
+    /// The iothread of a disk's queue.
+    Queue,
     /// Node and size of the guest's pages.
     Memory,
     /// Persistent pages of a pool.
@@ -167,7 +182,7 @@ impl Verification {
         for check in &mut self.checks {
             let waits = !matches!(
                 check.kind,
-                CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Pool | CheckKind::StoredDefinition
+                CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Pool | CheckKind::Hook | CheckKind::StoredDefinition
             );
             if waits && check.outcome == Outcome::Mismatch {
                 check.outcome = Outcome::CannotTell { why: "comes with the guest's next start".to_owned() };

@@ -5,7 +5,10 @@ use nearmetal_host::GuestProcess;
 use nearmetal_host::guests::{OpenFile, QemuCell};
 use nearmetal_units::{Bytes, PageSize, PciAddress};
 
+use super::interrupts::{DriveInterrupts, ObservedInterrupt};
 use super::{EngineEvidence, GuestView};
+use crate::devices::NetworkSettings;
+use crate::devices::link::Link;
 
 /// Everything a verdict rests on. What could not be read is an `Err` with the reason.
 #[derive(Debug, Clone)]
@@ -20,8 +23,12 @@ pub struct Observed {
     pub live: Option<Result<DomainFacts, String>>,
     /// The guest's NUMA cells as QEMU was told of them; `None` if the guest is off or none are planned.
     pub cells: Option<Result<ObservedCells, String>>,
-    /// One per planned function; empty if the guest is off.
+    /// One per function the plan gives or the stored definition hands through.
     pub functions: Vec<ObservedFunction>,
+    /// Text of libvirt's qemu hook, `None` for none; asked only where the plan needs it.
+    pub hook: Option<Result<Option<String>, String>>,
+    /// Which iothread serves which queue, by QEMU's word; `None` if it was not to be asked.
+    pub queues: Option<Result<Vec<ObservedQueues>, String>>,
     /// One per planned disk.
     pub disks: Vec<ObservedDisk>,
     /// What the guest sees.
@@ -59,6 +66,52 @@ pub struct ObservedFunction {
     pub node: Result<Option<u32>, String>,
     /// The descriptor's target by which QEMU holds its IOMMU group or the function itself; `None` if it holds neither.
     pub held: Result<Option<String>, String>,
+    /// Whether the machine has it.
+    pub present: bool,
+    /// Another guest that holds it.
+    pub holder: Option<String>,
+    /// Its IOMMU group; `None` for none.
+    pub group: Result<Option<ObservedGroup>, String>,
+    /// The network card it is a virtual function of.
+    pub card: Option<ObservedCard>,
+    /// Vendor and device id.
+    pub id: Option<(u16, u16)>,
+    /// Its interrupts on the host; none where the guest has switched none on.
+    pub interrupts: Result<Vec<ObservedInterrupt>, String>,
+}
+
+/// An IOMMU group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedGroup {
+    /// Its number.
+    pub number: String,
+    /// Type of the domain it has while the host drives it: `identity`, `DMA`, `DMA-FQ`; `None` before Linux 5.11. A guest's
+    /// own domain is always translated.
+    pub domain: Option<String>,
+}
+
+/// The network card of a virtual function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedCard {
+    /// Its address.
+    pub function: PciAddress,
+    /// Its interface.
+    pub interface: String,
+    /// Whether it has a link.
+    pub link: Link,
+    /// Number of the virtual function, and its row in the card's table.
+    pub row: Result<(usize, NetworkSettings), String>,
+}
+
+/// Queues of one disk, each with the iothread that serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedQueues {
+    /// Target name, `vda`.
+    pub target: String,
+    /// Name of the iothread of each queue, by queue; `None` for QEMU's main loop. `Err` where QEMU did not tell.
+    pub iothreads: Result<Vec<Option<String>>, String>,
+    /// Thread ids of all iothreads of the guest, by name.
+    pub threads: Vec<(String, u32)>,
 }
 
 /// One disk of a running guest.
@@ -74,6 +127,8 @@ pub struct ObservedDisk {
     pub files: Result<Vec<OpenFile>, String>,
     /// What moved while it was read from.
     pub engine: EngineEvidence,
+    /// The block device behind it with the interrupts of its drive, where it is one of a PCI drive.
+    pub drive: Option<(String, DriveInterrupts)>,
 }
 
 /// An io_uring instance of QEMU between two looks.

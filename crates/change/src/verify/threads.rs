@@ -28,6 +28,7 @@ pub(super) fn judge(placement: &Placement, guest: &GuestProcess) -> Vec<Check> {
         let role = ThreadRole::Iothread(number);
         checks.extend(expected(guest, &role, CheckKind::Iothread, &format!("iothread {number}"), cpus));
     }
+    checks.extend(vhost(placement, guest));
     checks.extend(guest.threads.iter().filter_map(|thread| helper(placement, guest, thread)));
     checks
 }
@@ -44,10 +45,26 @@ fn expected(guest: &GuestProcess, role: &ThreadRole, kind: CheckKind, name: &str
     threads.iter().map(|thread| check(thread, kind, name, planned.clone(), |found| found == cpus)).collect()
 }
 
+/// vhost workers that the plan gives PUs of their own, in the order in which QEMU makes them.
+fn vhost(placement: &Placement, guest: &GuestProcess) -> Vec<Check> {
+    if placement.vhost.is_empty() {
+        return Vec::new();
+    }
+    let mut workers: Vec<&Thread> = guest.threads_of(&ThreadRole::Vhost).collect();
+    workers.sort_by_key(|thread| thread.id);
+    let turns = workers.into_iter().zip(placement.vhost.iter().cycle());
+    let checks = turns.map(|(thread, cpus)| {
+        let name = format!("vhost worker `{}`", thread.name);
+        check(thread, CheckKind::Vhost, &name, format!("PUs {cpus}"), |found| found == cpus)
+    });
+    checks.collect()
+}
+
 /// A thread the plan does not name: it must keep off the vCPUs' PUs, which is to say inside what is set aside.
 fn helper(placement: &Placement, guest: &GuestProcess, thread: &Thread) -> Option<Check> {
     let aside = placement.iothreads.iter().fold(placement.emulator.clone(), |all, cpus| all.union(cpus));
     let (kind, name, allowed) = match &thread.role {
+        ThreadRole::Vhost if !placement.vhost.is_empty() => return None,
         ThreadRole::Vhost => (CheckKind::Vhost, "vhost worker", placement.emulator.clone()),
         // Workers are started by the event loop that needs them, and stay in its cgroup: the emulator's or an iothread's.
         ThreadRole::Worker => (CheckKind::Worker, "block worker", aside),

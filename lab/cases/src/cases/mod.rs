@@ -12,6 +12,7 @@ mod job;
 mod machine;
 mod matrix;
 mod sabotage;
+mod sabotage_devices;
 
 use crate::context::Bench;
 
@@ -65,6 +66,7 @@ pub fn all() -> Vec<Case> {
         matrix::cases(),
         agreement::cases(),
         sabotage::cases(),
+        sabotage_devices::cases(),
         bad_input::cases(),
         crash::cases(),
         device::cases(),

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use super::{Case, Verdict, shared};
+use super::{Case, Verdict, shared, shared_long};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -13,6 +13,8 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/pool-shrunk-while-in-use", pool_shrunk),
         shared("sabotage/redefined-with-another-cache", redefined),
         shared("sabotage/io-uring-disabled", io_uring_disabled),
+        shared("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
+        shared_long("sabotage/started-with-another-cache-and-the-xml-put-back", another_cache),
     ]
 }
 
@@ -94,5 +96,29 @@ fn io_uring_disabled(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.wait_for_agent()?;
     let result = found(bench, &["engine"]);
     bench.sh("sysctl -q kernel.io_uring_disabled=0")?;
+    result
+}
+
+fn iothread_moved(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let thread = bench.sh(&format!("{PID}; grep -l 'IO iothread1' /proc/$pid/task/*/comm | cut -d/ -f5"))?;
+    let pu = bench.sh("virsh -q vcpupin web1 --vcpu 0 | awk '{print $2}'")?;
+    repin(bench, thread.trim(), pu.trim())?;
+    let result = found(bench, &["iothread 1", thread.trim()]);
+    let back = bench.sh("virsh -q iothreadinfo web1 | awk '$1 == 1 {print $2}'")?;
+    repin(bench, thread.trim(), back.trim())?;
+    result
+}
+
+fn another_cache(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("virsh dumpxml --inactive web1 > /root/s.xml; sed \"s/cache='none'/cache='writeback'/\" /root/s.xml > /root/t.xml
+         ! cmp -s /root/s.xml /root/t.xml && virsh -q define /root/t.xml && virsh -q destroy web1 && virsh -q start web1
+         virsh -q define /root/s.xml")?;
+    bench.wait_for_agent()?;
+    // The definition is as planned; the descriptors of QEMU are not.
+    let result = found(bench, &["disk vda", "O_DIRECT, past the host's page cache", "cached"]);
+    bench.sh("virsh -q destroy web1; virsh -q start web1")?;
+    bench.wait_for_agent()?;
     result
 }

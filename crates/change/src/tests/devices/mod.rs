@@ -49,6 +49,7 @@ impl DeviceStage {
             host: identity(),
             boot_id: self.boot_id.clone(),
             unit_directory: self.directory.path().join("units"),
+            hook_directory: self.directory.path().join("hooks"),
             program: "/usr/bin/nearmetal".into(),
             patience: Duration::ZERO,
             surroundings: Surroundings { is_root: true, exists: |_| true },
@@ -327,16 +328,32 @@ fn what_somebody_has_changed_since_is_seen() {
         found.into_iter().flat_map(|one| one.checks).collect::<Vec<_>>()
     };
     assert_eq!(look(&mut stage)[0].outcome, Outcome::Ok);
+    let unknown = &look(&mut stage)[1];
+    assert!(
+        matches!(&unknown.outcome, Outcome::CannotTell { why } if why.contains("no interface `eth0`")),
+        "{unknown:?}"
+    );
+    stage.kernel.set("/sys/class/net/eth0/flags", "0x1002");
+    let down = look(&mut stage);
+    assert_eq!((down[1].subject.as_str(), &down[1].outcome), ("link of eth0 (0000:01:00.0)", &Outcome::Mismatch));
+    stage.kernel.set("/sys/class/net/eth0/flags", "0x1003");
+    stage.kernel.set("/sys/class/net/eth0/carrier", "0");
+    assert!(look(&mut stage)[1].found.as_deref().unwrap().starts_with("no carrier"));
+    stage.kernel.set("/sys/class/net/eth0/operstate", "up");
     stage.bind(&virtual_function(CARD, 0)).unwrap();
     assert!(
         look(&mut stage).iter().all(|check| check.outcome == Outcome::Ok),
         "given to a guest it is still as it was set"
     );
     stage.kernel.inside.borrow_mut().rows[1].trust = Some(false);
+    stage.kernel.inside.borrow_mut().rows[1].mac = Some("02:00:00:00:00:99".to_owned());
     let checks = look(&mut stage);
-    assert_eq!((checks[0].outcome.clone(), checks[0].planned.as_str()), (Outcome::Mismatch, "trust of VF 1: on"));
+    let wrong: Vec<_> = checks.iter().filter(|check| check.outcome == Outcome::Mismatch).collect();
+    let [mac, trust] = wrong.as_slice() else { panic!("each is told: {wrong:?}") };
+    assert_eq!(mac.found.as_deref(), Some("the MAC address of VF 1: 02:00:00:00:00:99"));
+    assert_eq!(trust.planned.as_str(), "trust of VF 1: on");
     stage.vfs(CARD, &request(1)).unwrap();
     let checks = look(&mut stage);
     let held: Vec<_> = checks.iter().map(|check| &check.outcome).collect();
-    assert_eq!(held, [&Outcome::Ok; 3], "the later one counts: module, driver, functions");
+    assert_eq!(held, [&Outcome::Ok; 4], "the later one counts: module, driver, functions, link");
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::Event;
 use crate::error::MeasureError;
+use crate::net::NetBefore;
 
 /// Changes to take back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub(crate) struct Leftovers {
     /// Directories of files made to measure on; they outlive a reboot.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
+    /// The network as it was before arms of a network matrix were made.
+    #[serde(default)]
+    pub network: Option<NetBefore>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -91,6 +95,9 @@ impl Leftovers {
                     Err(error) => return Err(wrap(clone)(error)),
                 }
             }
+            if let Some(network) = &self.network {
+                network.restore(fs)?;
+            }
             for pool in &self.pools {
                 resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;
             }
@@ -109,6 +116,20 @@ impl Leftovers {
         files::remove(&self.path)?;
         Ok(())
     }
+}
+
+/// Takes back what an interrupted experiment left, if there is anything; says whether there was.
+///
+/// # Errors
+/// The record cannot be read, or something cannot be taken back: it is then kept for the next try.
+pub fn take_back_leftovers(
+    state: &Path,
+    fs: &HostFs,
+    hypervisor: impl FnOnce() -> Result<Box<dyn Hypervisor>, HypervisorError>,
+) -> Result<bool, MeasureError> {
+    let Some(old) = Leftovers::load(state)? else { return Ok(false) };
+    let mut hypervisor = hypervisor().map_err(|source| MeasureError::Hypervisor { arm: "all".to_owned(), source })?;
+    old.clean_up(fs, hypervisor.as_mut()).map(|()| true)
 }
 
 /// Runs an experiment, first cleaning up what an interrupted one left, and afterwards what this one changed, whatever

@@ -11,6 +11,7 @@ mod fleet;
 mod job;
 mod machine;
 mod matrix;
+mod net;
 mod sabotage;
 
 use crate::context::Bench;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Case> {
         machine::cases(),
         job::cases(),
         matrix::cases(),
+        net::cases(),
         agreement::cases(),
         sabotage::cases(),
         bad_input::cases(),

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use nearmetal_stats::{Race, doubling_looks};
 
+use super::guest::ArmCard;
 use super::netperf::NetTest;
 use super::path::{Link, Role};
 use super::rig::NetRig;
@@ -16,8 +17,8 @@ use crate::results::Outcome;
 use crate::schedule::SplitMix;
 
 /// Arms that share a guest: those that need the port in the same way.
-pub(super) fn batches(rig: &NetRig<'_>, arms: &[usize]) -> Vec<Vec<usize>> {
-    let role = |arm: usize| rig.cards[arm].path.link.role();
+fn batches(cards: &[ArmCard], arms: &[usize]) -> Vec<Vec<usize>> {
+    let role = |arm: usize| cards[arm].path.link.role();
     let mut roles: Vec<Role> = arms.iter().map(|arm| role(*arm)).collect();
     roles.sort();
     roles.dedup();
@@ -32,7 +33,7 @@ pub(super) fn read_back_all(
 ) -> Result<Vec<Effect>, MeasureError> {
     let all: Vec<usize> = (0..rig.cards.len()).collect();
     let mut effects: Vec<Option<Effect>> = vec![None; all.len()];
-    for batch in batches(rig, &all) {
+    for batch in batches(&rig.cards, &all) {
         let bare = rig.cards[batch[0]].path.link == Link::Bare;
         let brought = if bare { rig.stand_bare() } else { rig.stand_guest(&batch).map(drop) };
         let alone = batch.len() > 1;
@@ -64,7 +65,7 @@ impl Lane<'_, '_> {
         if self.rig.cards[arm].path.link == Link::Bare {
             return self.rig.stand_bare();
         }
-        let batch = batches(self.rig, &self.running).into_iter().find(|batch| batch.contains(&arm));
+        let batch = batches(&self.rig.cards, &self.running).into_iter().find(|batch| batch.contains(&arm));
         self.rig.stand_guest(&batch.unwrap_or_else(|| vec![arm])).map(drop)
     }
 }
@@ -80,20 +81,27 @@ impl Track for Lane<'_, '_> {
         self.test.rate()
     }
 
-    /// Arms of one guest run together, in random order, and the guests come in random order, except that the one that is
-    /// there goes first: else every round would boot it twice.
     fn arrange(&mut self, order: &mut Vec<usize>, random: &mut SplitMix) {
         let arms: Vec<usize> = order.iter().map(|place| self.running[*place]).collect();
-        let mut groups = batches(self.rig, &arms);
-        random.shuffle(&mut groups);
-        groups.sort_by_key(|group| !group.iter().any(|arm| self.rig.stands(*arm)));
-        let mut arranged = Vec::with_capacity(order.len());
-        for mut group in groups {
-            random.shuffle(&mut group);
-            arranged.extend(group.into_iter().filter_map(|arm| self.running.iter().position(|other| *other == arm)));
-        }
-        *order = arranged;
+        let arranged = by_guest(&self.rig.cards, &arms, |arm| self.rig.stands(arm), random);
+        let place = |arm: usize| self.running.iter().position(|other| *other == arm);
+        *order = arranged.into_iter().filter_map(place).collect();
     }
+}
+
+/// Arms of one guest run together, in random order, and the guests come in random order, except that the one that is there
+/// goes first: else every round would boot it twice.
+fn by_guest(
+    cards: &[ArmCard],
+    arms: &[usize],
+    stands: impl Fn(usize) -> bool,
+    random: &mut SplitMix,
+) -> Vec<usize> {
+    let mut groups = batches(cards, arms);
+    random.shuffle(&mut groups);
+    groups.sort_by_key(|group| !group.iter().any(|arm| stands(*arm)));
+    groups.iter_mut().for_each(|group| random.shuffle(group));
+    groups.concat()
 }
 
 /// The race among the arms that took effect, for `seconds`.
@@ -152,4 +160,49 @@ pub(super) fn confirm(
     }
     rig.clear()?;
     Ok(turns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::path::NetPath;
+
+    fn cards() -> Vec<ArmCard> {
+        let links = [
+            NetPath::libvirt_default(),
+            NetPath::virtio(Link::MacvtapBridge),
+            NetPath::hardware(Link::VfHostdev),
+            NetPath::virtio(Link::MacvtapPrivate),
+            NetPath::virtio(Link::MacvtapPassthrough),
+            NetPath::hardware(Link::Bare),
+        ];
+        let card = |path| ArmCard { path, mac: String::new(), tap: String::new(), lower: String::new(), function: None };
+        links.into_iter().map(card).collect()
+    }
+
+    #[test]
+    fn arms_that_can_share_a_guest_do_and_no_others() {
+        let cards = cards();
+        let mut found = batches(&cards, &[0, 1, 2, 3, 4, 5]);
+        found.sort();
+        assert_eq!(found, [vec![0, 2], vec![1, 3], vec![4], vec![5]]);
+        assert_eq!(batches(&cards, &[1, 5]), [vec![1], vec![5]]);
+    }
+
+    #[test]
+    fn a_round_has_every_arm_once_guest_by_guest_and_goes_on_with_the_one_that_is_there() {
+        let cards = cards();
+        let mut orders = std::collections::BTreeSet::new();
+        for seed in 0..40 {
+            let order = by_guest(&cards, &[0, 1, 2, 3, 4, 5], |arm| arm == 4, &mut SplitMix::new(seed));
+            assert_eq!(order[0], 4, "it is there");
+            let mut all = order.clone();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3, 4, 5]);
+            let at = |arm: usize| order.iter().position(|other| *other == arm).unwrap();
+            assert!(at(0).abs_diff(at(2)) == 1 && at(1).abs_diff(at(3)) == 1, "{order:?}");
+            orders.insert(order);
+        }
+        assert!(orders.len() > 10, "the order is drawn");
+    }
 }

@@ -50,7 +50,7 @@ const PORTS: usize = 3;
 
 pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progress) -> Result<Lab, LabError> {
     tools::require_root()?;
-    let machine = Machine::load(&options.machine)?;
+    let machine = Machine::load_with(&options.machine, options.cable.as_ref())?;
     tools::require(&[("unshare", "util-linux"), ("setsid", "util-linux")])?;
     let name = &options.name;
     let refuse_running = || {
@@ -121,6 +121,7 @@ fn start(places: &Places, options: &UpOptions, machine: &Machine, image: &Image)
             ssh_port: free_port()?,
             keep: options.keep,
             append: options.append.clone(),
+            cable: options.cable.clone(),
             boot: None,
         };
         record.write(&state)?;
@@ -250,7 +251,7 @@ impl Lab {
     /// Cuts the power and switches it on again, with the disks as they are. The lock of all labs is held.
     pub(crate) fn start_again(&self) -> Result<(), LabError> {
         self.power_loss()?;
-        let machine = Machine::load(&self.record.machine)?;
+        let machine = Machine::load_with(&self.record.machine, self.record.cable.as_ref())?;
         let image = Image::at(self.places.cache(), &self.record.image);
         let process = run(&self.places, &self.record, &machine, &image)?;
         self.set_process(process);

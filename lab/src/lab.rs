@@ -10,6 +10,7 @@ use crate::error::LabError;
 use crate::exec::{self, Command, ExecOutput};
 use crate::identity::LabName;
 use crate::launch::Process;
+use crate::machine::Cable;
 use crate::places::Places;
 use crate::progress::Progress;
 use crate::record::{BootTimes, Record};
@@ -25,6 +26,8 @@ pub struct UpOptions {
     pub keep: bool,
     /// Kernel arguments after those of the machine.
     pub append: Vec<String>,
+    /// A cable for its first network card, whose other end another lab on this host has.
+    pub cable: Option<Cable>,
     /// How long it may take from QEMU's start until libvirt answers.
     pub timeout: Duration,
 }
@@ -33,7 +36,7 @@ impl UpOptions {
     /// The embedded machine `quad` with disks that are thrown away, and five minutes.
     pub fn new(name: LabName) -> Self {
         let timeout = Duration::from_secs(300);
-        Self { name, machine: "quad".to_owned(), keep: false, append: Vec::new(), timeout }
+        Self { name, machine: "quad".to_owned(), keep: false, append: Vec::new(), cable: None, timeout }
     }
 }
 

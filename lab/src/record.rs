@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::LabName;
+use crate::machine::Cable;
 
 /// A running lab, as recorded before its QEMU starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub(crate) struct Record {
     pub keep: bool,
     /// The user's kernel arguments.
     pub append: Vec<String>,
+    /// The cable in its first network card, if it was given one beside its machine's.
+    #[serde(default)]
+    pub cable: Option<Cable>,
     /// How long it took to boot, once it has.
     pub boot: Option<BootTimes>,
 }

@@ -37,8 +37,22 @@ impl Appliance {
 
 /// A `newc` cpio archive with one executable file.
 fn archive_of_one(path: &str, contents: &[u8]) -> Vec<u8> {
-    let mut archive = Vec::with_capacity(contents.len() + 512);
-    entry(&mut archive, path.trim_start_matches('/'), 0o100_755, contents);
+    archive_of(&[(path.to_owned(), contents.to_vec())])
+}
+
+/// A `newc` cpio archive of executable files, by their paths, with the directories above them.
+pub(crate) fn archive_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    let mut made = std::collections::BTreeSet::new();
+    for (path, contents) in files {
+        let path = path.trim_start_matches('/');
+        for (end, _) in path.match_indices('/') {
+            if made.insert(&path[..end]) {
+                entry(&mut archive, &path[..end], 0o040_755, &[]);
+            }
+        }
+        entry(&mut archive, path, 0o100_755, contents);
+    }
     entry(&mut archive, "TRAILER!!!", 0, &[]);
     archive.resize(archive.len().next_multiple_of(512), 0);
     archive

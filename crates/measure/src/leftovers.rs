@@ -3,19 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
-use nearmetal_host::{Host, HostFs, files};
+use nearmetal_host::{Host, HostFs, files, guests};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
 use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Event;
 use crate::error::MeasureError;
+use crate::net::NetBefore;
 
 /// Changes to take back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Leftovers {
     /// Boot in which they were made: pools and clones of another boot are gone by themselves.
     pub boot_id: String,
+    /// The process that measures, and when it started (ticks since boot): while it lives, these are no leftovers.
+    #[serde(default)]
+    pub owner: Option<(u32, u64)>,
     /// Pools and their persistent pages before.
     pub pools: Vec<PoolBefore>,
     /// THP mode before, if it was changed.
@@ -27,6 +31,9 @@ pub(crate) struct Leftovers {
     /// Directories of files made to measure on; they outlive a reboot.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
+    /// The network as it was before arms of a network matrix were made.
+    #[serde(default)]
+    pub network: Option<NetBefore>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -53,7 +60,10 @@ impl Leftovers {
     }
 
     /// What an interrupted experiment left, if any.
-    pub(crate) fn load(state: &Path) -> Result<Option<Self>, MeasureError> {
+    ///
+    /// # Errors
+    /// The record cannot be read, or its experiment is still running.
+    pub(crate) fn load(state: &Path, fs: &HostFs) -> Result<Option<Self>, MeasureError> {
         let path = state.join("bench.json");
         if !path.exists() {
             return Ok(None);
@@ -65,7 +75,12 @@ impl Leftovers {
             text: text.chars().take(200).collect(),
         })?;
         record.path = path;
-        Ok(Some(record))
+        match record.owner {
+            Some((pid, start)) if guests::is_alive(fs, pid, start) => Err(MeasureError::Unfit(format!(
+                "process {pid} measures right now, and there is room for one: wait for it, or end it"
+            ))),
+            _ => Ok(Some(record)),
+        }
     }
 
     /// Writes the record; called before each change it announces.
@@ -91,6 +106,9 @@ impl Leftovers {
                     Err(error) => return Err(wrap(clone)(error)),
                 }
             }
+            if let Some(network) = &self.network {
+                network.restore(fs)?;
+            }
             for pool in &self.pools {
                 resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;
             }
@@ -111,6 +129,20 @@ impl Leftovers {
     }
 }
 
+/// Takes back what an interrupted experiment left, if there is anything; says whether there was.
+///
+/// # Errors
+/// The record cannot be read, or something cannot be taken back: it is then kept for the next try.
+pub fn take_back_leftovers(
+    state: &Path,
+    fs: &HostFs,
+    hypervisor: impl FnOnce() -> Result<Box<dyn Hypervisor>, HypervisorError>,
+) -> Result<bool, MeasureError> {
+    let Some(old) = Leftovers::load(state, fs)? else { return Ok(false) };
+    let mut hypervisor = hypervisor().map_err(|source| MeasureError::Hypervisor { arm: "all".to_owned(), source })?;
+    old.clean_up(fs, hypervisor.as_mut()).map(|()| true)
+}
+
 /// Runs an experiment, first cleaning up what an interrupted one left, and afterwards what this one changed, whatever
 /// came of it. The experiment's own error comes before one of cleaning up.
 pub(crate) fn leaving_nothing<T>(
@@ -125,12 +157,14 @@ pub(crate) fn leaving_nothing<T>(
         &mut dyn FnMut(Event<'_>),
     ) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
-    if let Some(old) = Leftovers::load(state)? {
+    if let Some(old) = Leftovers::load(state, fs)? {
         tell(Event::Stage("cleaning up what an interrupted run left"));
         old.clean_up(fs, hypervisor)?;
     }
     let host = Host::read(fs);
     let mut leftovers = Leftovers::new(state, &host);
+    let own = std::process::id();
+    leftovers.owner = guests::start_time(fs, own).ok().map(|start| (own, start));
     let result = experiment(&host, hypervisor, &mut leftovers, tell);
     tell(Event::Stage("putting everything back"));
     let cleaned = leftovers.clean_up(fs, hypervisor);

@@ -15,6 +15,7 @@ mod leftovers;
 mod matrix;
 mod memory;
 mod metric;
+mod net;
 mod own_guest;
 mod pilot;
 mod program;
@@ -35,7 +36,13 @@ pub use matrix::{
     MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PathCache, Turn, arms, containers_of, device_model, ground,
     least_seconds, major_minor, matrix,
 };
+pub use leftovers::take_back_leftovers;
 pub use metric::{Metric, Unit};
+pub use net::{
+    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure, NetGround,
+    NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms, net_ground,
+    net_least_seconds, net_matrix,
+};
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
 pub use results::{Arm, ArmKind, Environment, Outcome, Purpose, Results, Run, SCHEMA, Slice};
 pub use schedule::{Design, Step, schedule};

@@ -17,6 +17,18 @@ pub enum Unit {
     /// CPU nanoseconds per I/O operation.
     #[serde(rename = "CPU ns/IO")]
     CpuNanosecondsPerIo,
+    /// Bits per second.
+    #[serde(rename = "bit/s")]
+    BitsPerSecond,
+    /// Requests answered per second.
+    #[serde(rename = "trans/s")]
+    TransactionsPerSecond,
+    /// Seconds of processor time for each gigabit moved.
+    #[serde(rename = "CPU s/Gbit")]
+    CpuSecondsPerGigabit,
+    /// CPU nanoseconds per transaction.
+    #[serde(rename = "CPU ns/trans")]
+    CpuNanosecondsPerTransaction,
 }
 
 impl Unit {
@@ -27,12 +39,16 @@ impl Unit {
             Self::BytesPerSecond => "B/s",
             Self::Nanoseconds => "ns",
             Self::CpuNanosecondsPerIo => "CPU ns/IO",
+            Self::BitsPerSecond => "bit/s",
+            Self::TransactionsPerSecond => "trans/s",
+            Self::CpuSecondsPerGigabit => "CPU s/Gbit",
+            Self::CpuNanosecondsPerTransaction => "CPU ns/trans",
         }
     }
 
     /// Whether a larger value is the better one.
     pub fn higher_is_better(self) -> bool {
-        matches!(self, Self::Iops | Self::BytesPerSecond)
+        matches!(self, Self::Iops | Self::BytesPerSecond | Self::BitsPerSecond | Self::TransactionsPerSecond)
     }
 }
 

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::error::MeasureError;
 use crate::matrix::MatrixResults;
+use crate::net::NetMatrixResults;
 use crate::results::{Environment, Outcome, Results};
 
 /// (name, statements), in order. ↓ the next migration goes at the end.
@@ -209,6 +210,59 @@ impl Store {
         Ok(self.connection.last_insert_rowid())
     }
 
+    /// Adds a network matrix. Returns its id.
+    pub fn add_net_matrix(&mut self, results: &NetMatrixResults) -> Result<i64, MeasureError> {
+        let (environment, machine) = match &results.environment {
+            Environment::Silicon => ("silicon", None),
+            Environment::Lab { machine } => ("lab", Some(machine)),
+        };
+        let ground = &results.ground;
+        let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.clone());
+        let added = self.connection.execute(
+            "INSERT INTO matrix (created, kind, environment, machine, device, kernel, qemu, guest, winner, document)
+             VALUES (?1, 'net', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                results.created,
+                environment,
+                machine,
+                ground.device,
+                ground.kernel,
+                ground.qemu,
+                results.guest,
+                winner,
+                json(results)
+            ],
+        );
+        added.map_err(|source| self.error(source))?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// The newest network matrix of the same model of card, kernel and environment; one of the same guest goes before
+    /// others.
+    pub fn newest_net_matrix(
+        &self,
+        device: &str,
+        kernel: &str,
+        guest: &str,
+        environment: &Environment,
+    ) -> Result<Option<NetMatrixResults>, MeasureError> {
+        let (environment, machine) = match environment {
+            Environment::Silicon => ("silicon", None),
+            Environment::Lab { machine } => ("lab", Some(machine)),
+        };
+        let found = self.connection.query_row(
+            "SELECT document FROM matrix
+             WHERE kind = 'net' AND device = ?1 AND kernel = ?2 AND environment = ?3 AND machine IS ?4
+             ORDER BY guest = ?5 DESC, id DESC LIMIT 1",
+            params![device, kernel, environment, machine, guest],
+            |row| row.get::<_, String>(0),
+        );
+        match found.optional().map_err(|source| self.error(source))? {
+            Some(document) => NetMatrixResults::parse(&document).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// The newest disk matrix of the same drive model, kernel and environment; one of the same guest goes before others.
     pub fn newest_matrix(
         &self,
@@ -308,6 +362,18 @@ mod tests {
         );
         let elsewhere = Environment::Lab { machine: "other".into() };
         assert_eq!(find("QEMU NVMe Ctrl", "6.12.41", "web1", &elsewhere), None);
+    }
+
+    #[test]
+    fn a_network_matrix_is_no_disk_matrix() {
+        let mut store = memory();
+        let results = crate::net::sample_net_matrix();
+        store.add_net_matrix(&results).unwrap();
+        let lab = Environment::Lab { machine: "quad".into() };
+        let find = |device: &str, kernel: &str| store.newest_net_matrix(device, kernel, "web1", &lab).unwrap();
+        assert_eq!(find("igb 8086:10c9", "6.12.41").map(|found| found.turns), Some(results.turns));
+        assert_eq!(find("igb 8086:10c9", "6.13.0").map(|found| found.seed), None);
+        assert!(store.newest_matrix("igb 8086:10c9", "6.12.41", "web1", &lab).unwrap().is_none());
     }
 
     #[test]

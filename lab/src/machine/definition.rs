@@ -1,7 +1,9 @@
 //! The form of a machine file.
 
+use std::str::FromStr;
+
 use nearmetal_units::Bytes;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A server in software.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -102,7 +104,7 @@ pub enum NetworkModel {
 }
 
 /// One end of a cable between two labs on the same host.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cable {
     /// Name of the cable, the same in both labs.
@@ -111,8 +113,22 @@ pub struct Cable {
     pub end: CableEnd,
 }
 
+impl FromStr for Cable {
+    type Err = String;
+
+    /// `wire:a`. Whether the name can be one is checked with the machine.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, end) = match text.rsplit_once(':') {
+            Some((name, "a")) => (name, CableEnd::A),
+            Some((name, "b")) => (name, CableEnd::B),
+            _ => return Err(format!("`{text}` is no end of a cable: write its name and the end, such as wire:a")),
+        };
+        Ok(Self { name: name.to_owned(), end })
+    }
+}
+
 /// The two ends of a cable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CableEnd {
     /// The one end.

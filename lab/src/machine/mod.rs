@@ -73,6 +73,26 @@ impl Machine {
         Self::parse(name_or_path, &text)
     }
 
+    /// The same, with a cable in its first network card.
+    ///
+    /// # Errors
+    /// Besides those of [`Machine::load`]: it has no network card, or the cable's name cannot be one.
+    pub fn load_with(name_or_path: &str, cable: Option<&Cable>) -> Result<Self, MachineError> {
+        let mut machine = Self::load(name_or_path)?;
+        let Some(cable) = cable else { return Ok(machine) };
+        let Some(card) = machine.networks.first_mut() else {
+            return Err(MachineError::Value {
+                origin: name_or_path.to_owned(),
+                field: "network".to_owned(),
+                value: "not given".to_owned(),
+                limit: format!("the cable `{}` needs a card to go into", cable.name),
+            });
+        };
+        card.cable = Some(cable.clone());
+        check::check(name_or_path, &machine)?;
+        Ok(machine)
+    }
+
     /// A machine from text; `origin` names it in errors.
     ///
     /// # Errors

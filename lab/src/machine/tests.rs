@@ -56,6 +56,18 @@ fn a_cable_joins_two_machines_by_its_ends() {
 const QUAD: &str = include_str!("../../machines/quad.toml");
 
 #[test]
+fn a_cable_given_beside_the_machine_goes_into_its_first_card() {
+    let cable: Cable = "wire:a".parse().unwrap();
+    let machine = Machine::load_with("peer", Some(&cable)).unwrap();
+    assert!(lines(&arguments(&machine, &boot())).contains("local.path=/lab/cables/wire.a,"));
+    for junk in ["wire", "wire:c", ":"] {
+        assert!(junk.parse::<Cable>().unwrap_err().contains("wire:a"));
+    }
+    let error = Machine::load_with("peer", Some(&"../x:b".parse().unwrap())).unwrap_err().to_string();
+    assert!(error.contains("cable.name") && error.contains("`../x`"), "{error}");
+}
+
+#[test]
 fn errors_name_file_field_value_and_limit() {
     let cases = [
         ("sockets = 4", "sockets = 40", "`processors` is 120 hardware threads, but 1 to 64 are possible"),
@@ -114,5 +126,5 @@ fn unknown_fields_and_bad_units_point_at_the_line() {
 #[test]
 fn a_machine_nobody_knows() {
     let error = Machine::load("octo").unwrap_err().to_string();
-    assert!(error.contains("no machine `octo`") && error.contains("known: quad"), "{error}");
+    assert!(error.contains("no machine `octo`") && error.contains("known: quad, peer"), "{error}");
 }

@@ -12,7 +12,8 @@ use nearmetal_measure::{
 };
 use nearmetal_units::Bytes;
 
-use super::matrix::{MatrixArgs, disk_matrix};
+use super::matrix::{MatrixArgs, MatrixKind, disk_matrix};
+use super::net_matrix::net_matrix;
 use super::shared::StateArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -46,7 +47,7 @@ pub struct Args {
     /// Domain; its plan must have been applied, or be named with --plan
     pub(super) domain: String,
     /// Whole block device to measure on; ITS CONTENTS ARE LOST. With --matrix also a directory, or both
-    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["own_guest", "list"])]
+    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["own_guest", "list", "port"])]
     pub(super) scratch: Vec<String>,
     /// Measure in the domain itself as it runs, not in clones: its own kernel, reading its own disk, nothing written
     ///
@@ -101,8 +102,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    if args.matrix.kind().is_some() {
-        return disk_matrix(&args, printer);
+    match args.matrix.kind() {
+        Some(MatrixKind::Disk) => return disk_matrix(&args, printer),
+        Some(MatrixKind::Net) => return net_matrix(&args, printer),
+        None => {}
     }
     if args.scratch.len() > 1 {
         bail!("{} scratch devices are named, and only --matrix takes more than one", args.scratch.len());

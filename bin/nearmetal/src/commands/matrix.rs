@@ -12,6 +12,7 @@ use nearmetal_measure::{
 use nearmetal_units::Bytes;
 
 use super::bench;
+use super::net_matrix::NetArgs;
 use super::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::job::matrix::{chart, list_text, text};
@@ -29,22 +30,24 @@ const PAIRS: u32 = 10;
 pub(crate) enum MatrixKind {
     /// Ways to a disk: cache, engine, iothreads, queues, bus, container
     Disk,
-    /// Ways to a network (not measured yet)
+    /// Ways to a port: vhost-net or user space on a bridge, macvtap, virtual functions; needs a peer
     Net,
 }
 
 /// What only a matrix takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MatrixArgs {
-    /// Compare many ways to a disk instead, and say which to use for this VM on this machine
+    /// Compare many ways to a disk or a network instead, and say which to use for this VM on this machine
     ///
-    /// The ways (arms) are disks of one clone of the domain. Each is read back first: one that did not take effect is
+    /// The ways (arms) are disks or cards of a clone of the domain. Each is read back first: one that did not take effect is
     /// reported and not measured. Then they race: in every round each arm left runs once, in random order; after 4, 8
     /// and 16 rounds those shown worse leave, at an error stated beforehand (--error). The winner is measured again on
-    /// fresh pairs against QEMU's default and the bare slice. The result is kept, and `nearmetal plan` uses it where
+    /// fresh pairs against QEMU's or libvirt's default and the bare slice. The result is kept, and `nearmetal plan` uses it where
     /// drive and kernel are the same.
     ///
-    /// Scratch space: a whole device, for arms on blocks; a directory, for raw and qcow2 files; or both.
+    /// --matrix net needs --port, --peer and --address; docs/guides/net-matrix.md begins at the beginning.
+    ///
+    /// Scratch space for --matrix disk: a whole device, for arms on blocks; a directory, for raw and qcow2 files; or both.
     #[arg(long, value_enum, conflicts_with_all = ["own_guest", "quick"])]
     matrix: Option<MatrixKind>,
     /// With --matrix: show the arms, what is left out and why, and the time it takes; measures nothing
@@ -52,14 +55,14 @@ pub(crate) struct MatrixArgs {
     pub(super) list: bool,
     /// With --matrix: seconds for all of it
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
-    budget: u32,
+    pub(super) budget: u32,
     /// With --matrix: percent of error, over all arms and looks, with which the best arm may be lost
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = error_percent)]
-    error: f64,
-    /// With --matrix: leave out arms with this word, such as `writethrough`, `virtio-scsi`, `native`, `qcow2-metadata`;
-    /// can be given several times, and QEMU's default always stays
+    pub(super) error: f64,
+    /// With --matrix: leave out arms with this word, such as `writethrough`, `virtio-scsi`, `native`, `qcow2-metadata`, `macvtap`;
+    /// can be given several times, and the default always stays
     #[arg(long, value_name = "WORD", requires = "matrix")]
-    without: Vec<String>,
+    pub(super) without: Vec<String>,
     /// With --matrix: measure cache=unsafe too, which ignores the guest's flushes and so loses data when the host stops;
     /// it never wins
     #[arg(long, requires = "matrix")]
@@ -69,10 +72,12 @@ pub(crate) struct MatrixArgs {
     span: Bytes,
     /// With --matrix: write the chart here as SVG
     #[arg(long, value_name = "FILE", requires = "matrix")]
-    chart: Option<PathBuf>,
+    pub(super) chart: Option<PathBuf>,
     /// With --matrix: what is printed
     #[arg(long, value_enum, default_value_t = Format::Text, requires = "matrix")]
-    format: Format,
+    pub(super) format: Format,
+    #[command(flatten)]
+    pub(super) net: NetArgs,
 }
 
 impl MatrixArgs {
@@ -101,9 +106,6 @@ fn span(text: &str) -> Result<Bytes, String> {
 /// Runs the command. `args` are those of `bench`, of which a matrix is a part.
 pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let own = &args.matrix;
-    if own.kind() == Some(MatrixKind::Net) {
-        bail!("--matrix net is not measured yet: --matrix disk is");
-    }
     let fs = HostFs::live();
     let journal = args.state.journal();
     let plan = bench::plan_of(args, &journal)?;
@@ -191,10 +193,10 @@ fn keep(
     Ok(())
 }
 
-fn watch(
+pub(super) fn watch<T>(
     printer: &mut Printer,
-    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<MatrixResults, nearmetal_measure::MeasureError>,
-) -> anyhow::Result<MatrixResults> {
+    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, nearmetal_measure::MeasureError>,
+) -> anyhow::Result<T> {
     let bar = printer.progress(1, "measuring");
     let mut round_told = None;
     let result = experiment(&mut |event| match event {

@@ -10,6 +10,7 @@ use nearmetal_change::{
 };
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
+use nearmetal_measure::take_back_leftovers;
 
 use super::shared::{Format, NoLibvirt, StateArgs, load_plan, refuse};
 use crate::exit_status::ExitStatus;
@@ -20,7 +21,8 @@ use crate::printer::Printer;
 /// Undo the last apply, doctor --fix or change of a device, from its journal
 ///
 /// Restores the definitions, pools, settings and running state that were before, whether it ended or was killed at any
-/// step. After a reboot, what the reboot itself has undone is only reported. A rollback that is killed is run again.
+/// step. First it takes back what a killed `nearmetal bench` left. After a reboot, what the reboot itself has undone is
+/// only reported. A rollback that is killed is run again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The transaction [default: the unfinished one, or the last one in force]
@@ -54,10 +56,22 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let cleaned = if args.list_fault_points || args.forget { false } else { after_a_measurement(&args, printer)? };
     match run(&args, printer) {
         Ok(status) => Ok(status),
+        Err(ChangeError::NothingToRollBack(_)) if cleaned => Ok(ExitStatus::Done),
         Err(error) => Ok(refuse(printer, &error)),
     }
+}
+
+/// Takes back what a measurement that was killed left: clones, pools, bridges, a paused guest.
+fn after_a_measurement(args: &Args, printer: &mut Printer) -> anyhow::Result<bool> {
+    let libvirt = || Libvirt::open(None).map(|libvirt| Box::new(libvirt) as Box<dyn Hypervisor>);
+    let cleaned = take_back_leftovers(args.state.journal().state_directory(), &HostFs::live(), libvirt)?;
+    if cleaned {
+        printer.say("what a measurement left that did not end is taken back");
+    }
+    Ok(cleaned)
 }
 
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {

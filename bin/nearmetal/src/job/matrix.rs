@@ -21,7 +21,7 @@ pub(crate) fn list_text(arms: &[DiskPath], left_out: &[LeftOut], least: u32, bud
     text
 }
 
-fn left_out_text(left_out: &[LeftOut]) -> String {
+pub(super) fn left_out_text(left_out: &[LeftOut]) -> String {
     let lines: String = left_out.iter().map(|left| format!("  {:58} {}\n", left.what, left.why)).collect();
     if lines.is_empty() { lines } else { format!("not measured:\n{lines}") }
 }
@@ -79,7 +79,7 @@ fn ordered(results: &MatrixResults) -> Vec<(usize, &ArmResult)> {
     arms
 }
 
-fn ratio_text(estimate: &RatioEstimate) -> String {
+pub(super) fn ratio_text(estimate: &RatioEstimate) -> String {
     let interval = estimate.interval();
     format!("{:.2}x ({:.2} to {:.2})", estimate.ratio, interval.low, interval.high)
 }

@@ -88,6 +88,10 @@ fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
         Unit::BytesPerSecond => ("MB/s", 1e-6),
         Unit::Nanoseconds => ("µs", 1e-3),
         Unit::CpuNanosecondsPerIo => ("CPU µs/request", 1e-3),
+        Unit::BitsPerSecond => ("Mbit/s", 1e-6),
+        Unit::TransactionsPerSecond => ("trans/s", 1.0),
+        Unit::CpuSecondsPerGigabit => ("CPU s/Gbit", 1.0),
+        Unit::CpuNanosecondsPerTransaction => ("CPU µs/trans", 1e-3),
     }
 }
 

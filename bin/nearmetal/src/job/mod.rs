@@ -14,6 +14,7 @@ mod guest;
 mod headline;
 pub(crate) mod manifest;
 pub(crate) mod matrix;
+pub(crate) mod net_matrix;
 mod memory;
 mod metrics;
 pub(crate) mod outputs;

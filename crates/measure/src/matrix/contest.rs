@@ -17,6 +17,16 @@ pub(crate) const METRIC: &str = "iops";
 pub(crate) trait Track {
     /// One sample; all other arms are idle meanwhile.
     fn run(&mut self, arm: usize, seed: u64) -> Result<Measured, MeasureError>;
+
+    /// Name of the metric that decides.
+    fn metric(&self) -> String {
+        METRIC.to_owned()
+    }
+
+    /// Puts the arms of a round in the order they run: at random, unless some share what has to be made first.
+    fn arrange(&mut self, order: &mut Vec<usize>, random: &mut SplitMix) {
+        random.shuffle(order);
+    }
 }
 
 /// One run of one arm.
@@ -39,11 +49,16 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The value that decides, if it has one.
+    /// The value that decides a disk's race, if it has one.
     pub fn value(&self) -> Option<f64> {
+        self.value_of(METRIC)
+    }
+
+    /// The value of a metric, if it has one.
+    pub(crate) fn value_of(&self, metric: &str) -> Option<f64> {
         match &self.outcome {
             Outcome::Measured { metrics, .. } => {
-                metrics.iter().find(|metric| metric.name == METRIC).map(|metric| metric.value)
+                metrics.iter().find(|found| found.name == metric).map(|found| found.value)
             }
             Outcome::Failed { .. } => None,
         }
@@ -63,12 +78,13 @@ pub(crate) fn contest(
     progress: &mut dyn FnMut(u32, usize, usize),
 ) -> Result<Vec<Turn>, MeasureError> {
     let mut random = SplitMix::new(seed);
+    let metric = track.metric();
     let mut turns: Vec<Turn> = Vec::new();
     let mut failures = 0;
     while !race.is_over() {
         while race.rounds_to_look() > 0 {
             let mut order = race.next_round();
-            random.shuffle(&mut order);
+            track.arrange(&mut order, &mut random);
             // fio takes a positive 32-bit seed on every version.
             let seed = (random.next() >> 33) | 1;
             let round = race.rounds();
@@ -83,8 +99,9 @@ pub(crate) fn contest(
                 };
                 let seconds = began.elapsed().as_secs_f64();
                 let turn = Turn { round, position: position as u32, arm: *arm, seed, started, seconds, outcome };
-                failures = if turn.value().is_some() { 0 } else { failures + 1 };
-                values.push((*arm, turn.value()));
+                let value = turn.value_of(&metric);
+                failures = if value.is_some() { 0 } else { failures + 1 };
+                values.push((*arm, value));
                 turns.push(turn);
             }
             race.record(&values)?;

@@ -17,6 +17,7 @@ mod space;
 
 pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor};
 pub use contest::Turn;
+pub(crate) use contest::{Track, contest};
 pub use effect::Effect;
 pub use path::{Bus, Container, DiskPath, PathCache};
 #[cfg(test)]

@@ -38,6 +38,11 @@ pub struct MatrixRow {
 
 /// The chart of a matrix, arms in the order given. `title` says of what guest and drive; `lab` that time was emulated.
 pub fn matrix_svg(title: &str, rows: &[MatrixRow], lab: bool, surface: Surface) -> String {
+    matrix_svg_of(title, "IOPS as a ratio to QEMU's default", rows, lab, surface)
+}
+
+/// The same, with the words of the axis given: what the ratio is of, and to what.
+pub fn matrix_svg_of(title: &str, axis: &str, rows: &[MatrixRow], lab: bool, surface: Surface) -> String {
     let width = Width::Wide;
     let values = rows.iter().flat_map(|row| row.ratio.into_iter().chain(row.interval.map(|(_, high)| high)));
     let scale = Scale::holding(values, LEFT, width.units() - RIGHT);
@@ -55,7 +60,7 @@ pub fn matrix_svg(title: &str, rows: &[MatrixRow], lab: bool, surface: Surface) 
         LEFT,
         bottom + 32.0,
         "nm-small",
-        "IOPS as a ratio to QEMU's default in the same rounds, 95 % interval of each arm alone",
+        &format!("{axis} in the same rounds, 95 % interval of each arm alone"),
     );
     if lab {
         canvas.text(LEFT, bottom + 47.0, "nm-small", LAB_WORDS);

@@ -12,7 +12,7 @@ mod sizes;
 pub use arms::arms_svg;
 pub use host::host_svg;
 pub use machine::{Moment, machine_svg};
-pub use matrix::{MatrixMark, MatrixRow, matrix_svg};
+pub use matrix::{MatrixMark, MatrixRow, matrix_svg, matrix_svg_of};
 pub use sizes::sizes_svg;
 
 pub(crate) use arms::arms_chart;

@@ -11,6 +11,7 @@ mod fleet;
 mod job;
 mod machine;
 mod matrix;
+mod net;
 mod sabotage;
 mod sabotage_devices;
 
@@ -64,6 +65,7 @@ pub fn all() -> Vec<Case> {
         machine::cases(),
         job::cases(),
         matrix::cases(),
+        net::cases(),
         agreement::cases(),
         sabotage::cases(),
         sabotage_devices::cases(),

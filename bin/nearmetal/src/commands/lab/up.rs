@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nearmetal_lab::machine::Cable;
 use nearmetal_lab::{Lab, Places, UpOptions};
 
 use super::progress::Drawn;
@@ -14,7 +15,7 @@ pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// An embedded machine (`quad`), or the path of a machine file
+    /// An embedded machine (`quad`, `peer`), or the path of a machine file
     #[arg(long, default_value = "quad")]
     machine: String,
     /// Keep the disks after `down` and power loss; the next `up --keep` of this name goes on with them
@@ -23,6 +24,9 @@ pub struct Args {
     /// More kernel arguments, such as "default_hugepagesz=1G hugepages=2"
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     append: String,
+    /// Put a cable into the first network card: its name and the end, such as wire:a; another lab has wire:b
+    #[arg(long, value_name = "NAME:END")]
+    cable: Option<Cable>,
     /// Seconds until libvirt must answer
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
@@ -34,6 +38,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.machine = args.machine;
     options.keep = args.keep;
     options.append = args.append.split_whitespace().map(str::to_owned).collect();
+    options.cable = args.cable;
     options.timeout = Duration::from_secs(args.timeout);
     let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;
     if let Some(boot) = lab.boot_times() {

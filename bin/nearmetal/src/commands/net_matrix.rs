@@ -1,0 +1,139 @@
+//! `nearmetal bench --matrix net`: the arms, the peer, the race, the winner, and what to use.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, bail};
+use nearmetal_host::{Host, HostFs, files};
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{
+    Environment, NetMatrixRequest, NetMatrixResults, NetTest, Store, check_address, net_arms, net_ground,
+    net_least_seconds, net_matrix as measure,
+};
+
+use super::bench;
+use super::matrix::{STORE, watch};
+use super::shared::Format;
+use crate::exit_status::ExitStatus;
+use crate::job::net_matrix::{chart, list_text, text};
+use crate::printer::Printer;
+
+/// Seconds of one sample.
+const SECONDS: u32 = 3;
+/// Fresh rounds of the winner, each with two boots.
+const PAIRS: u32 = 8;
+
+/// What only a network matrix takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NetArgs {
+    /// With --matrix net: the port that is measured; nobody may use it meanwhile, so it must have no address
+    #[arg(long, value_name = "INTERFACE", requires = "matrix")]
+    port: Option<String>,
+    /// With --matrix net: address of the machine on the other end of that port's cable, on which netserver runs
+    #[arg(long, value_name = "ADDRESS", requires = "matrix")]
+    peer: Option<IpAddr>,
+    /// With --matrix net: a free address in the peer's network, with its prefix; each arm has it in its turn
+    #[arg(long, value_name = "ADDRESS/PREFIX", requires = "matrix")]
+    address: Option<String>,
+    /// With --matrix net: what is run; can be given several times, and the first decides the race [default: all, tcp-rr
+    /// first]
+    #[arg(long, value_name = "TEST", value_parser = test, requires = "matrix")]
+    test: Vec<NetTest>,
+}
+
+fn test(text: &str) -> Result<NetTest, String> {
+    NetTest::ALL.into_iter().find(|test| test.id() == text).ok_or_else(|| {
+        format!("there is no test `{text}`: write one of {}", NetTest::ALL.map(NetTest::id).join(", "))
+    })
+}
+
+/// Runs the command. `args` are those of `bench`, of which a matrix is a part.
+pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let own = &args.matrix;
+    let port = own.net.port.clone().context("--matrix net needs the port it measures: --port INTERFACE")?;
+    let fs = HostFs::live();
+    let journal = args.state.journal();
+    let plan = bench::plan_of(args, &journal)?;
+    let change = plan.domains.iter().find(|domain| domain.name == args.domain);
+    let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
+        printer.important(&format!("error: `{}` is not in the plan", args.domain));
+        return Ok(ExitStatus::WrongUse);
+    };
+    if placement.vcpus.is_empty() {
+        bail!(
+            "the plan leaves `{}` floating, so there is no slice to measure on: plan it with another --class",
+            args.domain
+        );
+    }
+    let mut tests: Vec<NetTest> = Vec::new();
+    for test in if own.net.test.is_empty() { &NetTest::ALL[..] } else { &own.net.test[..] } {
+        if !tests.contains(test) {
+            tests.push(*test);
+        }
+    }
+    // A list needs neither; a measurement says below what it misses.
+    let peer = own.net.peer.unwrap_or(IpAddr::from([0, 0, 0, 0]));
+    let request = NetMatrixRequest {
+        guest: args.domain.clone(),
+        placement: placement.clone(),
+        xml: change.xml_after.clone(),
+        port,
+        peer,
+        address: own.net.address.clone().unwrap_or_default(),
+        tests,
+        seconds: args.seconds.unwrap_or(SECONDS),
+        without: own.without.clone(),
+        budget: own.budget,
+        error: own.error / 100.0,
+        pairs: args.pairs.unwrap_or(PAIRS),
+        seed: args.seed,
+        appliance: args.appliance.clone(),
+        probe: bench::beside_this_program("nearmetal-probe")?,
+        state: journal.state_directory().to_owned(),
+        environment: Environment::detect(&fs),
+        pause: args.pause,
+    };
+    if own.list {
+        let (arms, left_out) = net_arms(&net_ground(&request, &fs, &Host::read(&fs)));
+        printer.data(&list_text(&arms, &left_out, net_least_seconds(&request, &arms), request.budget));
+        return Ok(ExitStatus::Done);
+    }
+    if own.net.peer.is_none() || own.net.address.is_none() {
+        bail!(
+            "--matrix net needs a peer: start netserver on the machine at the other end of the cable, and give its address (--peer 192.0.2.1) and a free one for the arms (--address 192.0.2.10/24)"
+        );
+    }
+    if let Err(why) = check_address(&request.address, peer) {
+        bail!("--address: {why}");
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("measuring starts guests and takes a port, which only root may: run it as root, or see what it would do with --list");
+    }
+    let mut libvirt = Libvirt::open(None)?;
+    let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, &request.state.join(STORE), printer)?;
+    Ok(ExitStatus::Done)
+}
+
+fn keep(
+    args: &bench::Args,
+    results: &NetMatrixResults,
+    store: &std::path::Path,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    let own = &args.matrix;
+    let document = serde_json::to_string_pretty(results)?;
+    if let Some(path) = &args.output {
+        files::write_atomic(path, &document)?;
+    }
+    if let Some(path) = &own.chart {
+        files::write_atomic(path, chart(results))?;
+    }
+    let store = args.store.as_deref().unwrap_or(store);
+    Store::open(store)?.add_net_matrix(results)?;
+    match own.format {
+        Format::Json => printer.data(&document),
+        Format::Text => printer.data(&text(results)),
+    }
+    printer.say(&format!("kept in {}", store.display()));
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! A network matrix for people: the table, the ceiling, the advice, the chart.
+
+use nearmetal_measure::{
+    Effect, Environment, LeftOut, Link, NetAdvice, NetArmResult, NetFigure, NetMatrixResults, NetPath, Unit,
+};
+use nearmetal_report::{MatrixMark, MatrixRow, Surface, matrix_svg_of};
+use nearmetal_stats::Fate;
+
+use super::matrix::{left_out_text, ratio_text};
+
+/// The arms that would be measured.
+pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], least: u32, budget: u32) -> String {
+    let mut text = format!("{} arms:\n", arms.len());
+    for arm in arms {
+        text.push_str(&format!("  {:58} {}\n", arm.title(), arm.id()));
+    }
+    text.push_str(&left_out_text(left_out));
+    text.push_str(&format!("takes about {least} s at least"));
+    text.push_str(&if budget < least {
+        format!("; the budget is {budget} s: raise --budget, or leave arms out (--without WORD)\n")
+    } else {
+        format!(", and the budget is {budget} s\n")
+    });
+    text
+}
+
+/// A value in a unit people read, with the unit.
+fn shown(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::BitsPerSecond => format!("{:.1} Mbit/s", value / 1e6),
+        Unit::TransactionsPerSecond => format!("{value:.0} trans/s"),
+        Unit::Nanoseconds if value >= 1e6 => format!("{:.2} ms", value / 1e6),
+        Unit::Nanoseconds | Unit::CpuNanosecondsPerTransaction => format!("{:.0} µs", value / 1e3),
+        Unit::CpuSecondsPerGigabit => format!("{value:.2} s/Gbit"),
+        other => format!("{value:.0} {}", other.symbol()),
+    }
+}
+
+fn decided_unit(results: &NetMatrixResults) -> Unit {
+    if results.decided_by().is_stream() { Unit::BitsPerSecond } else { Unit::TransactionsPerSecond }
+}
+
+/// The table, best first, and one recommendation.
+pub(crate) fn text(results: &NetMatrixResults) -> String {
+    let ground = &results.ground;
+    let mut text = format!(
+        "{}: ways to `{}` ({}), kernel {}, QEMU {}, peer {}\nthe race: {}, {} s a run\n",
+        results.guest,
+        results.port,
+        ground.device,
+        ground.kernel,
+        ground.qemu,
+        results.peer,
+        results.decided_by().label(),
+        results.seconds
+    );
+    if let Environment::Lab { machine } = &results.environment {
+        text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
+    }
+    text.push_str("\nwithout a guest (the ceiling; a figure from 90 % of it on is marked peer-bound):\n");
+    for ceiling in &results.ceiling {
+        let values = |values: &[f64]| {
+            let each: Vec<String> = values.iter().map(|value| shown(*value, ceiling.unit)).collect();
+            if each.is_empty() { "not measured".to_owned() } else { each.join(", ") }
+        };
+        text.push_str(&format!("  {:34} all PUs    {}\n", ceiling.test.label(), values(&ceiling.unconfined)));
+        text.push_str(&format!("  {:34} the slice  {}\n", "", values(&ceiling.confined)));
+    }
+    text.push_str(&format!("\n  {:42} {:>16}  {:22} {:>6}\n", "arm", "median", "to libvirt's default", "rounds"));
+    for (number, arm) in ordered(results) {
+        let mark = if results.winner == Some(number) { '*' } else { ' ' };
+        let median = arm.median.map_or_else(|| "?".to_owned(), |median| shown(median, decided_unit(results)));
+        let figure = match (&arm.to_default, number) {
+            (_, 0) => "1".to_owned(),
+            (Some(estimate), _) => ratio_text(estimate),
+            (None, _) => "not measured".to_owned(),
+        };
+        let bound = if arm.peer_bound == Some(true) { "peer-bound; " } else { "" };
+        text.push_str(&format!(
+            "{mark} {:42} {median:>16}  {figure:22} {:>6}  {bound}{}\n",
+            arm.path.title(),
+            arm.rounds,
+            note(results, number, arm)
+        ));
+        if let Effect::Shown { evidence } = &arm.effect {
+            text.push_str(&evidence.iter().map(|line| format!("      {line}\n")).collect::<String>());
+        }
+    }
+    text.push_str(&left_out_text(&results.left_out));
+    text.push_str(&fresh(results));
+    text.push('\n');
+    text.push_str(&statement(results));
+    text.push_str(&advice(results));
+    for caveat in &results.caveats {
+        text.push_str(&format!("note: {caveat}\n"));
+    }
+    text
+}
+
+/// Arms with their numbers: by ratio, those without a figure last.
+fn ordered(results: &NetMatrixResults) -> Vec<(usize, &NetArmResult)> {
+    let standing = |number: usize, arm: &NetArmResult| match (number, &arm.to_default) {
+        (0, _) => 1.0,
+        (_, Some(estimate)) => estimate.ratio,
+        _ => f64::NEG_INFINITY,
+    };
+    let mut arms: Vec<(usize, &NetArmResult)> = results.arms.iter().enumerate().collect();
+    arms.sort_by(|one, other| standing(other.0, other.1).total_cmp(&standing(one.0, one.1)));
+    arms
+}
+
+fn note(results: &NetMatrixResults, number: usize, arm: &NetArmResult) -> String {
+    let rounds = |look: usize| results.looks.get(look).copied().unwrap_or(0);
+    if let Effect::NotShown { why } = &arm.effect {
+        return format!("did not take effect: {why}");
+    }
+    if let Some(why) = &arm.cannot_win {
+        return why.clone();
+    }
+    match arm.fate {
+        _ if results.winner == Some(number) => "winner".to_owned(),
+        Some(Fate::ShownWorse { look, .. }) => format!("shown worse after {} rounds", rounds(look)),
+        Some(Fate::Cut { look }) => format!("cut for time after {} rounds, not shown worse", rounds(look)),
+        Some(Fate::Withdrawn) => "withdrawn: its runs failed".to_owned(),
+        Some(Fate::Racing) => "not told apart from the winner".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// The fresh rounds: every metric of winner, default and bare slice.
+fn fresh(results: &NetMatrixResults) -> String {
+    let Some(confirmation) = &results.confirmation else { return String::new() };
+    let rounds = confirmation.turns.iter().map(|turn| turn.round + 1).max().unwrap_or(0);
+    let mut text = format!(
+        "\nagain in {rounds} fresh rounds, each guest booted for its run, with this card alone:\n  {:22} {:>16} {:>16} {:>16}  {:22} {:22} {:22}\n",
+        "", "winner", "default", "bare slice", "winner to default", "winner to bare", "default to bare"
+    );
+    for figure in &confirmation.figures {
+        text.push_str(&line(results, figure));
+    }
+    text
+}
+
+fn line(results: &NetMatrixResults, figure: &NetFigure) -> String {
+    let bare = results.arms.iter().position(|arm| arm.path.link == Link::Bare);
+    let median = |arm: Option<usize>| {
+        let found = figure.medians.iter().find(|(number, _)| Some(*number) == arm);
+        found.map_or_else(|| "?".to_owned(), |(_, value)| shown(*value, figure.unit))
+    };
+    let estimate = |estimate: &Option<nearmetal_stats::RatioEstimate>| {
+        estimate.as_ref().map_or_else(|| "-".to_owned(), ratio_text)
+    };
+    format!(
+        "  {:22} {:>16} {:>16} {:>16}  {:22} {:22} {:22}{}\n",
+        figure.metric,
+        median(results.winner),
+        median(Some(0)),
+        median(bare),
+        estimate(&figure.to_default),
+        estimate(&figure.to_bare),
+        estimate(&figure.default_to_bare),
+        if figure.peer_bound == Some(true) { " winner peer-bound" } else { "" }
+    )
+}
+
+/// What may be said of the race, with its error.
+fn statement(results: &NetMatrixResults) -> String {
+    let percent = results.error * 100.0;
+    match results.slack {
+        Some(slack) if slack <= 1.0 => {
+            format!("the race: every other arm that could win was shown worse (error {percent} %)\n")
+        }
+        Some(slack) => format!(
+            "the race: no arm that could win is better than the winner by more than {:.0} % (error {percent} %)\n",
+            (slack - 1.0) * 100.0
+        ),
+        None => "the race: too few rounds to say how much better another arm may be\n".to_owned(),
+    }
+}
+
+fn advice(results: &NetMatrixResults) -> String {
+    match results.advice() {
+        NetAdvice::Use(arm, estimate) => {
+            let figure =
+                results.confirmation.as_ref().and_then(|confirmation| confirmation.of_test(results.decided_by()));
+            let bare = figure.and_then(|figure| figure.to_bare.as_ref());
+            let bare = bare.map_or_else(String::new, |bare| format!(", {} of bare metal", ratio_text(bare)));
+            let function = (arm.path.link == Link::VfHostdev).then(|| arm.source.parse().ok()).flatten();
+            format!(
+                "use: {}\n  because it did {} of libvirt's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{}",
+                arm.path.title(),
+                ratio_text(estimate),
+                estimate.n,
+                arm.path.lines_for_libvirt(&arm.source, function),
+                price(arm.path.link)
+            )
+        }
+        NetAdvice::NoneFaster(arm, estimate) => format!(
+            "leave the card as it is: the best arm, {}, did {} of libvirt's default in {} fresh pairs\n",
+            arm.path.title(),
+            ratio_text(estimate),
+            estimate.n
+        ),
+        NetAdvice::Default => "leave the card as it is: libvirt's default was the best\n".to_owned(),
+        NetAdvice::Unknown => "no advice: the race has no winner that was measured again\n".to_owned(),
+    }
+}
+
+/// What a winner costs in other ways, which no figure here shows.
+fn price(link: Link) -> &'static str {
+    match link {
+        Link::VfHostdev => "  its price: the guest cannot move to another host while it has the function, and needs its driver\n",
+        Link::MacvtapBridge | Link::MacvtapPrivate => {
+            "  its price: the host itself does not reach the guest through that port (a limit of macvtap)\n"
+        }
+        Link::MacvtapPassthrough => "  its price: the port belongs to this guest alone, and the host has none of it\n",
+        Link::VfMacvtapPassthrough => "  its price: the virtual function belongs to this guest alone\n",
+        Link::Bridge | Link::Bare => "",
+    }
+}
+
+/// The chart, as a file of its own.
+pub(crate) fn chart(results: &NetMatrixResults) -> String {
+    let row = |(number, arm): (usize, &NetArmResult)| MatrixRow {
+        name: arm.path.title(),
+        ratio: if number == 0 { Some(1.0) } else { arm.to_default.as_ref().map(|estimate| estimate.ratio) },
+        interval: arm.to_default.as_ref().map(|estimate| (estimate.interval().low, estimate.interval().high)),
+        note: if arm.peer_bound == Some(true) {
+            format!("peer-bound; {}", note(results, number, arm))
+        } else {
+            note(results, number, arm)
+        },
+        mark: match number {
+            _ if results.winner == Some(number) => MatrixMark::Winner,
+            0 => MatrixMark::Default,
+            _ => MatrixMark::Other,
+        },
+    };
+    let rows: Vec<MatrixRow> = ordered(results).into_iter().map(row).collect();
+    let title = format!("{} on {}: {}", results.guest, results.port, results.decided_by().label());
+    let axis = if results.decided_by().is_stream() { "Bits a second" } else { "Transactions a second" };
+    let axis = format!("{axis} as a ratio to libvirt's default");
+    matrix_svg_of(&title, &axis, &rows, matches!(results.environment, Environment::Lab { .. }), Surface::Standalone)
+}

@@ -1,0 +1,29 @@
+//! The network matrix: which way a guest's packets should take to a port of this machine.
+//!
+//! [`net_arms`] lists the ways there are, as data; [`net_matrix`] makes guests whose cards they are, reads each back, races
+//! them against a peer on the other end of the cable ([`nearmetal_stats::Race`]) and measures the winner again in a guest
+//! of its own, beside libvirt's default and the bare slice. [`NetMatrixResults`] is what is left.
+
+mod arms;
+mod cpu;
+mod effect;
+mod guest;
+mod lane;
+mod netperf;
+mod path;
+mod port;
+mod results;
+mod rig;
+mod run;
+
+pub use arms::{Function, NetGround, net_arms};
+pub use netperf::NetTest;
+pub use path::{Backend, Link, NetPath};
+pub(crate) use port::NetBefore;
+pub use port::check_address;
+pub use results::{
+    Ceiling, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND,
+};
+#[cfg(test)]
+pub(crate) use results::tests::sample_net_matrix;
+pub use run::{NetMatrixRequest, net_ground, net_least_seconds, net_matrix};

@@ -1,0 +1,169 @@
+//! netperf: its arguments, and its output. The same binary runs on bare metal and in the guest.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::MeasureError;
+use crate::metric::{Metric, Unit};
+
+/// What netperf does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetTest {
+    /// One byte there and back over TCP, one at a time: latency.
+    TcpRr,
+    /// A stream from the guest to the peer.
+    TcpStream,
+    /// A stream from the peer to the guest.
+    TcpMaerts,
+    /// One byte there and back over UDP, one at a time: latency without TCP's own work.
+    UdpRr,
+}
+
+/// What is asked for beside the rate. Latencies are microseconds (netperf 2.7, "Omni Output Selectors").
+const LATENCIES: [(&str, &str); 3] = [("P50_LATENCY", "p50"), ("P90_LATENCY", "p90"), ("P99_LATENCY", "p99")];
+
+impl NetTest {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::TcpRr, Self::TcpStream, Self::TcpMaerts, Self::UdpRr];
+
+    /// The word in options, and the first part of its metrics' names.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::TcpRr => "tcp-rr",
+            Self::TcpStream => "tcp-stream",
+            Self::TcpMaerts => "tcp-maerts",
+            Self::UdpRr => "udp-rr",
+        }
+    }
+
+    /// What a person calls it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::TcpRr => "TCP request and response, 1 byte",
+            Self::TcpStream => "TCP stream to the peer",
+            Self::TcpMaerts => "TCP stream from the peer",
+            Self::UdpRr => "UDP request and response, 1 byte",
+        }
+    }
+
+    /// Whether it moves a stream; else requests.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Self::TcpStream | Self::TcpMaerts)
+    }
+
+    /// Name of the metric that says how fast it was: bits or transactions each second.
+    pub fn rate(self) -> String {
+        format!("{}.rate", self.id())
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::TcpRr => "TCP_RR",
+            Self::TcpStream => "TCP_STREAM",
+            Self::TcpMaerts => "TCP_MAERTS",
+            Self::UdpRr => "UDP_RR",
+        }
+    }
+
+    /// The command, program first.
+    pub(crate) fn command(self, peer: IpAddr, seconds: u32) -> Vec<String> {
+        let mut keys = vec!["THROUGHPUT", "THROUGHPUT_UNITS", "ELAPSED_TIME"];
+        if !self.is_stream() {
+            keys.extend(LATENCIES.map(|(key, _)| key));
+        }
+        let words = ["netperf", "-H", &peer.to_string(), "-t", self.name(), "-l", &seconds.to_string(), "-P", "0"];
+        let words = words.map(str::to_owned).into_iter();
+        words.chain(["-f".into(), "m".into(), "--".into(), "-k".into(), keys.join(",")]).collect()
+    }
+}
+
+/// A few transactions, to see that the peer answers and to fill the tables of neighbours.
+pub(crate) fn greeting(peer: IpAddr) -> Vec<String> {
+    ["netperf", "-H", &peer.to_string(), "-t", "TCP_RR", "-l", "-20", "-P", "0"].map(str::to_owned).to_vec()
+}
+
+/// What a run gave: its metrics, and how many units it moved (gigabits, or transactions).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Moved {
+    pub metrics: Vec<Metric>,
+    pub units: f64,
+}
+
+/// Reads `KEY=VALUE` lines.
+pub(crate) fn read(test: NetTest, text: &str) -> Result<Moved, MeasureError> {
+    let unreadable = |why: String| MeasureError::Unreadable {
+        what: "netperf's output".to_owned(),
+        why,
+        text: text.chars().take(200).collect(),
+    };
+    let value = |key: &str| {
+        let found = text.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='));
+        found.map(str::trim).ok_or_else(|| unreadable(format!("it has no {key}")))
+    };
+    let number = |key: &str| {
+        let found = value(key)?;
+        let parsed = found.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+        parsed.ok_or_else(|| unreadable(format!("{key} is `{found}`, no number")))
+    };
+    let (rate, seconds) = (number("THROUGHPUT")?, number("ELAPSED_TIME")?);
+    let (unit, factor) = match (test.is_stream(), value("THROUGHPUT_UNITS")?) {
+        (true, "10^6bits/s") => (Unit::BitsPerSecond, 1e6),
+        (false, "Trans/s") => (Unit::TransactionsPerSecond, 1.0),
+        (_, other) => return Err(unreadable(format!("its rate is in `{other}`"))),
+    };
+    let mut metrics: Vec<Metric> = Metric::new(&test.rate(), unit, rate * factor).into_iter().collect();
+    if metrics.is_empty() {
+        return Err(unreadable("nothing was moved".to_owned()));
+    }
+    if !test.is_stream() {
+        for (key, name) in LATENCIES {
+            let name = format!("{}.{name}", test.id());
+            metrics.extend(Metric::new(&name, Unit::Nanoseconds, number(key)? * 1e3));
+        }
+    }
+    let units = rate * factor * seconds / if test.is_stream() { 1e9 } else { 1.0 };
+    Ok(Moved { metrics, units })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_and_a_round_trip_are_read_with_their_units() {
+        let stream = "THROUGHPUT=941.25\nTHROUGHPUT_UNITS=10^6bits/s\nELAPSED_TIME=2.00\n";
+        let moved = read(NetTest::TcpStream, stream).unwrap();
+        assert_eq!(moved.metrics[0], Metric::new("tcp-stream.rate", Unit::BitsPerSecond, 941.25e6).unwrap());
+        assert!((moved.units - 1.8825).abs() < 1e-9, "gigabits: {}", moved.units);
+        let round = "THROUGHPUT=2500.00\nTHROUGHPUT_UNITS=Trans/s\nELAPSED_TIME=2.00\nP50_LATENCY=380\nP90_LATENCY=500\nP99_LATENCY=900\n";
+        let moved = read(NetTest::UdpRr, round).unwrap();
+        assert_eq!(moved.units, 5000.0);
+        let p99 = moved.metrics.iter().find(|metric| metric.name == "udp-rr.p99").unwrap();
+        assert_eq!((p99.value, p99.unit), (900_000.0, Unit::Nanoseconds));
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused() {
+        for junk in [
+            "",
+            "THROUGHPUT=1\n",
+            "THROUGHPUT=-nan\nTHROUGHPUT_UNITS=10^6bits/s\nELAPSED_TIME=2\n",
+            "THROUGHPUT=0.0\nTHROUGHPUT_UNITS=10^6bits/s\nELAPSED_TIME=2\n",
+            "THROUGHPUT=5\nTHROUGHPUT_UNITS=Trans/s\nELAPSED_TIME=2\n",
+        ] {
+            assert!(read(NetTest::TcpStream, junk).is_err(), "{junk:?}");
+        }
+    }
+
+    #[test]
+    fn both_sides_run_the_same_command() {
+        let command = NetTest::TcpMaerts.command("192.0.2.1".parse().unwrap(), 3).join(" ");
+        assert_eq!(
+            command,
+            "netperf -H 192.0.2.1 -t TCP_MAERTS -l 3 -P 0 -f m -- -k THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME"
+        );
+        assert!(NetTest::TcpRr.command("192.0.2.1".parse().unwrap(), 3).join(" ").ends_with("P90_LATENCY,P99_LATENCY"));
+    }
+}

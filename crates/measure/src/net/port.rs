@@ -1,0 +1,335 @@
+//! The port that is measured: whether it may be, what it is made into for each arm, and how it was before.
+
+use std::net::IpAddr;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nearmetal_host::{Host, HostFs};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::path::Role;
+use crate::error::MeasureError;
+use crate::leftovers::Leftovers;
+use crate::program::run;
+
+/// Names of what is made: none is anybody else's, else the measurement is refused.
+pub(crate) const BRIDGE: &str = "nmbr0";
+/// The namespace bare metal is measured in, so that its address is nobody else's business.
+pub(crate) const NAMESPACE: &str = "nearmetal-net";
+/// Taps and macvtaps of the guests begin with it.
+pub(crate) const TAP: &str = "nmtap";
+
+/// How long an interface may take to come back from a guest or a namespace, or to have its link.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The network before it was changed; kept in the record of leftovers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NetBefore {
+    /// The port.
+    pub port: String,
+    /// Whether it was up.
+    pub was_up: bool,
+    /// Hardware addresses its filters were told.
+    pub told: Vec<String>,
+}
+
+impl NetBefore {
+    /// Removes what was made and gives the port the state it had. Safe to repeat.
+    pub(crate) fn restore(&self, fs: &HostFs) -> Result<(), MeasureError> {
+        let names = fs.list("/sys/class/net").unwrap_or_default();
+        for tap in names.iter().filter(|name| name.starts_with(TAP)) {
+            // Most are gone with their guest, some between the listing and here.
+            let _ = ip(&["link", "delete", tap]);
+        }
+        leave_namespace(fs, &self.port)?;
+        if exists(fs, BRIDGE) {
+            if exists(fs, &self.port) && master(fs, &self.port).as_deref() == Some(BRIDGE) {
+                ip(&["link", "set", "dev", &self.port, "nomaster"])?;
+            }
+            ip(&["link", "delete", BRIDGE])?;
+        }
+        if exists(fs, &self.port) {
+            for mac in &self.told {
+                // Told only for some of the arms; what was not told is not there to be forgotten.
+                let _ = run(Command::new("bridge").args(["fdb", "delete", mac, "dev", &self.port, "self"]));
+            }
+            ip(&["link", "set", "dev", &self.port, if self.was_up { "up" } else { "down" }])?;
+        }
+        Ok(())
+    }
+}
+
+fn exists(fs: &HostFs, interface: &str) -> bool {
+    fs.exists(&format!("/sys/class/net/{interface}"))
+}
+
+/// The bridge or bond an interface belongs to.
+pub(crate) fn master(fs: &HostFs, interface: &str) -> Option<String> {
+    fs.link_name(&format!("/sys/class/net/{interface}/master")).ok()
+}
+
+fn ip(words: &[&str]) -> Result<String, MeasureError> {
+    run(Command::new("ip").args(words))
+}
+
+/// `ip -json …`, as one list.
+pub(crate) fn ip_json(words: &[&str]) -> Result<Vec<Value>, MeasureError> {
+    let text = run(Command::new("ip").args(["-json", "-details"]).args(words))?;
+    match serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }) {
+        Ok(Value::Array(rows)) => Ok(rows),
+        Ok(_) | Err(_) => Err(MeasureError::Unreadable {
+            what: format!("`ip -json {}`", words.join(" ")),
+            why: "it is no list".to_owned(),
+            text: text.chars().take(200).collect(),
+        }),
+    }
+}
+
+/// Waits until something is so.
+fn until(what: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !what() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(Duration::from_millis(200));
+    }
+    true
+}
+
+/// The port, and what it is at the moment.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub name: String,
+    /// Whether it has virtual functions: then the card's own switch delivers by address.
+    has_functions: bool,
+    role: Option<Role>,
+    told: Vec<String>,
+}
+
+impl Port {
+    /// Checks that the port is nobody's, writes down how it is, and takes it up.
+    ///
+    /// # Errors
+    /// No such port, or the machine uses it; then nothing was changed.
+    pub(crate) fn take(
+        name: &str,
+        macs: Vec<String>,
+        host: &Host,
+        fs: &HostFs,
+        leftovers: &mut Leftovers,
+    ) -> Result<Self, MeasureError> {
+        if let Some(why) = why_not(name, host) {
+            return Err(MeasureError::Unfit(why));
+        }
+        let rows = ip_json(&["address", "show", "dev", name])?;
+        if let Some(address) = address_in(&rows) {
+            return Err(MeasureError::Unfit(format!(
+                "`{name}` has the address {address}, so somebody may reach this machine through it: name a port that carries nothing"
+            )));
+        }
+        for taken in [BRIDGE, NAMESPACE] {
+            if exists(fs, taken) || std::path::Path::new(&format!("/run/netns/{taken}")).exists() {
+                return Err(MeasureError::Unfit(format!("there is a `{taken}` already, which this would make: remove it")));
+            }
+        }
+        let was_up = flags_up(&rows);
+        let device = host.network_interfaces.iter().find(|interface| interface.name == name);
+        let function = device.and_then(|device| device.pci);
+        let sriov = host.pci_devices.iter().find(|device| Some(device.address) == function);
+        let has_functions = sriov.and_then(|device| device.sriov.as_ref()).is_some_and(|sriov| sriov.vfs > 0);
+        leftovers.network = Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone() });
+        leftovers.save()?;
+        ip(&["link", "set", "dev", name, "up"])?;
+        Ok(Self { name: name.to_owned(), has_functions, role: None, told: macs })
+    }
+
+    /// Makes it what arms of `role` need. No guest may be there.
+    pub(crate) fn make(&mut self, role: Role, fs: &HostFs) -> Result<(), MeasureError> {
+        if self.role == Some(role) {
+            return Ok(());
+        }
+        if self.role == Some(Role::Bridged) {
+            self.tell("delete");
+            ip(&["link", "delete", BRIDGE])?;
+        }
+        self.role = None;
+        if role == Role::Bridged {
+            // Without spanning tree and its delay, so that it forwards from the beginning.
+            ip(&["link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0"])?;
+            ip(&["link", "set", "dev", &self.name, "master", BRIDGE])?;
+            ip(&["link", "set", "dev", BRIDGE, "up"])?;
+            self.tell("add");
+        }
+        ip(&["link", "set", "dev", &self.name, "up"])?;
+        if !until(|| has_link(fs, &self.name)) {
+            return Err(MeasureError::Unfit(format!("`{}` has no link: is its cable in, and the peer up?", self.name)));
+        }
+        self.role = Some(role);
+        Ok(())
+    }
+
+    /// A card with virtual functions has a switch of its own, which delivers by the addresses it was told and not by
+    /// what it has seen: the bridge's guests are told to it, as `bridge(8)` has it under `fdb add … self`.
+    fn tell(&self, what: &str) {
+        if !self.has_functions {
+            return;
+        }
+        for mac in &self.told {
+            // A card that takes none has its port listen to all instead.
+            let _ = run(Command::new("bridge").args(["fdb", what, mac, "dev", &self.name, "self"]));
+        }
+    }
+
+    /// Moves an interface into the namespace and gives it the address. Everything else of the port is left.
+    pub(crate) fn enter(&mut self, interface: &str, address: &str, fs: &HostFs) -> Result<(), MeasureError> {
+        self.make(Role::Bare, fs)?;
+        // The host's driver takes a function back a moment after its guest has ended.
+        if !until(|| exists(fs, interface)) {
+            return Err(MeasureError::Unfit(format!("`{interface}` did not come back to the host")));
+        }
+        ip(&["netns", "add", NAMESPACE])?;
+        ip(&["link", "set", "dev", interface, "netns", NAMESPACE])?;
+        ip(&["-netns", NAMESPACE, "address", "add", address, "dev", interface])?;
+        ip(&["-netns", NAMESPACE, "link", "set", "dev", interface, "up"])?;
+        let linked = || {
+            let carrier = format!("/sys/class/net/{interface}/carrier");
+            run(Command::new("ip").args(["netns", "exec", NAMESPACE, "cat", &carrier])).is_ok_and(|text| text.trim() == "1")
+        };
+        if until(linked) { Ok(()) } else { Err(MeasureError::Unfit(format!("`{interface}` has no link in its namespace"))) }
+    }
+
+    /// Ends the namespace: the kernel gives its hardware back to the host.
+    pub(crate) fn leave(&mut self, interface: &str, fs: &HostFs) -> Result<(), MeasureError> {
+        self.role = None;
+        leave_namespace(fs, interface)?;
+        ip(&["link", "set", "dev", &self.name, "up"]).map(drop)
+    }
+}
+
+fn leave_namespace(fs: &HostFs, interface: &str) -> Result<(), MeasureError> {
+    if !std::path::Path::new(&format!("/run/netns/{NAMESPACE}")).exists() {
+        return Ok(());
+    }
+    ip(&["netns", "delete", NAMESPACE])?;
+    if until(|| exists(fs, interface)) {
+        return Ok(());
+    }
+    Err(MeasureError::Unfit(format!("`{interface}` did not come back from the namespace {NAMESPACE}")))
+}
+
+fn has_link(fs: &HostFs, interface: &str) -> bool {
+    fs.read(&format!("/sys/class/net/{interface}/carrier")).is_ok_and(|text| text.trim() == "1")
+}
+
+/// Why a port cannot be measured; `None` if it can.
+pub(crate) fn why_not(name: &str, host: &Host) -> Option<String> {
+    let Some(interface) = host.network_interfaces.iter().find(|interface| interface.name == name) else {
+        let known: Vec<&str> = host
+            .network_interfaces
+            .iter()
+            .filter(|interface| interface.pci.is_some())
+            .map(|interface| interface.name.as_str())
+            .collect();
+        return Some(format!("there is no interface `{name}`; on cards there are: {}", known.join(", ")));
+    };
+    if interface.pci.is_none() {
+        return Some(format!("`{name}` is on no card: name the port of a card, such as enp57s0"));
+    }
+    if interface.default_route == Some(true) {
+        return Some(format!("the default route leads through `{name}`: measuring it would cut this machine off"));
+    }
+    if let Some(master) = &interface.master {
+        return Some(format!("`{name}` belongs to `{master}`: name a port that carries nothing"));
+    }
+    None
+}
+
+/// The first address that is more than one the kernel gave by itself.
+fn address_in(rows: &[Value]) -> Option<String> {
+    let addresses = rows.iter().filter_map(|row| row.get("addr_info")?.as_array()).flatten();
+    let mut own = addresses.filter(|address| address.get("scope").and_then(Value::as_str) != Some("link"));
+    own.next().and_then(|address| address.get("local")?.as_str().map(str::to_owned))
+}
+
+fn flags_up(rows: &[Value]) -> bool {
+    let flags = rows.iter().filter_map(|row| row.get("flags")?.as_array()).flatten();
+    flags.filter_map(Value::as_str).any(|flag| flag == "UP")
+}
+
+/// `192.0.2.10/24`: an address and the length of its prefix, in whose network the peer is.
+///
+/// # Errors
+/// Not of this form, or the peer is in another network.
+pub fn check_address(text: &str, peer: IpAddr) -> Result<(), String> {
+    let parts = text.split_once('/').and_then(|(address, length)| {
+        Some((address.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?))
+    });
+    let Some((address, length)) = parts else {
+        return Err(format!("`{text}` is no address: write it with its prefix, such as 192.0.2.10/24"));
+    };
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    };
+    let ((own, width), (other, other_width)) = (bits(address), bits(peer));
+    if width != other_width || length == 0 || length > width {
+        return Err(format!("`{text}` and the peer {peer} are not of one kind, or the prefix is not 1 to {width}"));
+    }
+    if address == peer {
+        return Err(format!("{peer} is the peer's own address"));
+    }
+    if (own ^ other) >> (128 - length) != 0 {
+        return Err(format!("the peer {peer} is not in the network of {text}: nothing here sets routes"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearmetal_host::synthetic::Synthetic;
+
+    #[test]
+    fn the_arms_address_must_reach_the_peer_without_a_route() {
+        let peer: IpAddr = "192.0.2.1".parse().unwrap();
+        assert_eq!(check_address("192.0.2.10/24", peer), Ok(()));
+        for (text, words) in [
+            ("192.0.2.10", "with its prefix"),
+            ("192.0.3.10/24", "not in the network"),
+            ("192.0.2.1/24", "own address"),
+            ("2001:db8::1/64", "not of one kind"),
+            ("192.0.2.10/33", "1 to 32"),
+        ] {
+            assert!(check_address(text, peer).unwrap_err().contains(words), "{text}");
+        }
+        assert_eq!(check_address("2001:db8::9/64", "2001:db8::1".parse().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn a_port_that_somebody_uses_is_refused_by_name() {
+        let mut host = Synthetic::new().packages(2).network(1, 7, 2).build();
+        let card = host.network_interfaces.iter().position(|interface| interface.pci.is_some()).unwrap();
+        let name = host.network_interfaces[card].name.clone();
+        assert_eq!(why_not(&name, &host), None);
+        assert!(why_not("eth77", &host).unwrap().contains(&name), "it names those there are");
+        host.network_interfaces[card].default_route = Some(true);
+        assert!(why_not(&name, &host).unwrap().contains("cut this machine off"));
+        host.network_interfaces[card].default_route = None;
+        host.network_interfaces[card].master = Some("br0".into());
+        assert!(why_not(&name, &host).unwrap().contains("`br0`"));
+    }
+
+    #[test]
+    fn addresses_and_flags_are_read_from_ip() {
+        let rows: Vec<Value> = serde_json::from_str(
+            r#"[{"ifname":"e","flags":["BROADCAST","UP"],"addr_info":[{"scope":"link","local":"fe80::1"},{"scope":"global","local":"10.0.0.1"}]}]"#,
+        )
+        .unwrap();
+        assert_eq!(address_in(&rows).as_deref(), Some("10.0.0.1"));
+        assert!(flags_up(&rows));
+        assert_eq!(address_in(&[serde_json::json!({"addr_info": [{"scope": "link", "local": "fe80::1"}]})]), None);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nearmetal_change::devices::{Card, DriverState};
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
@@ -27,6 +28,9 @@ pub(crate) struct Leftovers {
     /// Directories of files made to measure on; they outlive a reboot.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
+    /// PCI functions that changed their driver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionBefore>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -40,6 +44,15 @@ pub(crate) struct PoolBefore {
     pub size: PageSize,
     /// Persistent pages before.
     pub pages: u64,
+}
+
+/// A function before host and guest took turns on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FunctionBefore {
+    /// What it is.
+    pub card: Card,
+    /// What drove it.
+    pub driver: DriverState,
 }
 
 /// Path of the THP setting.
@@ -90,6 +103,10 @@ impl Leftovers {
                     Ok(()) | Err(HypervisorError::NoSuchDomain { .. }) => {}
                     Err(error) => return Err(wrap(clone)(error)),
                 }
+            }
+            // A clone that was just ended may have had it, so this comes after the clones.
+            for function in &self.functions {
+                nearmetal_change::devices::hand_to(fs, &function.card, &function.driver)?;
             }
             for pool in &self.pools {
                 resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;

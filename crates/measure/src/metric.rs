@@ -17,6 +17,9 @@ pub enum Unit {
     /// CPU nanoseconds per I/O operation.
     #[serde(rename = "CPU ns/IO")]
     CpuNanosecondsPerIo,
+    /// Events per I/O operation.
+    #[serde(rename = "1/IO")]
+    PerIo,
 }
 
 impl Unit {
@@ -27,6 +30,7 @@ impl Unit {
             Self::BytesPerSecond => "B/s",
             Self::Nanoseconds => "ns",
             Self::CpuNanosecondsPerIo => "CPU ns/IO",
+            Self::PerIo => "1/IO",
         }
     }
 

@@ -1,4 +1,7 @@
 //! The machines that come with the program.
 
 /// Name and text of each embedded machine.
-pub const BUILTIN: [(&str, &str); 1] = [("quad", include_str!("../../machines/quad.toml"))];
+pub const BUILTIN: [(&str, &str); 2] = [
+    ("quad", include_str!("../../machines/quad.toml")),
+    ("quad-4nvme", include_str!("../../machines/quad-4nvme.toml")),
+];

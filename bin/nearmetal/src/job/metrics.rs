@@ -88,6 +88,7 @@ fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
         Unit::BytesPerSecond => ("MB/s", 1e-6),
         Unit::Nanoseconds => ("µs", 1e-3),
         Unit::CpuNanosecondsPerIo => ("CPU µs/request", 1e-3),
+        Unit::PerIo => ("per request", 1.0),
     }
 }
 

@@ -14,7 +14,7 @@ mod threads;
 pub use command_line::{CommandLine, QemuCell};
 pub use open_files::{IoUring, OpenFile, count_aio_rings, open_files};
 pub(crate) use processes::read_all;
-pub use processes::{find, is_alive, pids, start_time};
+pub use processes::{find, is_alive, pid, pids, start_time};
 pub use residency::residency;
 pub use threads::{thread_affinity, threads};
 

@@ -45,6 +45,15 @@ pub fn find(fs: &HostFs, uuid: &str) -> Result<Option<GuestProcess>, ReadError> 
     found.map(|(pid, _)| GuestProcess::read(fs, pid)).transpose()
 }
 
+/// Process id of the domain with this UUID, `None` if it does not run here: [`find`] without reading all of it.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn pid(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
+    let own = |line: &CommandLine| line.uuid.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(uuid));
+    Ok(command_lines(fs)?.into_iter().find(|(_, line)| own(line)).map(|(pid, _)| pid))
+}
+
 /// When a process started, in clock ticks after boot (field 22 of /proc/PID/stat).
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod bad_input;
+mod bench;
 mod crash;
 mod device;
 mod doctor;
@@ -66,6 +67,7 @@ pub fn all() -> Vec<Case> {
         agreement::cases(),
         sabotage::cases(),
         bad_input::cases(),
+        bench::cases(),
         crash::cases(),
         device::cases(),
         doctor::cases(),

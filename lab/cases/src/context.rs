@@ -25,6 +25,8 @@ pub struct Boot {
     pub keep: bool,
     /// Kernel arguments.
     pub append: Vec<String>,
+    /// Another machine than `quad`.
+    pub machine: Option<&'static str>,
 }
 
 /// Directory of the programs under test: that of this program.
@@ -54,7 +56,8 @@ impl Bench {
     pub fn up(name: &str, boot: &Boot) -> anyhow::Result<Self> {
         let places = Places::standard();
         let name: LabName = name.parse()?;
-        let options = UpOptions { keep: boot.keep, append: boot.append.clone(), ..UpOptions::new(name) };
+        let mut options = UpOptions { keep: boot.keep, append: boot.append.clone(), ..UpOptions::new(name) };
+        boot.machine.into_iter().for_each(|machine| options.machine = machine.to_owned());
         let lab = Lab::up(&places, &options, &mut Silent).or_else(|error| match error {
             LabError::NotReady { .. } => {
                 say_aside(&format!("a lab hung while it booted and is booted again: {error}"));

@@ -1,14 +1,16 @@
 //! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{ArmKind, Cost, Estimate, Results, compare, cost_table};
-use serde_json::Value;
+use nearmetal_measure::{ArmKind, Cost, Estimate, Results, TogetherResults, compare, cost_table};
 
-use super::{Case, Verdict, shared_long};
-use crate::context::Bench;
+use super::{Case, Verdict, alone, shared_long};
+use crate::context::{Bench, Boot};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared_long("bench/nvme-vf-against-bare-metal", function)]
+    vec![
+        shared_long("bench/nvme-vf-against-bare-metal", function),
+        alone("bench/four-guests-on-four-nodes", four),
+    ]
 }
 
 /// The drive that can have virtual functions.
@@ -85,4 +87,55 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
         ratio.n,
         reasons.join(", ")
     )))
+}
+
+/// A drive of the machine `quad-4nvme`: one on each node, empty.
+fn drive_of(node: usize) -> String {
+    format!("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_drive{node}_1")
+}
+
+fn four() -> anyhow::Result<Verdict> {
+    let bench = Bench::up("cases-four", &Boot { machine: Some("quad-4nvme"), ..Boot::default() })?;
+    let result = side_by_side(&bench);
+    bench.lab.down()?;
+    result
+}
+
+fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.sh("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")?;
+    for node in 0..4 {
+        let xml = nearmetal_lab::domains::FOUND
+            .replace("<name>web1<", &format!("<name>w{node}<"))
+            .replace("<memory unit='MiB'>384<", "<memory unit='MiB'>320<")
+            .replace("<vcpu>2<", "<vcpu>1<")
+            .replace("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1", &drive_of(node));
+        bench.write(&format!("/root/w{node}.xml"), &xml)?;
+        bench.sh(&format!("virsh -q define /root/w{node}.xml"))?;
+    }
+    bench.sh("nearmetal plan w0 w1 w2 w3 -o /root/plan.json && nearmetal apply /root/plan.json --yes")?;
+    let before = bench.sh(STATE)?;
+    let scratch: String = (0..4).map(|node| format!(" --scratch {}", drive_of(node))).collect();
+    let command = format!("nearmetal bench w0 --together w1 --together w2 --together w3{scratch} --quick");
+    let text = bench.ends_with(3, &format!("{command} --scratch /dev/vda"))?;
+    ensure!(text.contains("4 domains") && text.contains("5 scratch devices"), "{text}");
+    let text = bench.sh(&format!("{command} --pairs 5 --scaling -o /root/together.json"))?;
+    ensure!(text.contains("lab: emulated time") && text.contains("overlap: "), "{text}");
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+    for node in 0..4 {
+        let left = bench.sh(&format!("wipefs --noheadings {}", drive_of(node)))?;
+        ensure!(left.is_empty(), "the drive of node {node} is not empty again: {left}");
+    }
+    let results: TogetherResults = serde_json::from_str(&bench.sh("cat /root/together.json")?)?;
+    for (node, member) in results.members.iter().enumerate() {
+        let nodes = member.slice.nodes.to_string();
+        ensure!(nodes == node.to_string(), "{} is on node {nodes}, and its drive on {node}", member.guest);
+    }
+    let counted = results.samples.iter().filter(|sample| sample.thrown_away.is_none());
+    ensure!(counted.clone().all(|sample| sample.overlap >= results.least_overlap), "{text}");
+    let ratios = results.ratios()?;
+    let all = ratios.iter().find(|one| one.count == 4).with_context(|| format!("no ratio of four: {text}"))?;
+    ensure!(all.ratio.n >= 3, "only {} pairs of four ran side by side: {text}", all.ratio.n);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("note: ")).collect();
+    Ok(Verdict::Holds(lines.join(" | ")))
 }

@@ -24,6 +24,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bind(BindArguments),
+    At(AtArguments),
     /// Print the binding of this process as the kernel has it.
     ///
     /// CPUs from sched_getaffinity, policy and nodes from get_mempolicy, and the node a freshly touched page came
@@ -82,6 +83,22 @@ impl From<Where> for Request {
 pub(crate) struct BindArguments {
     #[command(flatten)]
     pub(crate) place: Where,
+    /// The command and its arguments.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Become a command at a moment: the barrier behind which several machines begin at once.
+///
+/// Waits until this machine's clock (CLOCK_REALTIME) shows the moment. If it has passed already, the command is not
+/// started and the exit code is 3: somebody who comes late has not begun with the others.
+///
+/// Example: nearmetal-probe at --nanoseconds 1700000000000000000 -- fio job.fio
+#[derive(Debug, Args)]
+pub(crate) struct AtArguments {
+    /// Nanoseconds since 1970, at most ten minutes ahead.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) nanoseconds: u64,
     /// The command and its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -85,6 +85,12 @@ pub enum ProbeError {
         #[source]
         source: io::Error,
     },
+    /// The moment of a barrier that is over.
+    #[error("came {late} ms late: the moment to begin was over; leave more time for the start")]
+    Late {
+        /// By how many milliseconds.
+        late: u64,
+    },
     /// A thread of the measurement that died.
     #[error("a measuring thread ended early")]
     Thread,

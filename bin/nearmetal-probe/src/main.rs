@@ -25,6 +25,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), ProbeError> {
     match cli.command {
         Command::Bind(arguments) => commands::bind::run(arguments),
+        Command::At(arguments) => commands::at::run(arguments),
         Command::SeeBinding => commands::see_binding::run(),
         Command::Memory { command: MemoryCommand::Latency(arguments) } => commands::memory_latency::run(arguments),
         Command::Memory { command: MemoryCommand::Bandwidth(arguments) } => commands::memory_bandwidth::run(arguments),

@@ -199,3 +199,15 @@ fn see_shows_this_machine() {
     let (result, _) = result_of(&["see"]);
     assert!(!result["host"]["processors"].as_array().unwrap().is_empty());
 }
+
+#[test]
+fn at_begins_at_its_moment_and_never_late() {
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+    let moment = now() + 300_000_000;
+    let output = probe(&["at", "--nanoseconds", &moment.to_string(), "--", "echo", "begun"]).output().unwrap();
+    assert!(now() >= moment, "it did not wait");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "begun\n");
+    assert!(failure_of(&["at", "--nanoseconds", "1000", "--", "echo"], 3).contains("late"));
+    let far = (now() + 3_600_000_000_000).to_string();
+    assert!(failure_of(&["at", "--nanoseconds", &far, "--", "echo"], 2).contains("ahead"));
+}

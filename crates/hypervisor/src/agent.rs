@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{Hypervisor, HypervisorError, ShutdownMode};
-pub use exec::{ExecOutput, ExecStatus, exec};
+pub use exec::{ExecOutput, ExecStatus, Running, clock, exec, start};
 pub use file::{READ_CHUNK, WRITE_CHUNK, push_executable, read_file, write_file};
 pub use network::{GuestInterface, interfaces};
 

@@ -11,6 +11,7 @@ use nearmetal_units::{Bytes, CpuSet};
 
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::clones::{clone_xml, measured_disk};
+use crate::cost::exit_reasons;
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
@@ -179,6 +180,11 @@ fn measure(
             })?);
         }
     }
+    tell(Event::Stage("exits by reason"));
+    let next = runs.last().map_or(0, |run| run.round + 1);
+    let (more, untold) = exit_reasons(fs, &request.design, request.seed, next, &mut machine);
+    runs.extend(more);
+    machine.notes.extend(untold);
     if !request.memory.is_empty() {
         tell(Event::Stage("memory latency and bandwidth"));
         runs.extend(memory_runs(request, &mut machine, leftovers, host, runs.last().map_or(0, |run| run.round + 1))?);

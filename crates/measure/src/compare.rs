@@ -122,7 +122,8 @@ fn metrics(runs: &[&Run]) -> Vec<(String, Unit)> {
     let mut metrics: Vec<(String, Unit)> = Vec::new();
     for run in runs {
         if let crate::results::Outcome::Measured { metrics: measured, .. } = &run.outcome {
-            for metric in measured {
+            // Costs say where the time goes: many are rightly 0, and none is claimed as a ratio.
+            for metric in measured.iter().filter(|metric| !metric.name.starts_with(crate::cost::PREFIX)) {
                 if !metrics.iter().any(|(name, _)| *name == metric.name) {
                     metrics.push((metric.name.clone(), metric.unit));
                 }

@@ -86,9 +86,9 @@ pub enum MeasureError {
         #[source]
         source: nearmetal_host::WriteError,
     },
-    /// A hugepage pool could not be sized.
-    #[error("sizing hugepage pools before the first sample")]
-    Pool(#[from] nearmetal_change::ChangeError),
+    /// The machine could not be changed as measuring needs it, or back: a hugepage pool, a function's driver.
+    #[error("preparing the machine, or putting it back")]
+    Change(#[from] nearmetal_change::ChangeError),
     /// An own file.
     #[error(transparent)]
     File(#[from] nearmetal_host::files::FileError),

@@ -8,8 +8,10 @@ use std::time::Duration;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
 
+use crate::cost::{Middle, Target, watched};
 use crate::error::MeasureError;
 use crate::experiment::{Executor, Measured};
+use crate::metric::Metric;
 use crate::results::{ArmKind, Slice};
 use crate::schedule::Step;
 use crate::workload::Workload;
@@ -71,7 +73,7 @@ impl Machine<'_> {
 
     /// Boots a clone until its agent answers. One that hangs has measured nothing yet, so it is booted again and the
     /// report says so.
-    fn boot_one(&mut self, arm: ArmKind, guest: &GuestArm) -> Result<(), MeasureError> {
+    pub(crate) fn boot_one(&mut self, arm: ArmKind, guest: &GuestArm) -> Result<(), MeasureError> {
         let mut boot = 1;
         loop {
             self.hypervisor.create_transient(&guest.xml, false).map_err(Self::failed(arm.id()))?;
@@ -108,6 +110,13 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The QEMU process of an arm's clone; none of bare metal, or where it cannot be found.
+    fn processes(&mut self, arm: ArmKind) -> Result<Vec<u32>, MeasureError> {
+        let Some(guest) = self.guests.get(&arm).cloned() else { return Ok(Vec::new()) };
+        let uuid = self.hypervisor.domain(&guest.name).map_err(Self::failed(arm.id()))?.uuid;
+        Ok(nearmetal_host::guests::pid_of(self.fs, &uuid).ok().flatten().into_iter().collect())
     }
 
     fn bare(&self, command: &[String]) -> Result<String, MeasureError> {
@@ -150,6 +159,11 @@ pub(crate) fn settle(fs: &HostFs) -> Result<(), MeasureError> {
     })
 }
 
+/// The rate of a run; 0 where it has none.
+pub(crate) fn iops(metrics: &[Metric]) -> f64 {
+    metrics.iter().find(|metric| metric.name == "iops").map_or(0.0, |metric| metric.value)
+}
+
 impl Executor for Machine<'_> {
     fn refresh(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
         self.end_all()?;
@@ -174,9 +188,26 @@ impl Executor for Machine<'_> {
         };
         settle(self.fs)?;
         let limit = Duration::from_secs(seconds) + SLACK;
-        let output = if bare { self.bare(&command)? } else { self.guest(step.arm, &command, limit)? };
+        let middle = match &step.workload {
+            Workload::Fio(job) => Some(Middle::of(job)),
+            _ => None,
+        };
+        let target = Target {
+            guests: self.processes(step.arm)?,
+            slice: self.slice.cpus.clone(),
+            on_top: self.slice.cpus_on_top.clone(),
+        };
+        let (output, counted) = watched(self.fs, &target, middle, || {
+            if bare { self.bare(&command) } else { self.guest(step.arm, &command, limit) }
+        });
+        let output = output?;
         match &step.workload {
-            Workload::Fio(_) => Ok(Measured { metrics: fio::metrics(&output)?, notes: vec![] }),
+            Workload::Fio(_) => {
+                let mut metrics = fio::metrics(&output)?;
+                let (costs, notes) = counted.per_io(iops(&metrics));
+                metrics.extend(costs);
+                Ok(Measured { metrics, notes })
+            }
             Workload::MemoryLatency(_) => memory::latency(&output),
             Workload::MemoryBandwidth(_) => memory::bandwidth(&output),
         }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nearmetal_change::devices::{Card, DriverState};
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs, files, guests};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
@@ -34,6 +35,9 @@ pub(crate) struct Leftovers {
     /// The network as it was before arms of a network matrix were made.
     #[serde(default)]
     pub network: Option<NetBefore>,
+    /// PCI functions that changed their driver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionBefore>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -47,6 +51,15 @@ pub(crate) struct PoolBefore {
     pub size: PageSize,
     /// Persistent pages before.
     pub pages: u64,
+}
+
+/// A function before host and guest took turns on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FunctionBefore {
+    /// What it is.
+    pub card: Card,
+    /// What drove it.
+    pub driver: DriverState,
 }
 
 /// Path of the THP setting.
@@ -108,6 +121,10 @@ impl Leftovers {
             }
             if let Some(network) = &self.network {
                 network.restore(fs)?;
+            }
+            // A clone that was just ended may have had it, so this comes after the clones.
+            for function in &self.functions {
+                nearmetal_change::devices::hand_to(fs, &function.card, &function.driver)?;
             }
             for pool in &self.pools {
                 resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;

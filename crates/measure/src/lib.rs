@@ -7,6 +7,7 @@ mod appliance;
 mod bench;
 mod clones;
 mod compare;
+mod cost;
 mod error;
 mod executor;
 mod experiment;
@@ -17,6 +18,7 @@ mod memory;
 mod metric;
 mod net;
 mod own_guest;
+mod passthrough;
 mod pilot;
 mod program;
 mod record;
@@ -24,11 +26,13 @@ mod results;
 mod schedule;
 mod scratch;
 mod store;
+mod together;
 mod workload;
 
 pub use bench::{Event, Request, bench};
 pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
+pub use cost::{Cost, CostRow, cost_table, cost_text};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
 pub use matrix::{
@@ -44,8 +48,13 @@ pub use net::{
     net_least_seconds, net_matrix,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
+pub use passthrough::{FunctionRequest, bench_function, function_of};
 pub use results::{Arm, ArmKind, Environment, Outcome, Purpose, Results, Run, SCHEMA, Slice};
 pub use schedule::{Design, Step, schedule};
 pub use scratch::Scratch;
 pub use store::Store;
+pub use together::{
+    Member, MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherRequest, TogetherResults, TogetherSample,
+    bench_together, together_text,
+};
 pub use workload::{FioEngine, FioJob, MemoryJob, Pattern, ProbePages, Workload};

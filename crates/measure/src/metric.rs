@@ -29,6 +29,9 @@ pub enum Unit {
     /// CPU nanoseconds per transaction.
     #[serde(rename = "CPU ns/trans")]
     CpuNanosecondsPerTransaction,
+    /// Events per I/O operation.
+    #[serde(rename = "1/IO")]
+    PerIo,
 }
 
 impl Unit {
@@ -43,6 +46,7 @@ impl Unit {
             Self::TransactionsPerSecond => "trans/s",
             Self::CpuSecondsPerGigabit => "CPU s/Gbit",
             Self::CpuNanosecondsPerTransaction => "CPU ns/trans",
+            Self::PerIo => "1/IO",
         }
     }
 

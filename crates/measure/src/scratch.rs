@@ -39,33 +39,7 @@ impl Scratch {
         let device = resolved.to_str().unwrap_or_default();
         let name = device.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
         let name = name.ok_or_else(|| refuse("name a whole device, such as /dev/nvme1n1".into()))?;
-        let host = Host::read(fs);
-        let found = host.block_device(name).ok_or_else(|| {
-            let known: Vec<_> = host.block_devices.iter().map(|device| format!("/dev/{}", device.name)).collect();
-            refuse(format!("there is no such block device; there are: {}", known.join(", ")))
-        })?;
-        if let Some(whole) = &found.partition_of {
-            return Err(refuse(format!("it is a partition of /dev/{whole}; name the whole device")));
-        }
-        if !found.holders.is_empty() {
-            return Err(refuse(format!("{} is built on it", found.holders.join(", "))));
-        }
-        let signatures = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", device]))?;
-        let own = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
-        let labels: Vec<&str> = own.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let ours = !labels.is_empty() && labels.iter().all(|label| label.starts_with(LABEL));
-        if !signatures.trim().is_empty() && !ours {
-            let kinds = signatures.split_whitespace().collect::<Vec<_>>().join(", ");
-            return Err(refuse(format!("it holds data ({kinds}); if that may be lost: wipefs --all {device}")));
-        }
-        let mounts = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "MOUNTPOINTS", device]))?;
-        if !mounts.trim().is_empty() {
-            return Err(refuse(format!(
-                "it is mounted at {}",
-                mounts.split_whitespace().collect::<Vec<_>>().join(", ")
-            )));
-        }
-        let size = found.size.ok_or_else(|| refuse("the kernel does not give its size".into()))?;
+        let size = must_be_empty(&Host::read(fs), name)?.ok_or_else(|| refuse("the kernel does not give its size".into()))?;
         // Two MiB are left for the partition tables at both ends.
         let region_mib = (size.get() >> 20).saturating_sub(2) / count.max(1) as u64;
         if Bytes::from_mib(region_mib) < SMALLEST_REGION {
@@ -94,4 +68,40 @@ impl Scratch {
         run(Command::new("wipefs").args(["--quiet", "--all", "--force", &self.device]))?;
         run(Command::new("blockdev").args(["--rereadpt", &self.device])).map(drop)
     }
+}
+
+/// Refuses a whole block device (`nvme1n1`) that holds data or is in use; gives its size, if the kernel does.
+///
+/// # Errors
+/// No such device, a partition, one with holders, a mounted or swapped part, or any signature that wipefs knows but those
+/// of an earlier, interrupted run.
+pub(crate) fn must_be_empty(host: &Host, name: &str) -> Result<Option<Bytes>, MeasureError> {
+    let device = &format!("/dev/{name}");
+    let refuse = |why: String| MeasureError::Scratch { device: device.clone(), why };
+    let found = host.block_device(name).ok_or_else(|| {
+        let known: Vec<_> = host.block_devices.iter().map(|device| format!("/dev/{}", device.name)).collect();
+        refuse(format!("there is no such block device; there are: {}", known.join(", ")))
+    })?;
+    if let Some(whole) = &found.partition_of {
+        return Err(refuse(format!("it is a partition of /dev/{whole}; name the whole device")));
+    }
+    if !found.holders.is_empty() {
+        return Err(refuse(format!("{} is built on it", found.holders.join(", "))));
+    }
+    let signatures = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", device]))?;
+    let own = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
+    let labels: Vec<&str> = own.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let ours = !labels.is_empty() && labels.iter().all(|label| label.starts_with(LABEL));
+    if !signatures.trim().is_empty() && !ours {
+        let kinds = signatures.split_whitespace().collect::<Vec<_>>().join(", ");
+        return Err(refuse(format!("it holds data ({kinds}); if that may be lost: wipefs --all {device}")));
+    }
+    let mounts = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "MOUNTPOINTS", device]))?;
+    if !mounts.trim().is_empty() {
+        return Err(refuse(format!(
+            "it is mounted at {}",
+            mounts.split_whitespace().collect::<Vec<_>>().join(", ")
+        )));
+    }
+    Ok(found.size)
 }

@@ -1,5 +1,8 @@
 //! The machines that come with the program.
 
 /// Name and text of each embedded machine.
-pub const BUILTIN: [(&str, &str); 2] =
-    [("quad", include_str!("../../machines/quad.toml")), ("peer", include_str!("../../machines/peer.toml"))];
+pub const BUILTIN: [(&str, &str); 3] = [
+    ("quad", include_str!("../../machines/quad.toml")),
+    ("quad-4nvme", include_str!("../../machines/quad-4nvme.toml")),
+    ("peer", include_str!("../../machines/peer.toml")),
+];

@@ -1,5 +1,6 @@
 //! One file and one function per command.
 
+pub(crate) mod at;
 pub(crate) mod bind;
 pub(crate) mod capture;
 pub(crate) mod kvm;

@@ -7,14 +7,16 @@ use nearmetal_change::PlanFile;
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    ArmKind, Comparison, Design, Environment, Estimate, Event, FioJob, MeasureError, MemoryJob, OwnGuestRequest,
-    Pattern, ProbePages, Request, Results, Store, Workload, bench as measure, bench_own_guest, compare,
+    ArmKind, Comparison, Design, Environment, Estimate, Event, FioJob, FunctionRequest, MeasureError, MemoryJob,
+    OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload, bench as measure, bench_function,
+    bench_own_guest, compare, cost_table, cost_text, function_of,
 };
 use nearmetal_units::Bytes;
 
 use super::matrix::{MatrixArgs, MatrixKind, disk_matrix};
 use super::net_matrix::net_matrix;
 use super::shared::StateArgs;
+use super::together::{TogetherArgs, together};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -47,7 +49,7 @@ pub struct Args {
     /// Domain; its plan must have been applied, or be named with --plan
     pub(super) domain: String,
     /// Whole block device to measure on; ITS CONTENTS ARE LOST. With --matrix also a directory, or both
-    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["own_guest", "list", "port"])]
+    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["own_guest", "list", "port", "device"])]
     pub(super) scratch: Vec<String>,
     /// Measure in the domain itself as it runs, not in clones: its own kernel, reading its own disk, nothing written
     ///
@@ -55,12 +57,21 @@ pub struct Args {
     /// is measured (--pause).
     #[arg(long, conflicts_with_all = ["scratch", "no_single_shots"])]
     own_guest: bool,
+    /// Measure a drive that the guest has for itself: the PCI function of an NVMe drive, or `own` for the one it is given
+    ///
+    /// Host and guest take turns on it: bound to the host's driver, and handed to a clone by VFIO. It is given back as it
+    /// was found. THE NAMESPACE'S CONTENTS ARE LOST; one that holds a file system or partitions is refused.
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["scratch", "own_guest"])]
+    pub(super) device: Option<String>,
+    /// The namespace of --device that is written to, by its number (NSID) [default: the only one]
+    #[arg(long, value_name = "NUMBER", requires = "device")]
+    pub(super) namespace: Option<u32>,
     /// The plan [default: the one that was last applied to the domain]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
     /// Minutes instead of hours: guests stay up, only 4 KiB is paired, six pairs of 5 s samples, other sizes once for 2 s
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
     /// Allow the domain itself to be paused while its slice is measured
     #[arg(long)]
     pub(super) pause: bool,
@@ -97,6 +108,8 @@ pub struct Args {
     #[command(flatten)]
     pub(super) matrix: MatrixArgs,
     #[command(flatten)]
+    pub(super) several: TogetherArgs,
+    #[command(flatten)]
     pub(super) state: StateArgs,
 }
 
@@ -107,13 +120,16 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         Some(MatrixKind::Net) => return net_matrix(&args, printer),
         None => {}
     }
-    if args.scratch.len() > 1 {
-        bail!("{} scratch devices are named, and only --matrix takes more than one", args.scratch.len());
+    if args.scratch.len() > 1 && args.several.together.is_empty() {
+        bail!("{} scratch devices are named, and only --matrix and --together take more than one", args.scratch.len());
     }
     if !rustix::process::geteuid().is_root() {
         bail!("measuring starts guests and drops caches, which only root may: run it as root");
     }
     let journal = args.state.journal();
+    if !args.several.together.is_empty() {
+        return together(&args, &journal, printer);
+    }
     let plan = plan_of(&args, &journal)?;
     let change = plan.domains.iter().find(|domain| domain.name == args.domain);
     let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
@@ -141,6 +157,28 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
             environment: Environment::detect(&fs),
         };
         let results = watch(printer, |tell| bench_own_guest(&request, &fs, &mut libvirt, tell))?;
+        return keep(&args, &results, printer);
+    }
+    if let Some(device) = &args.device {
+        let function = match device.as_str() {
+            "own" => function_of(&change.xml_after, &args.domain)?,
+            address => address.parse().with_context(|| format!("--device {address}"))?,
+        };
+        let request = FunctionRequest {
+            guest: args.domain.clone(),
+            placement: placement.clone(),
+            xml_planned: change.xml_after.clone(),
+            function,
+            namespace: args.namespace,
+            design: two_sided_design(&args),
+            seed: args.seed,
+            appliance: args.appliance.clone(),
+            probe,
+            state: journal.state_directory().to_owned(),
+            environment: Environment::detect(&fs),
+            pause: args.pause,
+        };
+        let results = watch(printer, |tell| bench_function(&request, &fs, &mut libvirt, tell))?;
         return keep(&args, &results, printer);
     }
     if change.is_new() {
@@ -180,15 +218,28 @@ fn keep(args: &Args, results: &Results, printer: &mut Printer) -> anyhow::Result
         Store::open(path)?.add(results)?;
     }
     printer.data(&text(results, &compare(results)?));
+    let costs = cost_table(results);
+    if !costs.is_empty() {
+        printer.data(&format!("where the time goes, for each I/O:\n{}", cost_text(&costs)));
+    }
     Ok(ExitStatus::Done)
 }
 
 pub(super) fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<PlanFile> {
+    plan_of_domain(args, &args.domain, journal)
+}
+
+/// The plan named, or the one in force of the domain.
+pub(super) fn plan_of_domain(
+    args: &Args,
+    domain: &str,
+    journal: &nearmetal_change::Journal,
+) -> anyhow::Result<PlanFile> {
     if let Some(path) = &args.plan {
         return Ok(PlanFile::load(path)?);
     }
-    journal.plan_in_force(&args.domain)?.with_context(|| {
-        format!("nothing has been applied to `{}` here: apply a plan first, or name one with --plan", args.domain)
+    journal.plan_in_force(domain)?.with_context(|| {
+        format!("nothing has been applied to `{domain}` here: apply a plan first, or name one with --plan")
     })
 }
 
@@ -202,7 +253,7 @@ pub(crate) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.1..=100.0).contains(&value) => Ok(value),
         _ => Err("write a number from 0.1 to 100, such as 5".to_owned()),
@@ -253,6 +304,24 @@ fn reading_design(args: &Args) -> Design {
     Design {
         arms: vec![ArmKind::BareSlice, ArmKind::Planned],
         paired: vec![Workload::Fio(job)],
+        rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
+        same_arm: vec![ArmKind::Planned],
+        same_arm_pairs: SAME_ARM_PAIRS,
+        single_shot: Vec::new(),
+    }
+}
+
+/// Bare slice and guest, with the sizes asked for or 4 KiB alone: each sample of the guest costs it a boot.
+fn two_sided_design(args: &Args) -> Design {
+    let seconds = args.seconds.unwrap_or(if args.quick { QUICK_SECONDS } else { 30 });
+    let ramp = if args.quick { 1 } else { 5 };
+    let sizes = match args.block_size.as_slice() {
+        [] => vec![Bytes::new(QUICK_SIZE)],
+        chosen => chosen.to_vec(),
+    };
+    Design {
+        arms: vec![ArmKind::BareSlice, ArmKind::Planned],
+        paired: sizes.into_iter().map(|size| Workload::Fio(FioJob::first_seed(size, seconds, ramp))).collect(),
         rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
         same_arm: vec![ArmKind::Planned],
         same_arm_pairs: SAME_ARM_PAIRS,

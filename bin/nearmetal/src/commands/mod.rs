@@ -20,6 +20,7 @@ pub(crate) mod report;
 mod rollback;
 pub(crate) mod shared;
 pub(crate) mod source;
+mod together;
 mod verify;
 
 use crate::exit_status::ExitStatus;

@@ -11,7 +11,7 @@ use nearmetal_report::view::{Environment, JobReport, QuickMode, REPORT_SCHEMA, S
 use super::error::{JobError, short};
 use super::files::{HOST_AFTER, HOST_BEFORE, JobFiles, PLAN, RESULTS, ROLLBACK, VERIFICATION};
 use super::manifest::Manifest;
-use super::{arms, checks, comparisons, guest, memory, metrics, plan, provenance, slice};
+use super::{arms, checks, comparisons, costs, guest, memory, metrics, plan, provenance, slice};
 
 /// Makes the report of one guest of a job. `domain` is needed only where the plan places several and none was measured.
 ///
@@ -75,6 +75,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         comparisons: results.map(|results| comparisons::views(results, &shown)).transpose()?.unwrap_or_default(),
         samples: results.map(|results| comparisons::samples(results, &shown)).unwrap_or_default(),
         noise_floors: results.map(|results| comparisons::floors(results, &shown)).unwrap_or_default(),
+        costs: results.map(costs::lines).unwrap_or_default(),
         memory: results.map(|results| memory::table(results, &host, lab)).transpose()?.flatten(),
         papers: Vec::new(),
         provenance: provenance::facts(&host, &job.plan, seen, results),

@@ -92,6 +92,7 @@ fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
         Unit::TransactionsPerSecond => ("trans/s", 1.0),
         Unit::CpuSecondsPerGigabit => ("CPU s/Gbit", 1.0),
         Unit::CpuNanosecondsPerTransaction => ("CPU µs/trans", 1e-3),
+        Unit::PerIo => ("per request", 1.0),
     }
 }
 

@@ -7,6 +7,7 @@ mod arms;
 mod assemble;
 mod checks;
 mod comparisons;
+mod costs;
 mod describe;
 mod error;
 mod files;

@@ -12,6 +12,7 @@ use super::{DevicePlan, VFIO_PCI, card, driver};
 use crate::ChangeError;
 use crate::change::Change;
 use crate::journal::Transaction;
+use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::steps::boot_unit_change;
 
@@ -42,7 +43,7 @@ pub fn plan_bind(
     }
     let mut obstacles = found.obstacles.clone();
     if !obstacles.iter().any(|obstacle| matches!(obstacle, Obstacle::Mounted { .. } | Obstacle::Stacked { .. })) {
-        obstacles.extend(held_drives(machine, host, function)?);
+        obstacles.extend(held_drives(kernel, host, function)?);
     }
     let mut problems: Vec<String> =
         obstacles.iter().map(|obstacle| format!("{function} cannot be given away: {obstacle}")).collect();
@@ -134,13 +135,17 @@ fn find(host: &Host, ledger: &Ledger, function: PciAddress) -> Result<Assignable
 }
 
 /// Drives that something has to itself which no file of /sys tells: a pool of ZFS, a program.
-fn held_drives(machine: &Machine<'_>, host: &Host, function: PciAddress) -> Result<Vec<Obstacle>, ChangeError> {
+pub(super) fn held_drives(
+    kernel: &dyn Kernel,
+    host: &Host,
+    function: PciAddress,
+) -> Result<Vec<Obstacle>, ChangeError> {
     let whole = host.block_devices.iter().filter(|drive| drive.partition_of.is_none());
     let own = whole.filter(|drive| drive.pci == Some(function) && drive.paths.iter().all(|path| *path == function));
     let mut held = Vec::new();
     for drive in own {
         let device = format!("/dev/{}", drive.name);
-        if machine.kernel.is_held(&device)? {
+        if kernel.is_held(&device)? {
             held.push(Obstacle::Held { device });
         }
     }

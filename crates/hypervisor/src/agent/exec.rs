@@ -77,6 +77,30 @@ pub fn exec(
     input: Option<&[u8]>,
     timeout: Duration,
 ) -> Result<ExecOutput, HypervisorError> {
+    let running = start(hypervisor, name, command, input)?;
+    running.wait(hypervisor, timeout)
+}
+
+/// A program that was started in a guest.
+#[derive(Debug)]
+pub struct Running {
+    guest: String,
+    program: String,
+    pid: i64,
+    started: Instant,
+}
+
+/// Starts a program as [`exec`] does, and does not wait: for several guests at once. Who starts one calls
+/// [`Running::wait`], since nothing else ends it.
+///
+/// # Errors
+/// No program, too much input, or the agent refused.
+pub fn start(
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    command: &[&str],
+    input: Option<&[u8]>,
+) -> Result<Running, HypervisorError> {
     let invalid = |reason: String| HypervisorError::InvalidRequest {
         action: "run a command in".into(),
         name: name.into(),
@@ -97,25 +121,44 @@ pub fn exec(
     }
     let started = Instant::now();
     let Started { pid } = ask(hypervisor, name, "guest-exec", start, QUICK)?;
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let status: Status = ask(hypervisor, name, "guest-exec-status", json!({"pid": pid}), QUICK)?;
-        if status.exited {
-            return output(name, status);
+    Ok(Running { guest: name.to_owned(), program: (*program).to_owned(), pid, started })
+}
+
+impl Running {
+    /// Waits for the end, for `timeout` from the start on; a program that has not ended by then is sent SIGKILL.
+    ///
+    /// # Errors
+    /// [`HypervisorError::GuestCommandTimedOut`], or the agent does not answer.
+    pub fn wait(self, hypervisor: &mut dyn Hypervisor, timeout: Duration) -> Result<ExecOutput, HypervisorError> {
+        let (name, pid) = (self.guest.as_str(), self.pid);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let status: Status = ask(hypervisor, name, "guest-exec-status", json!({"pid": pid}), QUICK)?;
+            if status.exited {
+                return output(name, status);
+            }
+            let left = timeout.saturating_sub(self.started.elapsed());
+            if left.is_zero() {
+                return Err(HypervisorError::GuestCommandTimedOut {
+                    name: name.into(),
+                    command: self.program,
+                    seconds: timeout.as_secs(),
+                    pid,
+                    killed: kill(hypervisor, name, pid),
+                });
+            }
+            sleep(pause.min(left));
+            pause = (pause * 2).min(LAST_PAUSE);
         }
-        let left = timeout.saturating_sub(started.elapsed());
-        if left.is_zero() {
-            return Err(HypervisorError::GuestCommandTimedOut {
-                name: name.into(),
-                command: (*program).to_owned(),
-                seconds: timeout.as_secs(),
-                pid,
-                killed: kill(hypervisor, name, pid),
-            });
-        }
-        sleep(pause.min(left));
-        pause = (pause * 2).min(LAST_PAUSE);
     }
+}
+
+/// The guest's clock (CLOCK_REALTIME, ns since 1970).
+///
+/// # Errors
+/// The agent does not answer, or with something else.
+pub fn clock(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<i64, HypervisorError> {
+    ask(hypervisor, name, "guest-get-time", json!({}), QUICK)
 }
 
 /// A program left behind would disturb whatever is measured next. The agent has no command to end one, `kill` in the

@@ -158,3 +158,21 @@ fn waiting_ends_with_the_first_answer_or_the_time() {
     let mut without = Fake::new("").with_running_domain("<domain><name>web</name></domain>");
     assert!(matches!(wait(&mut without, "web", SECOND), Err(HypervisorError::AgentNotConfigured { .. })));
 }
+
+#[test]
+fn programs_of_several_guests_run_at_once() {
+    let (mut fake, asked) = scripted(vec![
+        json!(1_700_000_000_000_000_000_i64),
+        json!({"pid": 7}),
+        json!({"pid": 8}),
+        json!({"exited": true, "exitcode": 0}),
+        json!({"exited": true, "exitcode": 1}),
+    ]);
+    assert_eq!(clock(&mut fake, "web").unwrap(), 1_700_000_000_000_000_000);
+    let one = start(&mut fake, "web", &["true"], None).unwrap();
+    let two = start(&mut fake, "web", &["false"], None).unwrap();
+    assert!(one.wait(&mut fake, SECOND).unwrap().status.is_success());
+    assert_eq!(two.wait(&mut fake, SECOND).unwrap().status, ExecStatus::Exited(1));
+    let order = ["guest-get-time", "guest-exec", "guest-exec", "guest-exec-status", "guest-exec-status"];
+    assert_eq!(commands(&asked), order);
+}

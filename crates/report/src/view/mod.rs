@@ -4,6 +4,7 @@
 //! in the type or in the field's description.
 
 mod comparison;
+mod cost;
 pub(crate) mod fleet;
 mod guest;
 mod host_map;
@@ -14,6 +15,7 @@ mod provenance;
 mod slice;
 
 pub use comparison::{ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, Metric, NoiseFloorView, SampleSeries};
+pub use cost::{CostFigure, CostLine};
 pub use guest::{DiskCard, GuestCard};
 pub use host_map::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
 pub use memory::{MemoryRow, MemorySide, MemoryTable};
@@ -76,6 +78,9 @@ pub struct JobReport {
     pub samples: Vec<SampleSeries>,
     /// What two equal arms showed.
     pub noise_floors: Vec<NoiseFloorView>,
+    /// Where the time goes: what each arm spent on each request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<CostLine>,
     /// Memory latency and bandwidth.
     pub memory: Option<MemoryTable>,
     /// Figures of papers, to stand beside ours.

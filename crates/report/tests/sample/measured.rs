@@ -1,7 +1,7 @@
 //! Invented figures.
 
 use nearmetal_report::view::{
-    ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, MemoryRow, MemorySide, MemoryTable, Metric, NoiseFloorView,
+    ArmRole, ArmView, Bounds, ComparisonView, CostFigure, CostLine, ExtraPus, MemoryRow, MemorySide, MemoryTable, Metric, NoiseFloorView,
     SampleSeries, SliceRole,
 };
 use nearmetal_units::{Bytes, PageSize};
@@ -182,4 +182,22 @@ pub fn memory() -> MemoryTable {
             row(MemorySide::Guest, huge, Some(huge), None),
         ],
     }
+}
+
+pub fn costs() -> Vec<CostLine> {
+    let workload = "4 KiB random 50/50 read/write, queue depth 32";
+    let line = |arm: &str, group: &str, unit: &str, figures: &[(&str, f64)]| CostLine {
+        workload: workload.to_owned(),
+        arm: arm.to_owned(),
+        group: group.to_owned(),
+        figures: figures
+            .iter()
+            .map(|(name, value)| CostFigure { name: (*name).to_owned(), unit: unit.to_owned(), value: *value })
+            .collect(),
+    };
+    vec![
+        line("bare-slice", "CPU time", "µs", &[("pus-of-the-slice", 21.4), ("other-pus", 0.6)]),
+        line("planned", "CPU time", "µs", &[("vcpus", 60.2), ("iothreads", 31.7)]),
+        line("planned", "exits by reason", "", &[("msr", 0.61), ("interrupt", 0.4), ("hlt", 0.12)]),
+    ]
 }

@@ -63,6 +63,7 @@ pub fn sample() -> JobReport {
         comparisons: measured::comparisons(),
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),
+        costs: measured::costs(),
         memory: Some(measured::memory()),
         papers: vec![],
         provenance: story::provenance(),

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod bad_input;
+mod bench;
 mod crash;
 mod device;
 mod doctor;
@@ -70,6 +71,7 @@ pub fn all() -> Vec<Case> {
         sabotage::cases(),
         sabotage_devices::cases(),
         bad_input::cases(),
+        bench::cases(),
         crash::cases(),
         device::cases(),
         doctor::cases(),

@@ -12,7 +12,18 @@ pub(super) struct Measured {
     /// The smallest and the largest confidence agree in almost every report; then it is said once.
     method: String,
     samples: Vec<Series>,
+    costs: Vec<CostRow>,
     memory: Option<Memory>,
+}
+
+/// What one arm spent on each request, in one group.
+#[derive(Serialize)]
+struct CostRow {
+    workload: String,
+    arm: String,
+    tone: &'static str,
+    group: String,
+    figures: String,
 }
 
 #[derive(Serialize)]
@@ -69,7 +80,28 @@ pub(super) fn measured(view: &JobReport) -> Measured {
         groups: groups(view),
         method: method(view),
         samples: samples(view),
+        costs: view.costs.iter().map(|line| cost(view, line)).collect(),
         memory: memory(view),
+    }
+}
+
+/// How many figures of a group are shown; what is smaller is in results.json.
+const COSTS_SHOWN: usize = 6;
+
+fn cost(view: &JobReport, line: &crate::view::CostLine) -> CostRow {
+    let figure = |figure: &crate::view::CostFigure| {
+        let space = if figure.unit.is_empty() { "" } else { " " };
+        format!("{} {:.2}{space}{}", figure.name, figure.value, figure.unit)
+    };
+    let more = line.figures.len().saturating_sub(COSTS_SHOWN);
+    let mut figures: Vec<String> = line.figures.iter().take(COSTS_SHOWN).map(figure).collect();
+    figures.extend((more > 0).then(|| format!("{more} more")));
+    CostRow {
+        workload: line.workload.clone(),
+        arm: view.arm(&line.arm).map_or(line.arm.clone(), |arm| arm.name.clone()),
+        tone: tone(view.arm(&line.arm).map(|arm| arm.role)),
+        group: line.group.clone(),
+        figures: figures.join(", "),
     }
 }
 

@@ -1,0 +1,98 @@
+//! `nearmetal bench --together`: several guests at once against their bare slices at once.
+
+use anyhow::{Context, bail};
+use nearmetal_change::Journal;
+use nearmetal_host::{HostFs, files};
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{Environment, Event, FioJob, Member, TogetherRequest, bench_together, together_text};
+use nearmetal_units::Bytes;
+
+use super::bench::{Args, beside_this_program, percent, plan_of_domain};
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Block size where none is asked for.
+const SIZE: Bytes = Bytes::from_kib(4);
+/// The most guests at once: each is told in turn when to begin, and that takes its time.
+const MOST: usize = 16;
+
+/// What `--together` takes.
+#[derive(Debug, clap::Args)]
+pub(super) struct TogetherArgs {
+    /// Measure this domain at the same time; may be given several times, with one --scratch for each domain in this order
+    ///
+    /// All guests begin at one moment, and so do the bare slices they are compared with. A sample of which less than
+    /// --overlap ran side by side is thrown away, and said to be.
+    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["own_guest", "device", "resolve"])]
+    pub(super) together: Vec<String>,
+    /// With --together: one guest, two, and so on to all of them, instead of all alone
+    #[arg(long, requires = "together")]
+    scaling: bool,
+    /// With --together: percent of a sample's time during which all must have run
+    #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent, requires = "together")]
+    overlap: f64,
+}
+
+/// Runs the command.
+pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let names: Vec<&String> = std::iter::once(&args.domain).chain(&args.several.together).collect();
+    if names.len() != args.scratch.len() || names.len() > MOST {
+        bail!(
+            "{} domains (1 to {MOST} are possible) and {} scratch devices are named: give each domain one, in the same order \
+             (--scratch DEVICE --scratch DEVICE …)",
+            names.len(),
+            args.scratch.len()
+        );
+    }
+    let sizes = args.block_size.as_slice();
+    if sizes.len() > 1 {
+        bail!("{} block sizes are named, and --together measures one", sizes.len());
+    }
+    let mut members = Vec::new();
+    for (name, scratch) in names.into_iter().zip(&args.scratch) {
+        // One plan for all, or the one in force of each.
+        let plan = plan_of_domain(args, name, journal)?;
+        let change = plan.domains.iter().find(|domain| domain.name == *name);
+        let (Some(change), Some(placement)) = (change, plan.placement(name)) else {
+            bail!("`{name}` is not in the plan");
+        };
+        members.push(Member {
+            guest: name.clone(),
+            placement: placement.clone(),
+            xml_planned: change.xml_after.clone(),
+            scratch: scratch.clone(),
+        });
+    }
+    let fs = HostFs::live();
+    let mut libvirt = Libvirt::open(None)?;
+    let (seconds, ramp, pairs) = if args.quick { (5, 2, 6) } else { (30, 5, 10) };
+    let request = TogetherRequest {
+        members,
+        job: FioJob::first_seed(sizes.first().copied().unwrap_or(SIZE), args.seconds.unwrap_or(seconds), ramp),
+        pairs: args.pairs.unwrap_or(pairs),
+        scaling: args.several.scaling,
+        least_overlap: args.several.overlap / 100.0,
+        seed: args.seed,
+        appliance: args.appliance.clone(),
+        probe: beside_this_program("nearmetal-probe")?,
+        state: journal.state_directory().to_owned(),
+        environment: Environment::detect(&fs),
+        pause: args.pause,
+    };
+    let bar = printer.progress(1, "measuring");
+    let result = bench_together(&request, &fs, &mut libvirt, &mut |event| {
+        if let Event::Stage(stage) = event {
+            bar.set_message(stage.to_owned());
+            if bar.is_hidden() {
+                printer.say(&format!("bench: {stage}"));
+            }
+        }
+    });
+    bar.finish_and_clear();
+    let results = result?;
+    if let Some(path) = &args.output {
+        files::write_atomic(path, serde_json::to_string_pretty(&results)?)?;
+    }
+    printer.data(&together_text(&results).context("the rates give no ratio")?);
+    Ok(ExitStatus::Done)
+}

@@ -1,0 +1,28 @@
+//! Costs of the runs as lines of the report.
+
+use nearmetal_measure::{Cost, CostRow, Results, cost_table};
+use nearmetal_report::view::{CostFigure, CostLine};
+
+/// One line for each workload, arm and group, in the order of the table.
+pub(super) fn lines(results: &Results) -> Vec<CostLine> {
+    let mut lines: Vec<CostLine> = Vec::new();
+    for row in cost_table(results) {
+        let (workload, arm, group) = (row.workload.label(), row.arm.id(), row.cost.title());
+        let figure = figure(&row);
+        match lines.last_mut().filter(|line| line.workload == workload && line.arm == arm && line.group == group) {
+            Some(line) => line.figures.push(figure),
+            None => lines.push(CostLine {
+                workload,
+                arm: arm.to_owned(),
+                group: group.to_owned(),
+                figures: vec![figure],
+            }),
+        }
+    }
+    lines
+}
+
+fn figure(row: &CostRow) -> CostFigure {
+    let (unit, scale) = if row.cost == Cost::Cpu { ("µs", 1e-3) } else { ("", 1.0) };
+    CostFigure { name: row.name.clone(), unit: unit.to_owned(), value: row.per_io * scale }
+}

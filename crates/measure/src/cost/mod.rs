@@ -1,0 +1,141 @@
+//! Where the time goes: what the host did for each I/O of a sample.
+//!
+//! Counters are read twice in the middle of a sample, when fio has started and ramped up and is not yet done, and their
+//! difference is divided by the I/Os fio did in that time. The sample is no slower for it: KVM, the scheduler and the
+//! interrupt controllers count anyway, and the reading is done off the slice. What cannot be read is said in the run's
+//! notes, and is not 0.
+//!
+//! The figures are metrics of the run, named `cost.GROUP.NAME` ([`Cost`]), so that they are kept where all others are.
+
+mod interrupts;
+mod reasons;
+mod snapshot;
+mod table;
+mod watch;
+
+pub use table::{CostRow, cost_table, cost_text};
+pub(crate) use reasons::exit_reasons;
+pub(crate) use watch::{Middle, Target, watched};
+
+use crate::metric::{Metric, Unit};
+use snapshot::Snapshot;
+
+/// What a name of a cost begins with. Such metrics are never compared as ratios: many of them are rightly 0.
+pub(crate) const PREFIX: &str = "cost.";
+
+/// Groups of costs, in the order in which they are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cost {
+    /// CPU time by thread role and by place, in ns for each I/O.
+    Cpu,
+    /// VM exits by what KVM did about them, for each I/O.
+    Exits,
+    /// VM exits by the processor's reason, for each I/O; counted in a run of its own.
+    Reasons,
+    /// Interrupts on the host by line, for each I/O.
+    Interrupts,
+    /// Context switches, for each I/O.
+    Switches,
+}
+
+impl Cost {
+    /// Its part of a metric's name.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Exits => "exits",
+            Self::Reasons => "exit-reasons",
+            Self::Interrupts => "interrupts",
+            Self::Switches => "switches",
+        }
+    }
+
+    /// What a person calls it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time",
+            Self::Exits => "exits by KVM",
+            Self::Reasons => "exits by reason",
+            Self::Interrupts => "interrupts",
+            Self::Switches => "context switches",
+        }
+    }
+
+    /// The group and the rest of a metric's name, if it is a cost.
+    pub fn of(metric: &str) -> Option<(Self, &str)> {
+        let (group, name) = metric.strip_prefix(PREFIX)?.split_once('.')?;
+        let all = [Self::Cpu, Self::Exits, Self::Reasons, Self::Interrupts, Self::Switches];
+        Some((all.into_iter().find(|one| one.id() == group)?, name))
+    }
+
+    fn unit(self) -> Unit {
+        if self == Self::Cpu { Unit::CpuNanosecondsPerIo } else { Unit::PerIo }
+    }
+}
+
+/// What happened between two readings, for each I/O at this rate. Counters that are in one of the two alone (a thread that
+/// ended, an interrupt that came) are left out: their difference is not known.
+fn between(before: &Snapshot, after: &Snapshot, iops: f64) -> Vec<Metric> {
+    let ios = iops * after.taken.saturating_sub(before.taken).as_secs_f64();
+    if !(ios.is_finite() && ios > 0.0) {
+        return Vec::new();
+    }
+    let counted = after.counters.iter().filter_map(|(key, now)| {
+        let value = now.checked_sub(*before.counters.get(key)?)? as f64 / ios;
+        let (group, name) = key;
+        // An interrupt line or KVM counter that stood still says nothing; that of all of them says that there was none.
+        if value == 0.0 && !name.ends_with("all") && *group != Cost::Cpu {
+            return None;
+        }
+        Some(Metric { name: format!("{PREFIX}{}.{name}", group.id()), unit: group.unit(), value })
+    });
+    counted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn snapshot(seconds: u64, counters: &[(Cost, &str, u64)]) -> Snapshot {
+        Snapshot {
+            taken: Duration::from_secs(seconds),
+            counters: counters.iter().map(|(cost, name, value)| ((*cost, (*name).to_owned()), *value)).collect(),
+            unknown: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn differences_are_divided_by_the_ios_of_that_time() {
+        let before = snapshot(10, &[(Cost::Exits, "all", 1000), (Cost::Exits, "io", 50), (Cost::Cpu, "vcpu", 7)]);
+        let after = snapshot(12, &[
+            (Cost::Exits, "all", 5000),
+            (Cost::Exits, "io", 50),
+            (Cost::Cpu, "vcpu", 20_007),
+            (Cost::Interrupts, "nvme1q1", 9),
+        ]);
+        let found = between(&before, &after, 500.0);
+        let value = |name: &str| found.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+        assert_eq!(value("cost.exits.all"), Some(4.0));
+        assert_eq!(value("cost.cpu.vcpu"), Some(20.0));
+        assert_eq!(value("cost.exits.io"), None, "what stood still is left out");
+        assert_eq!(value("cost.interrupts.nvme1q1"), None, "what was not there before has no difference");
+        assert!(between(&before, &after, 0.0).is_empty() && between(&after, &after, 9.0).is_empty());
+    }
+
+    #[test]
+    fn a_counter_that_ran_backwards_is_unknown_and_not_huge() {
+        let (before, after) = (snapshot(1, &[(Cost::Exits, "all", 9)]), snapshot(2, &[(Cost::Exits, "all", 3)]));
+        assert!(between(&before, &after, 10.0).is_empty());
+    }
+
+    #[test]
+    fn names_lead_back_to_their_group() {
+        assert_eq!(Cost::of("cost.interrupts.nvme1q1"), Some((Cost::Interrupts, "nvme1q1")));
+        assert_eq!(Cost::of("cost.exits.io.x"), Some((Cost::Exits, "io.x")));
+        for other in ["iops", "cpu", "cost.", "cost.x.y", "cost.cpu"] {
+            assert_eq!(Cost::of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! One reading of all counters.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nearmetal_host::{HostFs, ThreadRole, guests};
+use nearmetal_units::CpuSet;
+
+use super::{Cost, interrupts};
+
+/// Where KVM keeps its counters of each guest (Linux Documentation/virt/kvm, `kvm_vm_debugfs`).
+const KVM: &str = "/sys/kernel/debug/kvm";
+
+/// A tick of /proc/stat and /proc/PID/stat: USER_HZ is 100 on every architecture Linux has KVM on.
+const NANOSECONDS_PER_TICK: u64 = 10_000_000;
+
+/// Whose counters are read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Target {
+    /// QEMU processes of the guests measured; none on bare metal.
+    pub(crate) guests: Vec<u32>,
+    /// The vCPUs' PUs.
+    pub(crate) slice: CpuSet,
+    /// PUs of emulator threads and iothreads beside them.
+    pub(crate) on_top: CpuSet,
+}
+
+/// Counters at one moment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    /// When, on a clock that only goes forward.
+    pub(super) taken: Duration,
+    /// Values since some fixed beginning.
+    pub(super) counters: BTreeMap<(Cost, String), u64>,
+    /// What could not be read, and why.
+    pub(super) unknown: Vec<String>,
+}
+
+impl Snapshot {
+    /// Reads all counters; what cannot be read is in `unknown`.
+    pub(super) fn take(fs: &HostFs, target: &Target) -> Self {
+        let mut snapshot = Self::default();
+        // The guests last and first: their threads work all the time, and the moment is theirs.
+        match fs.read("/proc/interrupts") {
+            Ok(text) => {
+                let lines = interrupts::parse(&text);
+                snapshot.add(Cost::Interrupts, "all", lines.values().sum());
+                lines.into_iter().for_each(|(line, count)| snapshot.add(Cost::Interrupts, &line, count));
+            }
+            Err(error) => snapshot.unknown.push(format!("interrupts: {error}")),
+        }
+        match fs.read("/proc/stat") {
+            Ok(text) => snapshot.processors(&text, target),
+            Err(error) => snapshot.unknown.push(format!("time of the PUs: {error}")),
+        }
+        for guest in &target.guests {
+            snapshot.threads(fs, *guest);
+            snapshot.exits(fs, *guest);
+        }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        snapshot.taken = Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec.max(0) as u32);
+        snapshot
+    }
+
+    fn add(&mut self, cost: Cost, name: &str, value: u64) {
+        let slot = self.counters.entry((cost, name.to_owned())).or_default();
+        *slot = slot.saturating_add(value);
+    }
+
+    /// /proc/stat, proc_stat(5): `cpuN user nice system idle iowait irq softirq steal …` in ticks, and `ctxt`.
+    fn processors(&mut self, text: &str, target: &Target) {
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let Some(name) = words.next() else { continue };
+            let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+            if name == "ctxt" {
+                numbers.first().iter().for_each(|count| self.add(Cost::Switches, "host-all", **count));
+            }
+            let Some(pu) = name.strip_prefix("cpu").and_then(|number| number.parse::<u32>().ok()) else { continue };
+            let [user, nice, system, _, _, irq, softirq, ..] = numbers[..] else { continue };
+            let place = match pu {
+                pu if target.slice.contains(pu) => "pus-of-the-slice",
+                pu if target.on_top.contains(pu) => "pus-on-top",
+                _ => "other-pus",
+            };
+            let busy = [user, nice, system, irq, softirq].iter().fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
+            self.add(Cost::Cpu, place, busy.saturating_mul(NANOSECONDS_PER_TICK));
+        }
+    }
+
+    /// CPU time and context switches of a QEMU process by what its threads do.
+    fn threads(&mut self, fs: &HostFs, pid: u32) {
+        let threads = match guests::threads(fs, pid) {
+            Ok(threads) => threads,
+            Err(error) => return self.unknown.push(format!("threads of process {pid}: {error}")),
+        };
+        for thread in threads {
+            let role = match thread.role {
+                ThreadRole::Vcpu(_) => "vcpus",
+                ThreadRole::Emulator => "emulator-thread",
+                ThreadRole::Iothread(_) => "iothreads",
+                ThreadRole::Vhost => "vhost-workers",
+                ThreadRole::Worker | ThreadRole::Other => "other-threads",
+            };
+            // vhost workers before Linux 6.4 are no threads of QEMU, and have a directory of their own.
+            let own = format!("/proc/{pid}/task/{}", thread.id);
+            let directory = if fs.exists(&own) { own } else { format!("/proc/{}", thread.id) };
+            // `RUN WAIT SLICES` in ns, Documentation/scheduler/sched-stats.rst.
+            let run = fs.read(&format!("{directory}/schedstat")).ok();
+            let run = run.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
+            run.into_iter().for_each(|run| self.add(Cost::Cpu, role, run));
+            if let ThreadRole::Vcpu(_) = thread.role {
+                let guest = fs.read(&format!("{directory}/stat")).ok().and_then(|text| guest_time(&text));
+                let guest = guest.map(|ticks| ticks.saturating_mul(NANOSECONDS_PER_TICK));
+                guest.into_iter().for_each(|time| self.add(Cost::Cpu, "vcpus-in-guest", time));
+            }
+            let status = fs.read(&format!("{directory}/status")).unwrap_or_default();
+            let switches = status.lines().filter_map(|line| {
+                let (name, count) = line.split_once(':')?;
+                name.ends_with("voluntary_ctxt_switches").then(|| count.trim().parse::<u64>().ok())?
+            });
+            let switches: u64 = switches.fold(0, u64::saturating_add);
+            self.add(Cost::Switches, role, switches);
+        }
+    }
+
+    /// KVM's counters of a guest: one file each, in a directory named after process and file descriptor.
+    fn exits(&mut self, fs: &HostFs, pid: u32) {
+        let directories = match fs.list(KVM) {
+            Ok(names) => names,
+            Err(error) => {
+                return self.unknown.push(format!(
+                    "exits: {error}; KVM's counters are in debugfs (mount -t debugfs debugfs /sys/kernel/debug)"
+                ));
+            }
+        };
+        let Some(own) = directories.iter().find(|name| name.split('-').next() == Some(&pid.to_string())) else {
+            return self.unknown.push(format!("exits: {KVM} has nothing of process {pid}"));
+        };
+        let directory = format!("{KVM}/{own}");
+        for name in fs.list(&directory).unwrap_or_default() {
+            let value = fs.read(&format!("{directory}/{name}")).ok().and_then(|text| text.trim().parse::<u64>().ok());
+            let Some(value) = value else { continue };
+            match name.as_str() {
+                "exits" => self.add(Cost::Exits, "all", value),
+                "irq_injections" | "nmi_injections" | "hypercalls" => self.add(Cost::Exits, &name, value),
+                "irq_window_exits" => self.add(Cost::Exits, "irq_window", value),
+                // The rest counts pages, time slept and remote flushes: nothing an exit is spent on.
+                _ => {
+                    let reason = name.strip_suffix("_exits");
+                    reason.into_iter().for_each(|reason| self.add(Cost::Exits, reason, value));
+                }
+            }
+        }
+    }
+}
+
+/// Field 43 of /proc/PID/stat: time spent running a virtual processor, in ticks (proc_pid_stat(5)).
+fn guest_time(stat: &str) -> Option<u64> {
+    // The name, in brackets, may hold anything; the third field is the first behind it.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(43 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_host::{Entry, MemoryTree};
+
+    use super::*;
+
+    fn host() -> HostFs {
+        let mut tree = MemoryTree::new();
+        let stat = format!("7 (CPU 0/KVM) S {}\n", (4..=52).map(|field| field.to_string()).collect::<Vec<_>>().join(" "));
+        let files = [
+            ("/proc/stat", "cpu  9 9 9 9 9 9 9 9\ncpu0 1 1 1 50 50 1 1 0 0 0\ncpu1 2 0 0 50 0 0 0 0 0 0\nctxt 77\n"),
+            ("/proc/interrupts", "     CPU0 CPU1\n 35: 1 2  PCI-MSIX-0000:3a:00.1 1-edge nvme1q1\nLOC: 3 4  Local timer\n"),
+            ("/proc/7/task/7/comm", "qemu-system-x86\n"),
+            ("/proc/7/task/7/status", "voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n"),
+            ("/proc/7/task/7/schedstat", "100 2 3\n"),
+            ("/proc/7/task/8/comm", "CPU 0/KVM\n"),
+            ("/proc/7/task/8/status", "voluntary_ctxt_switches:\t1\nnonvoluntary_ctxt_switches:\t2\n"),
+            ("/proc/7/task/8/schedstat", "5000 2 3\n"),
+            ("/proc/7/task/8/stat", stat.as_str()),
+            ("/sys/kernel/debug/kvm/7-12/exits", "900\n"),
+            ("/sys/kernel/debug/kvm/7-12/io_exits", "30\n"),
+            ("/sys/kernel/debug/kvm/7-12/pages_4k", "12345\n"),
+            ("/sys/kernel/debug/kvm/77-3/exits", "1\n"),
+        ];
+        for (path, text) in files {
+            tree.put(path, Entry::File(text.as_bytes().to_vec())).unwrap();
+        }
+        HostFs::of_tree(tree, "a guest")
+    }
+
+    #[test]
+    fn every_counter_has_its_group_and_its_unit() {
+        let target = Target { guests: vec![7], slice: "0".parse().unwrap(), on_top: CpuSet::new() };
+        let snapshot = Snapshot::take(&host(), &target);
+        let value = |cost: Cost, name: &str| snapshot.counters.get(&(cost, name.to_owned())).copied();
+        assert_eq!(value(Cost::Cpu, "pus-of-the-slice"), Some(5 * NANOSECONDS_PER_TICK));
+        assert_eq!(value(Cost::Cpu, "other-pus"), Some(2 * NANOSECONDS_PER_TICK));
+        assert_eq!(value(Cost::Cpu, "pus-on-top"), None, "there are none");
+        assert_eq!((value(Cost::Cpu, "vcpus"), value(Cost::Cpu, "emulator-thread")), (Some(5000), Some(100)));
+        assert_eq!(value(Cost::Cpu, "vcpus-in-guest"), Some(43 * NANOSECONDS_PER_TICK));
+        assert_eq!((value(Cost::Exits, "all"), value(Cost::Exits, "io")), (Some(900), Some(30)));
+        assert_eq!(value(Cost::Exits, "pages_4k"), None);
+        assert_eq!((value(Cost::Interrupts, "nvme1q1"), value(Cost::Interrupts, "all")), (Some(3), Some(10)));
+        assert_eq!((value(Cost::Switches, "host-all"), value(Cost::Switches, "vcpus")), (Some(77), Some(3)));
+        assert!(snapshot.unknown.is_empty(), "{:?}", snapshot.unknown);
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let target = Target { guests: vec![9], ..Target::default() };
+        let snapshot = Snapshot::take(&HostFs::of_tree(MemoryTree::new(), "nothing"), &target);
+        assert!(snapshot.counters.is_empty());
+        assert_eq!(snapshot.unknown.len(), 4, "{:?}", snapshot.unknown);
+        assert!(snapshot.unknown.iter().any(|line| line.contains("mount -t debugfs")));
+    }
+}

@@ -1,0 +1,155 @@
+//! Costs of a whole experiment: by workload and arm, averaged over its runs.
+
+use super::Cost;
+use crate::results::{ArmKind, Outcome, Results, Run};
+use crate::workload::Workload;
+
+/// One cost of one arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CostRow {
+    /// Workload.
+    pub workload: Workload,
+    /// Arm.
+    pub arm: ArmKind,
+    /// Group.
+    pub cost: Cost,
+    /// What of it: `vcpus`, `io`, `nvme1q1`.
+    pub name: String,
+    /// Mean for each I/O: ns of CPU time, or a count.
+    pub per_io: f64,
+    /// Runs it was counted in; in others it stood still or was not counted.
+    pub runs: u32,
+}
+
+/// The costs of all runs of an experiment, in the order of workloads, arms and groups; the largest of a group first.
+///
+/// The mean goes over all counted runs of an arm: one in which a line stood still counts as 0 there.
+pub fn cost_table(results: &Results) -> Vec<CostRow> {
+    let mut rows: Vec<CostRow> = Vec::new();
+    let mut counted: Vec<(&Workload, ArmKind, u32)> = Vec::new();
+    for run in &results.runs {
+        let costs = costs(run);
+        if costs.is_empty() {
+            continue;
+        }
+        match counted.iter_mut().find(|(workload, arm, _)| **workload == run.workload && *arm == run.arm) {
+            Some((_, _, runs)) => *runs += 1,
+            None => counted.push((&run.workload, run.arm, 1)),
+        }
+        for (cost, name, value) in costs {
+            let same = |row: &&mut CostRow| {
+                row.workload == run.workload && row.arm == run.arm && row.cost == cost && row.name == name
+            };
+            match rows.iter_mut().find(same) {
+                Some(row) => {
+                    row.per_io += value;
+                    row.runs += 1;
+                }
+                None => rows.push(CostRow {
+                    workload: run.workload.clone(),
+                    arm: run.arm,
+                    cost,
+                    name: name.to_owned(),
+                    per_io: value,
+                    runs: 1,
+                }),
+            }
+        }
+    }
+    let place =
+        |row: &CostRow| counted.iter().position(|(workload, arm, _)| **workload == row.workload && *arm == row.arm);
+    for row in &mut rows {
+        let runs = place(row).and_then(|at| counted.get(at)).map_or(1, |(_, _, runs)| *runs);
+        row.per_io /= f64::from(runs);
+    }
+    rows.sort_by(|left, right| {
+        let key = |row: &CostRow| (place(row), row.cost);
+        key(left).cmp(&key(right)).then(right.per_io.total_cmp(&left.per_io))
+    });
+    rows
+}
+
+fn costs(run: &Run) -> Vec<(Cost, &str, f64)> {
+    match &run.outcome {
+        Outcome::Measured { metrics, .. } => metrics
+            .iter()
+            .filter_map(|metric| Cost::of(&metric.name).map(|(cost, name)| (cost, name, metric.value)))
+            .collect(),
+        Outcome::Failed { .. } => Vec::new(),
+    }
+}
+
+/// How many of a group are shown; the JSON has all.
+const SHOWN: usize = 6;
+
+/// The table as text: a line for each workload, arm and group.
+pub fn cost_text(rows: &[CostRow]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while let Some(first) = rows.get(at) {
+        let of_line = |row: &&CostRow| row.workload == first.workload && row.arm == first.arm && row.cost == first.cost;
+        let line: Vec<&CostRow> = rows[at..].iter().take_while(of_line).collect();
+        at += line.len();
+        let figures: Vec<String> = line.iter().take(SHOWN).map(|row| figure(row)).collect();
+        let more = line.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(", {more} more") } else { String::new() };
+        text.push_str(&format!(
+            "{:44} {:12} {:16} {}{more}\n",
+            first.workload.label(),
+            first.arm.title(),
+            format!("{}/IO", first.cost.title()),
+            figures.join(", ")
+        ));
+    }
+    text
+}
+
+fn figure(row: &CostRow) -> String {
+    match row.cost {
+        Cost::Cpu => format!("{} {:.1} µs", row.name, row.per_io / 1000.0),
+        _ => format!("{} {:.3}", row.name, row.per_io),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{Metric, Unit};
+    use crate::results::tests::sample_results;
+
+    fn with_costs() -> Results {
+        let mut results = sample_results();
+        let planned = results.runs.iter_mut().filter(|run| run.arm == ArmKind::Planned);
+        for (number, run) in planned.enumerate() {
+            if let Outcome::Measured { metrics, .. } = &mut run.outcome {
+                let mut add = |name: &str, value: f64| {
+                    metrics.push(Metric { name: name.to_owned(), unit: Unit::PerIo, value });
+                };
+                add("cost.exits.all", 4.0);
+                if number == 0 {
+                    add("cost.exits.io", 1.0);
+                }
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn a_mean_goes_over_all_counted_runs() {
+        let rows = cost_table(&with_costs());
+        let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+        assert_eq!(of("all").per_io, 4.0);
+        let runs = of("all").runs;
+        assert!(runs > 1 && (of("io").per_io - 1.0 / f64::from(runs)).abs() < 1e-12, "{rows:?}");
+        assert_eq!(rows[0].name, "all", "the largest first");
+        let text = cost_text(&rows);
+        assert!(text.contains("exits by KVM/IO") && text.contains("all 4.000, io "), "{text}");
+        assert!(cost_table(&sample_results()).is_empty());
+    }
+
+    #[test]
+    fn costs_are_no_ratios() {
+        let with = crate::compare::compare(&with_costs()).unwrap();
+        assert_eq!(with.len(), crate::compare::compare(&sample_results()).unwrap().len());
+    }
+}

@@ -1,0 +1,96 @@
+//! Reading the counters while a workload runs.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use nearmetal_host::HostFs;
+
+pub(crate) use super::snapshot::Target;
+use super::{Snapshot, between};
+use crate::metric::Metric;
+use crate::workload::FioJob;
+
+/// The part of a sample that is counted, from the moment its command is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Middle {
+    /// When counting begins.
+    pub(crate) begins: Duration,
+    /// When it ends.
+    pub(crate) ends: Duration,
+}
+
+impl Middle {
+    /// The middle of a job: from three tenths to eight tenths of its measured seconds. fio takes a moment to start, more of
+    /// it in a guest, so that everything is later by up to three tenths on one side.
+    pub(crate) fn of(job: &FioJob) -> Self {
+        let (ramp, seconds) = (Duration::from_secs(job.ramp_seconds.into()), Duration::from_secs(job.seconds.into()));
+        Self { begins: ramp + seconds * 3 / 10, ends: ramp + seconds * 8 / 10 }
+    }
+}
+
+/// What was counted beside a workload.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    pair: Option<(Snapshot, Snapshot)>,
+}
+
+impl Watched {
+    /// The costs of each I/O at this rate, and what could not be read.
+    pub(crate) fn per_io(&self, iops: f64) -> (Vec<Metric>, Vec<String>) {
+        let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
+        let unknown = after.unknown.iter().map(|what| format!("not counted: {what}"));
+        (between(before, after, iops), unknown.collect())
+    }
+}
+
+/// Runs a workload, and counts in its middle. A workload that ends before is not counted: that is no failure of its own.
+///
+/// Only the machine itself is watched; a fixture stands still.
+pub(crate) fn watched<T>(
+    fs: &HostFs,
+    target: &Target,
+    middle: Option<Middle>,
+    workload: impl FnOnce() -> T,
+) -> (T, Watched) {
+    let Some(middle) = middle.filter(|_| fs.is_live()) else { return (workload(), Watched::default()) };
+    std::thread::scope(|scope| {
+        let (done, is_done) = channel::<()>();
+        let counting = scope.spawn(move || {
+            let over = |wait| is_done.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
+            if over(middle.begins) {
+                return None;
+            }
+            let before = Snapshot::take(fs, target);
+            if over(middle.ends.saturating_sub(middle.begins)) {
+                return None;
+            }
+            Some((before, Snapshot::take(fs, target)))
+        });
+        let result = workload();
+        drop(done);
+        let pair = counting.join().unwrap_or_default();
+        (result, Watched { pair })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_host::MemoryTree;
+    use nearmetal_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_middle_lies_within_the_measured_seconds() {
+        let middle = Middle::of(&FioJob::first_seed(Bytes::from_kib(4), 10, 2));
+        assert_eq!((middle.begins, middle.ends), (Duration::from_secs(5), Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_fixture_is_not_watched() {
+        let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
+        let middle = Middle { begins: Duration::ZERO, ends: Duration::ZERO };
+        let (result, watched) = watched(&fs, &Target::default(), Some(middle), || 7);
+        assert_eq!((result, watched.per_io(100.0).0.len()), (7, 0));
+    }
+}

@@ -1,0 +1,15 @@
+//! Several guests at once against their bare slices at once.
+//!
+//! One guest after the other says nothing of what they take from each other: memory channels, the IOMMU, the PCIe fabric,
+//! power. Here all guests of a sample begin at one moment, and so do the bare slices they are compared with ([`barrier`]).
+//! That they ran side by side is not believed but read from the times fio gives: a sample whose overlap is too small is
+//! thrown away ([`window`]).
+
+mod barrier;
+mod prepare;
+mod results;
+mod sample;
+mod window;
+
+pub use prepare::{Member, TogetherRequest, bench_together};
+pub use results::{MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherResults, TogetherSample, together_text};

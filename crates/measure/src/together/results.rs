@@ -1,0 +1,339 @@
+//! What comes of it: every sample with the rate and the times of each member. Schema `nearmetal.together/1`.
+
+use std::collections::BTreeMap;
+
+use nearmetal_stats::{Pair, RatioEstimate, ratio};
+use serde::{Deserialize, Serialize};
+
+use super::window::Window;
+use crate::compare::CONFIDENCE;
+use crate::cost::Cost;
+use crate::error::MeasureError;
+use crate::metric::Metric;
+use crate::results::{Environment, Slice};
+use crate::workload::FioJob;
+
+/// Value of [`TogetherResults::schema`].
+pub const TOGETHER_SCHEMA: &str = "nearmetal.together/1";
+
+/// One experiment with several guests at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TogetherResults {
+    /// Always [`TOGETHER_SCHEMA`] for this version.
+    pub schema: String,
+    /// RFC 3339, UTC.
+    pub created: String,
+    /// nearmetal's version.
+    pub version: String,
+    /// On what the figures were taken.
+    pub environment: Environment,
+    /// Seed of order, workloads and bootstrap.
+    pub seed: u64,
+    /// The guests, in the order in which they join: two at once are the first two.
+    pub members: Vec<MemberInfo>,
+    /// What each of them ran.
+    pub job: FioJob,
+    /// The least overlap of a sample that counts, from 0 to 1.
+    pub least_overlap: f64,
+    /// Samples in the order in which they ran, those thrown away too.
+    pub samples: Vec<TogetherSample>,
+    /// What a reader must know to judge the figures.
+    pub caveats: Vec<String>,
+    /// Versions, kernel, command lines: name to value.
+    pub provenance: BTreeMap<String, String>,
+}
+
+/// One guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberInfo {
+    /// Domain.
+    pub guest: String,
+    /// What it owns, and its bare slice is confined to.
+    pub slice: Slice,
+    /// Affinity of its clone's threads, as read from /proc.
+    pub placement: Vec<String>,
+}
+
+/// Which side of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// The bare slices.
+    Bare,
+    /// The guests as planned.
+    Guests,
+}
+
+impl Side {
+    /// What a person calls it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Bare => "bare slices",
+            Self::Guests => "guests",
+        }
+    }
+}
+
+/// All members of one side, begun at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TogetherSample {
+    /// Round: the two sides of one round are a pair.
+    pub round: u32,
+    /// How many members ran: the first so many.
+    pub count: usize,
+    /// Which side.
+    pub side: Side,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// One for each member; empty if it failed.
+    pub members: Vec<MemberSample>,
+    /// The part of the longest job during which all ran, from 0 to 1.
+    pub overlap: f64,
+    /// How much the clocks of the members may be apart beyond what was taken into account, ms.
+    pub clocks_within: f64,
+    /// Why it does not count; `None` if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thrown_away: Option<String>,
+    /// What all of it cost for each I/O, in the middle of the sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<Metric>,
+    /// What could not be counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One member of a sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberSample {
+    /// Domain.
+    pub guest: String,
+    /// Its rate.
+    pub iops: f64,
+    /// When it measured, on the host's clock.
+    pub window: Window,
+}
+
+impl TogetherSample {
+    /// The rates of all members added up.
+    pub fn aggregate(&self) -> f64 {
+        self.members.iter().map(|member| member.iops).sum()
+    }
+}
+
+/// Guests over bare slices for one number of members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TogetherRatio {
+    /// Members at once.
+    pub count: usize,
+    /// Aggregate of the guests over that of the bare slices, with its interval.
+    pub ratio: RatioEstimate,
+    /// Mean aggregate of the guests, IOPS.
+    pub guests: f64,
+    /// Mean aggregate of the bare slices, IOPS.
+    pub bare: f64,
+}
+
+impl TogetherResults {
+    /// Rounds of which both sides count.
+    fn pairs(&self, count: usize) -> Vec<Pair> {
+        let good = |round: u32, side: Side| {
+            let mut of = self.samples.iter().filter(|sample| sample.round == round && sample.side == side);
+            of.find(|sample| sample.count == count && sample.thrown_away.is_none()).map(TogetherSample::aggregate)
+        };
+        let mut rounds: Vec<u32> =
+            self.samples.iter().filter(|sample| sample.count == count).map(|sample| sample.round).collect();
+        rounds.dedup();
+        rounds
+            .into_iter()
+            .filter_map(|round| Some(Pair { subject: good(round, Side::Guests)?, reference: good(round, Side::Bare)? }))
+            .collect()
+    }
+
+    /// The ratio for each number of members of which at least two pairs count, fewest members first.
+    ///
+    /// # Errors
+    /// A rate that is none.
+    pub fn ratios(&self) -> Result<Vec<TogetherRatio>, MeasureError> {
+        let mut found = Vec::new();
+        for count in 1..=self.members.len() {
+            let pairs = self.pairs(count);
+            if pairs.len() < 2 {
+                continue;
+            }
+            let mean = |value: fn(&Pair) -> f64| pairs.iter().map(value).sum::<f64>() / pairs.len() as f64;
+            found.push(TogetherRatio {
+                count,
+                ratio: ratio(&pairs, CONFIDENCE, self.seed)?,
+                guests: mean(|pair| pair.subject),
+                bare: mean(|pair| pair.reference),
+            });
+        }
+        Ok(found)
+    }
+
+    /// The means of the costs of one side with so many members, the largest of a group first.
+    fn costs(&self, count: usize, side: Side) -> Vec<(Cost, String, f64)> {
+        let of = |sample: &&TogetherSample| {
+            sample.count == count && sample.side == side && sample.thrown_away.is_none() && !sample.costs.is_empty()
+        };
+        let samples: Vec<&TogetherSample> = self.samples.iter().filter(of).collect();
+        let mut sums: BTreeMap<(Cost, String), f64> = BTreeMap::new();
+        for metric in samples.iter().flat_map(|sample| &sample.costs) {
+            let Some((cost, name)) = Cost::of(&metric.name) else { continue };
+            *sums.entry((cost, name.to_owned())).or_default() += metric.value / samples.len() as f64;
+        }
+        let mut means: Vec<_> = sums.into_iter().map(|((cost, name), value)| (cost, name, value)).collect();
+        means.sort_by(|left, right| left.0.cmp(&right.0).then(right.2.total_cmp(&left.2)));
+        means
+    }
+}
+
+/// The results as text.
+///
+/// # Errors
+/// A rate that is none.
+pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> {
+    let mut text = String::new();
+    if let Environment::Lab { machine } = &results.environment {
+        text.push_str(&format!("lab: emulated time (machine {machine}); compare sides, not machines\n"));
+    }
+    let ratios = results.ratios()?;
+    for one in &ratios {
+        let interval = one.ratio.interval();
+        let (guests, slices) = match one.count {
+            1 => ("guest", "bare slice"),
+            _ => ("guests at once", "bare slices at once"),
+        };
+        text.push_str(&format!(
+            "{} {guests} / {} {slices}: {:.2}x ({:.2} to {:.2}), n = {}; {:.0} / {:.0} IOPS together\n",
+            one.count, one.count, one.ratio.ratio, interval.low, interval.high, one.ratio.n, one.guests, one.bare
+        ));
+    }
+    if let (Some(first), true) = (ratios.iter().find(|one| one.count == 1), ratios.len() > 1) {
+        for one in ratios.iter().filter(|one| one.count > 1) {
+            text.push_str(&format!(
+                "{} at once do {:.2} times what one does: guests; {:.2} times: bare slices (means, no interval)\n",
+                one.count,
+                one.guests / first.guests,
+                one.bare / first.bare
+            ));
+        }
+    }
+    if ratios.is_empty() {
+        text.push_str("no ratio: fewer than two pairs count\n");
+    }
+    let counted = results.samples.iter().filter(|sample| sample.thrown_away.is_none());
+    let least = counted.clone().map(|sample| sample.overlap).fold(f64::INFINITY, f64::min);
+    let clocks = counted.clone().map(|sample| sample.clocks_within).fold(0.0, f64::max);
+    if least.is_finite() {
+        text.push_str(&format!(
+            "overlap: {:.0} % or more of every sample that counts, {:.0} % is the limit; clocks known to {clocks:.1} ms\n",
+            least * 100.0,
+            results.least_overlap * 100.0
+        ));
+    }
+    let thrown: Vec<&str> = results.samples.iter().filter_map(|sample| sample.thrown_away.as_deref()).collect();
+    if !thrown.is_empty() {
+        let (all, why) = (results.samples.len(), thrown.join("; "));
+        text.push_str(&format!("thrown away: {} of {all} samples: {why}\n", thrown.len()));
+    }
+    let count = results.members.len();
+    for side in [Side::Bare, Side::Guests] {
+        let costs = results.costs(count, side);
+        for group in [Cost::Cpu, Cost::Exits, Cost::Interrupts, Cost::Switches] {
+            let of: Vec<String> = costs
+                .iter()
+                .filter(|(cost, ..)| *cost == group)
+                .take(6)
+                .map(|(_, name, value)| match group {
+                    Cost::Cpu => format!("{name} {:.1} µs", value / 1000.0),
+                    _ => format!("{name} {value:.3}"),
+                })
+                .collect();
+            if !of.is_empty() {
+                text.push_str(&format!("{} {:12} {:20} {}\n", count, side.title(), format!("{}/IO", group.title()), of.join(", ")));
+            }
+        }
+    }
+    for caveat in &results.caveats {
+        text.push_str(&format!("note: {caveat}\n"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_units::{Bytes, CpuSet, NodeSet};
+
+    use super::*;
+
+    fn sample(round: u32, count: usize, side: Side, each: f64, thrown_away: Option<&str>) -> TogetherSample {
+        let member = |number: usize| MemberSample {
+            guest: format!("w{number}"),
+            iops: each,
+            window: Window { began: 0.0, ended: 1000.0 },
+        };
+        TogetherSample {
+            round,
+            count,
+            side,
+            started: String::new(),
+            members: (0..count).map(member).collect(),
+            overlap: if thrown_away.is_some() { 0.3 } else { 0.9 },
+            clocks_within: 2.0,
+            thrown_away: thrown_away.map(str::to_owned),
+            costs: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn results(samples: Vec<TogetherSample>) -> TogetherResults {
+        let slice = Slice {
+            cpus: CpuSet::one(1),
+            nodes: NodeSet::one(0),
+            page_size: None,
+            device: "/dev/x".into(),
+            region: Bytes::from_mib(64),
+            cpus_on_top: CpuSet::new(),
+        };
+        let member = |guest: &str| MemberInfo { guest: guest.into(), slice: slice.clone(), placement: Vec::new() };
+        TogetherResults {
+            schema: TOGETHER_SCHEMA.into(),
+            created: String::new(),
+            version: "0".into(),
+            environment: Environment::Lab { machine: "quad-4nvme".into() },
+            seed: 1,
+            members: vec![member("w0"), member("w1")],
+            job: FioJob::first_seed(Bytes::from_kib(4), 5, 1),
+            least_overlap: 0.8,
+            samples,
+            caveats: Vec::new(),
+            provenance: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn sides_are_paired_by_round_and_thrown_samples_drop_their_pair() {
+        let (bare, guests) = (Side::Bare, Side::Guests);
+        let results = results(vec![
+            sample(0, 2, bare, 100.0, None),
+            sample(0, 2, guests, 50.0, Some("overlap of 30 %")),
+            sample(0, 2, guests, 40.0, None),
+            sample(1, 2, guests, 40.0, None),
+            sample(1, 2, bare, 100.0, None),
+            sample(2, 2, bare, 100.0, None),
+            sample(2, 2, guests, 90.0, Some("overlap of 10 %")),
+            sample(3, 1, bare, 100.0, None),
+            sample(3, 1, guests, 50.0, None),
+        ]);
+        let ratios = results.ratios().unwrap();
+        assert_eq!(ratios.len(), 1, "one pair alone gives no interval");
+        assert_eq!((ratios[0].count, ratios[0].ratio.n), (2, 2));
+        assert!((ratios[0].ratio.ratio - 0.4).abs() < 1e-12 && (ratios[0].bare - 200.0).abs() < 1e-9);
+        let text = together_text(&results).unwrap();
+        assert!(text.contains("lab: emulated time") && text.contains("thrown away: 2 of 9"), "{text}");
+        assert!(text.contains("overlap: 90 %"), "{text}");
+        let text = serde_json::to_string(&results).unwrap();
+        assert_eq!(serde_json::from_str::<TogetherResults>(&text).unwrap(), results);
+    }
+}

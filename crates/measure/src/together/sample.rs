@@ -1,0 +1,218 @@
+//! One sample: some guests, or their bare slices, begun at one moment.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nearmetal_host::{HostFs, guests};
+use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
+use nearmetal_units::CpuSet;
+
+use super::barrier::{Ahead, lead, now, waiting};
+use super::results::{MemberSample, Side, TogetherSample};
+use super::window::{of_fio, overlap};
+use crate::appliance::PROBE_IN_GUEST;
+use crate::cost::{Middle, Target, watched};
+use crate::error::MeasureError;
+use crate::executor::{SLACK, iops, settle};
+use crate::fio;
+use crate::results::Slice;
+use crate::workload::FioJob;
+
+/// What one member runs on.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    /// Domain.
+    pub(super) guest: String,
+    /// Its clone.
+    pub(super) clone: String,
+    /// The clone's UUID.
+    pub(super) uuid: String,
+    /// Its slice.
+    pub(super) slice: Slice,
+    /// The region bare metal works on.
+    pub(super) bare_device: String,
+    /// The device in the clone.
+    pub(super) device: String,
+}
+
+/// What all samples share.
+pub(super) struct Bench<'a> {
+    pub(super) fs: &'a HostFs,
+    pub(super) hypervisor: &'a mut dyn Hypervisor,
+    pub(super) probe: PathBuf,
+    pub(super) job: FioJob,
+    pub(super) least_overlap: f64,
+}
+
+/// What one member gave: fio's words, and how far its clock is before the host's.
+struct Told {
+    output: String,
+    clock: Ahead,
+}
+
+fn failed(guest: &str) -> impl FnOnce(HypervisorError) -> MeasureError {
+    let arm = guest.to_owned();
+    move |source| MeasureError::Hypervisor { arm, source }
+}
+
+impl Bench<'_> {
+    /// Runs one sample. What fails is in the sample, with its reason; it never counts.
+    pub(super) fn sample(&mut self, members: &[Running], side: Side, round: u32, seed: u64) -> TogetherSample {
+        let mut sample = TogetherSample {
+            round,
+            count: members.len(),
+            side,
+            started: nearmetal_change::timestamp::now(),
+            members: Vec::new(),
+            overlap: 0.0,
+            clocks_within: 0.0,
+            thrown_away: None,
+            costs: Vec::new(),
+            notes: Vec::new(),
+        };
+        if let Err(error) = self.fill(&mut sample, members, seed) {
+            sample.thrown_away = Some(crate::experiment::chain(&error));
+        } else if sample.overlap < self.least_overlap {
+            sample.thrown_away = Some(format!(
+                "round {round}, {} {}: they ran together for {:.0} % of the time",
+                sample.count,
+                side.title(),
+                sample.overlap * 100.0
+            ));
+        }
+        sample
+    }
+
+    fn fill(&mut self, sample: &mut TogetherSample, members: &[Running], seed: u64) -> Result<(), MeasureError> {
+        settle(self.fs)?;
+        let union = |of: fn(&Slice) -> &CpuSet| {
+            members.iter().fold(CpuSet::new(), |all, member| all.union(of(&member.slice)))
+        };
+        let slice = union(|slice| &slice.cpus);
+        let mut target = Target { guests: Vec::new(), on_top: union(|slice| &slice.cpus_on_top).difference(&slice), slice };
+        if sample.side == Side::Guests {
+            let pids = members.iter().filter_map(|member| guests::pid_of(self.fs, &member.uuid).ok().flatten());
+            target.guests = pids.collect();
+        }
+        let lead = lead(members.len());
+        let middle = Middle::of(&self.job);
+        let middle = Middle { begins: middle.begins + lead, ends: middle.ends + lead };
+        let (fs, side) = (self.fs, sample.side);
+        let (told, counted) = watched(fs, &target, Some(middle), || match side {
+            Side::Bare => self.bare(members, seed, lead),
+            Side::Guests => self.guests(members, seed, lead),
+        });
+        let told = told?;
+        let mut windows = Vec::new();
+        for (member, told) in members.iter().zip(&told) {
+            let rate = iops(&fio::metrics(&told.output)?);
+            let window = of_fio(&told.output, told.clock.milliseconds())?;
+            windows.push(window);
+            sample.members.push(MemberSample { guest: member.guest.clone(), iops: rate, window });
+            sample.clocks_within = sample.clocks_within.max(told.clock.give_or_take as f64 / 1e6);
+        }
+        sample.overlap = overlap(&windows);
+        (sample.costs, sample.notes) = counted.per_io(sample.aggregate());
+        Ok(())
+    }
+
+    fn command(&self, device: &str, seed: u64) -> Vec<String> {
+        let mut command = vec!["fio".to_owned()];
+        command.extend(self.job.arguments(device, seed));
+        command
+    }
+
+    /// What a run may take from the moment it is told of.
+    fn limit(&self, lead: Duration) -> Duration {
+        lead + Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)) + SLACK
+    }
+
+    /// The bare slices: one process each, bound to its slice, waiting for the moment.
+    fn bare(&mut self, members: &[Running], seed: u64, lead: Duration) -> Result<Vec<Told>, MeasureError> {
+        let probe = self.probe.display().to_string();
+        let moment = now() + lead.as_nanos() as i128;
+        let mut children: Vec<Child> = Vec::new();
+        let mut problem = None;
+        for (number, member) in members.iter().enumerate() {
+            let job = self.command(&member.bare_device, seed + number as u64);
+            let mut command = Command::new(&self.probe);
+            command.args(["bind", "--cpus", &member.slice.cpus.to_string()]);
+            command.args(["--nodes", &member.slice.nodes.to_string(), "--"]);
+            command.args(waiting(&probe, moment, Ahead::HOST, &job));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            match command.spawn() {
+                Ok(child) => children.push(child),
+                Err(source) => {
+                    problem = Some(MeasureError::Program { program: probe.clone(), source });
+                    break;
+                }
+            }
+        }
+        // Waited for in any case: one left behind would disturb the next sample.
+        let outputs: Vec<_> = children.into_iter().map(Child::wait_with_output).collect();
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        let told = members.iter().zip(outputs).map(|(member, output)| {
+            let output = output.map_err(|source| MeasureError::Program { program: probe.clone(), source })?;
+            if output.status.success() {
+                let output = String::from_utf8_lossy(&output.stdout).into_owned();
+                return Ok(Told { output, clock: Ahead::HOST });
+            }
+            let words = String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect();
+            Err(MeasureError::WorkloadFailed { what: format!("fio on the bare slice of `{}`", member.guest), why: words })
+        });
+        told.collect()
+    }
+
+    /// The guests: resumed, told, waited for, and paused again whatever came of it.
+    fn guests(&mut self, members: &[Running], seed: u64, lead: Duration) -> Result<Vec<Told>, MeasureError> {
+        for (number, member) in members.iter().enumerate() {
+            if let Err(error) = self.hypervisor.resume(&member.clone) {
+                self.pause(&members[..number]).ok();
+                return Err(failed(&member.guest)(error));
+            }
+        }
+        let result = self.told(members, seed, lead);
+        let paused = self.pause(members);
+        let result = result?;
+        paused?;
+        Ok(result)
+    }
+
+    fn pause(&mut self, members: &[Running]) -> Result<(), MeasureError> {
+        let results = members.iter().map(|member| self.hypervisor.suspend(&member.clone).map_err(failed(&member.guest)));
+        // All of them, and the first error: the others must not run on.
+        results.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn told(&mut self, members: &[Running], seed: u64, lead: Duration) -> Result<Vec<Told>, MeasureError> {
+        let mut clocks = Vec::new();
+        for member in members {
+            clocks.push(Ahead::of_guest(self.hypervisor, &member.clone).map_err(failed(&member.guest))?);
+        }
+        let limit = self.limit(lead);
+        let moment = now() + lead.as_nanos() as i128;
+        let mut running = Vec::new();
+        for (number, (member, clock)) in members.iter().zip(&clocks).enumerate() {
+            let job = self.command(&member.device, seed + number as u64);
+            let words = waiting(PROBE_IN_GUEST, moment, *clock, &job);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            // Those told already end by themselves, and the clones with them.
+            running.push(agent::start(self.hypervisor, &member.clone, &words, None).map_err(failed(&member.guest))?);
+        }
+        // Nobody is asked before the end, since each answer is work for a guest.
+        std::thread::sleep(lead + Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)));
+        let mut told = Vec::new();
+        for ((member, clock), running) in members.iter().zip(clocks).zip(running) {
+            let output = running.wait(self.hypervisor, limit).map_err(failed(&member.guest))?;
+            if !output.status.is_success() {
+                let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect();
+                return Err(MeasureError::WorkloadFailed { what: format!("fio in `{}`", member.guest), why });
+            }
+            told.push(Told { output: String::from_utf8_lossy(&output.stdout).into_owned(), clock });
+        }
+        Ok(told)
+    }
+}

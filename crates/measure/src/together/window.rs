@@ -1,0 +1,79 @@
+//! When a job ran, and how much of it ran beside the others.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::MeasureError;
+
+/// The measured part of one job, in ms since 1970 on the host's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Its begin, ramp left out.
+    pub began: f64,
+    /// Its end.
+    pub ended: f64,
+}
+
+impl Window {
+    fn length(self) -> f64 {
+        self.ended - self.began
+    }
+}
+
+/// Reads it from fio's JSON: `job_start` (ms since 1970 on the clock of who ran it, since fio 3.34; set when measuring
+/// begins) and `job_runtime` (ms). `ahead` is how far that clock is before the host's, in ms.
+///
+/// # Errors
+/// Not fio's JSON, or a fio that does not say when its job began.
+pub(super) fn of_fio(output: &str, ahead: f64) -> Result<Window, MeasureError> {
+    let unreadable = |why: &str| MeasureError::Unreadable {
+        what: "the times in fio's output".into(),
+        why: why.into(),
+        text: output.chars().take(200).collect(),
+    };
+    let start = output.find('{').ok_or_else(|| unreadable("no JSON in it"))?;
+    let document: Value = serde_json::from_str(&output[start..]).map_err(|error| unreadable(&error.to_string()))?;
+    let number = |name: &str| {
+        let value = document.pointer(&format!("/jobs/0/{name}")).and_then(Value::as_f64);
+        value.filter(|value| *value > 0.0).ok_or_else(|| unreadable(&format!("no `{name}` in it: fio 3.34 or newer is needed")))
+    };
+    let began = number("job_start")? - ahead;
+    Ok(Window { began, ended: began + number("job_runtime")? })
+}
+
+/// The part of the longest job during which all ran, from 0 to 1. None at all where one began after another had ended.
+pub(super) fn overlap(windows: &[Window]) -> f64 {
+    let latest = windows.iter().map(|window| window.began).fold(f64::NEG_INFINITY, f64::max);
+    let earliest = windows.iter().map(|window| window.ended).fold(f64::INFINITY, f64::min);
+    let longest = windows.iter().map(|window| window.length()).fold(0.0, f64::max);
+    if longest > 0.0 { ((earliest - latest) / longest).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(began: f64, ended: f64) -> Window {
+        Window { began, ended }
+    }
+
+    #[test]
+    fn the_overlap_is_what_all_share() {
+        assert_eq!(overlap(&[window(0.0, 100.0)]), 1.0);
+        assert_eq!(overlap(&[window(0.0, 100.0), window(10.0, 110.0), window(5.0, 105.0)]), 0.9);
+        assert_eq!(overlap(&[window(0.0, 100.0), window(100.0, 200.0)]), 0.0);
+        assert_eq!(overlap(&[window(0.0, 100.0), window(300.0, 400.0)]), 0.0);
+        // One that stopped early is as bad as one that came late.
+        assert_eq!(overlap(&[window(0.0, 100.0), window(0.0, 50.0)]), 0.5);
+        assert_eq!(overlap(&[]), 0.0);
+    }
+
+    #[test]
+    fn fio_tells_when_it_measured_on_its_own_clock() {
+        let text = r#"{"jobs":[{"job_start":1795324708891,"job_runtime":3002}]}"#;
+        assert_eq!(of_fio(text, 1000.0).unwrap(), window(1_795_324_707_891.0, 1_795_324_710_893.0));
+        for junk in ["", "{}", r#"{"jobs":[{"job_runtime":3002}]}"#, r#"{"jobs":[{"job_start":0,"job_runtime":3002}]}"#] {
+            assert!(of_fio(junk, 0.0).is_err(), "{junk}");
+        }
+    }
+}

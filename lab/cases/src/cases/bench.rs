@@ -1,0 +1,141 @@
+//! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
+
+use anyhow::{Context, ensure};
+use nearmetal_measure::{ArmKind, Cost, Estimate, Results, TogetherResults, compare, cost_table};
+
+use super::{Case, Verdict, alone, shared_long};
+use crate::context::{Bench, Boot};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared_long("bench/nvme-vf-against-bare-metal", function),
+        alone("bench/four-guests-on-four-nodes", four),
+    ]
+}
+
+/// The drive that can have virtual functions.
+const DRIVE: &str = "$(basename $(dirname $(dirname $(ls -d /sys/bus/pci/devices/*/nvme/nvme0))))";
+
+/// Everything the comparison changes: drivers, overrides, pools, guests.
+const STATE: &str = "
+for d in /sys/bus/pci/devices/*; do echo \"$d $(readlink $d/driver) $(cat $d/driver_override $d/sriov_numvfs 2>/dev/null | tr '\\n' ' ')\"; done
+cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
+virsh -q list --all; ls /var/lib/nearmetal/bench.json 2>&1; true";
+
+fn function(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh(
+        "mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+         mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing",
+    )?;
+    bench.sh(&format!("nearmetal device vfs {DRIVE} 1 --keep-driver --yes; sleep 2"))?;
+    let function = bench.sh(&format!("basename $(readlink /sys/bus/pci/devices/{DRIVE}/virtfn0)"))?;
+    let command = format!("nearmetal bench web1 --device {function} --quick --pause");
+    let text = bench.ends_with(3, &command)?;
+    ensure!(text.contains("--namespace"), "two namespaces, and it chose one: {text}");
+    let text = bench.ends_with(3, &format!("{command} --namespace 2"))?;
+    ensure!(text.contains("several ways"), "{text}");
+    // A namespace of its own, as a drive gives its functions: the drive itself no longer leads to it.
+    bench.sh("nvme detach-ns /dev/nvme0 --namespace-id=2 --controllers=0 >/dev/null; udevadm settle; sleep 1")?;
+    let before = bench.sh(STATE)?;
+    let measured = compared(bench, &format!("{command} --namespace 2"), &before);
+    bench.sh("nvme attach-ns /dev/nvme0 --namespace-id=2 --controllers=0 >/dev/null; udevadm settle")?;
+    // The function was made after the plan was applied, and is taken back alone.
+    bench.sh("nearmetal rollback")?;
+    measured
+}
+
+fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdict> {
+    // Killed in the middle of a guest's turn: the next one cleans up and measures.
+    let killed = format!("timeout --signal=KILL 45 {command} --pairs 2 >/dev/null 2>&1; test -e /var/lib/nearmetal/bench.json");
+    ensure!(bench.try_sh(&killed)?.success(), "it was not killed in the middle");
+    let text = bench.sh(&format!("{command} --pairs 5 --seconds 4 -o /root/function.json"))?;
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+    let results: Results = serde_json::from_str(&bench.sh("cat /root/function.json")?)?;
+    let side = |arm: ArmKind| results.arms.iter().find(|one| one.kind == arm).map(|one| one.placement.join("; "));
+    let bare = side(ArmKind::BareSlice).context("no bare arm")?;
+    let guest = side(ArmKind::Planned).context("no guest")?;
+    ensure!(bare.contains("driver nvme,") && guest.contains("driver vfio-pci,"), "{bare}\n{guest}");
+    ensure!(guest.contains("the guest sees /dev/nvme"), "{guest}");
+    let found = compare(&results)?.into_iter().find(|one| one.metric == "iops").context("no ratio")?;
+    let Estimate::Paired { ratio, .. } = found.estimate else { anyhow::bail!("no pairs: {text}") };
+    let interval = ratio.interval();
+    let costs = cost_table(&results);
+    let cost = |arm: ArmKind, group: Cost, name: &str| {
+        let row = costs.iter().find(|row| row.arm == arm && row.cost == group && row.name.starts_with(name));
+        row.map(|row| row.per_io).with_context(|| format!("no {name} of {}: {text}", arm.title()))
+    };
+    // What runs on the host raises the drive's interrupt there; the guest's comes by VFIO, and costs exits.
+    let bare_interrupts = cost(ArmKind::BareSlice, Cost::Interrupts, "nvme1q")?;
+    let guest_interrupts = cost(ArmKind::Planned, Cost::Interrupts, "vfio-msi")?;
+    let exits = cost(ArmKind::Planned, Cost::Exits, "all")?;
+    ensure!(exits > 0.0 && bare_interrupts > 0.0 && guest_interrupts > 0.0, "{text}");
+    ensure!(costs.iter().any(|row| row.cost == Cost::Reasons && row.name == "interrupt"), "no reasons: {text}");
+    ensure!(text.contains("lab: emulated time"), "{text}");
+    let reasons: Vec<String> = costs
+        .iter()
+        .filter(|row| row.cost == Cost::Reasons)
+        .take(5)
+        .map(|row| format!("{} {:.2}", row.name, row.per_io))
+        .collect();
+    Ok(Verdict::Holds(format!(
+        "lab: the guest does {:.2}x ({:.2} to {:.2}) of bare metal, n = {}; per I/O: {exits:.2} exits ({}), interrupts {guest_interrupts:.2} by VFIO and {bare_interrupts:.2} bare",
+        ratio.ratio,
+        interval.low,
+        interval.high,
+        ratio.n,
+        reasons.join(", ")
+    )))
+}
+
+/// A drive of the machine `quad-4nvme`: one on each node, empty.
+fn drive_of(node: usize) -> String {
+    format!("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_drive{node}_1")
+}
+
+fn four() -> anyhow::Result<Verdict> {
+    let bench = Bench::up("cases-four", &Boot { machine: Some("quad-4nvme"), ..Boot::default() })?;
+    let result = side_by_side(&bench);
+    bench.lab.down()?;
+    result
+}
+
+fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.sh("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")?;
+    for node in 0..4 {
+        let xml = nearmetal_lab::domains::FOUND
+            .replace("<name>web1<", &format!("<name>w{node}<"))
+            .replace("<memory unit='MiB'>384<", "<memory unit='MiB'>320<")
+            .replace("<vcpu>2<", "<vcpu>1<")
+            .replace("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1", &drive_of(node));
+        bench.write(&format!("/root/w{node}.xml"), &xml)?;
+        bench.sh(&format!("virsh -q define /root/w{node}.xml"))?;
+    }
+    bench.sh("nearmetal plan w0 w1 w2 w3 -o /root/plan.json && nearmetal apply /root/plan.json --yes")?;
+    let before = bench.sh(STATE)?;
+    let scratch: String = (0..4).map(|node| format!(" --scratch {}", drive_of(node))).collect();
+    let command = format!("nearmetal bench w0 --together w1 --together w2 --together w3{scratch} --quick");
+    let text = bench.ends_with(3, &format!("{command} --scratch /dev/vda"))?;
+    ensure!(text.contains("4 domains") && text.contains("5 scratch devices"), "{text}");
+    let text = bench.sh(&format!("{command} --pairs 5 --scaling -o /root/together.json"))?;
+    ensure!(text.contains("lab: emulated time") && text.contains("overlap: "), "{text}");
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+    for node in 0..4 {
+        let left = bench.sh(&format!("wipefs --noheadings {}", drive_of(node)))?;
+        ensure!(left.is_empty(), "the drive of node {node} is not empty again: {left}");
+    }
+    let results: TogetherResults = serde_json::from_str(&bench.sh("cat /root/together.json")?)?;
+    for (node, member) in results.members.iter().enumerate() {
+        let nodes = member.slice.nodes.to_string();
+        ensure!(nodes == node.to_string(), "{} is on node {nodes}, and its drive on {node}", member.guest);
+    }
+    let counted = results.samples.iter().filter(|sample| sample.thrown_away.is_none());
+    ensure!(counted.clone().all(|sample| sample.overlap >= results.least_overlap), "{text}");
+    let ratios = results.ratios()?;
+    let all = ratios.iter().find(|one| one.count == 4).with_context(|| format!("no ratio of four: {text}"))?;
+    ensure!(all.ratio.n >= 3, "only {} pairs of four ran side by side: {text}", all.ratio.n);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("note: ")).collect();
+    Ok(Verdict::Holds(lines.join(" | ")))
+}

@@ -32,8 +32,8 @@ pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
-    MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PathCache, Turn, arms, containers_of, device_model, ground,
-    least_seconds, major_minor, matrix,
+    MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
+    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, matrix, read_back_paths,
 };
 pub use metric::{Metric, Unit};
 pub use own_guest::{OwnGuestRequest, bench_own_guest};

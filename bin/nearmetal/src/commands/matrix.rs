@@ -6,8 +6,8 @@ use anyhow::bail;
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
 use nearmetal_measure::{
-    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, Store, arms, least_seconds,
-    matrix,
+    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, arms,
+    least_seconds, matrix, read_back_paths,
 };
 use nearmetal_units::Bytes;
 
@@ -15,6 +15,7 @@ use super::bench;
 use super::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::job::matrix::{chart, list_text, text};
+use crate::job::paths::paths_text;
 use crate::printer::Printer;
 
 /// Where matrices are kept below the state directory: `nearmetal plan` looks for them there.
@@ -50,6 +51,10 @@ pub(crate) struct MatrixArgs {
     /// With --matrix: show the arms, what is left out and why, and the time it takes; measures nothing
     #[arg(long, requires = "matrix")]
     pub(super) list: bool,
+    /// With --matrix: no race; make every path there is (each container with each cache and engine), read each back, print
+    /// one table with the evidence, and remove all
+    #[arg(long, requires = "matrix", conflicts_with = "list")]
+    read_back_only: bool,
     /// With --matrix: seconds for all of it
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
     budget: u32,
@@ -148,6 +153,10 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
         );
     }
     let mut libvirt = Libvirt::open(None)?;
+    if own.read_back_only {
+        let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
+        return show_paths(args, &table, printer);
+    }
     let results = watch(printer, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, &request.state.join(STORE), printer)?;
     Ok(ExitStatus::Done)
@@ -156,7 +165,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
 /// What would be measured. Needs no libvirt: what it would say is then unknown, and the arms it decides are listed.
 fn list(request: &MatrixRequest, fs: &HostFs, printer: &mut Printer) -> ExitStatus {
     let versions: Option<Versions> = Libvirt::open(None).ok().and_then(|mut libvirt| libvirt.versions().ok());
-    let mut ground: Ground = nearmetal_measure::ground(request, &Host::read(fs), versions.as_ref());
+    let mut ground: Ground = nearmetal_measure::ground(request, fs, &Host::read(fs), versions.as_ref());
     if request.scratch.is_empty() {
         // Nothing named yet: everything there is, so that a reader sees what a device and a directory give.
         ground.containers = Container::ALL.to_vec();
@@ -191,10 +200,24 @@ fn keep(
     Ok(())
 }
 
-fn watch(
+/// The table; a path that did not take effect is a failed verification.
+fn show_paths(args: &bench::Args, table: &PathTable, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let document = serde_json::to_string_pretty(table)?;
+    if let Some(path) = &args.output {
+        files::write_atomic(path, &document)?;
+    }
+    match args.matrix.format {
+        Format::Json => printer.data(&document),
+        Format::Text => printer.data(&paths_text(table)),
+    }
+    let amiss = table.rows.iter().any(|row| row.proof.amiss.is_some());
+    Ok(if amiss { ExitStatus::Findings } else { ExitStatus::Done })
+}
+
+fn watch<T>(
     printer: &mut Printer,
-    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<MatrixResults, nearmetal_measure::MeasureError>,
-) -> anyhow::Result<MatrixResults> {
+    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, nearmetal_measure::MeasureError>,
+) -> anyhow::Result<T> {
     let bar = printer.progress(1, "measuring");
     let mut round_told = None;
     let result = experiment(&mut |event| match event {

@@ -17,6 +17,7 @@ pub(crate) mod matrix;
 mod memory;
 mod metrics;
 pub(crate) mod outputs;
+pub(crate) mod paths;
 mod plan;
 mod provenance;
 mod secrets;

@@ -10,18 +10,19 @@ use nearmetal_units::Bytes;
 
 use super::contest::{Track, Turn, contest};
 use super::disks::{ArmDisk, guest_with};
-use super::effect::{Effect, Seen, read_back, seen};
-use super::path::{Bus, DiskPath};
+use super::effect::{Effect, Proof, Seen, read_back, seen};
+use super::path::{Bus, DiskPath, Scheduler};
 use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, confirming};
+use super::scheduler::{Scheduled, Setting};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, new_uuid};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine, SLACK, settle};
-use crate::experiment::{Measured, perform};
+use crate::experiment::{Measured, chain, perform};
 use crate::fio;
 use crate::results::{ArmKind, Run, Slice};
-use crate::schedule::{Design, schedule};
+use crate::schedule::{Design, Step, schedule};
 use crate::workload::{FioJob, Workload};
 
 /// One arm with what stands for it.
@@ -45,6 +46,8 @@ pub(super) struct Rig<'a> {
     pub(super) appliance: Appliance,
     pub(super) slice: Slice,
     pub(super) job: FioJob,
+    /// The drive's scheduler; `None` where it has none.
+    pub(super) setting: Option<Setting>,
     pub(super) notes: Vec<String>,
 }
 
@@ -64,6 +67,11 @@ impl Rig<'_> {
             guests,
             notes: Vec::new(),
         }
+    }
+
+    /// How much of each disk is worked on.
+    fn span(&self) -> Bytes {
+        self.job.span.unwrap_or(self.slice.region)
     }
 
     fn pid(&mut self, name: &str) -> Result<u32, MeasureError> {
@@ -108,7 +116,7 @@ impl Rig<'_> {
             let effect = if seen.name.is_empty() {
                 Effect::NotShown { why: format!("the guest has no disk with serial number {}", disk.serial) }
             } else {
-                read_back(self.fs, self.hypervisor, &name, pid, &disk.path, &disk.source, &seen)
+                self.read_back_one(&name, pid, &disk, &seen).effect()
             };
             entrants.push(Entrant { cannot_win: cannot_win(&disk.path, span, Bytes::new(free)), disk, seen, effect });
         }
@@ -118,6 +126,31 @@ impl Rig<'_> {
             )));
         }
         Ok(entrants)
+    }
+
+    /// One arm, with the drive's scheduler as it wants it.
+    pub(super) fn read_back_one(&mut self, name: &str, pid: u32, disk: &ArmDisk, seen: &Seen) -> Proof {
+        let span = self.span();
+        let set = |wanted| match (&self.setting, wanted) {
+            (Some(setting), wanted) => setting.set(self.fs, wanted).map_err(|error| chain(&error)),
+            (None, None) => Ok("none to set".to_owned()),
+            (None, Some(_)) => Err("the drive has no scheduler to set".to_owned()),
+        };
+        let scheduler = match disk.path.scheduler {
+            None => Ok(None),
+            wanted => set(wanted).map(Some),
+        };
+        let mut proof = read_back(self.fs, self.hypervisor, name, pid, &disk.path, &disk.source, seen, span);
+        match scheduler {
+            Ok(words) => proof.scheduler = words,
+            Err(why) => proof.amiss = Some(why),
+        }
+        if disk.path.scheduler.is_some() {
+            if let Err(why) = set(None) {
+                proof.amiss = Some(why);
+            }
+        }
+        proof
     }
 
     /// The race among the arms that took effect, in what is left of the budget beside the winner's fresh rounds.
@@ -142,7 +175,16 @@ impl Rig<'_> {
         let start = Instant::now();
         let titles: Vec<String> = running.iter().map(|arm| entrants[*arm].disk.path.title()).collect();
         let devices = running.iter().map(|arm| format!("/dev/{}", entrants[*arm].seen.name)).collect();
-        let mut lane = Lane { guest: self.name(), fs: self.fs, hypervisor: self.hypervisor, job: &self.job, devices };
+        let schedulers = running.iter().map(|arm| entrants[*arm].disk.path.scheduler).collect();
+        let mut lane = Lane {
+            guest: self.name(),
+            fs: self.fs,
+            hypervisor: self.hypervisor,
+            job: &self.job,
+            devices,
+            schedulers,
+            setting: self.setting.as_ref(),
+        };
         let seed = self.request.seed;
         let mut clock = || start.elapsed().as_secs_f64();
         let turns = contest(&mut race, seed, left, &mut clock, &mut lane, &mut |round, arm, racing| {
@@ -176,12 +218,25 @@ impl Rig<'_> {
             ..no_design()
         };
         let steps = schedule(&design, self.request.seed.wrapping_add(1));
+        let (setting, fs) = (self.setting.clone(), self.fs);
         let mut machine = self.machine(guests, bare);
         machine.boot(&arms)?;
         let total = steps.len();
-        let runs = perform(&steps, false, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
+        let mut progress = |index: usize, step: &Step| tell(Event::Step { index, total, step });
+        let runs = match (&setting, winner.path.scheduler) {
+            // Bare metal has the winner's scheduler too: what remains between them is what virtualization costs.
+            (Some(setting), Some(scheduler)) => {
+                let wanted = [ArmKind::Planned, ArmKind::BareSlice].map(|arm| (arm, scheduler)).into();
+                let mut executor = Scheduled { inner: &mut machine, fs, setting, wanted };
+                perform(&steps, false, &mut executor, &mut progress)?
+            }
+            _ => perform(&steps, false, &mut machine, &mut progress)?,
+        };
         let notes = std::mem::take(&mut machine.notes);
         self.notes.extend(notes);
+        if let Some(setting) = &self.setting {
+            setting.set(self.fs, None)?;
+        }
         Ok(runs)
     }
 }
@@ -193,11 +248,16 @@ struct Lane<'a> {
     hypervisor: &'a mut dyn Hypervisor,
     job: &'a FioJob,
     devices: Vec<String>,
+    schedulers: Vec<Option<Scheduler>>,
+    setting: Option<&'a Setting>,
 }
 
 impl Track for Lane<'_> {
     fn run(&mut self, arm: usize, seed: u64) -> Result<Measured, MeasureError> {
         settle(self.fs)?;
+        if let Some(setting) = self.setting.filter(|_| self.schedulers.iter().any(Option::is_some)) {
+            setting.set(self.fs, self.schedulers[arm])?;
+        }
         let mut words = vec!["fio".to_owned()];
         words.extend(self.job.arguments(&self.devices[arm], seed));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -238,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_memory_holds_and_what_loses_data_cannot_win() {
-        let path = |cache| DiskPath { cache, iothreads: 1, ..DiskPath::qemu_default(Container::Block) };
+        let path = |cache| DiskPath { cache, iothreads: 1, ..DiskPath::qemu_default(Container::Partition) };
         let (span, more, less) = (Bytes::from_mib(256), Bytes::from_mib(8192), Bytes::from_mib(128));
         assert_eq!(cannot_win(&path(PathCache::None), span, more), None);
         assert_eq!(cannot_win(&path(PathCache::Directsync), span, more), None);

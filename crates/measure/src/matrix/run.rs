@@ -11,10 +11,12 @@ use nearmetal_stats::{Race, doubling_looks};
 use super::arms::{Ground, arms, major_minor};
 use super::contest::Turn;
 use super::disks::{ArmDisk, serial};
-use super::path::Container;
+use super::path::{Container, DiskPath, Scheduler};
 use super::results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};
 use super::rig::{Entrant, Rig, no_design, shown};
+use super::scheduler::Setting;
 use super::space::Space;
+use super::volumes;
 use crate::appliance::Appliance;
 use crate::bench::{Event, grow_pools, pause_original, slice, stay_off};
 use crate::clones::clone_name;
@@ -80,7 +82,8 @@ pub fn containers_of(scratch: &[String]) -> Vec<Container> {
 }
 
 /// What decides which arms there are.
-pub fn ground(request: &MatrixRequest, host: &Host, versions: Option<&Versions>) -> Ground {
+pub fn ground(request: &MatrixRequest, fs: &HostFs, host: &Host, versions: Option<&Versions>) -> Ground {
+    let setting = scheduler_setting(request, fs, host);
     Ground {
         containers: containers_of(&request.scratch),
         vcpus: request.placement.vcpus.len() as u32,
@@ -90,7 +93,18 @@ pub fn ground(request: &MatrixRequest, host: &Host, versions: Option<&Versions>)
         libvirt: versions.and_then(|versions| major_minor(&versions.libvirt)),
         unsafe_allowed: request.unsafe_allowed,
         without: request.without.clone(),
+        lvm: Some(volumes::available()),
+        scheduler: setting.as_ref().and_then(|setting| Scheduler::named(&setting.found)),
+        schedulers: setting.map(|setting| setting.known()).unwrap_or_default(),
+        every: false,
     }
+}
+
+/// The scheduler setting of the scratch device, if one is named and it has one.
+pub(super) fn scheduler_setting(request: &MatrixRequest, fs: &HostFs, host: &Host) -> Option<Setting> {
+    let device = request.scratch.iter().find(|path| !Path::new(path).is_dir())?;
+    let resolved = Path::new(device).canonicalize().ok()?;
+    Setting::of(fs, host, resolved.file_name()?.to_str()?)
 }
 
 /// Seconds without which there is no answer: every arm in the first rung, the winner's fresh rounds, three boots.
@@ -149,7 +163,7 @@ fn measure(
 ) -> Result<MatrixResults, MeasureError> {
     let began = Instant::now();
     let versions = hypervisor.versions().ok();
-    let mut ground = ground(request, host, versions.as_ref());
+    let mut ground = ground(request, fs, host, versions.as_ref());
     affordable(request, arms(&ground).0.len())?;
     pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
     tell(Event::Stage("filling the scratch space"));
@@ -164,10 +178,17 @@ fn measure(
         .iter()
         .zip(sources)
         .enumerate()
-        .map(|(arm, (path, source))| ArmDisk { path: *path, source, serial: serial(arm) })
+        .map(|(arm, (path, source))| ArmDisk {
+            path: *path,
+            source: source.path,
+            part: source.part,
+            serial: serial(arm),
+        })
         .collect();
+    let setting = scheduler_setting(request, fs, host);
+    remember_scheduler(setting.as_ref(), &paths, leftovers)?;
     let job = FioJob { span: Some(span), ..request.job.clone() };
-    let mut rig = Rig { request, fs, hypervisor, appliance, slice: slice.clone(), job, notes: Vec::new() };
+    let mut rig = Rig { request, fs, hypervisor, appliance, slice: slice.clone(), job, setting, notes: Vec::new() };
     leftovers.clones =
         vec![rig.name(), clone_name(&request.guest, ArmKind::Planned), clone_name(&request.guest, ArmKind::AsFound)];
     leftovers.save()?;
@@ -223,6 +244,19 @@ fn measure(
     })
 }
 
+/// Writes down which scheduler was found, if any arm wants another.
+pub(super) fn remember_scheduler(
+    setting: Option<&Setting>,
+    paths: &[DiskPath],
+    leftovers: &mut Leftovers,
+) -> Result<(), MeasureError> {
+    if let Some(setting) = setting.filter(|_| paths.iter().any(|path| path.scheduler.is_some())) {
+        leftovers.schedulers.push((setting.path.clone(), setting.found.clone()));
+        leftovers.save()?;
+    }
+    Ok(())
+}
+
 fn affordable(request: &MatrixRequest, arms: usize) -> Result<(), MeasureError> {
     let least = least_seconds(request, arms);
     if request.budget >= least {
@@ -260,7 +294,9 @@ fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) ->
             "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
         ));
     }
-    if containers_of(&request.scratch).contains(&Container::Block) && containers_of(&request.scratch).len() > 1 {
+    if containers_of(&request.scratch).contains(&Container::Partition)
+        && containers_of(&request.scratch).contains(&Container::RawFile)
+    {
         let directory = request.scratch.iter().find(|path| Path::new(path).is_dir());
         let below = directory.and_then(|path| host.mount_of(path)).map(|mount| mount.source.clone());
         caveats.push(format!(

@@ -10,7 +10,9 @@ mod compare;
 mod error;
 mod executor;
 mod experiment;
+mod file_set;
 mod fio;
+mod host_cpu;
 mod leftovers;
 mod matrix;
 mod memory;
@@ -30,6 +32,7 @@ pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
+pub use file_set::{FileJob, FileStep, FileSystem};
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
     MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
@@ -41,4 +44,4 @@ pub use results::{Arm, ArmKind, Environment, Outcome, Purpose, Results, Run, SCH
 pub use schedule::{Design, Step, schedule};
 pub use scratch::Scratch;
 pub use store::Store;
-pub use workload::{FioEngine, FioJob, MemoryJob, Pattern, ProbePages, Workload};
+pub use workload::{FioEngine, FioJob, MemoryJob, Order, Pattern, ProbePages, Workload};

@@ -6,8 +6,8 @@ use anyhow::bail;
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
 use nearmetal_measure::{
-    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, arms,
-    least_seconds, matrix, read_back_paths,
+    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, Workload,
+    arms, least_seconds, matrix, read_back_paths,
 };
 use nearmetal_units::Bytes;
 
@@ -69,9 +69,9 @@ pub(crate) struct MatrixArgs {
     /// it never wins
     #[arg(long, requires = "matrix")]
     unsafe_loses_data: bool,
-    /// With --matrix: how much of its storage each arm works on
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = span, requires = "matrix")]
-    span: Bytes,
+    /// With --matrix: how much of its storage each arm works on; with --workload iozone alone: size of all files together
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = span)]
+    pub(super) span: Bytes,
     /// With --matrix: write the chart here as SVG
     #[arg(long, value_name = "FILE", requires = "matrix")]
     chart: Option<PathBuf>,
@@ -123,8 +123,16 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
             args.domain
         );
     }
-    let mut job = FioJob::first_seed(Bytes::from_kib(4), args.seconds.unwrap_or(SECONDS), 1);
-    job.block_size = args.block_size.first().copied().unwrap_or(job.block_size);
+    let size = args.block_size.first().copied().unwrap_or(args.workload.usual_size());
+    let seconds = args.seconds.unwrap_or(SECONDS);
+    // Of the storage of an arm a quarter is left for a file system's own tables.
+    let files_span = Bytes::new(own.span.get() / 4 * 3);
+    let (mut job, mut files) = (FioJob::first_seed(size, seconds, 1), None);
+    match args.workload.of_size(size, seconds, 1, files_span).as_slice() {
+        [Workload::Fio(only)] => job = only.clone(),
+        [Workload::FileSystem(only)] => files = Some(only.clone()),
+        _ => bail!("a matrix races one workload: name sequential-read or sequential-write, iozone-ext4 or iozone-xfs"),
+    }
     job.span = Some(own.span);
     let request = MatrixRequest {
         guest: args.domain.clone(),
@@ -134,6 +142,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
         unsafe_allowed: own.unsafe_loses_data,
         without: own.without.clone(),
         job,
+        files,
         budget: own.budget,
         error: own.error / 100.0,
         pairs: args.pairs.unwrap_or(PAIRS),

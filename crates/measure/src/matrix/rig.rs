@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_stats::{Race, doubling_looks};
-use nearmetal_units::Bytes;
+use nearmetal_units::{Bytes, CpuSet};
 
 use super::contest::{Track, Turn, contest};
 use super::disks::{ArmDisk, guest_with};
@@ -18,12 +18,12 @@ use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, new_uuid};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine, SLACK, settle};
+use crate::executor::{FILE_SET_LIMIT, GuestArm, Machine, SLACK, settle};
 use crate::experiment::{Measured, chain, perform};
-use crate::fio;
 use crate::results::{ArmKind, Run, Slice};
 use crate::schedule::{Design, Step, schedule};
 use crate::workload::{FioJob, Workload};
+use crate::{file_set, fio, host_cpu};
 
 /// One arm with what stands for it.
 pub(super) struct Entrant {
@@ -69,6 +69,14 @@ impl Rig<'_> {
         }
     }
 
+    /// What every run runs.
+    pub(super) fn workload(&self) -> Workload {
+        match &self.request.files {
+            Some(files) => Workload::FileSystem(files.clone()),
+            None => Workload::Fio(self.job.clone()),
+        }
+    }
+
     /// How much of each disk is worked on.
     fn span(&self) -> Bytes {
         self.job.span.unwrap_or(self.slice.region)
@@ -100,6 +108,20 @@ impl Rig<'_> {
         self.pid(&name)
     }
 
+    /// A set over a file system that the guest cannot have is refused before anything is measured.
+    fn refuse_without_file_system(&mut self, name: &str) -> Result<(), MeasureError> {
+        let Some(files) = &self.request.files else { return Ok(()) };
+        let output = agent::exec(self.hypervisor, name, &[PROBE_IN_GUEST, "file-systems"], None, SLACK)
+            .map_err(|source| MeasureError::Hypervisor { arm: name.to_owned(), source })?;
+        match file_set::missing(&String::from_utf8_lossy(&output.stdout), files.file_system) {
+            None => Ok(()),
+            Some(why) => Err(MeasureError::Unfit(format!(
+                "the guest cannot have {}: {why}; measure another file system, or give it another --appliance",
+                files.file_system.name()
+            ))),
+        }
+    }
+
     pub(super) fn read_back(
         &mut self,
         pid: u32,
@@ -108,6 +130,7 @@ impl Rig<'_> {
         host: &Host,
     ) -> Result<Vec<Entrant>, MeasureError> {
         let name = self.name();
+        self.refuse_without_file_system(&name)?;
         let found = seen(self.hypervisor, &name)?;
         let free: u64 = host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
         let mut entrants = Vec::new();
@@ -176,11 +199,13 @@ impl Rig<'_> {
         let titles: Vec<String> = running.iter().map(|arm| entrants[*arm].disk.path.title()).collect();
         let devices = running.iter().map(|arm| format!("/dev/{}", entrants[*arm].seen.name)).collect();
         let schedulers = running.iter().map(|arm| entrants[*arm].disk.path.scheduler).collect();
+        let (name, workload) = (self.name(), self.workload());
         let mut lane = Lane {
-            guest: self.name(),
+            guest: name,
             fs: self.fs,
             hypervisor: self.hypervisor,
-            job: &self.job,
+            workload,
+            cpus: self.slice.cpus.union(&self.slice.cpus_on_top),
             devices,
             schedulers,
             setting: self.setting.as_ref(),
@@ -211,12 +236,8 @@ impl Rig<'_> {
             guests.insert(kind, GuestArm { name, xml, device: device.to_owned() });
         }
         let arms = vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned];
-        let design = Design {
-            arms: arms.clone(),
-            paired: vec![Workload::Fio(self.job.clone())],
-            rounds: self.request.pairs,
-            ..no_design()
-        };
+        let design =
+            Design { arms: arms.clone(), paired: vec![self.workload()], rounds: self.request.pairs, ..no_design() };
         let steps = schedule(&design, self.request.seed.wrapping_add(1));
         let (setting, fs) = (self.setting.clone(), self.fs);
         let mut machine = self.machine(guests, bare);
@@ -246,7 +267,9 @@ struct Lane<'a> {
     guest: String,
     fs: &'a HostFs,
     hypervisor: &'a mut dyn Hypervisor,
-    job: &'a FioJob,
+    workload: Workload,
+    /// PUs whose time is the guest's: its vCPUs' and what virtualization costs on top.
+    cpus: CpuSet,
     devices: Vec<String>,
     schedulers: Vec<Option<Scheduler>>,
     setting: Option<&'a Setting>,
@@ -258,17 +281,34 @@ impl Track for Lane<'_> {
         if let Some(setting) = self.setting.filter(|_| self.schedulers.iter().any(Option::is_some)) {
             setting.set(self.fs, self.schedulers[arm])?;
         }
-        let mut words = vec!["fio".to_owned()];
-        words.extend(self.job.arguments(&self.devices[arm], seed));
+        let device = &self.devices[arm];
+        let (words, limit) = match &self.workload {
+            Workload::FileSystem(job) => (job.command(PROBE_IN_GUEST, device, seed), FILE_SET_LIMIT),
+            Workload::Fio(job) => {
+                let mut words = vec!["fio".to_owned()];
+                words.extend(job.arguments(device, seed));
+                (words, u64::from(job.seconds + job.ramp_seconds))
+            }
+            other => return Err(MeasureError::Unfit(format!("{} needs no disk", other.label()))),
+        };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let limit = Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)) + SLACK;
-        let output = agent::exec(self.hypervisor, &self.guest, &words, None, limit)
-            .map_err(|source| MeasureError::Hypervisor { arm: self.devices[arm].clone(), source })?;
+        let before = host_cpu::busy(self.fs, Some(&self.cpus));
+        let output = agent::exec(self.hypervisor, &self.guest, &words, None, Duration::from_secs(limit) + SLACK)
+            .map_err(|source| MeasureError::Hypervisor { arm: device.clone(), source })?;
+        let after = host_cpu::busy(self.fs, Some(&self.cpus));
         if !output.status.is_success() {
             let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-            return Err(MeasureError::WorkloadFailed { what: format!("fio on {}", self.devices[arm]), why });
+            return Err(MeasureError::WorkloadFailed { what: format!("{} on {device}", self.workload.label()), why });
         }
-        Ok(Measured { metrics: fio::metrics(&String::from_utf8_lossy(&output.stdout))?, notes: vec![] })
+        let text = String::from_utf8_lossy(&output.stdout);
+        match &self.workload {
+            Workload::Fio(job) => {
+                let mut metrics = fio::metrics(&text)?;
+                metrics.extend(host_cpu::per_io(before, after, fio::operations(&text), job));
+                Ok(Measured { metrics, notes: vec![] })
+            }
+            _ => file_set::measured(&text),
+        }
     }
 }
 

@@ -18,15 +18,16 @@ use super::scheduler::Setting;
 use super::space::Space;
 use super::volumes;
 use crate::appliance::Appliance;
-use crate::bench::{Event, grow_pools, pause_original, slice, stay_off};
+use crate::bench::{Event, grow_pools, needed, pause_original, slice, stay_off};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
+use crate::file_set::FileJob;
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::record::provenance;
 use crate::results::{ArmKind, Environment, Slice};
 use crate::schedule::Design;
 use crate::scratch::Scratch;
-use crate::workload::{FioJob, Workload};
+use crate::workload::FioJob;
 
 /// Rounds before the first look. Ten arms and an error of 5 % make Student's factor 8 there; with 3 rounds it were 19, and
 /// nothing could be said of an arm that is cut then.
@@ -53,8 +54,10 @@ pub struct MatrixRequest {
     pub unsafe_allowed: bool,
     /// Words whose arms are not wanted.
     pub without: Vec<String>,
-    /// What every run runs.
+    /// What every run runs, unless `files` is given; its span is how much of each arm's storage is worked on.
     pub job: FioJob,
+    /// The set over a file system that every run runs instead.
+    pub files: Option<FileJob>,
     /// Seconds for all of it.
     pub budget: u32,
     /// Probability with which the best arm may be lost.
@@ -165,6 +168,15 @@ fn measure(
     let versions = hypervisor.versions().ok();
     let mut ground = ground(request, fs, host, versions.as_ref());
     affordable(request, arms(&ground).0.len())?;
+    if let (Some(files), Some(span)) = (&request.files, request.job.span) {
+        if needed(files) > span {
+            return Err(MeasureError::Unfit(format!(
+                "{} needs storage of {} for each arm, and --span is {span}: give a larger one",
+                files.file_system.name(),
+                needed(files)
+            )));
+        }
+    }
     pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
     tell(Event::Stage("filling the scratch space"));
     let space = Space::prepare(request, fs, leftovers, scratch_slot, &mut ground)?;
@@ -210,7 +222,8 @@ fn measure(
         }
         _ => None,
     };
-    let design = Design { paired: vec![Workload::Fio(rig.job.clone())], ..no_design() };
+    let design = Design { paired: vec![rig.workload()], ..no_design() };
+    let workload = rig.workload();
     let provenance = provenance(host, versions.as_ref(), request.seed, &design);
     let mut caveats = caveats(request, &slice, &device, host);
     caveats.extend(rig.notes);
@@ -225,7 +238,7 @@ fn measure(
             qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
         },
         guest: request.guest.clone(),
-        workload: Workload::Fio(rig.job),
+        workload,
         slice,
         seed: request.seed,
         budget: request.budget,

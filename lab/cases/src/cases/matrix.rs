@@ -67,9 +67,9 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
         bench.ends_with(3, &format!("nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --budget 60"))?;
     ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
     let text = bench.sh(&format!(
-        "nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --seconds 2 --span 64MiB --pairs 6 --budget 700 \
-         --without writeback --without writethrough --without directsync --without virtio-scsi --without q1 \
-         --without discard --without detect-zeroes --without lvm --without device --without scheduler-mq-deadline --without sectors-4096 --without 2-iothreads -o /root/matrix.json --chart /root/matrix.svg"
+        "nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --seconds 2 --span 128MiB --pairs 10 --budget 480 \
+         --without writeback --without writethrough --without directsync --without threads --without virtio-scsi --without q1 \
+         --without discard --without detect-zeroes --without lvm --without device --without scheduler-mq-deadline --without sectors-4096 -o /root/matrix.json --chart /root/matrix.svg"
     ))?;
     let results = MatrixResults::parse(&bench.sh("cat /root/matrix.json")?)?;
     for arm in &results.arms {

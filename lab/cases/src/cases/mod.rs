@@ -12,6 +12,7 @@ mod job;
 mod machine;
 mod matrix;
 mod sabotage;
+mod workloads;
 
 use crate::context::Bench;
 
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Case> {
         machine::cases(),
         job::cases(),
         matrix::cases(),
+        workloads::cases(),
         agreement::cases(),
         sabotage::cases(),
         bad_input::cases(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearmetal_probe::binding::Request;
+use nearmetal_probe::file_system::Kind;
 use nearmetal_probe::memory::kernels::{Instructions, Stores};
 use nearmetal_probe::memory::permutation::Pattern;
 use nearmetal_probe::system::mapping::PageKind;
@@ -47,6 +48,43 @@ pub(crate) enum Command {
     Kvm,
     See(SeeArguments),
     Capture(CaptureArguments),
+    FileSystem(FileSystemArguments),
+    /// Print which file systems this machine can make and mount, and what is missing for the others.
+    FileSystems,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FileSystemName {
+    Ext4,
+    Xfs,
+}
+
+/// Make a file system on a block device, WHOSE CONTENTS ARE LOST, and run a command in it.
+///
+/// It is mounted where only this command sees it, and is gone from sight when the command ends, also if it is killed.
+/// The command's working directory is the file system.
+///
+/// Example: nearmetal-probe file-system --device /dev/vdb --kind xfs -- fio job.fio
+#[derive(Debug, Args)]
+pub(crate) struct FileSystemArguments {
+    /// Block device; its contents are lost.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: String,
+    /// Which file system.
+    #[arg(long, value_enum)]
+    kind: FileSystemName,
+    /// The command and its arguments.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl FileSystemArguments {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.kind {
+            FileSystemName::Ext4 => Kind::Ext4,
+            FileSystemName::Xfs => Kind::Xfs,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

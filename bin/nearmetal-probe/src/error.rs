@@ -76,6 +76,14 @@ pub enum ProbeError {
         /// Exits to user space seen until then.
         exits: u64,
     },
+    /// A program that ran and failed.
+    #[error("`{program}` failed: {why}")]
+    Program {
+        /// Program and what it worked on.
+        program: String,
+        /// Its own words.
+        why: String,
+    },
     /// A program that could not be started.
     #[error("cannot start `{program}`")]
     Start {

@@ -6,6 +6,7 @@ compile_error!("nearmetal-probe runs loops and guests written for x86-64");
 
 pub mod binding;
 pub mod error;
+pub mod file_system;
 pub mod kvm;
 pub mod memory;
 pub mod output;

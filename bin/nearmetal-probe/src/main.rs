@@ -32,5 +32,7 @@ fn run(cli: Cli) -> Result<(), ProbeError> {
         Command::Kvm => commands::kvm::run(),
         Command::See(arguments) => commands::see::run(arguments),
         Command::Capture(arguments) => commands::capture::run(arguments),
+        Command::FileSystem(arguments) => commands::file_system::run(&arguments),
+        Command::FileSystems => commands::file_system::list(),
     }
 }

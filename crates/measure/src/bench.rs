@@ -15,12 +15,14 @@ use crate::cost::exit_reasons;
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
+use crate::file_set::FileJob;
 use crate::leftovers::{Leftovers, PoolBefore, THP, leaving_nothing, write};
 use crate::pilot;
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Results, Run, SCHEMA, Slice};
 use crate::schedule::{Design, Step, schedule};
 use crate::scratch::Scratch;
+use crate::workload::Workload;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -154,14 +156,15 @@ fn measure(
     machine.boot(arms)?;
     let records = arms.iter().map(|arm| record(&mut machine, *arm, &regions[arm])).collect::<Result<Vec<_>, _>>()?;
 
-    let steps = schedule(&request.design, request.seed);
+    let design = &usable(&request.design, &mut machine, scratch.region_size)?;
+    let steps = schedule(design, request.seed);
     let total = steps.len();
     let mut runs =
         perform(&steps, !request.quick, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
     if let Some(resolve) = request.resolve {
         tell(Event::Stage("fixing the number of pairs"));
-        for workload in &request.design.paired {
-            let rounds = request.design.rounds;
+        for workload in &design.paired {
+            let rounds = design.rounds;
             let Some(needed) = pilot::needed(&runs, workload, resolve)? else { continue };
             let more = (needed.n as u32).saturating_sub(rounds);
             let capped =
@@ -173,7 +176,7 @@ fn measure(
                 resolve * 100.0
             ));
             let first = runs.last().map_or(0, |run| run.round + 1);
-            let steps = pilot::remaining(&request.design, workload, more, request.seed.wrapping_add(1), first);
+            let steps = pilot::remaining(design, workload, more, request.seed.wrapping_add(1), first);
             let total = steps.len();
             runs.extend(perform(&steps, !request.quick, &mut machine, &mut |index, step| {
                 tell(Event::Step { index, total, step });
@@ -190,7 +193,7 @@ fn measure(
         runs.extend(memory_runs(request, &mut machine, leftovers, host, runs.last().map_or(0, |run| run.round + 1))?);
     }
 
-    let provenance = provenance(host, versions.as_ref(), request.seed, &request.design);
+    let provenance = provenance(host, versions.as_ref(), request.seed, design);
     Ok(Results {
         schema: SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
@@ -205,6 +208,42 @@ fn measure(
         runs,
         provenance,
     })
+}
+
+/// The design without file systems that an arm cannot make or mount, or that the regions cannot hold; each is noted.
+fn usable(design: &Design, machine: &mut Machine<'_>, region: Bytes) -> Result<Design, MeasureError> {
+    let mut kept = design.clone();
+    kept.paired.clear();
+    for workload in &design.paired {
+        let mut why = None;
+        if let Workload::FileSystem(job) = workload {
+            let needed = needed(job);
+            if needed > region {
+                why = Some(format!("it needs {needed} and a region has {region}: give a smaller --span"));
+            }
+            for arm in design.arms.iter().filter(|_| why.is_none()).copied().collect::<Vec<_>>() {
+                why = machine
+                    .missing(arm, job.file_system)?
+                    .map(|why| format!("arm {} cannot have it: {why}", arm.title()));
+                if why.is_some() {
+                    break;
+                }
+            }
+        }
+        match why {
+            None => kept.paired.push(workload.clone()),
+            Some(why) => machine.notes.push(format!("left out: {}, {why}", workload.label())),
+        }
+    }
+    if kept.paired.is_empty() && !design.paired.is_empty() {
+        return Err(MeasureError::Unfit(format!("nothing can be measured: {}", machine.notes.join("; "))));
+    }
+    Ok(kept)
+}
+
+/// Room for the files, a quarter for tables and journal, and no less than the file system takes.
+pub(crate) fn needed(job: &FileJob) -> Bytes {
+    Bytes::new(job.total.get() / 4 * 5).max(job.file_system.smallest())
 }
 
 pub(crate) fn pause_original(

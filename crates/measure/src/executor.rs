@@ -15,7 +15,7 @@ use crate::metric::Metric;
 use crate::results::{ArmKind, Slice};
 use crate::schedule::Step;
 use crate::workload::Workload;
-use crate::{fio, memory, program};
+use crate::{file_set, fio, host_cpu, memory, program};
 
 /// How long a clone may take from power-on to an agent that answers.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
@@ -23,6 +23,9 @@ const BOOT_LIMIT: Duration = Duration::from_secs(90);
 const BOOTS: u32 = 2;
 /// What a run may take beyond its own seconds: starting fio, flushing, an emulated machine.
 pub(crate) const SLACK: Duration = Duration::from_secs(60);
+
+/// Seconds the set over a file system may take: it runs to its end, however slow the drive.
+pub(crate) const FILE_SET_LIMIT: u64 = 1800;
 
 /// A guest arm: the clone that stands for it.
 #[derive(Debug, Clone)]
@@ -119,6 +122,20 @@ impl Machine<'_> {
         Ok(nearmetal_host::guests::pid_of(self.fs, &uuid).ok().flatten().into_iter().collect())
     }
 
+    /// Why an arm cannot have a file system; `None` if it can.
+    pub(crate) fn missing(
+        &mut self,
+        arm: ArmKind,
+        wanted: file_set::FileSystem,
+    ) -> Result<Option<String>, MeasureError> {
+        let command = |probe: &str| vec![probe.to_owned(), "file-systems".to_owned()];
+        let output = match arm {
+            ArmKind::BareSlice => self.bare(&command(&self.probe.display().to_string()))?,
+            arm => self.guest(arm, &command(&self.probe_in_guest), SLACK)?,
+        };
+        Ok(file_set::missing(&output, wanted))
+    }
+
     fn bare(&self, command: &[String]) -> Result<String, MeasureError> {
         let mut bound = Command::new(&self.probe);
         bound.args(["bind", "--cpus", &self.slice.cpus.to_string()]);
@@ -183,6 +200,7 @@ impl Executor for Machine<'_> {
                 command.extend(job.arguments(&device, step.seed));
                 (command, u64::from(job.seconds + job.ramp_seconds))
             }
+            Workload::FileSystem(job) => (job.command(&probe, &device, step.seed), FILE_SET_LIMIT),
             Workload::MemoryLatency(job) => (memory::latency_command(&probe, job), 30),
             Workload::MemoryBandwidth(job) => (memory::bandwidth_command(&probe, job), 30),
         };
@@ -197,17 +215,24 @@ impl Executor for Machine<'_> {
             slice: self.slice.cpus.clone(),
             on_top: self.slice.cpus_on_top.clone(),
         };
+        // Arms that are not pinned run anywhere.
+        let floats = matches!(step.arm, ArmKind::AsFound | ArmKind::VirtInstall);
+        let cpus = (!floats).then(|| self.slice.cpus.union(&self.slice.cpus_on_top));
+        let before = host_cpu::busy(self.fs, cpus.as_ref());
         let (output, counted) = watched(self.fs, &target, middle, || {
             if bare { self.bare(&command) } else { self.guest(step.arm, &command, limit) }
         });
+        let after = host_cpu::busy(self.fs, cpus.as_ref());
         let output = output?;
         match &step.workload {
-            Workload::Fio(_) => {
+            Workload::Fio(job) => {
                 let mut metrics = fio::metrics(&output)?;
+                metrics.extend(host_cpu::per_io(before, after, fio::operations(&output), job));
                 let (costs, notes) = counted.per_io(iops(&metrics));
                 metrics.extend(costs);
                 Ok(Measured { metrics, notes })
             }
+            Workload::FileSystem(_) => file_set::measured(&output),
             Workload::MemoryLatency(_) => memory::latency(&output),
             Workload::MemoryBandwidth(_) => memory::bandwidth(&output),
         }

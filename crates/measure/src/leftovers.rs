@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::Event;
 use crate::error::MeasureError;
+use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
 
 /// Changes to take back.
@@ -38,6 +39,12 @@ pub(crate) struct Leftovers {
     /// PCI functions that changed their driver.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionBefore>,
+    /// Volume groups made to measure on; they outlive a reboot.
+    #[serde(default)]
+    pub volume_groups: Vec<String>,
+    /// Schedulers of drives before they were changed: path of the setting, and the word in force.
+    #[serde(default)]
+    pub schedulers: Vec<(String, String)>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -105,7 +112,7 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Ends clones, restores pools and THP, resumes what was paused, removes the record. Safe to repeat.
+    /// Ends clones, restores pools, THP and schedulers, removes what was made to measure on, resumes what was paused, removes the record. Safe to repeat.
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         let wrap = |arm: &str| {
             let arm = arm.to_owned();
@@ -132,11 +139,17 @@ impl Leftovers {
             if let Some(mode) = &self.transparent_hugepage {
                 write(fs, THP, mode)?;
             }
+            for (setting, scheduler) in &self.schedulers {
+                write(fs, setting, scheduler)?;
+            }
             for domain in &self.paused {
                 if hypervisor.domain(domain).map_err(wrap(domain))?.state == DomainState::Paused {
                     hypervisor.resume(domain).map_err(wrap(domain))?;
                 }
             }
+        }
+        for group in &self.volume_groups {
+            remove_volume_group(group)?;
         }
         for directory in self.directories.iter().filter(|directory| directory.exists()) {
             files::remove_dir_all(directory)?;

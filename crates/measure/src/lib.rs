@@ -11,7 +11,9 @@ mod cost;
 mod error;
 mod executor;
 mod experiment;
+mod file_set;
 mod fio;
+mod host_cpu;
 mod leftovers;
 mod matrix;
 mod memory;
@@ -35,16 +37,17 @@ pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use cost::{Cost, CostRow, cost_table, cost_text};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
+pub use file_set::{FileJob, FileStep, FileSystem};
+pub use leftovers::take_back_leftovers;
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
-    MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PathCache, Turn, arms, containers_of, device_model, ground,
-    least_seconds, major_minor, matrix,
+    MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
+    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, matrix, read_back_paths,
 };
-pub use leftovers::take_back_leftovers;
 pub use metric::{Metric, Unit};
 pub use net::{
-    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure, NetGround,
-    NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms, net_ground,
+    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure,
+    NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms, net_ground,
     net_least_seconds, net_matrix,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
@@ -54,7 +57,7 @@ pub use schedule::{Design, Step, schedule};
 pub use scratch::Scratch;
 pub use store::Store;
 pub use together::{
-    Member, MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherRequest, TogetherResults, TogetherSample,
-    bench_together, together_text,
+    Member, MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherRequest, TogetherResults,
+    TogetherSample, bench_together, together_text,
 };
-pub use workload::{FioEngine, FioJob, MemoryJob, Pattern, ProbePages, Workload};
+pub use workload::{FioEngine, FioJob, MemoryJob, Order, Pattern, ProbePages, Workload};

@@ -159,7 +159,11 @@ fn unfit(name: &str, why: &str) -> MeasureError {
 
 /// The disk holds the user's data: a job that writes must never reach it, whoever made the design.
 fn only_reads(design: &Design) -> Result<(), MeasureError> {
-    let writes = |workload: &&Workload| matches!(workload, Workload::Fio(job) if job.read_percent != 100);
+    let writes = |workload: &&Workload| match workload {
+        Workload::Fio(job) => job.read_percent != 100,
+        Workload::FileSystem(_) => true,
+        Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => false,
+    };
     match design.paired.iter().chain(&design.single_shot).find(writes) {
         Some(job) => Err(MeasureError::Unfit(format!("{} would write to the guest's own disk", job.label()))),
         None => Ok(()),
@@ -263,6 +267,7 @@ fn memory_steps(request: &OwnGuestRequest, first: u32) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_set::{FileJob, FileSystem};
     use crate::workload::FioJob;
 
     #[test]
@@ -277,6 +282,9 @@ mod tests {
             single_shot: vec![],
         };
         assert!(only_reads(&design).unwrap_err().to_string().contains("would write"));
+        let set = FileJob::fourth_seed(FileSystem::Ext4, Bytes::from_kib(64), Bytes::from_mib(64));
+        let file_set = Design { paired: vec![Workload::FileSystem(set)], ..design.clone() };
+        assert!(only_reads(&file_set).unwrap_err().to_string().contains("would write"));
         job.read_percent = 100;
         design.paired = vec![Workload::Fio(job)];
         assert!(only_reads(&design).is_ok());

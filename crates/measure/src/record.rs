@@ -36,6 +36,7 @@ pub(crate) fn provenance(
         "fio arguments",
         design.paired.iter().find_map(|workload| match workload {
             crate::workload::Workload::Fio(job) => Some(job.arguments("DEVICE", 1).join(" ")),
+            crate::workload::Workload::FileSystem(job) => Some(job.arguments(1).join(" ")),
             _ => None,
         }),
     );

@@ -39,7 +39,8 @@ impl Scratch {
         let device = resolved.to_str().unwrap_or_default();
         let name = device.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
         let name = name.ok_or_else(|| refuse("name a whole device, such as /dev/nvme1n1".into()))?;
-        let size = must_be_empty(&Host::read(fs), name)?.ok_or_else(|| refuse("the kernel does not give its size".into()))?;
+        let size =
+            must_be_empty(&Host::read(fs), name)?.ok_or_else(|| refuse("the kernel does not give its size".into()))?;
         // Two MiB are left for the partition tables at both ends.
         let region_mib = (size.get() >> 20).saturating_sub(2) / count.max(1) as u64;
         if Bytes::from_mib(region_mib) < SMALLEST_REGION {
@@ -98,10 +99,7 @@ pub(crate) fn must_be_empty(host: &Host, name: &str) -> Result<Option<Bytes>, Me
     }
     let mounts = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "MOUNTPOINTS", device]))?;
     if !mounts.trim().is_empty() {
-        return Err(refuse(format!(
-            "it is mounted at {}",
-            mounts.split_whitespace().collect::<Vec<_>>().join(", ")
-        )));
+        return Err(refuse(format!("it is mounted at {}", mounts.split_whitespace().collect::<Vec<_>>().join(", "))));
     }
     Ok(found.size)
 }

@@ -3,19 +3,24 @@
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::file_set::FileJob;
+
 /// One workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Workload {
     /// fio on a block device.
     Fio(FioJob),
+    /// The IOzone set by fio, in a file system made on the device.
+    FileSystem(FileJob),
     /// `nearmetal-probe memory latency`.
     MemoryLatency(MemoryJob),
     /// `nearmetal-probe memory bandwidth`.
     MemoryBandwidth(MemoryJob),
 }
 
-/// A random read/write job, as the first seed paper ran it: 50/50, direct, queue depth 32, 512 B to 8 KiB.
+/// A job on a block device, direct, at a fixed queue depth: random 50/50 of 512 B to 8 KiB, as the first seed paper ran it,
+/// or sequential of 2 to 64 KiB, as the second did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FioJob {
     /// Block size.
@@ -33,6 +38,26 @@ pub struct FioJob {
     /// How much of the device is worked on, from its beginning; `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<Bytes>,
+    /// Order of the requests.
+    #[serde(default, skip_serializing_if = "Order::is_random")]
+    pub order: Order,
+}
+
+/// Order of a job's requests over the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Anywhere.
+    #[default]
+    Random,
+    /// One after the other.
+    Sequential,
+}
+
+impl Order {
+    fn is_random(&self) -> bool {
+        *self == Self::Random
+    }
 }
 
 /// fio's engine.
@@ -108,6 +133,17 @@ impl FioJob {
             seconds,
             ramp_seconds,
             span: None,
+            order: Order::Random,
+        }
+    }
+
+    /// The second seed's job at one block size: sequential, all reads or all writes. It names no queue depth; the first
+    /// seed's is used, so that the two compare.
+    pub fn second_seed(block_size: Bytes, reads: bool, seconds: u32, ramp_seconds: u32) -> Self {
+        Self {
+            read_percent: if reads { 100 } else { 0 },
+            order: Order::Sequential,
+            ..Self::first_seed(block_size, seconds, ramp_seconds)
         }
     }
 
@@ -122,9 +158,11 @@ impl FioJob {
                 .map(str::to_owned)
                 .to_vec();
         // A job that only reads opens the device for nothing else: it may hold a user's data.
+        let order = if self.order == Order::Random { "rand" } else { "" };
         match self.read_percent {
-            100 => arguments.extend(["--rw=randread".to_owned(), "--readonly".to_owned()]),
-            percent => arguments.extend(["--rw=randrw".to_owned(), format!("--rwmixread={percent}")]),
+            100 => arguments.extend([format!("--rw={order}read"), "--readonly".to_owned()]),
+            0 => arguments.push(format!("--rw={order}write")),
+            percent => arguments.extend([format!("--rw={order}rw"), format!("--rwmixread={percent}")]),
         }
         arguments.extend([format!("--filename={device}")]);
         arguments.extend(self.span.map(|span| format!("--size={}", span.get())));
@@ -148,7 +186,13 @@ impl Workload {
     /// A short id, stable over versions: the first part of every metric's id.
     pub fn id(&self) -> String {
         match self {
-            Self::Fio(job) => format!("fio.randrw{}.qd{}.{}", job.read_percent, job.queue_depth, job.block_size.get()),
+            Self::Fio(job) => {
+                let order = if job.order == Order::Random { "rand" } else { "seq" };
+                format!("fio.{order}rw{}.qd{}.{}", job.read_percent, job.queue_depth, job.block_size.get())
+            }
+            Self::FileSystem(job) => {
+                format!("iozone.{}.{}.t{}.{}", job.file_system.name(), job.record.get(), job.threads, job.total.get())
+            }
             Self::MemoryLatency(job) => {
                 format!("memory.latency.{}.{}", job.pattern.argument(), job.pages.argument())
             }
@@ -159,15 +203,21 @@ impl Workload {
     /// What a person calls it.
     pub fn label(&self) -> String {
         match self {
-            Self::Fio(job) if job.read_percent == 100 => {
-                format!("{} random read, queue depth {}", job.block_size, job.queue_depth)
+            Self::Fio(job) => {
+                let order = if job.order == Order::Random { "random" } else { "sequential" };
+                let what = match job.read_percent {
+                    100 => "read".to_owned(),
+                    0 => "write".to_owned(),
+                    percent => format!("{percent}/{} read/write", 100 - percent.min(100)),
+                };
+                format!("{} {order} {what}, queue depth {}", job.block_size, job.queue_depth)
             }
-            Self::Fio(job) => format!(
-                "{} random {}/{} read/write, queue depth {}",
-                job.block_size,
-                job.read_percent,
-                100 - job.read_percent.min(100),
-                job.queue_depth
+            Self::FileSystem(job) => format!(
+                "IOzone set on {}, {} records, {} in {} files",
+                job.file_system.name(),
+                job.record,
+                job.total,
+                job.threads
             ),
             Self::MemoryLatency(job) => {
                 format!("memory latency, {} pages, pattern {}", job.pages.argument(), job.pattern.argument())
@@ -197,6 +247,27 @@ mod tests {
         assert!(arguments.contains(&"--readonly".to_owned()) && arguments.contains(&"--rw=randread".to_owned()));
         let job = FioJob::first_seed(Bytes::from_kib(4), 5, 1);
         assert!(!job.arguments("/dev/a", 7).iter().any(|argument| argument == "--readonly"));
+    }
+
+    #[test]
+    fn a_sequential_job_is_told_so_and_has_an_id_of_its_own() {
+        let (reads, writes) = (true, false);
+        let job = |reads| FioJob::second_seed(Bytes::from_kib(64), reads, 5, 1);
+        assert!(job(reads).arguments("/dev/a", 7).contains(&"--rw=read".to_owned()));
+        assert!(job(reads).arguments("/dev/a", 7).contains(&"--readonly".to_owned()));
+        assert!(job(writes).arguments("/dev/a", 7).contains(&"--rw=write".to_owned()));
+        let mixed = FioJob { read_percent: 50, ..job(reads) };
+        assert!(mixed.arguments("/dev/a", 7).contains(&"--rw=rw".to_owned()));
+        let ids = [Workload::Fio(job(reads)), Workload::Fio(job(writes)), Workload::Fio(mixed)].map(|work| work.id());
+        assert_eq!(ids, ["fio.seqrw100.qd32.65536", "fio.seqrw0.qd32.65536", "fio.seqrw50.qd32.65536"]);
+        assert_eq!(Workload::Fio(job(writes)).label(), "64 KiB sequential write, queue depth 32");
+    }
+
+    #[test]
+    fn a_job_of_an_older_file_is_random() {
+        let text = serde_json::to_string(&FioJob::first_seed(Bytes::from_kib(4), 5, 1)).unwrap();
+        assert!(!text.contains("order"));
+        assert_eq!(serde_json::from_str::<FioJob>(&text).unwrap().order, Order::Random);
     }
 
     #[test]

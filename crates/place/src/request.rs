@@ -127,9 +127,6 @@ mod tests {
             assert_eq!(format!(" {} ", class.word()).parse(), Ok(class));
         }
         let error = "fast".parse::<WorkloadClass>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "`fast` is no workload class: general, density, throughput, latency, windows or passthrough"
-        );
+        assert_eq!(error, "`fast` is no workload class: general, density, throughput, latency, windows or passthrough");
     }
 }

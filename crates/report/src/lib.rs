@@ -31,5 +31,7 @@ pub use headline::{Headline, Piece, Stress, headline};
 pub use html::{PageError, html_page};
 pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
-pub use svg::{MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of, sizes_svg};
+pub use svg::{
+    MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of, sizes_svg,
+};
 pub use terminal::{Style, host_picture, terminal};

@@ -7,9 +7,9 @@ use nearmetal_change::PlanFile;
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    ArmKind, Comparison, Design, Environment, Estimate, Event, FioJob, FunctionRequest, MeasureError, MemoryJob,
-    OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload, bench as measure, bench_function,
-    bench_own_guest, compare, cost_table, cost_text, function_of,
+    ArmKind, Comparison, Design, Environment, Estimate, Event, FileJob, FileSystem, FioJob, FunctionRequest,
+    MeasureError, MemoryJob, Order, OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload,
+    bench as measure, bench_function, bench_own_guest, compare, cost_table, cost_text, function_of,
 };
 use nearmetal_units::Bytes;
 
@@ -22,6 +22,11 @@ use crate::printer::Printer;
 
 /// Block sizes of the first seed paper's random I/O figure.
 const SIZES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
+/// Block sizes of the second seed's sequential reads and writes.
+const SEQUENTIAL_SIZES: [u64; 6] = [2048, 4096, 8192, 16_384, 32_768, 65_536];
+/// Size of one read or write of the IOzone set: large enough that a file system's own work per request does not hide the
+/// disk's, small enough for many of them.
+const RECORDS: [u64; 1] = [65_536];
 /// The size that is paired in quick mode.
 const QUICK_SIZE: u64 = 4096;
 /// Quick mode's pairs: enough for an interval, few enough for minutes.
@@ -87,6 +92,9 @@ pub struct Args {
     /// Block size that is paired; can be given several times [default: 512B 1KiB 2KiB 4KiB 8KiB, quick and matrix: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     pub(super) block_size: Vec<Bytes>,
+    /// What is run
+    #[arg(long, value_enum, default_value_t = WorkloadKind::Random, conflicts_with = "own_guest")]
+    pub(super) workload: WorkloadKind,
     /// Seed of order and bootstrap; the same seed gives the same order
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -111,6 +119,60 @@ pub struct Args {
     pub(super) several: TogetherArgs,
     #[command(flatten)]
     pub(super) state: StateArgs,
+}
+
+/// What is run on each side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum WorkloadKind {
+    /// Reads and writes, half each, anywhere on the device: the first seed paper's
+    Random,
+    /// Reads from beginning to end, and writes likewise, of 2 to 64 KiB, with processor time per request: the second's
+    Sequential,
+    /// Its reads alone
+    SequentialRead,
+    /// Its writes alone
+    SequentialWrite,
+    /// Write, rewrite, read, reread, random read and write, stride read of files with 8 threads, on ext4 and on XFS: the
+    /// fourth's IOzone, by fio
+    Iozone,
+    /// The same on ext4 alone
+    IozoneExt4,
+    /// The same on XFS alone
+    IozoneXfs,
+}
+
+impl WorkloadKind {
+    /// Block sizes that are run.
+    fn sizes(self) -> &'static [u64] {
+        match self {
+            Self::Random => &SIZES,
+            Self::Sequential | Self::SequentialRead | Self::SequentialWrite => &SEQUENTIAL_SIZES,
+            Self::Iozone | Self::IozoneExt4 | Self::IozoneXfs => &RECORDS,
+        }
+    }
+
+    /// The workloads of one block size. `span`: what the files take together.
+    pub(super) fn of_size(self, size: Bytes, seconds: u32, ramp: u32, span: Bytes) -> Vec<Workload> {
+        let sequential = |reads| Workload::Fio(FioJob::second_seed(size, reads, seconds, ramp));
+        let files = |file_system| Workload::FileSystem(FileJob::fourth_seed(file_system, size, span));
+        match self {
+            Self::Random => vec![Workload::Fio(FioJob::first_seed(size, seconds, ramp))],
+            Self::Sequential => vec![sequential(true), sequential(false)],
+            Self::SequentialRead => vec![sequential(true)],
+            Self::SequentialWrite => vec![sequential(false)],
+            Self::Iozone => vec![files(FileSystem::Ext4), files(FileSystem::Xfs)],
+            Self::IozoneExt4 => vec![files(FileSystem::Ext4)],
+            Self::IozoneXfs => vec![files(FileSystem::Xfs)],
+        }
+    }
+
+    /// The size that is run where there is one.
+    pub(super) fn usual_size(self) -> Bytes {
+        match self.sizes() {
+            [only] => Bytes::new(*only),
+            _ => Bytes::new(QUICK_SIZE),
+        }
+    }
 }
 
 /// Runs the command.
@@ -272,27 +334,30 @@ fn block_size(text: &str) -> Result<Bytes, String> {
 fn design(args: &Args) -> Design {
     let (seconds, ramp) = if args.quick { (QUICK_SECONDS, 1) } else { (30, 5) };
     let seconds = args.seconds.unwrap_or(seconds);
-    let job = |size: u64, seconds: u32| Workload::Fio(FioJob::first_seed(Bytes::new(size), seconds, ramp));
+    let kind = args.workload;
+    let jobs = |size: u64, seconds: u32| kind.of_size(Bytes::new(size), seconds, ramp, args.matrix.span);
     let once = seconds.min(SINGLE_SHOT_SECONDS);
+    let sizes = kind.sizes();
     let paired_size = |size: &u64| match args.block_size.as_slice() {
-        [] => !args.quick || *size == QUICK_SIZE,
+        [] => !args.quick || Bytes::new(*size) == kind.usual_size(),
         chosen => chosen.contains(&Bytes::new(*size)),
     };
-    let (mut paired, mut single): (Vec<u64>, Vec<u64>) = SIZES.iter().partition(|size| paired_size(size));
-    paired.extend(args.block_size.iter().map(|size| size.get()).filter(|size| !SIZES.contains(size)));
-    if !args.quick {
+    let (mut paired, mut single): (Vec<u64>, Vec<u64>) = sizes.iter().partition(|size| paired_size(size));
+    paired.extend(args.block_size.iter().map(|size| size.get()).filter(|size| !sizes.contains(size)));
+    // A set over a file system has no fixed length, so it is not run on the side.
+    if !args.quick || sizes.len() == 1 {
         single.clear();
     }
     Design {
         arms: vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall],
-        paired: paired.into_iter().map(|size| job(size, seconds)).collect(),
+        paired: paired.into_iter().flat_map(|size| jobs(size, seconds)).collect(),
         rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
         same_arm: if args.quick { vec![ArmKind::Planned] } else { vec![ArmKind::BareSlice, ArmKind::Planned] },
         same_arm_pairs: SAME_ARM_PAIRS,
         single_shot: if args.no_single_shots {
             Vec::new()
         } else {
-            single.into_iter().map(|size| job(size, once)).collect()
+            single.into_iter().flat_map(|size| jobs(size, once)).collect()
         },
     }
 }
@@ -375,9 +440,7 @@ fn text(results: &Results, comparisons: &[Comparison]) -> String {
     if let Environment::Lab { machine } = &results.environment {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
     }
-    for comparison in
-        comparisons.iter().filter(|comparison| matches!(comparison.metric.as_str(), "iops" | "latency.median"))
-    {
+    for comparison in comparisons.iter().filter(|comparison| is_shown(comparison)) {
         let pair = format!("{} / {}", comparison.subject.title(), comparison.reference.title());
         let figure = match &comparison.estimate {
             Estimate::Paired { ratio, verdict, .. } => format!(
@@ -389,10 +452,29 @@ fn text(results: &Results, comparisons: &[Comparison]) -> String {
             ),
             Estimate::SingleShot { ratio } => format!("{ratio:.2}x, single shot"),
         };
-        text.push_str(&format!("{:44} {:28} {figure}\n", comparison.workload.label(), pair));
+        let mut what = comparison.workload.label();
+        if comparison.metric != "iops" {
+            what.push_str(&format!(": {}", metric_title(&comparison.metric)));
+        }
+        text.push_str(&format!("{what:44} {pair:28} {figure}\n"));
     }
     for caveat in &results.caveats {
         text.push_str(&format!("note: {caveat}\n"));
     }
     text
+}
+
+/// Rates and medians; every step of a set; processor time where it was asked for, with sequential requests.
+fn is_shown(comparison: &Comparison) -> bool {
+    let sequential = matches!(&comparison.workload, Workload::Fio(job) if job.order == Order::Sequential);
+    let metric = comparison.metric.as_str();
+    metric.starts_with("iops") || metric == "latency.median" || (sequential && matches!(metric, "cpu" | "cpu.host"))
+}
+
+fn metric_title(metric: &str) -> String {
+    match metric {
+        "cpu" => "fio's processor time per request".to_owned(),
+        "cpu.host" => "the host's processor time per request".to_owned(),
+        other => other.strip_prefix("iops.").unwrap_or(other).to_owned(),
+    }
 }

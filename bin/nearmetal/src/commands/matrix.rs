@@ -6,8 +6,8 @@ use anyhow::bail;
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
 use nearmetal_measure::{
-    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, Store, arms, least_seconds,
-    matrix,
+    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, Workload,
+    arms, least_seconds, matrix, read_back_paths,
 };
 use nearmetal_units::Bytes;
 
@@ -16,6 +16,7 @@ use super::net_matrix::NetArgs;
 use super::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::job::matrix::{chart, list_text, text};
+use crate::job::paths::paths_text;
 use crate::printer::Printer;
 
 /// Where matrices are kept below the state directory: `nearmetal plan` looks for them there.
@@ -53,6 +54,10 @@ pub(crate) struct MatrixArgs {
     /// With --matrix: show the arms, what is left out and why, and the time it takes; measures nothing
     #[arg(long, requires = "matrix")]
     pub(super) list: bool,
+    /// With --matrix: no race; make every path there is (each container with each cache and engine), read each back, print
+    /// one table with the evidence, and remove all
+    #[arg(long, requires = "matrix", conflicts_with = "list")]
+    read_back_only: bool,
     /// With --matrix: seconds for all of it
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
     pub(super) budget: u32,
@@ -67,9 +72,9 @@ pub(crate) struct MatrixArgs {
     /// it never wins
     #[arg(long, requires = "matrix")]
     unsafe_loses_data: bool,
-    /// With --matrix: how much of its storage each arm works on
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = span, requires = "matrix")]
-    span: Bytes,
+    /// With --matrix: how much of its storage each arm works on; with --workload iozone alone: size of all files together
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = span)]
+    pub(super) span: Bytes,
     /// With --matrix: write the chart here as SVG
     #[arg(long, value_name = "FILE", requires = "matrix")]
     pub(super) chart: Option<PathBuf>,
@@ -120,8 +125,16 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
             args.domain
         );
     }
-    let mut job = FioJob::first_seed(Bytes::from_kib(4), args.seconds.unwrap_or(SECONDS), 1);
-    job.block_size = args.block_size.first().copied().unwrap_or(job.block_size);
+    let size = args.block_size.first().copied().unwrap_or(args.workload.usual_size());
+    let seconds = args.seconds.unwrap_or(SECONDS);
+    // Of the storage of an arm a quarter is left for a file system's own tables.
+    let files_span = Bytes::new(own.span.get() / 4 * 3);
+    let (mut job, mut files) = (FioJob::first_seed(size, seconds, 1), None);
+    match args.workload.of_size(size, seconds, 1, files_span).as_slice() {
+        [Workload::Fio(only)] => job = only.clone(),
+        [Workload::FileSystem(only)] => files = Some(only.clone()),
+        _ => bail!("a matrix races one workload: name sequential-read or sequential-write, iozone-ext4 or iozone-xfs"),
+    }
     job.span = Some(own.span);
     let request = MatrixRequest {
         guest: args.domain.clone(),
@@ -131,6 +144,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
         unsafe_allowed: own.unsafe_loses_data,
         without: own.without.clone(),
         job,
+        files,
         budget: own.budget,
         error: own.error / 100.0,
         pairs: args.pairs.unwrap_or(PAIRS),
@@ -150,6 +164,10 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
         );
     }
     let mut libvirt = Libvirt::open(None)?;
+    if own.read_back_only {
+        let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
+        return show_paths(args, &table, printer);
+    }
     let results = watch(printer, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, &request.state.join(STORE), printer)?;
     Ok(ExitStatus::Done)
@@ -158,7 +176,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
 /// What would be measured. Needs no libvirt: what it would say is then unknown, and the arms it decides are listed.
 fn list(request: &MatrixRequest, fs: &HostFs, printer: &mut Printer) -> ExitStatus {
     let versions: Option<Versions> = Libvirt::open(None).ok().and_then(|mut libvirt| libvirt.versions().ok());
-    let mut ground: Ground = nearmetal_measure::ground(request, &Host::read(fs), versions.as_ref());
+    let mut ground: Ground = nearmetal_measure::ground(request, fs, &Host::read(fs), versions.as_ref());
     if request.scratch.is_empty() {
         // Nothing named yet: everything there is, so that a reader sees what a device and a directory give.
         ground.containers = Container::ALL.to_vec();
@@ -191,6 +209,20 @@ fn keep(
     }
     printer.say(&format!("kept in {}: `nearmetal plan` uses it where drive and kernel are the same", store.display()));
     Ok(())
+}
+
+/// The table; a path that did not take effect is a failed verification.
+fn show_paths(args: &bench::Args, table: &PathTable, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let document = serde_json::to_string_pretty(table)?;
+    if let Some(path) = &args.output {
+        files::write_atomic(path, &document)?;
+    }
+    match args.matrix.format {
+        Format::Json => printer.data(&document),
+        Format::Text => printer.data(&paths_text(table)),
+    }
+    let amiss = table.rows.iter().any(|row| row.proof.amiss.is_some());
+    Ok(if amiss { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
 pub(super) fn watch<T>(

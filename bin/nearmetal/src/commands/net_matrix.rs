@@ -41,9 +41,10 @@ pub(crate) struct NetArgs {
 }
 
 fn test(text: &str) -> Result<NetTest, String> {
-    NetTest::ALL.into_iter().find(|test| test.id() == text).ok_or_else(|| {
-        format!("there is no test `{text}`: write one of {}", NetTest::ALL.map(NetTest::id).join(", "))
-    })
+    NetTest::ALL
+        .into_iter()
+        .find(|test| test.id() == text)
+        .ok_or_else(|| format!("there is no test `{text}`: write one of {}", NetTest::ALL.map(NetTest::id).join(", ")))
 }
 
 /// Runs the command. `args` are those of `bench`, of which a matrix is a part.
@@ -106,7 +107,9 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
         bail!("--address: {why}");
     }
     if !rustix::process::geteuid().is_root() {
-        bail!("measuring starts guests and takes a port, which only root may: run it as root, or see what it would do with --list");
+        bail!(
+            "measuring starts guests and takes a port, which only root may: run it as root, or see what it would do with --list"
+        );
     }
     let mut libvirt = Libvirt::open(None)?;
     let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;

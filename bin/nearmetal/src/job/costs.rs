@@ -11,12 +11,9 @@ pub(super) fn lines(results: &Results) -> Vec<CostLine> {
         let figure = figure(&row);
         match lines.last_mut().filter(|line| line.workload == workload && line.arm == arm && line.group == group) {
             Some(line) => line.figures.push(figure),
-            None => lines.push(CostLine {
-                workload,
-                arm: arm.to_owned(),
-                group: group.to_owned(),
-                figures: vec![figure],
-            }),
+            None => {
+                lines.push(CostLine { workload, arm: arm.to_owned(), group: group.to_owned(), figures: vec![figure] })
+            }
         }
     }
     lines

@@ -194,7 +194,7 @@ pub(crate) fn for_plan(
         PathCache::Writeback => CacheMode::Writeback,
         other => return Err(format!("its winner, {title}, needs cache={}, which no plan sets", other.id())),
     };
-    let extra = path.discard || path.detect_zeroes || path.block_size.is_some();
+    let extra = path.discard || path.detect_zeroes || path.block_size.is_some() || path.scheduler.is_some();
     if path.bus != Bus::VirtioBlk || path.iothreads > 1 || extra {
         return Err(format!("its winner, {title}, has what no plan sets: write it into the definition yourself"));
     }
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_list_shows_arms_reasons_and_time() {
         let left_out = [LeftOut { what: "block unsafe/threads".into(), why: "loses data".into() }];
-        let arms = [DiskPath::qemu_default(nearmetal_measure::Container::Block)];
+        let arms = [DiskPath::qemu_default(nearmetal_measure::Container::Partition)];
         let text = list_text(&arms, &left_out, 900, 600);
         assert!(text.contains("1 arms") && text.contains("loses data") && text.contains("raise --budget"), "{text}");
         assert!(!list_text(&arms, &[], 900, 1800).contains("raise"));

@@ -32,7 +32,8 @@ pub(crate) fn table(results: &Results, host: &Host, lab: bool) -> Result<Option<
 fn workloads(results: &Results) -> Vec<&Workload> {
     let mut workloads: Vec<&Workload> = Vec::new();
     for run in &results.runs {
-        if !matches!(run.workload, Workload::Fio(_)) && !workloads.contains(&&run.workload) {
+        let memory = matches!(run.workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_));
+        if memory && !workloads.contains(&&run.workload) {
             workloads.push(&run.workload);
         }
     }
@@ -42,7 +43,7 @@ fn workloads(results: &Results) -> Vec<&Workload> {
 fn row(arm: &Arm, facts: Option<&DomainFacts>, workload: &Workload, runs: &[&Run], host: &Host) -> Option<MemoryRow> {
     let mean = |name: &str| geometric_mean(runs.iter().filter_map(|run| run.value(name)).map(|metric| metric.value));
     let (job, walk) = match workload {
-        Workload::Fio(_) => return None,
+        Workload::Fio(_) | Workload::FileSystem(_) => return None,
         Workload::MemoryLatency(job) => (job, walk(job.pattern)),
         Workload::MemoryBandwidth(job) => (job, "reading one after the other"),
     };

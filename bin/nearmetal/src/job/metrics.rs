@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_measure::{FioJob, Outcome, Purpose, Results, Unit, Workload};
+use nearmetal_measure::{FioJob, Order, Outcome, Purpose, Results, Unit, Workload};
 use nearmetal_report::view::Metric;
 use nearmetal_units::Bytes;
 
@@ -83,7 +83,9 @@ pub(crate) fn headline(results: &Results, shown: &[Shown]) -> Option<String> {
 /// Unit on screen, and the factor to it (STYLE.md: MB/s is 10^6 bytes a second, as drives are sold).
 fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
     match unit {
-        Unit::Nanoseconds if !matches!(workload, Workload::Fio(_)) => ("ns", 1.0),
+        Unit::Nanoseconds if matches!(workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_)) => {
+            ("ns", 1.0)
+        }
         Unit::Iops => ("IOPS", 1.0),
         Unit::BytesPerSecond => ("MB/s", 1e-6),
         Unit::Nanoseconds => ("µs", 1e-3),
@@ -108,6 +110,7 @@ fn unit(results: &Results, workload: &Workload, name: &str) -> Option<Unit> {
 fn request_size(workload: &Workload) -> Option<Bytes> {
     match workload {
         Workload::Fio(job) => Some(job.block_size),
+        Workload::FileSystem(job) => Some(job.record),
         Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => None,
     }
 }
@@ -115,6 +118,7 @@ fn request_size(workload: &Workload) -> Option<Bytes> {
 fn workload_id(workload: &Workload) -> String {
     match workload {
         Workload::Fio(job) => fio_id(job),
+        Workload::FileSystem(job) => format!("iozone-{}-{}k", job.file_system.name(), job.record.kib()),
         Workload::MemoryLatency(job) => format!("memory-latency-{}-{}", job.pattern.argument(), job.pages.argument()),
         Workload::MemoryBandwidth(job) => format!("memory-bandwidth-{}", job.pages.argument()),
     }
@@ -128,5 +132,6 @@ fn fio_id(job: &FioJob) -> String {
         bytes if bytes > 0 && bytes % 1024 == 0 => format!("{}k", bytes / 1024),
         bytes => bytes.to_string(),
     };
-    format!("fio-randrw{share}-{size}{depth}")
+    let order = if job.order == Order::Random { "rand" } else { "seq" };
+    format!("fio-{order}rw{share}-{size}{depth}")
 }

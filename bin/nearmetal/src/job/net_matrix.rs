@@ -209,7 +209,9 @@ fn advice(results: &NetMatrixResults) -> String {
 /// What a winner costs in other ways, which no figure here shows.
 fn price(link: Link) -> &'static str {
     match link {
-        Link::VfHostdev => "  its price: the guest cannot move to another host while it has the function, and needs its driver\n",
+        Link::VfHostdev => {
+            "  its price: the guest cannot move to another host while it has the function, and needs its driver\n"
+        }
         Link::MacvtapBridge | Link::MacvtapPrivate => {
             "  its price: the host itself does not reach the guest through that port (a limit of macvtap)\n"
         }

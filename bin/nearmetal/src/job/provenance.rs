@@ -115,11 +115,14 @@ fn fio_arguments(results: &Results) -> Option<String> {
     let mut seen: Vec<&Workload> = Vec::new();
     let mut lines = Vec::new();
     for run in &results.runs {
-        if let Workload::Fio(job) = &run.workload {
-            if !seen.contains(&&run.workload) {
-                seen.push(&run.workload);
-                lines.push(format!("fio {}", job.arguments(device, run.seed).join(" ")));
-            }
+        let arguments = match &run.workload {
+            Workload::Fio(job) => job.arguments(device, run.seed),
+            Workload::FileSystem(job) => job.arguments(run.seed),
+            Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => continue,
+        };
+        if !seen.contains(&&run.workload) {
+            seen.push(&run.workload);
+            lines.push(format!("fio {}", arguments.join(" ")));
         }
     }
     (!lines.is_empty()).then(|| lines.join("\n\n"))

@@ -22,8 +22,8 @@ pub use carry_out::{DeviceJob, carry_out};
 pub use driver::VFIO_PCI;
 pub use held::held;
 pub use request::{Macs, VfRequest, Vlans, plan_virtual_functions};
-pub use turns::{function_now, hand_to, in_the_way};
 pub use state::{BoundDriver, Card, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan};
+pub use turns::{function_now, hand_to, in_the_way};
 
 use serde::{Deserialize, Serialize};
 

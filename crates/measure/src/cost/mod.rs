@@ -13,8 +13,8 @@ mod snapshot;
 mod table;
 mod watch;
 
-pub use table::{CostRow, cost_table, cost_text};
 pub(crate) use reasons::exit_reasons;
+pub use table::{CostRow, cost_table, cost_text};
 pub(crate) use watch::{Middle, Target, watched};
 
 use crate::metric::{Metric, Unit};
@@ -109,12 +109,15 @@ mod tests {
     #[test]
     fn differences_are_divided_by_the_ios_of_that_time() {
         let before = snapshot(10, &[(Cost::Exits, "all", 1000), (Cost::Exits, "io", 50), (Cost::Cpu, "vcpu", 7)]);
-        let after = snapshot(12, &[
-            (Cost::Exits, "all", 5000),
-            (Cost::Exits, "io", 50),
-            (Cost::Cpu, "vcpu", 20_007),
-            (Cost::Interrupts, "nvme1q1", 9),
-        ]);
+        let after = snapshot(
+            12,
+            &[
+                (Cost::Exits, "all", 5000),
+                (Cost::Exits, "io", 50),
+                (Cost::Cpu, "vcpu", 20_007),
+                (Cost::Interrupts, "nvme1q1", 9),
+            ],
+        );
         let found = between(&before, &after, 500.0);
         let value = |name: &str| found.iter().find(|metric| metric.name == name).map(|metric| metric.value);
         assert_eq!(value("cost.exits.all"), Some(4.0));

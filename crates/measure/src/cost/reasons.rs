@@ -32,7 +32,9 @@ pub(crate) fn exit_reasons(
 ) -> (Vec<Run>, Vec<String>) {
     let Some(workload) = design.paired.first() else { return (Vec::new(), Vec::new()) };
     if !fs.exists(EVENT) {
-        let note = format!("exits by reason were not counted: there is no {EVENT} (mount -t tracefs tracefs /sys/kernel/tracing)");
+        let note = format!(
+            "exits by reason were not counted: there is no {EVENT} (mount -t tracefs tracefs /sys/kernel/tracing)"
+        );
         return (Vec::new(), vec![note]);
     }
     let guests = design.arms.iter().filter(|arm| **arm != ArmKind::BareSlice);
@@ -99,7 +101,8 @@ fn parse(text: &str) -> BTreeMap<String, u64> {
     for line in text.lines() {
         let Some((keys, hits)) = line.trim().strip_prefix('{').and_then(|line| line.split_once('}')) else { continue };
         let value = |name: &str| {
-            keys.split(',').find_map(|key| key.split_once(':').filter(|(own, _)| own.trim() == name)?.1.trim().parse::<u32>().ok())
+            keys.split(',')
+                .find_map(|key| key.split_once(':').filter(|(own, _)| own.trim() == name)?.1.trim().parse::<u32>().ok())
         };
         let hits = hits.split_once("hitcount:").and_then(|(_, hits)| hits.trim().parse::<u64>().ok());
         let (Some(isa), Some(reason), Some(hits)) = (value("isa"), value("exit_reason"), hits) else { continue };

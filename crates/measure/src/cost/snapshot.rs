@@ -169,10 +169,14 @@ mod tests {
 
     fn host() -> HostFs {
         let mut tree = MemoryTree::new();
-        let stat = format!("7 (CPU 0/KVM) S {}\n", (4..=52).map(|field| field.to_string()).collect::<Vec<_>>().join(" "));
+        let stat =
+            format!("7 (CPU 0/KVM) S {}\n", (4..=52).map(|field| field.to_string()).collect::<Vec<_>>().join(" "));
         let files = [
             ("/proc/stat", "cpu  9 9 9 9 9 9 9 9\ncpu0 1 1 1 50 50 1 1 0 0 0\ncpu1 2 0 0 50 0 0 0 0 0 0\nctxt 77\n"),
-            ("/proc/interrupts", "     CPU0 CPU1\n 35: 1 2  PCI-MSIX-0000:3a:00.1 1-edge nvme1q1\nLOC: 3 4  Local timer\n"),
+            (
+                "/proc/interrupts",
+                "     CPU0 CPU1\n 35: 1 2  PCI-MSIX-0000:3a:00.1 1-edge nvme1q1\nLOC: 3 4  Local timer\n",
+            ),
             ("/proc/7/task/7/comm", "qemu-system-x86\n"),
             ("/proc/7/task/7/status", "voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n"),
             ("/proc/7/task/7/schedstat", "100 2 3\n"),

@@ -3,13 +3,15 @@
 use nearmetal_place::DiskEngine;
 use serde::{Deserialize, Serialize};
 
-use super::path::{Bus, Container, DiskPath, PathCache};
+use super::path::{Bus, Container, DiskPath, PathCache, Scheduler};
 
 /// Arms measured at most: they are disks of one guest, and each takes a PCI slot and a region.
 pub const MOST_ARMS: usize = 40;
 
 /// The first QEMU and libvirt that share a disk's queues among iothreads (QEMU's ChangeLog/9.0, libvirt's NEWS of 10.0).
 const MAPPING: ((u32, u32), (u32, u32)) = ((9, 0), (10, 0));
+/// The first libvirt that cuts a part out of a device (`<slices>`, libvirt's NEWS of 6.1).
+const SLICES: (u32, u32) = (6, 1);
 
 /// What decides which arms can be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,14 @@ pub struct Ground {
     pub unsafe_allowed: bool,
     /// Words whose arms are not wanted.
     pub without: Vec<String>,
+    /// Whether lvm2 is installed; `None` if nobody tried.
+    pub lvm: Option<bool>,
+    /// The scheduler in force for the scratch device; `None` where it has none or it was not read.
+    pub scheduler: Option<Scheduler>,
+    /// What the kernel offers beside it.
+    pub schedulers: Vec<Scheduler>,
+    /// Every value of every container, as many as there are: for a read-back that no race follows.
+    pub every: bool,
 }
 
 /// Arms that are not measured.
@@ -44,8 +54,9 @@ pub struct LeftOut {
 /// The arms to measure, QEMU's default first, and those left out.
 ///
 /// Not the whole product (over a thousand), but every value beside a sound one: all caches and engines on the first
-/// container; iothreads, queues, bus, discard and sector sizes beside cache `none`; every other container with each
-/// engine.
+/// container; iothreads, queues, bus, discard, sector sizes and the host's schedulers beside cache `none`; every other
+/// container with each engine. With [`Ground::every`] every other container has all caches and engines, and the first
+/// file all that is set beside cache `none`.
 pub fn arms(ground: &Ground) -> (Vec<DiskPath>, Vec<LeftOut>) {
     let (mut kept, mut left_out): (Vec<DiskPath>, Vec<LeftOut>) = (Vec::new(), Vec::new());
     for path in wanted(ground) {
@@ -53,7 +64,7 @@ pub fn arms(ground: &Ground) -> (Vec<DiskPath>, Vec<LeftOut>) {
             continue;
         }
         match refused(ground, &path) {
-            None if kept.len() < MOST_ARMS => kept.push(path),
+            None if ground.every || kept.len() < MOST_ARMS => kept.push(path),
             None => left_out.push(LeftOut {
                 what: path.title(),
                 why: format!("{MOST_ARMS} arms are the most one guest carries: leave others out with --without WORD"),
@@ -79,13 +90,30 @@ fn wanted(ground: &Ground) -> Vec<DiskPath> {
     // One engine tells what these are worth: io_uring, and native where the kernel refuses that.
     let allowed = matches!(ground.io_uring_disabled, None | Some(0));
     let sound = DiskPath { engine: if allowed { DiskEngine::IoUring } else { DiskEngine::Native }, ..sound };
-    paths.push(DiskPath { bus: Bus::VirtioScsi, ..sound });
-    paths.push(DiskPath { queues: Some(1), ..sound });
-    paths.push(DiskPath { discard: true, ..sound });
-    paths.push(DiskPath { discard: true, detect_zeroes: true, ..sound });
-    paths.push(DiskPath { block_size: Some(4096), ..sound });
-    for container in ground.containers.iter().skip(1) {
-        paths.extend(engines.map(|engine| DiskPath { engine, container: *container, ..sound }));
+    let options = |sound: DiskPath| {
+        [
+            DiskPath { bus: Bus::VirtioScsi, ..sound },
+            DiskPath { queues: Some(1), ..sound },
+            DiskPath { discard: true, ..sound },
+            DiskPath { discard: true, detect_zeroes: true, ..sound },
+            DiskPath { block_size: Some(4096), ..sound },
+        ]
+    };
+    paths.extend(options(sound));
+    let others = ground.schedulers.iter().filter(|other| ground.scheduler != Some(**other));
+    if first == Container::Partition {
+        paths.extend(others.map(|scheduler| DiskPath { scheduler: Some(*scheduler), ..sound }));
+    }
+    let mut file = first.is_file();
+    for container in ground.containers.iter().skip(1).copied() {
+        let caches = if ground.every { &PathCache::ALL[..] } else { &[PathCache::None] };
+        for cache in caches {
+            paths.extend(engines.map(|engine| DiskPath { engine, cache: *cache, container, ..sound }));
+        }
+        if ground.every && container.is_file() && !file {
+            paths.extend(options(DiskPath { container, ..sound }));
+            file = true;
+        }
     }
     paths
 }
@@ -118,6 +146,14 @@ fn refused(ground: &Ground, path: &DiskPath) -> Option<String> {
     }
     if path.cache.is_direct() && path.container.is_file() && ground.files_direct == Some(false) {
         return Some("the file system of the scratch directory has no O_DIRECT".to_owned());
+    }
+    if path.container == Container::Lvm && ground.lvm == Some(false) {
+        return Some("lvm2 is not installed, which makes logical volumes".to_owned());
+    }
+    if path.container == Container::Device {
+        if let Some((major, minor)) = older(ground.libvirt, SLICES) {
+            return Some(format!("libvirt {major}.{minor} gives a guest no part of a device; 6.1 is the first"));
+        }
     }
     if path.iothreads > 1 {
         if path.iothreads > ground.vcpus {
@@ -153,7 +189,7 @@ mod tests {
 
     fn ground() -> Ground {
         Ground {
-            containers: vec![Container::Block],
+            containers: vec![Container::Partition],
             vcpus: 2,
             io_uring_disabled: Some(0),
             files_direct: None,
@@ -161,6 +197,10 @@ mod tests {
             libvirt: Some((11, 3)),
             unsafe_allowed: false,
             without: Vec::new(),
+            lvm: Some(true),
+            scheduler: Some(Scheduler::None),
+            schedulers: vec![Scheduler::None, Scheduler::MqDeadline],
+            every: false,
         }
     }
 
@@ -171,7 +211,7 @@ mod tests {
     #[test]
     fn every_arm_is_one_qemu_takes_and_the_default_is_the_first() {
         let (arms, left_out) = arms(&ground());
-        assert_eq!(arms[0], DiskPath::qemu_default(Container::Block));
+        assert_eq!(arms[0], DiskPath::qemu_default(Container::Partition));
         assert!(arms.iter().all(|arm| arm.engine != DiskEngine::Native || arm.cache.is_direct()));
         assert!(arms.iter().all(|arm| arm.cache.is_durable()), "unsafe needs its flag");
         assert!(why(&left_out, "O_DIRECT") && why(&left_out, "--unsafe-loses-data"), "{left_out:?}");
@@ -224,6 +264,32 @@ mod tests {
     fn unsafe_is_measured_with_its_flag() {
         let (arms, _) = arms(&Ground { unsafe_allowed: true, ..ground() });
         assert!(arms.iter().any(|arm| arm.cache == PathCache::Unsafe));
+    }
+
+    #[test]
+    fn a_scheduler_is_an_arm_if_the_kernel_offers_it_and_it_is_not_in_force() {
+        let (arms, _) = arms(&ground());
+        let set: Vec<_> = arms.iter().filter_map(|arm| arm.scheduler).collect();
+        assert_eq!(set, [Scheduler::MqDeadline]);
+    }
+
+    #[test]
+    fn a_read_back_has_every_cache_and_engine_of_every_container() {
+        let every = Ground { containers: Container::ALL.to_vec(), unsafe_allowed: true, every: true, ..ground() };
+        let (all, left_out) = arms(&every);
+        for container in Container::ALL {
+            for cache in PathCache::ALL {
+                let engines =
+                    all.iter().filter(|arm| arm.container == container && arm.cache == cache && arm.iothreads == 1);
+                let engines: std::collections::BTreeSet<_> = engines.map(|arm| arm.engine.name()).collect();
+                assert_eq!(engines.len(), if cache.is_direct() { 3 } else { 2 }, "{container:?} {cache:?}");
+            }
+        }
+        assert!(all.iter().any(|arm| arm.container == Container::RawFile && arm.detect_zeroes));
+        assert!(left_out.iter().all(|left| left.why.contains("O_DIRECT")), "{left_out:?}");
+        let (few, left_out) = arms(&Ground { lvm: Some(false), libvirt: Some((6, 0)), ..every });
+        assert!(!few.iter().any(|arm| matches!(arm.container, Container::Lvm | Container::Device)));
+        assert!(why(&left_out, "lvm2") && why(&left_out, "libvirt 6.0"), "{left_out:?}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Files {
         }
         files::create_dir_all(&directory)?;
         let files = Self { directory, span, made: 0 };
-        fill(&files.data(), span)?;
+        fill(&files.data(), Bytes::ZERO, span)?;
         Ok(files)
     }
 
@@ -85,7 +85,7 @@ impl Files {
                 .map(drop)
         };
         match container {
-            Container::Block => {
+            Container::Partition | Container::Device | Container::Lvm => {
                 return Err(MeasureError::Unfit("a block device is no file: this is a fault of nearmetal".to_owned()));
             }
             Container::RawFile => create(&file, "raw", "preallocation=falloc")?,
@@ -111,10 +111,11 @@ impl Files {
     }
 }
 
-/// Writes the first `span` bytes of a device or file, in the pattern fio gives its buffers.
-pub(crate) fn fill(path: &str, span: Bytes) -> Result<(), MeasureError> {
+/// Writes `span` bytes of a device or file from `offset` on, in the pattern fio gives its buffers.
+pub(crate) fn fill(path: &str, offset: Bytes, span: Bytes) -> Result<(), MeasureError> {
     let (file, size) = (format!("--filename={path}"), format!("--size={}", span.get()));
+    let offset = format!("--offset={}", offset.get());
     let arguments =
         ["--name=fill", "--rw=write", "--bs=1M", "--ioengine=psync", "--refill_buffers", "--end_fsync=1", "--minimal"];
-    run(Command::new("fio").args(arguments).args([&file, &size])).map(drop)
+    run(Command::new("fio").args(arguments).args([&file, &size, &offset])).map(drop)
 }

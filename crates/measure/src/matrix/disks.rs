@@ -4,6 +4,7 @@
 //! lies between two samples. The winner is measured again in a guest that has no other disk.
 
 use nearmetal_domain::{DomainError, DomainXml};
+use nearmetal_units::Bytes;
 
 use super::path::{Bus, DiskPath};
 use crate::appliance::Appliance;
@@ -17,9 +18,23 @@ pub(crate) struct ArmDisk {
     pub path: DiskPath,
     /// Block device or file behind it.
     pub source: String,
+    /// The part of the device that is its own; `None`: all of it.
+    pub part: Option<Part>,
     /// Serial number by which the guest's kernel tells it from the others.
     pub serial: String,
 }
+
+/// A part of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Where it begins.
+    pub offset: Bytes,
+    /// How large it is.
+    pub size: Bytes,
+}
+
+/// The number of the first disk's SCSI controller: with the most disks a guest has, the last one's is below 100.
+const FIRST_CONTROLLER: usize = 99 - super::arms::MOST_ARMS;
 
 /// The serial number of an arm's disk. virtio-blk carries 20 bytes of it (VIRTIO 1.2, 5.2.6).
 pub(crate) fn serial(arm: usize) -> String {
@@ -91,8 +106,8 @@ fn fragment(index: usize, disk: &ArmDisk) -> String {
         .block_size
         .map(|size| format!("<blockio logical_block_size='{size}' physical_block_size='{size}'/>"))
         .unwrap_or_default();
-    // Each SCSI disk has a controller of its own, far from the numbers libvirt gives by itself.
-    let controller = 100 + index;
+    // Each SCSI disk has a controller of its own, far from the numbers libvirt gives by itself; its schema takes two digits.
+    let controller = FIRST_CONTROLLER + index;
     let (address, controller) = match path.bus {
         Bus::VirtioBlk => (String::new(), String::new()),
         Bus::VirtioScsi => {
@@ -106,8 +121,15 @@ fn fragment(index: usize, disk: &ArmDisk) -> String {
             )
         }
     };
+    let part = disk.part.map_or_else(
+        || "/>".to_owned(),
+        |part| {
+            let (offset, size) = (part.offset.get(), part.size.get());
+            format!("><slices><slice type='storage' offset='{offset}' size='{size}'/></slices></source>")
+        },
+    );
     format!(
-        "{controller}<disk type='{kind}' device='disk'>{driver}<source {attribute}='{}'/>{block}<target dev='{target}' bus='{bus}'/><serial>{}</serial>{address}</disk>\n",
+        "{controller}<disk type='{kind}' device='disk'>{driver}<source {attribute}='{}'{part}{block}<target dev='{target}' bus='{bus}'/><serial>{}</serial>{address}</disk>\n",
         escape(&disk.source),
         disk.serial
     )
@@ -146,12 +168,12 @@ mod tests {
 ";
 
     fn disk(arm: usize, path: DiskPath, source: &str) -> ArmDisk {
-        ArmDisk { path, source: source.into(), serial: serial(arm) }
+        ArmDisk { path, source: source.into(), part: None, serial: serial(arm) }
     }
 
     #[test]
     fn every_arm_becomes_a_disk_with_its_options_and_the_users_own_disk_is_gone() {
-        let default = DiskPath::qemu_default(Container::Block);
+        let default = DiskPath::qemu_default(Container::Partition);
         let sound = DiskPath { cache: PathCache::None, engine: DiskEngine::IoUring, iothreads: 1, ..default };
         let disks = [
             disk(0, default, "/dev/x1"),
@@ -169,12 +191,22 @@ mod tests {
         assert_eq!(driver(1).iothread_mapping, [1, 2]);
         assert_eq!((driver(1).iothread, driver(2).iothread), (None, None), "a controller has the SCSI disk's iothread");
         assert_eq!((facts.disks[2].bus.as_deref(), facts.disks[2].target.as_str()), (Some("scsi"), "sdc"));
-        assert!(xml.contains("index='102' model='virtio-scsi'><driver iothread='1'/>"), "{xml}");
+        assert!(xml.contains("index='61' model='virtio-scsi'><driver iothread='1'/>"), "{xml}");
         assert_eq!(facts.disks[3].source.as_deref(), Some("/s/it's <&>.qcow2"));
         assert_eq!(driver(3).format.as_deref(), Some("qcow2"));
         assert_eq!(facts.iothreads.ids, [1, 2]);
         assert_eq!(facts.iothreads.pins.iter().map(|(_, cpus)| cpus.to_string()).collect::<Vec<_>>(), ["8", "8"]);
         assert_eq!(facts.disks[1].serial.as_deref(), Some("nearmetal001"));
+    }
+
+    #[test]
+    fn a_part_of_a_device_is_cut_out_by_offset_and_size() {
+        let part = Part { offset: Bytes::from_mib(1), size: Bytes::from_mib(64) };
+        let path = DiskPath::qemu_default(Container::Device);
+        let text = fragment(0, &ArmDisk { part: Some(part), ..disk(0, path, "/dev/x") });
+        let expected =
+            "<source dev='/dev/x'><slices><slice type='storage' offset='1048576' size='67108864'/></slices></source>";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

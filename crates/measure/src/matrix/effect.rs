@@ -7,9 +7,12 @@ use nearmetal_change::verify::{Load, engine_under};
 use nearmetal_host::HostFs;
 use nearmetal_host::guests::{self, OpenFile};
 use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::path::DiskPath;
+use super::path::{Bus, Container, DiskPath};
+use super::volumes::opened_as;
+use super::{given_back, served};
 use crate::error::MeasureError;
 
 /// How long a command in the guest may take under emulation.
@@ -34,6 +37,38 @@ pub enum Effect {
     },
 }
 
+/// What was read back of an arm, one thing each; `None` where it was not looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Proof {
+    /// How QEMU has the image open, from /proc/PID/fdinfo.
+    pub open: Option<String>,
+    /// The engine, by what moved while the disk worked.
+    pub engine: Option<String>,
+    /// The thread of QEMU that served it.
+    pub thread: Option<String>,
+    /// The device as the guest's kernel has it.
+    pub guest: Option<String>,
+    /// What the storage got back of what the guest gave up.
+    pub given_back: Option<String>,
+    /// The host's scheduler.
+    pub scheduler: Option<String>,
+    /// What is not as it should be; `None`: the arm took effect.
+    pub amiss: Option<String>,
+}
+
+impl Proof {
+    /// As one statement: it took effect, with the evidence, or not.
+    pub fn effect(self) -> Effect {
+        match self.amiss {
+            Some(why) => Effect::NotShown { why },
+            None => {
+                let found = [self.open, self.guest, self.engine, self.thread, self.given_back, self.scheduler];
+                Effect::Shown { evidence: found.into_iter().flatten().collect() }
+            }
+        }
+    }
+}
+
 /// A disk as the guest's kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Seen {
@@ -45,10 +80,16 @@ pub(crate) struct Seen {
     pub queues: u32,
     /// Logical block size, bytes.
     pub sector: u32,
+    /// Physical block size, bytes.
+    pub physical: u32,
+    /// Smallest piece that can be discarded, bytes; 0: the device takes no discards.
+    pub discard: u64,
+    /// Its driver, and that of the controller for a SCSI disk: `virtio_blk`, `virtio_scsi`.
+    pub driver: String,
 }
 
 /// The script that lists them; virtio-blk has its serial in sysfs, SCSI in a page of vital product data.
-const LIST: &str = r#"cd /sys/block && for d in *; do s=$(cat $d/serial 2>/dev/null); [ -n "$s" ] || s=$(tr -cd 'a-z0-9' <$d/device/vpd_pg80 2>/dev/null); echo "$d|$s|$(cat $d/queue/write_cache)|$(ls $d/mq | wc -l)|$(cat $d/queue/logical_block_size)"; done"#;
+const LIST: &str = r#"cd /sys/block && for d in *; do s=$(cat $d/serial 2>/dev/null); [ -n "$s" ] || s=$(tr -cd 'a-z0-9' <$d/device/vpd_pg80 2>/dev/null); p=$(readlink -f $d/device); v=; while [ ${#p} -gt 12 ]; do v=$(basename $(readlink $p/driver || echo none)); case $v in virtio_*) break;; esac; p=$(dirname $p); done; q=$d/queue; echo "$d|$s|$(cat $q/write_cache)|$(ls $d/mq | wc -l)|$(cat $q/logical_block_size)|$(cat $q/physical_block_size)|$(cat $q/discard_granularity)|$v"; done"#;
 
 /// The guest's disks by serial number.
 pub(crate) fn seen(hypervisor: &mut dyn Hypervisor, guest: &str) -> Result<BTreeMap<String, Seen>, MeasureError> {
@@ -64,8 +105,12 @@ fn parse(text: &str) -> BTreeMap<String, Seen> {
         let (name, serial, cache) = (fields.next()?, fields.next()?, fields.next()?);
         let queues = fields.next()?.parse().ok()?;
         let sector = fields.next()?.parse().ok()?;
+        let physical = fields.next()?.parse().ok()?;
+        let discard = fields.next()?.parse().ok()?;
+        let driver = fields.next()?.to_owned();
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
-        let seen = Seen { name: name.to_owned(), write_cache: cache.to_owned(), queues, sector };
+        let (name_, write_cache) = (name.to_owned(), cache.to_owned());
+        let seen = Seen { name: name_, write_cache, queues, sector, physical, discard, driver };
         let serial = serial.find("nearmetal").map(|at| serial[at..].to_owned())?;
         plain.then_some((serial, seen))
     };
@@ -73,13 +118,21 @@ fn parse(text: &str) -> BTreeMap<String, Seen> {
 }
 
 /// What can be told without work: how QEMU has the image open, and what device the guest sees. `Err` says what is amiss.
-pub(crate) fn at_rest(path: &DiskPath, source: &str, open: &[OpenFile], seen: &Seen) -> Result<Vec<String>, String> {
-    let own: Vec<&OpenFile> = open.iter().filter(|file| file.target == source).collect();
+pub(crate) fn at_rest(
+    path: &DiskPath,
+    source: &str,
+    open: &[OpenFile],
+    seen: &Seen,
+) -> Result<(String, String), String> {
+    let target = opened_as(source);
+    let own: Vec<&OpenFile> = open.iter().filter(|file| file.target == target).collect();
     if own.is_empty() {
         return Err(format!("QEMU does not have {source} open"));
     }
     let direct = path.cache.is_direct();
-    if let Some(other) = own.iter().find(|file| file.direct != direct) {
+    // Parts of one device have its one path: with several descriptors any of them may be this arm's.
+    let shared = path.container == Container::Device && own.iter().any(|file| file.direct == direct);
+    if let Some(other) = own.iter().find(|file| file.direct != direct && !shared) {
         let (found, needed) = if direct { ("through", "past") } else { ("past", "through") };
         return Err(format!(
             "descriptor {} has {source} open {found} the page cache, and cache={} goes {needed} it",
@@ -97,16 +150,36 @@ pub(crate) fn at_rest(path: &DiskPath, source: &str, open: &[OpenFile], seen: &S
     if let Some(size) = path.block_size.filter(|size| *size != seen.sector) {
         return Err(format!("the guest sees sectors of {} B, not {size} B", seen.sector));
     }
-    Ok(vec![
-        format!("fdinfo {}: {}O_DIRECT", own[0].fd, if direct { "" } else { "no " }),
-        format!(
-            "in the guest /dev/{}: {}, {} queues, sectors of {} B",
-            seen.name, seen.write_cache, seen.queues, seen.sector
-        ),
-    ])
+    if let Some(size) = path.block_size.filter(|size| *size != seen.physical) {
+        return Err(format!("the guest sees physical blocks of {} B, not {size} B", seen.physical));
+    }
+    let driver = match path.bus {
+        Bus::VirtioBlk => "virtio_blk",
+        Bus::VirtioScsi => "virtio_scsi",
+    };
+    if seen.driver != driver {
+        return Err(format!("the guest drives it by `{}`, not `{driver}`", seen.driver));
+    }
+    if path.discard && seen.discard == 0 {
+        return Err("the guest sees a device that takes no discards".to_owned());
+    }
+    let own: Vec<&OpenFile> = own.into_iter().filter(|file| file.direct == direct).collect();
+    let flags = if direct { "O_DIRECT" } else { "no O_DIRECT" };
+    let open = match own.as_slice() {
+        [one] => format!("fdinfo {}: {flags}", one.fd),
+        several => format!("{} descriptors with {flags}, one of them its", several.len()),
+    };
+    let queues = format!("{} queue{}", seen.queues, if seen.queues == 1 { "" } else { "s" });
+    let guest = format!(
+        "{} /dev/{}, {}, {queues}, sectors {}/{} B, discards of {} B",
+        seen.driver, seen.name, seen.write_cache, seen.sector, seen.physical, seen.discard
+    );
+    Ok((open, guest))
 }
 
-/// Reads an arm back, with a short read of its disk in the guest to show the engine. Nothing else may work meanwhile.
+/// Reads an arm back, with short reads of its disk in the guest to show engine and thread, and a discard where it is one
+/// of discards. Nothing else may work meanwhile. `span`: how much of the disk is the arm's to write.
+#[allow(clippy::too_many_arguments, reason = "one call, and a struct of these would only name them twice")]
 pub(crate) fn read_back(
     fs: &HostFs,
     hypervisor: &mut dyn Hypervisor,
@@ -115,27 +188,52 @@ pub(crate) fn read_back(
     path: &DiskPath,
     source: &str,
     seen: &Seen,
-) -> Effect {
-    let text = |error: nearmetal_host::ReadError| error.to_string();
-    let shown = guests::open_files(fs, pid).map_err(text).and_then(|open| at_rest(path, source, &open, seen));
-    let shown = shown.and_then(|mut evidence| {
-        let (engine, words) = engine_under(fs, pid, || load(hypervisor, guest, &seen.name))?;
+    span: Bytes,
+) -> Proof {
+    let mut proof = Proof::default();
+    let mut look = || {
+        let open = guests::open_files(fs, pid).map_err(|error| error.to_string())?;
+        let (open, in_guest) = at_rest(path, source, &open, seen)?;
+        (proof.open, proof.guest) = (Some(open), Some(in_guest));
+        let before = served::times(fs, pid)?;
+        let (engine, words) = engine_under(fs, pid, || load(hypervisor, guest, &seen.name, None))?;
         if engine != path.engine {
             return Err(format!("the engine is {}, not {}: {words}", engine.name(), path.engine.name()));
         }
-        evidence.push(words);
-        Ok(evidence)
-    });
-    match shown {
-        Ok(evidence) => Effect::Shown { evidence },
-        Err(why) => Effect::NotShown { why },
-    }
+        proof.engine = Some(format!("{}: {words}", engine.name()));
+        let mut iothreads = served::moved(&before, &served::times(fs, pid)?, REQUESTS);
+        // Queues are shared among iothreads, and each vCPU has its own queue.
+        for vcpu in 0..if path.iothreads > 1 { seen.queues } else { 0 } {
+            let before = served::times(fs, pid)?;
+            if let Load::None { why } = load(hypervisor, guest, &seen.name, Some(vcpu)) {
+                return Err(why);
+            }
+            iothreads.extend(served::moved(&before, &served::times(fs, pid)?, REQUESTS));
+        }
+        iothreads.sort_unstable();
+        iothreads.dedup();
+        let expected: Vec<u32> = (1..=path.iothreads).collect();
+        if iothreads != expected {
+            let (found, wanted) = (served::words(&iothreads), served::words(&expected));
+            return Err(format!("its requests were served by {found}, not {wanted}"));
+        }
+        proof.thread = Some(served::words(&iothreads));
+        if path.discard || path.detect_zeroes {
+            proof.given_back = Some(given_back::watch(fs, hypervisor, guest, path, source, &seen.name, span)?);
+        }
+        Ok(())
+    };
+    let result = look();
+    proof.amiss = result.err();
+    proof
 }
 
-fn load(hypervisor: &mut dyn Hypervisor, guest: &str, device: &str) -> Load {
+fn load(hypervisor: &mut dyn Hypervisor, guest: &str, device: &str, vcpu: Option<u32>) -> Load {
     let (input, size) = (format!("if=/dev/{device}"), format!("bs={REQUEST_BYTES}"));
     let count = format!("count={REQUESTS}");
-    let words = ["dd", &input, "of=/dev/null", &size, &count, "iflag=direct"];
+    let mask = vcpu.map(|vcpu| format!("{:x}", 1_u128 << vcpu.min(127)));
+    let mut words = mask.as_deref().map_or(Vec::new(), |mask| vec!["taskset", mask]);
+    words.extend(["dd", &input, "of=/dev/null", &size, &count, "iflag=direct"]);
     match agent::exec(hypervisor, guest, &words, None, PATIENCE) {
         Ok(output) if output.status.is_success() => {
             Load::Read { device: device.to_owned(), requests: REQUESTS, bytes: REQUESTS * REQUEST_BYTES }
@@ -153,7 +251,7 @@ fn load(hypervisor: &mut dyn Hypervisor, guest: &str, device: &str) -> Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::path::{Container, PathCache};
+    use crate::matrix::path::PathCache;
     use nearmetal_place::DiskEngine;
 
     fn open(target: &str, direct: bool) -> OpenFile {
@@ -161,12 +259,20 @@ mod tests {
     }
 
     fn disk(write_cache: &str) -> Seen {
-        Seen { name: "vdb".into(), write_cache: write_cache.into(), queues: 2, sector: 512 }
+        Seen {
+            name: "vdb".into(),
+            write_cache: write_cache.into(),
+            queues: 2,
+            sector: 512,
+            physical: 512,
+            discard: 512,
+            driver: "virtio_blk".into(),
+        }
     }
 
     #[test]
     fn an_arm_counts_only_if_the_kernel_and_the_guest_show_it() {
-        let default = DiskPath::qemu_default(Container::Block);
+        let default = DiskPath::qemu_default(Container::Partition);
         let with = |cache| DiskPath { cache, engine: DiskEngine::Threads, ..default };
         let (back, through) = (disk("write back"), disk("write through"));
         let table = [
@@ -193,12 +299,22 @@ mod tests {
         );
         let sectors = DiskPath { block_size: Some(4096), ..with(PathCache::Writeback) };
         assert!(at_rest(&sectors, "/dev/x1", &[open("/dev/x1", false)], &back).is_err_and(|why| why.contains("512 B")));
+        let scsi = DiskPath { bus: Bus::VirtioScsi, ..with(PathCache::Writeback) };
+        assert!(
+            at_rest(&scsi, "/dev/x1", &[open("/dev/x1", false)], &back).is_err_and(|why| why.contains("`virtio_blk`"))
+        );
+        // Parts of one device: another part's descriptor is no contradiction, but one of the right kind must be there.
+        let part = DiskPath { container: Container::Device, ..with(PathCache::None) };
+        assert!(at_rest(&part, "/dev/x", &[open("/dev/x", false), open("/dev/x", true)], &back).is_ok());
+        assert!(at_rest(&part, "/dev/x", &[open("/dev/x", false)], &back).is_err());
     }
 
     #[test]
     fn the_guests_answer_is_read_into_its_form_and_nothing_else() {
-        let text = "vda|nearmetal000|write back|2|512\nsda|080nearmetal001|write through|1|4096\nloop0||write back|1|512\n\
-                    vdb|nearmetal002|write back|many|512\n../x|nearmetal003|write back|1|512\nnonsense\n";
+        let text = "vda|nearmetal000|write back|2|512|512|512|virtio_blk\n\
+                    sda|080nearmetal001|write through|1|4096|4096|4096|virtio_scsi\n\
+                    loop0||write back|1|512|512|0|\nvdb|nearmetal002|write back|many|512|512|512|virtio_blk\n\
+                    ../x|nearmetal003|write back|1|512|512|512|virtio_blk\nnonsense\n";
         let seen = parse(text);
         assert_eq!(seen.keys().map(String::as_str).collect::<Vec<_>>(), ["nearmetal000", "nearmetal001"]);
         assert_eq!((seen["nearmetal001"].name.as_str(), seen["nearmetal001"].sector), ("sda", 4096));

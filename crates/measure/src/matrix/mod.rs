@@ -9,18 +9,25 @@ mod contest;
 mod disks;
 mod effect;
 mod flushes;
+mod given_back;
 mod path;
 mod results;
 mod rig;
 mod run;
+mod scheduler;
+mod served;
 mod space;
+mod survey;
+mod volumes;
 
 pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor};
 pub use contest::Turn;
 pub(crate) use contest::{Track, contest};
-pub use effect::Effect;
-pub use path::{Bus, Container, DiskPath, PathCache};
+pub use effect::{Effect, Proof};
+pub use path::{Bus, Container, DiskPath, PathCache, Scheduler};
 #[cfg(test)]
 pub(crate) use results::tests::sample_matrix;
 pub use results::{Advice, ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults};
 pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds, matrix};
+pub use survey::{PATHS_SCHEMA, PathRow, PathTable, read_back_paths};
+pub(crate) use volumes::remove as remove_volume_group;

@@ -7,8 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Container {
-    /// A block device or partition.
-    Block,
+    /// A partition of a drive. Results of before 0.2 call it `block`.
+    #[serde(alias = "block")]
+    Partition,
+    /// The whole drive: a part of it that QEMU itself cuts out by offset and size, so that arms do not overwrite each other.
+    Device,
+    /// A logical volume (LVM), linear, on one partition.
+    Lvm,
     /// A file of raw blocks, allocated beforehand (`fallocate`).
     RawFile,
     /// qcow2, its tables written beforehand, its clusters not (`preallocation=metadata`).
@@ -24,9 +29,12 @@ pub enum Container {
 }
 
 impl Container {
-    /// All of them, the most direct first.
-    pub const ALL: [Self; 7] = [
-        Self::Block,
+    /// All of them, those on a drive's own blocks first. The partition leads, since each has a file descriptor of its own
+    /// in QEMU that tells caches apart; parts of the whole drive have one path in common.
+    pub const ALL: [Self; 9] = [
+        Self::Partition,
+        Self::Device,
+        Self::Lvm,
         Self::RawFile,
         Self::Qcow2Metadata,
         Self::Qcow2Falloc,
@@ -38,7 +46,9 @@ impl Container {
     /// The word in ids and options.
     pub fn id(self) -> &'static str {
         match self {
-            Self::Block => "block",
+            Self::Partition => "partition",
+            Self::Device => "device",
+            Self::Lvm => "lvm",
             Self::RawFile => "raw-file",
             Self::Qcow2Metadata => "qcow2-metadata",
             Self::Qcow2Falloc => "qcow2-falloc",
@@ -51,14 +61,48 @@ impl Container {
     /// libvirt's word for the format.
     pub fn format(self) -> &'static str {
         match self {
-            Self::Block | Self::RawFile => "raw",
+            Self::Partition | Self::Device | Self::Lvm | Self::RawFile => "raw",
             _ => "qcow2",
         }
     }
 
     /// Whether it lies on a file system.
     pub fn is_file(self) -> bool {
-        self != Self::Block
+        !matches!(self, Self::Partition | Self::Device | Self::Lvm)
+    }
+}
+
+/// A scheduler of the host's block layer (Documentation/block/index.rst), by the kernel's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// None: requests go to the drive as they come.
+    None,
+    /// mq-deadline.
+    MqDeadline,
+    /// kyber.
+    Kyber,
+    /// bfq.
+    Bfq,
+}
+
+impl Scheduler {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::None, Self::MqDeadline, Self::Kyber, Self::Bfq];
+
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::MqDeadline => "mq-deadline",
+            Self::Kyber => "kyber",
+            Self::Bfq => "bfq",
+        }
+    }
+
+    /// The one of that name; `None` for one that nearmetal does not know.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scheduler| scheduler.name() == name)
     }
 }
 
@@ -153,6 +197,9 @@ pub struct DiskPath {
     /// Logical and physical block size shown to the guest, bytes; `None`: QEMU's default, 512.
     #[serde(default)]
     pub block_size: Option<u32>,
+    /// The host's scheduler for the drive while this arm runs; `None`: as it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<Scheduler>,
 }
 
 impl DiskPath {
@@ -168,6 +215,7 @@ impl DiskPath {
             discard: false,
             detect_zeroes: false,
             block_size: None,
+            scheduler: None,
         }
     }
 
@@ -189,6 +237,7 @@ impl DiskPath {
         words.extend(self.discard.then(|| "discard".to_owned()));
         words.extend(self.detect_zeroes.then(|| "detect-zeroes".to_owned()));
         words.extend(self.block_size.map(|size| format!("sectors-{size}")));
+        words.extend(self.scheduler.map(|scheduler| format!("scheduler-{}", scheduler.name())));
         words
     }
 
@@ -216,6 +265,9 @@ impl DiskPath {
         }
         if let Some(size) = self.block_size {
             title.push_str(&format!(" sectors of {size} B"));
+        }
+        if let Some(scheduler) = self.scheduler {
+            title.push_str(&format!(" scheduler {}", scheduler.name()));
         }
         if self.is_qemu_default() {
             title.push_str(" (QEMU's default)");
@@ -247,15 +299,15 @@ mod tests {
 
     #[test]
     fn qemus_default_writes_nothing_and_every_other_path_says_what_it_is() {
-        let default = DiskPath::qemu_default(Container::Block);
+        let default = DiskPath::qemu_default(Container::Partition);
         assert!(default.driver_attributes().is_empty());
-        assert_eq!(default.id(), "block.writeback.threads.virtio-blk.main-loop");
+        assert_eq!(default.id(), "partition.writeback.threads.virtio-blk.main-loop");
         let other = DiskPath { iothreads: 1, queues: Some(2), discard: true, detect_zeroes: true, ..default };
         let text: Vec<_> = other.driver_attributes().iter().map(|(name, value)| format!("{name}={value}")).collect();
         let expected =
             ["cache=writeback", "io=threads", "iothread=1", "queues=2", "discard=unmap", "detect_zeroes=unmap"];
         assert_eq!(text, expected);
-        assert_eq!(other.id(), "block.writeback.threads.virtio-blk.iothread.q2.discard.detect-zeroes");
+        assert_eq!(other.id(), "partition.writeback.threads.virtio-blk.iothread.q2.discard.detect-zeroes");
     }
 
     #[test]
@@ -266,8 +318,14 @@ mod tests {
 
     #[test]
     fn a_path_survives_json() {
-        let path = DiskPath { block_size: Some(4096), ..DiskPath::qemu_default(Container::Qcow2Full) };
+        let path = DiskPath {
+            block_size: Some(4096),
+            scheduler: Some(Scheduler::MqDeadline),
+            ..DiskPath::qemu_default(Container::Qcow2Full)
+        };
         let text = serde_json::to_string(&path).unwrap();
         assert_eq!(serde_json::from_str::<DiskPath>(&text).unwrap(), path);
+        assert_eq!(serde_json::from_str::<Container>("\"block\"").unwrap(), Container::Partition);
+        assert!(Scheduler::ALL.iter().all(|one| Scheduler::named(one.name()) == Some(*one)));
     }
 }

@@ -207,7 +207,7 @@ pub(crate) mod tests {
             notes: vec![],
         };
         let started = "2026-01-01T00:00:00Z".to_owned();
-        let default = DiskPath::qemu_default(Container::Block);
+        let default = DiskPath::qemu_default(Container::Partition);
         let other = DiskPath { cache, engine: DiskEngine::IoUring, iothreads: 1, ..default };
         let values = [(0, 0, 1000.0), (0, 1, 2000.0), (1, 0, 1100.0), (1, 1, 2300.0), (2, 0, 900.0), (2, 1, 1850.0)];
         let turns: Vec<Turn> = values

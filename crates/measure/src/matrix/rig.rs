@@ -6,24 +6,25 @@ use std::time::{Duration, Instant};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_stats::{Race, doubling_looks};
-use nearmetal_units::Bytes;
+use nearmetal_units::{Bytes, CpuSet};
 
 use super::contest::{Track, Turn, contest};
 use super::disks::{ArmDisk, guest_with};
-use super::effect::{Effect, Seen, read_back, seen};
+use super::effect::{Effect, Proof, Seen, read_back, seen};
 use super::flushes::{self, Flush, drive_under};
-use super::path::{Bus, DiskPath};
+use super::path::{Bus, DiskPath, Scheduler};
 use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, confirming};
+use super::scheduler::{Scheduled, Setting};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, new_uuid};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine, SLACK, settle};
-use crate::experiment::{Measured, perform};
-use crate::fio;
+use crate::executor::{FILE_SET_LIMIT, GuestArm, Machine, SLACK, settle};
+use crate::experiment::{Measured, chain, perform};
 use crate::results::{ArmKind, Run, Slice};
-use crate::schedule::{Design, schedule};
+use crate::schedule::{Design, Step, schedule};
 use crate::workload::{FioJob, Workload};
+use crate::{file_set, fio, host_cpu};
 
 /// One arm with what stands for it.
 pub(super) struct Entrant {
@@ -46,6 +47,8 @@ pub(super) struct Rig<'a> {
     pub(super) appliance: Appliance,
     pub(super) slice: Slice,
     pub(super) job: FioJob,
+    /// The drive's scheduler; `None` where it has none.
+    pub(super) setting: Option<Setting>,
     pub(super) notes: Vec<String>,
 }
 
@@ -65,6 +68,19 @@ impl Rig<'_> {
             guests,
             notes: Vec::new(),
         }
+    }
+
+    /// What every run runs.
+    pub(super) fn workload(&self) -> Workload {
+        match &self.request.files {
+            Some(files) => Workload::FileSystem(files.clone()),
+            None => Workload::Fio(self.job.clone()),
+        }
+    }
+
+    /// How much of each disk is worked on.
+    fn span(&self) -> Bytes {
+        self.job.span.unwrap_or(self.slice.region)
     }
 
     fn pid(&mut self, name: &str) -> Result<u32, MeasureError> {
@@ -93,6 +109,20 @@ impl Rig<'_> {
         self.pid(&name)
     }
 
+    /// A set over a file system that the guest cannot have is refused before anything is measured.
+    fn refuse_without_file_system(&mut self, name: &str) -> Result<(), MeasureError> {
+        let Some(files) = &self.request.files else { return Ok(()) };
+        let output = agent::exec(self.hypervisor, name, &[PROBE_IN_GUEST, "file-systems"], None, SLACK)
+            .map_err(|source| MeasureError::Hypervisor { arm: name.to_owned(), source })?;
+        match file_set::missing(&String::from_utf8_lossy(&output.stdout), files.file_system) {
+            None => Ok(()),
+            Some(why) => Err(MeasureError::Unfit(format!(
+                "the guest cannot have {}: {why}; measure another file system, or give it another --appliance",
+                files.file_system.name()
+            ))),
+        }
+    }
+
     pub(super) fn read_back(
         &mut self,
         pid: u32,
@@ -102,6 +132,7 @@ impl Rig<'_> {
         device: &str,
     ) -> Result<Vec<Entrant>, MeasureError> {
         let name = self.name();
+        self.refuse_without_file_system(&name)?;
         let found = seen(self.hypervisor, &name)?;
         let free: u64 = host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
         let mut entrants = Vec::new();
@@ -110,7 +141,7 @@ impl Rig<'_> {
             let mut effect = if seen.name.is_empty() {
                 Effect::NotShown { why: format!("the guest has no disk with serial number {}", disk.serial) }
             } else {
-                read_back(self.fs, self.hypervisor, &name, pid, &disk.path, &disk.source, &seen)
+                self.read_back_one(&name, pid, &disk, &seen).effect()
             };
             let mut cannot_win = cannot_win(&disk.path, span, Bytes::new(free));
             if let Effect::Shown { evidence } = &mut effect {
@@ -142,6 +173,31 @@ impl Rig<'_> {
         Ok(entrants)
     }
 
+    /// One arm, with the drive's scheduler as it wants it.
+    pub(super) fn read_back_one(&mut self, name: &str, pid: u32, disk: &ArmDisk, seen: &Seen) -> Proof {
+        let span = self.span();
+        let set = |wanted| match (&self.setting, wanted) {
+            (Some(setting), wanted) => setting.set(self.fs, wanted).map_err(|error| chain(&error)),
+            (None, None) => Ok("none to set".to_owned()),
+            (None, Some(_)) => Err("the drive has no scheduler to set".to_owned()),
+        };
+        let scheduler = match disk.path.scheduler {
+            None => Ok(None),
+            wanted => set(wanted).map(Some),
+        };
+        let mut proof = read_back(self.fs, self.hypervisor, name, pid, &disk.path, &disk.source, seen, span);
+        match scheduler {
+            Ok(words) => proof.scheduler = words,
+            Err(why) => proof.amiss = Some(why),
+        }
+        if disk.path.scheduler.is_some() {
+            if let Err(why) = set(None) {
+                proof.amiss = Some(why);
+            }
+        }
+        proof
+    }
+
     /// The race among the arms that took effect, in what is left of the budget beside the winner's fresh rounds.
     pub(super) fn race(
         &mut self,
@@ -164,7 +220,18 @@ impl Rig<'_> {
         let start = Instant::now();
         let titles: Vec<String> = running.iter().map(|arm| entrants[*arm].disk.path.title()).collect();
         let devices = running.iter().map(|arm| format!("/dev/{}", entrants[*arm].seen.name)).collect();
-        let mut lane = Lane { guest: self.name(), fs: self.fs, hypervisor: self.hypervisor, job: &self.job, devices };
+        let schedulers = running.iter().map(|arm| entrants[*arm].disk.path.scheduler).collect();
+        let (name, workload) = (self.name(), self.workload());
+        let mut lane = Lane {
+            guest: name,
+            fs: self.fs,
+            hypervisor: self.hypervisor,
+            workload,
+            cpus: self.slice.cpus.union(&self.slice.cpus_on_top),
+            devices,
+            schedulers,
+            setting: self.setting.as_ref(),
+        };
         let seed = self.request.seed;
         let mut clock = || start.elapsed().as_secs_f64();
         let turns = contest(&mut race, seed, left, &mut clock, &mut lane, &mut |round, arm, racing| {
@@ -191,19 +258,28 @@ impl Rig<'_> {
             guests.insert(kind, GuestArm { name, xml, device: device.to_owned() });
         }
         let arms = vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned];
-        let design = Design {
-            arms: arms.clone(),
-            paired: vec![Workload::Fio(self.job.clone())],
-            rounds: self.request.pairs,
-            ..no_design()
-        };
+        let design =
+            Design { arms: arms.clone(), paired: vec![self.workload()], rounds: self.request.pairs, ..no_design() };
         let steps = schedule(&design, self.request.seed.wrapping_add(1));
+        let (setting, fs) = (self.setting.clone(), self.fs);
         let mut machine = self.machine(guests, bare);
         machine.boot(&arms)?;
         let total = steps.len();
-        let runs = perform(&steps, false, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
+        let mut progress = |index: usize, step: &Step| tell(Event::Step { index, total, step });
+        let runs = match (&setting, winner.path.scheduler) {
+            // Bare metal has the winner's scheduler too: what remains between them is what virtualization costs.
+            (Some(setting), Some(scheduler)) => {
+                let wanted = [ArmKind::Planned, ArmKind::BareSlice].map(|arm| (arm, scheduler)).into();
+                let mut executor = Scheduled { inner: &mut machine, fs, setting, wanted };
+                perform(&steps, false, &mut executor, &mut progress)?
+            }
+            _ => perform(&steps, false, &mut machine, &mut progress)?,
+        };
         let notes = std::mem::take(&mut machine.notes);
         self.notes.extend(notes);
+        if let Some(setting) = &self.setting {
+            setting.set(self.fs, None)?;
+        }
         Ok(runs)
     }
 }
@@ -213,24 +289,48 @@ struct Lane<'a> {
     guest: String,
     fs: &'a HostFs,
     hypervisor: &'a mut dyn Hypervisor,
-    job: &'a FioJob,
+    workload: Workload,
+    /// PUs whose time is the guest's: its vCPUs' and what virtualization costs on top.
+    cpus: CpuSet,
     devices: Vec<String>,
+    schedulers: Vec<Option<Scheduler>>,
+    setting: Option<&'a Setting>,
 }
 
 impl Track for Lane<'_> {
     fn run(&mut self, arm: usize, seed: u64) -> Result<Measured, MeasureError> {
         settle(self.fs)?;
-        let mut words = vec!["fio".to_owned()];
-        words.extend(self.job.arguments(&self.devices[arm], seed));
+        if let Some(setting) = self.setting.filter(|_| self.schedulers.iter().any(Option::is_some)) {
+            setting.set(self.fs, self.schedulers[arm])?;
+        }
+        let device = &self.devices[arm];
+        let (words, limit) = match &self.workload {
+            Workload::FileSystem(job) => (job.command(PROBE_IN_GUEST, device, seed), FILE_SET_LIMIT),
+            Workload::Fio(job) => {
+                let mut words = vec!["fio".to_owned()];
+                words.extend(job.arguments(device, seed));
+                (words, u64::from(job.seconds + job.ramp_seconds))
+            }
+            other => return Err(MeasureError::Unfit(format!("{} needs no disk", other.label()))),
+        };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let limit = Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)) + SLACK;
-        let output = agent::exec(self.hypervisor, &self.guest, &words, None, limit)
-            .map_err(|source| MeasureError::Hypervisor { arm: self.devices[arm].clone(), source })?;
+        let before = host_cpu::busy(self.fs, Some(&self.cpus));
+        let output = agent::exec(self.hypervisor, &self.guest, &words, None, Duration::from_secs(limit) + SLACK)
+            .map_err(|source| MeasureError::Hypervisor { arm: device.clone(), source })?;
+        let after = host_cpu::busy(self.fs, Some(&self.cpus));
         if !output.status.is_success() {
             let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-            return Err(MeasureError::WorkloadFailed { what: format!("fio on {}", self.devices[arm]), why });
+            return Err(MeasureError::WorkloadFailed { what: format!("{} on {device}", self.workload.label()), why });
         }
-        Ok(Measured { metrics: fio::metrics(&String::from_utf8_lossy(&output.stdout))?, notes: vec![] })
+        let text = String::from_utf8_lossy(&output.stdout);
+        match &self.workload {
+            Workload::Fio(job) => {
+                let mut metrics = fio::metrics(&text)?;
+                metrics.extend(host_cpu::per_io(before, after, fio::operations(&text), job));
+                Ok(Measured { metrics, notes: vec![] })
+            }
+            _ => file_set::measured(&text),
+        }
     }
 }
 
@@ -260,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_memory_holds_and_what_loses_data_cannot_win() {
-        let path = |cache| DiskPath { cache, iothreads: 1, ..DiskPath::qemu_default(Container::Block) };
+        let path = |cache| DiskPath { cache, iothreads: 1, ..DiskPath::qemu_default(Container::Partition) };
         let (span, more, less) = (Bytes::from_mib(256), Bytes::from_mib(8192), Bytes::from_mib(128));
         assert_eq!(cannot_win(&path(PathCache::None), span, more), None);
         assert_eq!(cannot_win(&path(PathCache::Directsync), span, more), None);

@@ -11,20 +11,23 @@ use nearmetal_stats::{Race, doubling_looks};
 use super::arms::{Ground, arms, major_minor};
 use super::contest::Turn;
 use super::disks::{ArmDisk, serial};
-use super::path::Container;
+use super::path::{Container, DiskPath, Scheduler};
 use super::results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};
 use super::rig::{Entrant, Rig, no_design, shown};
+use super::scheduler::Setting;
 use super::space::Space;
+use super::volumes;
 use crate::appliance::Appliance;
-use crate::bench::{Event, grow_pools, pause_original, slice, stay_off};
+use crate::bench::{Event, grow_pools, needed, pause_original, slice, stay_off};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
+use crate::file_set::FileJob;
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::record::provenance;
 use crate::results::{ArmKind, Environment, Slice};
 use crate::schedule::Design;
 use crate::scratch::Scratch;
-use crate::workload::{FioJob, Workload};
+use crate::workload::FioJob;
 
 /// Rounds before the first look. Ten arms and an error of 5 % make Student's factor 8 there; with 3 rounds it were 19, and
 /// nothing could be said of an arm that is cut then.
@@ -51,8 +54,10 @@ pub struct MatrixRequest {
     pub unsafe_allowed: bool,
     /// Words whose arms are not wanted.
     pub without: Vec<String>,
-    /// What every run runs.
+    /// What every run runs, unless `files` is given; its span is how much of each arm's storage is worked on.
     pub job: FioJob,
+    /// The set over a file system that every run runs instead.
+    pub files: Option<FileJob>,
     /// Seconds for all of it.
     pub budget: u32,
     /// Probability with which the best arm may be lost.
@@ -80,7 +85,8 @@ pub fn containers_of(scratch: &[String]) -> Vec<Container> {
 }
 
 /// What decides which arms there are.
-pub fn ground(request: &MatrixRequest, host: &Host, versions: Option<&Versions>) -> Ground {
+pub fn ground(request: &MatrixRequest, fs: &HostFs, host: &Host, versions: Option<&Versions>) -> Ground {
+    let setting = scheduler_setting(request, fs, host);
     Ground {
         containers: containers_of(&request.scratch),
         vcpus: request.placement.vcpus.len() as u32,
@@ -90,7 +96,18 @@ pub fn ground(request: &MatrixRequest, host: &Host, versions: Option<&Versions>)
         libvirt: versions.and_then(|versions| major_minor(&versions.libvirt)),
         unsafe_allowed: request.unsafe_allowed,
         without: request.without.clone(),
+        lvm: Some(volumes::available()),
+        scheduler: setting.as_ref().and_then(|setting| Scheduler::named(&setting.found)),
+        schedulers: setting.map(|setting| setting.known()).unwrap_or_default(),
+        every: false,
     }
+}
+
+/// The scheduler setting of the scratch device, if one is named and it has one.
+pub(super) fn scheduler_setting(request: &MatrixRequest, fs: &HostFs, host: &Host) -> Option<Setting> {
+    let device = request.scratch.iter().find(|path| !Path::new(path).is_dir())?;
+    let resolved = Path::new(device).canonicalize().ok()?;
+    Setting::of(fs, host, resolved.file_name()?.to_str()?)
 }
 
 /// Seconds without which there is no answer: every arm in the first rung, the winner's fresh rounds, three boots.
@@ -149,8 +166,17 @@ fn measure(
 ) -> Result<MatrixResults, MeasureError> {
     let began = Instant::now();
     let versions = hypervisor.versions().ok();
-    let mut ground = ground(request, host, versions.as_ref());
+    let mut ground = ground(request, fs, host, versions.as_ref());
     affordable(request, arms(&ground).0.len())?;
+    if let (Some(files), Some(span)) = (&request.files, request.job.span) {
+        if needed(files) > span {
+            return Err(MeasureError::Unfit(format!(
+                "{} needs storage of {} for each arm, and --span is {span}: give a larger one",
+                files.file_system.name(),
+                needed(files)
+            )));
+        }
+    }
     pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
     tell(Event::Stage("filling the scratch space"));
     let space = Space::prepare(request, fs, leftovers, scratch_slot, &mut ground)?;
@@ -164,10 +190,17 @@ fn measure(
         .iter()
         .zip(sources)
         .enumerate()
-        .map(|(arm, (path, source))| ArmDisk { path: *path, source, serial: serial(arm) })
+        .map(|(arm, (path, source))| ArmDisk {
+            path: *path,
+            source: source.path,
+            part: source.part,
+            serial: serial(arm),
+        })
         .collect();
+    let setting = scheduler_setting(request, fs, host);
+    remember_scheduler(setting.as_ref(), &paths, leftovers)?;
     let job = FioJob { span: Some(span), ..request.job.clone() };
-    let mut rig = Rig { request, fs, hypervisor, appliance, slice: slice.clone(), job, notes: Vec::new() };
+    let mut rig = Rig { request, fs, hypervisor, appliance, slice: slice.clone(), job, setting, notes: Vec::new() };
     leftovers.clones =
         vec![rig.name(), clone_name(&request.guest, ArmKind::Planned), clone_name(&request.guest, ArmKind::AsFound)];
     leftovers.save()?;
@@ -189,7 +222,8 @@ fn measure(
         }
         _ => None,
     };
-    let design = Design { paired: vec![Workload::Fio(rig.job.clone())], ..no_design() };
+    let design = Design { paired: vec![rig.workload()], ..no_design() };
+    let workload = rig.workload();
     let provenance = provenance(host, versions.as_ref(), request.seed, &design);
     let mut caveats = caveats(request, &slice, &device, host);
     caveats.extend(rig.notes);
@@ -204,7 +238,7 @@ fn measure(
             qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
         },
         guest: request.guest.clone(),
-        workload: Workload::Fio(rig.job),
+        workload,
         slice,
         seed: request.seed,
         budget: request.budget,
@@ -221,6 +255,19 @@ fn measure(
         caveats,
         provenance,
     })
+}
+
+/// Writes down which scheduler was found, if any arm wants another.
+pub(super) fn remember_scheduler(
+    setting: Option<&Setting>,
+    paths: &[DiskPath],
+    leftovers: &mut Leftovers,
+) -> Result<(), MeasureError> {
+    if let Some(setting) = setting.filter(|_| paths.iter().any(|path| path.scheduler.is_some())) {
+        leftovers.schedulers.push((setting.path.clone(), setting.found.clone()));
+        leftovers.save()?;
+    }
+    Ok(())
 }
 
 fn affordable(request: &MatrixRequest, arms: usize) -> Result<(), MeasureError> {
@@ -260,7 +307,9 @@ fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) ->
             "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
         ));
     }
-    if containers_of(&request.scratch).contains(&Container::Block) && containers_of(&request.scratch).len() > 1 {
+    if containers_of(&request.scratch).contains(&Container::Partition)
+        && containers_of(&request.scratch).contains(&Container::RawFile)
+    {
         let directory = request.scratch.iter().find(|path| Path::new(path).is_dir());
         let below = directory.and_then(|path| host.mount_of(path)).map(|mount| mount.source.clone());
         caveats.push(format!(

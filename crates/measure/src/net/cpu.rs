@@ -50,7 +50,8 @@ fn busy_ticks(text: &str, of: Option<&CpuSet>) -> u64 {
 mod tests {
     use super::*;
 
-    const STAT: &str = "cpu  100 1 20 900 5 1 2 0 50 0\ncpu0 60 1 10 400 5 0 1 0 50 0\ncpu1 40 0 10 500 0 1 1 0 0 0\nintr 5\n";
+    const STAT: &str =
+        "cpu  100 1 20 900 5 1 2 0 50 0\ncpu0 60 1 10 400 5 0 1 0 50 0\ncpu1 40 0 10 500 0 1 1 0 0 0\nintr 5\n";
 
     #[test]
     fn busy_is_what_is_neither_idle_nor_waiting() {

@@ -76,7 +76,8 @@ pub(crate) fn in_the_guest(path: &NetPath, function_driver: Option<&str>, seen: 
         return Err(format!("the guest sees {} queues, not {queues}", seen.queues));
     }
     let bit = |bit: usize| seen.features.as_bytes().get(bit).map(|value| *value == b'1');
-    let (Some(checksum), Some(segmentation), Some(several)) = (bit(CHECKSUM), bit(SEGMENTATION), bit(MULTIQUEUE)) else {
+    let (Some(checksum), Some(segmentation), Some(several)) = (bit(CHECKSUM), bit(SEGMENTATION), bit(MULTIQUEUE))
+    else {
         return Err("the guest's kernel does not list the features of its virtio card".to_owned());
     };
     if several != (queues > 1) {
@@ -145,7 +146,10 @@ fn macvtap_in(rows: &[Value], card: &ArmCard) -> Result<String, String> {
         None => return Err("it is no macvtap".to_owned()),
     };
     if (kind.as_str(), mode.as_str(), lower.as_str()) != ("macvtap", expected, card.lower.as_str()) {
-        return Err(format!("{} is a {kind} in mode {mode} on {lower}, not a macvtap in mode {expected} on {}", card.tap, card.lower));
+        return Err(format!(
+            "{} is a {kind} in mode {mode} on {lower}, not a macvtap in mode {expected} on {}",
+            card.tap, card.lower
+        ));
     }
     Ok(format!("{}: macvtap, mode {mode}, on {lower}", card.tap))
 }
@@ -243,7 +247,9 @@ mod tests {
     #[test]
     fn a_macvtap_is_told_by_mode_and_by_what_it_lies_on() {
         let rows = |mode: &str, lower: &str| {
-            vec![serde_json::json!({"ifname": "nmtap0", "link": lower, "linkinfo": {"info_kind": "macvtap", "info_data": {"mode": mode}}})]
+            vec![
+                serde_json::json!({"ifname": "nmtap0", "link": lower, "linkinfo": {"info_kind": "macvtap", "info_data": {"mode": mode}}}),
+            ]
         };
         let card = |link| ArmCard {
             path: NetPath::virtio(link),

@@ -26,7 +26,10 @@ pub(crate) fn own_kernel(release: Option<&str>) -> Result<PathBuf, String> {
     let places = [format!("/boot/vmlinuz-{release}"), format!("/usr/lib/modules/{release}/vmlinuz")];
     let found = places.iter().map(PathBuf::from).find(|path| path.exists());
     found.ok_or_else(|| {
-        format!("the guest needs this host's kernel for the function's driver, and neither {} is there", places.join(" nor "))
+        format!(
+            "the guest needs this host's kernel for the function's driver, and neither {} is there",
+            places.join(" nor ")
+        )
     })
 }
 
@@ -210,8 +213,7 @@ mod tests {
         ];
         let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
         let uuid = "22222222-2222-2222-2222-222222222222";
-        let xml =
-            guest_with(FOUND, "web1-nearmetal-net", uuid, "nmbr0", &cards.each_ref(), &appliance).unwrap();
+        let xml = guest_with(FOUND, "web1-nearmetal-net", uuid, "nmbr0", &cards.each_ref(), &appliance).unwrap();
         let facts = DomainXml::parse(&xml).unwrap().facts().unwrap();
         assert_eq!((facts.disks.len(), facts.interfaces.len()), (0, 2), "{xml}");
         assert_eq!(facts.interfaces[0].source.as_deref(), Some("nmbr0"));
@@ -221,7 +223,8 @@ mod tests {
 
     #[test]
     fn libraries_are_read_from_ldd() {
-        let text = "\tlinux-vdso.so.1 (0x00007f07)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x00007f)\n\t/lib64/ld.so.2 (0x00)\n";
+        let text =
+            "\tlinux-vdso.so.1 (0x00007f07)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x00007f)\n\t/lib64/ld.so.2 (0x00)\n";
         assert_eq!(paths_in(text), ["/lib/x/libm.so.6", "/lib64/ld.so.2"]);
         assert!(paths_in("\tnot a dynamic executable\n").is_empty());
     }

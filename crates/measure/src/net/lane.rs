@@ -91,12 +91,7 @@ impl Track for Lane<'_, '_> {
 
 /// Arms of one guest run together, in random order, and the guests come in random order, except that the one that is there
 /// goes first: else every round would boot it twice.
-fn by_guest(
-    cards: &[ArmCard],
-    arms: &[usize],
-    stands: impl Fn(usize) -> bool,
-    random: &mut SplitMix,
-) -> Vec<usize> {
+fn by_guest(cards: &[ArmCard], arms: &[usize], stands: impl Fn(usize) -> bool, random: &mut SplitMix) -> Vec<usize> {
     let mut groups = batches(cards, arms);
     random.shuffle(&mut groups);
     groups.sort_by_key(|group| !group.iter().any(|arm| stands(*arm)));
@@ -176,7 +171,8 @@ mod tests {
             NetPath::virtio(Link::MacvtapPassthrough),
             NetPath::hardware(Link::Bare),
         ];
-        let card = |path| ArmCard { path, mac: String::new(), tap: String::new(), lower: String::new(), function: None };
+        let card =
+            |path| ArmCard { path, mac: String::new(), tap: String::new(), lower: String::new(), function: None };
         links.into_iter().map(card).collect()
     }
 

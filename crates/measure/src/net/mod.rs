@@ -21,9 +21,9 @@ pub use netperf::NetTest;
 pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;
 pub use port::check_address;
+#[cfg(test)]
+pub(crate) use results::tests::sample_net_matrix;
 pub use results::{
     Ceiling, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND,
 };
-#[cfg(test)]
-pub(crate) use results::tests::sample_net_matrix;
 pub use run::{NetMatrixRequest, net_ground, net_least_seconds, net_matrix};

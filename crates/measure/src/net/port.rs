@@ -132,7 +132,9 @@ impl Port {
         }
         for taken in [BRIDGE, NAMESPACE] {
             if exists(fs, taken) || std::path::Path::new(&format!("/run/netns/{taken}")).exists() {
-                return Err(MeasureError::Unfit(format!("there is a `{taken}` already, which this would make: remove it")));
+                return Err(MeasureError::Unfit(format!(
+                    "there is a `{taken}` already, which this would make: remove it"
+                )));
             }
         }
         let was_up = flags_up(&rows);
@@ -196,9 +198,14 @@ impl Port {
         ip(&["-netns", NAMESPACE, "link", "set", "dev", interface, "up"])?;
         let linked = || {
             let carrier = format!("/sys/class/net/{interface}/carrier");
-            run(Command::new("ip").args(["netns", "exec", NAMESPACE, "cat", &carrier])).is_ok_and(|text| text.trim() == "1")
+            run(Command::new("ip").args(["netns", "exec", NAMESPACE, "cat", &carrier]))
+                .is_ok_and(|text| text.trim() == "1")
         };
-        if until(linked) { Ok(()) } else { Err(MeasureError::Unfit(format!("`{interface}` has no link in its namespace"))) }
+        if until(linked) {
+            Ok(())
+        } else {
+            Err(MeasureError::Unfit(format!("`{interface}` has no link in its namespace")))
+        }
     }
 
     /// Ends the namespace: the kernel gives its hardware back to the host.
@@ -264,9 +271,9 @@ fn flags_up(rows: &[Value]) -> bool {
 /// # Errors
 /// Not of this form, or the peer is in another network.
 pub fn check_address(text: &str, peer: IpAddr) -> Result<(), String> {
-    let parts = text.split_once('/').and_then(|(address, length)| {
-        Some((address.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?))
-    });
+    let parts = text
+        .split_once('/')
+        .and_then(|(address, length)| Some((address.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?)));
     let Some((address, length)) = parts else {
         return Err(format!("`{text}` is no address: write it with its prefix, such as 192.0.2.10/24"));
     };

@@ -155,13 +155,7 @@ pub struct NetFigure {
 
 impl NetConfirmation {
     /// Works out the ratios of fresh runs.
-    pub(crate) fn of(
-        turns: Vec<Turn>,
-        winner: usize,
-        bare: Option<usize>,
-        ceiling: &[Ceiling],
-        seed: u64,
-    ) -> Self {
+    pub(crate) fn of(turns: Vec<Turn>, winner: usize, bare: Option<usize>, ceiling: &[Ceiling], seed: u64) -> Self {
         let mut names: Vec<(String, Unit)> = Vec::new();
         for metric in turns.iter().flat_map(metrics) {
             if !names.iter().any(|(name, _)| *name == metric.name) {
@@ -396,7 +390,10 @@ pub(crate) mod tests {
         let results = sample_net_matrix();
         // The ceiling is 2150, the larger of both medians: 2000 is within 10 %, 1000 is not.
         assert_eq!(results.ceiling[0].rate(), Some(2150.0));
-        assert_eq!(results.arms.iter().map(|arm| arm.peer_bound).collect::<Vec<_>>(), [Some(false), Some(true), Some(true)]);
+        assert_eq!(
+            results.arms.iter().map(|arm| arm.peer_bound).collect::<Vec<_>>(),
+            [Some(false), Some(true), Some(true)]
+        );
         assert_eq!(bound(&results.ceiling, "udp-rr.rate", Some(1.0)), None, "nobody measured it");
     }
 

@@ -142,10 +142,7 @@ impl<'a> NetRig<'a> {
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: self.slice.clone(),
             bare_device: String::new(),
-            guests: BTreeMap::from([(
-                ArmKind::Planned,
-                GuestArm { name: name.clone(), xml, device: String::new() },
-            )]),
+            guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name: name.clone(), xml, device: String::new() })]),
             notes: Vec::new(),
         };
         let booted = machine.boot(&[ArmKind::Planned]);
@@ -184,7 +181,8 @@ impl<'a> NetRig<'a> {
         let card = self.cards[arm].clone();
         let name = Self::name(self.request);
         let found = seen(self.hypervisor, &name).map_err(|error| chain(&error))?;
-        let seen = found.get(&card.mac).ok_or_else(|| format!("the guest has no card with the address {}", card.mac))?;
+        let seen =
+            found.get(&card.mac).ok_or_else(|| format!("the guest has no card with the address {}", card.mac))?;
         let driver = self.function_driver(&card);
         let mut evidence = vec![
             on_the_host(self.fs, &card, &self.port.name, pid)?,

@@ -117,7 +117,8 @@ pub fn net_ground(request: &NetMatrixRequest, fs: &HostFs, host: &Host) -> NetGr
 /// The virtual functions of a port, in their order.
 fn functions(port: &str, fs: &HostFs, host: &Host) -> Vec<Function> {
     let pci = host.network_interfaces.iter().find(|interface| interface.name == port).and_then(|found| found.pci);
-    let sriov = host.pci_devices.iter().find(|device| Some(device.address) == pci).and_then(|found| found.sriov.clone());
+    let sriov =
+        host.pci_devices.iter().find(|device| Some(device.address) == pci).and_then(|found| found.sriov.clone());
     let found = assignable::examine(host, &ledger::read(fs, host));
     let function = |address: PciAddress| {
         let device = host.pci_devices.iter().find(|device| device.address == address);
@@ -222,8 +223,7 @@ fn measure(
             "libvirt's default, which all is compared with, cannot be read back: {why}"
         )));
     }
-    let running: Vec<usize> =
-        (0..effects.len()).filter(|arm| matches!(effects[*arm], Effect::Shown { .. })).collect();
+    let running: Vec<usize> = (0..effects.len()).filter(|arm| matches!(effects[*arm], Effect::Shown { .. })).collect();
     let cannot: Vec<Option<String>> = paths.iter().map(cannot_win).collect();
     let can_win: Vec<bool> = running.iter().map(|arm| cannot[*arm].is_none()).collect();
     if can_win.iter().filter(|can| **can).count() < 2 {
@@ -405,9 +405,7 @@ fn arm_results(
             median,
             medians: medians(turns, number),
             peer_bound: bound(ceiling, &metric, median),
-            to_default: ratio(&pairs(turns, &metric, number, 0), CONFIDENCE, request.seed)
-                .ok()
-                .filter(|_| number != 0),
+            to_default: ratio(&pairs(turns, &metric, number, 0), CONFIDENCE, request.seed).ok().filter(|_| number != 0),
         }
     };
     cards.iter().zip(effects).zip(cannot).enumerate().map(one).collect()

@@ -59,7 +59,9 @@ impl Namespace {
         if state != "live" {
             return Err(refuse(
                 function,
-                format!("its controller {controller} is `{state}`, not `live`: a virtual function is set online by `nearmetal device vfs`"),
+                format!(
+                    "its controller {controller} is `{state}`, not `live`: a virtual function is set online by `nearmetal device vfs`"
+                ),
             ));
         }
         let mut seen = Vec::new();

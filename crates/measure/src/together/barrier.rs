@@ -59,7 +59,8 @@ pub(super) fn now() -> i128 {
 /// The words before a command that make it wait for a moment of the host's clock, on another clock.
 pub(super) fn waiting(probe: &str, moment: i128, clock: Ahead, command: &[String]) -> Vec<String> {
     let there = (moment + clock.by).max(0);
-    let mut words = vec![probe.to_owned(), "at".to_owned(), "--nanoseconds".to_owned(), there.to_string(), "--".to_owned()];
+    let mut words =
+        vec![probe.to_owned(), "at".to_owned(), "--nanoseconds".to_owned(), there.to_string(), "--".to_owned()];
     words.extend(command.iter().cloned());
     words
 }

@@ -12,4 +12,6 @@ mod sample;
 mod window;
 
 pub use prepare::{Member, TogetherRequest, bench_together};
-pub use results::{MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherResults, TogetherSample, together_text};
+pub use results::{
+    MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherResults, TogetherSample, together_text,
+};

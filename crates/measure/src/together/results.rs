@@ -251,7 +251,13 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
                 })
                 .collect();
             if !of.is_empty() {
-                text.push_str(&format!("{} {:12} {:20} {}\n", count, side.title(), format!("{}/IO", group.title()), of.join(", ")));
+                text.push_str(&format!(
+                    "{} {:12} {:20} {}\n",
+                    count,
+                    side.title(),
+                    format!("{}/IO", group.title()),
+                    of.join(", ")
+                ));
             }
         }
     }

@@ -86,11 +86,11 @@ impl Bench<'_> {
 
     fn fill(&mut self, sample: &mut TogetherSample, members: &[Running], seed: u64) -> Result<(), MeasureError> {
         settle(self.fs)?;
-        let union = |of: fn(&Slice) -> &CpuSet| {
-            members.iter().fold(CpuSet::new(), |all, member| all.union(of(&member.slice)))
-        };
+        let union =
+            |of: fn(&Slice) -> &CpuSet| members.iter().fold(CpuSet::new(), |all, member| all.union(of(&member.slice)));
         let slice = union(|slice| &slice.cpus);
-        let mut target = Target { guests: Vec::new(), on_top: union(|slice| &slice.cpus_on_top).difference(&slice), slice };
+        let mut target =
+            Target { guests: Vec::new(), on_top: union(|slice| &slice.cpus_on_top).difference(&slice), slice };
         if sample.side == Side::Guests {
             let pids = members.iter().filter_map(|member| guests::pid_of(self.fs, &member.uuid).ok().flatten());
             target.guests = pids.collect();
@@ -161,7 +161,10 @@ impl Bench<'_> {
                 return Ok(Told { output, clock: Ahead::HOST });
             }
             let words = String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect();
-            Err(MeasureError::WorkloadFailed { what: format!("fio on the bare slice of `{}`", member.guest), why: words })
+            Err(MeasureError::WorkloadFailed {
+                what: format!("fio on the bare slice of `{}`", member.guest),
+                why: words,
+            })
         });
         told.collect()
     }
@@ -182,7 +185,8 @@ impl Bench<'_> {
     }
 
     fn pause(&mut self, members: &[Running]) -> Result<(), MeasureError> {
-        let results = members.iter().map(|member| self.hypervisor.suspend(&member.clone).map_err(failed(&member.guest)));
+        let results =
+            members.iter().map(|member| self.hypervisor.suspend(&member.clone).map_err(failed(&member.guest)));
         // All of them, and the first error: the others must not run on.
         results.collect::<Vec<_>>().into_iter().collect()
     }

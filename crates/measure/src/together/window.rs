@@ -35,7 +35,9 @@ pub(super) fn of_fio(output: &str, ahead: f64) -> Result<Window, MeasureError> {
     let document: Value = serde_json::from_str(&output[start..]).map_err(|error| unreadable(&error.to_string()))?;
     let number = |name: &str| {
         let value = document.pointer(&format!("/jobs/0/{name}")).and_then(Value::as_f64);
-        value.filter(|value| *value > 0.0).ok_or_else(|| unreadable(&format!("no `{name}` in it: fio 3.34 or newer is needed")))
+        value
+            .filter(|value| *value > 0.0)
+            .ok_or_else(|| unreadable(&format!("no `{name}` in it: fio 3.34 or newer is needed")))
     };
     let began = number("job_start")? - ahead;
     Ok(Window { began, ended: began + number("job_runtime")? })
@@ -72,7 +74,8 @@ mod tests {
     fn fio_tells_when_it_measured_on_its_own_clock() {
         let text = r#"{"jobs":[{"job_start":1795324708891,"job_runtime":3002}]}"#;
         assert_eq!(of_fio(text, 1000.0).unwrap(), window(1_795_324_707_891.0, 1_795_324_710_893.0));
-        for junk in ["", "{}", r#"{"jobs":[{"job_runtime":3002}]}"#, r#"{"jobs":[{"job_start":0,"job_runtime":3002}]}"#] {
+        for junk in ["", "{}", r#"{"jobs":[{"job_runtime":3002}]}"#, r#"{"jobs":[{"job_start":0,"job_runtime":3002}]}"#]
+        {
             assert!(of_fio(junk, 0.0).is_err(), "{junk}");
         }
     }

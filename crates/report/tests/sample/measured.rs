@@ -1,8 +1,8 @@
 //! Invented figures.
 
 use nearmetal_report::view::{
-    ArmRole, ArmView, Bounds, ComparisonView, CostFigure, CostLine, ExtraPus, MemoryRow, MemorySide, MemoryTable, Metric, NoiseFloorView,
-    SampleSeries, SliceRole,
+    ArmRole, ArmView, Bounds, ComparisonView, CostFigure, CostLine, ExtraPus, MemoryRow, MemorySide, MemoryTable,
+    Metric, NoiseFloorView, SampleSeries, SliceRole,
 };
 use nearmetal_units::{Bytes, PageSize};
 

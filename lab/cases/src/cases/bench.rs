@@ -7,10 +7,7 @@ use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![
-        shared_long("bench/nvme-vf-against-bare-metal", function),
-        alone("bench/four-guests-on-four-nodes", four),
-    ]
+    vec![shared_long("bench/nvme-vf-against-bare-metal", function), alone("bench/four-guests-on-four-nodes", four)]
 }
 
 /// The drive that can have virtual functions.
@@ -24,10 +21,8 @@ virsh -q list --all; ls /var/lib/nearmetal/bench.json 2>&1; true";
 
 fn function(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    bench.sh(
-        "mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-         mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing",
-    )?;
+    bench.sh("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+         mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing")?;
     bench.sh(&format!("nearmetal device vfs {DRIVE} 1 --keep-driver --yes; sleep 2"))?;
     let function = bench.sh(&format!("basename $(readlink /sys/bus/pci/devices/{DRIVE}/virtfn0)"))?;
     let command = format!("nearmetal bench web1 --device {function} --quick --pause");
@@ -47,7 +42,8 @@ fn function(bench: &Bench) -> anyhow::Result<Verdict> {
 
 fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdict> {
     // Killed in the middle of a guest's turn: the next one cleans up and measures.
-    let killed = format!("timeout --signal=KILL 45 {command} --pairs 2 >/dev/null 2>&1; test -e /var/lib/nearmetal/bench.json");
+    let killed =
+        format!("timeout --signal=KILL 45 {command} --pairs 2 >/dev/null 2>&1; test -e /var/lib/nearmetal/bench.json");
     ensure!(bench.try_sh(&killed)?.success(), "it was not killed in the middle");
     let text = bench.sh(&format!("{command} --pairs 5 --seconds 4 -o /root/function.json"))?;
     let after = bench.sh(STATE)?;

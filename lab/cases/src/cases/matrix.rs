@@ -1,7 +1,7 @@
 //! The disk matrix, and what stands behind its one ban: which cache modes keep what a guest has flushed.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Advice, Effect, MatrixResults, PathCache};
+use nearmetal_measure::{Advice, Bus, Container, Effect, MatrixResults, PathCache, PathRow, PathTable, Scheduler};
 
 use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
@@ -70,9 +70,48 @@ impl Flushed {
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
+        shared_long("matrix/every-disk-path-is-read-back", every_path),
         shared_long("matrix/the-winner-beats-qemus-default", winner),
         alone("matrix/flushed-data-survives-where-it-is-promised", durability),
     ]
+}
+
+/// Each container with each cache and engine, each bus, option and scheduler: made, read back, removed.
+fn every_path(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("modprobe -a kyber-iosched bfq mq-deadline; mkdir -p /var/tmp/paths")?;
+    let schedulers = format!("cat /sys/block/$(basename $(readlink -f {SCRATCH}))/queue/scheduler");
+    let before = bench.sh(&schedulers)?;
+    let output = bench.try_sh(&format!(
+        "nearmetal bench web1 --matrix disk --read-back-only --scratch {SCRATCH} --scratch /var/tmp/paths --pause \
+         --span 4MiB --unsafe-loses-data -o /root/paths.json"
+    ))?;
+    let text = output.text() + &String::from_utf8_lossy(&output.stderr);
+    ensure!(output.success(), "not every path took effect: {text}");
+    let table: PathTable = serde_json::from_str(&bench.sh("cat /root/paths.json")?)?;
+    for container in Container::ALL {
+        for cache in PathCache::ALL {
+            let there = table.rows.iter().any(|row| row.path.container == container && row.path.cache == cache);
+            ensure!(there, "{} with cache={} is not in the table: {text}", container.id(), cache.id());
+        }
+    }
+    let shown = |what: &str, has: fn(&PathRow) -> bool| {
+        let row = table.rows.iter().find(|row| has(row));
+        row.map(drop).with_context(|| format!("no row shows {what}: {text}"))
+    };
+    shown("virtio-scsi", |row| row.path.bus == Bus::VirtioScsi)?;
+    shown("a discard on the drive", |row| row.path.discard && !row.path.container.is_file())?;
+    shown("zeroes that a file gave back", |row| {
+        row.path.detect_zeroes
+            && row.proof.given_back.as_ref().is_some_and(|words| words.contains("the file holds less"))
+    })?;
+    shown("two iothreads", |row| row.proof.thread.as_deref() == Some("iothreads 1, 2"))?;
+    shown("a scheduler", |row| row.path.scheduler == Some(Scheduler::Kyber))?;
+    ensure!(bench.sh(&schedulers)? == before, "the scheduler is not as it was");
+    ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
+    ensure!(bench.sh("lvm vgs --noheadings; ls -A /var/tmp/paths")?.trim().is_empty(), "volumes or files are left");
+    ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");
+    Ok(Verdict::Holds(format!("lab: {} paths read back in {:.0} s", table.rows.len(), table.took)))
 }
 
 /// A small matrix: every arm read back, a winner measured again, the plan that uses it, and nothing left behind.
@@ -84,9 +123,9 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
         bench.ends_with(3, &format!("nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --budget 60"))?;
     ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
     let text = bench.sh(&format!(
-        "nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --seconds 2 --span 64MiB --pairs 6 --budget 700 \
-         --without writeback --without writethrough --without directsync --without virtio-scsi --without q1 \
-         --without discard --without detect-zeroes --without sectors-4096 --without 2-iothreads -o /root/matrix.json --chart /root/matrix.svg"
+        "nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --seconds 2 --span 128MiB --pairs 10 --budget 480 \
+         --without writeback --without writethrough --without directsync --without threads --without virtio-scsi --without q1 \
+         --without discard --without detect-zeroes --without lvm --without device --without scheduler-mq-deadline --without sectors-4096 -o /root/matrix.json --chart /root/matrix.svg"
     ))?;
     let results = MatrixResults::parse(&bench.sh("cat /root/matrix.json")?)?;
     for arm in &results.arms {

@@ -15,6 +15,7 @@ mod matrix;
 mod net;
 mod sabotage;
 mod sabotage_devices;
+mod workloads;
 
 use crate::context::Bench;
 
@@ -67,6 +68,7 @@ pub fn all() -> Vec<Case> {
         job::cases(),
         matrix::cases(),
         net::cases(),
+        workloads::cases(),
         agreement::cases(),
         sabotage::cases(),
         sabotage_devices::cases(),

@@ -7,7 +7,8 @@ use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot};
 
 const PEER: &str = "192.0.2.1";
-const ARGUMENTS: &str = "net1 --plan /root/plan.json --matrix net --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
+const ARGUMENTS: &str =
+    "net1 --plan /root/plan.json --matrix net --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
 
 /// A guest without a disk, which has a virtual function now: so it is placed beside the card.
 const GUEST: &str = "<domain type='kvm'><name>net1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>

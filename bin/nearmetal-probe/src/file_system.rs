@@ -1,0 +1,163 @@
+//! A file system made for one run: made, mounted where only this run sees it, gone from sight when it ends.
+#![allow(unsafe_code, reason = "unshare(2) is unsafe for what else it can leave behind")]
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nearmetal_host::{HostFs, ReadError};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use serde::Serialize;
+
+use crate::error::ProbeError;
+
+/// Where programs of administrators are, whatever PATH says.
+const PROGRAMS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+/// Mount points, the first that is there: both hide nothing a measuring program reads.
+const POINTS: [&str; 2] = ["/mnt", "/tmp"];
+
+/// Kinds that can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Ext4, Self::Xfs];
+
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    fn maker(self) -> &'static str {
+        match self {
+            Self::Ext4 => "mkfs.ext4",
+            Self::Xfs => "mkfs.xfs",
+        }
+    }
+
+    /// Options that leave no work for the background: all tables written at once (mke2fs(8), `lazy_itable_init`), and no
+    /// discard of the whole device, which would take the data's blocks away (`nodiscard`; mkfs.xfs(8), `-K`).
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
+            Self::Xfs => &["-q", "-f", "-K"],
+        }
+    }
+}
+
+fn program(name: &str) -> Option<String> {
+    PROGRAMS.iter().map(|directory| format!("{directory}/{name}")).find(|path| Path::new(path).exists())
+}
+
+/// The kinds this machine can make and mount.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct FileSystems {
+    /// Both.
+    pub usable: Vec<Kind>,
+    /// What is missing for each of the others, one line each.
+    pub missing: Vec<String>,
+}
+
+impl FileSystems {
+    /// Looks for the programs and asks the kernel, loading a module if there is a program for that.
+    ///
+    /// # Errors
+    /// `/proc/filesystems` cannot be read.
+    pub fn look(fs: &HostFs) -> Result<Self, ReadError> {
+        let mut found = Self { usable: Vec::new(), missing: Vec::new() };
+        for kind in Kind::ALL {
+            let name = kind.name();
+            if program(kind.maker()).is_none() {
+                found.missing.push(format!("{name}: there is no {}", kind.maker()));
+                continue;
+            }
+            if !knows(&fs.read("/proc/filesystems")?, name) && fs.is_live() {
+                if let Some(modprobe) = program("modprobe") {
+                    // Whether it helped is read from the kernel below.
+                    let _ = Command::new(modprobe).arg(name).stdout(Stdio::null()).stderr(Stdio::null()).status();
+                }
+            }
+            match knows(&fs.read("/proc/filesystems")?, name) {
+                true => found.usable.push(kind),
+                false => found.missing.push(format!("{name}: this kernel has no {name}, nor a module of it")),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// `nodev\tproc` and `\text4`, one a line.
+fn knows(filesystems: &str, name: &str) -> bool {
+    filesystems.lines().any(|line| line.trim() == name)
+}
+
+/// Makes a file system on `device`, whose contents are lost, and runs a command in it; gives the command's exit code.
+///
+/// The mount is in a mount namespace of this process (mount_namespaces(7)): no other process sees it, and the kernel
+/// takes it down when the last process in it is gone, also if that is killed.
+///
+/// # Errors
+/// A program is missing or fails, or the kernel refuses the namespace or the mount.
+pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<i32, ProbeError> {
+    let refused = |action: String| move |error: rustix::io::Errno| ProbeError::Kernel { action, source: error.into() };
+    let maker = program(kind.maker()).ok_or_else(|| ProbeError::Start {
+        program: kind.maker().to_owned(),
+        source: io::Error::new(io::ErrorKind::NotFound, "it is not installed"),
+    })?;
+    let start = |program: &str| {
+        let program = program.to_owned();
+        move |source| ProbeError::Start { program, source }
+    };
+    let made = Command::new(&maker).args(kind.options()).arg(device).output().map_err(start(&maker))?;
+    if !made.status.success() {
+        let why: String = String::from_utf8_lossy(&made.stderr).trim().chars().take(300).collect();
+        return Err(ProbeError::Program { program: format!("{maker} {device}"), why });
+    }
+    let point = POINTS.into_iter().find(|point| Path::new(point).is_dir()).ok_or_else(|| ProbeError::Kernel {
+        action: format!("mount {device}"),
+        source: io::Error::new(io::ErrorKind::NotFound, "there is neither /mnt nor /tmp"),
+    })?;
+    // SAFETY: only the mount namespace is left; no descriptor table or memory is taken from another thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(refused("make a mount namespace".to_owned()))?;
+    let apart = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    mount_change("/", apart).map_err(refused("keep mounts from other processes".to_owned()))?;
+    mount(device, point, kind.name(), MountFlags::NOATIME, None)
+        .map_err(refused(format!("mount {device} at {point} as {}", kind.name())))?;
+    let Some((first, rest)) = command.split_first() else { return Ok(0) };
+    let name = first.to_string_lossy().into_owned();
+    let status = Command::new(first).args(rest).current_dir(point).status().map_err(start(&name))?;
+    // The device is written out before the run counts as over; the namespace would do it after this process ends.
+    rustix::mount::unmount(point, rustix::mount::UnmountFlags::empty()).map_err(refused(format!("unmount {point}")))?;
+    Ok(status.code().unwrap_or(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_list_is_read_by_whole_words() {
+        let text = "nodev\tsysfs\n\text4\n\txfs_old\nnodev\tfuse\n";
+        assert!(knows(text, "ext4"));
+        assert!(!knows(text, "xfs") && !knows(text, "ext"));
+        assert!(!knows(text, "sysfs"), "it has no device");
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_an_error_before_anything_is_mounted() {
+        let result = run_in(Kind::Ext4, "/nonexistent/device", &["true".into()]);
+        assert!(result.is_err());
+    }
+}

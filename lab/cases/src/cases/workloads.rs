@@ -1,0 +1,69 @@
+//! Workloads beyond the random job: each on bare metal and in clones, with every figure it is there for.
+
+use anyhow::ensure;
+use nearmetal_measure::{ArmKind, FileStep, Outcome, Results, Workload};
+
+use super::{Case, Verdict, shared_long};
+use crate::context::Bench;
+
+const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared_long("workload/iozone-set-on-ext4-and-xfs", file_systems),
+        shared_long("workload/sequential-with-processor-time", sequential),
+    ]
+}
+
+/// Runs a short bench and gives its runs; nothing may be left of it.
+fn run(bench: &Bench, arguments: &str) -> anyhow::Result<Results> {
+    bench.applied()?;
+    bench.sh(&format!(
+        "nearmetal bench web1 --quick --pause --no-memory --no-single-shots --scratch {SCRATCH} -o /root/work.json {arguments}"
+    ))?;
+    ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
+    ensure!(
+        bench.sh(&format!("wipefs --noheadings {SCRATCH}; grep /mnt /proc/mounts; true"))?.is_empty(),
+        "it left traces"
+    );
+    Ok(serde_json::from_str(&bench.sh("cat /root/work.json")?)?)
+}
+
+/// The values of one metric, of all runs of an arm that measured a workload.
+fn has(results: &Results, arm: ArmKind, metric: &str, of: impl Fn(&Workload) -> bool) -> anyhow::Result<()> {
+    let own: Vec<_> = results.runs.iter().filter(|run| run.arm == arm && of(&run.workload)).collect();
+    ensure!(!own.is_empty(), "{} did not run it", arm.title());
+    for run in own {
+        if let Outcome::Failed { why } = &run.outcome {
+            anyhow::bail!("{}, {}: {why}", arm.title(), run.workload.label());
+        }
+        ensure!(run.value(metric).is_some(), "{}, {}: no {metric}", arm.title(), run.workload.label());
+    }
+    Ok(())
+}
+
+fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
+    let results = run(bench, "--workload iozone --pairs 2 --span 32MiB")?;
+    for arm in [ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall] {
+        for name in ["ext4", "xfs"] {
+            let of =
+                |workload: &Workload| matches!(workload, Workload::FileSystem(job) if job.file_system.name() == name);
+            for step in FileStep::ALL {
+                has(&results, arm, &format!("iops.{}", step.name()), of)?;
+            }
+        }
+    }
+    Ok(Verdict::Holds(format!("lab: {} runs of seven steps", results.runs.len())))
+}
+
+fn sequential(bench: &Bench) -> anyhow::Result<Verdict> {
+    let results = run(bench, "--workload sequential --block-size 64KiB --pairs 2 --seconds 2")?;
+    for arm in [ArmKind::BareSlice, ArmKind::Planned] {
+        for percent in [100, 0] {
+            let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);
+            has(&results, arm, "cpu", of)?;
+            has(&results, arm, "cpu.host", of)?;
+        }
+    }
+    Ok(Verdict::Holds(format!("lab: {} runs with fio's and the host's processor time", results.runs.len())))
+}

@@ -256,3 +256,40 @@ fn an_emulator_thread_that_may_run_on_a_whole_node_holds_no_pu() {
     let planned = nearmetal_place::plan(&host, &occupied, &[guest_on("db", 4, 512, "nvme0n1")], &Policy::default());
     assert_eq!(cpus(&planned.plan.placements[0]), [9, 25, 10, 26]);
 }
+
+#[test]
+fn interrupts_of_a_function_go_beside_the_vcpus_and_only_where_one_is_handed_through() {
+    let host = machine().build();
+    let card = host.network_interfaces[0].pci.unwrap();
+    let request = GuestRequest { passthrough: vec![card], ..guest("net", 2, 512) };
+    let placement = &plan(&host, &[request.clone()]).plan.placements[0];
+    assert_eq!(placement.interrupts, placement.emulator);
+    assert!(placement.interrupts.is_disjoint(&cpu_set(placement)) && placement.needs_hook());
+    assert_eq!(choice(placement, "interrupts"), format!("PUs {}", placement.emulator));
+    let left = Policy { place_interrupts: false, ..Policy::default() };
+    let without = nearmetal_place::plan(&host, &Occupied::default(), &[request], &left);
+    assert!(!without.plan.placements[0].needs_hook());
+    assert!(!plan(&host, &[guest("plain", 2, 512)]).plan.placements[0].needs_hook());
+}
+
+#[test]
+fn vhost_workers_get_pus_of_their_own_where_the_guests_node_has_some_left() {
+    let host = machine().build();
+    let request = |vcpus| GuestRequest { networks: vec![network("eth0")], ..guest("net", vcpus, 512) };
+    let policy = Policy { vhost_pus: 2, ..Policy::default() };
+    let planned = |vcpus| nearmetal_place::plan(&host, &Occupied::default(), &[request(vcpus)], &policy).plan;
+    let plan = planned(4);
+    let placement = &plan.placements[0];
+    assert_eq!(placement.vhost.len(), 2);
+    let own = placement.vhost.iter().fold(CpuSet::new(), |all, cpus| all.union(cpus));
+    // Inside the emulator thread's set, which has one more.
+    assert!(own.is_subset(&placement.emulator) && placement.emulator.len() == 3, "{placement:?}");
+    assert!(own.is_disjoint(&cpu_set(placement)));
+    let full = planned(7);
+    let placement = &full.placements[0];
+    assert!(placement.vhost.is_empty() && !placement.needs_hook());
+    assert!(because(placement, "vhost workers").contains("no PU of the guest's node is left"));
+    let without = GuestRequest { networks: Vec::new(), ..request(2) };
+    let plan = nearmetal_place::plan(&host, &Occupied::default(), &[without], &policy).plan;
+    assert!(because(&plan.placements[0], "vhost workers").contains("no interface that vhost-net carries"));
+}

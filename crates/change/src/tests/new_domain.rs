@@ -51,7 +51,7 @@ fn wide() -> Placement {
         cells: vec![cell("0-1", 0, [10, 20]), cell("2-3", 1, [20, 10])],
         devices: vec![DevicePlacement { function: function(), kind, cell: Some(1), node: Some(1) }],
         vhost: Vec::new(),
-        interrupts: nearmetal_units::CpuSet::new(),
+        interrupts: cpus(""),
         threads_per_core: Some(2),
         reasons: Vec::new(),
     }

@@ -18,7 +18,7 @@ pub(super) const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 pub(super) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 pub(super) const UUID: &str = "11111111-2222-3333-4444-555555555555";
 
-pub(super) fn xml(options: &str) -> String {
+pub(crate) fn xml(options: &str) -> String {
     format!(
         "<domain type='kvm'>
   <name>web1</name>
@@ -274,7 +274,7 @@ pub(super) fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap()
 }
 
-pub(super) fn placement() -> Placement {
+pub(crate) fn placement() -> Placement {
     Placement {
         guest: "web1".to_owned(),
         uuid: UUID.to_owned(),

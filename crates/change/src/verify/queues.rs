@@ -126,6 +126,7 @@ pub(super) fn judge(placement: &Placement, seen: Option<&Result<Vec<ObservedQueu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::stage;
 
     #[test]
     fn targets_are_numbered_as_libvirt_does() {
@@ -135,6 +136,45 @@ mod tests {
         for junk in ["sda", "vd", "vdA", "vdaaaa", "vd1"] {
             assert_eq!(device(junk), None, "{junk}");
         }
+    }
+
+    fn asked(answer: fn(&str) -> Option<Value>) -> Vec<Check> {
+        let mut hypervisor = nearmetal_hypervisor::Fake::new("").with_running_domain(&stage::xml(""));
+        hypervisor.on_monitor(move |_, command| {
+            let text = command.to_string();
+            answer(&text).ok_or(nearmetal_hypervisor::HypervisorError::Protocol { reason: text })
+        });
+        let placement = stage::placement();
+        let seen = ask(&mut hypervisor, "web1", &placement);
+        judge(&placement, Some(&seen))
+    }
+
+    #[test]
+    fn each_queue_is_told_with_its_thread() {
+        let threads = || json!([{"id": "iothread1", "thread-id": 4702, "poll-max-ns": 32768}]);
+        let checks = asked(|command| match command {
+            text if text.contains("query-iothreads") => Some(json!([{"id": "iothread1", "thread-id": 4702}])),
+            text if text.contains("num-queues") => Some(json!(2)),
+            text if text.contains("virtio-disk0") && text.contains("\"iothread\"") => Some(json!("/objects/iothread1")),
+            _ => None,
+        });
+        let found = "queue 0: iothread1 (thread 4702), queue 1: iothread1 (thread 4702)";
+        assert_eq!((checks[0].found.as_deref(), &checks[0].outcome), (Some(found), &super::super::Outcome::Ok));
+        assert!(checks[0].place.as_deref().unwrap().contains("tainted"), "{checks:?}");
+        assert_eq!(super::threads(&threads()), Some(vec![("iothread1".to_owned(), 4702)]));
+        // Served by the main loop, and not to be asked at all.
+        let moved = asked(|command| match command {
+            text if text.contains("query-iothreads") => Some(json!([])),
+            text if text.contains("num-queues") => Some(json!(1)),
+            text if text.contains("iothread-vq-mapping") => Some(json!([])),
+            _ => Some(json!("")),
+        });
+        assert_eq!(
+            (moved[0].found.as_deref(), &moved[0].outcome),
+            (Some("queue 0: main loop"), &super::super::Outcome::Mismatch)
+        );
+        let silent = asked(|_| None);
+        assert!(matches!(silent[0].outcome, super::super::Outcome::CannotTell { .. }), "{silent:?}");
     }
 
     #[test]

@@ -191,7 +191,7 @@ fn pool(bench: &Bench) -> anyhow::Result<Verdict> {
         bench.sh("nearmetal plan --fleet /root/pooled.toml -o /root/pooled.json && nearmetal apply /root/pooled.json --start --yes")?;
         let seen = bench.sh(&SEEN.replace(
             "cat /sys/class/nvme/nvme0/state; ls /sys/block",
-            "grep -l 0x10ca /sys/bus/pci/devices/*/device; cat /sys/class/net/*/address",
+            "grep -l 0x10ca /sys/bus/pci/devices/*/device; for i in 1 2 3 4 5 6 7 8 9 10; do ls -d /sys/class/net/e* && break; sleep 1; done; cat /sys/class/net/*/address",
         ))?;
         ensure!(seen.contains("/device") && seen.contains("02:00:00:00:02:07"), "the guest sees: {seen}");
         let text = bench.ends_with(0, "nearmetal device list")?;
@@ -216,5 +216,8 @@ const SEEN: &str = "
 ask() { virsh -q qemu-agent-command vfguest \"$1\" 2>/dev/null; }
 end=$(($(date +%s) + 90)); until ask '{\"execute\":\"guest-ping\"}' >/dev/null; do [ $(date +%s) -lt $end ] || exit 1; sleep 1; done
 pid=$(ask '{\"execute\":\"guest-exec\",\"arguments\":{\"path\":\"/bin/sh\",\"arg\":[\"-c\",\"cat /sys/class/nvme/nvme0/state; ls /sys/block\"],\"capture-output\":true}}' | grep -o '[0-9]*')
-sleep 3
-ask \"{\\\"execute\\\":\\\"guest-exec-status\\\",\\\"arguments\\\":{\\\"pid\\\":$pid}}\" | sed 's/.*\"out-data\":\"\\([^\"]*\\)\".*/\\1/' | base64 -d";
+for i in $(seq 60); do
+    s=$(ask \"{\\\"execute\\\":\\\"guest-exec-status\\\",\\\"arguments\\\":{\\\"pid\\\":$pid}}\")
+    case $s in *'\"exited\":true'*) echo \"$s\" | sed 's/.*\"out-data\":\"\\([^\"]*\\)\".*/\\1/' | base64 -d; exit 0;; esac
+    sleep 0.5
+done; echo 'the guest did not answer' >&2; exit 1";

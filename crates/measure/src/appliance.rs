@@ -37,10 +37,13 @@ impl Appliance {
 
 /// A `newc` cpio archive with one executable file.
 fn archive_of_one(path: &str, contents: &[u8]) -> Vec<u8> {
-    archive_of(&[(path.to_owned(), contents.to_vec())])
+    let mut archive = Vec::with_capacity(contents.len() + 512);
+    entry(&mut archive, path.trim_start_matches('/'), 0o100_755, contents);
+    ended(archive)
 }
 
-/// A `newc` cpio archive of executable files, by their paths, with the directories above them.
+/// A `newc` cpio archive of executable files, by their paths, with the directories above them: a link of that name in an
+/// archive before it would be replaced, so the appliance has none.
 pub(crate) fn archive_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut archive = Vec::new();
     let mut made = std::collections::BTreeSet::new();
@@ -53,6 +56,10 @@ pub(crate) fn archive_of(files: &[(String, Vec<u8>)]) -> Vec<u8> {
         }
         entry(&mut archive, path, 0o100_755, contents);
     }
+    ended(archive)
+}
+
+fn ended(mut archive: Vec<u8>) -> Vec<u8> {
     entry(&mut archive, "TRAILER!!!", 0, &[]);
     archive.resize(archive.len().next_multiple_of(512), 0);
     archive
@@ -85,5 +92,17 @@ mod tests {
         assert!(text.contains("usr/bin/x\0") && text.contains("hello") && text.contains("TRAILER!!!"));
         // The file's size is the seventh field.
         assert_eq!(&archive[6 + 6 * 8..6 + 7 * 8], b"00000005");
+    }
+
+    #[test]
+    fn directories_come_once_and_before_what_is_in_them() {
+        let file = |path: &str| (path.to_owned(), b"x".to_vec());
+        let archive = archive_of(&[file("/lib/a/one"), file("lib/a/two"), file("usr/bin/three")]);
+        let text = String::from_utf8_lossy(&archive);
+        let at = |name: &str| text.find(&format!("{name}\0")).unwrap();
+        assert!(at("lib") < at("lib/a") && at("lib/a") < at("lib/a/one") && at("usr/bin") < at("usr/bin/three"));
+        // Mode, the second field: four directories, three files, the trailer.
+        let modes = |mode: u32| text.matches(&format!("07070100000001{mode:08x}")).count();
+        assert_eq!((modes(0o040_755), modes(0o100_755), modes(0)), (4, 3, 1));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct MatrixArgs {
     /// With --matrix: no race; make every path there is (each container with each cache and engine), read each back, print
     /// one table with the evidence, and remove all
     #[arg(long, requires = "matrix", conflicts_with = "list")]
-    read_back_only: bool,
+    pub(super) read_back_only: bool,
     /// With --matrix: seconds for all of it
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
     pub(super) budget: u32,

@@ -97,6 +97,24 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
     text
 }
 
+/// Every path with what showed it, or what was found instead.
+pub(crate) fn paths_text(results: &NetMatrixResults) -> String {
+    let mut text = format!("{}: ways to `{}` ({}), read back\n", results.guest, results.port, results.ground.device);
+    for arm in &results.arms {
+        match &arm.effect {
+            Effect::Shown { evidence } => {
+                text.push_str(&format!("✓ {:42} {}\n", arm.path.title(), arm.id));
+                text.push_str(&evidence.iter().map(|line| format!("      {line}\n")).collect::<String>());
+            }
+            Effect::NotShown { why } => {
+                text.push_str(&format!("✗ {:42} {}\n      did not take effect: {why}\n", arm.path.title(), arm.id));
+            }
+        }
+    }
+    text.push_str(&left_out_text(&results.left_out));
+    text
+}
+
 /// Arms with their numbers: by ratio, those without a figure last.
 fn ordered(results: &NetMatrixResults) -> Vec<(usize, &NetArmResult)> {
     let standing = |number: usize, arm: &NetArmResult| match (number, &arm.to_default) {

@@ -82,6 +82,8 @@ pub struct NetMatrixRequest {
     pub environment: Environment,
     /// Whether the user allows the running original to be paused.
     pub pause: bool,
+    /// Whether the arms are measured; else they are only read back.
+    pub race: bool,
 }
 
 impl NetMatrixRequest {
@@ -145,6 +147,9 @@ pub fn net_least_seconds(request: &NetMatrixRequest, arms: &[NetPath]) -> u32 {
     let boots = if roles.len() > 1 { roles.len() as u32 } else { 0 };
     // Each guest is booted once for the read-back, which takes about a run for each arm.
     let reading = roles.len() as u32 * BOOT + arms.len() as u32 * run;
+    if !request.race {
+        return reading;
+    }
     let rung = FIRST_LOOK * (arms.len() as u32 * run + boots * BOOT);
     ceiling_seconds(request).saturating_add(reading).saturating_add(rung).saturating_add(confirming(request))
 }
@@ -215,10 +220,10 @@ fn measure(
     let mut rig = NetRig::new(request, fs, host, hypervisor, appliance, slice.clone(), port, bare, cards);
 
     tell(Event::Stage("measuring what this machine and the peer get without a guest"));
-    let ceiling = ceiling(&mut rig)?;
+    let ceiling = if request.race { ceiling(&mut rig)? } else { Vec::new() };
     tell(Event::Stage("reading back what each arm really is"));
     let effects = read_back_all(&mut rig, tell)?;
-    if let Some(Effect::NotShown { why }) = effects.first() {
+    if let Some(Effect::NotShown { why }) = effects.first().filter(|_| request.race) {
         return Err(MeasureError::Unfit(format!(
             "libvirt's default, which all is compared with, cannot be read back: {why}"
         )));
@@ -226,7 +231,7 @@ fn measure(
     let running: Vec<usize> = (0..effects.len()).filter(|arm| matches!(effects[*arm], Effect::Shown { .. })).collect();
     let cannot: Vec<Option<String>> = paths.iter().map(cannot_win).collect();
     let can_win: Vec<bool> = running.iter().map(|arm| cannot[*arm].is_none()).collect();
-    if can_win.iter().filter(|can| **can).count() < 2 {
+    if request.race && can_win.iter().filter(|can| **can).count() < 2 {
         return Err(MeasureError::Unfit(format!(
             "{} of {} arms took effect, and fewer than two of them could win: {}",
             running.len(),
@@ -234,13 +239,18 @@ fn measure(
             not_shown(&paths, &effects)
         )));
     }
-    tell(Event::Stage("racing"));
-    let left = f64::from(request.budget.saturating_sub(confirming(request))) - began.elapsed().as_secs_f64();
-    let (race, turns) = race(&mut rig, &running, &can_win, left, tell)?;
+    let (race, turns) = if request.race {
+        tell(Event::Stage("racing"));
+        let left = f64::from(request.budget.saturating_sub(confirming(request))) - began.elapsed().as_secs_f64();
+        let (race, turns) = race(&mut rig, &running, &can_win, left, tell)?;
+        (Some(race), turns)
+    } else {
+        (None, Vec::new())
+    };
     // The file speaks of arms by their place in the list, and arms without effect are in it too.
     let turns: Vec<Turn> = turns.into_iter().map(|turn| Turn { arm: running[turn.arm], ..turn }).collect();
 
-    let winner = race.leader().map(|leader| running[leader]);
+    let winner = race.as_ref().and_then(Race::leader).map(|leader| running[leader]);
     let bare_arm = running.iter().copied().find(|arm| paths[*arm].link == Link::Bare);
     let confirmation = match winner {
         Some(winner) => {
@@ -262,7 +272,7 @@ fn measure(
     for test in &request.tests {
         provenance.insert(format!("{} command", test.id()), test.command(request.peer, request.seconds).join(" "));
     }
-    let arms = arm_results(&cards, effects, cannot, &running, &race, &turns, &ceiling, request);
+    let arms = arm_results(&cards, effects, cannot, &running, race.as_ref(), &turns, &ceiling, request);
     let port_node = host.network_interfaces.iter().find(|found| found.name == request.port).and_then(|port| port.node);
     let mut caveats = caveats(request, &slice, port_node, kernel.is_some());
     caveats.extend(notes);
@@ -293,7 +303,7 @@ fn measure(
         left_out,
         turns,
         winner,
-        slack: race.slack(),
+        slack: race.as_ref().and_then(Race::slack),
         confirmation,
         caveats,
         provenance,
@@ -383,14 +393,14 @@ fn arm_results(
     effects: Vec<Effect>,
     cannot: Vec<Option<String>>,
     running: &[usize],
-    race: &Race,
+    race: Option<&Race>,
     turns: &[Turn],
     ceiling: &[Ceiling],
     request: &NetMatrixRequest,
 ) -> Vec<NetArmResult> {
     let metric = request.decided_by().rate();
     let one = |(number, ((card, effect), cannot_win)): (usize, ((&ArmCard, Effect), Option<String>))| {
-        let place = running.iter().position(|arm| *arm == number);
+        let place = race.zip(running.iter().position(|arm| *arm == number));
         let median = median(turns, &metric, number);
         let function = card.function.map(|function| function.to_string());
         let lower = if card.lower.is_empty() { request.port.clone() } else { card.lower.clone() };
@@ -400,8 +410,8 @@ fn arm_results(
             source: function.unwrap_or(lower),
             effect,
             cannot_win,
-            fate: place.map(|place| race.fates()[place]),
-            rounds: place.map_or(0, |place| race.measured(place)),
+            fate: place.map(|(race, place)| race.fates()[place]),
+            rounds: place.map_or(0, |(race, place)| race.measured(place)),
             median,
             medians: medians(turns, number),
             peer_bound: bound(ceiling, &metric, median),

@@ -1,7 +1,7 @@
 //! The network matrix over a cable between two labs: a server, and a small peer that answers netperf.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Effect, Link, NetAdvice, NetMatrixResults, NetTest};
+use nearmetal_measure::{Effect, NetAdvice, NetMatrixResults, NetTest};
 
 use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot};
@@ -24,8 +24,8 @@ for f in /sys/bus/pci/devices/0000:39:*; do echo $f $(readlink $f/driver); done;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        alone("matrix/net-every-arm-is-read-back-over-a-cable", every_arm),
-        alone("matrix/net-kill-9-leaves-nothing-after-rollback", killed),
+        alone("matrix/net-every-path-is-read-back-over-a-cable", every_path),
+        alone("matrix/net-a-short-race-beside-bare-metal", short_race),
     ]
 }
 
@@ -54,57 +54,69 @@ fn prepare(server: &Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A short matrix: every arm brought up and read back, the ceiling before them, a winner measured again, all put back.
-fn every_arm() -> anyhow::Result<Verdict> {
+/// Every path is brought up and shown; what is killed in between is gone after a rollback, and nothing before that.
+fn every_path() -> anyhow::Result<Verdict> {
     on_a_cable(|server| {
-        let text = server.ends_with(3, &format!("nearmetal bench {ARGUMENTS} --budget 60"))?;
-        ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
         let before = server.sh(NETWORK)?;
-        let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --test tcp-stream --seconds 1 --pairs 2 --budget 1800 \
-             -o /root/net.json --chart /root/net.svg"
-        ))?;
+        let text = server.sh(&format!("nearmetal bench {ARGUMENTS} --read-back-only -o /root/net.json"))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
         ensure!(results.left_out.is_empty() && results.arms.len() == 10, "{:?}", results.left_out);
-        for arm in &results.arms {
-            if let Effect::NotShown { why } = &arm.effect {
-                anyhow::bail!("{} did not take effect: {why}", arm.path.title());
-            }
-            ensure!(arm.rounds >= 4, "{} ran in {} rounds: {text}", arm.path.title(), arm.rounds);
-        }
-        ensure!(results.ceiling.iter().all(|ceiling| ceiling.confined.len() == 3 && ceiling.unconfined.len() == 3));
-        ensure!(text.contains("lab: emulated time") && server.sh("cat /root/net.svg")?.contains("</svg>"), "{text}");
+        let shown = results.arms.iter().filter(|arm| matches!(arm.effect, Effect::Shown { .. })).count();
+        ensure!(shown == 10, "{shown} of 10 took effect: {text}");
         let after = server.sh(NETWORK)?;
         ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-        let confirmation = results.confirmation.as_ref().context("the winner was not measured again")?;
-        ensure!(confirmation.of_test(NetTest::TcpStream).is_some(), "the second test did not run again");
-        let advice = match results.advice() {
-            NetAdvice::Use(arm, _) | NetAdvice::NoneFaster(arm, _) => arm.path.title(),
-            NetAdvice::Default => "libvirt's default".to_owned(),
-            NetAdvice::Unknown => anyhow::bail!("no advice: {text}"),
-        };
-        let bare = results.arms.iter().any(|arm| arm.path.link == Link::Bare && arm.median.is_some());
-        ensure!(bare, "bare metal was not measured: {text}");
-        Ok(Verdict::Holds(format!("lab: {advice}, {} runs in {:.0} s\n{text}", results.turns.len(), results.took)))
-    })
-}
 
-/// Killed while its guest runs and the port is in its bridge: `rollback` takes all of it away.
-fn killed() -> anyhow::Result<Verdict> {
-    on_a_cable(|server| {
-        let before = server.sh(NETWORK)?;
         let seen = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 2 --budget 1800 --without macvtap >/root/log 2>&1 &
+            "nearmetal bench {ARGUMENTS} --read-back-only >/root/log 2>&1 &
              bench=$!
-             end=$(($(date +%s) + 200))
+             end=$(($(date +%s) + 100))
              until [ -e /sys/class/net/nmtap0 ]; do [ $(date +%s) -lt $end ] || {{ cat /root/log; exit 1; }}; sleep 1; done
              nearmetal rollback 2>&1; kill -9 $bench; virsh list --name; bridge link show dev enp57s0"
         ))?;
         ensure!(seen.contains("measures right now"), "a rollback took away what is being measured: {seen}");
         ensure!(seen.contains("net1-nearmetal-net") && seen.contains("nmbr0"), "nothing was left to take back: {seen}");
-        server.sh("nearmetal rollback")?;
+        // The plan is not in force, so what the measurement left is all there is to take back.
+        server.sh("nearmetal rollback --plan /root/plan.json")?;
         let after = server.sh(NETWORK)?;
         ensure!(after == before, "before:\n{before}\nafter kill -9 and rollback:\n{after}");
-        Ok(Verdict::Holds("guest, bridge, tap and addresses are gone".to_owned()))
+        Ok(Verdict::Holds(text))
+    })
+}
+
+/// A race of few arms: the ceiling before it, the winner and libvirt's default again beside bare metal, all put back.
+fn short_race() -> anyhow::Result<Verdict> {
+    on_a_cable(|server| {
+        let text = server.ends_with(3, &format!("nearmetal bench {ARGUMENTS} --budget 60"))?;
+        ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
+        let before = server.sh(NETWORK)?;
+        let text = server.sh(&format!(
+            "nearmetal bench {ARGUMENTS} --test tcp-rr --test tcp-stream --seconds 1 --pairs 3 --budget 1800 \
+             --without macvtap --without no-offloads --without multiqueue -o /root/net.json --chart /root/net.svg"
+        ))?;
+        let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
+        for arm in &results.arms {
+            if let Effect::NotShown { why } = &arm.effect {
+                anyhow::bail!("{} did not take effect: {why}", arm.path.title());
+            }
+            ensure!(
+                arm.rounds >= 4 && arm.median.is_some(),
+                "{} ran in {} rounds: {text}",
+                arm.path.title(),
+                arm.rounds
+            );
+        }
+        let complete =
+            |ceiling: &nearmetal_measure::Ceiling| (ceiling.confined.len(), ceiling.unconfined.len()) == (3, 3);
+        ensure!(results.ceiling.len() == 2 && results.ceiling.iter().all(complete), "{:?}", results.ceiling);
+        ensure!(text.contains("lab: emulated time") && server.sh("cat /root/net.svg")?.contains("</svg>"), "{text}");
+        let confirmation = results.confirmation.as_ref().context("the winner was not measured again")?;
+        for test in [NetTest::TcpRr, NetTest::TcpStream] {
+            let figure = confirmation.of_test(test).with_context(|| format!("no {} again", test.id()))?;
+            ensure!(figure.default_to_bare.is_some(), "no interval beside bare metal: {text}");
+        }
+        ensure!(results.advice() != NetAdvice::Unknown, "no advice: {text}");
+        let after = server.sh(NETWORK)?;
+        ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+        Ok(Verdict::Holds(text))
     })
 }

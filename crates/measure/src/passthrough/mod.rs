@@ -1,8 +1,8 @@
 //! A guest with a drive of its own, against bare metal with the same drive.
 //!
 //! Both sides have the same function of the same drive, one after the other: bound to the host's nvme driver with the
-//! workload confined to the guest's PUs and nodes, and handed to the clone by VFIO. The clone is booted for each of its
-//! samples, since a function belongs to one side at a time. Which driver has it, and how its DMA is translated, is read
+//! workload confined to the guest's PUs and nodes, and handed to the clone by VFIO: plugged into the running clone and out
+//! again, or with a boot for each sample where the guest does not let go. Which driver has it, and how its DMA is translated, is read
 //! back at every turn; what it was is written down before the first and put back after the last.
 
 mod nvme;
@@ -159,7 +159,7 @@ fn measure(
     runs.extend(more);
     let (records, notes) = turns.into_records();
     let mut caveats = vec![format!(
-        "host and guest took turns on {function}: bound to nvme, or handed to a clone that was booted for its sample"
+        "host and guest took turns on {function}: bound to nvme, or handed to the clone by VFIO"
     )];
     if let Environment::Lab { machine } = &request.environment {
         caveats.push(format!(
@@ -198,7 +198,10 @@ fn clone_with(
             clone.remove_disk(&disk.target)?;
         }
         clone.set_functions(&[Function { address: function, network: None, cell }])?;
-        Ok(clone.as_str().to_owned())
+        let xml = clone.as_str().to_owned();
+        // Who takes turns binds the drivers, and libvirt must not do it at the same time.
+        let Some(element) = clone.function_element(function)? else { return Ok(xml) };
+        Ok(xml.replace(&element, &element.replace("managed='yes'", "managed='no'")))
     };
     edit().map_err(|source| MeasureError::Xml { arm: ArmKind::Planned.id().to_owned(), source })
 }
@@ -229,6 +232,7 @@ mod tests {
         let xml = clone_with(PLANNED, "db", "db-clone", function, uuid, &appliance).unwrap();
         let facts = facts(&xml, "db").unwrap();
         assert_eq!((facts.disks.len(), facts.hostdevs), (0, vec![function]));
+        assert!(facts.functions.iter().all(|own| !own.managed), "libvirt would rebind it behind our back: {xml}");
         assert_eq!((facts.name.as_str(), facts.uuid.as_deref()), ("db-clone", Some(uuid)));
     }
 

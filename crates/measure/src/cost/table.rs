@@ -34,9 +34,8 @@ pub fn cost_table(results: &Results) -> Vec<CostRow> {
             continue;
         }
         let reasons = costs.iter().any(|(cost, ..)| *cost == Cost::Reasons);
-        let same = |one: &&mut (&Workload, ArmKind, bool, u32)| {
-            *one.0 == run.workload && one.1 == run.arm && one.2 == reasons
-        };
+        let same =
+            |one: &&mut (&Workload, ArmKind, bool, u32)| *one.0 == run.workload && one.1 == run.arm && one.2 == reasons;
         match counted.iter_mut().find(same) {
             Some((.., runs)) => *runs += 1,
             None => counted.push((&run.workload, run.arm, reasons, 1)),

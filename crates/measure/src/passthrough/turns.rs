@@ -76,7 +76,12 @@ impl<'a> Turns<'a> {
         let driver = fs.link_name(&format!("{directory}/driver")).unwrap_or_else(|_| unknown());
         let group = fs.link_name(&format!("{directory}/iommu_group")).unwrap_or_else(|_| unknown());
         let domain = fs.read(&format!("{directory}/iommu_group/type")).unwrap_or_else(|_| unknown());
-        format!("{}: driver {driver}, IOMMU group {group}, DMA domain {}", self.card.function, domain.trim())
+        // The group's own file tells the host's domain, also while VFIO has put the group into one of its own.
+        let domain = match driver.as_str() {
+            VFIO_PCI => format!("VFIO's own (the host's is {})", domain.trim()),
+            _ => domain.trim().to_owned(),
+        };
+        format!("{}: driver {driver}, IOMMU group {group}, DMA domain {domain}", self.card.function)
     }
 
     /// Once for each side: what it is, with what was read back.
@@ -115,6 +120,7 @@ impl<'a> Turns<'a> {
             return Err(MeasureError::Unfit(format!("arm `{}` has no guest", arm.id())));
         };
         let wrap = |source| MeasureError::Hypervisor { arm: arm.id().to_owned(), source };
+        let mut fresh = false;
         if self.clone == Clone::With {
             self.machine.hypervisor.resume(&guest.name).map_err(wrap)?;
         } else {
@@ -127,11 +133,10 @@ impl<'a> Turns<'a> {
                 None => {
                     self.end()?;
                     self.machine.boot_one(arm, &guest)?;
+                    fresh = true;
                     let xml = self.machine.hypervisor.domain_xml(&guest.name, Definition::Live).map_err(wrap)?;
-                    self.element = element_of(&xml, self.card.function).map_err(|source| MeasureError::Xml {
-                        arm: arm.id().to_owned(),
-                        source,
-                    })?;
+                    self.element = element_of(&xml, self.card.function)
+                        .map_err(|source| MeasureError::Xml { arm: arm.id().to_owned(), source })?;
                 }
             }
             self.clone = Clone::With;
@@ -142,6 +147,10 @@ impl<'a> Turns<'a> {
         self.note(arm, line)?;
         // As the executor expects it between samples.
         self.machine.hypervisor.suspend(&guest.name).map_err(wrap)?;
+        if fresh {
+            // A guest that has just booted still starts its services and touches its memory for the first time.
+            self.machine.run(step)?;
+        }
         let measured = self.machine.run(step)?;
         match self.machine.hypervisor.domain(&guest.name).map_err(wrap)?.state {
             DomainState::Paused => Ok(measured),

@@ -52,6 +52,12 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
             let domain = find(name)?;
             done(domain.set_metadata(kind, element.as_deref(), Some(prefix), Some(namespace), flags).map(drop))
         }
+        Request::AttachDevice { name, xml } => {
+            done(find(name)?.attach_device_flags(xml, sys::VIR_DOMAIN_AFFECT_LIVE).map(drop))
+        }
+        Request::DetachDevice { name, xml } => {
+            done(find(name)?.detach_device_flags(xml, sys::VIR_DOMAIN_AFFECT_LIVE).map(drop))
+        }
         Request::Agent { name, command, timeout } => agent::command(&find(name)?, command, *timeout, context),
         Request::Monitor { name, command } => agent::monitor(&find(name)?, command, context),
     }

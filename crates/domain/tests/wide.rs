@@ -267,3 +267,16 @@ fn a_machine_without_room_for_buses_says_so() {
     let many = "<controller type='pci' index='4000000000' model='pcie-root-port'/>";
     assert!(refused(many).contains("no room"));
 }
+
+#[test]
+fn the_element_of_a_function_is_its_text_as_written() {
+    let text = "<domain type='kvm'><name>a</name><memory>1</memory><vcpu>1</vcpu><devices>\
+        <hostdev mode='subsystem' type='pci' managed='no'><source><address domain='0' bus='0x3a' slot='0' function='1'/></source></hostdev>\
+        <hostdev mode='subsystem' type='pci'><source><address domain='0' bus='0x3b' slot='0' function='0'/></source></hostdev>\
+        </devices></domain>";
+    let xml = DomainXml::parse(text).unwrap();
+    let element = xml.function_element("0000:3a:00.1".parse().unwrap()).unwrap().unwrap();
+    assert!(element.starts_with("<hostdev ") && element.ends_with("</hostdev>") && element.contains("bus='0x3a'"));
+    assert_eq!(text.matches(element.as_str()).count(), 1);
+    assert_eq!(xml.function_element("0000:3a:00.2".parse().unwrap()).unwrap(), None);
+}

@@ -163,6 +163,14 @@ impl<T: Transport> Hypervisor for T {
         done(self, Request::SetMetadata { name, namespace, prefix, element: element.map(str::to_owned), scope })
     }
 
+    fn attach_device(&mut self, name: &str, xml: &str) -> Result<(), HypervisorError> {
+        done(self, Request::AttachDevice { name: name.to_owned(), xml: xml.to_owned() })
+    }
+
+    fn detach_device(&mut self, name: &str, xml: &str) -> Result<(), HypervisorError> {
+        done(self, Request::DetachDevice { name: name.to_owned(), xml: xml.to_owned() })
+    }
+
     fn agent(&mut self, name: &str, command: &Value, timeout: Duration) -> Result<Value, HypervisorError> {
         value(self, Request::Agent { name: name.to_owned(), command: command.clone(), timeout })
     }

@@ -81,6 +81,13 @@ pub trait Hypervisor {
         scope: Scope,
     ) -> Result<(), HypervisorError>;
 
+    /// Plugs a device into the running instance: one device element, as in the XML. The stored definition stays as it is.
+    fn attach_device(&mut self, name: &str, xml: &str) -> Result<(), HypervisorError>;
+
+    /// Asks the running instance to let go of a device: the element as the live XML has it. The guest decides when, or
+    /// never; the device is gone once the live XML no longer has it.
+    fn detach_device(&mut self, name: &str, xml: &str) -> Result<(), HypervisorError>;
+
     /// One command to the guest agent; the value of `return` comes back. `timeout` is how long the agent may take for
     /// it, in whole seconds, one at least. libvirt marks the domain as tainted (`custom-ga-command`) in its log.
     fn agent(&mut self, name: &str, command: &Value, timeout: Duration) -> Result<Value, HypervisorError>;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{Definition, DomainSummary, HypervisorError, Nvram, Scope, Versions};
 
 /// The version of this file.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The longest line either side accepts. The largest lines are file chunks from a guest (700 KB as base64) and domain
 /// XML; libvirt itself ends at 4 MiB for one string.
@@ -151,6 +151,14 @@ pub enum Request {
         element: Option<String>,
         scope: Scope,
     },
+    AttachDevice {
+        name: String,
+        xml: String,
+    },
+    DetachDevice {
+        name: String,
+        xml: String,
+    },
     Agent {
         name: String,
         command: Value,
@@ -185,6 +193,8 @@ impl Request {
             Self::PinIothread { .. } => "pin an iothread of",
             Self::SetAutostart { .. } => "set the autostart of",
             Self::SetMetadata { .. } => "set the metadata of",
+            Self::AttachDevice { .. } => "plug a device into",
+            Self::DetachDevice { .. } => "unplug a device from",
             Self::Agent { .. } => "ask the guest agent of",
             Self::Monitor { .. } => "ask the QEMU monitor of",
         }
@@ -211,6 +221,8 @@ impl Request {
             | Self::PinIothread { name, .. }
             | Self::SetAutostart { name, .. }
             | Self::SetMetadata { name, .. }
+            | Self::AttachDevice { name, .. }
+            | Self::DetachDevice { name, .. }
             | Self::Agent { name, .. }
             | Self::Monitor { name, .. } => Some(name),
         }
@@ -224,7 +236,10 @@ impl Request {
     /// The texts of it that go to libvirt as they are.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let texts: [Option<&str>; 3] = match self {
-            Self::Define { xml } | Self::CreateTransient { xml, .. } => [Some(xml), None, None],
+            Self::Define { xml }
+            | Self::CreateTransient { xml, .. }
+            | Self::AttachDevice { xml, .. }
+            | Self::DetachDevice { xml, .. } => [Some(xml), None, None],
             Self::SetMetadata { namespace, prefix, element, .. } => [Some(namespace), Some(prefix), element.as_deref()],
             _ => [None; 3],
         };

@@ -10,7 +10,7 @@ use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::PROTOCOL;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, Libvirt};
 
-const GREET: &str = "read hello; echo '{\"protocol\":4}'";
+const GREET: &str = "read hello; echo '{\"protocol\":5}'";
 const DOMAINS: &str = "{\"id\":1,\"outcome\":{\"reply\":{\"domains\":[]}}}";
 
 struct Scripts {

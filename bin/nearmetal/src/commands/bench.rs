@@ -39,6 +39,9 @@ const SINGLE_SHOT_SECONDS: u32 = 2;
 const PAIRS: u32 = 10;
 /// A/A pairs of each of two arms.
 const SAME_ARM_PAIRS: u32 = 2;
+/// What --device and --together work on, from the beginning: written once before, and more than a drive's own cache holds
+/// back for long.
+pub(super) const SPAN: Bytes = Bytes::from_mib(256);
 /// Memory buffer: 4,096 pages beyond any TLB of today, small enough for a small guest.
 const MEMORY_BUFFER: Bytes = Bytes::from_mib(64);
 
@@ -376,7 +379,7 @@ fn reading_design(args: &Args) -> Design {
     }
 }
 
-/// Bare slice and guest, with the sizes asked for or 4 KiB alone: each sample of the guest costs it a boot.
+/// Bare slice and guest, with the sizes asked for or 4 KiB alone: each turn costs a change of drivers.
 fn two_sided_design(args: &Args) -> Design {
     let seconds = args.seconds.unwrap_or(if args.quick { QUICK_SECONDS } else { 30 });
     let ramp = if args.quick { 1 } else { 5 };
@@ -384,9 +387,10 @@ fn two_sided_design(args: &Args) -> Design {
         [] => vec![Bytes::new(QUICK_SIZE)],
         chosen => chosen.to_vec(),
     };
+    let job = |size| Workload::Fio(FioJob { span: Some(SPAN), ..FioJob::first_seed(size, seconds, ramp) });
     Design {
         arms: vec![ArmKind::BareSlice, ArmKind::Planned],
-        paired: sizes.into_iter().map(|size| Workload::Fio(FioJob::first_seed(size, seconds, ramp))).collect(),
+        paired: sizes.into_iter().map(job).collect(),
         rounds: args.pairs.unwrap_or(if args.quick { QUICK_PAIRS } else { PAIRS }),
         same_arm: vec![ArmKind::Planned],
         same_arm_pairs: SAME_ARM_PAIRS,

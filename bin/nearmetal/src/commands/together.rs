@@ -7,7 +7,7 @@ use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{Environment, Event, FioJob, Member, TogetherRequest, bench_together, together_text};
 use nearmetal_units::Bytes;
 
-use super::bench::{Args, beside_this_program, percent, plan_of_domain};
+use super::bench::{Args, SPAN, beside_this_program, percent, plan_of_domain};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -68,7 +68,10 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
     let (seconds, ramp, pairs) = if args.quick { (5, 2, 6) } else { (30, 5, 10) };
     let request = TogetherRequest {
         members,
-        job: FioJob::first_seed(sizes.first().copied().unwrap_or(SIZE), args.seconds.unwrap_or(seconds), ramp),
+        job: FioJob {
+            span: Some(SPAN),
+            ..FioJob::first_seed(sizes.first().copied().unwrap_or(SIZE), args.seconds.unwrap_or(seconds), ramp)
+        },
         pairs: args.pairs.unwrap_or(pairs),
         scaling: args.several.scaling,
         least_overlap: args.several.overlap / 100.0,

@@ -94,6 +94,18 @@ fn vlans(device: Node<'_, '_>) -> Result<Vec<u32>, DomainError> {
 }
 
 impl DomainXml {
+    /// The element that hands this function through, as it is written: what libvirt wants to unplug it and to plug it in
+    /// again at the same place.
+    ///
+    /// # Errors
+    /// An address that is none.
+    pub fn function_element(&self, function: PciAddress) -> Result<Option<String>, DomainError> {
+        self.with_tree(|document| {
+            let found = passed(document)?.into_iter().find(|passed| passed.address == function);
+            Ok(found.and_then(|passed| document.input_text().get(passed.node.range()).map(str::to_owned)))
+        })
+    }
+
     /// Hands these functions through, managed by libvirt, and takes those away that nearmetal put there before and that
     /// are not among them. Functions somebody else put there stay.
     ///

@@ -246,6 +246,19 @@ impl Fake {
                 }
                 domain.autostart = *autostart;
             }
+            // A guest that lets go at once: the element goes into the live XML, and out of it.
+            Request::AttachDevice { name, xml } => {
+                let live = &mut self.running(name, &request)?.live;
+                let end = "</devices>";
+                live.iter_mut().for_each(|text| *text = text.replacen(end, &format!("{xml}{end}"), 1));
+            }
+            Request::DetachDevice { name, xml } => {
+                let live = self.running(name, &request)?.live.as_mut();
+                match live.filter(|text| text.contains(xml.as_str())) {
+                    Some(text) => *text = text.replacen(xml, "", 1),
+                    None => return Err(invalid(&request, "no device matching the one that was named")),
+                }
+            }
             Request::SetMetadata { name, namespace, prefix, element, scope } => {
                 let domain = if scope.live { self.running(name, &request)? } else { self.find(name)? };
                 if scope.config && domain.inactive.is_none() {

@@ -122,3 +122,14 @@ fn pins_go_where_their_scope_says() {
     fake.pin_emulator("web", &cpus, Scope { live: false, config: false }).unwrap();
     assert_eq!(fake.calls().len(), before);
 }
+
+#[test]
+fn a_device_that_was_plugged_in_can_be_unplugged_once() {
+    let mut fake = Fake::new("").with_running_domain("<domain><name>web</name><devices></devices></domain>");
+    let device = "<hostdev type='pci'/>";
+    fake.attach_device("web", device).unwrap();
+    assert!(fake.domain_xml("web", Definition::Live).unwrap().contains(device));
+    fake.detach_device("web", device).unwrap();
+    assert!(!fake.domain_xml("web", Definition::Live).unwrap().contains(device));
+    assert!(fake.detach_device("web", device).is_err());
+}

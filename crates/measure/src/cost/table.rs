@@ -26,15 +26,19 @@ pub struct CostRow {
 /// The mean goes over all counted runs of an arm: one in which a line stood still counts as 0 there.
 pub fn cost_table(results: &Results) -> Vec<CostRow> {
     let mut rows: Vec<CostRow> = Vec::new();
-    let mut counted: Vec<(&Workload, ArmKind, u32)> = Vec::new();
+    // Reasons are counted in runs of their own, the rest in all others.
+    let mut counted: Vec<(&Workload, ArmKind, bool, u32)> = Vec::new();
     for run in &results.runs {
         let costs = costs(run);
         if costs.is_empty() {
             continue;
         }
-        match counted.iter_mut().find(|(workload, arm, _)| **workload == run.workload && *arm == run.arm) {
-            Some((_, _, runs)) => *runs += 1,
-            None => counted.push((&run.workload, run.arm, 1)),
+        let reasons = costs.iter().any(|(cost, ..)| *cost == Cost::Reasons);
+        let same =
+            |one: &&mut (&Workload, ArmKind, bool, u32)| *one.0 == run.workload && one.1 == run.arm && one.2 == reasons;
+        match counted.iter_mut().find(same) {
+            Some((.., runs)) => *runs += 1,
+            None => counted.push((&run.workload, run.arm, reasons, 1)),
         }
         for (cost, name, value) in costs {
             let same = |row: &&mut CostRow| {
@@ -56,12 +60,14 @@ pub fn cost_table(results: &Results) -> Vec<CostRow> {
             }
         }
     }
-    let place =
-        |row: &CostRow| counted.iter().position(|(workload, arm, _)| **workload == row.workload && *arm == row.arm);
-    for row in &mut rows {
-        let runs = place(row).and_then(|at| counted.get(at)).map_or(1, |(_, _, runs)| *runs);
-        row.per_io /= f64::from(runs);
-    }
+    let runs = |row: &CostRow| {
+        let reasons = row.cost == Cost::Reasons;
+        let found = counted.iter().find(|one| *one.0 == row.workload && one.1 == row.arm && one.2 == reasons);
+        found.map_or(1, |(.., runs)| *runs)
+    };
+    let divisors: Vec<u32> = rows.iter().map(runs).collect();
+    rows.iter_mut().zip(divisors).for_each(|(row, runs)| row.per_io /= f64::from(runs));
+    let place = |row: &CostRow| counted.iter().position(|one| *one.0 == row.workload && one.1 == row.arm);
     rows.sort_by(|left, right| {
         let key = |row: &CostRow| (place(row), row.cost);
         key(left).cmp(&key(right)).then(right.per_io.total_cmp(&left.per_io))
@@ -131,6 +137,12 @@ mod tests {
                 }
             }
         }
+        // Reasons come from one run of their own.
+        let mut reasons = results.runs.iter().find(|run| run.arm == ArmKind::Planned).unwrap().clone();
+        let metric = Metric { name: "cost.exit-reasons.msr".to_owned(), unit: Unit::PerIo, value: 3.0 };
+        reasons.outcome = Outcome::Measured { metrics: vec![metric], notes: vec![] };
+        reasons.purpose = crate::results::Purpose::SingleShot;
+        results.runs.push(reasons);
         results
     }
 
@@ -142,6 +154,7 @@ mod tests {
         let runs = of("all").runs;
         assert!(runs > 1 && (of("io").per_io - 1.0 / f64::from(runs)).abs() < 1e-12, "{rows:?}");
         assert_eq!(rows[0].name, "all", "the largest first");
+        assert_eq!(of("msr").per_io, 3.0, "other runs counted no reasons, which is not 0");
         let text = cost_text(&rows);
         assert!(text.contains("exits by KVM/IO") && text.contains("all 4.000, io "), "{text}");
         assert!(cost_table(&sample_results()).is_empty());

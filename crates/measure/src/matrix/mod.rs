@@ -21,6 +21,7 @@ mod survey;
 mod volumes;
 
 pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor};
+pub(crate) use containers::fill;
 pub use contest::Turn;
 pub(crate) use contest::{Track, contest};
 pub use effect::{Effect, Proof};

@@ -1,8 +1,8 @@
 //! A guest with a drive of its own, against bare metal with the same drive.
 //!
 //! Both sides have the same function of the same drive, one after the other: bound to the host's nvme driver with the
-//! workload confined to the guest's PUs and nodes, and handed to the clone by VFIO. The clone is booted for each of its
-//! samples, since a function belongs to one side at a time. Which driver has it, and how its DMA is translated, is read
+//! workload confined to the guest's PUs and nodes, and handed to the clone by VFIO: plugged into the running clone and out
+//! again, or with a boot for each sample where the guest does not let go. Which driver has it, and how its DMA is translated, is read
 //! back at every turn; what it was is written down before the first and put back after the last.
 
 mod nvme;
@@ -15,7 +15,7 @@ use nearmetal_domain::{DomainXml, Function};
 use nearmetal_host::{Host, HostFs, ledger};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
-use nearmetal_units::PciAddress;
+use nearmetal_units::{Bytes, PciAddress};
 
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
@@ -25,9 +25,11 @@ use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
 use crate::leftovers::{FunctionBefore, Leftovers, leaving_nothing};
+use crate::matrix::fill;
 use crate::record::provenance;
 use crate::results::{ArmKind, Environment, Results, SCHEMA};
 use crate::schedule::{Design, schedule};
+use crate::workload::Workload;
 use turns::Turns;
 
 /// What to measure.
@@ -125,6 +127,17 @@ fn measure(
     turns::to_host(fs, &card)?;
     let namespace = nvme::Namespace::find(fs, function, request.namespace)?;
     namespace.must_be_empty(fs)?;
+    if let Some(span) = span_of(&request.design) {
+        if span > namespace.size {
+            return Err(MeasureError::Unfit(format!(
+                "namespace {} of {function} is {}, and {span} of it are to be worked on",
+                namespace.id, namespace.size
+            )));
+        }
+        // Blocks that were never written are read without the drive's medium.
+        tell(Event::Stage("writing what is read later"));
+        fill(&format!("/dev/{}", namespace.device), Bytes::ZERO, span)?;
+    }
 
     let device = format!("{function} namespace {} (/dev/{})", namespace.id, namespace.device);
     let slice = slice(&request.placement, &device, namespace.size);
@@ -158,9 +171,8 @@ fn measure(
     let (more, untold) = exit_reasons(fs, &request.design, request.seed, next, &mut turns);
     runs.extend(more);
     let (records, notes) = turns.into_records();
-    let mut caveats = vec![format!(
-        "host and guest took turns on {function}: bound to nvme, or handed to a clone that was booted for its sample"
-    )];
+    let mut caveats =
+        vec![format!("host and guest took turns on {function}: bound to nvme, or handed to the clone by VFIO")];
     if let Environment::Lab { machine } = &request.environment {
         caveats.push(format!(
             "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
@@ -182,6 +194,15 @@ fn measure(
     })
 }
 
+/// The most that a job of the design works on; `None`: all of the namespace.
+fn span_of(design: &Design) -> Option<Bytes> {
+    let spans = design.paired.iter().filter_map(|workload| match workload {
+        Workload::Fio(job) => job.span,
+        Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => None,
+    });
+    spans.max()
+}
+
 /// The clone: as planned, without disks, with this one function, on the guest cell the plan shows it on.
 fn clone_with(
     xml: &str,
@@ -198,7 +219,10 @@ fn clone_with(
             clone.remove_disk(&disk.target)?;
         }
         clone.set_functions(&[Function { address: function, network: None, cell }])?;
-        Ok(clone.as_str().to_owned())
+        let xml = clone.as_str().to_owned();
+        // Who takes turns binds the drivers, and libvirt must not do it at the same time.
+        let Some(element) = clone.function_element(function)? else { return Ok(xml) };
+        Ok(xml.replace(&element, &element.replace("managed='yes'", "managed='no'")))
     };
     edit().map_err(|source| MeasureError::Xml { arm: ArmKind::Planned.id().to_owned(), source })
 }
@@ -229,6 +253,7 @@ mod tests {
         let xml = clone_with(PLANNED, "db", "db-clone", function, uuid, &appliance).unwrap();
         let facts = facts(&xml, "db").unwrap();
         assert_eq!((facts.disks.len(), facts.hostdevs), (0, vec![function]));
+        assert!(facts.functions.iter().all(|own| !own.managed), "libvirt would rebind it behind our back: {xml}");
         assert_eq!((facts.name.as_str(), facts.uuid.as_deref()), ("db-clone", Some(uuid)));
     }
 

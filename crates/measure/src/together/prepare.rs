@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
-use nearmetal_units::CpuSet;
+use nearmetal_units::{Bytes, CpuSet};
 
 use super::results::{MemberInfo, Side, TOGETHER_SCHEMA, TogetherResults, TogetherSample};
 use super::sample::{Bench, Running};
@@ -17,6 +17,7 @@ use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::GIVE_UP_AFTER;
 use crate::leftovers::{Leftovers, leaving_nothing};
+use crate::matrix::fill;
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Slice};
 use crate::schedule::{Design, SplitMix};
@@ -141,6 +142,20 @@ fn measure(
     for (number, scratch) in scratches.iter().enumerate() {
         if scratches[..number].iter().any(|other| other.device() == scratch.device()) {
             return Err(MeasureError::Unfit(format!("the scratch device {} is named twice", scratch.device())));
+        }
+    }
+    if let Some(span) = request.job.span {
+        // Blocks that were never written are read without the drive's medium.
+        tell(Event::Stage("writing what is read later"));
+        for scratch in scratches.iter() {
+            if span > scratch.region_size {
+                return Err(MeasureError::Unfit(format!(
+                    "{} has {} for each side, and {span} are to be worked on: take a larger one",
+                    scratch.device(),
+                    scratch.region_size
+                )));
+            }
+            scratch.regions.iter().try_for_each(|region| fill(region, Bytes::ZERO, span))?;
         }
     }
     let slices: Vec<Slice> = request
@@ -293,7 +308,7 @@ fn all_of(slices: &[Slice]) -> Slice {
         nodes: slices.first().map(|slice| slice.nodes.clone()).unwrap_or_default(),
         page_size: None,
         device: String::new(),
-        region: nearmetal_units::Bytes::ZERO,
+        region: Bytes::ZERO,
         cpus_on_top: CpuSet::new(),
     };
     for slice in slices {

@@ -43,7 +43,7 @@ fn function(bench: &Bench) -> anyhow::Result<Verdict> {
 fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdict> {
     // Killed in the middle of a guest's turn: the next one cleans up and measures.
     let killed =
-        format!("timeout --signal=KILL 45 {command} --pairs 2 >/dev/null 2>&1; test -e /var/lib/nearmetal/bench.json");
+        format!("timeout --signal=KILL 40 {command} --pairs 2 >/dev/null 2>&1; test -e /var/lib/nearmetal/bench.json");
     ensure!(bench.try_sh(&killed)?.success(), "it was not killed in the middle");
     let text = bench.sh(&format!("{command} --pairs 5 --seconds 4 -o /root/function.json"))?;
     let after = bench.sh(STATE)?;

@@ -14,6 +14,23 @@ use crate::machine::Machine;
 /// Where libvirt looks for hooks of QEMU guests (since libvirt 6.5).
 pub(crate) const HOOK_DIRECTORY: &str = "/etc/libvirt/hooks/qemu.d";
 
+/// The first libvirt that runs every hook of a directory, as (major, minor).
+const SINCE: (u32, u32) = (6, 5);
+
+/// Why a libvirt of this version, `11.3.0`, does not run it; `None` for one that does. A version that is no number is newer
+/// than this program.
+pub(crate) fn too_old(version: &str) -> Option<String> {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>());
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
+    ((major, minor) < SINCE).then(|| {
+        format!(
+            "pins of vhost workers and interrupts are set by a hook in {HOOK_DIRECTORY}, which libvirt runs since {}.{}, and \
+             this is {version}: plan with --leave-interrupts and without --vhost-pus",
+            SINCE.0, SINCE.1
+        )
+    })
+}
+
 /// Name of ours.
 const NAME: &str = "nearmetal";
 
@@ -91,6 +108,16 @@ pub(crate) fn remove(machine: &Machine<'_>) -> Result<(), ChangeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_libvirt_is_told_apart() {
+        for old in ["6.4.0", "5.10.0"] {
+            assert!(too_old(old).unwrap().contains(old));
+        }
+        for fine in ["6.5.0", "11.3.0", "unknown", ""] {
+            assert_eq!(too_old(fine), None);
+        }
+    }
 
     #[test]
     fn the_hook_hands_over_and_never_fails() {

@@ -95,6 +95,10 @@ pub(crate) fn expand(
             instances.push(Change::StartDomain { domain: domain.name.clone() });
         }
     }
+    if plan.needs_hook() {
+        let version = machine.hypervisor.versions()?.libvirt;
+        problems.extend(qemu_hook::too_old(&version));
+    }
     if !problems.is_empty() {
         return Err(ChangeError::Preconditions { problems });
     }

@@ -262,7 +262,7 @@ fn interrupts_of_a_function_go_beside_the_vcpus_and_only_where_one_is_handed_thr
     let host = machine().build();
     let card = host.network_interfaces[0].pci.unwrap();
     let request = GuestRequest { passthrough: vec![card], ..guest("net", 2, 512) };
-    let placement = &plan(&host, &[request.clone()]).plan.placements[0];
+    let placement = &plan(&host, std::slice::from_ref(&request)).plan.placements[0];
     assert_eq!(placement.interrupts, placement.emulator);
     assert!(placement.interrupts.is_disjoint(&cpu_set(placement)) && placement.needs_hook());
     assert_eq!(choice(placement, "interrupts"), format!("PUs {}", placement.emulator));

@@ -56,8 +56,17 @@ pub fn follow(
         }
     };
     let mut known = Known::default();
+    let mut last_error = String::new();
     while kernel.guest(&placement.uuid)? == Some(pid) {
-        let new = known.round(kernel, pid, placement, &functions)?;
+        // A thread or an interrupt that ends while it is read is no reason to end; the same trouble is told once.
+        let new = known.round(kernel, pid, placement, &functions).unwrap_or_else(|error| {
+            let error = error.to_string();
+            if error != last_error {
+                say(&format!("`{domain}`: {error}"));
+                last_error = error;
+            }
+            Pins::default()
+        });
         if !new.is_empty() {
             // Taken back meanwhile, or planned anew: this is not what is in force any more.
             if journal.plan_at_start(domain)?.as_ref() != Some(&plan) {

@@ -79,12 +79,9 @@ fn look_at(
             group.into_iter().flat_map(|group| [format!("/dev/vfio/{group}"), format!("/dev/vfio/noiommu-{group}")]);
         Ok(group.chain(own.iter().map(|name| format!("/dev/vfio/devices/{name}"))).collect::<Vec<String>>())
     });
-    let of = |open: &[OpenFile], targets: &[String]| {
-        open.iter().find(|file| targets.contains(&file.target)).map(|file| file.target.clone())
-    };
-    let held = targets.clone().and_then(|targets| Ok(of(open.as_ref().map_err(Clone::clone)?, &targets)));
+    let held = targets.clone().and_then(|targets| Ok(among(open.as_ref().map_err(Clone::clone)?, &targets)));
     let holder = match (&held, &targets) {
-        (Ok(None), Ok(targets)) => other_holder(files, pid, targets, &of),
+        (Ok(None), Ok(targets)) => other_holder(files, pid, targets),
         _ => None,
     };
     let group = group.map(|group| {
@@ -111,16 +108,16 @@ fn look_at(
     }
 }
 
+/// The descriptor's target that is one of these.
+fn among(open: &[OpenFile], targets: &[String]) -> Option<String> {
+    open.iter().find(|file| targets.contains(&file.target)).map(|file| file.target.clone())
+}
+
 /// The guest whose QEMU holds one of these, if it is not this one.
-fn other_holder(
-    files: &HostFs,
-    pid: Option<u32>,
-    targets: &[String],
-    of: &dyn Fn(&[OpenFile], &[String]) -> Option<String>,
-) -> Option<String> {
+fn other_holder(files: &HostFs, pid: Option<u32>, targets: &[String]) -> Option<String> {
     let others = guests::pids(files).ok()?.into_iter().filter(|other| Some(*other) != pid);
     others.into_iter().find_map(|other| {
-        of(&guests::open_files(files, other).ok()?, targets)?;
+        among(&guests::open_files(files, other).ok()?, targets)?;
         let line = files.read_bytes(&format!("/proc/{other}/cmdline")).ok();
         let name = line.and_then(|line| CommandLine::parse(&line)?.name);
         Some(name.unwrap_or_else(|| format!("of process {other}")))

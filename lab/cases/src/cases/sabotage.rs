@@ -14,6 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/redefined-with-another-cache", redefined),
         shared("sabotage/io-uring-disabled", io_uring_disabled),
         shared("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
+        shared("read-back/deep-tells-the-iothread-of-each-queue", deep),
         shared_long("sabotage/started-with-another-cache-and-the-xml-put-back", another_cache),
     ]
 }
@@ -121,4 +122,14 @@ fn another_cache(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh("virsh -q destroy web1; virsh -q start web1")?;
     bench.wait_for_agent()?;
     result
+}
+
+fn deep(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let text = bench.ends_with(0, "nearmetal verify web1 --deep --agent-timeout 60")?;
+    let line = text.lines().find(|line| line.contains("queues of disk vda"));
+    ensure!(line.is_some_and(|line| line.contains("queue 0: iothread1 (thread ")), "{text}");
+    ensure!(text.contains("--deep asks QEMU by its monitor: libvirt marks the running guest as tainted"), "{text}");
+    bench.sh("grep -q 'tainted: custom-monitor' /var/log/libvirt/qemu/web1.log")?;
+    Ok(Verdict::Holds(line.unwrap_or_default().trim().to_owned()))
 }

@@ -245,10 +245,10 @@ mod tests {
         let text = text(&recorded());
         for words in [
             "lab: emulated time (machine quad)",
-            "* block none/io_uring 2 iothreads",
+            "* partition none/io_uring 2 iothreads",
             "cut for time after 3 rounds, not shown worse",
             "cannot win: the host's free memory",
-            "use: block none/io_uring 2 iothreads",
+            "use: partition none/io_uring 2 iothreads",
             "1.54x (1.16 to 2.04) of QEMU's default",
             "<iothread id='1'/><iothread id='2'/>",
         ] {

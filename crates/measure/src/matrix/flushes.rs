@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_write_counts_as_kept_if_the_drive_had_it() {
-        let path = |cache| DiskPath { cache, engine: DiskEngine::Threads, ..DiskPath::qemu_default(Container::Partition) };
+        let path =
+            |cache| DiskPath { cache, engine: DiskEngine::Threads, ..DiskPath::qemu_default(Container::Partition) };
         let before = Counters { sectors: 100, flushes: Some(3) };
         let (written, flushed) = (Counters { sectors: 108, ..before }, Counters { flushes: Some(4), ..before });
         let through = |after| judge(&path(PathCache::Writethrough), "sda", before, after);

@@ -57,7 +57,7 @@ pub fn follow(
     };
     let mut known = Known::default();
     let mut last_error = String::new();
-    while kernel.guest(&placement.uuid)? == Some(pid) {
+    while still_runs(kernel, pid, &placement.uuid) {
         // A thread or an interrupt that ends while it is read is no reason to end; the same trouble is told once.
         let new = known.round(kernel, pid, placement, &functions).unwrap_or_else(|error| {
             let error = error.to_string();
@@ -84,6 +84,13 @@ pub fn follow(
         sleep(if began.elapsed() < BOOT { SOON } else { LATER });
     }
     Ok(())
+}
+
+/// Whether the process is still that of the guest: one file, where looking for it would read those of all processes. That
+/// of a process that has ended is empty.
+fn still_runs(kernel: &dyn Kernel, pid: u32, uuid: &str) -> bool {
+    let line = kernel.read(&format!("/proc/{pid}/cmdline")).ok().flatten();
+    line.is_some_and(|line| line.to_ascii_lowercase().contains(&uuid.to_ascii_lowercase()))
 }
 
 fn wanted<'a>(plan: &'a PlanFile, domain: &str) -> Option<(&'a Placement, Vec<PciAddress>)> {

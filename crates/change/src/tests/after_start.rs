@@ -99,3 +99,15 @@ fn what_is_new_is_set_and_what_somebody_moved_is_left() {
     stage.kernel.workers.borrow_mut().insert(4706, cpus("3-4"));
     assert_eq!(round(&stage), (1, 1));
 }
+
+#[test]
+fn a_guest_is_followed_until_it_ends() {
+    let (mut stage, plan) = running();
+    stage.apply(&plan, &ApplyOptions::default(), &Faults::none()).unwrap();
+    let mut said = Vec::new();
+    // No such process: it has ended already.
+    follow(&stage.kernel, &stage.journal(), "web1", &mut |text| said.push(text.to_owned())).unwrap();
+    assert_eq!(said, Vec::<String>::new());
+    follow(&stage.kernel, &stage.journal(), "other", &mut |text| said.push(text.to_owned())).unwrap();
+    assert!(said[0].contains("no plan in force concerns `other`"), "{said:?}");
+}

@@ -88,6 +88,8 @@ impl Bench {
     }
 
     fn install(&self) -> anyhow::Result<()> {
+        // A program that runs (beside a guest, from a case before) can be removed, and not written to.
+        self.sh(&format!("cd /usr/local/bin && rm -f {}", PROGRAMS.join(" ")))?;
         for path in program_paths()? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             self.lab.push(&path, &format!("/usr/local/bin/{name}"))?;

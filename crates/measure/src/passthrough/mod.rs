@@ -198,7 +198,7 @@ fn measure(
 fn span_of(design: &Design) -> Option<Bytes> {
     let spans = design.paired.iter().filter_map(|workload| match workload {
         Workload::Fio(job) => job.span,
-        Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => None,
+        _ => None,
     });
     spans.max()
 }

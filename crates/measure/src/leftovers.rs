@@ -123,6 +123,8 @@ impl Leftovers {
             for clone in &self.clones {
                 match hypervisor.destroy(clone) {
                     Ok(()) | Err(HypervisorError::NoSuchDomain { .. }) => {}
+                    // libvirt itself ends what a process made that is gone, maybe between our look and our word.
+                    Err(_) if matches!(hypervisor.domain(clone), Err(HypervisorError::NoSuchDomain { .. })) => {}
                     Err(error) => return Err(wrap(clone)(error)),
                 }
             }

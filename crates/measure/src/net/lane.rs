@@ -38,7 +38,7 @@ pub(super) fn read_back_all(
         let brought = if bare { rig.stand_bare() } else { rig.stand_guest(&batch).map(drop) };
         let alone = batch.len() > 1;
         for arm in batch {
-            tell(Event::Turn { round: 0, arm: &rig.title(arm), racing: all.len() });
+            tell(Event::Stage(&format!("reading back {} of {}: {}", arm + 1, all.len(), rig.title(arm))));
             effects[arm] = Some(match &brought {
                 Ok(()) => rig.read_back(arm),
                 Err(_) if alone => match rig.stand_guest(&[arm]) {

@@ -33,6 +33,9 @@ pub(crate) struct NetBefore {
     pub was_up: bool,
     /// Hardware addresses its filters were told.
     pub told: Vec<String>,
+    /// Interfaces of its virtual functions that were down; a macvtap takes its own up and leaves it so.
+    #[serde(default)]
+    pub down: Vec<String>,
 }
 
 impl NetBefore {
@@ -54,6 +57,9 @@ impl NetBefore {
             for mac in &self.told {
                 // Told only for some of the arms; what was not told is not there to be forgotten.
                 let _ = run(Command::new("bridge").args(["fdb", "delete", mac, "dev", &self.port, "self"]));
+            }
+            for function in self.down.iter().filter(|function| exists(fs, function)) {
+                ip(&["link", "set", "dev", function, "down"])?;
             }
             ip(&["link", "set", "dev", &self.port, if self.was_up { "up" } else { "down" }])?;
         }
@@ -142,7 +148,16 @@ impl Port {
         let function = device.and_then(|device| device.pci);
         let sriov = host.pci_devices.iter().find(|device| Some(device.address) == function);
         let has_functions = sriov.and_then(|device| device.sriov.as_ref()).is_some_and(|sriov| sriov.vfs > 0);
-        leftovers.network = Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone() });
+        let functions = sriov.and_then(|device| device.sriov.as_ref()).map(|sriov| sriov.functions.as_slice());
+        let of_a_function = |address| functions.unwrap_or_default().contains(&address);
+        let on_functions = host.network_interfaces.iter().filter(|found| found.pci.is_some_and(of_a_function));
+        let mut down = Vec::new();
+        for interface in on_functions {
+            if !flags_up(&ip_json(&["link", "show", "dev", &interface.name])?) {
+                down.push(interface.name.clone());
+            }
+        }
+        leftovers.network = Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone(), down });
         leftovers.save()?;
         ip(&["link", "set", "dev", name, "up"])?;
         Ok(Self { name: name.to_owned(), has_functions, role: None, told: macs })
@@ -183,6 +198,12 @@ impl Port {
             // A card that takes none has its port listen to all instead.
             let _ = run(Command::new("bridge").args(["fdb", what, mac, "dev", &self.name, "self"]));
         }
+    }
+
+    /// Tells the bridge where a guest is, for good. A card with virtual functions may give its port back what the port has
+    /// sent to all (QEMU's igb does), and the bridge would learn from that echo that its guest is out there.
+    pub(crate) fn settle(&self, tap: &str, mac: &str) -> Result<(), MeasureError> {
+        run(Command::new("bridge").args(["fdb", "replace", mac, "dev", tap, "master", "static"])).map(drop)
     }
 
     /// Moves an interface into the namespace and gives it the address. Everything else of the port is left.

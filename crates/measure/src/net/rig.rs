@@ -161,6 +161,9 @@ impl<'a> NetRig<'a> {
             .map(|process| process.pid)
             .ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))?;
         self.standing = Standing::Guest { arms: arms.to_vec(), pid };
+        for card in arms.iter().map(|arm| &self.cards[*arm]).filter(|card| card.path.link == Link::Bridge) {
+            self.port.settle(&card.tap, &card.mac)?;
+        }
         Ok(pid)
     }
 
@@ -188,17 +191,22 @@ impl<'a> NetRig<'a> {
             on_the_host(self.fs, &card, &self.port.name, pid)?,
             in_the_guest(&card.path, driver.as_deref(), seen)?,
         ];
-        self.up(arm).map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
-        let before = Movers::read(self.fs, pid)?;
-        let moved = self.netperf(arm, LOAD, 1, Confinement::Slice).map_err(|error| chain(&error));
-        let after = Movers::read(self.fs, pid)?;
+        let movers = self.under_load(arm, pid);
+        // Whatever came of it: a card left up would answer in the next one's place.
         self.down(arm).map_err(|error| chain(&error))?;
-        moved?;
+        let (before, after) = movers?;
         evidence.push(match card.path.backend {
             Some(backend) => mover(backend, &before, &after)?,
             None => "the peer answered through it".to_owned(),
         });
         Ok(evidence)
+    }
+
+    fn under_load(&mut self, arm: usize, pid: u32) -> Result<(Movers, Movers), String> {
+        self.up(arm).map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
+        let before = Movers::read(self.fs, pid)?;
+        self.netperf(arm, LOAD, 1, Confinement::Slice).map_err(|error| chain(&error))?;
+        Ok((before, Movers::read(self.fs, pid)?))
     }
 
     fn read_back_bare(&mut self) -> Result<Vec<String>, String> {
@@ -218,18 +226,13 @@ impl<'a> NetRig<'a> {
 
     /// One sample of an arm that is there: every test, with the processor time the host spent on it.
     pub(super) fn sample(&mut self, arm: usize, tests: &[NetTest]) -> Result<Measured, MeasureError> {
-        self.up(arm)?;
         let mut metrics = Vec::new();
-        let mut result = Ok(());
-        for test in tests {
-            match self.measured(arm, *test, Confinement::Slice) {
-                Ok(more) => metrics.extend(more),
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
+        let result = self.up(arm).and_then(|()| {
+            tests.iter().try_for_each(|test| {
+                metrics.extend(self.measured(arm, *test, Confinement::Slice)?);
+                Ok(())
+            })
+        });
         self.down(arm)?;
         result.map(|()| Measured { metrics, notes: vec![] })
     }

@@ -219,8 +219,12 @@ fn measure(
     let port = Port::take(&request.port, macs, host, fs, leftovers)?;
     let mut rig = NetRig::new(request, fs, host, hypervisor, appliance, slice.clone(), port, bare, cards);
 
-    tell(Event::Stage("measuring what this machine and the peer get without a guest"));
-    let ceiling = if request.race { ceiling(&mut rig)? } else { Vec::new() };
+    let ceiling = if request.race {
+        tell(Event::Stage("measuring what this machine and the peer get without a guest"));
+        ceiling(&mut rig)?
+    } else {
+        Vec::new()
+    };
     tell(Event::Stage("reading back what each arm really is"));
     let effects = read_back_all(&mut rig, tell)?;
     if let Some(Effect::NotShown { why }) = effects.first().filter(|_| request.race) {

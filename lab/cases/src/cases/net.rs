@@ -19,7 +19,7 @@ const GUEST: &str = "<domain type='kvm'><name>net1</name><memory unit='MiB'>512<
 <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel></devices></domain>";
 
 /// The network of the host, as a measurement must leave it.
-const NETWORK: &str = "ip -brief link; bridge fdb show dev enp57s0 | sort; ls /run/netns 2>/dev/null; virsh list --all
+const NETWORK: &str = "ip -brief link | sort; bridge fdb show dev enp57s0 | sort; ls /run/netns 2>/dev/null; virsh list --all
 for f in /sys/bus/pci/devices/0000:39:*; do echo $f $(readlink $f/driver); done; cat /var/lib/nearmetal/bench.json 2>/dev/null; true";
 
 pub(super) fn cases() -> Vec<Case> {

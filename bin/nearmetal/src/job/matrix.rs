@@ -124,8 +124,7 @@ fn advice(results: &MatrixResults) -> String {
             let bare = results.confirmation.as_ref().and_then(|confirmation| confirmation.to_bare.as_ref());
             let bare = bare.map_or_else(String::new, |bare| format!(", {} of bare metal", ratio_text(bare)));
             let scheduler = arm.path.scheduler.map_or_else(String::new, |scheduler| {
-                let (name, device) = (scheduler.name(), results.slice.device.trim_start_matches("/dev/"));
-                format!("  and on the host: echo {name} > /sys/block/{device}/queue/scheduler\n")
+                format!("  and on the host: {} as the scheduler of {}\n", scheduler.name(), results.slice.device)
             });
             format!(
                 "use: {}\n  because it did {} of QEMU's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{scheduler}",
@@ -260,7 +259,7 @@ mod tests {
         }
         let scheduled = with_winner(|path| path.scheduler = Some(nearmetal_measure::Scheduler::Kyber));
         let advice = super::text(&scheduled);
-        assert!(advice.contains("and on the host: echo kyber > /sys/block/"), "{advice}");
+        assert!(advice.contains("and on the host: kyber as the scheduler of /dev/"), "{advice}");
         let unsure = MatrixResults { confirmation: None, ..recorded() };
         assert!(super::text(&unsure).contains("no advice"));
     }

@@ -27,7 +27,7 @@ use crate::workload::FioJob;
 /// Value of [`PathTable::schema`].
 pub const PATHS_SCHEMA: &str = "nearmetal.paths/1";
 /// Disks of one guest: QEMU gives each a port of its own, and a boot scans them all.
-const BATCH: usize = 26;
+const BATCH: usize = 16;
 
 /// Every path, with what shows that it took effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

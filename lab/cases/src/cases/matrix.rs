@@ -81,8 +81,9 @@ pub(super) fn cases() -> Vec<Case> {
 fn read_back(bench: &Bench, scratch: &str) -> anyhow::Result<PathTable> {
     bench.applied()?;
     bench.sh("modprobe -a kyber-iosched bfq mq-deadline; mkdir -p /var/tmp/paths")?;
-    let schedulers = format!("cat /sys/block/$(basename $(readlink -f {SCRATCH}))/queue/scheduler");
-    let before = bench.sh(&schedulers)?;
+    // A multipath namespace has it at its hidden path.
+    let schedulers = "grep -H . /sys/class/block/nvme*/queue/scheduler";
+    let before = bench.sh(schedulers)?;
     let output = bench.try_sh(&format!(
         "nearmetal bench web1 --matrix disk --read-back-only --scratch {scratch} --pause --span 4MiB \
          --unsafe-loses-data -o /root/paths.json"
@@ -90,7 +91,7 @@ fn read_back(bench: &Bench, scratch: &str) -> anyhow::Result<PathTable> {
     let text = output.text() + &String::from_utf8_lossy(&output.stderr);
     ensure!(output.success(), "not every path took effect: {text}");
     let table: PathTable = serde_json::from_str(&bench.sh("cat /root/paths.json")?)?;
-    ensure!(bench.sh(&schedulers)? == before, "the scheduler is not as it was");
+    ensure!(bench.sh(schedulers)? == before, "the scheduler is not as it was");
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh("lvm vgs --noheadings; ls -A /var/tmp/paths")?.trim().is_empty(), "volumes or files are left");
     ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");

@@ -215,20 +215,16 @@ impl Executor for Machine<'_> {
             slice: self.slice.cpus.clone(),
             on_top: self.slice.cpus_on_top.clone(),
         };
-        // Arms that are not pinned run anywhere.
-        let floats = matches!(step.arm, ArmKind::AsFound | ArmKind::VirtInstall);
-        let cpus = (!floats).then(|| self.slice.cpus.union(&self.slice.cpus_on_top));
-        let before = host_cpu::busy(self.fs, cpus.as_ref());
         let (output, counted) = watched(self.fs, &target, middle, || {
             if bare { self.bare(&command) } else { self.guest(step.arm, &command, limit) }
         });
-        let after = host_cpu::busy(self.fs, cpus.as_ref());
         let output = output?;
         match &step.workload {
-            Workload::Fio(job) => {
+            Workload::Fio(_) => {
                 let mut metrics = fio::metrics(&output)?;
-                metrics.extend(host_cpu::per_io(before, after, fio::operations(&output), job));
                 let (costs, notes) = counted.per_io(iops(&metrics));
+                // Arms that are not pinned run anywhere.
+                metrics.extend(host_cpu::of(&costs, matches!(step.arm, ArmKind::AsFound | ArmKind::VirtInstall)));
                 metrics.extend(costs);
                 Ok(Measured { metrics, notes })
             }

@@ -66,14 +66,6 @@ pub(crate) fn metrics(output: &str) -> Result<Vec<Metric>, MeasureError> {
     }
 }
 
-/// I/O operations of a run that [`metrics`] has read; `None` where fio does not say.
-pub(crate) fn operations(output: &str) -> Option<f64> {
-    let document: Value = serde_json::from_str(output.get(output.find('{')?..)?).ok()?;
-    let job = document.pointer("/jobs/0")?;
-    let side = |name: &str| job.pointer(&format!("/{name}/total_ios")).and_then(Value::as_f64);
-    Some(side("read")? + side("write")?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,8 +88,6 @@ mod tests {
         assert_eq!(value("latency.write.p99"), Some(9100.0));
         assert_eq!(value("latency.read.p99.9"), None, "a percentile fio did not print is absent, not zero");
         assert_eq!(value("cpu"), Some(125_000.0));
-        assert_eq!(operations(&output(0, 1000.0)), Some(10_000.0));
-        assert_eq!(operations("{}"), None);
     }
 
     #[test]

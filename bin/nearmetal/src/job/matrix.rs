@@ -123,8 +123,11 @@ fn advice(results: &MatrixResults) -> String {
         Advice::Use(arm, estimate) => {
             let bare = results.confirmation.as_ref().and_then(|confirmation| confirmation.to_bare.as_ref());
             let bare = bare.map_or_else(String::new, |bare| format!(", {} of bare metal", ratio_text(bare)));
+            let scheduler = arm.path.scheduler.map_or_else(String::new, |scheduler| {
+                format!("  and on the host: {} as the scheduler of {}\n", scheduler.name(), results.slice.device)
+            });
             format!(
-                "use: {}\n  because it did {} of QEMU's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n",
+                "use: {}\n  because it did {} of QEMU's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{scheduler}",
                 arm.path.title(),
                 ratio_text(estimate),
                 estimate.n,
@@ -254,6 +257,9 @@ mod tests {
         ] {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
         }
+        let scheduled = with_winner(|path| path.scheduler = Some(nearmetal_measure::Scheduler::Kyber));
+        let advice = super::text(&scheduled);
+        assert!(advice.contains("and on the host: kyber as the scheduler of /dev/"), "{advice}");
         let unsure = MatrixResults { confirmation: None, ..recorded() };
         assert!(super::text(&unsure).contains("no advice"));
     }

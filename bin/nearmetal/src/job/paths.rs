@@ -27,7 +27,15 @@ pub(crate) fn paths_text(table: &PathTable) -> String {
     }
     for row in good {
         let proof = &row.proof;
-        let found = [&proof.open, &proof.engine, &proof.thread, &proof.guest, &proof.given_back, &proof.scheduler];
+        let found = [
+            &proof.open,
+            &proof.engine,
+            &proof.thread,
+            &proof.guest,
+            &proof.given_back,
+            &proof.scheduler,
+            &proof.flush,
+        ];
         let found: Vec<&str> = found.into_iter().flatten().map(String::as_str).collect();
         text.push_str(&format!("✓ {:width$}  {}\n", row.path.title(), found.join(" | ")));
     }

@@ -128,8 +128,10 @@ fn fragment(index: usize, disk: &ArmDisk) -> String {
             format!("><slices><slice type='storage' offset='{offset}' size='{size}'/></slices></source>")
         },
     );
+    // Parts of one device are one file to QEMU's locks, which let one disk write to it; they never overlap.
+    let shareable = if disk.part.is_some() { "<shareable/>" } else { "" };
     format!(
-        "{controller}<disk type='{kind}' device='disk'>{driver}<source {attribute}='{}'{part}{block}<target dev='{target}' bus='{bus}'/><serial>{}</serial>{address}</disk>\n",
+        "{controller}<disk type='{kind}' device='disk'>{driver}<source {attribute}='{}'{part}{block}{shareable}<target dev='{target}' bus='{bus}'/><serial>{}</serial>{address}</disk>\n",
         escape(&disk.source),
         disk.serial
     )
@@ -206,7 +208,7 @@ mod tests {
         let text = fragment(0, &ArmDisk { part: Some(part), ..disk(0, path, "/dev/x") });
         let expected =
             "<source dev='/dev/x'><slices><slice type='storage' offset='1048576' size='67108864'/></slices></source>";
-        assert!(text.contains(expected), "{text}");
+        assert!(text.contains(expected) && text.contains("<shareable/>"), "{text}");
     }
 
     #[test]

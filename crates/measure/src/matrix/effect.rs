@@ -52,6 +52,9 @@ pub struct Proof {
     pub given_back: Option<String>,
     /// The host's scheduler.
     pub scheduler: Option<String>,
+    /// Whether a write reached the drive before it was called done, where the guest is not asked to flush.
+    #[serde(default)]
+    pub flush: Option<String>,
     /// What is not as it should be; `None`: the arm took effect.
     pub amiss: Option<String>,
 }
@@ -62,7 +65,8 @@ impl Proof {
         match self.amiss {
             Some(why) => Effect::NotShown { why },
             None => {
-                let found = [self.open, self.guest, self.engine, self.thread, self.given_back, self.scheduler];
+                let found =
+                    [self.open, self.guest, self.engine, self.thread, self.given_back, self.scheduler, self.flush];
                 Effect::Shown { evidence: found.into_iter().flatten().collect() }
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_stats::{Race, doubling_looks};
-use nearmetal_units::{Bytes, CpuSet};
+use nearmetal_units::Bytes;
 
 use super::contest::{Track, Turn, contest};
 use super::disks::{ArmDisk, guest_with};
@@ -18,8 +18,9 @@ use super::scheduler::{Scheduled, Setting};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, new_uuid};
 use crate::clones::clone_name;
+use crate::cost::{Middle, Target, watched};
 use crate::error::MeasureError;
-use crate::executor::{FILE_SET_LIMIT, GuestArm, Machine, SLACK, settle};
+use crate::executor::{FILE_SET_LIMIT, GuestArm, Machine, SLACK, iops, settle};
 use crate::experiment::{Measured, chain, perform};
 use crate::results::{ArmKind, Run, Slice};
 use crate::schedule::{Design, Step, schedule};
@@ -227,7 +228,11 @@ impl Rig<'_> {
             fs: self.fs,
             hypervisor: self.hypervisor,
             workload,
-            cpus: self.slice.cpus.union(&self.slice.cpus_on_top),
+            target: Target {
+                guests: Vec::new(),
+                slice: self.slice.cpus.clone(),
+                on_top: self.slice.cpus_on_top.clone(),
+            },
             devices,
             schedulers,
             setting: self.setting.as_ref(),
@@ -291,7 +296,7 @@ struct Lane<'a> {
     hypervisor: &'a mut dyn Hypervisor,
     workload: Workload,
     /// PUs whose time is the guest's: its vCPUs' and what virtualization costs on top.
-    cpus: CpuSet,
+    target: Target,
     devices: Vec<String>,
     schedulers: Vec<Option<Scheduler>>,
     setting: Option<&'a Setting>,
@@ -314,19 +319,25 @@ impl Track for Lane<'_> {
             other => return Err(MeasureError::Unfit(format!("{} needs no disk", other.label()))),
         };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let before = host_cpu::busy(self.fs, Some(&self.cpus));
-        let output = agent::exec(self.hypervisor, &self.guest, &words, None, Duration::from_secs(limit) + SLACK)
-            .map_err(|source| MeasureError::Hypervisor { arm: device.clone(), source })?;
-        let after = host_cpu::busy(self.fs, Some(&self.cpus));
+        let middle = match &self.workload {
+            Workload::Fio(job) => Some(Middle::of(job)),
+            _ => None,
+        };
+        let (hypervisor, guest) = (&mut *self.hypervisor, &self.guest);
+        let (output, counted) = watched(self.fs, &self.target, middle, || {
+            agent::exec(hypervisor, guest, &words, None, Duration::from_secs(limit) + SLACK)
+        });
+        let output = output.map_err(|source| MeasureError::Hypervisor { arm: device.clone(), source })?;
         if !output.status.is_success() {
             let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
             return Err(MeasureError::WorkloadFailed { what: format!("{} on {device}", self.workload.label()), why });
         }
         let text = String::from_utf8_lossy(&output.stdout);
         match &self.workload {
-            Workload::Fio(job) => {
+            Workload::Fio(_) => {
                 let mut metrics = fio::metrics(&text)?;
-                metrics.extend(host_cpu::per_io(before, after, fio::operations(&text), job));
+                // Of what is counted beside a race's runs only the sum is kept: there are hundreds of them.
+                metrics.extend(host_cpu::of(&counted.per_io(iops(&metrics)).0, false));
                 Ok(Measured { metrics, notes: vec![] })
             }
             _ => file_set::measured(&text),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::arms::LeftOut;
 use super::disks::{ArmDisk, serial};
 use super::effect::{Proof, seen};
+use super::flushes::{self, Flush, drive_under};
 use super::path::DiskPath;
 use super::results::GroundKey;
 use super::rig::Rig;
@@ -125,7 +126,7 @@ fn survey(
     let mut rows = Vec::new();
     for (number, batch) in disks.chunks(BATCH).enumerate() {
         tell(Event::Stage(&format!("guest {} of {}", number + 1, disks.len().div_ceil(BATCH))));
-        let proofs = of_batch(&mut rig, batch).unwrap_or_else(|error| {
+        let proofs = of_batch(&mut rig, batch, host, &device, tell).unwrap_or_else(|error| {
             let amiss = Some(format!("the guest with this disk did not come up: {}", chain(&error)));
             batch.iter().map(|_| Proof { amiss: amiss.clone(), ..Proof::default() }).collect()
         });
@@ -157,16 +158,41 @@ fn survey(
     })
 }
 
-fn of_batch(rig: &mut Rig<'_>, disks: &[ArmDisk]) -> Result<Vec<Proof>, MeasureError> {
+fn of_batch(
+    rig: &mut Rig<'_>,
+    disks: &[ArmDisk],
+    host: &Host,
+    device: &str,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<Proof>, MeasureError> {
     let pid = rig.boot(disks)?;
     let name = rig.name();
     let found = seen(rig.hypervisor, &name)?;
-    let one = |disk: &ArmDisk| match found.get(&disk.serial) {
-        Some(seen) => rig.read_back_one(&name, pid, disk, seen),
-        None => Proof {
-            amiss: Some(format!("the guest has no disk with serial number {}", disk.serial)),
-            ..Proof::default()
-        },
+    let mut one = |disk: &ArmDisk| {
+        let Some(seen) = found.get(&disk.serial) else {
+            let amiss = Some(format!("the guest has no disk with serial number {}", disk.serial));
+            return Proof { amiss, ..Proof::default() };
+        };
+        let mut proof = rig.read_back_one(&name, pid, disk, seen);
+        if proof.amiss.is_none() {
+            let drive = if disk.path.container.is_file() {
+                drive_under(host, &disk.source)
+            } else {
+                device.strip_prefix("/dev/").map(str::to_owned)
+            };
+            let in_guest = format!("/dev/{}", seen.name);
+            let tried = flushes::tried(rig.fs, rig.hypervisor, &name, &disk.path, drive.as_deref(), &in_guest);
+            proof.flush = tried.map(|flush| match flush {
+                Flush::Seen(words) => words,
+                Flush::Missed(words) => format!("NOT FLUSHED: {words}"),
+                Flush::Unknown(why) => format!("whether its writes are flushed: unknown, {why}"),
+            });
+        }
+        match &proof.amiss {
+            None => tell(Event::Stage(&format!("read back: {}", disk.path.title()))),
+            Some(why) => tell(Event::Stage(&format!("did not take effect: {}: {why}", disk.path.title()))),
+        }
+        proof
     };
-    Ok(disks.iter().map(one).collect())
+    Ok(disks.iter().map(&mut one).collect())
 }

@@ -23,6 +23,7 @@ mod own_guest;
 mod passthrough;
 mod pilot;
 mod program;
+mod pu_time;
 mod record;
 mod results;
 mod schedule;

@@ -7,6 +7,7 @@ use nearmetal_host::{HostFs, ThreadRole, guests};
 use nearmetal_units::CpuSet;
 
 use super::{Cost, interrupts};
+use crate::pu_time::busy_ticks;
 
 /// Where KVM keeps its counters of each guest (Linux Documentation/virt/kvm, `kvm_vm_debugfs`).
 const KVM: &str = "/sys/kernel/debug/kvm";
@@ -67,23 +68,16 @@ impl Snapshot {
         *slot = slot.saturating_add(value);
     }
 
-    /// /proc/stat, proc_stat(5): `cpuN user nice system idle iowait irq softirq steal …` in ticks, and `ctxt`.
+    /// /proc/stat, proc_stat(5): busy time of the PUs, and `ctxt`.
     fn processors(&mut self, text: &str, target: &Target) {
-        for line in text.lines() {
-            let mut words = line.split_ascii_whitespace();
-            let Some(name) = words.next() else { continue };
-            let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-            if name == "ctxt" {
-                numbers.first().iter().for_each(|count| self.add(Cost::Switches, "host-all", **count));
-            }
-            let Some(pu) = name.strip_prefix("cpu").and_then(|number| number.parse::<u32>().ok()) else { continue };
-            let [user, nice, system, _, _, irq, softirq, ..] = numbers[..] else { continue };
+        let switches = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
+        switches.into_iter().for_each(|count| self.add(Cost::Switches, "host-all", count));
+        for (pu, busy) in busy_ticks(text) {
             let place = match pu {
                 pu if target.slice.contains(pu) => "pus-of-the-slice",
                 pu if target.on_top.contains(pu) => "pus-on-top",
                 _ => "other-pus",
             };
-            let busy = [user, nice, system, irq, softirq].iter().fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
             self.add(Cost::Cpu, place, busy.saturating_mul(NANOSECONDS_PER_TICK));
         }
     }

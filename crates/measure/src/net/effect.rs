@@ -177,6 +177,9 @@ impl Movers {
     }
 }
 
+/// Workers that ran a tenth of the main thread's time moved the packets: idle ones run for microseconds.
+const WORKERS_SHARE: u64 = 10;
+
 /// Which of them moved the packets of a load between two looks.
 pub(crate) fn mover(backend: Backend, before: &Movers, after: &Movers) -> Result<String, String> {
     let main = after.main.saturating_sub(before.main);
@@ -193,7 +196,9 @@ pub(crate) fn mover(backend: Backend, before: &Movers, after: &Movers) -> Result
         ),
         None => format!("under load QEMU's main thread ran {}, and there is no vhost worker", milliseconds(main)),
     };
-    let found = if all > main { Backend::Vhost } else { Backend::Qemu };
+    // A vhost worker does nothing but move packets; the main thread also serves the agent that runs the load, and in a lab
+    // that is more than the packets take.
+    let found = if all.saturating_mul(WORKERS_SHARE) > main { Backend::Vhost } else { Backend::Qemu };
     if all == 0 && main == 0 {
         return Err("neither a vhost worker nor QEMU's main thread moved under load".to_owned());
     }
@@ -241,6 +246,8 @@ mod tests {
         assert!(mover(Backend::Vhost, &before, &at(301_000_000, 9_000_000)).unwrap().contains("worker 7 ran 300.0 ms"));
         assert!(mover(Backend::Qemu, &before, &at(301_000_000, 9_000_000)).is_err());
         assert!(mover(Backend::Qemu, &before, &at(1_000_000, 205_000_000)).is_ok());
+        // As seen in a lab: the agent's commands keep the main thread busy beside the worker.
+        assert!(mover(Backend::Vhost, &before, &at(188_000_000, 313_000_000)).is_ok());
         assert!(mover(Backend::Qemu, &before, &before).is_err(), "nothing moved");
     }
 

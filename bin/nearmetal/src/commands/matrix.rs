@@ -54,8 +54,8 @@ pub(crate) struct MatrixArgs {
     /// With --matrix: show the arms, what is left out and why, and the time it takes; measures nothing
     #[arg(long, requires = "matrix")]
     pub(super) list: bool,
-    /// With --matrix: no race; make every path there is (each container with each cache and engine), read each back, print
-    /// one table with the evidence, and remove all
+    /// With --matrix: no race; make every path there is (of disks each container with each cache and engine), read each
+    /// back, print one table with the evidence, and remove all
     #[arg(long, requires = "matrix", conflicts_with = "list")]
     pub(super) read_back_only: bool,
     /// With --matrix: seconds for all of it

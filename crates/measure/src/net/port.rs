@@ -188,6 +188,18 @@ impl Port {
         Ok(())
     }
 
+    /// What may be behind a bridge without an answer; nothing where that is not known.
+    pub(crate) fn why_a_bridge_fails(&self, bridged: bool) -> String {
+        if !bridged || !self.has_functions {
+            return String::new();
+        }
+        format!(
+            "; `{0}` has virtual functions, and not every card passes the frames of a bridge then (QEMU's igb does not): take \
+             them away with `nearmetal device vfs {0} 0`, and measure the ways over a bridge without them",
+            self.name
+        )
+    }
+
     /// A card with virtual functions has a switch of its own, which delivers by the addresses it was told and not by
     /// what it has seen: the bridge's guests are told to it, as `bridge(8)` has it under `fdb add … self`.
     fn tell(&self, what: &str) {

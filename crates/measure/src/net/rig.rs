@@ -203,7 +203,10 @@ impl<'a> NetRig<'a> {
     }
 
     fn under_load(&mut self, arm: usize, pid: u32) -> Result<(Movers, Movers), String> {
-        self.up(arm).map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
+        self.up(arm).map_err(|error| {
+            let bridged = self.cards[arm].path.link == Link::Bridge;
+            format!("the peer does not answer: {}{}", chain(&error), self.port.why_a_bridge_fails(bridged))
+        })?;
         let before = Movers::read(self.fs, pid)?;
         self.netperf(arm, LOAD, 1, Confinement::Slice).map_err(|error| chain(&error))?;
         Ok((before, Movers::read(self.fs, pid)?))

@@ -46,3 +46,8 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Strin
         Err(source) => Err(wrap(source)),
     }
 }
+
+/// Waits until udev has made the names of what was just created. Dozens of partitions take it a while on a busy machine.
+pub(crate) fn settle_names() -> Result<(), MeasureError> {
+    run(Command::new("udevadm").args(["settle", "--timeout=60"])).map(drop)
+}

@@ -10,7 +10,7 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_units::Bytes;
 
 use crate::error::MeasureError;
-use crate::program::run;
+use crate::program::{run, settle_names};
 
 /// Partition names start with this; a device divided by an earlier, interrupted run is recognised by it.
 const LABEL: &str = "nearmetal-scratch";
@@ -53,7 +53,7 @@ impl Scratch {
             table.push_str(&format!("size={region_mib}MiB, name={LABEL}-{index}\n"));
         }
         crate::program::run_with_input(Command::new("sfdisk").args(["--quiet", "--wipe", "always", device]), &table)?;
-        run(Command::new("udevadm").args(["settle", "--timeout=10"]))?;
+        settle_names()?;
         let separator = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
         let regions = (1..=count).map(|index| format!("{device}{separator}{index}")).collect();
         Ok(Self { device: device.to_owned(), regions, region_size: Bytes::from_mib(region_mib) })

@@ -9,7 +9,7 @@ use nearmetal_units::Bytes;
 
 use crate::bench::new_uuid;
 use crate::error::MeasureError;
-use crate::program::run;
+use crate::program::{run, settle_names};
 
 /// Space of a physical volume that holds no data: LVM's own metadata and what is lost to whole extents (lvm.conf(5):
 /// `default_data_alignment`, extents of 4 MiB).
@@ -52,7 +52,7 @@ pub(crate) fn make(group: &str, partitions: &[String]) -> Result<Vec<String>, Me
         run(lvm("lvcreate").args(["--quiet", "--yes", "--name", &volume]).args(size).args([group, partition]))?;
         volumes.push(format!("/dev/{group}/{volume}"));
     }
-    run(Command::new("udevadm").args(["settle", "--timeout=10"]))?;
+    settle_names()?;
     Ok(volumes)
 }
 

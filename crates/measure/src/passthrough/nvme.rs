@@ -3,7 +3,6 @@
 //! Names tell nothing: kernels number namespaces as they come, so that `nvme0n1` may be namespace 2, and with multipath
 //! (nvme_core.multipath) a name stands for all ways to a namespace. The number (NSID) is the drive's own.
 
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_units::{Bytes, PciAddress};
 
 use crate::error::MeasureError;
-use crate::program::run;
+use crate::program::settle_names;
 use crate::scratch;
 
 /// How long a controller may take from its driver to its namespaces.
@@ -112,7 +111,7 @@ impl Namespace {
             scratch::must_be_empty(&host, name)?;
         }
         // The kernel shows a partition table it found once until it looks again.
-        run(Command::new("udevadm").args(["settle", "--timeout=10"])).map(drop)
+        settle_names()
     }
 }
 

@@ -13,8 +13,8 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/pool-shrunk-while-in-use", pool_shrunk),
         shared("sabotage/redefined-with-another-cache", redefined),
         shared("sabotage/io-uring-disabled", io_uring_disabled),
-        shared("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
-        shared("read-back/deep-tells-the-iothread-of-each-queue", deep),
+        shared_long("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
+        shared_long("read-back/deep-tells-the-iothread-of-each-queue", deep),
         shared_long("sabotage/started-with-another-cache-and-the-xml-put-back", another_cache),
     ]
 }

@@ -208,6 +208,8 @@ fn pool(bench: &Bench) -> anyhow::Result<Verdict> {
         let drivers = bench
             .sh("for f in /sys/class/net/enp57s0/device/virtfn*; do basename $(readlink $f/driver); done | sort -u")?;
         ensure!(drivers == "igbvf", "the functions' drivers after the guest: {drivers}");
+        // libvirt loaded it for the guest; nearmetal has no part in that.
+        bench.sh("modprobe -r vfio_pci")?;
         Ok(Verdict::Holds(seen.split_whitespace().collect::<Vec<_>>().join(" ")))
     });
     bench.sh("virsh -q net-destroy vfs; virsh -q net-undefine vfs; rm -f /root/network.xml /root/pooled.*; true")?;

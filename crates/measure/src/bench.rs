@@ -16,7 +16,7 @@ use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::experiment::perform;
 use crate::file_set::FileJob;
-use crate::leftovers::{Leftovers, PoolBefore, THP, leaving_nothing, write};
+use crate::leftovers::{Leftovers, PoolBefore, THP, leaving_nothing_on_scratch, write};
 use crate::pilot;
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Results, Run, SCHEMA, Slice};
@@ -91,15 +91,9 @@ pub fn bench(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    let mut scratch = None;
-    let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
-        measure(request, fs, host, hypervisor, leftovers, &mut scratch, tell)
-    });
-    // The clones held the regions open, so the scratch device comes last.
-    let released = scratch.map_or(Ok(()), Scratch::release);
-    let results = result?;
-    released?;
-    Ok(results)
+    leaving_nothing_on_scratch(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, scratch, tell| {
+        measure(request, fs, host, hypervisor, leftovers, scratch, tell)
+    })
 }
 
 fn measure(

@@ -13,6 +13,7 @@ use crate::bench::Event;
 use crate::error::MeasureError;
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
+use crate::scratch::Scratch;
 
 /// Changes to take back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -112,7 +113,8 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Ends clones, restores pools, THP and schedulers, removes what was made to measure on, resumes what was paused, removes the record. Safe to repeat.
+    /// Ends clones, restores pools, THP and schedulers, removes what was made to measure on, resumes what was paused,
+    /// removes the record. Safe to repeat.
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         let wrap = |arm: &str| {
             let arm = arm.to_owned();
@@ -202,6 +204,31 @@ pub(crate) fn leaving_nothing<T>(
     let cleaned = leftovers.clean_up(fs, hypervisor);
     let result = result?;
     cleaned?;
+    Ok(result)
+}
+
+/// [`leaving_nothing`] for an experiment on a scratch device, which it puts into the slot. The clones hold its regions open,
+/// so it is released last.
+pub(crate) fn leaving_nothing_on_scratch<T>(
+    state: &Path,
+    fs: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    tell: &mut dyn FnMut(Event<'_>),
+    experiment: impl FnOnce(
+        &Host,
+        &mut dyn Hypervisor,
+        &mut Leftovers,
+        &mut Option<Scratch>,
+        &mut dyn FnMut(Event<'_>),
+    ) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let mut scratch = None;
+    let result = leaving_nothing(state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+        experiment(host, hypervisor, leftovers, &mut scratch, tell)
+    });
+    let released = scratch.map_or(Ok(()), Scratch::release);
+    let result = result?;
+    released?;
     Ok(result)
 }
 

@@ -8,6 +8,7 @@ mod bench;
 mod clones;
 mod compare;
 mod cost;
+mod document;
 mod error;
 mod executor;
 mod experiment;
@@ -47,8 +48,8 @@ pub use matrix::{
 };
 pub use metric::{Metric, Unit};
 pub use net::{
-    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure,
-    NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms, net_ground,
+    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetGround,
+    NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms, net_ground,
     net_least_seconds, net_matrix,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};

@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::error::MeasureError;
-use crate::matrix::MatrixResults;
+use crate::matrix::{GroundKey, MatrixResults};
 use crate::net::NetMatrixResults;
 use crate::results::{Environment, Outcome, Results};
 
@@ -99,10 +99,7 @@ impl Store {
 
     fn insert(&mut self, results: &Results) -> Result<i64, rusqlite::Error> {
         let transaction = self.connection.transaction()?;
-        let (environment, machine) = match &results.environment {
-            Environment::Silicon => ("silicon", None),
-            Environment::Lab { machine } => ("lab", Some(machine)),
-        };
+        let (environment, machine) = columns(&results.environment);
         transaction.execute(
             "INSERT INTO experiment (created, version, environment, machine, quick, seed, guest, slice, caveats, provenance)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -185,53 +182,35 @@ impl Store {
 
     /// Adds a disk matrix. Returns its id.
     pub fn add_matrix(&mut self, results: &MatrixResults) -> Result<i64, MeasureError> {
-        let (environment, machine) = match &results.environment {
-            Environment::Silicon => ("silicon", None),
-            Environment::Lab { machine } => ("lab", Some(machine)),
-        };
-        let ground = &results.ground;
-        let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.clone());
-        let added = self.connection.execute(
-            "INSERT INTO matrix (created, kind, environment, machine, device, kernel, qemu, guest, winner, document)
-             VALUES (?1, 'disk', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                results.created,
-                environment,
-                machine,
-                ground.device,
-                ground.kernel,
-                ground.qemu,
-                results.guest,
-                winner,
-                json(results)
-            ],
-        );
-        added.map_err(|source| self.error(source))?;
-        Ok(self.connection.last_insert_rowid())
+        let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
+        let MatrixResults { created, guest, environment, ground, .. } = results;
+        self.insert_matrix(DISK, created, guest, environment, ground, winner, json(results))
     }
 
     /// Adds a network matrix. Returns its id.
     pub fn add_net_matrix(&mut self, results: &NetMatrixResults) -> Result<i64, MeasureError> {
-        let (environment, machine) = match &results.environment {
-            Environment::Silicon => ("silicon", None),
-            Environment::Lab { machine } => ("lab", Some(machine)),
-        };
-        let ground = &results.ground;
-        let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.clone());
+        let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
+        let NetMatrixResults { created, guest, environment, ground, .. } = results;
+        self.insert_matrix(NET, created, guest, environment, ground, winner, json(results))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the columns of one row, each once")]
+    fn insert_matrix(
+        &mut self,
+        kind: &str,
+        created: &str,
+        guest: &str,
+        environment: &Environment,
+        ground: &GroundKey,
+        winner: Option<&str>,
+        document: String,
+    ) -> Result<i64, MeasureError> {
+        let (environment, machine) = columns(environment);
+        let GroundKey { device, kernel, qemu } = ground;
         let added = self.connection.execute(
             "INSERT INTO matrix (created, kind, environment, machine, device, kernel, qemu, guest, winner, document)
-             VALUES (?1, 'net', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                results.created,
-                environment,
-                machine,
-                ground.device,
-                ground.kernel,
-                ground.qemu,
-                results.guest,
-                winner,
-                json(results)
-            ],
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![created, kind, environment, machine, device, kernel, qemu, guest, winner, document],
         );
         added.map_err(|source| self.error(source))?;
         Ok(self.connection.last_insert_rowid())
@@ -246,21 +225,8 @@ impl Store {
         guest: &str,
         environment: &Environment,
     ) -> Result<Option<NetMatrixResults>, MeasureError> {
-        let (environment, machine) = match environment {
-            Environment::Silicon => ("silicon", None),
-            Environment::Lab { machine } => ("lab", Some(machine)),
-        };
-        let found = self.connection.query_row(
-            "SELECT document FROM matrix
-             WHERE kind = 'net' AND device = ?1 AND kernel = ?2 AND environment = ?3 AND machine IS ?4
-             ORDER BY guest = ?5 DESC, id DESC LIMIT 1",
-            params![device, kernel, environment, machine, guest],
-            |row| row.get::<_, String>(0),
-        );
-        match found.optional().map_err(|source| self.error(source))? {
-            Some(document) => NetMatrixResults::parse(&document).map(Some),
-            None => Ok(None),
-        }
+        let document = self.newest_document(NET, device, kernel, guest, environment)?;
+        document.map(|document| NetMatrixResults::parse(&document)).transpose()
     }
 
     /// The newest disk matrix of the same drive model, kernel and environment; one of the same guest goes before others.
@@ -271,21 +237,27 @@ impl Store {
         guest: &str,
         environment: &Environment,
     ) -> Result<Option<MatrixResults>, MeasureError> {
-        let (environment, machine) = match environment {
-            Environment::Silicon => ("silicon", None),
-            Environment::Lab { machine } => ("lab", Some(machine)),
-        };
+        let document = self.newest_document(DISK, device, kernel, guest, environment)?;
+        document.map(|document| MatrixResults::parse(&document)).transpose()
+    }
+
+    fn newest_document(
+        &self,
+        kind: &str,
+        device: &str,
+        kernel: &str,
+        guest: &str,
+        environment: &Environment,
+    ) -> Result<Option<String>, MeasureError> {
+        let (environment, machine) = columns(environment);
         let found = self.connection.query_row(
             "SELECT document FROM matrix
-             WHERE kind = 'disk' AND device = ?1 AND kernel = ?2 AND environment = ?3 AND machine IS ?4
-             ORDER BY guest = ?5 DESC, id DESC LIMIT 1",
-            params![device, kernel, environment, machine, guest],
-            |row| row.get::<_, String>(0),
+             WHERE kind = ?1 AND device = ?2 AND kernel = ?3 AND environment = ?4 AND machine IS ?5
+             ORDER BY guest = ?6 DESC, id DESC LIMIT 1",
+            params![kind, device, kernel, environment, machine, guest],
+            |row| row.get(0),
         );
-        match found.optional().map_err(|source| self.error(source))? {
-            Some(document) => MatrixResults::parse(&document).map(Some),
-            None => Ok(None),
-        }
+        found.optional().map_err(|source| self.error(source))
     }
 
     /// Raw values of one metric of one arm, in the order they were measured.
@@ -304,6 +276,18 @@ impl Store {
             statement.query_map(params![experiment, arm, workload_id, metric], |row| row.get(0))?.collect()
         };
         read().map_err(|source| self.error(source))
+    }
+}
+
+/// Kinds of matrices.
+const DISK: &str = "disk";
+const NET: &str = "net";
+
+/// Columns `environment` and `machine`.
+fn columns(environment: &Environment) -> (&'static str, Option<&str>) {
+    match environment {
+        Environment::Silicon => ("silicon", None),
+        Environment::Lab { machine } => ("lab", Some(machine)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
 use nearmetal_measure::{
-    Effect, Environment, LeftOut, Link, NetAdvice, NetArmResult, NetFigure, NetMatrixResults, NetPath, Unit,
+    Advice, Effect, Environment, LeftOut, Link, NetArmResult, NetFigure, NetMatrixResults, NetPath, Unit,
 };
 use nearmetal_report::{MatrixMark, MatrixRow, Surface, matrix_svg_of};
 use nearmetal_stats::Fate;
@@ -198,7 +198,7 @@ fn statement(results: &NetMatrixResults) -> String {
 
 fn advice(results: &NetMatrixResults) -> String {
     match results.advice() {
-        NetAdvice::Use(arm, estimate) => {
+        Advice::Use(arm, estimate) => {
             let figure =
                 results.confirmation.as_ref().and_then(|confirmation| confirmation.of_test(results.decided_by()));
             let bare = figure.and_then(|figure| figure.to_bare.as_ref());
@@ -213,14 +213,14 @@ fn advice(results: &NetMatrixResults) -> String {
                 price(arm.path.link)
             )
         }
-        NetAdvice::NoneFaster(arm, estimate) => format!(
+        Advice::NoneFaster(arm, estimate) => format!(
             "leave the card as it is: the best arm, {}, did {} of libvirt's default in {} fresh pairs\n",
             arm.path.title(),
             ratio_text(estimate),
             estimate.n
         ),
-        NetAdvice::Default => "leave the card as it is: libvirt's default was the best\n".to_owned(),
-        NetAdvice::Unknown => "no advice: the race has no winner that was measured again\n".to_owned(),
+        Advice::Default => "leave the card as it is: libvirt's default was the best\n".to_owned(),
+        Advice::Unknown => "no advice: the race has no winner that was measured again\n".to_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`arms`] lists the ways there are, as data; [`matrix`] makes one guest whose disks they are, reads each back, races
 //! them ([`nearmetal_stats::Race`]) and measures the winner again in a guest of its own. [`MatrixResults`] is what is left.
 
+mod advice;
 mod arms;
 mod containers;
 mod contest;
@@ -20,6 +21,7 @@ mod space;
 mod survey;
 mod volumes;
 
+pub use advice::Advice;
 pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor};
 pub(crate) use containers::fill;
 pub use contest::Turn;
@@ -28,7 +30,7 @@ pub use effect::{Effect, Proof};
 pub use path::{Bus, Container, DiskPath, PathCache, Scheduler};
 #[cfg(test)]
 pub(crate) use results::tests::sample_matrix;
-pub use results::{Advice, ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults};
+pub use results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults};
 pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds, matrix};
 pub use survey::{PATHS_SCHEMA, PathRow, PathTable, read_back_paths};
 pub(crate) use volumes::remove as remove_volume_group;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
 
+use super::advice::Advice;
 use super::arms::LeftOut;
 use super::contest::Turn;
 use super::effect::Effect;
 use super::path::DiskPath;
 use crate::compare::{CONFIDENCE, pairs};
+use crate::document;
 use crate::error::MeasureError;
 use crate::results::{ArmKind, Environment, Run, Slice};
 use crate::workload::Workload;
@@ -120,58 +122,26 @@ impl Confirmation {
     }
 }
 
-/// What may be said in the end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Advice<'a> {
-    /// Use this path: it was shown faster than QEMU's default in fresh pairs.
-    Use(&'a ArmResult, &'a RatioEstimate),
-    /// The best path was not shown faster than QEMU's default.
-    NoneFaster(&'a ArmResult, &'a RatioEstimate),
-    /// QEMU's default itself is the best.
-    Default,
-    /// The race gave no winner, or the winner could not be measured again.
-    Unknown,
-}
-
 impl MatrixResults {
     /// Reads a document.
     ///
     /// # Errors
     /// Another schema, or not of its form.
     pub fn parse(text: &str) -> Result<Self, MeasureError> {
-        let unreadable = |why: String| MeasureError::Unreadable {
-            what: "the results of a matrix".to_owned(),
-            why,
-            text: text.chars().take(80).collect(),
-        };
-        let results: Self = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
-        if results.schema != MATRIX_SCHEMA {
-            return Err(unreadable(format!(
-                "its schema is `{}`, and this version reads `{MATRIX_SCHEMA}`",
-                results.schema
-            )));
-        }
+        const WHAT: &str = "the results of a matrix";
+        let results: Self = document::parse(text, WHAT, MATRIX_SCHEMA, |results: &Self| &results.schema)?;
         if results.winner.is_some_and(|winner| winner >= results.arms.len()) {
-            return Err(unreadable("its winner is none of its arms".to_owned()));
+            return Err(document::unreadable(WHAT, "its winner is none of its arms".to_owned(), text));
         }
         Ok(results)
     }
 
     /// What to use.
-    pub fn advice(&self) -> Advice<'_> {
-        let Some(winner) = self.winner.and_then(|winner| self.arms.get(winner)) else { return Advice::Unknown };
-        // Whatever the file says: what loses flushed data is never advised.
-        if !winner.path.cache.is_durable() {
-            return Advice::Unknown;
-        }
-        if winner.path.is_qemu_default() && self.winner == Some(0) {
-            return Advice::Default;
-        }
-        match self.confirmation.as_ref().and_then(|confirmation| confirmation.to_default.as_ref()) {
-            None => Advice::Unknown,
-            Some(estimate) if estimate.interval().low > 1.0 => Advice::Use(winner, estimate),
-            Some(estimate) => Advice::NoneFaster(winner, estimate),
-        }
+    pub fn advice(&self) -> Advice<'_, ArmResult> {
+        // What loses flushed data is never advised.
+        let can_win = |arm: &ArmResult| arm.path.cache.is_durable() && arm.cannot_win.is_none();
+        let to_default = self.confirmation.as_ref().and_then(|confirmation| confirmation.to_default.as_ref());
+        Advice::of(&self.arms, self.winner, can_win, to_default)
     }
 }
 

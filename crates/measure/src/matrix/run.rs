@@ -22,7 +22,7 @@ use crate::bench::{Event, grow_pools, needed, pause_original, slice, stay_off};
 use crate::clones::clone_name;
 use crate::error::MeasureError;
 use crate::file_set::FileJob;
-use crate::leftovers::{Leftovers, leaving_nothing};
+use crate::leftovers::{Leftovers, leaving_nothing_on_scratch};
 use crate::record::provenance;
 use crate::results::{ArmKind, Environment, Slice};
 use crate::schedule::Design;
@@ -145,14 +145,9 @@ pub fn matrix(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<MatrixResults, MeasureError> {
-    let mut scratch = None;
-    let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
-        measure(request, fs, host, hypervisor, leftovers, &mut scratch, tell)
-    });
-    let released = scratch.map_or(Ok(()), Scratch::release);
-    let results = result?;
-    released?;
-    Ok(results)
+    leaving_nothing_on_scratch(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, scratch, tell| {
+        measure(request, fs, host, hypervisor, leftovers, scratch, tell)
+    })
 }
 
 fn measure(

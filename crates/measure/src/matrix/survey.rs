@@ -19,7 +19,7 @@ use crate::appliance::Appliance;
 use crate::bench::{Event, grow_pools, pause_original, slice, stay_off};
 use crate::error::MeasureError;
 use crate::experiment::chain;
-use crate::leftovers::{Leftovers, leaving_nothing};
+use crate::leftovers::{Leftovers, leaving_nothing_on_scratch};
 use crate::results::Environment;
 use crate::scratch::Scratch;
 use crate::workload::FioJob;
@@ -74,14 +74,9 @@ pub fn read_back_paths(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<PathTable, MeasureError> {
-    let mut scratch = None;
-    let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
-        survey(request, fs, host, hypervisor, leftovers, &mut scratch, tell)
-    });
-    let released = scratch.map_or(Ok(()), Scratch::release);
-    let table = result?;
-    released?;
-    Ok(table)
+    leaving_nothing_on_scratch(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, scratch, tell| {
+        survey(request, fs, host, hypervisor, leftovers, scratch, tell)
+    })
 }
 
 fn survey(

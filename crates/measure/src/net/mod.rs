@@ -23,7 +23,5 @@ pub(crate) use port::NetBefore;
 pub use port::check_address;
 #[cfg(test)]
 pub(crate) use results::tests::sample_net_matrix;
-pub use results::{
-    Ceiling, NET_MATRIX_SCHEMA, NetAdvice, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND,
-};
+pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
 pub use run::{NetMatrixRequest, net_ground, net_least_seconds, net_matrix};

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::netperf::NetTest;
 use super::path::{Link, NetPath};
 use crate::compare::CONFIDENCE;
+use crate::document;
 use crate::error::MeasureError;
-use crate::matrix::{Effect, GroundKey, LeftOut, Turn};
+use crate::matrix::{Advice, Effect, GroundKey, LeftOut, Turn};
 use crate::metric::Unit;
 use crate::results::{Environment, Outcome, Slice};
 
@@ -192,37 +193,16 @@ impl NetConfirmation {
     }
 }
 
-/// What may be said in the end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum NetAdvice<'a> {
-    /// Use this path: it was shown faster than libvirt's default in fresh pairs.
-    Use(&'a NetArmResult, &'a RatioEstimate),
-    /// The best path was not shown faster than libvirt's default.
-    NoneFaster(&'a NetArmResult, &'a RatioEstimate),
-    /// libvirt's default itself is the best.
-    Default,
-    /// The race gave no winner, or the winner could not be measured again.
-    Unknown,
-}
-
 impl NetMatrixResults {
     /// Reads a document.
     ///
     /// # Errors
     /// Another schema, or not of its form.
     pub fn parse(text: &str) -> Result<Self, MeasureError> {
-        let unreadable = |why: String| MeasureError::Unreadable {
-            what: "the results of a network matrix".to_owned(),
-            why,
-            text: text.chars().take(80).collect(),
-        };
-        let results: Self = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
-        if results.schema != NET_MATRIX_SCHEMA {
-            let found = &results.schema;
-            return Err(unreadable(format!("its schema is `{found}`, and this version reads `{NET_MATRIX_SCHEMA}`")));
-        }
+        const WHAT: &str = "the results of a network matrix";
+        let results: Self = document::parse(text, WHAT, NET_MATRIX_SCHEMA, |results: &Self| &results.schema)?;
         if results.winner.is_some_and(|winner| results.arms.get(winner).is_none_or(|arm| arm.path.link == Link::Bare)) {
-            return Err(unreadable("its winner is no arm a guest can use".to_owned()));
+            return Err(document::unreadable(WHAT, "its winner is no arm a guest can use".to_owned(), text));
         }
         Ok(results)
     }
@@ -233,17 +213,10 @@ impl NetMatrixResults {
     }
 
     /// What to use.
-    pub fn advice(&self) -> NetAdvice<'_> {
-        let Some(winner) = self.winner.and_then(|winner| self.arms.get(winner)) else { return NetAdvice::Unknown };
-        if self.winner == Some(0) {
-            return NetAdvice::Default;
-        }
+    pub fn advice(&self) -> Advice<'_, NetArmResult> {
         let figure = self.confirmation.as_ref().and_then(|confirmation| confirmation.of_test(self.decided_by()));
-        match figure.and_then(|figure| figure.to_default.as_ref()) {
-            None => NetAdvice::Unknown,
-            Some(estimate) if estimate.interval().low > 1.0 => NetAdvice::Use(winner, estimate),
-            Some(estimate) => NetAdvice::NoneFaster(winner, estimate),
-        }
+        let to_default = figure.and_then(|figure| figure.to_default.as_ref());
+        Advice::of(&self.arms, self.winner, |arm| arm.cannot_win.is_none(), to_default)
     }
 }
 
@@ -378,7 +351,7 @@ pub(crate) mod tests {
         let results = sample_net_matrix();
         let back = NetMatrixResults::parse(&serde_json::to_string(&results).unwrap()).unwrap();
         assert_eq!(back.turns, results.turns);
-        let NetAdvice::Use(arm, estimate) = back.advice() else { panic!("{:?}", back.advice()) };
+        let Advice::Use(arm, estimate) = back.advice() else { panic!("{:?}", back.advice()) };
         assert!(arm.path.link == Link::VfHostdev && estimate.ratio > 1.9);
         let figure = back.confirmation.as_ref().unwrap().of_test(NetTest::TcpRr).unwrap();
         assert!(figure.to_bare.as_ref().unwrap().ratio < 1.0 && figure.default_to_bare.as_ref().unwrap().ratio < 0.6);
@@ -400,8 +373,8 @@ pub(crate) mod tests {
     #[test]
     fn nothing_is_advised_that_was_not_shown_and_bare_metal_never() {
         let results = sample_net_matrix();
-        assert_eq!(NetMatrixResults { confirmation: None, ..results.clone() }.advice(), NetAdvice::Unknown);
-        assert_eq!(NetMatrixResults { winner: Some(0), ..results.clone() }.advice(), NetAdvice::Default);
+        assert_eq!(NetMatrixResults { confirmation: None, ..results.clone() }.advice(), Advice::Unknown);
+        assert_eq!(NetMatrixResults { winner: Some(0), ..results.clone() }.advice(), Advice::Default);
         let good = serde_json::to_string(&results).unwrap();
         for junk in [
             String::new(),

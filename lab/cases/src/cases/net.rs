@@ -1,7 +1,7 @@
 //! The network matrix over a cable between two labs: a server, and a small peer that answers netperf.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Effect, NetAdvice, NetMatrixResults, NetTest};
+use nearmetal_measure::{Advice, Effect, NetMatrixResults, NetTest};
 
 use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot};
@@ -146,7 +146,7 @@ fn short_race() -> anyhow::Result<Verdict> {
             let figure = confirmation.of_test(test).with_context(|| format!("no {} again", test.id()))?;
             ensure!(figure.default_to_bare.is_some(), "no interval beside bare metal: {text}");
         }
-        ensure!(results.advice() != NetAdvice::Unknown, "no advice: {text}");
+        ensure!(results.advice() != Advice::Unknown, "no advice: {text}");
         let after = server.sh(NETWORK)?;
         ensure!(after == before, "before:\n{before}\nafter:\n{after}");
         Ok(Verdict::Holds(text))

@@ -28,3 +28,15 @@ impl From<ExitStatus> for ExitCode {
         })
     }
 }
+
+/// An error that is the user's: it ends the program with [`ExitStatus::WrongUse`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongUse(pub String);
+
+impl std::fmt::Display for WrongUse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUse {}

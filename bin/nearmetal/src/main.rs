@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::commands::Command;
-use crate::exit_status::ExitStatus;
+use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
 /// KVM guests at bare-metal speed, proven
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // `{:#}` of anyhow prints the chain of causes, outermost first.
             printer.important(&format!("error: {error:#}"));
-            ExitStatus::Refused.into()
+            if error.is::<WrongUse>() { ExitStatus::WrongUse } else { ExitStatus::Refused }.into()
         }
     }
 }

@@ -1,10 +1,9 @@
 //! `nearmetal bench`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use nearmetal_change::PlanFile;
-use nearmetal_host::{HostFs, files};
+use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
     ArmKind, Comparison, Design, Environment, Estimate, Event, FileJob, FileSystem, FioJob, FunctionRequest,
@@ -14,8 +13,9 @@ use nearmetal_measure::{
 use nearmetal_units::Bytes;
 
 use super::matrix::{MatrixArgs, MatrixKind, disk_matrix};
+use super::measuring::{in_plan, need_root, plan_of, written};
 use super::net_matrix::net_matrix;
-use super::shared::StateArgs;
+use super::shared::{StateArgs, beside_this_program};
 use super::together::{TogetherArgs, together};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -76,7 +76,7 @@ pub struct Args {
     pub(super) namespace: Option<u32>,
     /// The plan [default: the one that was last applied to the domain]
     #[arg(long, value_name = "FILE")]
-    plan: Option<PathBuf>,
+    pub(super) plan: Option<PathBuf>,
     /// Minutes instead of hours: guests stay up, only 4 KiB is paired, six pairs of 5 s samples, other sizes once for 2 s
     #[arg(long)]
     pub(super) quick: bool,
@@ -188,19 +188,13 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     if args.scratch.len() > 1 && args.several.together.is_empty() {
         bail!("{} scratch devices are named, and only --matrix and --together take more than one", args.scratch.len());
     }
-    if !rustix::process::geteuid().is_root() {
-        bail!("measuring starts guests and drops caches, which only root may: run it as root");
-    }
+    need_root("starts guests and drops caches", "")?;
     let journal = args.state.journal();
     if !args.several.together.is_empty() {
         return together(&args, &journal, printer);
     }
-    let plan = plan_of(&args, &journal)?;
-    let change = plan.domains.iter().find(|domain| domain.name == args.domain);
-    let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
-        printer.important(&format!("error: `{}` is not in the plan", args.domain));
-        return Ok(ExitStatus::WrongUse);
-    };
+    let plan = plan_of(args.plan.as_deref(), &args.domain, &journal)?;
+    let (change, placement) = in_plan(&plan, &args.domain)?;
     let probe = beside_this_program("nearmetal-probe")?;
     let fs = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
@@ -276,9 +270,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
 
 /// Writes the results where they were asked for, and shows the ratios.
 fn keep(args: &Args, results: &Results, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    if let Some(path) = &args.output {
-        files::write_atomic(path, serde_json::to_string_pretty(results)?)?;
-    }
+    written(results, args.output.as_deref())?;
     if let Some(path) = &args.store {
         Store::open(path)?.add(results)?;
     }
@@ -288,34 +280,6 @@ fn keep(args: &Args, results: &Results, printer: &mut Printer) -> anyhow::Result
         printer.data(&format!("where the time goes, for each I/O:\n{}", cost_text(&costs)));
     }
     Ok(ExitStatus::Done)
-}
-
-pub(super) fn plan_of(args: &Args, journal: &nearmetal_change::Journal) -> anyhow::Result<PlanFile> {
-    plan_of_domain(args, &args.domain, journal)
-}
-
-/// The plan named, or the one in force of the domain.
-pub(super) fn plan_of_domain(
-    args: &Args,
-    domain: &str,
-    journal: &nearmetal_change::Journal,
-) -> anyhow::Result<PlanFile> {
-    if let Some(path) = &args.plan {
-        return Ok(PlanFile::load(path)?);
-    }
-    journal.plan_in_force(domain)?.with_context(|| {
-        format!("nothing has been applied to `{domain}` here: apply a plan first, or name one with --plan")
-    })
-}
-
-/// A program that is installed together with this one.
-pub(crate) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
-    let here = std::env::current_exe().context("cannot find this program")?;
-    let path = here.parent().unwrap_or(Path::new("/")).join(name);
-    if !path.exists() {
-        bail!("`{}` is missing: install it beside `{}`", path.display(), here.display());
-    }
-    Ok(path)
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {

@@ -85,7 +85,7 @@ fn say_where_it_runs(printer: &mut Printer) {
 fn job(lab: &Lab, args: &Args, stages: &mut Stages, printer: &mut Printer) -> anyhow::Result<bool> {
     stages.run(printer, "programs and guest", |_| {
         for program in ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"] {
-            lab.push(&super::bench::beside_this_program(program)?, &format!("/usr/local/bin/{program}"))?;
+            lab.push(&super::shared::beside_this_program(program)?, &format!("/usr/local/bin/{program}"))?;
         }
         let template = std::env::temp_dir().join(format!("nearmetal-demo-{}.xml", std::process::id()));
         files::write(&template, nearmetal_lab::domains::FOUND)?;

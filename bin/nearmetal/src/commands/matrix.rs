@@ -12,8 +12,9 @@ use nearmetal_measure::{
 use nearmetal_units::Bytes;
 
 use super::bench;
+use super::measuring::{need_root, pinned_in_plan, plan_of, written};
 use super::net_matrix::NetArgs;
-use super::shared::Format;
+use super::shared::{Format, beside_this_program};
 use crate::exit_status::ExitStatus;
 use crate::job::matrix::{chart, list_text, text};
 use crate::job::paths::paths_text;
@@ -113,18 +114,8 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
     let own = &args.matrix;
     let fs = HostFs::live();
     let journal = args.state.journal();
-    let plan = bench::plan_of(args, &journal)?;
-    let change = plan.domains.iter().find(|domain| domain.name == args.domain);
-    let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
-        printer.important(&format!("error: `{}` is not in the plan", args.domain));
-        return Ok(ExitStatus::WrongUse);
-    };
-    if placement.vcpus.is_empty() {
-        bail!(
-            "the plan leaves `{}` floating, so there is no slice to measure on: plan it with another --class",
-            args.domain
-        );
-    }
+    let plan = plan_of(args.plan.as_deref(), &args.domain, &journal)?;
+    let (change, placement) = pinned_in_plan(&plan, &args.domain)?;
     let size = args.block_size.first().copied().unwrap_or(args.workload.usual_size());
     let seconds = args.seconds.unwrap_or(SECONDS);
     // Of the storage of an arm a quarter is left for a file system's own tables.
@@ -150,7 +141,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
         pairs: args.pairs.unwrap_or(PAIRS),
         seed: args.seed,
         appliance: args.appliance.clone(),
-        probe: bench::beside_this_program("nearmetal-probe")?,
+        probe: beside_this_program("nearmetal-probe")?,
         state: journal.state_directory().to_owned(),
         environment: Environment::detect(&fs),
         pause: args.pause,
@@ -158,11 +149,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
     if own.list {
         return Ok(list(&request, &fs, printer));
     }
-    if !rustix::process::geteuid().is_root() {
-        bail!(
-            "measuring starts guests and drops caches, which only root may: run it as root, or see what it would do with --list"
-        );
-    }
+    need_root("starts guests and drops caches", ", or see what it would do with --list")?;
     let mut libvirt = Libvirt::open(None)?;
     if own.read_back_only {
         let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
@@ -194,10 +181,7 @@ fn keep(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let own = &args.matrix;
-    let document = serde_json::to_string_pretty(results)?;
-    if let Some(path) = &args.output {
-        files::write_atomic(path, &document)?;
-    }
+    let document = written(results, args.output.as_deref())?;
     if let Some(path) = &own.chart {
         files::write_atomic(path, chart(results))?;
     }
@@ -213,10 +197,7 @@ fn keep(
 
 /// The table; a path that did not take effect is a failed verification.
 fn show_paths(args: &bench::Args, table: &PathTable, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let document = serde_json::to_string_pretty(table)?;
-    if let Some(path) = &args.output {
-        files::write_atomic(path, &document)?;
-    }
+    let document = written(table, args.output.as_deref())?;
     match args.matrix.format {
         Format::Json => printer.data(&document),
         Format::Text => printer.data(&paths_text(table)),

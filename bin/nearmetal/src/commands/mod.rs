@@ -13,6 +13,7 @@ mod fleet;
 mod inspect;
 mod lab;
 mod matrix;
+mod measuring;
 mod net_matrix;
 mod plan;
 pub(crate) mod remote;

@@ -12,7 +12,8 @@ use nearmetal_measure::{
 
 use super::bench;
 use super::matrix::{STORE, watch};
-use super::shared::Format;
+use super::measuring::{need_root, pinned_in_plan, plan_of, written};
+use super::shared::{Format, beside_this_program};
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::{chart, list_text, paths_text, text};
 use crate::printer::Printer;
@@ -53,18 +54,8 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
     let port = own.net.port.clone().context("--matrix net needs the port it measures: --port INTERFACE")?;
     let fs = HostFs::live();
     let journal = args.state.journal();
-    let plan = bench::plan_of(args, &journal)?;
-    let change = plan.domains.iter().find(|domain| domain.name == args.domain);
-    let (Some(change), Some(placement)) = (change, plan.placement(&args.domain)) else {
-        printer.important(&format!("error: `{}` is not in the plan", args.domain));
-        return Ok(ExitStatus::WrongUse);
-    };
-    if placement.vcpus.is_empty() {
-        bail!(
-            "the plan leaves `{}` floating, so there is no slice to measure on: plan it with another --class",
-            args.domain
-        );
-    }
+    let plan = plan_of(args.plan.as_deref(), &args.domain, &journal)?;
+    let (change, placement) = pinned_in_plan(&plan, &args.domain)?;
     let mut tests: Vec<NetTest> = Vec::new();
     for test in if own.net.test.is_empty() { &NetTest::ALL[..] } else { &own.net.test[..] } {
         if !tests.contains(test) {
@@ -88,7 +79,7 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
         pairs: args.pairs.unwrap_or(PAIRS),
         seed: args.seed,
         appliance: args.appliance.clone(),
-        probe: bench::beside_this_program("nearmetal-probe")?,
+        probe: beside_this_program("nearmetal-probe")?,
         state: journal.state_directory().to_owned(),
         environment: Environment::detect(&fs),
         pause: args.pause,
@@ -107,11 +98,7 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
     if let Err(why) = check_address(&request.address, peer) {
         bail!("--address: {why}");
     }
-    if !rustix::process::geteuid().is_root() {
-        bail!(
-            "measuring starts guests and takes a port, which only root may: run it as root, or see what it would do with --list"
-        );
-    }
+    need_root("starts guests and takes a port", ", or see what it would do with --list")?;
     let mut libvirt = Libvirt::open(None)?;
     let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, &request, printer)?;
@@ -127,10 +114,7 @@ fn keep(
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
     let own = &args.matrix;
-    let document = serde_json::to_string_pretty(results)?;
-    if let Some(path) = &args.output {
-        files::write_atomic(path, &document)?;
-    }
+    let document = written(results, args.output.as_deref())?;
     if let Some(path) = &own.chart {
         files::write_atomic(path, chart(results))?;
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 
-use super::bench::beside_this_program;
+use super::shared::beside_this_program;
 use super::source::Source;
 
 /// Names the program that is sent, where it is not beside this one.

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
 use nearmetal_change::{AnyPlan, ChangeError, Journal, STATE_DIRECTORY};
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Transport};
@@ -108,4 +109,14 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+/// A program that is installed together with this one.
+pub(crate) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
+    let here = std::env::current_exe().context("cannot find this program")?;
+    let path = here.parent().unwrap_or(Path::new("/")).join(name);
+    if !path.exists() {
+        bail!("`{}` is missing: install it beside `{}`", path.display(), here.display());
+    }
+    Ok(path)
 }

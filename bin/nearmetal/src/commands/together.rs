@@ -2,12 +2,14 @@
 
 use anyhow::{Context, bail};
 use nearmetal_change::Journal;
-use nearmetal_host::{HostFs, files};
+use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{Environment, Event, FioJob, Member, TogetherRequest, bench_together, together_text};
 use nearmetal_units::Bytes;
 
-use super::bench::{Args, SPAN, beside_this_program, percent, plan_of_domain};
+use super::bench::{Args, SPAN, percent};
+use super::measuring::{in_plan, plan_of, written};
+use super::shared::beside_this_program;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -51,11 +53,8 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
     let mut members = Vec::new();
     for (name, scratch) in names.into_iter().zip(&args.scratch) {
         // One plan for all, or the one in force of each.
-        let plan = plan_of_domain(args, name, journal)?;
-        let change = plan.domains.iter().find(|domain| domain.name == *name);
-        let (Some(change), Some(placement)) = (change, plan.placement(name)) else {
-            bail!("`{name}` is not in the plan");
-        };
+        let plan = plan_of(args.plan.as_deref(), name, journal)?;
+        let (change, placement) = in_plan(&plan, name)?;
         members.push(Member {
             guest: name.clone(),
             placement: placement.clone(),
@@ -93,9 +92,7 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
     });
     bar.finish_and_clear();
     let results = result?;
-    if let Some(path) = &args.output {
-        files::write_atomic(path, serde_json::to_string_pretty(&results)?)?;
-    }
+    written(&results, args.output.as_deref())?;
     printer.data(&together_text(&results).context("the rates give no ratio")?);
     Ok(ExitStatus::Done)
 }

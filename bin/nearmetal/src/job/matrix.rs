@@ -1,34 +1,20 @@
 //! A matrix for people: the table, the advice, the chart; and what a plan takes from it.
 
-use nearmetal_measure::{Advice, ArmResult, Bus, DiskPath, Effect, Environment, LeftOut, MatrixResults, PathCache};
+use nearmetal_measure::{Advice, Bus, DiskPath, Environment, LeftOut, MatrixResults, PathCache};
 use nearmetal_place::{CacheMode, MeasuredDisk};
-use nearmetal_report::{MatrixMark, MatrixRow, Surface, matrix_svg};
-use nearmetal_stats::{Fate, RatioEstimate};
+use nearmetal_report::{Surface, matrix_svg};
+
+use super::race::{self, Race, left_out_text, ratio_text};
 
 /// The arms that would be measured.
 pub(crate) fn list_text(arms: &[DiskPath], left_out: &[LeftOut], least: u32, budget: u32) -> String {
-    let mut text = format!("{} arms:\n", arms.len());
-    for arm in arms {
-        text.push_str(&format!("  {:58} {}\n", arm.title(), arm.id()));
-    }
-    text.push_str(&left_out_text(left_out));
-    text.push_str(&format!("takes at least {least} s"));
-    text.push_str(&if budget < least {
-        format!("; the budget is {budget} s: raise --budget, or leave arms out (--without WORD)\n")
-    } else {
-        format!(", and {budget} s at most\n")
-    });
-    text
-}
-
-pub(super) fn left_out_text(left_out: &[LeftOut]) -> String {
-    let lines: String = left_out.iter().map(|left| format!("  {:58} {}\n", left.what, left.why)).collect();
-    if lines.is_empty() { lines } else { format!("not measured:\n{lines}") }
+    let arms: Vec<(String, String)> = arms.iter().map(|arm| (arm.title(), arm.id())).collect();
+    race::list_text(&arms, left_out, least, budget)
 }
 
 /// The table, best first, and one recommendation.
 pub(crate) fn text(results: &MatrixResults) -> String {
-    let ground = &results.ground;
+    let (ground, race) = (&results.ground, Race::from(results));
     let mut text = format!(
         "{}: ways to a disk on `{}`, kernel {}, QEMU {}\n{}\n",
         results.guest,
@@ -41,81 +27,25 @@ pub(crate) fn text(results: &MatrixResults) -> String {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
     }
     text.push_str(&format!("\n  {:50} {:>8}  {:22} {:>6}\n", "arm", "IOPS", "to QEMU's default", "rounds"));
-    for (number, arm) in ordered(results) {
-        let mark = if results.winner == Some(number) { '*' } else { ' ' };
+    for (number, arm) in race.ordered() {
+        let mark = race.star(number);
         let median = arm.median.map_or_else(|| "?".to_owned(), |median| format!("{median:.0}"));
-        let figure = match (&arm.to_default, number) {
-            (_, 0) => "1".to_owned(),
-            (Some(estimate), _) => ratio_text(estimate),
-            (None, _) => "not measured".to_owned(),
-        };
+        let figure = race.figure(number, arm);
         text.push_str(&format!(
             "{mark} {:50} {median:>8}  {figure:22} {:>6}  {}\n",
             arm.path.title(),
             arm.rounds,
-            note(results, number, arm)
+            race.note(number, arm)
         ));
     }
     text.push_str(&left_out_text(&results.left_out));
     text.push('\n');
-    text.push_str(&statement(results));
+    text.push_str(&race.statement());
     text.push_str(&advice(results));
     for caveat in &results.caveats {
         text.push_str(&format!("note: {caveat}\n"));
     }
     text
-}
-
-/// Arms with their numbers: the winner, then by ratio, those without a figure last.
-fn ordered(results: &MatrixResults) -> Vec<(usize, &ArmResult)> {
-    let standing = |number: usize, arm: &ArmResult| match (number, &arm.to_default) {
-        _ if results.winner == Some(number) => f64::INFINITY,
-        (0, _) => 1.0,
-        (_, Some(estimate)) => estimate.ratio,
-        _ => f64::NEG_INFINITY,
-    };
-    let mut arms: Vec<(usize, &ArmResult)> = results.arms.iter().enumerate().collect();
-    arms.sort_by(|one, other| standing(other.0, other.1).total_cmp(&standing(one.0, one.1)));
-    arms
-}
-
-pub(super) fn ratio_text(estimate: &RatioEstimate) -> String {
-    let interval = estimate.interval();
-    format!("{:.2}x ({:.2} to {:.2})", estimate.ratio, interval.low, interval.high)
-}
-
-fn note(results: &MatrixResults, number: usize, arm: &ArmResult) -> String {
-    let rounds = |look: usize| results.looks.get(look).copied().unwrap_or(0);
-    if let Effect::NotShown { why } = &arm.effect {
-        return format!("did not take effect: {why}");
-    }
-    let fate = match arm.fate {
-        _ if results.winner == Some(number) => "winner".to_owned(),
-        Some(Fate::ShownWorse { look, .. }) => format!("shown worse after {} rounds", rounds(look)),
-        Some(Fate::Cut { look }) => format!("cut for time after {} rounds, not shown worse", rounds(look)),
-        Some(Fate::Withdrawn) => "withdrawn: its runs failed".to_owned(),
-        Some(Fate::Racing) => "not told apart from the winner".to_owned(),
-        None => String::new(),
-    };
-    match &arm.cannot_win {
-        Some(why) => format!("cannot win: {why}"),
-        None => fate,
-    }
-}
-
-/// What may be said of the race, with its error.
-fn statement(results: &MatrixResults) -> String {
-    let percent = results.error * 100.0;
-    match results.slack {
-        Some(slack) if slack <= 1.0 => {
-            format!("the race: every other arm that could win was shown worse (error {percent} %)\n")
-        }
-        Some(slack) => format!(
-            "the race: no arm that could win is better than the winner by more than {:.0} % (error {percent} %)\n",
-            (slack - 1.0) * 100.0
-        ),
-        None => "the race: too few rounds to say how much better another arm may be\n".to_owned(),
-    }
 }
 
 fn advice(results: &MatrixResults) -> String {
@@ -160,18 +90,7 @@ fn driver_text(path: &DiskPath) -> String {
 
 /// The chart, as a file of its own.
 pub(crate) fn chart(results: &MatrixResults) -> String {
-    let row = |(number, arm): (usize, &ArmResult)| MatrixRow {
-        name: arm.path.title(),
-        ratio: if number == 0 { Some(1.0) } else { arm.to_default.as_ref().map(|estimate| estimate.ratio) },
-        interval: arm.to_default.as_ref().map(|estimate| (estimate.interval().low, estimate.interval().high)),
-        note: note(results, number, arm),
-        mark: match number {
-            _ if results.winner == Some(number) => MatrixMark::Winner,
-            0 => MatrixMark::Default,
-            _ => MatrixMark::Other,
-        },
-    };
-    let rows: Vec<MatrixRow> = ordered(results).into_iter().map(row).collect();
+    let rows = Race::from(results).rows();
     let title = format!("{} on {}: {}", results.guest, results.ground.device, results.workload.label());
     matrix_svg(&title, &rows, matches!(results.environment, Environment::Lab { .. }), Surface::Standalone)
 }

@@ -22,6 +22,7 @@ pub(crate) mod outputs;
 pub(crate) mod paths;
 mod plan;
 mod provenance;
+mod race;
 mod secrets;
 mod slice;
 

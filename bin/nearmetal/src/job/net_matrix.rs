@@ -1,27 +1,14 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
-use nearmetal_measure::{
-    Advice, Effect, Environment, LeftOut, Link, NetArmResult, NetFigure, NetMatrixResults, NetPath, Unit,
-};
-use nearmetal_report::{MatrixMark, MatrixRow, Surface, matrix_svg_of};
-use nearmetal_stats::Fate;
+use nearmetal_measure::{Advice, Effect, Environment, LeftOut, Link, NetFigure, NetMatrixResults, NetPath, Unit};
+use nearmetal_report::{Surface, matrix_svg_of};
 
-use super::matrix::{left_out_text, ratio_text};
+use super::race::{self, Race, left_out_text, ratio_text};
 
 /// The arms that would be measured.
 pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], least: u32, budget: u32) -> String {
-    let mut text = format!("{} arms:\n", arms.len());
-    for arm in arms {
-        text.push_str(&format!("  {:58} {}\n", arm.title(), arm.id()));
-    }
-    text.push_str(&left_out_text(left_out));
-    text.push_str(&format!("takes about {least} s at least"));
-    text.push_str(&if budget < least {
-        format!("; the budget is {budget} s: raise --budget, or leave arms out (--without WORD)\n")
-    } else {
-        format!(", and the budget is {budget} s\n")
-    });
-    text
+    let arms: Vec<(String, String)> = arms.iter().map(|arm| (arm.title(), arm.id())).collect();
+    race::list_text(&arms, left_out, least, budget)
 }
 
 /// A value in a unit people read, with the unit.
@@ -42,7 +29,7 @@ fn decided_unit(results: &NetMatrixResults) -> Unit {
 
 /// The table, best first, and one recommendation.
 pub(crate) fn text(results: &NetMatrixResults) -> String {
-    let ground = &results.ground;
+    let (ground, race) = (&results.ground, Race::from(results));
     let mut text = format!(
         "{}: ways to `{}` ({}), kernel {}, QEMU {}, peer {}\nthe race: {}, {} s a run\n",
         results.guest,
@@ -67,20 +54,15 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
         text.push_str(&format!("  {:34} the slice  {}\n", "", values(&ceiling.confined)));
     }
     text.push_str(&format!("\n  {:42} {:>16}  {:22} {:>6}\n", "arm", "median", "to libvirt's default", "rounds"));
-    for (number, arm) in ordered(results) {
-        let mark = if results.winner == Some(number) { '*' } else { ' ' };
+    for (number, arm) in race.ordered() {
+        let mark = race.star(number);
         let median = arm.median.map_or_else(|| "?".to_owned(), |median| shown(median, decided_unit(results)));
-        let figure = match (&arm.to_default, number) {
-            (_, 0) => "1".to_owned(),
-            (Some(estimate), _) => ratio_text(estimate),
-            (None, _) => "not measured".to_owned(),
-        };
-        let bound = if arm.peer_bound == Some(true) { "peer-bound; " } else { "" };
+        let figure = race.figure(number, arm);
         text.push_str(&format!(
-            "{mark} {:42} {median:>16}  {figure:22} {:>6}  {bound}{}\n",
+            "{mark} {:42} {median:>16}  {figure:22} {:>6}  {}\n",
             arm.path.title(),
             arm.rounds,
-            note(results, number, arm)
+            race.note(number, arm)
         ));
         if let Effect::Shown { evidence } = &arm.effect {
             text.push_str(&evidence.iter().map(|line| format!("      {line}\n")).collect::<String>());
@@ -89,7 +71,7 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
     text.push_str(&left_out_text(&results.left_out));
     text.push_str(&fresh(results));
     text.push('\n');
-    text.push_str(&statement(results));
+    text.push_str(&race.statement());
     text.push_str(&advice(results));
     for caveat in &results.caveats {
         text.push_str(&format!("note: {caveat}\n"));
@@ -113,36 +95,6 @@ pub(crate) fn paths_text(results: &NetMatrixResults) -> String {
     }
     text.push_str(&left_out_text(&results.left_out));
     text
-}
-
-/// Arms with their numbers: by ratio, those without a figure last.
-fn ordered(results: &NetMatrixResults) -> Vec<(usize, &NetArmResult)> {
-    let standing = |number: usize, arm: &NetArmResult| match (number, &arm.to_default) {
-        (0, _) => 1.0,
-        (_, Some(estimate)) => estimate.ratio,
-        _ => f64::NEG_INFINITY,
-    };
-    let mut arms: Vec<(usize, &NetArmResult)> = results.arms.iter().enumerate().collect();
-    arms.sort_by(|one, other| standing(other.0, other.1).total_cmp(&standing(one.0, one.1)));
-    arms
-}
-
-fn note(results: &NetMatrixResults, number: usize, arm: &NetArmResult) -> String {
-    let rounds = |look: usize| results.looks.get(look).copied().unwrap_or(0);
-    if let Effect::NotShown { why } = &arm.effect {
-        return format!("did not take effect: {why}");
-    }
-    if let Some(why) = &arm.cannot_win {
-        return why.clone();
-    }
-    match arm.fate {
-        _ if results.winner == Some(number) => "winner".to_owned(),
-        Some(Fate::ShownWorse { look, .. }) => format!("shown worse after {} rounds", rounds(look)),
-        Some(Fate::Cut { look }) => format!("cut for time after {} rounds, not shown worse", rounds(look)),
-        Some(Fate::Withdrawn) => "withdrawn: its runs failed".to_owned(),
-        Some(Fate::Racing) => "not told apart from the winner".to_owned(),
-        None => String::new(),
-    }
 }
 
 /// The fresh rounds: every metric of winner, default and bare slice.
@@ -179,21 +131,6 @@ fn line(results: &NetMatrixResults, figure: &NetFigure) -> String {
         estimate(&figure.default_to_bare),
         if figure.peer_bound == Some(true) { " winner peer-bound" } else { "" }
     )
-}
-
-/// What may be said of the race, with its error.
-fn statement(results: &NetMatrixResults) -> String {
-    let percent = results.error * 100.0;
-    match results.slack {
-        Some(slack) if slack <= 1.0 => {
-            format!("the race: every other arm that could win was shown worse (error {percent} %)\n")
-        }
-        Some(slack) => format!(
-            "the race: no arm that could win is better than the winner by more than {:.0} % (error {percent} %)\n",
-            (slack - 1.0) * 100.0
-        ),
-        None => "the race: too few rounds to say how much better another arm may be\n".to_owned(),
-    }
 }
 
 fn advice(results: &NetMatrixResults) -> String {
@@ -241,22 +178,7 @@ fn price(link: Link) -> &'static str {
 
 /// The chart, as a file of its own.
 pub(crate) fn chart(results: &NetMatrixResults) -> String {
-    let row = |(number, arm): (usize, &NetArmResult)| MatrixRow {
-        name: arm.path.title(),
-        ratio: if number == 0 { Some(1.0) } else { arm.to_default.as_ref().map(|estimate| estimate.ratio) },
-        interval: arm.to_default.as_ref().map(|estimate| (estimate.interval().low, estimate.interval().high)),
-        note: if arm.peer_bound == Some(true) {
-            format!("peer-bound; {}", note(results, number, arm))
-        } else {
-            note(results, number, arm)
-        },
-        mark: match number {
-            _ if results.winner == Some(number) => MatrixMark::Winner,
-            0 => MatrixMark::Default,
-            _ => MatrixMark::Other,
-        },
-    };
-    let rows: Vec<MatrixRow> = ordered(results).into_iter().map(row).collect();
+    let rows = Race::from(results).rows();
     let title = format!("{} on {}: {}", results.guest, results.port, results.decided_by().label());
     let axis = if results.decided_by().is_stream() { "Bits a second" } else { "Transactions a second" };
     let axis = format!("{axis} as a ratio to libvirt's default");

@@ -12,6 +12,7 @@ mod lane;
 mod netperf;
 mod path;
 mod port;
+mod request;
 mod results;
 mod rig;
 mod run;
@@ -21,7 +22,8 @@ pub use netperf::NetTest;
 pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;
 pub use port::check_address;
+pub use request::{NetMatrixRequest, net_ground, net_least_seconds};
 #[cfg(test)]
 pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
-pub use run::{NetMatrixRequest, net_ground, net_least_seconds, net_matrix};
+pub use run::net_matrix;

@@ -15,7 +15,7 @@ use super::guest::{ArmCard, DOWN, UP, guest_with};
 use super::netperf::{NetTest, greeting, read};
 use super::path::Link;
 use super::port::{NAMESPACE, Port};
-use super::run::NetMatrixRequest;
+use super::request::NetMatrixRequest;
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::new_uuid;
 use crate::error::MeasureError;

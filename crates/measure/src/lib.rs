@@ -36,7 +36,7 @@ mod workload;
 pub use bench::{Event, Request, bench};
 pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
-pub use cost::{Cost, CostRow, cost_table, cost_text};
+pub use cost::{Cost, CostRow, cost_figures, cost_table, cost_text};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
 pub use file_set::{FileJob, FileStep, FileSystem};
@@ -48,9 +48,9 @@ pub use matrix::{
 };
 pub use metric::{Metric, Unit};
 pub use net::{
-    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetGround,
-    NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms, net_ground,
-    net_least_seconds, net_matrix,
+    Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
+    NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms,
+    net_cost_table, net_ground, net_least_seconds, net_matrix,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
 pub use passthrough::{FunctionRequest, bench_function, function_of};

@@ -32,6 +32,12 @@ pub enum Unit {
     /// Events per I/O operation.
     #[serde(rename = "1/IO")]
     PerIo,
+    /// Events per transaction.
+    #[serde(rename = "1/trans")]
+    PerTransaction,
+    /// Events per gigabit moved.
+    #[serde(rename = "1/Gbit")]
+    PerGigabit,
 }
 
 impl Unit {
@@ -47,6 +53,8 @@ impl Unit {
             Self::CpuSecondsPerGigabit => "CPU s/Gbit",
             Self::CpuNanosecondsPerTransaction => "CPU ns/trans",
             Self::PerIo => "1/IO",
+            Self::PerTransaction => "1/trans",
+            Self::PerGigabit => "1/Gbit",
         }
     }
 

@@ -1,6 +1,9 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
-use nearmetal_measure::{Advice, Effect, Environment, LeftOut, Link, NetFigure, NetMatrixResults, NetPath, Unit};
+use nearmetal_measure::{
+    Advice, Cost, Effect, Environment, LeftOut, Link, NetCostRow, NetFigure, NetMatrixResults, NetPath, Unit,
+    cost_figures, net_cost_table,
+};
 use nearmetal_report::{Surface, matrix_svg_of};
 
 use super::race::{self, Race, left_out_text, ratio_text};
@@ -53,13 +56,21 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
         text.push_str(&format!("  {:34} all PUs    {}\n", ceiling.test.label(), values(&ceiling.unconfined)));
         text.push_str(&format!("  {:34} the slice  {}\n", "", values(&ceiling.confined)));
     }
-    text.push_str(&format!("\n  {:42} {:>16}  {:22} {:>6}\n", "arm", "median", "to libvirt's default", "rounds"));
+    text.push_str(&format!(
+        "\n  {:42} {:>16}  {:22} {:22} {:>6}\n",
+        "arm",
+        "median",
+        &format!("to {}", reference(results)),
+        "to bare metal",
+        "rounds"
+    ));
     for (number, arm) in race.ordered() {
         let mark = race.star(number);
         let median = arm.median.map_or_else(|| "?".to_owned(), |median| shown(median, decided_unit(results)));
         let figure = race.figure(number, arm);
+        let bare = arm.to_bare.as_ref().map_or_else(|| "-".to_owned(), ratio_text);
         text.push_str(&format!(
-            "{mark} {:42} {median:>16}  {figure:22} {:>6}  {}\n",
+            "{mark} {:42} {median:>16}  {figure:22} {bare:22} {:>6}  {}\n",
             arm.path.title(),
             arm.rounds,
             race.note(number, arm)
@@ -70,6 +81,7 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
     }
     text.push_str(&left_out_text(&results.left_out));
     text.push_str(&fresh(results));
+    text.push_str(&costs(results));
     text.push('\n');
     text.push_str(&race.statement());
     text.push_str(&advice(results));
@@ -97,13 +109,44 @@ pub(crate) fn paths_text(results: &NetMatrixResults) -> String {
     text
 }
 
-/// The fresh rounds: every metric of winner, default and bare slice.
+/// What all is compared with, in words.
+fn reference(results: &NetMatrixResults) -> String {
+    match results.arms.get(results.reference) {
+        Some(arm) if results.reference != 0 => arm.path.title(),
+        _ => "libvirt's default".to_owned(),
+    }
+}
+
+/// Where the time goes in the fresh rounds, a line for each test, arm and group.
+fn costs(results: &NetMatrixResults) -> String {
+    let rows = net_cost_table(results);
+    let mut text = String::new();
+    let mut at = 0;
+    while let Some(first) = rows.get(at) {
+        let same = |row: &&NetCostRow| (row.test, row.arm, row.cost) == (first.test, first.arm, first.cost);
+        let line: Vec<(&str, f64)> =
+            rows[at..].iter().take_while(same).map(|row| (row.name.as_str(), in_ns(row))).collect();
+        at += line.len();
+        let each = if first.test.is_stream() { "Gbit" } else { "transaction" };
+        let title = results.arms.get(first.arm).map_or_else(String::new, |arm| arm.path.title());
+        let group = format!("{}/{each}", first.cost.title());
+        text.push_str(&format!("  {:12} {title:42} {group:28} {}\n", first.test.id(), cost_figures(first.cost, &line)));
+    }
+    if text.is_empty() { text } else { format!("\nwhere the time goes:\n{text}") }
+}
+
+/// CPU time of a stream is kept in seconds.
+fn in_ns(row: &NetCostRow) -> f64 {
+    if row.cost == Cost::Cpu && row.test.is_stream() { row.each * 1e9 } else { row.each }
+}
+
+/// The fresh rounds: every metric of winner, reference and bare slice.
 fn fresh(results: &NetMatrixResults) -> String {
     let Some(confirmation) = &results.confirmation else { return String::new() };
     let rounds = confirmation.turns.iter().map(|turn| turn.round + 1).max().unwrap_or(0);
     let mut text = format!(
         "\nagain in {rounds} fresh rounds, each guest booted for its run, with this card alone:\n  {:22} {:>16} {:>16} {:>16}  {:22} {:22} {:22}\n",
-        "", "winner", "default", "bare slice", "winner to default", "winner to bare", "default to bare"
+        "", "winner", "reference", "bare slice", "to reference", "to bare", "reference to bare"
     );
     for figure in &confirmation.figures {
         text.push_str(&line(results, figure));
@@ -124,7 +167,7 @@ fn line(results: &NetMatrixResults, figure: &NetFigure) -> String {
         "  {:22} {:>16} {:>16} {:>16}  {:22} {:22} {:22}{}\n",
         figure.metric,
         median(results.winner),
-        median(Some(0)),
+        median(Some(results.reference)),
         median(bare),
         estimate(&figure.to_default),
         estimate(&figure.to_bare),
@@ -142,22 +185,38 @@ fn advice(results: &NetMatrixResults) -> String {
             let bare = bare.map_or_else(String::new, |bare| format!(", {} of bare metal", ratio_text(bare)));
             let function = (arm.path.link == Link::VfHostdev).then(|| arm.source.parse().ok()).flatten();
             format!(
-                "use: {}\n  because it did {} of libvirt's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{}",
+                "use: {}\n  because it did {} of {}{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{}{}",
                 arm.path.title(),
                 ratio_text(estimate),
+                reference(results),
                 estimate.n,
                 arm.path.lines_for_libvirt(&arm.source, function),
+                in_the_guest(&arm.path),
                 price(arm.path.link)
             )
         }
         Advice::NoneFaster(arm, estimate) => format!(
-            "leave the card as it is: the best arm, {}, did {} of libvirt's default in {} fresh pairs\n",
+            "leave the card as it is: the best arm, {}, did {} of {} in {} fresh pairs\n",
             arm.path.title(),
             ratio_text(estimate),
+            reference(results),
             estimate.n
+        ),
+        Advice::Default if results.reference != 0 => format!(
+            "use: {}\n  because no other arm that took effect was shown better, and libvirt's default took none\n",
+            reference(results)
         ),
         Advice::Default => "leave the card as it is: libvirt's default was the best\n".to_owned(),
         Advice::Unknown => "no advice: the race has no winner that was measured again\n".to_owned(),
+    }
+}
+
+/// What the guest itself has to do, which no definition says.
+fn in_the_guest(path: &NetPath) -> &'static str {
+    if path.rps {
+        "  and in the guest, for each receive queue of the card: the mask of all its vCPUs into queues/rx-N/rps_cpus\n"
+    } else {
+        ""
     }
 }
 
@@ -181,6 +240,6 @@ pub(crate) fn chart(results: &NetMatrixResults) -> String {
     let rows = Race::from(results).rows();
     let title = format!("{} on {}: {}", results.guest, results.port, results.decided_by().label());
     let axis = if results.decided_by().is_stream() { "Bits a second" } else { "Transactions a second" };
-    let axis = format!("{axis} as a ratio to libvirt's default");
+    let axis = format!("{axis} as a ratio to {}", reference(results));
     matrix_svg_of(&title, &axis, &rows, matches!(results.environment, Environment::Lab { .. }), Surface::Standalone)
 }

@@ -83,10 +83,12 @@ impl Arm for NetArmResult {
     }
 }
 
-/// A race that is over; arm 0 is the default.
+/// A race that is over.
 pub(super) struct Race<'a, A> {
     arms: &'a [A],
     winner: Option<usize>,
+    /// Number of the arm that all others are compared with.
+    reference: usize,
     /// Rounds before each look.
     looks: &'a [u32],
     error: f64,
@@ -95,13 +97,15 @@ pub(super) struct Race<'a, A> {
 
 impl<'a> From<&'a MatrixResults> for Race<'a, ArmResult> {
     fn from(of: &'a MatrixResults) -> Self {
-        Self { arms: &of.arms, winner: of.winner, looks: &of.looks, error: of.error, slack: of.slack }
+        let (winner, reference) = (of.winner, 0);
+        Self { arms: &of.arms, winner, reference, looks: &of.looks, error: of.error, slack: of.slack }
     }
 }
 
 impl<'a> From<&'a NetMatrixResults> for Race<'a, NetArmResult> {
     fn from(of: &'a NetMatrixResults) -> Self {
-        Self { arms: &of.arms, winner: of.winner, looks: &of.looks, error: of.error, slack: of.slack }
+        let (winner, reference) = (of.winner, of.reference);
+        Self { arms: &of.arms, winner, reference, looks: &of.looks, error: of.error, slack: of.slack }
     }
 }
 
@@ -110,7 +114,7 @@ impl<'a, A: Arm> Race<'a, A> {
     pub(super) fn ordered(&self) -> Vec<(usize, &'a A)> {
         let standing = |number: usize, arm: &A| match (number, arm.to_default()) {
             _ if self.winner == Some(number) => f64::INFINITY,
-            (0, _) => 1.0,
+            (number, _) if number == self.reference => 1.0,
             (_, Some(estimate)) => estimate.ratio,
             _ => f64::NEG_INFINITY,
         };
@@ -124,10 +128,10 @@ impl<'a, A: Arm> Race<'a, A> {
         if self.winner == Some(number) { '*' } else { ' ' }
     }
 
-    /// The arm's ratio to the default, in words.
+    /// The arm's ratio to the reference, in words.
     pub(super) fn figure(&self, number: usize, arm: &A) -> String {
         match (arm.to_default(), number) {
-            (_, 0) => "1".to_owned(),
+            (_, number) if number == self.reference => "1".to_owned(),
             (Some(estimate), _) => ratio_text(estimate),
             (None, _) => "not measured".to_owned(),
         }
@@ -180,12 +184,12 @@ impl<'a, A: Arm> Race<'a, A> {
     pub(super) fn rows(&self) -> Vec<MatrixRow> {
         let row = |(number, arm): (usize, &A)| MatrixRow {
             name: arm.title(),
-            ratio: if number == 0 { Some(1.0) } else { arm.to_default().map(|estimate| estimate.ratio) },
+            ratio: if number == self.reference { Some(1.0) } else { arm.to_default().map(|estimate| estimate.ratio) },
             interval: arm.to_default().map(|estimate| (estimate.interval().low, estimate.interval().high)),
             note: self.note(number, arm),
             mark: match number {
                 _ if self.winner == Some(number) => MatrixMark::Winner,
-                0 => MatrixMark::Default,
+                _ if number == self.reference => MatrixMark::Default,
                 _ => MatrixMark::Other,
             },
         };

@@ -14,8 +14,8 @@ mod table;
 mod watch;
 
 pub(crate) use reasons::exit_reasons;
-pub use table::{CostRow, cost_table, cost_text};
-pub(crate) use watch::{Middle, Target, watched};
+pub use table::{CostRow, cost_figures, cost_table, cost_text};
+pub(crate) use watch::{Middle, Target, Watched, watched};
 
 use crate::metric::{Metric, Unit};
 use snapshot::Snapshot;

@@ -96,25 +96,28 @@ pub fn cost_text(rows: &[CostRow]) -> String {
         let of_line = |row: &&CostRow| row.workload == first.workload && row.arm == first.arm && row.cost == first.cost;
         let line: Vec<&CostRow> = rows[at..].iter().take_while(of_line).collect();
         at += line.len();
-        let figures: Vec<String> = line.iter().take(SHOWN).map(|row| figure(row)).collect();
-        let more = line.len().saturating_sub(SHOWN);
-        let more = if more > 0 { format!(", {more} more") } else { String::new() };
+        let line: Vec<(&str, f64)> = line.iter().map(|row| (row.name.as_str(), row.per_io)).collect();
         text.push_str(&format!(
-            "{:44} {:12} {:16} {}{more}\n",
+            "{:44} {:12} {:16} {}\n",
             first.workload.label(),
             first.arm.title(),
             format!("{}/IO", first.cost.title()),
-            figures.join(", ")
+            cost_figures(first.cost, &line)
         ));
     }
     text
 }
 
-fn figure(row: &CostRow) -> String {
-    match row.cost {
-        Cost::Cpu => format!("{} {:.1} µs", row.name, row.per_io / 1000.0),
-        _ => format!("{} {:.3}", row.name, row.per_io),
-    }
+/// The largest costs of a group in words, the largest first: name and ns of CPU time, or a count.
+pub fn cost_figures(cost: Cost, line: &[(&str, f64)]) -> String {
+    let one = |(name, each): &(&str, f64)| match cost {
+        Cost::Cpu => format!("{name} {:.1} µs", each / 1000.0),
+        _ => format!("{name} {each:.3}"),
+    };
+    let shown: Vec<String> = line.iter().take(SHOWN).map(one).collect();
+    let more = line.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(", {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(test)]

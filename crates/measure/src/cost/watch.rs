@@ -24,6 +24,11 @@ impl Middle {
     /// it in a guest, so that everything is later by up to three tenths on one side.
     pub(crate) fn of(job: &FioJob) -> Self {
         let (ramp, seconds) = (Duration::from_secs(job.ramp_seconds.into()), Duration::from_secs(job.seconds.into()));
+        Self::after(ramp, seconds)
+    }
+
+    /// The middle of `seconds` that begin after `ramp`.
+    pub(crate) fn after(ramp: Duration, seconds: Duration) -> Self {
         Self { begins: ramp + seconds * 3 / 10, ends: ramp + seconds * 8 / 10 }
     }
 }
@@ -35,7 +40,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The costs of each I/O at this rate, and what could not be read.
+    /// The costs of each I/O (or whatever is done at this rate, each second), and what could not be read.
     pub(crate) fn per_io(&self, iops: f64) -> (Vec<Metric>, Vec<String>) {
         let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
         let unknown = after.unknown.iter().map(|what| format!("not counted: {what}"));

@@ -9,18 +9,19 @@ pub enum Advice<'a, A> {
     Use(&'a A, &'a RatioEstimate),
     /// The best path was not shown faster than the default.
     NoneFaster(&'a A, &'a RatioEstimate),
-    /// The default itself is the best.
+    /// The arm that the others were compared with is itself the best.
     Default,
     /// The race gave no winner, or the winner could not be measured again.
     Unknown,
 }
 
 impl<'a, A> Advice<'a, A> {
-    /// The advice for arms of which the first is the default, out of the winner's ratio to it in fresh pairs. A winner that
+    /// The advice for arms that were compared with one of them, `reference`, out of the winner's ratio to it in fresh pairs. A winner that
     /// cannot be one, whatever a file says, gives none.
     pub(crate) fn of(
         arms: &'a [A],
         winner: Option<usize>,
+        reference: usize,
         can_win: impl FnOnce(&A) -> bool,
         to_default: Option<&'a RatioEstimate>,
     ) -> Self {
@@ -28,7 +29,7 @@ impl<'a, A> Advice<'a, A> {
             return Self::Unknown;
         };
         match to_default {
-            _ if winner == Some(0) => Self::Default,
+            _ if winner == Some(reference) => Self::Default,
             None => Self::Unknown,
             Some(estimate) if estimate.interval().low > 1.0 => Self::Use(arm, estimate),
             Some(estimate) => Self::NoneFaster(arm, estimate),

@@ -141,7 +141,7 @@ impl MatrixResults {
         // What loses flushed data is never advised.
         let can_win = |arm: &ArmResult| arm.path.cache.is_durable() && arm.cannot_win.is_none();
         let to_default = self.confirmation.as_ref().and_then(|confirmation| confirmation.to_default.as_ref());
-        Advice::of(&self.arms, self.winner, can_win, to_default)
+        Advice::of(&self.arms, self.winner, 0, can_win, to_default)
     }
 }
 

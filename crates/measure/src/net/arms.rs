@@ -72,6 +72,7 @@ fn wanted(ground: &NetGround) -> Vec<NetPath> {
         NetPath { backend: Some(Backend::Qemu), ..default },
         NetPath { queues, ..default },
         NetPath { offloads: false, ..default },
+        NetPath { rps: true, ..default },
         NetPath::virtio(Link::MacvtapBridge),
         NetPath::virtio(Link::MacvtapPrivate),
         NetPath::virtio(Link::MacvtapPassthrough),
@@ -95,6 +96,9 @@ fn refused(ground: &NetGround, path: &NetPath) -> Option<String> {
     }
     if path.queues.is_some() && ground.vcpus < 2 {
         return Some("the guest has 1 vCPU: one queue is what libvirt gives by itself".to_owned());
+    }
+    if path.rps && ground.vcpus < 2 {
+        return Some("the guest has 1 vCPU: there is nothing to spread over".to_owned());
     }
     if path.link.macvtap_mode().is_some() && !ground.macvtap {
         return Some("this kernel has no macvtap".to_owned());
@@ -154,12 +158,12 @@ mod tests {
     #[test]
     fn all_ways_are_there_where_the_machine_has_all_and_none_twice() {
         let (arms, left_out) = net_arms(&ground());
-        assert_eq!((arms.len(), left_out.len()), (10, 0), "{left_out:?}");
-        assert!(arms[0].is_libvirt_default() && arms[9].link == Link::Bare);
+        assert_eq!((arms.len(), left_out.len()), (11, 0), "{left_out:?}");
+        assert!(arms[0].is_libvirt_default() && arms[10].link == Link::Bare);
         let mut ids: Vec<_> = arms.iter().map(NetPath::id).collect();
         ids.sort();
         ids.dedup();
-        assert_eq!(ids.len(), 10);
+        assert_eq!(ids.len(), 11);
     }
 
     #[test]
@@ -188,7 +192,7 @@ mod tests {
                 "no kernel in /boot",
             ),
             (NetGround { macvtap: false, ..ground() }, |arm| arm.link.macvtap_mode().is_some(), "no macvtap"),
-            (NetGround { vcpus: 1, ..ground() }, |arm| arm.queues.is_some(), "1 vCPU"),
+            (NetGround { vcpus: 1, ..ground() }, |arm| arm.queues.is_some() || arm.rps, "1 vCPU"),
             (
                 NetGround { without: vec!["user-space".into()], ..ground() },
                 |arm| arm.backend == Some(Backend::Qemu),

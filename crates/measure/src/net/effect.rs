@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nearmetal_host::{HostFs, ThreadRole, guests};
 use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_units::CpuSet;
 use serde_json::Value;
 
 use super::guest::ArmCard;
@@ -31,9 +32,26 @@ pub(crate) struct Seen {
     pub queues: u32,
     /// Negotiated features of virtio, lowest bit first.
     pub features: String,
+    /// The vCPUs that send by each queue (XPS), in the queues' order; none where the kernel does not say.
+    pub xps: Vec<CpuSet>,
+    /// The vCPUs that handle what each queue received (RPS); empty sets where it is handled where the interrupt came.
+    pub rps: Vec<CpuSet>,
 }
 
-const LIST: &str = r#"cd /sys/class/net && for n in *; do d=$(readlink $n/device/driver); echo "$n|$(cat $n/address)|${d##*/}|$(ls $n/queues | grep -c ^tx)|$(cat $n/device/features 2>/dev/null)"; done"#;
+const LIST: &str = r#"cd /sys/class/net && for n in *; do d=$(readlink $n/device/driver); echo "$n|$(cat $n/address)|${d##*/}|$(ls $n/queues | grep -c ^tx)|$(cat $n/device/features 2>/dev/null)|$(cat $n/queues/tx-*/xps_cpus 2>/dev/null | tr '\n' ' ')|$(cat $n/queues/rx-*/rps_cpus 2>/dev/null | tr '\n' ' ')"; done"#;
+
+/// Makes a guest's card spread what it receives over all its vCPUs. `$1` MAC, `$2` mask.
+const SPREAD: &str = r#"for n in /sys/class/net/*; do
+[ "$(cat $n/address)" = "$1" ] && for q in $n/queues/rx-*; do echo "$2" > $q/rps_cpus || exit 3; done; done; :"#;
+
+/// Switches RPS on, over the first `vcpus`.
+pub(crate) fn spread(hypervisor: &mut dyn Hypervisor, guest: &str, mac: &str, vcpus: u32) -> Result<(), MeasureError> {
+    let mask = (0..vcpus).collect::<CpuSet>().to_mask();
+    let wrap = |source| MeasureError::Hypervisor { arm: guest.to_owned(), source };
+    let words = ["sh", "-c", SPREAD, "spread", mac, &mask];
+    // What came of it is read back with everything else.
+    agent::exec(hypervisor, guest, &words, None, PATIENCE).map(drop).map_err(wrap)
+}
 
 /// The guest's cards by address.
 pub(crate) fn seen(hypervisor: &mut dyn Hypervisor, guest: &str) -> Result<BTreeMap<String, Seen>, MeasureError> {
@@ -49,9 +67,14 @@ fn parse(text: &str) -> BTreeMap<String, Seen> {
         let (name, mac, driver) = (fields.next()?, fields.next()?, fields.next()?);
         let queues = fields.next()?.parse().ok()?;
         let features = fields.next()?;
+        let mut masks = || -> Vec<CpuSet> {
+            let field = fields.next().unwrap_or_default();
+            field.split_ascii_whitespace().map_while(|mask| CpuSet::parse_mask(mask).ok()).collect()
+        };
+        let (xps, rps) = (masks(), masks());
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric());
         let bits = features.chars().all(|bit| bit == '0' || bit == '1');
-        let seen = Seen { name: name.into(), driver: driver.into(), queues, features: features.into() };
+        let seen = Seen { name: name.into(), driver: driver.into(), queues, features: features.into(), xps, rps };
         (plain && bits).then(|| (mac.to_ascii_lowercase(), seen))
     };
     text.lines().filter_map(line).collect()
@@ -92,12 +115,32 @@ pub(crate) fn in_the_guest(path: &NetPath, function_driver: Option<&str>, seen: 
             word(path.offloads)
         ));
     }
+    let steering = steering(path, seen)?;
     Ok(format!(
-        "in the guest {}: virtio_net, {queues} queue{}, checksum and segmentation offload {}",
+        "in the guest {}: virtio_net, {queues} queue{}, checksum and segmentation offload {}{steering}",
         seen.name,
         if queues == 1 { "" } else { "s" },
         if path.offloads { "on" } else { "off" }
     ))
+}
+
+/// Which vCPU sends by which queue, and which handle what comes in.
+fn steering(path: &NetPath, seen: &Seen) -> Result<String, String> {
+    let spread = !seen.rps.is_empty() && seen.rps.iter().all(|cpus| !cpus.is_empty());
+    if spread != path.rps {
+        let found = if spread { "is on" } else { "is off, or unknown to its kernel" };
+        return Err(format!("the guest's RPS {found}"));
+    }
+    if path.rps {
+        let first = seen.rps.first().map(ToString::to_string).unwrap_or_default();
+        return Ok(format!(", RPS over vCPUs {first}"));
+    }
+    if seen.xps.len() < 2 || seen.xps.iter().any(CpuSet::is_empty) {
+        return Ok(String::new());
+    }
+    let each: Vec<String> =
+        seen.xps.iter().enumerate().map(|(queue, cpus)| format!("queue {queue} of vCPU {cpus}")).collect();
+    Ok(format!(", XPS {}", each.join(", ")))
 }
 
 /// What the host's kernel says of what the card hangs on.
@@ -210,7 +253,7 @@ mod tests {
     use super::*;
 
     fn seen_of(features: &str, queues: u32) -> Seen {
-        Seen { name: "eth0".into(), driver: "virtio_net".into(), queues, features: features.into() }
+        Seen { name: "eth0".into(), driver: "virtio_net".into(), queues, features: features.into(), ..Seen::default() }
     }
 
     /// As a guest of libvirt 11.3 and QEMU 10.0 has them: one queue, and two.
@@ -273,10 +316,27 @@ mod tests {
     }
 
     #[test]
+    fn steering_is_told_by_the_masks_of_the_queues() {
+        let sets = |masks: &[&str]| masks.iter().map(|mask| CpuSet::parse_mask(mask).unwrap()).collect::<Vec<_>>();
+        let default = NetPath::libvirt_default();
+        let spread = NetPath { rps: true, ..default };
+        let with = |xps: &[&str], rps: &[&str]| Seen { xps: sets(xps), rps: sets(rps), ..seen_of("", 2) };
+        assert_eq!(
+            steering(&default, &with(&["1", "2"], &["0", "0"])).unwrap(),
+            ", XPS queue 0 of vCPU 0, queue 1 of vCPU 1"
+        );
+        assert_eq!(steering(&default, &with(&[], &[])).unwrap(), "", "a kernel without either");
+        assert_eq!(steering(&spread, &with(&[], &["3"])).unwrap(), ", RPS over vCPUs 0-1");
+        assert!(steering(&spread, &with(&[], &["0"])).is_err() && steering(&spread, &with(&[], &[])).is_err());
+        assert!(steering(&default, &with(&[], &["3"])).is_err(), "nobody asked for it");
+    }
+
+    #[test]
     fn hostile_lines_are_no_cards() {
-        let text = "eth0|52:54:00:AA:00:01|virtio_net|1|1110\nlo|00:00:00:00:00:00||1|\n../x|52:54:00:aa:00:02|virtio_net|1|11\neth1|52:54:00:aa:00:03|virtio_net|x|11\n";
+        let text = "eth0|52:54:00:AA:00:01|virtio_net|1|1110|1 2 |0 zz \nlo|00:00:00:00:00:00||1|\n../x|52:54:00:aa:00:02|virtio_net|1|11\neth1|52:54:00:aa:00:03|virtio_net|x|11\n";
         let found = parse(text);
-        assert_eq!(found["52:54:00:aa:00:01"].driver, "virtio_net");
+        let first = &found["52:54:00:aa:00:01"];
+        assert_eq!((first.driver.as_str(), first.xps.len(), first.rps.len()), ("virtio_net", 2, 1), "{first:?}");
         assert!(!found.contains_key("52:54:00:aa:00:02") && !found.contains_key("52:54:00:aa:00:03"));
     }
 }

@@ -99,16 +99,18 @@ fn by_guest(cards: &[ArmCard], arms: &[usize], stands: impl Fn(usize) -> bool, r
     groups.concat()
 }
 
-/// The race among the arms that took effect, for `seconds`.
+/// The race among the arms that took effect, all against `reference`, for `seconds`.
 pub(super) fn race(
     rig: &mut NetRig<'_>,
     running: &[usize],
     can_win: &[bool],
+    reference: usize,
     seconds: f64,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<(Race, Vec<Turn>), MeasureError> {
     let (error, seed, test) = (rig.request.error, rig.request.seed, rig.request.decided_by());
-    let mut race = Race::new(can_win, 0, error, &doubling_looks(FIRST_LOOK, LOOKS))?;
+    let reference = running.iter().position(|arm| *arm == reference).unwrap_or(0);
+    let mut race = Race::new(can_win, reference, error, &doubling_looks(FIRST_LOOK, LOOKS))?;
     let titles: Vec<String> = running.iter().map(|arm| rig.title(*arm)).collect();
     let start = Instant::now();
     let mut clock = || start.elapsed().as_secs_f64();
@@ -119,7 +121,7 @@ pub(super) fn race(
     Ok((race, turns))
 }
 
-/// Fresh rounds of the winner, libvirt's default and bare metal: every guest is booted for its run and has one card.
+/// Fresh rounds of the winner, the reference and bare metal: every guest is booted for its run and has one card.
 pub(super) fn confirm(
     rig: &mut NetRig<'_>,
     arms: &[usize],

@@ -5,6 +5,7 @@
 //! of its own, beside libvirt's default and the bare slice. [`NetMatrixResults`] is what is left.
 
 mod arms;
+mod costs;
 mod cpu;
 mod effect;
 mod guest;
@@ -18,6 +19,7 @@ mod rig;
 mod run;
 
 pub use arms::{Function, NetGround, net_arms};
+pub use costs::{NetCostRow, net_cost_table};
 pub use netperf::NetTest;
 pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;

@@ -86,11 +86,13 @@ pub(crate) fn greeting(peer: IpAddr) -> Vec<String> {
     ["netperf", "-H", &peer.to_string(), "-t", "TCP_RR", "-l", "-20", "-P", "0"].map(str::to_owned).to_vec()
 }
 
-/// What a run gave: its metrics, and how many units it moved (gigabits, or transactions).
+/// What a run gave: its metrics, how many units it moved (gigabits, or transactions), and in which time.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Moved {
     pub metrics: Vec<Metric>,
     pub units: f64,
+    /// How long it measured.
+    pub seconds: f64,
 }
 
 /// Reads `KEY=VALUE` lines.
@@ -126,7 +128,7 @@ pub(crate) fn read(test: NetTest, text: &str) -> Result<Moved, MeasureError> {
         }
     }
     let units = rate * factor * seconds / if test.is_stream() { 1e9 } else { 1.0 };
-    Ok(Moved { metrics, units })
+    Ok(Moved { metrics, units, seconds })
 }
 
 #[cfg(test)]

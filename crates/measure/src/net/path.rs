@@ -100,6 +100,10 @@ pub struct NetPath {
     pub queues: Option<u32>,
     /// Whether the card takes checksums and segmentation off the guest, as it does unless told otherwise.
     pub offloads: bool,
+    /// Whether the guest spreads what it receives over all its vCPUs (RPS, Documentation/networking/scaling.rst) rather than
+    /// handle it where the queue's interrupt came.
+    #[serde(default)]
+    pub rps: bool,
 }
 
 /// Offloads that `offloads: false` switches off, by libvirt's names, for what the host and what the guest receives.
@@ -131,12 +135,12 @@ impl NetPath {
 
     /// A virtio card over vhost-net with what libvirt gives by itself.
     pub(crate) fn virtio(link: Link) -> Self {
-        Self { link, backend: Some(Backend::Vhost), queues: None, offloads: true }
+        Self { link, backend: Some(Backend::Vhost), queues: None, offloads: true, rps: false }
     }
 
     /// A way without a virtio card.
     pub(crate) fn hardware(link: Link) -> Self {
-        Self { link, backend: None, queues: None, offloads: true }
+        Self { link, backend: None, queues: None, offloads: true, rps: false }
     }
 
     /// Whether it is what libvirt does by itself.
@@ -164,6 +168,9 @@ impl NetPath {
         if !self.offloads {
             words.push("no-offloads".to_owned());
         }
+        if self.rps {
+            words.push("rps".to_owned());
+        }
         words
     }
 
@@ -176,6 +183,9 @@ impl NetPath {
         }
         if !self.offloads {
             id.push_str(".no-offloads");
+        }
+        if self.rps {
+            id.push_str(".rps");
         }
         id
     }
@@ -201,6 +211,9 @@ impl NetPath {
         }
         if !self.offloads {
             title.push_str(", no offloads");
+        }
+        if self.rps {
+            title.push_str(", RPS in the guest");
         }
         title
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use nearmetal_stats::{Fate, Pair, RatioEstimate, Sample, ratio};
 use serde::{Deserialize, Serialize};
 
+use super::costs::is_cost;
 use super::netperf::NetTest;
 use super::path::{Link, NetPath};
 use crate::compare::CONFIDENCE;
@@ -62,6 +63,9 @@ pub struct NetMatrixResults {
     pub ceiling: Vec<Ceiling>,
     /// The arms; libvirt's default is the first.
     pub arms: Vec<NetArmResult>,
+    /// Number of the arm that all others are compared with: libvirt's default, or where that took no effect the first that did.
+    #[serde(default)]
+    pub reference: usize,
     /// Arms that were not measured.
     pub left_out: Vec<LeftOut>,
     /// Runs of the race, in the order they ran.
@@ -122,8 +126,11 @@ pub struct NetArmResult {
     pub medians: BTreeMap<String, f64>,
     /// Whether the median is within 10 % of the peer's ceiling, or above it; `None` if one of them is unknown.
     pub peer_bound: Option<bool>,
-    /// Against libvirt's default in the same rounds; the interval is this arm's alone, without regard to the others.
+    /// Against the reference in the same rounds; the interval is this arm's alone, without regard to the others.
     pub to_default: Option<RatioEstimate>,
+    /// Against bare metal in the same rounds, likewise; `None` for bare metal itself, and where it was not measured.
+    #[serde(default)]
+    pub to_bare: Option<RatioEstimate>,
 }
 
 /// The winner, libvirt's default and bare metal in fresh rounds, each guest with one card, booted for each run.
@@ -142,13 +149,13 @@ pub struct NetFigure {
     pub metric: String,
     /// Its unit.
     pub unit: Unit,
-    /// Medians by arm number, in the order winner, default, bare; an arm that was not measured is missing.
+    /// Medians by arm number, in the order winner, reference, bare; an arm that was not measured is missing.
     pub medians: Vec<(usize, f64)>,
-    /// Winner over default; `None` where the default won, or rounds are missing.
+    /// Winner over the reference; `None` where that won, or rounds are missing.
     pub to_default: Option<RatioEstimate>,
     /// Winner over bare metal.
     pub to_bare: Option<RatioEstimate>,
-    /// Default over bare metal.
+    /// Reference over bare metal.
     pub default_to_bare: Option<RatioEstimate>,
     /// Whether the winner's rate is within 10 % of the peer's ceiling; `None` for other metrics.
     pub peer_bound: Option<bool>,
@@ -156,9 +163,15 @@ pub struct NetFigure {
 
 impl NetConfirmation {
     /// Works out the ratios of fresh runs.
-    pub(crate) fn of(turns: Vec<Turn>, winner: usize, bare: Option<usize>, ceiling: &[Ceiling], seed: u64) -> Self {
+    pub(crate) fn of(
+        turns: Vec<Turn>,
+        (winner, default): (usize, usize),
+        bare: Option<usize>,
+        ceiling: &[Ceiling],
+        seed: u64,
+    ) -> Self {
         let mut names: Vec<(String, Unit)> = Vec::new();
-        for metric in turns.iter().flat_map(metrics) {
+        for metric in turns.iter().flat_map(metrics).filter(|metric| !is_cost(&metric.name)) {
             if !names.iter().any(|(name, _)| *name == metric.name) {
                 names.push((metric.name.clone(), metric.unit));
             }
@@ -169,15 +182,15 @@ impl NetConfirmation {
                 ratio(&pairs(&turns, &metric, subject, reference), CONFIDENCE, seed).ok()
             };
             let mut arms = vec![winner];
-            arms.extend([Some(0), bare].into_iter().flatten().filter(|arm| *arm != winner));
+            arms.extend([Some(default), bare].into_iter().flatten().filter(|arm| *arm != winner));
             let medians: Vec<(usize, f64)> =
                 arms.into_iter().filter_map(|arm| Some((arm, median(&turns, &metric, arm)?))).collect();
             let own = medians.iter().find(|(arm, _)| *arm == winner).map(|(_, value)| *value);
             NetFigure {
                 unit,
-                to_default: against(winner, Some(0)),
+                to_default: against(winner, Some(default)),
                 to_bare: against(winner, bare),
-                default_to_bare: against(0, bare),
+                default_to_bare: against(default, bare),
                 peer_bound: bound(ceiling, &metric, own),
                 medians,
                 metric,
@@ -216,11 +229,11 @@ impl NetMatrixResults {
     pub fn advice(&self) -> Advice<'_, NetArmResult> {
         let figure = self.confirmation.as_ref().and_then(|confirmation| confirmation.of_test(self.decided_by()));
         let to_default = figure.and_then(|figure| figure.to_default.as_ref());
-        Advice::of(&self.arms, self.winner, |arm| arm.cannot_win.is_none(), to_default)
+        Advice::of(&self.arms, self.winner, self.reference, |arm| arm.cannot_win.is_none(), to_default)
     }
 }
 
-fn metrics(turn: &Turn) -> &[crate::metric::Metric] {
+pub(super) fn metrics(turn: &Turn) -> &[crate::metric::Metric] {
     match &turn.outcome {
         Outcome::Measured { metrics, .. } => metrics,
         Outcome::Failed { .. } => &[],
@@ -248,8 +261,8 @@ pub(crate) fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
 
 /// Medians of all metrics of an arm.
 pub(crate) fn medians(turns: &[Turn], arm: usize) -> BTreeMap<String, f64> {
-    let names: std::collections::BTreeSet<&str> =
-        turns.iter().filter(|turn| turn.arm == arm).flat_map(metrics).map(|metric| metric.name.as_str()).collect();
+    let names = turns.iter().filter(|turn| turn.arm == arm).flat_map(metrics).map(|metric| metric.name.as_str());
+    let names: std::collections::BTreeSet<&str> = names.filter(|name| !is_cost(name)).collect();
     names.into_iter().filter_map(|name| Some((name.to_owned(), median(turns, name, arm)?))).collect()
 }
 
@@ -304,6 +317,7 @@ pub(crate) mod tests {
             medians: medians(&turns, number),
             peer_bound: bound(&ceiling, "tcp-rr.rate", median(&turns, "tcp-rr.rate", number)),
             to_default: ratio(&pairs(&turns, "tcp-rr.rate", number, 0), CONFIDENCE, 1).ok().filter(|_| number != 0),
+            to_bare: ratio(&pairs(&turns, "tcp-rr.rate", number, 2), CONFIDENCE, 1).ok().filter(|_| number != 2),
         };
         NetMatrixResults {
             schema: NET_MATRIX_SCHEMA.into(),
@@ -335,8 +349,9 @@ pub(crate) mod tests {
                 arm(1, NetPath::hardware(Link::VfHostdev), Fate::Racing),
                 arm(2, NetPath::hardware(Link::Bare), Fate::Racing),
             ],
+            reference: 0,
             left_out: vec![],
-            confirmation: Some(NetConfirmation::of(turns.clone(), 1, Some(2), &ceiling, 1)),
+            confirmation: Some(NetConfirmation::of(turns.clone(), (1, 0), Some(2), &ceiling, 1)),
             turns,
             winner: Some(1),
             slack: Some(1.0),

@@ -9,8 +9,9 @@ use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_units::{CpuSet, NodeSet};
 
+use super::costs::costs_of;
 use super::cpu::Busy;
-use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen};
+use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::guest::{ArmCard, DOWN, UP, guest_with};
 use super::netperf::{NetTest, greeting, read};
 use super::path::Link;
@@ -18,6 +19,7 @@ use super::port::{NAMESPACE, Port};
 use super::request::NetMatrixRequest;
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::new_uuid;
+use crate::cost::{Middle, Target, watched};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine, SLACK};
 use crate::experiment::{Measured, chain};
@@ -161,8 +163,14 @@ impl<'a> NetRig<'a> {
             .map(|process| process.pid)
             .ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))?;
         self.standing = Standing::Guest { arms: arms.to_vec(), pid };
-        for card in arms.iter().map(|arm| &self.cards[*arm]).filter(|card| card.path.link == Link::Bridge) {
-            self.port.settle(&card.tap, &card.mac)?;
+        let vcpus = self.request.placement.vcpus.len() as u32;
+        for card in arms.iter().map(|arm| &self.cards[*arm]) {
+            if card.path.link == Link::Bridge {
+                self.port.settle(&card.tap, &card.mac)?;
+            }
+            if card.path.rps {
+                spread(self.hypervisor, &name, &card.mac, vcpus)?;
+            }
         }
         Ok(pid)
     }
@@ -249,7 +257,11 @@ impl<'a> NetRig<'a> {
     ) -> Result<Vec<Metric>, MeasureError> {
         let cpus = self.slice.cpus.union(&self.slice.cpus_on_top);
         let before = Busy::read(self.fs, &cpus)?;
-        let text = self.netperf(arm, test, self.request.seconds, confinement)?;
+        let (fs, target) = (self.fs, self.target());
+        let middle = Middle::after(Duration::ZERO, Duration::from_secs(self.request.seconds.into()));
+        let (text, counted) =
+            watched(fs, &target, Some(middle), || self.netperf(arm, test, self.request.seconds, confinement));
+        let text = text?;
         let busy = Busy::read(self.fs, &cpus)?.since(before);
         let moved = read(test, &text)?;
         let (unit, factor) = if test.is_stream() {
@@ -260,9 +272,23 @@ impl<'a> NetRig<'a> {
         let cost = |name: &str, seconds: f64| {
             Metric::new(&format!("{}.{name}", test.id()), unit, seconds * factor / moved.units.max(f64::MIN_POSITIVE))
         };
+        let (counts, unknown) = costs_of(test, &counted, &moved);
+        for note in unknown.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>() {
+            self.notes.push(note);
+        }
         let mut metrics = moved.metrics;
         metrics.extend([cost("cpu-slice", busy.slice), cost("cpu-host", busy.host)].into_iter().flatten());
+        metrics.extend(counts);
         Ok(metrics)
+    }
+
+    /// Whose counters are read beside a run.
+    fn target(&self) -> Target {
+        let guests = match &self.standing {
+            Standing::Guest { pid, .. } => vec![*pid],
+            Standing::Bare | Standing::Nothing => Vec::new(),
+        };
+        Target { guests, slice: self.slice.cpus.clone(), on_top: self.slice.cpus_on_top.clone() }
     }
 
     fn up(&mut self, arm: usize) -> Result<(), MeasureError> {

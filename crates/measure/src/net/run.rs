@@ -32,7 +32,7 @@ use crate::schedule::Design;
 ///
 /// # Errors
 /// The port is somebody's or has no link, the peer does not answer, the budget is less than [`net_least_seconds`],
-/// libvirt's default cannot be read back, or four runs in a row failed.
+/// fewer than two arms took effect, or four runs in a row failed.
 pub fn net_matrix(
     request: &NetMatrixRequest,
     fs: &HostFs,
@@ -91,11 +91,6 @@ fn measure(
     };
     tell(Event::Stage("reading back what each arm really is"));
     let effects = read_back_all(&mut rig, tell)?;
-    if let Some(Effect::NotShown { why }) = effects.first().filter(|_| request.race) {
-        return Err(MeasureError::Unfit(format!(
-            "libvirt's default, which all is compared with, cannot be read back: {why}"
-        )));
-    }
     let running: Vec<usize> = (0..effects.len()).filter(|arm| matches!(effects[*arm], Effect::Shown { .. })).collect();
     let cannot: Vec<Option<String>> = paths.iter().map(cannot_win).collect();
     let can_win: Vec<bool> = running.iter().map(|arm| cannot[*arm].is_none()).collect();
@@ -107,10 +102,11 @@ fn measure(
             not_shown(&paths, &effects)
         )));
     }
+    let reference = reference(&effects, &cannot);
     let (race, turns) = if request.race {
         tell(Event::Stage("racing"));
         let left = f64::from(request.budget.saturating_sub(confirming(request))) - began.elapsed().as_secs_f64();
-        let (race, turns) = race(&mut rig, &running, &can_win, left, tell)?;
+        let (race, turns) = race(&mut rig, &running, &can_win, reference, left, tell)?;
         (Some(race), turns)
     } else {
         (None, Vec::new())
@@ -123,10 +119,10 @@ fn measure(
     let confirmation = match winner {
         Some(winner) => {
             tell(Event::Stage("measuring the winner again"));
-            let mut arms = vec![0];
-            arms.extend([Some(winner), bare_arm].into_iter().flatten().filter(|arm| *arm != 0));
+            let mut arms = vec![reference];
+            arms.extend([Some(winner), bare_arm].into_iter().flatten().filter(|arm| *arm != reference));
             let fresh = confirm(&mut rig, &arms, tell)?;
-            Some(NetConfirmation::of(fresh, winner, bare_arm, &ceiling, request.seed))
+            Some(NetConfirmation::of(fresh, (winner, reference), bare_arm, &ceiling, request.seed))
         }
         None => None,
     };
@@ -140,9 +136,15 @@ fn measure(
     for test in &request.tests {
         provenance.insert(format!("{} command", test.id()), test.command(request.peer, request.seconds).join(" "));
     }
-    let arms = arm_results(&cards, effects, cannot, &running, race.as_ref(), &turns, &ceiling, request);
+    let arms = arm_results(&cards, effects, cannot, &running, reference, race.as_ref(), &turns, &ceiling, request);
     let port_node = host.network_interfaces.iter().find(|found| found.name == request.port).and_then(|port| port.node);
     let mut caveats = caveats(request, &slice, port_node, kernel.is_some());
+    if request.race && reference != 0 {
+        caveats.push(format!(
+            "libvirt's default took no effect here, so all is compared with the first arm that did: {}",
+            paths[reference].title()
+        ));
+    }
     caveats.extend(notes);
     Ok(NetMatrixResults {
         schema: NET_MATRIX_SCHEMA.to_owned(),
@@ -168,6 +170,7 @@ fn measure(
         looks: doubling_looks(FIRST_LOOK, LOOKS),
         ceiling,
         arms,
+        reference,
         left_out,
         turns,
         winner,
@@ -229,6 +232,13 @@ fn ceiling(rig: &mut NetRig<'_>) -> Result<Vec<Ceiling>, MeasureError> {
     Ok(found)
 }
 
+/// The arm that all others are compared with: libvirt's default, or where that took no effect the first a guest can use.
+fn reference(effects: &[Effect], cannot: &[Option<String>]) -> usize {
+    let able =
+        |(effect, cannot): (&Effect, &Option<String>)| matches!(effect, Effect::Shown { .. }) && cannot.is_none();
+    effects.iter().zip(cannot).position(able).unwrap_or(0)
+}
+
 /// Why an arm is measured and cannot win.
 fn cannot_win(path: &NetPath) -> Option<String> {
     (path.link == Link::Bare).then(|| "no guest: what the others are measured against".to_owned())
@@ -249,13 +259,19 @@ fn arm_results(
     effects: Vec<Effect>,
     cannot: Vec<Option<String>>,
     running: &[usize],
+    reference: usize,
     race: Option<&Race>,
     turns: &[Turn],
     ceiling: &[Ceiling],
     request: &NetMatrixRequest,
 ) -> Vec<NetArmResult> {
     let metric = request.decided_by().rate();
+    let bare = running.iter().copied().find(|arm| cards[*arm].path.link == Link::Bare);
     let one = |(number, ((card, effect), cannot_win)): (usize, ((&ArmCard, Effect), Option<String>))| {
+        let against = |other: Option<usize>| {
+            let other = other.filter(|other| *other != number)?;
+            ratio(&pairs(turns, &metric, number, other), CONFIDENCE, request.seed).ok()
+        };
         let place = race.zip(running.iter().position(|arm| *arm == number));
         let median = median(turns, &metric, number);
         let function = card.function.map(|function| function.to_string());
@@ -271,7 +287,8 @@ fn arm_results(
             median,
             medians: medians(turns, number),
             peer_bound: bound(ceiling, &metric, median),
-            to_default: ratio(&pairs(turns, &metric, number, 0), CONFIDENCE, request.seed).ok().filter(|_| number != 0),
+            to_default: against(Some(reference)),
+            to_bare: against(bare),
         }
     };
     cards.iter().zip(effects).zip(cannot).enumerate().map(one).collect()

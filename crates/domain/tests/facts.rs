@@ -180,3 +180,17 @@ fn what_the_narrower_rules_ask_of_a_domain() {
     let user = &facts.interfaces[1];
     assert_eq!((user.backend.as_deref(), user.reconnect.as_deref()), (Some("passt"), Some("yes")));
 }
+
+#[test]
+fn the_free_controller_is_the_one_behind_the_largest() {
+    let with = |devices: &str| {
+        let text = format!(
+            "<domain type='kvm'><name>a</name><memory>1</memory><vcpu>1</vcpu><devices>{devices}</devices></domain>"
+        );
+        DomainXml::parse(&text).unwrap().free_controller("scsi").unwrap()
+    };
+    assert_eq!(with(""), 0);
+    assert_eq!(with("<controller type='sata' index='4'/>"), 0);
+    assert_eq!(with("<controller type='scsi' index='0'/><controller type='scsi' index='2' model='virtio-scsi'/>"), 3);
+    assert_eq!(with("<controller type='scsi' index='a lot'/>"), 0, "what is no number is none");
+}

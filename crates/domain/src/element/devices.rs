@@ -30,6 +30,20 @@ impl DomainXml {
         })
     }
 
+    /// The first number that no controller of this type (`scsi`, `sata`, …) has. libvirt makes every controller below the
+    /// largest number it finds, each in a PCI slot: a number far off is a guest without room.
+    ///
+    /// # Errors
+    /// Text that cannot be read.
+    pub fn free_controller(&self, kind: &str) -> Result<u32, DomainError> {
+        self.with_tree(|document| {
+            let of_kind = tree::find_all(document, &["devices", "controller"]).into_iter();
+            let of_kind = of_kind.filter(|node| tree::attribute(*node, "type").as_deref() == Some(kind));
+            let numbers = of_kind.filter_map(|node| tree::attribute(node, "index")?.parse::<u32>().ok());
+            Ok(numbers.max().map_or(0, |largest| largest.saturating_add(1)))
+        })
+    }
+
     /// Adds the disks and interfaces that are not there: a disk is known by its source; an interface by its MAC address,
     /// else by what it hangs on, each of those there standing for one.
     ///

@@ -33,9 +33,6 @@ pub(crate) struct Part {
     pub size: Bytes,
 }
 
-/// The number of the first disk's SCSI controller: with the most disks a guest has, the last one's is below 100.
-const FIRST_CONTROLLER: usize = 99 - super::arms::MOST_ARMS;
-
 /// The serial number of an arm's disk. virtio-blk carries 20 bytes of it (VIRTIO 1.2, 5.2.6).
 pub(crate) fn serial(arm: usize) -> String {
     format!("nearmetal{arm:03}")
@@ -56,8 +53,13 @@ pub(crate) fn guest_with(
     }
     let iothreads = disks.iter().map(|disk| disk.path.iothreads).max().unwrap_or(0);
     add_iothreads(&mut clone, iothreads).map_err(wrap)?;
-    // libvirt numbers the controllers it makes itself from what is free.
-    let fragments: String = disks.iter().enumerate().map(|(index, disk)| fragment(index, disk)).collect();
+    let mut controller = clone.free_controller("scsi").map_err(wrap)?;
+    let mut fragments = String::new();
+    for (index, disk) in disks.iter().enumerate() {
+        fragments.push_str(&fragment(index, controller, disk));
+        // Each SCSI disk has a controller of its own: that has its iothread and its queues.
+        controller += u32::from(disk.path.bus == Bus::VirtioScsi);
+    }
     let text = clone.as_str();
     let end = text
         .rfind("</devices>")
@@ -84,7 +86,7 @@ fn add_iothreads(clone: &mut DomainXml, count: u32) -> Result<(), DomainError> {
     .map(drop)
 }
 
-fn fragment(index: usize, disk: &ArmDisk) -> String {
+fn fragment(index: usize, controller: u32, disk: &ArmDisk) -> String {
     let path = &disk.path;
     let mut driver = format!("<driver name='qemu' type='{}'", path.container.format());
     for (name, value) in path.driver_attributes() {
@@ -106,8 +108,6 @@ fn fragment(index: usize, disk: &ArmDisk) -> String {
         .block_size
         .map(|size| format!("<blockio logical_block_size='{size}' physical_block_size='{size}'/>"))
         .unwrap_or_default();
-    // Each SCSI disk has a controller of its own, far from the numbers libvirt gives by itself; its schema takes two digits.
-    let controller = FIRST_CONTROLLER + index;
     let (address, controller) = match path.bus {
         Bus::VirtioBlk => (String::new(), String::new()),
         Bus::VirtioScsi => {
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(driver(1).iothread_mapping, [1, 2]);
         assert_eq!((driver(1).iothread, driver(2).iothread), (None, None), "a controller has the SCSI disk's iothread");
         assert_eq!((facts.disks[2].bus.as_deref(), facts.disks[2].target.as_str()), (Some("scsi"), "sdc"));
-        assert!(xml.contains("index='61' model='virtio-scsi'><driver iothread='1'/>"), "{xml}");
+        assert!(xml.contains("index='0' model='virtio-scsi'><driver iothread='1'/>"), "{xml}");
         assert_eq!(facts.disks[3].source.as_deref(), Some("/s/it's <&>.qcow2"));
         assert_eq!(driver(3).format.as_deref(), Some("qcow2"));
         assert_eq!(facts.iothreads.ids, [1, 2]);
@@ -205,7 +205,7 @@ mod tests {
     fn a_part_of_a_device_is_cut_out_by_offset_and_size() {
         let part = Part { offset: Bytes::from_mib(1), size: Bytes::from_mib(64) };
         let path = DiskPath::qemu_default(Container::Device);
-        let text = fragment(0, &ArmDisk { part: Some(part), ..disk(0, path, "/dev/x") });
+        let text = fragment(0, 0, &ArmDisk { part: Some(part), ..disk(0, path, "/dev/x") });
         let expected =
             "<source dev='/dev/x'><slices><slice type='storage' offset='1048576' size='67108864'/></slices></source>";
         assert!(text.contains(expected) && text.contains("<shareable/>"), "{text}");

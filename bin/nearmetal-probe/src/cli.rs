@@ -137,6 +137,9 @@ pub(crate) struct AtArguments {
     /// Nanoseconds since 1970, at most ten minutes ahead.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) nanoseconds: u64,
+    /// Say behind the command's own output when it ran on this machine's clock: BEGAN= and ENDED=, ns since 1970
+    #[arg(long)]
+    pub(crate) stamp: bool,
     /// The command and its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -99,6 +99,14 @@ pub enum ProbeError {
         /// By how many milliseconds.
         late: u64,
     },
+    /// A command run on somebody's behalf that failed; its own words are on its own output.
+    #[error("`{program}` ended with {status}")]
+    Ended {
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
     /// A thread of the measurement that died.
     #[error("a measuring thread ended early")]
     Thread,

@@ -207,6 +207,15 @@ fn at_begins_at_its_moment_and_never_late() {
     let output = probe(&["at", "--nanoseconds", &moment.to_string(), "--", "echo", "begun"]).output().unwrap();
     assert!(now() >= moment, "it did not wait");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "begun\n");
+    let soon = (now() + 100_000_000).to_string();
+    let output =
+        probe(&["at", "--nanoseconds", &soon, "--stamp", "--", "sh", "-c", "echo begun; sleep 0.1"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let stamp = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.parse::<u128>().ok()).unwrap();
+    assert!(text.starts_with("begun\n") && stamp("ENDED=") - stamp("BEGAN=") >= 100_000_000, "{text}");
+    let soon = (now() + 100_000_000).to_string();
+    let failing = ["at", "--nanoseconds", &soon, "--stamp", "--", "sh", "-c", "exit 7"];
+    assert!(failure_of(&failing, 3).contains("exit status: 7"));
     assert!(failure_of(&["at", "--nanoseconds", "1000", "--", "echo"], 3).contains("late"));
     let far = (now() + 3_600_000_000_000).to_string();
     assert!(failure_of(&["at", "--nanoseconds", &far, "--", "echo"], 2).contains("ahead"));

@@ -49,8 +49,8 @@ pub use matrix::{
 pub use metric::{Metric, Unit};
 pub use net::{
     Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
-    NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms,
-    net_cost_table, net_ground, net_least_seconds, net_matrix,
+    NetGround, NetMatrixRequest, NetMatrixResults, NetMember, NetPath, NetTest, NetTogetherRequest, PEER_BOUND,
+    bench_net_together, check_address, net_arms, net_cost_table, net_ground, net_least_seconds, net_matrix,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
 pub use passthrough::{FunctionRequest, bench_function, function_of};
@@ -59,7 +59,7 @@ pub use schedule::{Design, Step, schedule};
 pub use scratch::Scratch;
 pub use store::Store;
 pub use together::{
-    Member, MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherRequest, TogetherResults,
-    TogetherSample, bench_together, together_text,
+    Member, MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherRequest,
+    TogetherResults, TogetherSample, bench_together, together_text,
 };
 pub use workload::{FioEngine, FioJob, MemoryJob, Order, Pattern, ProbePages, Workload};

@@ -1,5 +1,6 @@
 //! `nearmetal-probe at`
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ const FARTHEST: Duration = Duration::from_secs(600);
 /// The last stretch is waited for without sleeping: a sleep ends late by the timer's slack and the scheduler's mood.
 const LAST: Duration = Duration::from_micros(200);
 
-/// Waits, and becomes the command; returns only if that failed.
+/// Waits, and becomes the command, or runs it where its times are asked for.
 pub(crate) fn run(arguments: AtArguments) -> Result<(), ProbeError> {
     let moment = Duration::from_nanos(arguments.nanoseconds);
     // A clock before 1970 is set to nothing: as good as late.
@@ -31,6 +32,18 @@ pub(crate) fn run(arguments: AtArguments) -> Result<(), ProbeError> {
         }
     }
     let Some((program, rest)) = arguments.command.split_first() else { return Ok(()) };
-    let source = Command::new(program).args(rest).exec();
-    Err(ProbeError::Start { program: program.to_string_lossy().into_owned(), source })
+    let failed = |source| ProbeError::Start { program: program.to_string_lossy().into_owned(), source };
+    let mut command = Command::new(program);
+    command.args(rest);
+    if !arguments.stamp {
+        return Err(failed(command.exec()));
+    }
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let began = clock();
+    let status = command.status().map_err(failed)?;
+    let ended = clock();
+    if !status.success() {
+        return Err(ProbeError::Ended { program: program.to_string_lossy().into_owned(), status });
+    }
+    writeln!(std::io::stdout().lock(), "BEGAN={began}\nENDED={ended}").map_err(ProbeError::Output)
 }

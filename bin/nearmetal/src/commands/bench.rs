@@ -180,6 +180,9 @@ impl WorkloadKind {
 
 /// Runs the command.
 pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.matrix.net.port.is_some() && args.matrix.kind().is_none() && args.several.together.is_empty() {
+        bail!("--port belongs to --matrix net, and to --together for several guests at once");
+    }
     match args.matrix.kind() {
         Some(MatrixKind::Disk) => return disk_matrix(&args, printer),
         Some(MatrixKind::Net) => return net_matrix(&args, printer),

@@ -26,19 +26,35 @@ const PAIRS: u32 = 6;
 /// What only a network matrix takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NetArgs {
-    /// With --matrix net: the port that is measured; nobody may use it meanwhile, so it must have no address
-    #[arg(long, value_name = "INTERFACE", requires = "matrix")]
-    port: Option<String>,
-    /// With --matrix net: address of the machine on the other end of that port's cable, on which netserver runs
-    #[arg(long, value_name = "ADDRESS", requires = "matrix")]
-    peer: Option<IpAddr>,
-    /// With --matrix net: a free address in the peer's network, with its prefix; each arm has it in its turn
-    #[arg(long, value_name = "ADDRESS/PREFIX", requires = "matrix")]
-    address: Option<String>,
-    /// With --matrix net: what is run; can be given several times, and the first decides the race [default: all, tcp-rr
-    /// first]
-    #[arg(long, value_name = "TEST", value_parser = test, requires = "matrix")]
-    test: Vec<NetTest>,
+    /// With --matrix net, or --together over the network: the port that is measured; nobody may use it meanwhile, so it must have no address
+    #[arg(long, value_name = "INTERFACE")]
+    pub(super) port: Option<String>,
+    /// With --port: address of the machine on the other end of that port's cable, on which netserver runs
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) peer: Option<IpAddr>,
+    /// With --port: a free address in the peer's network, with its prefix; each arm of a matrix has it in its turn, and of
+    /// several guests at once each has the next one
+    #[arg(long, value_name = "ADDRESS/PREFIX")]
+    pub(super) address: Option<String>,
+    /// With --port: what is run; for a matrix it can be given several times, and the first decides the race [default:
+    /// all, tcp-rr first]
+    #[arg(long, value_name = "TEST", value_parser = test)]
+    pub(super) test: Vec<NetTest>,
+}
+
+impl NetArgs {
+    /// The peer and the address, checked.
+    pub(super) fn reached(&self) -> anyhow::Result<(IpAddr, String)> {
+        let (Some(peer), Some(address)) = (self.peer, &self.address) else {
+            bail!(
+                "measuring a network needs a peer: start netserver on the machine at the other end of the cable, and give its address (--peer 192.0.2.1) and a free one for the guests (--address 192.0.2.10/24)"
+            );
+        };
+        if let Err(why) = check_address(address, peer) {
+            bail!("--address: {why}");
+        }
+        Ok((peer, address.clone()))
+    }
 }
 
 fn test(text: &str) -> Result<NetTest, String> {
@@ -90,14 +106,7 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
         printer.data(&list_text(&arms, &left_out, net_least_seconds(&request, &arms), request.budget));
         return Ok(ExitStatus::Done);
     }
-    if own.net.peer.is_none() || own.net.address.is_none() {
-        bail!(
-            "--matrix net needs a peer: start netserver on the machine at the other end of the cable, and give its address (--peer 192.0.2.1) and a free one for the arms (--address 192.0.2.10/24)"
-        );
-    }
-    if let Err(why) = check_address(&request.address, peer) {
-        bail!("--address: {why}");
-    }
+    own.net.reached()?;
     need_root("starts guests and takes a port", ", or see what it would do with --list")?;
     let mut libvirt = Libvirt::open(None)?;
     let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;

@@ -4,7 +4,10 @@ use anyhow::{Context, bail};
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{Environment, Event, FioJob, Member, TogetherRequest, bench_together, together_text};
+use nearmetal_measure::{
+    Environment, Event, FioJob, MeasureError, Member, NetMember, NetPath, NetTest, NetTogetherRequest, TogetherRequest,
+    TogetherResults, bench_net_together, bench_together, together_text,
+};
 use nearmetal_units::Bytes;
 
 use super::bench::{Args, SPAN, percent};
@@ -21,7 +24,8 @@ const MOST: usize = 16;
 /// What `--together` takes.
 #[derive(Debug, clap::Args)]
 pub(super) struct TogetherArgs {
-    /// Measure this domain at the same time; may be given several times, with one --scratch for each domain in this order
+    /// Measure this domain at the same time; may be given several times, with one --scratch for each domain in this order,
+    /// or with --port, --peer and --address for the network
     ///
     /// All guests begin at one moment, and so do the bare slices they are compared with. A sample of which less than
     /// --overlap ran side by side is thrown away, and said to be.
@@ -33,11 +37,17 @@ pub(super) struct TogetherArgs {
     /// With --together: percent of a sample's time during which all must have run
     #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent, requires = "together")]
     overlap: f64,
+    /// With --together over the network: the way of the guests' packets, by the id `--matrix net --list` prints
+    #[arg(long, value_name = "ID", default_value = "bridge.vhost.q1", requires = "together")]
+    way: String,
 }
 
 /// Runs the command.
 pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let names: Vec<&String> = std::iter::once(&args.domain).chain(&args.several.together).collect();
+    if args.matrix.net.port.is_some() {
+        return through_a_port(args, &names, journal, printer);
+    }
     if names.len() != args.scratch.len() || names.len() > MOST {
         bail!(
             "{} domains (1 to {MOST} are possible) and {} scratch devices are named: give each domain one, in the same order \
@@ -81,8 +91,72 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
         environment: Environment::detect(&fs),
         pause: args.pause,
     };
+    let results = watched(printer, |tell| bench_together(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, printer)
+}
+
+/// Several guests through one port.
+fn through_a_port(
+    args: &Args,
+    names: &[&String],
+    journal: &Journal,
+    printer: &mut Printer,
+) -> anyhow::Result<ExitStatus> {
+    let net = &args.matrix.net;
+    let port = net.port.clone().context("no port is named (--port INTERFACE)")?;
+    let (peer, address) = net.reached()?;
+    let test = match net.test.as_slice() {
+        [] => NetTest::TcpRr,
+        [one] => *one,
+        several => bail!("{} tests are named, and --together runs one", several.len()),
+    };
+    let mut members = Vec::new();
+    for name in names {
+        let plan = plan_of(args.plan.as_deref(), name, journal)?;
+        let (change, placement) = in_plan(&plan, name)?;
+        members.push(NetMember {
+            guest: (*name).clone(),
+            placement: placement.clone(),
+            xml_planned: change.xml_after.clone(),
+        });
+    }
+    let vcpus = members.iter().map(|member| member.placement.vcpus.len() as u32).min().unwrap_or(1);
+    let way =
+        NetPath::over_a_bridge(vcpus).into_iter().find(|way| way.id() == args.several.way).with_context(|| {
+            let known: Vec<String> = NetPath::over_a_bridge(vcpus).iter().map(NetPath::id).collect();
+            format!("--way: `{}` is none of {}", args.several.way, known.join(", "))
+        })?;
+    let fs = HostFs::live();
+    let mut libvirt = Libvirt::open(None)?;
+    let (seconds, pairs) = if args.quick { (3, 4) } else { (10, 10) };
+    let request = NetTogetherRequest {
+        members,
+        way,
+        test,
+        seconds: args.seconds.unwrap_or(seconds),
+        port,
+        peer,
+        address,
+        pairs: args.pairs.unwrap_or(pairs),
+        scaling: args.several.scaling,
+        least_overlap: args.several.overlap / 100.0,
+        seed: args.seed,
+        appliance: args.appliance.clone(),
+        probe: beside_this_program("nearmetal-probe")?,
+        state: journal.state_directory().to_owned(),
+        environment: Environment::detect(&fs),
+        pause: args.pause,
+    };
+    let results = watched(printer, |tell| bench_net_together(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, printer)
+}
+
+fn watched<T>(
+    printer: &mut Printer,
+    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, MeasureError>,
+) -> anyhow::Result<T> {
     let bar = printer.progress(1, "measuring");
-    let result = bench_together(&request, &fs, &mut libvirt, &mut |event| {
+    let result = experiment(&mut |event| {
         if let Event::Stage(stage) = event {
             bar.set_message(stage.to_owned());
             if bar.is_hidden() {
@@ -91,8 +165,11 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
         }
     });
     bar.finish_and_clear();
-    let results = result?;
-    written(&results, args.output.as_deref())?;
-    printer.data(&together_text(&results).context("the rates give no ratio")?);
+    Ok(result?)
+}
+
+fn keep(args: &Args, results: &TogetherResults, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    written(results, args.output.as_deref())?;
+    printer.data(&together_text(results).context("the rates give no ratio")?);
     Ok(ExitStatus::Done)
 }

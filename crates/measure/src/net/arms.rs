@@ -6,7 +6,7 @@ use super::path::{Backend, Link, NetPath};
 use crate::matrix::LeftOut;
 
 /// Queues a guest is given at most here: beyond, each vCPU of a small guest has one already.
-const MOST_QUEUES: u32 = 8;
+pub(super) const MOST_QUEUES: u32 = 8;
 
 /// A virtual function of the port.
 #[derive(Debug, Clone, PartialEq, Eq)]

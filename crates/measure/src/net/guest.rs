@@ -141,6 +141,14 @@ pub(crate) struct ArmCard {
     pub function: Option<nearmetal_units::PciAddress>,
 }
 
+/// The hardware address of the card with this number in the run with this UUID: locally administered, as libvirt makes them,
+/// and another in each run, since another host may measure beside this one.
+pub(crate) fn mac_of_run(uuid: &str, number: usize) -> String {
+    let digits: Vec<char> = uuid.chars().filter(char::is_ascii_hexdigit).collect();
+    let pair = |place: usize| digits.get(2 * place..2 * place + 2).map_or_else(|| "00".to_owned(), String::from_iter);
+    format!("52:54:00:{}:{}:{:02x}", pair(0), pair(1), number as u8).to_ascii_lowercase()
+}
+
 /// The clone of a domain that has exactly these cards, and no disk. `name` and `uuid` are its own.
 pub(crate) fn guest_with(
     xml: &str,

@@ -17,6 +17,7 @@ mod request;
 mod results;
 mod rig;
 mod run;
+mod several;
 
 pub use arms::{Function, NetGround, net_arms};
 pub use costs::{NetCostRow, net_cost_table};
@@ -29,3 +30,4 @@ pub use request::{NetMatrixRequest, net_ground, net_least_seconds};
 pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
 pub use run::net_matrix;
+pub use several::{NetMember, NetTogetherRequest, bench_net_together};

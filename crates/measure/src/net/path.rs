@@ -138,6 +138,17 @@ impl NetPath {
         Self { link, backend: Some(Backend::Vhost), queues: None, offloads: true, rps: false }
     }
 
+    /// The ways over a bridge that guests with so many vCPUs can all take.
+    pub fn over_a_bridge(vcpus: u32) -> Vec<Self> {
+        let default = Self::libvirt_default();
+        let mut ways =
+            vec![default, Self { backend: Some(Backend::Qemu), ..default }, Self { offloads: false, ..default }];
+        if vcpus > 1 {
+            ways.push(Self { queues: Some(vcpus.min(super::arms::MOST_QUEUES)), ..default });
+        }
+        ways
+    }
+
     /// A way without a virtio card.
     pub(crate) fn hardware(link: Link) -> Self {
         Self { link, backend: None, queues: None, offloads: true, rps: false }

@@ -212,6 +212,12 @@ impl Port {
         }
     }
 
+    /// Puts a guest's tap into the bridge, which may be another one than it was in before.
+    pub(crate) fn attach(&self, tap: &str, mac: &str) -> Result<(), MeasureError> {
+        ip(&["link", "set", "dev", tap, "master", BRIDGE])?;
+        self.settle(tap, mac)
+    }
+
     /// Tells the bridge where a guest is, for good. A card with virtual functions may give its port back what the port has
     /// sent to all (QEMU's igb does), and the bridge would learn from that echo that its guest is out there.
     pub(crate) fn settle(&self, tap: &str, mac: &str) -> Result<(), MeasureError> {

@@ -9,7 +9,7 @@ use nearmetal_stats::{Race, doubling_looks, ratio};
 use nearmetal_units::Bytes;
 
 use super::arms::{Function, NetGround, net_arms};
-use super::guest::{ArmCard, appliance, own_kernel};
+use super::guest::{ArmCard, appliance, mac_of_run, own_kernel};
 use super::lane::{confirm, race, read_back_all};
 use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
@@ -183,8 +183,6 @@ fn measure(
 
 /// The cards of the arms. `uuid` makes their addresses those of this run, since another host may measure beside this one.
 fn cards(paths: &[NetPath], ground: &NetGround, uuid: &str) -> Vec<ArmCard> {
-    let digits: Vec<char> = uuid.chars().filter(char::is_ascii_hexdigit).collect();
-    let pair = |place: usize| digits.get(2 * place..2 * place + 2).map_or_else(|| "00".to_owned(), String::from_iter);
     let one = |(arm, path): (usize, &NetPath)| {
         let under = ground.under_macvtap().and_then(|function| function.interface.clone());
         let lower = match path.link {
@@ -194,7 +192,7 @@ fn cards(paths: &[NetPath], ground: &NetGround, uuid: &str) -> Vec<ArmCard> {
         };
         ArmCard {
             path: *path,
-            mac: format!("52:54:00:{}:{}:{arm:02x}", pair(0), pair(1)).to_ascii_lowercase(),
+            mac: mac_of_run(uuid, arm),
             tap: format!("{TAP}{arm}"),
             lower,
             function: (path.link == Link::VfHostdev).then(|| ground.given().map(|given| given.address)).flatten(),

@@ -56,11 +56,12 @@ pub(super) fn now() -> i128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128)
 }
 
-/// The words before a command that make it wait for a moment of the host's clock, on another clock.
-pub(super) fn waiting(probe: &str, moment: i128, clock: Ahead, command: &[String]) -> Vec<String> {
+/// The words before a command that make it wait for a moment of the host's clock, on another clock; `stamp` has its times printed behind its output.
+pub(super) fn waiting(probe: &str, moment: i128, clock: Ahead, stamp: bool, command: &[String]) -> Vec<String> {
     let there = (moment + clock.by).max(0);
-    let mut words =
-        vec![probe.to_owned(), "at".to_owned(), "--nanoseconds".to_owned(), there.to_string(), "--".to_owned()];
+    let mut words = vec![probe.to_owned(), "at".to_owned(), "--nanoseconds".to_owned(), there.to_string()];
+    words.extend(stamp.then(|| "--stamp".to_owned()));
+    words.push("--".to_owned());
     words.extend(command.iter().cloned());
     words
 }
@@ -79,7 +80,7 @@ mod tests {
         let ahead = Ahead::between(1_000_000, 5_000_000, 1_200_000);
         assert_eq!(ahead, Ahead { by: 3_900_000, give_or_take: 100_000 });
         assert_eq!(ahead.milliseconds(), 3.9);
-        let words = waiting("probe", 10_000_000, ahead, &["fio".to_owned(), "x".to_owned()]);
+        let words = waiting("probe", 10_000_000, ahead, false, &["fio".to_owned(), "x".to_owned()]);
         assert_eq!(words, ["probe", "at", "--nanoseconds", "13900000", "--", "fio", "x"]);
     }
 

@@ -8,10 +8,16 @@
 mod barrier;
 mod prepare;
 mod results;
+mod rounds;
 mod sample;
 mod window;
 
 pub use prepare::{Member, TogetherRequest, bench_together};
+pub(crate) use prepare::{all_of, apart, first_of_each};
 pub use results::{
-    MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherRatio, TogetherResults, TogetherSample, together_text,
+    MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherResults, TogetherSample,
+    together_text,
 };
+pub(crate) use rounds::Rounds;
+pub(crate) use sample::{Bench, Load, Running};
+pub(crate) use window::{Window, of_netperf};

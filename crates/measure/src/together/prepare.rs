@@ -2,30 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
-use super::results::{MemberInfo, Side, TOGETHER_SCHEMA, TogetherResults, TogetherSample};
-use super::sample::{Bench, Running};
+use super::results::{MemberInfo, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults};
+use super::rounds::Rounds;
+use super::sample::{Bench, Load, Running};
+use super::window::{Window, of_fio};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::clones::{clone_xml, measured_disk};
+use crate::cost::Middle;
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine};
-use crate::experiment::GIVE_UP_AFTER;
+use crate::executor::{GuestArm, Machine, iops, settle};
+use crate::fio;
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::matrix::fill;
 use crate::record::{provenance, record};
 use crate::results::{ArmKind, Environment, Slice};
-use crate::schedule::{Design, SplitMix};
+use crate::schedule::Design;
 use crate::scratch::Scratch;
 use crate::workload::{FioJob, Workload};
 
-/// How often a sample that does not count is tried again before its pair is given up.
-const TRIES: u32 = 2;
+/// The one disk of a clone, as its kernel calls it.
+const DISK_IN_GUEST: &str = "/dev/vda";
 
 /// One guest.
 #[derive(Debug, Clone)]
@@ -78,7 +82,7 @@ pub fn bench_together(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<TogetherResults, MeasureError> {
-    apart(&request.members)?;
+    apart(request.members.iter().map(|member| (member.guest.as_str(), &member.placement)))?;
     let mut scratches = Vec::new();
     let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
         measure(request, fs, host, hypervisor, leftovers, &mut scratches, tell)
@@ -96,30 +100,67 @@ fn pus(placement: &Placement) -> CpuSet {
 }
 
 /// Refuses members that cannot run side by side.
-fn apart(members: &[Member]) -> Result<(), MeasureError> {
+pub(crate) fn apart<'a>(members: impl Iterator<Item = (&'a str, &'a Placement)> + Clone) -> Result<(), MeasureError> {
     let unfit = |why: String| Err(MeasureError::Unfit(why));
-    for (number, member) in members.iter().enumerate() {
-        let own = pus(&member.placement);
+    for (number, (guest, placement)) in members.clone().enumerate() {
+        let own = pus(placement);
         if own.is_empty() {
-            return unfit(format!(
-                "the plan pins nothing of `{}`, so that there is no slice to compare it with",
-                member.guest
-            ));
+            return unfit(format!("the plan pins nothing of `{guest}`, so that there is no slice to compare it with"));
         }
-        for other in &members[..number] {
-            if other.guest == member.guest {
-                return unfit(format!("`{}` is named twice", member.guest));
+        for (other, beside) in members.clone().take(number) {
+            if other == guest {
+                return unfit(format!("`{guest}` is named twice"));
             }
-            let shared = own.intersection(&pus(&other.placement));
+            let shared = own.intersection(&pus(beside));
             if !shared.is_empty() {
                 return unfit(format!(
-                    "`{}` and `{}` share PUs {shared}: their bare slices cannot run side by side; plan them together",
-                    other.guest, member.guest
+                    "`{other}` and `{guest}` share PUs {shared}: their bare slices cannot run side by side; plan them together"
                 ));
             }
         }
     }
     Ok(())
+}
+
+/// fio, each member on a drive of its own.
+struct Drives {
+    job: FioJob,
+    /// The regions bare metal works on.
+    bare: Vec<String>,
+}
+
+impl Load for Drives {
+    fn program(&self) -> &'static str {
+        "fio"
+    }
+
+    fn length(&self) -> Duration {
+        Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds))
+    }
+
+    fn middle(&self) -> Middle {
+        Middle::of(&self.job)
+    }
+
+    fn turn_to(&mut self, _: Side, fs: &HostFs) -> Result<(), MeasureError> {
+        settle(fs)
+    }
+
+    fn stamp(&self) -> bool {
+        false
+    }
+
+    fn command(&self, side: Side, number: usize, seed: u64) -> Vec<String> {
+        let device = match side {
+            Side::Bare => self.bare.get(number).map_or("", String::as_str),
+            Side::Guests => DISK_IN_GUEST,
+        };
+        std::iter::once("fio".to_owned()).chain(self.job.arguments(device, seed)).collect()
+    }
+
+    fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
+        Ok((iops(&fio::metrics(output)?), of_fio(output, ahead)?))
+    }
 }
 
 fn measure(
@@ -176,21 +217,15 @@ fn measure(
     let work = request.state.join("bench");
     let appliance = Appliance::with_probe(&request.appliance, &request.probe, &work)?;
     let mut members = Vec::new();
-    let mut clones = Vec::new();
+    let (mut clones, mut bare_regions) = (Vec::new(), Vec::new());
     for ((member, scratch), slice) in request.members.iter().zip(scratches.iter()).zip(&slices) {
         let [bare, guest] = scratch.regions.as_slice() else { continue };
         let target = measured_disk(&member.xml_planned, &member.guest)?;
         let uuid = new_uuid(fs)?;
         let made = clone_xml(&member.xml_planned, &member.guest, ArmKind::Planned, &target, guest, &uuid, &appliance)?;
-        members.push(Running {
-            guest: member.guest.clone(),
-            clone: made.name.clone(),
-            uuid,
-            slice: slice.clone(),
-            bare_device: bare.clone(),
-            device: "/dev/vda".to_owned(),
-        });
-        clones.push((GuestArm { name: made.name, xml: made.xml, device: "/dev/vda".to_owned() }, guest.clone()));
+        members.push(Running { guest: member.guest.clone(), clone: made.name.clone(), uuid, slice: slice.clone() });
+        bare_regions.push(bare.clone());
+        clones.push((GuestArm { name: made.name, xml: made.xml, device: DISK_IN_GUEST.to_owned() }, guest.clone()));
     }
     leftovers.clones = members.iter().map(|member| member.clone.clone()).collect();
     leftovers.save()?;
@@ -199,7 +234,7 @@ fn measure(
     tell(Event::Stage("booting the clones"));
     let mut caveats = caveats(request);
     let mut infos = Vec::new();
-    for (member, (clone, region)) in members.iter().zip(clones) {
+    for ((member, bare), (clone, region)) in members.iter().zip(&bare_regions).zip(clones) {
         // One machine each for booting and recording: they know one clone of an arm.
         let mut machine = Machine {
             hypervisor: &mut *hypervisor,
@@ -207,7 +242,7 @@ fn measure(
             probe: request.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: member.slice.clone(),
-            bare_device: member.bare_device.clone(),
+            bare_device: bare.clone(),
             guests: BTreeMap::from([(ArmKind::Planned, clone)]),
             notes: Vec::new(),
         };
@@ -217,14 +252,16 @@ fn measure(
         infos.push(MemberInfo { guest: member.guest.clone(), slice: member.slice.clone(), placement });
     }
 
+    let mut load = Drives { job: request.job.clone(), bare: bare_regions };
     let mut bench = Bench {
         fs,
         hypervisor: &mut *hypervisor,
         probe: request.probe.clone(),
-        job: request.job.clone(),
+        load: &mut load,
         least_overlap: request.least_overlap,
     };
-    let samples = rounds(request, &members, &mut bench, tell)?;
+    let plan = Rounds { pairs: request.pairs, scaling: request.scaling, seed: request.seed };
+    let samples = plan.run(&members, &mut bench, tell)?;
     let design = Design {
         arms: vec![ArmKind::BareSlice, ArmKind::Planned],
         paired: vec![Workload::Fio(request.job.clone())],
@@ -240,7 +277,8 @@ fn measure(
         environment: request.environment.clone(),
         seed: request.seed,
         members: infos,
-        job: request.job.clone(),
+        load: TogetherLoad::Disk { job: request.job.clone() },
+        ceiling: None,
         least_overlap: request.least_overlap,
         samples,
         caveats,
@@ -248,61 +286,8 @@ fn measure(
     })
 }
 
-/// The order: rounds of all numbers of members are mixed, and a coin decides which side of each goes first.
-fn order(counts: &[usize], pairs: u32, seed: u64) -> Vec<(usize, [Side; 2])> {
-    let mut random = SplitMix::new(seed);
-    let mut rounds: Vec<usize> = counts.iter().flat_map(|count| std::iter::repeat_n(*count, pairs as usize)).collect();
-    random.shuffle(&mut rounds);
-    let with_sides = rounds.into_iter().map(|count| {
-        let mut sides = [Side::Bare, Side::Guests];
-        random.shuffle(&mut sides);
-        (count, sides)
-    });
-    with_sides.collect()
-}
-
-fn rounds(
-    request: &TogetherRequest,
-    members: &[Running],
-    bench: &mut Bench<'_>,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<Vec<TogetherSample>, MeasureError> {
-    let all = members.len();
-    let counts: Vec<usize> = if request.scaling { (1..=all).collect() } else { vec![all] };
-    let order = order(&counts, request.pairs, request.seed);
-    let total = order.len();
-    let mut seeds = SplitMix::new(request.seed.wrapping_add(1));
-    let mut samples: Vec<TogetherSample> = Vec::new();
-    let mut in_a_row = 0;
-    for (round, (count, sides)) in order.into_iter().enumerate() {
-        tell(Event::Stage(&format!("round {} of {total}: {count} at once", round + 1)));
-        // fio takes a positive 32-bit seed on every version; each member has the next one, on both sides the same.
-        let seed = (seeds.next() >> 34) | 1;
-        'sides: for side in sides {
-            for _ in 0..TRIES {
-                let sample = bench.sample(&members[..count], side, round as u32, seed);
-                let (is_good, ran) = (sample.thrown_away.is_none(), !sample.members.is_empty());
-                in_a_row = if is_good || ran { 0 } else { in_a_row + 1 };
-                let why = sample.thrown_away.clone();
-                samples.push(sample);
-                if is_good {
-                    continue 'sides;
-                }
-                if in_a_row >= GIVE_UP_AFTER {
-                    return Err(MeasureError::Unfit(format!(
-                        "{GIVE_UP_AFTER} samples in a row failed, the last: {}",
-                        why.unwrap_or_default()
-                    )));
-                }
-            }
-            // The other side alone would be no pair.
-            break;
-        }
-    }
-    Ok(samples)
-}
-
-fn all_of(slices: &[Slice]) -> Slice {
+/// What all slices cover together.
+pub(crate) fn all_of(slices: &[Slice]) -> Slice {
     let mut all = Slice {
         cpus: CpuSet::new(),
         nodes: slices.first().map(|slice| slice.nodes.clone()).unwrap_or_default(),
@@ -319,7 +304,7 @@ fn all_of(slices: &[Slice]) -> Slice {
 }
 
 /// A pool that was grown twice is shrunk once, to what it had before the first time.
-fn first_of_each(leftovers: &mut Leftovers) {
+pub(crate) fn first_of_each(leftovers: &mut Leftovers) {
     let mut seen = Vec::new();
     leftovers.pools.retain(|pool| {
         let key = (pool.node, pool.size);
@@ -338,21 +323,4 @@ fn caveats(request: &TogetherRequest) -> Vec<String> {
     }
     caveats.push("guests stay up between samples, and each runs the planned path to its own scratch device".into());
     caveats
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_number_gets_its_pairs_and_no_side_always_goes_first() {
-        let order = order(&[1, 2, 4], 20, 7);
-        for count in [1, 2, 4] {
-            assert_eq!(order.iter().filter(|(own, _)| *own == count).count(), 20);
-        }
-        let first = order.iter().filter(|(_, sides)| sides[0] == Side::Bare).count();
-        assert!((15..=45).contains(&first), "{first} of 60");
-        assert!(order[..20].iter().any(|(count, _)| *count != order[0].0), "they are mixed");
-        assert_eq!(order, super::order(&[1, 2, 4], 20, 7));
-    }
 }

@@ -1,6 +1,7 @@
-//! What comes of it: every sample with the rate and the times of each member. Schema `nearmetal.together/1`.
+//! What comes of it: every sample with the rate and the times of each member. Schema `nearmetal.together/2`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use nearmetal_stats::{Pair, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
@@ -9,12 +10,13 @@ use super::window::Window;
 use crate::compare::CONFIDENCE;
 use crate::cost::Cost;
 use crate::error::MeasureError;
-use crate::metric::Metric;
+use crate::metric::{Metric, Unit};
+use crate::net::{NetTest, PEER_BOUND};
 use crate::results::{Environment, Slice};
 use crate::workload::FioJob;
 
 /// Value of [`TogetherResults::schema`].
-pub const TOGETHER_SCHEMA: &str = "nearmetal.together/1";
+pub const TOGETHER_SCHEMA: &str = "nearmetal.together/2";
 
 /// One experiment with several guests at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,7 +34,11 @@ pub struct TogetherResults {
     /// The guests, in the order in which they join: two at once are the first two.
     pub members: Vec<MemberInfo>,
     /// What each of them ran.
-    pub job: FioJob,
+    pub load: TogetherLoad,
+    /// The most the machine was seen to do with as many processes as there are members on all PUs, in the unit of the load;
+    /// `None` where that is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<f64>,
     /// The least overlap of a sample that counts, from 0 to 1.
     pub least_overlap: f64,
     /// Samples in the order in which they ran, those thrown away too.
@@ -41,6 +47,63 @@ pub struct TogetherResults {
     pub caveats: Vec<String>,
     /// Versions, kernel, command lines: name to value.
     pub provenance: BTreeMap<String, String>,
+}
+
+/// What the members ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum TogetherLoad {
+    /// fio, each member on a drive of its own.
+    Disk {
+        /// The job.
+        job: FioJob,
+    },
+    /// netperf, all members through one port to one peer.
+    Net {
+        /// The test.
+        test: NetTest,
+        /// Id of the way the guests' packets take.
+        way: String,
+        /// The port.
+        port: String,
+        /// The peer.
+        peer: IpAddr,
+        /// Seconds of a sample.
+        seconds: u32,
+    },
+}
+
+impl TogetherLoad {
+    /// What a rate counts in.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Self::Disk { .. } => Unit::Iops,
+            Self::Net { test, .. } if test.is_stream() => Unit::BitsPerSecond,
+            Self::Net { .. } => Unit::TransactionsPerSecond,
+        }
+    }
+
+    /// A rate in words.
+    fn shown(&self, rate: f64) -> String {
+        match self.unit() {
+            Unit::BitsPerSecond => format!("{:.1} Mbit/s", rate / 1e6),
+            unit => format!("{rate:.0} {}", unit.symbol()),
+        }
+    }
+
+    /// What costs are given for.
+    fn each(&self) -> &'static str {
+        match self.unit() {
+            Unit::BitsPerSecond => "Mbit",
+            Unit::TransactionsPerSecond => "transaction",
+            _ => "IO",
+        }
+    }
+
+    /// One of which costs are given, in the unit of the rate.
+    pub(crate) fn one(&self) -> f64 {
+        if self.unit() == Unit::BitsPerSecond { 1e6 } else { 1.0 }
+    }
 }
 
 /// One guest.
@@ -94,7 +157,7 @@ pub struct TogetherSample {
     /// Why it does not count; `None` if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thrown_away: Option<String>,
-    /// What all of it cost for each I/O, in the middle of the sample.
+    /// What all of it cost for each I/O, transaction or megabit, in the middle of the sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<Metric>,
     /// What could not be counted.
@@ -107,8 +170,8 @@ pub struct TogetherSample {
 pub struct MemberSample {
     /// Domain.
     pub guest: String,
-    /// Its rate.
-    pub iops: f64,
+    /// Its rate, in the unit of the load.
+    pub rate: f64,
     /// When it measured, on the host's clock.
     pub window: Window,
 }
@@ -116,7 +179,7 @@ pub struct MemberSample {
 impl TogetherSample {
     /// The rates of all members added up.
     pub fn aggregate(&self) -> f64 {
-        self.members.iter().map(|member| member.iops).sum()
+        self.members.iter().map(|member| member.rate).sum()
     }
 }
 
@@ -127,9 +190,9 @@ pub struct TogetherRatio {
     pub count: usize,
     /// Aggregate of the guests over that of the bare slices, with its interval.
     pub ratio: RatioEstimate,
-    /// Mean aggregate of the guests, IOPS.
+    /// Mean aggregate of the guests, in the unit of the load.
     pub guests: f64,
-    /// Mean aggregate of the bare slices, IOPS.
+    /// Mean aggregate of the bare slices, likewise.
     pub bare: f64,
 }
 
@@ -171,6 +234,14 @@ impl TogetherResults {
         Ok(found)
     }
 
+    /// Words for a rate that the peer may have bounded.
+    fn peer_bound(&self, rate: f64) -> &'static str {
+        match self.ceiling {
+            Some(ceiling) if rate >= PEER_BOUND * ceiling => ", peer-bound",
+            _ => "",
+        }
+    }
+
     /// The means of the costs of one side with so many members, the largest of a group first.
     fn costs(&self, count: usize, side: Side) -> Vec<(Cost, String, f64)> {
         let of = |sample: &&TogetherSample| {
@@ -197,6 +268,16 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
     if let Environment::Lab { machine } = &results.environment {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare sides, not machines\n"));
     }
+    if let TogetherLoad::Net { test, way, port, peer, .. } = &results.load {
+        text.push_str(&format!("{}, {way}, all through {port} to {peer}\n", test.label()));
+    }
+    if let Some(ceiling) = results.ceiling {
+        text.push_str(&format!(
+            "the ceiling: {} with {} at once on all PUs, without a guest\n",
+            results.load.shown(ceiling),
+            results.members.len()
+        ));
+    }
     let ratios = results.ratios()?;
     for one in &ratios {
         let interval = one.ratio.interval();
@@ -205,8 +286,16 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
             _ => ("guests at once", "bare slices at once"),
         };
         text.push_str(&format!(
-            "{} {guests} / {} {slices}: {:.2}x ({:.2} to {:.2}), n = {}; {:.0} / {:.0} IOPS together\n",
-            one.count, one.count, one.ratio.ratio, interval.low, interval.high, one.ratio.n, one.guests, one.bare
+            "{} {guests} / {} {slices}: {:.2}x ({:.2} to {:.2}), n = {}; {} / {} together{}\n",
+            one.count,
+            one.count,
+            one.ratio.ratio,
+            interval.low,
+            interval.high,
+            one.ratio.n,
+            results.load.shown(one.guests),
+            results.load.shown(one.bare),
+            results.peer_bound(one.guests)
         ));
     }
     if let (Some(first), true) = (ratios.iter().find(|one| one.count == 1), ratios.len() > 1) {
@@ -255,7 +344,7 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
                     "{} {:12} {:20} {}\n",
                     count,
                     side.title(),
-                    format!("{}/IO", group.title()),
+                    format!("{}/{}", group.title(), results.load.each()),
                     of.join(", ")
                 ));
             }
@@ -276,7 +365,7 @@ mod tests {
     fn sample(round: u32, count: usize, side: Side, each: f64, thrown_away: Option<&str>) -> TogetherSample {
         let member = |number: usize| MemberSample {
             guest: format!("w{number}"),
-            iops: each,
+            rate: each,
             window: Window { began: 0.0, ended: 1000.0 },
         };
         TogetherSample {
@@ -310,7 +399,8 @@ mod tests {
             environment: Environment::Lab { machine: "quad-4nvme".into() },
             seed: 1,
             members: vec![member("w0"), member("w1")],
-            job: FioJob::first_seed(Bytes::from_kib(4), 5, 1),
+            load: TogetherLoad::Disk { job: FioJob::first_seed(Bytes::from_kib(4), 5, 1) },
+            ceiling: None,
             least_overlap: 0.8,
             samples,
             caveats: Vec::new(),
@@ -341,5 +431,32 @@ mod tests {
         assert!(text.contains("overlap: 90 %"), "{text}");
         let text = serde_json::to_string(&results).unwrap();
         assert_eq!(serde_json::from_str::<TogetherResults>(&text).unwrap(), results);
+    }
+    #[test]
+    fn a_network_says_its_unit_its_ceiling_and_what_is_near_it() {
+        let (bare, guests) = (Side::Bare, Side::Guests);
+        let samples = (0..3).flat_map(|round| {
+            [sample(round, 2, bare, 100e6, None), sample(round, 2, guests, 80e6 + f64::from(round), None)]
+        });
+        let results = TogetherResults {
+            load: TogetherLoad::Net {
+                test: NetTest::TcpStream,
+                way: "bridge.vhost.q1".into(),
+                port: "enp57s0".into(),
+                peer: "192.0.2.1".parse().unwrap(),
+                seconds: 3,
+            },
+            ceiling: Some(210e6),
+            ..results(samples.collect())
+        };
+        let text = together_text(&results).unwrap();
+        for words in
+            ["the ceiling: 210.0 Mbit/s with 2", "bridge.vhost.q1, all through enp57s0", "160.0 Mbit/s / 200.0 Mbit/s"]
+        {
+            assert!(text.contains(words), "`{words}` is not in:\n{text}");
+        }
+        assert!(!text.contains("peer-bound"), "{text}");
+        let near = TogetherResults { ceiling: Some(170e6), ..results };
+        assert!(together_text(&near).unwrap().contains("peer-bound"));
     }
 }

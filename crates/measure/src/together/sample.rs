@@ -10,42 +10,68 @@ use nearmetal_units::CpuSet;
 
 use super::barrier::{Ahead, lead, now, waiting};
 use super::results::{MemberSample, Side, TogetherSample};
-use super::window::{of_fio, overlap};
+use super::window::{Window, overlap};
 use crate::appliance::PROBE_IN_GUEST;
 use crate::cost::{Middle, Target, watched};
 use crate::error::MeasureError;
-use crate::executor::{SLACK, iops, settle};
-use crate::fio;
+use crate::executor::SLACK;
 use crate::results::Slice;
-use crate::workload::FioJob;
 
-/// What one member runs on.
+/// One member of a sample.
 #[derive(Debug, Clone)]
-pub(super) struct Running {
+pub(crate) struct Running {
     /// Domain.
-    pub(super) guest: String,
+    pub(crate) guest: String,
     /// Its clone.
-    pub(super) clone: String,
+    pub(crate) clone: String,
     /// The clone's UUID.
-    pub(super) uuid: String,
+    pub(crate) uuid: String,
     /// Its slice.
-    pub(super) slice: Slice,
-    /// The region bare metal works on.
-    pub(super) bare_device: String,
-    /// The device in the clone.
-    pub(super) device: String,
+    pub(crate) slice: Slice,
+}
+
+/// What all members run, on bare metal and in guests.
+pub(crate) trait Load {
+    /// The program, as errors name it.
+    fn program(&self) -> &'static str;
+    /// From the moment it begins to its end.
+    fn length(&self) -> Duration;
+    /// The part of that which is counted.
+    fn middle(&self) -> Middle;
+    /// Makes the machine what a side needs. The guests are paused meanwhile.
+    ///
+    /// # Errors
+    /// The machine does not become that.
+    fn turn_to(&mut self, side: Side, fs: &HostFs) -> Result<(), MeasureError>;
+    /// Words before everything else of a bare member.
+    fn around_bare(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Whether the program does not say when it ran, so that the probe has to.
+    fn stamp(&self) -> bool;
+    /// The command of the member with this number.
+    fn command(&self, side: Side, number: usize, seed: u64) -> Vec<String>;
+    /// What costs are given for, in the unit of the rate.
+    fn one(&self) -> f64 {
+        1.0
+    }
+    /// Rate and times out of what it printed; `ahead` is how far its clock is before the host's, ms.
+    ///
+    /// # Errors
+    /// It printed something else.
+    fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError>;
 }
 
 /// What all samples share.
-pub(super) struct Bench<'a> {
-    pub(super) fs: &'a HostFs,
-    pub(super) hypervisor: &'a mut dyn Hypervisor,
-    pub(super) probe: PathBuf,
-    pub(super) job: FioJob,
-    pub(super) least_overlap: f64,
+pub(crate) struct Bench<'a> {
+    pub(crate) fs: &'a HostFs,
+    pub(crate) hypervisor: &'a mut dyn Hypervisor,
+    pub(crate) probe: PathBuf,
+    pub(crate) load: &'a mut dyn Load,
+    pub(crate) least_overlap: f64,
 }
 
-/// What one member gave: fio's words, and how far its clock is before the host's.
+/// What one member gave: the program's words, and how far its clock is before the host's.
 struct Told {
     output: String,
     clock: Ahead,
@@ -58,7 +84,7 @@ fn failed(guest: &str) -> impl FnOnce(HypervisorError) -> MeasureError {
 
 impl Bench<'_> {
     /// Runs one sample. What fails is in the sample, with its reason; it never counts.
-    pub(super) fn sample(&mut self, members: &[Running], side: Side, round: u32, seed: u64) -> TogetherSample {
+    pub(crate) fn sample(&mut self, members: &[Running], side: Side, round: u32, seed: u64) -> TogetherSample {
         let mut sample = TogetherSample {
             round,
             count: members.len(),
@@ -85,7 +111,7 @@ impl Bench<'_> {
     }
 
     fn fill(&mut self, sample: &mut TogetherSample, members: &[Running], seed: u64) -> Result<(), MeasureError> {
-        settle(self.fs)?;
+        self.load.turn_to(sample.side, self.fs)?;
         let union =
             |of: fn(&Slice) -> &CpuSet| members.iter().fold(CpuSet::new(), |all, member| all.union(of(&member.slice)));
         let slice = union(|slice| &slice.cpus);
@@ -96,7 +122,7 @@ impl Bench<'_> {
             target.guests = pids.collect();
         }
         let lead = lead(members.len());
-        let middle = Middle::of(&self.job);
+        let middle = self.load.middle();
         let middle = Middle { begins: middle.begins + lead, ends: middle.ends + lead };
         let (fs, side) = (self.fs, sample.side);
         let (told, counted) = watched(fs, &target, Some(middle), || match side {
@@ -106,26 +132,19 @@ impl Bench<'_> {
         let told = told?;
         let mut windows = Vec::new();
         for (member, told) in members.iter().zip(&told) {
-            let rate = iops(&fio::metrics(&told.output)?);
-            let window = of_fio(&told.output, told.clock.milliseconds())?;
+            let (rate, window) = self.load.read(&told.output, told.clock.milliseconds())?;
             windows.push(window);
-            sample.members.push(MemberSample { guest: member.guest.clone(), iops: rate, window });
+            sample.members.push(MemberSample { guest: member.guest.clone(), rate, window });
             sample.clocks_within = sample.clocks_within.max(told.clock.give_or_take as f64 / 1e6);
         }
         sample.overlap = overlap(&windows);
-        (sample.costs, sample.notes) = counted.per_io(sample.aggregate());
+        (sample.costs, sample.notes) = counted.per_io(sample.aggregate() / self.load.one());
         Ok(())
-    }
-
-    fn command(&self, device: &str, seed: u64) -> Vec<String> {
-        let mut command = vec!["fio".to_owned()];
-        command.extend(self.job.arguments(device, seed));
-        command
     }
 
     /// What a run may take from the moment it is told of.
     fn limit(&self, lead: Duration) -> Duration {
-        lead + Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)) + SLACK
+        lead + self.load.length() + SLACK
     }
 
     /// The bare slices: one process each, bound to its slice, waiting for the moment.
@@ -135,11 +154,14 @@ impl Bench<'_> {
         let mut children: Vec<Child> = Vec::new();
         let mut problem = None;
         for (number, member) in members.iter().enumerate() {
-            let job = self.command(&member.bare_device, seed + number as u64);
-            let mut command = Command::new(&self.probe);
-            command.args(["bind", "--cpus", &member.slice.cpus.to_string()]);
+            let job = self.load.command(Side::Bare, number, seed + number as u64);
+            let around = self.load.around_bare();
+            let mut words = around.iter().chain(std::iter::once(&probe));
+            let Some(first) = words.next() else { continue };
+            let mut command = Command::new(first);
+            command.args(words).args(["bind", "--cpus", &member.slice.cpus.to_string()]);
             command.args(["--nodes", &member.slice.nodes.to_string(), "--"]);
-            command.args(waiting(&probe, moment, Ahead::HOST, &job));
+            command.args(waiting(&probe, moment, Ahead::HOST, self.load.stamp(), &job));
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             match command.spawn() {
                 Ok(child) => children.push(child),
@@ -154,6 +176,7 @@ impl Bench<'_> {
         if let Some(problem) = problem {
             return Err(problem);
         }
+        let program = self.load.program();
         let told = members.iter().zip(outputs).map(|(member, output)| {
             let output = output.map_err(|source| MeasureError::Program { program: probe.clone(), source })?;
             if output.status.success() {
@@ -162,7 +185,7 @@ impl Bench<'_> {
             }
             let words = String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect();
             Err(MeasureError::WorkloadFailed {
-                what: format!("fio on the bare slice of `{}`", member.guest),
+                what: format!("{program} on the bare slice of `{}`", member.guest),
                 why: words,
             })
         });
@@ -200,20 +223,23 @@ impl Bench<'_> {
         let moment = now() + lead.as_nanos() as i128;
         let mut running = Vec::new();
         for (number, (member, clock)) in members.iter().zip(&clocks).enumerate() {
-            let job = self.command(&member.device, seed + number as u64);
-            let words = waiting(PROBE_IN_GUEST, moment, *clock, &job);
+            let job = self.load.command(Side::Guests, number, seed + number as u64);
+            let words = waiting(PROBE_IN_GUEST, moment, *clock, self.load.stamp(), &job);
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             // Those told already end by themselves, and the clones with them.
             running.push(agent::start(self.hypervisor, &member.clone, &words, None).map_err(failed(&member.guest))?);
         }
         // Nobody is asked before the end, since each answer is work for a guest.
-        std::thread::sleep(lead + Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds)));
+        std::thread::sleep(lead + self.load.length());
         let mut told = Vec::new();
         for ((member, clock), running) in members.iter().zip(clocks).zip(running) {
             let output = running.wait(self.hypervisor, limit).map_err(failed(&member.guest))?;
             if !output.status.is_success() {
                 let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect();
-                return Err(MeasureError::WorkloadFailed { what: format!("fio in `{}`", member.guest), why });
+                return Err(MeasureError::WorkloadFailed {
+                    what: format!("{} in `{}`", self.load.program(), member.guest),
+                    why,
+                });
             }
             told.push(Told { output: String::from_utf8_lossy(&output.stdout).into_owned(), clock });
         }

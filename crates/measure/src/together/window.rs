@@ -25,7 +25,7 @@ impl Window {
 ///
 /// # Errors
 /// Not fio's JSON, or a fio that does not say when its job began.
-pub(super) fn of_fio(output: &str, ahead: f64) -> Result<Window, MeasureError> {
+pub(crate) fn of_fio(output: &str, ahead: f64) -> Result<Window, MeasureError> {
     let unreadable = |why: &str| MeasureError::Unreadable {
         what: "the times in fio's output".into(),
         why: why.into(),
@@ -43,8 +43,38 @@ pub(super) fn of_fio(output: &str, ahead: f64) -> Result<Window, MeasureError> {
     Ok(Window { began, ended: began + number("job_runtime")? })
 }
 
+/// Reads it from netperf's `ELAPSED_TIME` (s) and the stamps around the process (`BEGAN`, `ENDED`: ns since 1970 on the clock
+/// of who ran it). netperf says how long it measured and not when, so the window is the one that surely was within the
+/// measured part: from the latest it can have begun to the earliest it can have ended.
+///
+/// # Errors
+/// One of them is missing, or setting up took longer than measuring.
+pub(crate) fn of_netperf(output: &str, ahead: f64) -> Result<Window, MeasureError> {
+    let unreadable = |why: String| MeasureError::Unreadable {
+        what: "the times around netperf".into(),
+        why,
+        text: output.chars().take(200).collect(),
+    };
+    let number = |key: &str| {
+        let found = output.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='));
+        let found = found.and_then(|value| value.trim().parse::<f64>().ok()).filter(|value| *value > 0.0);
+        found.ok_or_else(|| unreadable(format!("no `{key}` in it")))
+    };
+    let (began, ended) = (number("BEGAN")? / 1e6 - ahead, number("ENDED")? / 1e6 - ahead);
+    let measured = number("ELAPSED_TIME")? * 1e3;
+    let window = Window { began: ended - measured, ended: began + measured };
+    if window.length() > 0.0 {
+        Ok(window)
+    } else {
+        Err(unreadable(format!(
+            "it measured {measured:.0} ms and was there for {:.0} ms: longer samples are needed (--seconds)",
+            ended - began
+        )))
+    }
+}
+
 /// The part of the longest job during which all ran, from 0 to 1. None at all where one began after another had ended.
-pub(super) fn overlap(windows: &[Window]) -> f64 {
+pub(crate) fn overlap(windows: &[Window]) -> f64 {
     let latest = windows.iter().map(|window| window.began).fold(f64::NEG_INFINITY, f64::max);
     let earliest = windows.iter().map(|window| window.ended).fold(f64::INFINITY, f64::min);
     let longest = windows.iter().map(|window| window.length()).fold(0.0, f64::max);
@@ -68,6 +98,21 @@ mod tests {
         // One that stopped early is as bad as one that came late.
         assert_eq!(overlap(&[window(0.0, 100.0), window(0.0, 50.0)]), 0.5);
         assert_eq!(overlap(&[]), 0.0);
+    }
+
+    #[test]
+    fn netperf_surely_measured_between_the_latest_begin_and_the_earliest_end() {
+        // Half a second to set up, three of measuring.
+        let text = "ELAPSED_TIME=3.00\nBEGAN=1000000000000\nENDED=1003500000000\n";
+        assert_eq!(of_netperf(text, 0.0).unwrap(), window(1_000_500.0, 1_003_000.0));
+        assert_eq!(of_netperf(text, 500.0).unwrap(), window(1_000_000.0, 1_002_500.0));
+        let slow = "ELAPSED_TIME=1.00\nBEGAN=1000000000000\nENDED=1003000000000\n";
+        assert!(of_netperf(slow, 0.0).unwrap_err().to_string().contains("--seconds"));
+        for junk in
+            ["", "ELAPSED_TIME=3\n", "ELAPSED_TIME=x\nBEGAN=1\nENDED=2\n", "ELAPSED_TIME=nan\nBEGAN=1\nENDED=2\n"]
+        {
+            assert!(of_netperf(junk, 0.0).is_err(), "{junk}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The network matrix over a cable between two labs: a server, and a small peer that answers netperf.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Advice, Effect, NetMatrixResults, NetTest};
+use nearmetal_measure::{Advice, Effect, NetMatrixResults, NetTest, TogetherResults};
 
 use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot};
@@ -9,6 +9,9 @@ use crate::context::{Bench, Boot};
 const PEER: &str = "192.0.2.1";
 const ARGUMENTS: &str =
     "net1 --plan /root/plan.json --matrix net --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
+
+const ARGUMENTS_TOGETHER: &str =
+    "net1 --together net2 --plan /root/plan.json --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
 
 /// A guest without a disk, which has a virtual function now: so it is placed beside the card.
 const GUEST: &str = "<domain type='kvm'><name>net1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
@@ -27,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         alone("matrix/net-ways-over-the-port-are-read-back", port_alone),
         alone("matrix/net-ways-with-virtual-functions-are-read-back", with_functions),
         alone("matrix/net-a-short-race-beside-bare-metal", short_race),
+        alone("bench/guests-share-a-port", share_a_port),
         alone("matrix/net-a-virtual-function-beside-bare-metal", function_race),
     ]
 }
@@ -123,7 +127,7 @@ fn short_race() -> anyhow::Result<Verdict> {
         ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --test tcp-stream --seconds 1 --pairs 3 --budget 1800 \
+            "nearmetal bench {ARGUMENTS} --test tcp-rr --test tcp-stream --seconds 1 --pairs 3 --budget 700 \
              --without macvtap --without no-offloads --without multiqueue --without rps -o /root/net.json --chart /root/net.svg"
         ))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
@@ -160,9 +164,9 @@ fn function_race() -> anyhow::Result<Verdict> {
     on_a_cable(2, |server| {
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --test tcp-stream --seconds 2 --pairs 5 --budget 2400 \
-             --without user-space --without no-offloads --without multiqueue --without rps \
-             --without macvtap-private --without macvtap-passthrough -o /root/net.json"
+            "nearmetal bench {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 4 --budget 800 --without user-space --without no-offloads \
+             --without multiqueue --without rps --without macvtap-private --without macvtap-passthrough \
+             --without vf-macvtap-passthrough -o /root/net.json"
         ))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
         ensure!(results.reference != 0 && text.contains("libvirt's default took no effect here"), "{text}");
@@ -171,6 +175,28 @@ fn function_race() -> anyhow::Result<Verdict> {
         let costs = nearmetal_measure::net_cost_table(&results);
         let exits = |name: &str| costs.iter().any(|row| row.cost == nearmetal_measure::Cost::Exits && row.name == name);
         ensure!(exits("all"), "no exits were counted: {text}");
+        let after = server.sh(NETWORK)?;
+        ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+        Ok(Verdict::Holds(text))
+    })
+}
+
+/// One guest and two at once through one port, each side behind one barrier, beside the peer's ceiling.
+fn share_a_port() -> anyhow::Result<Verdict> {
+    on_a_cable(0, |server| {
+        let second: Vec<&str> = GUEST.lines().filter(|line| !line.starts_with("<interface")).collect();
+        server.write("/root/net2.xml", &second.join("\n").replace("<name>net1<", "<name>net2<"))?;
+        server.sh("virsh -q define /root/net2.xml; nearmetal plan net1 net2 -o /root/plan.json")?;
+        let before = server.sh(NETWORK)?;
+        let text = server.sh(&format!(
+            "nearmetal bench {ARGUMENTS_TOGETHER} --test tcp-stream --seconds 4 --pairs 3 --scaling --overlap 50 \
+             -o /root/together.json"
+        ))?;
+        let results: TogetherResults = serde_json::from_str(&server.sh("cat /root/together.json")?)?;
+        let ratios = results.ratios()?;
+        ensure!(ratios.iter().map(|one| one.count).collect::<Vec<_>>() == [1, 2], "no ratio for one and two: {text}");
+        ensure!(results.ceiling.is_some() && text.contains("the ceiling"), "no ceiling: {text}");
+        ensure!(text.contains("overlap:") && text.contains("exits by KVM/Mbit"), "{text}");
         let after = server.sh(NETWORK)?;
         ensure!(after == before, "before:\n{before}\nafter:\n{after}");
         Ok(Verdict::Holds(text))

@@ -1,0 +1,372 @@
+//! Several guests at once through one port, against their bare slices at once through the same port.
+//!
+//! Every guest has one card on the port's bridge and an address of its own. The port is in the bridge while guests are
+//! measured, and in a namespace of its own while the slices are: all of their processes then share its address. The guests
+//! stay up, paused, and their taps go back into the bridge.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nearmetal_host::{Host, HostFs, files};
+use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_place::Placement;
+use nearmetal_stats::Sample;
+use nearmetal_units::{Bytes, NodeSet};
+
+use super::effect::{PATIENCE, in_the_guest, seen};
+use super::guest::{ArmCard, UP, appliance, guest_with, own_kernel};
+use super::netperf::{NetTest, read};
+use super::path::{Link, NetPath};
+use super::port::{BRIDGE, NAMESPACE, Port, TAP};
+use super::request::CEILING_RUNS;
+use crate::appliance::{PROBE_IN_GUEST, archive_of};
+use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
+use crate::cost::Middle;
+use crate::error::MeasureError;
+use crate::executor::{GuestArm, Machine};
+use crate::leftovers::{Leftovers, leaving_nothing};
+use crate::record::provenance;
+use crate::results::{ArmKind, Environment, Slice};
+use crate::schedule::Design;
+use crate::together::{
+    Bench, Load, MemberInfo, Rounds, Running, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults, Window, all_of,
+    apart, first_of_each, of_netperf,
+};
+
+/// How long netperf takes at most to begin and to end, beside what it measures.
+const AROUND: Duration = Duration::from_secs(2);
+
+/// One guest.
+#[derive(Debug, Clone)]
+pub struct NetMember {
+    /// Domain.
+    pub guest: String,
+    /// Where the plan puts it: its slice.
+    pub placement: Placement,
+    /// Its XML as planned.
+    pub xml_planned: String,
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct NetTogetherRequest {
+    /// The guests, in the order in which they join.
+    pub members: Vec<NetMember>,
+    /// The way their packets take: one over a bridge.
+    pub way: NetPath,
+    /// What each runs.
+    pub test: NetTest,
+    /// Seconds of a sample.
+    pub seconds: u32,
+    /// Interface of the port; nobody else may use it.
+    pub port: String,
+    /// Where netserver answers.
+    pub peer: IpAddr,
+    /// The first guest's address, with its prefix; the others have the next ones.
+    pub address: String,
+    /// Pairs for each number of guests.
+    pub pairs: u32,
+    /// Whether every number from one to all is measured, or all alone.
+    pub scaling: bool,
+    /// The least overlap of a sample that counts, from 0 to 1.
+    pub least_overlap: f64,
+    /// Seed of order and bootstrap.
+    pub seed: u64,
+    /// Directory of the appliance.
+    pub appliance: PathBuf,
+    /// The probe.
+    pub probe: PathBuf,
+    /// State directory, for the record of what must be put back.
+    pub state: PathBuf,
+    /// Lab or silicon.
+    pub environment: Environment,
+    /// Whether the user allows running originals to be paused.
+    pub pause: bool,
+}
+
+/// Runs the experiment and puts everything back, whatever came of it.
+///
+/// # Errors
+/// Slices that share PUs, a way that is not over a bridge, a port that is somebody's, a peer that does not answer; or
+/// several samples in a row that fail.
+pub fn bench_net_together(
+    request: &NetTogetherRequest,
+    fs: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<TogetherResults, MeasureError> {
+    apart(request.members.iter().map(|member| (member.guest.as_str(), &member.placement)))?;
+    if request.way.link != Link::Bridge {
+        return Err(MeasureError::Unfit(format!(
+            "{} is no way several guests share with this port: name one over a bridge, such as bridge.vhost.q1",
+            request.way.id()
+        )));
+    }
+    leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+        measure(request, fs, host, hypervisor, leftovers, tell)
+    })
+}
+
+/// The address `number` further on, with the same prefix; `None` behind the last there is.
+fn address_of(first: &str, number: usize) -> Option<String> {
+    let (address, prefix) = first.split_once('/')?;
+    let next = match address.parse::<IpAddr>().ok()? {
+        IpAddr::V4(address) => IpAddr::from(u32::from(address).checked_add(number as u32)?.to_be_bytes()),
+        IpAddr::V6(address) => IpAddr::from(u128::from(address).checked_add(number as u128)?.to_be_bytes()),
+    };
+    Some(format!("{next}/{prefix}"))
+}
+
+/// netperf through one port, and the port itself.
+struct ThroughPort<'a> {
+    request: &'a NetTogetherRequest,
+    port: Port,
+    cards: Vec<ArmCard>,
+    standing: Option<Side>,
+}
+
+impl Load for ThroughPort<'_> {
+    fn program(&self) -> &'static str {
+        "netperf"
+    }
+
+    fn length(&self) -> Duration {
+        Duration::from_secs(self.request.seconds.into()) + AROUND
+    }
+
+    fn middle(&self) -> Middle {
+        Middle::after(Duration::ZERO, Duration::from_secs(self.request.seconds.into()))
+    }
+
+    fn turn_to(&mut self, side: Side, fs: &HostFs) -> Result<(), MeasureError> {
+        if self.standing == Some(side) {
+            return Ok(());
+        }
+        let name = self.port.name.clone();
+        if self.standing.take() == Some(Side::Bare) {
+            self.port.leave(&name, fs)?;
+        }
+        // Before it is there in full, so that a failure half way is left as well.
+        self.standing = Some(side);
+        match side {
+            Side::Bare => self.port.enter(&name, &self.request.address, fs),
+            Side::Guests => {
+                self.port.make(Link::Bridge.role(), fs)?;
+                self.cards.iter().try_for_each(|card| self.port.attach(&card.tap, &card.mac))
+            }
+        }
+    }
+
+    fn around_bare(&self) -> Vec<String> {
+        ["ip", "netns", "exec", NAMESPACE].map(str::to_owned).to_vec()
+    }
+
+    fn stamp(&self) -> bool {
+        true
+    }
+
+    fn command(&self, _: Side, _: usize, _: u64) -> Vec<String> {
+        self.request.test.command(self.request.peer, self.request.seconds)
+    }
+
+    fn one(&self) -> f64 {
+        load_of(self.request).one()
+    }
+
+    fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
+        let name = self.request.test.rate();
+        let moved = read(self.request.test, output)?;
+        let rate = moved.metrics.into_iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value);
+        Ok((rate, of_netperf(output, ahead)?))
+    }
+}
+
+fn load_of(request: &NetTogetherRequest) -> TogetherLoad {
+    TogetherLoad::Net {
+        test: request.test,
+        way: request.way.id(),
+        port: request.port.clone(),
+        peer: request.peer,
+        seconds: request.seconds,
+    }
+}
+
+fn measure(
+    request: &NetTogetherRequest,
+    fs: &HostFs,
+    host: &Host,
+    hypervisor: &mut dyn Hypervisor,
+    leftovers: &mut Leftovers,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<TogetherResults, MeasureError> {
+    for member in &request.members {
+        pause_original(&member.guest, request.pause, hypervisor, leftovers)?;
+    }
+    let slices: Vec<Slice> =
+        request.members.iter().map(|member| slice(&member.placement, &request.port, Bytes::ZERO)).collect();
+    stay_off(host, &all_of(&slices))?;
+    tell(Event::Stage("sizing hugepage pools"));
+    for member in &request.members {
+        // Read anew, since two members may share a pool; what it had before the first is what it gets back.
+        grow_pools(&member.placement, 1, &Host::read(fs), fs, leftovers)?;
+        first_of_each(leftovers);
+        leftovers.save()?;
+    }
+    let work = request.state.join("bench");
+    let kernel = own_kernel(host.system.kernel.as_deref()).ok();
+    let mut appliance = appliance(&request.appliance, kernel.as_deref(), &[], &work)?;
+    let mut archive = files::read(&appliance.initramfs)?;
+    archive.resize(archive.len().next_multiple_of(4), 0);
+    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&request.probe)?)]));
+    appliance.initramfs = work.join("appliance-with-netperf-and-probe.cpio");
+    files::write(&appliance.initramfs, &archive)?;
+
+    let cards = cards(request, &new_uuid(fs)?);
+    let macs = cards.iter().map(|card| card.mac.clone()).collect();
+    leftovers.clones = request.members.iter().map(|member| format!("{}-nearmetal-net", member.guest)).collect();
+    let port = Port::take(&request.port, macs, host, fs, leftovers)?;
+    let mut load = ThroughPort { request, port, cards: Vec::new(), standing: None };
+    load.turn_to(Side::Guests, fs)?;
+
+    let versions = hypervisor.versions().ok();
+    let mut caveats = caveats(request, &cards);
+    let (mut members, mut infos) = (Vec::new(), Vec::new());
+    for ((number, member), (card, slice)) in request.members.iter().enumerate().zip(cards.iter().zip(&slices)) {
+        tell(Event::Stage(&format!("booting the clone of {}", member.guest)));
+        let (clone, uuid) = (format!("{}-nearmetal-net", member.guest), new_uuid(fs)?);
+        let xml = guest_with(&member.xml_planned, &clone, &uuid, BRIDGE, &[card], &appliance)?;
+        let mut machine = Machine {
+            hypervisor: &mut *hypervisor,
+            fs,
+            probe: request.probe.clone(),
+            probe_in_guest: PROBE_IN_GUEST.to_owned(),
+            slice: slice.clone(),
+            bare_device: String::new(),
+            guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name: clone.clone(), xml, device: String::new() })]),
+            notes: Vec::new(),
+        };
+        machine.boot(&[ArmKind::Planned])?;
+        caveats.append(&mut machine.notes);
+        let wrap = |source| MeasureError::Hypervisor { arm: clone.clone(), source };
+        hypervisor.resume(&clone).map_err(wrap)?;
+        load.port.attach(&card.tap, &card.mac)?;
+        let found = seen(hypervisor, &clone)?;
+        let amiss =
+            |why| MeasureError::Unfit(format!("the card of `{}` is not what was asked for: {why}", member.guest));
+        let evidence = match found.get(&card.mac) {
+            Some(seen) => in_the_guest(&card.path, None, seen).map_err(amiss)?,
+            None => return Err(amiss(format!("the guest has none with the address {}", card.mac))),
+        };
+        let address = address_of(&request.address, number)
+            .ok_or_else(|| MeasureError::Unfit(format!("{} addresses do not follow {}", number, request.address)))?;
+        let words = ["sh", "-c", UP, "up", &card.mac, &address, &request.peer.to_string()];
+        let up = agent::exec(hypervisor, &clone, &words, None, PATIENCE).map_err(wrap)?;
+        if !up.status.is_success() {
+            let why = String::from_utf8_lossy(&up.stderr).trim().chars().take(300).collect::<String>();
+            return Err(MeasureError::Unfit(format!(
+                "the peer does not answer `{}` at {address}: {why}{}",
+                member.guest,
+                load.port.why_a_bridge_fails(true)
+            )));
+        }
+        hypervisor.suspend(&clone).map_err(wrap)?;
+        infos.push(MemberInfo { guest: member.guest.clone(), slice: slice.clone(), placement: vec![evidence] });
+        members.push(Running { guest: member.guest.clone(), clone, uuid, slice: slice.clone() });
+    }
+    load.cards = cards;
+
+    let mut bench = Bench {
+        fs,
+        hypervisor: &mut *hypervisor,
+        probe: request.probe.clone(),
+        load: &mut load,
+        least_overlap: request.least_overlap,
+    };
+    tell(Event::Stage("measuring what this machine and the peer get without a guest"));
+    let ceiling = ceiling(&mut bench, &members, host);
+    let plan = Rounds { pairs: request.pairs, scaling: request.scaling, seed: request.seed };
+    let samples = plan.run(&members, &mut bench, tell)?;
+    let design =
+        Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] };
+    let mut provenance = provenance(host, versions.as_ref(), request.seed, &design);
+    provenance.retain(|name, _| !name.starts_with("fio"));
+    provenance.insert("netperf command".to_owned(), request.test.command(request.peer, request.seconds).join(" "));
+    Ok(TogetherResults {
+        schema: TOGETHER_SCHEMA.to_owned(),
+        created: nearmetal_change::timestamp::now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        environment: request.environment.clone(),
+        seed: request.seed,
+        members: infos,
+        load: load_of(request),
+        ceiling,
+        least_overlap: request.least_overlap,
+        samples,
+        caveats,
+        provenance,
+    })
+}
+
+/// The median of what as many processes as there are members get at once where the kernel puts them.
+fn ceiling(bench: &mut Bench<'_>, members: &[Running], host: &Host) -> Option<f64> {
+    let anywhere = |member: &Running| {
+        let nodes: NodeSet = host.nodes.iter().map(|node| node.index).collect();
+        let slice = Slice { cpus: host.online(), nodes, ..member.slice.clone() };
+        Running { slice, ..member.clone() }
+    };
+    let members: Vec<Running> = members.iter().map(anywhere).collect();
+    let one = |_| {
+        let sample = bench.sample(&members, Side::Bare, 0, 1);
+        (!sample.members.is_empty()).then(|| sample.aggregate())
+    };
+    let rates: Vec<f64> = (0..CEILING_RUNS).filter_map(one).collect();
+    Sample::new(rates).ok().map(|sample| sample.median())
+}
+
+/// The cards of the members. `uuid` makes their addresses those of this run, since another host may measure beside this one.
+fn cards(request: &NetTogetherRequest, uuid: &str) -> Vec<ArmCard> {
+    let paths = vec![request.way; request.members.len()];
+    paths
+        .into_iter()
+        .enumerate()
+        .map(|(number, path)| ArmCard {
+            path,
+            mac: super::guest::mac_of_run(uuid, number),
+            tap: format!("{TAP}{number}"),
+            lower: String::new(),
+            function: None,
+        })
+        .collect()
+}
+
+fn caveats(request: &NetTogetherRequest, cards: &[ArmCard]) -> Vec<String> {
+    let mut caveats = Vec::new();
+    if let Environment::Lab { machine } = &request.environment {
+        caveats.push(format!(
+            "lab: emulated time. The machine `{machine}` is software, and all of its processors share a few real ones: what its guests take from each other says nothing of silicon"
+        ));
+    }
+    caveats.push(format!(
+        "{} share the port {}: guests through a bridge, the bare slices' processes with one address",
+        cards.len(),
+        request.port
+    ));
+    caveats.push("overlap is the least there can have been: netperf says how long it measured and not when".to_owned());
+    caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_follow_each_other_with_the_same_prefix() {
+        assert_eq!(address_of("192.0.2.10/24", 0).as_deref(), Some("192.0.2.10/24"));
+        assert_eq!(address_of("192.0.2.10/24", 3).as_deref(), Some("192.0.2.13/24"));
+        assert_eq!(address_of("2001:db8::ff/64", 1).as_deref(), Some("2001:db8::100/64"));
+        assert_eq!(address_of("255.255.255.255/24", 1), None);
+        assert_eq!(address_of("nonsense", 1), None);
+    }
+}

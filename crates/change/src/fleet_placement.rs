@@ -46,6 +46,7 @@ pub fn placement_of(seat: &Seat<'_>) -> Placement {
         iothreads: Vec::new(),
         memory: MemoryPlacement { nodes: NodeSet::default(), page_size: None, pages: 0 },
         disks: Vec::new(),
+        networks: Vec::new(),
         cells: Vec::new(),
         devices: planned.devices.iter().flat_map(|grant| devices(seat, grant)).collect(),
         vhost: Vec::new(),

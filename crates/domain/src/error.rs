@@ -100,6 +100,14 @@ pub enum DomainError {
         /// The names there are.
         known: String,
     },
+    /// No interface of that address.
+    #[error("no interface has the address `{mac}`; there are: {known}")]
+    NoSuchInterface {
+        /// The address asked for.
+        mac: String,
+        /// The addresses there are, cut to 80 characters.
+        known: String,
+    },
     /// An edit names an element that is not there and cannot be made from its name alone.
     #[error("there is no `{place}` in the definition, and what is missing cannot be made: {why}")]
     NoSuchPlace {

@@ -35,6 +35,7 @@ pub use element::disk_source::DiskSource;
 pub use element::features::{FeatureFacts, HypervFacts};
 pub use element::functions::{Function, FunctionFacts, NetworkFunction};
 pub use element::interface::InterfaceFacts;
+pub use element::interface_driver::{InterfaceOptions, OFFLOADS};
 pub use element::iothreads::IothreadFacts;
 pub use element::memory_backing::HugepageFacts;
 pub use element::memory_policy::MemoryPolicyFacts;

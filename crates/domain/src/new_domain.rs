@@ -404,10 +404,7 @@ pub(crate) fn interface_element(interface: &NewInterface) -> Fragment {
             .child(source)
             .children(tag);
     }
-    let backend = interface.backend.map(|backend| match backend {
-        NetworkBackend::Vhost => "vhost",
-        NetworkBackend::Qemu => "qemu",
-    });
+    let backend = interface.backend.map(NetworkBackend::as_str);
     let mut driver = Fragment::new("driver");
     if let Some(backend) = backend {
         driver = driver.attribute("name", backend);

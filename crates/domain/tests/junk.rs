@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
+use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend};
 use nearmetal_units::{CpuSet, PageSize};
 use proptest::prelude::*;
 
@@ -115,6 +115,12 @@ fn setters_refuse_what_libvirt_would_refuse() {
     let queues = DriverOptions { queues: Some(2), ..DriverOptions::default() };
     let none = DriverOptions { iothread: Some(0), ..DriverOptions::default() };
     let native = DriverOptions { io: Some(DiskIo::Native), ..DriverOptions::default() };
+    let network = InterfaceOptions { backend: NetworkBackend::Vhost, queues: 2, offloads_off: true };
+    let no_queues = InterfaceOptions { queues: 0, ..network };
+    let (own, other) = ("52:54:00:7c:3a:90".parse().unwrap(), "52:54:00:00:00:00".parse().unwrap());
+    let with = |from: &str, to: &str| DomainXml::parse(&before.as_str().replace(from, to)).unwrap();
+    let mut emulated = with("<source network='default'/>\n      <model type='virtio'/>", "<source network='default'/>");
+    let mut twice = with("</devices>", "<interface type='user'><mac address='52:54:00:7C:3A:90'/></interface></devices>");
     let answers: Vec<(Result<bool, DomainError>, &str)> = vec![
         (xml.set_name(""), "neither empty"),
         (xml.set_name("a/b"), "neither empty"),
@@ -128,6 +134,10 @@ fn setters_refuse_what_libvirt_would_refuse() {
         (xml.set_disk_driver("vda", &none), "count from 1"),
         (xml.set_disk_driver("vda", &cached), "QEMU needs none or directsync"),
         (xml.set_disk_driver("sda", &native), "QEMU needs none or directsync"),
+        (xml.set_interface_driver(own, &no_queues), "count from 1"),
+        (xml.set_interface_driver(other, &network), "no interface has the address `52:54:00:00:00:00`; there are: 52:54"),
+        (emulated.set_interface_driver(own, &network), "need a virtio model"),
+        (twice.set_interface_driver(own, &network), "more than one interface"),
         (xml.replace_disk_source("vda", &DiskSource::File("relative".into())), "absolute path"),
         (xml.replace_disk_source("vda", &DiskSource::File("/a\u{1}b".into())), "not well-formed"),
         (xml.set_direct_boot("", None, ""), "path is needed"),
@@ -152,6 +162,10 @@ fn use_all(mut xml: DomainXml) {
     let _ = xml.set_numatune_strict(&"0-1".parse().unwrap_or_default());
     let _ = xml.set_hugepages(PageSize::HUGE_2M);
     let _ = xml.set_disk_driver("vda", &options);
+    let network = InterfaceOptions { backend: NetworkBackend::Qemu, queues: 3, offloads_off: true };
+    for mac in xml.facts().map(|facts| facts.interfaces).unwrap_or_default().into_iter().filter_map(|found| found.mac) {
+        let _ = mac.parse().map(|mac| xml.set_interface_driver(mac, &network));
+    }
     let _ = xml.replace_disk_source("vda", &DiskSource::Block("/dev/sdz".into()));
     let _ = xml.set_name("clone");
     let _ = xml.set_uuid("4b1d6c52-6d6e-4f0c-8a38-0f4d6f2c9b11");

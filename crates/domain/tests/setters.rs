@@ -4,7 +4,7 @@
 
 use nearmetal_domain::{
     Cell, DiskBus, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, Function, ImageFormat,
-    NetworkFunction, NewDisk, NewDiskSource, NewInterface, NewInterfaceSource, diff, render_diff,
+    InterfaceOptions, NetworkBackend, NetworkFunction, NewDisk, NewDiskSource, NewInterface, NewInterfaceSource, diff, render_diff,
 };
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize, VlanId};
 
@@ -44,6 +44,11 @@ fn nodes(text: &str) -> NodeSet {
 
 fn planned() -> DriverOptions {
     DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::IoUring), iothread: Some(1), queues: Some(4) }
+}
+
+fn interface(xml: &mut DomainXml, backend: NetworkBackend, queues: u32) -> Result<bool, DomainError> {
+    let options = InterfaceOptions { backend, queues, offloads_off: backend == NetworkBackend::Vhost };
+    xml.set_interface_driver("52:54:00:AA:00:01".parse().unwrap(), &options)
 }
 
 fn two_cells() -> Vec<Cell> {
@@ -111,6 +116,9 @@ golden! {
     remove_hugepages => |xml| xml.remove_hugepages();
     set_disk_driver_new => |xml| xml.set_disk_driver("vda", &planned());
     set_disk_driver_kept => |xml| xml.set_disk_driver("vda", &planned());
+    set_interface_driver_new => |xml| interface(xml, NetworkBackend::Vhost, 4);
+    set_interface_driver_kept => |xml| interface(xml, NetworkBackend::Vhost, 4);
+    set_interface_driver_one_queue => |xml| interface(xml, NetworkBackend::Qemu, 1);
     replace_disk_source => |xml| xml.replace_disk_source("vda", &DiskSource::Block("/dev/mapper/arm-1".into()));
     remove_disk => |xml| Ok(xml.remove_disk("vdb").unwrap_or(false));
     regenerate_mac_addresses => |xml| xml.regenerate_mac_addresses("clone");

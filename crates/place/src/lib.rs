@@ -26,11 +26,11 @@ mod sources;
 mod text;
 
 pub use disks::{disk_placements, wants_iothread};
-pub use measured::{MeasuredDisk, use_measured};
+pub use measured::{Measured, MeasuredDisk, MeasuredNetwork, use_measured};
 pub use occupied::{Occupied, Owner, Returning};
 pub use plan::{
     Blocker, CacheMode, DevicePlacement, DiskEngine, DiskPlacement, FunctionKind, GuestCell, MemoryPlacement,
-    Placement, Plan, PoolChange, Reason, VcpuPin,
+    NetworkBackend, NetworkPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
 };
 pub use planner::plan;
 pub use policy::{Housekeeping, Policy};

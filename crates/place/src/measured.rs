@@ -1,8 +1,19 @@
 //! What was measured on this machine goes before what holds in general.
 
 use nearmetal_host::Host;
+use nearmetal_units::MacAddress;
 
-use crate::plan::{CacheMode, DiskEngine, Plan, Reason};
+use crate::plan::{CacheMode, DiskEngine, NetworkBackend, NetworkPlacement, Placement, Plan, Reason};
+use crate::request::{GuestRequest, WorkloadClass};
+
+/// All that was measured for some guests.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Measured {
+    /// Their disks.
+    pub disks: Vec<MeasuredDisk>,
+    /// Their network interfaces.
+    pub networks: Vec<MeasuredNetwork>,
+}
 
 /// A way to a disk that was measured on the same model of drive under the same kernel, and shown faster than QEMU's
 /// default.
@@ -35,38 +46,90 @@ impl MeasuredDisk {
     }
 }
 
-/// Puts what was measured into a plan, in place of the choices that rest on rules, and says so. A disk the plan leaves as
-/// it is stays so; an engine the kernel refuses now is not used, and the reason says that too.
-pub fn use_measured(host: &Host, plan: &mut Plan, measured: &[MeasuredDisk]) {
-    for placement in &mut plan.placements {
-        for disk in &mut placement.disks {
-            let own = |one: &&MeasuredDisk| one.guest == placement.guest && one.target == disk.target;
-            let Some(measured) = measured.iter().find(own) else { continue };
-            let subject = format!("disk {}", disk.target);
-            let at = placement.reasons.iter().position(|reason| reason.subject == subject);
-            let at = at.unwrap_or(placement.reasons.len());
-            let refused =
-                host.system.io_uring_disabled.filter(|value| *value > 0 && measured.engine == DiskEngine::IoUring);
-            if let Some(value) = refused {
-                let because =
-                    format!("{}; but io_uring_disabled is {value} now, so the rules decide", measured.because);
-                let choice = format!("not {}", measured.choice());
-                placement.reasons.insert(at, Reason { subject, choice, because, source: None });
-                continue;
+/// A way to the network that was measured on the same model of card under the same kernel, and shown faster than libvirt's
+/// default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredNetwork {
+    /// Guest whose interface it is for.
+    pub guest: String,
+    /// Address of that interface.
+    pub mac: MacAddress,
+    /// Options to set; `None` where the interface would have to be joined in another way, which no plan does: the reason
+    /// is then told, and the interface left as it is.
+    pub options: Option<NetworkPlacement>,
+    /// When, where and how much; without options also what to write, and its price.
+    pub because: String,
+}
+
+impl Measured {
+    /// Tells requests which interfaces vhost-net will carry, so that the planner counts their workers. To be called before
+    /// the plan is made; guests that float are left as they are.
+    pub fn expect_in(&self, requests: &mut [GuestRequest]) {
+        for guest in requests.iter_mut().filter(|guest| guest.class != WorkloadClass::Density) {
+            for network in &mut guest.networks {
+                let own = |one: &&MeasuredNetwork| one.guest == guest.name && network.mac.parse() == Ok(one.mac);
+                let options = self.networks.iter().find(own).and_then(|one| one.options.as_ref());
+                network.uses_vhost = options.map_or(network.uses_vhost, |set| set.backend == NetworkBackend::Vhost);
             }
-            disk.cache = measured.cache;
-            disk.engine = measured.engine;
-            disk.iothread = disk.iothread.filter(|_| measured.iothread);
-            disk.queues = measured.queues.or(disk.queues);
-            let replaced = |reason: &Reason| {
-                let words: &[&str] =
-                    if measured.iothread { &["cache ", "engine "] } else { &["cache ", "engine ", "iothread "] };
-                reason.subject == subject && words.iter().any(|word| reason.choice.starts_with(word))
-            };
-            placement.reasons.retain(|reason| !replaced(reason));
-            let at = at.min(placement.reasons.len());
-            let (choice, because) = (measured.choice(), measured.because.clone());
-            placement.reasons.insert(at, Reason { subject, choice, because, source: None });
         }
+    }
+}
+
+/// Puts what was measured into a plan, in place of the choices that rest on rules, and says so. A disk the plan leaves as
+/// it is stays so; an engine the kernel refuses now is not used, and the reason says that too. Interfaces of a guest that
+/// floats stay as they are: it was measured pinned.
+pub fn use_measured(host: &Host, plan: &mut Plan, measured: &Measured) {
+    for placement in &mut plan.placements {
+        use_disks(host, placement, &measured.disks);
+        if !placement.is_floating() {
+            use_networks(placement, &measured.networks);
+        }
+    }
+}
+
+fn use_networks(placement: &mut Placement, measured: &[MeasuredNetwork]) {
+    for own in measured.iter().filter(|one| one.guest == placement.guest) {
+        let choice = match &own.options {
+            None => "left as it is".to_owned(),
+            Some(set) => {
+                let plural = if set.queues == 1 { "" } else { "s" };
+                let offloads = if set.offloads_off { ", offloads off" } else { "" };
+                format!("backend {}, {} queue{plural}{offloads}", set.backend.name(), set.queues)
+            }
+        };
+        placement.networks.extend(own.options.clone());
+        let subject = format!("interface {}", own.mac);
+        placement.reasons.push(Reason { subject, choice, because: own.because.clone(), source: None });
+    }
+}
+
+fn use_disks(host: &Host, placement: &mut Placement, measured: &[MeasuredDisk]) {
+    for disk in &mut placement.disks {
+        let own = |one: &&MeasuredDisk| one.guest == placement.guest && one.target == disk.target;
+        let Some(measured) = measured.iter().find(own) else { continue };
+        let subject = format!("disk {}", disk.target);
+        let at = placement.reasons.iter().position(|reason| reason.subject == subject);
+        let at = at.unwrap_or(placement.reasons.len());
+        let refused =
+            host.system.io_uring_disabled.filter(|value| *value > 0 && measured.engine == DiskEngine::IoUring);
+        if let Some(value) = refused {
+            let because = format!("{}; but io_uring_disabled is {value} now, so the rules decide", measured.because);
+            let choice = format!("not {}", measured.choice());
+            placement.reasons.insert(at, Reason { subject, choice, because, source: None });
+            continue;
+        }
+        disk.cache = measured.cache;
+        disk.engine = measured.engine;
+        disk.iothread = disk.iothread.filter(|_| measured.iothread);
+        disk.queues = measured.queues.or(disk.queues);
+        let replaced = |reason: &Reason| {
+            let words: &[&str] =
+                if measured.iothread { &["cache ", "engine "] } else { &["cache ", "engine ", "iothread "] };
+            reason.subject == subject && words.iter().any(|word| reason.choice.starts_with(word))
+        };
+        placement.reasons.retain(|reason| !replaced(reason));
+        let at = at.min(placement.reasons.len());
+        let (choice, because) = (measured.choice(), measured.because.clone());
+        placement.reasons.insert(at, Reason { subject, choice, because, source: None });
     }
 }

@@ -32,6 +32,9 @@ pub struct Placement {
     pub memory: MemoryPlacement,
     /// Disks whose driver options change.
     pub disks: Vec<DiskPlacement>,
+    /// Network interfaces whose driver options change; others stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkPlacement>,
     /// NUMA as the guest sees it, by cell number; empty: it sees none, and cells its definition has stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<GuestCell>,
@@ -55,7 +58,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Whether it pins nothing: no vCPU pins, no emulator PUs, no memory nodes, and disks as they are.
+    /// Whether it pins nothing: no vCPU pins, no emulator PUs, no memory nodes, and disks and interfaces as they are.
     pub fn is_floating(&self) -> bool {
         self.vcpus.is_empty()
     }
@@ -172,6 +175,39 @@ pub struct DiskPlacement {
     pub iothread: Option<u32>,
     /// Virtqueues.
     pub queues: Option<u32>,
+}
+
+/// What moves the packets of a virtio interface, in libvirt's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkBackend {
+    /// QEMU's main thread, in user space.
+    Qemu,
+    /// Kernel threads of vhost-net, one for each queue.
+    Vhost,
+}
+
+impl NetworkBackend {
+    /// libvirt's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Vhost => "vhost",
+        }
+    }
+}
+
+/// Driver options of one virtio interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkPlacement {
+    /// Its address, by which it is found.
+    pub mac: MacAddress,
+    /// What moves its packets.
+    pub backend: NetworkBackend,
+    /// Pairs of queues, from 1.
+    pub queues: u32,
+    /// Whether checksum and segmentation offloads are switched off; else they stay as they are.
+    pub offloads_off: bool,
 }
 
 /// A hugepage pool to resize. Counts are persistent pages (total minus surplus).

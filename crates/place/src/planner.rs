@@ -107,6 +107,7 @@ fn floating(guest: &GuestRequest) -> Placement {
         iothreads: Vec::new(),
         memory: MemoryPlacement { nodes: Default::default(), page_size: None, pages: 0 },
         disks: Vec::new(),
+        networks: Vec::new(),
         cells: Vec::new(),
         devices: Vec::new(),
         vhost: Vec::new(),
@@ -164,6 +165,8 @@ fn place(
             pages: slice.page_size.map_or(0, |size| guest.memory.pages(size)),
         },
         disks,
+        // The rules leave interfaces as they are; what was measured comes in afterwards.
+        networks: Vec::new(),
         // This planner shows guests no NUMA and gives them no devices.
         cells: Vec::new(),
         devices: Vec::new(),

@@ -1,10 +1,35 @@
 //! What was measured goes before the rules, and nothing else of a plan changes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
 
-use common::{guest_on, plan};
+use common::{because, choice, guest, guest_on, network, plan};
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_place::{CacheMode, DiskEngine, MeasuredDisk, use_measured};
+use nearmetal_place::{
+    CacheMode, DiskEngine, GuestRequest, Measured, MeasuredDisk, MeasuredNetwork, NetworkBackend, NetworkPlacement,
+    Policy, WorkloadClass, use_measured,
+};
+use proptest::prelude::*;
+
+/// The address of [`common::network`].
+const MAC: &str = "52:54:00:00:00:01";
+
+fn disks(disks: &[MeasuredDisk]) -> Measured {
+    Measured { disks: disks.to_vec(), ..Measured::default() }
+}
+
+/// A measured interface of a guest; `None` where the winner is another kind of connection.
+fn interface(guest: &str, options: Option<(NetworkBackend, u32, bool)>) -> Measured {
+    let mac = MAC.parse().unwrap();
+    let set = |(backend, queues, offloads_off)| NetworkPlacement { mac, backend, queues, offloads_off };
+    let because = "measured 2026-01-01 in a: 1.93x (1.80 to 2.07) of libvirt's default".to_owned();
+    let network = MeasuredNetwork { guest: guest.to_owned(), mac, options: options.map(set), because };
+    Measured { networks: vec![network], ..Measured::default() }
+}
+
+fn networked(name: &str, class: WorkloadClass) -> GuestRequest {
+    GuestRequest { class, networks: vec![network("eth0")], ..guest(name, 2, 512) }
+}
 
 fn measured(guest: &str, engine: DiskEngine) -> MeasuredDisk {
     MeasuredDisk {
@@ -24,7 +49,7 @@ fn a_measured_path_replaces_the_rules_choice_and_says_so() {
     let guests = [guest_on("a", 2, 512, "nvme0n1"), guest_on("b", 2, 512, "nvme0n1")];
     let before = plan(&host, &guests).plan;
     let mut after = before.clone();
-    use_measured(&host, &mut after, &[measured("a", DiskEngine::Native)]);
+    use_measured(&host, &mut after, &disks(&[measured("a", DiskEngine::Native)]));
     assert_eq!(after.placements[1], before.placements[1], "another guest's disk is not this one's");
     let (old, new) = (&before.placements[0], &after.placements[0]);
     assert_ne!(old.disks[0].engine, DiskEngine::Native, "the rules would have it otherwise");
@@ -44,7 +69,7 @@ fn the_main_loop_takes_the_disk_off_its_iothread() {
     let host = Synthetic::new().nvme(0).build();
     let mut plan = plan(&host, &[guest_on("a", 2, 512, "nvme0n1")]).plan;
     let main_loop = MeasuredDisk { iothread: false, queues: Some(1), ..measured("a", DiskEngine::Threads) };
-    use_measured(&host, &mut plan, &[main_loop]);
+    use_measured(&host, &mut plan, &disks(&[main_loop]));
     assert_eq!((plan.placements[0].disks[0].iothread, plan.placements[0].disks[0].queues), (None, Some(1)));
 }
 
@@ -54,7 +79,77 @@ fn an_engine_the_kernel_refuses_now_is_not_used() {
     host.system.io_uring_disabled = Some(2);
     let before = plan(&host, &[guest_on("a", 2, 512, "nvme0n1")]).plan;
     let mut after = before.clone();
-    use_measured(&host, &mut after, &[measured("a", DiskEngine::IoUring)]);
+    use_measured(&host, &mut after, &disks(&[measured("a", DiskEngine::IoUring)]));
     assert_eq!(after.placements[0].disks, before.placements[0].disks);
     assert!(after.placements[0].reasons.iter().any(|reason| reason.because.contains("io_uring_disabled is 2 now")));
+}
+
+#[test]
+fn a_measured_interface_is_set_on_its_guest_alone_and_says_so() {
+    let host = Synthetic::new().cores_per_node(8).network(0, 0, 0).build();
+    let guests = [networked("a", WorkloadClass::General), networked("b", WorkloadClass::General)];
+    let before = plan(&host, &guests).plan;
+    let mut after = before.clone();
+    use_measured(&host, &mut after, &interface("a", Some((NetworkBackend::Vhost, 2, true))));
+    assert_eq!(after.placements[1], before.placements[1], "another guest's interface is not this one's");
+    let subject = format!("interface {MAC}");
+    assert_eq!(choice(&after.placements[0], &subject), "backend vhost, 2 queues, offloads off");
+    assert!(because(&after.placements[0], &subject).contains("1.93x"));
+    let set = &after.placements[0].networks;
+    assert_eq!((set.len(), set[0].queues, set[0].offloads_off), (1, 2, true));
+    assert_eq!(after.placements[0].vcpus, before.placements[0].vcpus);
+}
+
+#[test]
+fn another_kind_of_connection_is_told_and_not_set() {
+    let host = Synthetic::new().network(0, 0, 0).build();
+    let mut planned = plan(&host, &[networked("a", WorkloadClass::General)]);
+    let before = planned.plan.clone();
+    use_measured(&host, &mut planned.plan, &interface("a", None));
+    assert_eq!(planned.plan.placements[0].networks, []);
+    assert_eq!(choice(&planned.plan.placements[0], &format!("interface {MAC}")), "left as it is");
+    assert!(nearmetal_place::render(&planned).contains("because measured 2026-01-01"), "the text says it too");
+    planned.plan.placements[0].reasons.pop();
+    assert_eq!(planned.plan, before, "but for the reason nothing is changed");
+}
+
+#[test]
+fn the_planner_gives_workers_pus_only_where_the_measured_backend_has_workers() {
+    let host = Synthetic::new().cores_per_node(8).network(0, 0, 0).build();
+    let policy = Policy { vhost_pus: 1, ..Policy::default() };
+    let planned = |measured: &Measured, class| {
+        let mut requests = [networked("a", class)];
+        measured.expect_in(&mut requests);
+        let mut plan = nearmetal_place::plan(&host, &Default::default(), &requests, &policy).plan;
+        use_measured(&host, &mut plan, measured);
+        plan.placements.remove(0)
+    };
+    let user = planned(&interface("a", Some((NetworkBackend::Qemu, 1, false))), WorkloadClass::General);
+    assert!(user.vhost.is_empty(), "no worker, no PU");
+    assert_eq!(user.networks[0].backend, NetworkBackend::Qemu);
+    for measured in [interface("b", Some((NetworkBackend::Qemu, 1, false))), interface("a", None)] {
+        assert_eq!(planned(&measured, WorkloadClass::General).vhost.len(), 1, "its interface stays as it is");
+    }
+    let floating = planned(&interface("a", Some((NetworkBackend::Qemu, 1, false))), WorkloadClass::Density);
+    assert!(floating.is_floating() && floating.networks.is_empty(), "it was measured pinned");
+}
+
+proptest! {
+    #[test]
+    fn a_measured_interface_moves_no_thread_and_no_page(
+        cores in 2u32..9, vcpus in 1u32..7, queues in 1u32..9, offloads_off: bool, set: bool
+    ) {
+        let host = Synthetic::new().cores_per_node(cores).network(0, 0, 0).build();
+        let request = GuestRequest { networks: vec![network("eth0")], ..guest("a", vcpus, 512) };
+        let before = plan(&host, &[request]).plan;
+        let mut after = before.clone();
+        let options = set.then_some((NetworkBackend::Vhost, queues, offloads_off));
+        use_measured(&host, &mut after, &interface("a", options));
+        for placement in &mut after.placements {
+            prop_assert_eq!(placement.networks.len(), usize::from(set));
+            prop_assert_eq!(placement.reasons.pop().map(|reason| reason.subject), Some(format!("interface {MAC}")));
+            placement.networks.clear();
+        }
+        prop_assert_eq!(after, before);
+    }
 }

@@ -290,6 +290,7 @@ pub(crate) fn placement() -> Placement {
             iothread: Some(1),
             queues: Some(1),
         }],
+        networks: Vec::new(),
         cells: Vec::new(),
         devices: Vec::new(),
         vhost: Vec::new(),

@@ -15,6 +15,7 @@ pub(crate) mod functions;
 pub(crate) mod hostdev;
 pub(crate) mod identity;
 pub(crate) mod interface;
+pub(crate) mod interface_driver;
 pub(crate) mod iothreads;
 pub(crate) mod memory;
 pub(crate) mod memory_backing;

@@ -66,12 +66,9 @@ fn network_request(interface: &InterfaceFacts) -> Option<NetworkRequest> {
     if interface.kind == "hostdev" {
         return None;
     }
-    let carried = matches!(interface.kind.as_str(), "bridge" | "network" | "direct" | "ethernet");
     Some(NetworkRequest {
         mac: interface.mac.clone().unwrap_or_default(),
         host_interface: interface.source.clone().filter(|_| matches!(interface.kind.as_str(), "bridge" | "direct")),
-        uses_vhost: carried
-            && interface.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
-            && interface.driver_name.as_deref() != Some("qemu"),
+        uses_vhost: interface.is_virtio_tap() && interface.driver_name.as_deref() != Some("qemu"),
     })
 }

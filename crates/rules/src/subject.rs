@@ -209,10 +209,7 @@ impl<'a> Subject<'a> {
 
     /// virtio interfaces whose packets pass the host's kernel.
     pub fn tap_interfaces(&self) -> impl Iterator<Item = &'a InterfaceFacts> + use<'a> {
-        self.facts.interfaces.iter().filter(|interface| {
-            matches!(interface.kind.as_str(), "bridge" | "network" | "direct" | "ethernet")
-                && interface.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
-        })
+        self.facts.interfaces.iter().filter(|interface| interface.is_virtio_tap())
     }
 
     /// Whether its memory comes from hugepage pools.

@@ -1,7 +1,9 @@
 //! A definition edited by a placement.
 
-use nearmetal_domain::{Cell, DiskCache, DiskIo, DomainError, DomainXml, DriverOptions, Function, NetworkFunction};
-use nearmetal_place::{CacheMode, DevicePlacement, DiskEngine, FunctionKind, Placement};
+use nearmetal_domain::{
+    Cell, DiskCache, DiskIo, DomainError, DomainXml, DriverOptions, Function, InterfaceOptions, NetworkFunction,
+};
+use nearmetal_place::{CacheMode, DevicePlacement, DiskEngine, FunctionKind, NetworkBackend, Placement};
 use nearmetal_units::{CpuSet, NodeSet};
 
 /// Edits a definition to say what a placement says.
@@ -53,6 +55,17 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
             queues: disk.queues,
         };
         xml.set_disk_driver(&disk.target, &options)?;
+    }
+    for network in &placement.networks {
+        let options = InterfaceOptions {
+            backend: match network.backend {
+                NetworkBackend::Qemu => nearmetal_domain::NetworkBackend::Qemu,
+                NetworkBackend::Vhost => nearmetal_domain::NetworkBackend::Vhost,
+            },
+            queues: network.queues,
+            offloads_off: network.offloads_off,
+        };
+        xml.set_interface_driver(network.mac, &options)?;
     }
     // Nothing was decided about the functions of a guest that is given none: those it has stay.
     if !placement.devices.is_empty() {

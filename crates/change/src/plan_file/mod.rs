@@ -183,6 +183,15 @@ impl PlanFile {
                     return Err(format!("the PCI function {function} is on a cell that `{guest}` does not have"));
                 }
             }
+            for (position, network) in placement.networks.iter().enumerate() {
+                let (guest, mac) = (&domain.name, network.mac);
+                if network.queues == 0 {
+                    return Err(format!("the interface {mac} of `{guest}` has no queue"));
+                }
+                if placement.networks[..position].iter().any(|other| other.mac == mac) {
+                    return Err(format!("the interface {mac} of `{guest}` is in it twice"));
+                }
+            }
             if placement.memory.page_size.is_some() && placement.memory.nodes.is_empty() {
                 return Err(format!("the huge pages of `{}` have no node", domain.name));
             }

@@ -1,6 +1,6 @@
 //! What a new definition changes, in words, and whether it waits for the guest's next start.
 
-use nearmetal_domain::{CellFacts, DomainFacts};
+use nearmetal_domain::{CellFacts, DomainFacts, InterfaceFacts};
 use nearmetal_units::{CpuSet, PciAddress};
 
 use super::Part;
@@ -73,7 +73,28 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
         let why = "QEMU opens a disk, with its cache, engine, iothread and queues, when it starts";
         add(&mut restart, format!("disk {}", disk.target), before, driver_text(&disk.driver), why);
     }
+    for interface in after.interfaces.iter().filter(|interface| interface.is_virtio_tap()) {
+        // libvirt gives an address to each that it stores; one without is told from no other.
+        let Some(mac) = &interface.mac else { continue };
+        let before = now.interfaces.iter().find(|before| before.has_mac(mac));
+        let before = before.map(interface_text).unwrap_or_else(|| "none".into());
+        let why = "QEMU opens a card's queues, and the guest agrees on its offloads, when it starts";
+        add(&mut restart, format!("interface {mac}"), before, interface_text(interface), why);
+    }
     (restart, live)
+}
+
+/// Options that are not written are libvirt's defaults, and count as if they were.
+fn interface_text(interface: &InterfaceFacts) -> String {
+    if !interface.is_virtio_tap() {
+        return interface.model.clone().unwrap_or_else(|| "an emulated card".to_owned());
+    }
+    let backend = interface.driver_name.as_deref().unwrap_or("vhost");
+    let queues = interface.queues.unwrap_or(1);
+    let plural = if queues == 1 { "" } else { "s" };
+    let off = &interface.offloads_off;
+    let off = if off.is_empty() { String::new() } else { format!(", off: {}", off.join(" ")) };
+    format!("backend {backend}, {queues} queue{plural}{off}")
 }
 
 fn memory_text(facts: &DomainFacts) -> String {

@@ -100,6 +100,7 @@ fn observed() -> Observed {
         }],
         hook: None,
         queues: None,
+        vhost_queues: None,
         view: Ok(GuestView {
             disks: vec![GuestDisk {
                 name: "vda".into(),

@@ -105,6 +105,7 @@ fn observed() -> Observed {
         }],
         hook: Some(Ok(Some(crate::qemu_hook::text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref())))),
         queues: None,
+        vhost_queues: None,
         disks: Vec::new(),
         view: Ok(GuestView {
             nodes: vec![node(0, "0-1"), node(1, "2-3")],

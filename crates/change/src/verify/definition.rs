@@ -1,6 +1,6 @@
 //! What libvirt holds for the guest, attribute by attribute: someone may have redefined it.
 
-use nearmetal_domain::DomainFacts;
+use nearmetal_domain::{DomainFacts, OFFLOADS};
 use nearmetal_place::{CacheMode, Placement};
 
 use super::judge::engine_word;
@@ -113,6 +113,27 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
                 queues.to_string(),
                 driver.and_then(|driver| driver.queues).map(|count| count.to_string()),
             );
+        }
+    }
+    for network in &placement.networks {
+        let mac = network.mac.to_string();
+        let interface = facts.interfaces.iter().find(|found| found.has_mac(&mac));
+        let of = |attribute: &str| format!("interface {mac}/driver/{attribute}");
+        let name = interface.and_then(|found| found.driver_name.clone());
+        add(of("@name"), network.backend.name().to_owned(), name);
+        // One queue is what there is where nothing is written.
+        let queues = interface.map(|found| found.queues.unwrap_or(1).to_string());
+        add(of("@queues"), network.queues.to_string(), queues);
+        if network.offloads_off {
+            let all: Vec<String> = OFFLOADS
+                .iter()
+                .flat_map(|(side, names)| names.iter().map(move |name| format!("{side}/{name}")))
+                .collect();
+            let off = interface.map(|found| {
+                let off = all.iter().filter(|name| found.offloads_off.contains(name)).cloned().collect::<Vec<_>>();
+                off.join(" ")
+            });
+            add(of("host and guest, off"), all.join(" "), off);
         }
     }
     all

@@ -14,7 +14,7 @@ use nearmetal_units::Bytes;
 
 use super::memory::planned_pools;
 use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
-use super::{cells, engine, functions, guest_view, interrupts, load, queues};
+use super::{cells, engine, functions, guest_view, interrupts, load, networks, queues};
 use crate::kernel::pool_directory;
 use crate::{after_start, qemu_hook};
 
@@ -52,7 +52,7 @@ pub fn observe(
     let live = runs.then(|| definition(hypervisor, name, Definition::Live));
     let mut view = Err("the guest is off".to_owned());
     let mut disks = Vec::new();
-    let (mut cells, mut queues) = (None, None);
+    let (mut cells, mut queues, mut vhost_queues) = (None, None, None);
     let expected = functions::expected(placement, &stored);
     if let Ok(Some(process)) = &guest {
         view = agent::wait(hypervisor, name, effort.agent)
@@ -60,6 +60,7 @@ pub fn observe(
             .map_err(|error| error.to_string());
         let pid = process.pid;
         cells = (!placement.cells.is_empty()).then(|| cells::look(files, pid));
+        vhost_queues = (!placement.networks.is_empty()).then(|| networks::look(files, pid));
         if effort.deep {
             queues = Some(queues::ask(hypervisor, name, placement));
         }
@@ -90,7 +91,7 @@ pub fn observe(
             ObservedPool { node, size, pages }
         })
         .collect();
-    Observed { guest, pools, stored, live, cells, functions: passed, hook, queues, disks, view }
+    Observed { guest, pools, stored, live, cells, functions: passed, hook, queues, vhost_queues, disks, view }
 }
 
 /// How often is looked whether the hook has done its work.

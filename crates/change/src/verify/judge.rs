@@ -4,7 +4,7 @@ use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, Placement, Plan};
 
 use super::engine::engine;
 use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHEMA, Verification};
-use super::{cells, definition, functions, guest_functions, interrupts, memory, queues, threads};
+use super::{cells, definition, functions, guest_functions, interrupts, memory, networks, queues, threads};
 use crate::{qemu_hook, timestamp};
 
 /// Compares what a plan says about one guest with what was observed.
@@ -17,6 +17,7 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
             checks.extend(memory::residency(placement, guest));
             checks.extend(cells::judge(placement, guest, observed.cells.as_ref()));
             checks.extend(functions::judge(&expected, &placement.interrupts, &observed.functions));
+            checks.extend(networks::judge(placement, observed.live.as_ref(), observed.vhost_queues.as_ref()));
             for disk in &placement.disks {
                 checks.extend(disk_checks(disk, observed.disks.iter().find(|seen| seen.target == disk.target)));
             }

@@ -14,6 +14,7 @@ mod interrupts;
 mod judge;
 mod load;
 mod memory;
+mod networks;
 mod observed;
 mod queues;
 mod text;
@@ -106,6 +107,8 @@ pub enum CheckKind {
     DiskCache,
     /// How QEMU submits a disk's requests.
     DiskEngine,
+    /// Who moves the packets of its interfaces.
+    Network,
     /// libvirt's stored definition.
     StoredDefinition,
     /// libvirt's definition in force.

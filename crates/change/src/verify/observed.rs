@@ -29,6 +29,8 @@ pub struct Observed {
     pub hook: Option<Result<Option<String>, String>>,
     /// Which iothread serves which queue, by QEMU's word; `None` if it was not to be asked.
     pub queues: Option<Result<Vec<ObservedQueues>, String>>,
+    /// Queues of vhost-net that QEMU has open; `None` if the guest is off or no interface is planned.
+    pub vhost_queues: Option<Result<u32, String>>,
     /// One per planned disk.
     pub disks: Vec<ObservedDisk>,
     /// What the guest sees.

@@ -66,6 +66,20 @@ pub struct InterfaceFacts {
     pub bandwidth: Vec<(String, u64)>,
 }
 
+impl InterfaceFacts {
+    /// Whether the guest drives it by virtio and QEMU, or vhost-net, serves it over a tap or macvtap: only then do backend,
+    /// queues and offloads apply.
+    pub fn is_virtio_tap(&self) -> bool {
+        matches!(self.kind.as_str(), "bridge" | "network" | "direct" | "ethernet")
+            && self.model.as_deref().is_some_and(|model| model.starts_with("virtio"))
+    }
+
+    /// Whether that is its address.
+    pub fn has_mac(&self, mac: &str) -> bool {
+        self.mac.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(mac))
+    }
+}
+
 pub(crate) fn read(document: &Document<'_>) -> Result<Vec<InterfaceFacts>, DomainError> {
     tree::find_all(document, &["devices", "interface"]).into_iter().map(read_one).collect()
 }

@@ -9,6 +9,7 @@ mod guest_request;
 mod job;
 mod kvm;
 mod live;
+mod measured;
 mod printer;
 
 use std::process::ExitCode;

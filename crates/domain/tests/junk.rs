@@ -5,7 +5,9 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend};
+use nearmetal_domain::{
+    DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend,
+};
 use nearmetal_units::{CpuSet, PageSize};
 use proptest::prelude::*;
 
@@ -120,7 +122,8 @@ fn setters_refuse_what_libvirt_would_refuse() {
     let (own, other) = ("52:54:00:7c:3a:90".parse().unwrap(), "52:54:00:00:00:00".parse().unwrap());
     let with = |from: &str, to: &str| DomainXml::parse(&before.as_str().replace(from, to)).unwrap();
     let mut emulated = with("<source network='default'/>\n      <model type='virtio'/>", "<source network='default'/>");
-    let mut twice = with("</devices>", "<interface type='user'><mac address='52:54:00:7C:3A:90'/></interface></devices>");
+    let mut twice =
+        with("</devices>", "<interface type='user'><mac address='52:54:00:7C:3A:90'/></interface></devices>");
     let answers: Vec<(Result<bool, DomainError>, &str)> = vec![
         (xml.set_name(""), "neither empty"),
         (xml.set_name("a/b"), "neither empty"),
@@ -135,7 +138,10 @@ fn setters_refuse_what_libvirt_would_refuse() {
         (xml.set_disk_driver("vda", &cached), "QEMU needs none or directsync"),
         (xml.set_disk_driver("sda", &native), "QEMU needs none or directsync"),
         (xml.set_interface_driver(own, &no_queues), "count from 1"),
-        (xml.set_interface_driver(other, &network), "no interface has the address `52:54:00:00:00:00`; there are: 52:54"),
+        (
+            xml.set_interface_driver(other, &network),
+            "no interface has the address `52:54:00:00:00:00`; there are: 52:54",
+        ),
         (emulated.set_interface_driver(own, &network), "need a virtio model"),
         (twice.set_interface_driver(own, &network), "more than one interface"),
         (xml.replace_disk_source("vda", &DiskSource::File("relative".into())), "absolute path"),

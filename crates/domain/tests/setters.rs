@@ -4,7 +4,8 @@
 
 use nearmetal_domain::{
     Cell, DiskBus, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, Function, ImageFormat,
-    InterfaceOptions, NetworkBackend, NetworkFunction, NewDisk, NewDiskSource, NewInterface, NewInterfaceSource, diff, render_diff,
+    InterfaceOptions, NetworkBackend, NetworkFunction, NewDisk, NewDiskSource, NewInterface, NewInterfaceSource, diff,
+    render_diff,
 };
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize, VlanId};
 

@@ -51,6 +51,7 @@ pub use net::{
     Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
     NetGround, NetMatrixRequest, NetMatrixResults, NetMember, NetPath, NetTest, NetTogetherRequest, PEER_BOUND,
     bench_net_together, check_address, net_arms, net_cost_table, net_ground, net_least_seconds, net_matrix,
+    port_functions, port_model,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
 pub use passthrough::{FunctionRequest, bench_function, function_of};

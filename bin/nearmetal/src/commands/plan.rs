@@ -6,8 +6,7 @@ use nearmetal_change::{ChangeError, DomainInput, PlanFile, compose};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
-use nearmetal_measure::{Environment, Store, device_model};
-use nearmetal_place::{GuestRequest, MeasuredDisk, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
+use nearmetal_place::{GuestRequest, Measured, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
 
 use super::matrix::STORE;
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
@@ -15,7 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::fleet::{self, options::FleetArgs};
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
-use crate::job::matrix::for_plan;
+use crate::measured::{Guest, measured};
 use crate::printer::Printer;
 
 /// Where guests belong on this machine, and why
@@ -56,7 +55,7 @@ pub(crate) struct Args {
     /// Take a definition from this file instead of from libvirt; may be given several times
     #[arg(long, value_name = "FILE")]
     domain_xml: Vec<PathBuf>,
-    /// Decide by rules alone, without what `nearmetal bench --matrix` found on this machine
+    /// Decide by rules alone, without what `nearmetal bench --matrix` found on this machine for disks and for networks
     #[arg(long)]
     no_measured: bool,
     #[command(flatten)]
@@ -97,7 +96,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     let host = Host::read(&tree);
     let inputs = inputs(args)?;
-    let requests = inputs.iter().map(|input| request(args, &host, input)).collect::<Result<Vec<_>, _>>()?;
+    let mut requests = inputs.iter().map(|input| request(args, &host, input)).collect::<Result<Vec<_>, _>>()?;
     let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
     let occupied = Occupied::from_guests(&host, &uuids);
     let policy = Policy {
@@ -106,11 +105,13 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         place_interrupts: !args.leave_interrupts,
         ..Policy::default()
     };
+    let measured = match tree.is_live() && !args.no_measured {
+        true => measured_here(args, &tree, &host, &inputs, &requests, printer)?,
+        false => Measured::default(),
+    };
+    measured.expect_in(&mut requests);
     let mut planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
-    if tree.is_live() && !args.no_measured {
-        let measured = measured(args, &tree, &host, &requests, printer);
-        nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
-    }
+    nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
     let file = compose(&host, &planned.plan, &inputs)?;
     if let Some(path) = args.output.as_ref().filter(|_| !file.domains.is_empty()) {
         file.save(path)?;
@@ -130,49 +131,23 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
 }
 
-/// What was measured for these guests' disks: the newest matrix of the same drive model and kernel, of the lab or of
-/// silicon as this machine is. A store that cannot be read is no reason not to plan.
-fn measured(
+/// What was measured on this machine for these guests.
+fn measured_here(
     args: &Args,
     tree: &HostFs,
     host: &Host,
+    inputs: &[DomainInput],
     requests: &[GuestRequest],
     printer: &mut Printer,
-) -> Vec<MeasuredDisk> {
-    let path = args.state.journal().state_directory().join(STORE);
-    let store = match Store::read_only(&path) {
-        Ok(Some(store)) => store,
-        Ok(None) => return Vec::new(),
-        Err(error) => {
-            printer.important(&format!("results are not used: {error}"));
-            return Vec::new();
-        }
-    };
-    let environment = Environment::detect(tree);
-    let Some(kernel) = host.system.kernel.as_deref() else { return Vec::new() };
-    let mut found = Vec::new();
-    for guest in requests {
-        for disk in guest.disks.iter().filter(|disk| disk.is_virtio_blk) {
-            let Some(device) = &disk.block_device else { continue };
-            let model = device_model(tree, host, device);
-            // Two drives that say nothing of themselves need not be the same.
-            if model == "unknown" {
-                continue;
-            }
-            match store.newest_matrix(&model, kernel, &guest.name, &environment) {
-                Ok(None) => {}
-                Err(error) => printer.important(&format!("a recorded matrix is not used: {error}")),
-                Ok(Some(results)) => match for_plan(&results, &guest.name, &disk.target, disk.is_block) {
-                    Ok(measured) => found.push(measured),
-                    Err(why) => printer.say(&format!(
-                        "{}, disk {}: the matrix of {} is not used: {why}",
-                        guest.name, disk.target, results.created
-                    )),
-                },
-            }
-        }
-    }
-    found
+) -> Result<Measured, ChangeError> {
+    let guests = inputs.iter().zip(requests).map(|(input, request)| {
+        // The stored definition is what is planned; the one in force only tells what libvirt's networks stand for.
+        let live = input.live_xml.as_deref().and_then(|xml| facts(xml, &input.name).ok());
+        Ok(Guest { request, stored: facts(&input.inactive_xml, &input.name)?, live })
+    });
+    let guests = guests.collect::<Result<Vec<_>, ChangeError>>()?;
+    let store = args.state.journal().state_directory().join(STORE);
+    Ok(measured(&store, tree, host, &guests, printer))
 }
 
 /// The reasons, and the difference of each definition.

@@ -120,10 +120,6 @@ pub(crate) fn for_plan(
     if path.bus != Bus::VirtioBlk || path.iothreads > 1 || extra {
         return Err(format!("its winner, {title}, has what no plan sets: write it into the definition yourself"));
     }
-    let lab = match &results.environment {
-        Environment::Lab { .. } => " (lab: emulated time)",
-        Environment::Silicon => "",
-    };
     Ok(MeasuredDisk {
         guest: guest.to_owned(),
         target: target.to_owned(),
@@ -131,14 +127,11 @@ pub(crate) fn for_plan(
         engine: path.engine,
         iothread: path.iothreads == 1,
         queues: path.queues,
-        because: format!(
-            "measured {} in {}: {} of QEMU's default in {} fresh pairs, on the same drive model ({}) and kernel ({}){lab}",
-            results.created,
-            results.guest,
-            ratio_text(estimate),
-            estimate.n,
-            results.ground.device,
-            results.ground.kernel
+        because: race::measured_text(
+            (&results.created, &results.guest),
+            (estimate, "QEMU's default"),
+            ("drive model", &results.ground),
+            &results.environment,
         ),
     })
 }

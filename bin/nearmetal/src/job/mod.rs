@@ -17,6 +17,7 @@ pub(crate) mod manifest;
 pub(crate) mod matrix;
 mod memory;
 mod metrics;
+pub(crate) mod net_for_plan;
 pub(crate) mod net_matrix;
 pub(crate) mod outputs;
 pub(crate) mod paths;

@@ -110,7 +110,7 @@ pub(crate) fn paths_text(results: &NetMatrixResults) -> String {
 }
 
 /// What all is compared with, in words.
-fn reference(results: &NetMatrixResults) -> String {
+pub(super) fn reference(results: &NetMatrixResults) -> String {
     match results.arms.get(results.reference) {
         Some(arm) if results.reference != 0 => arm.path.title(),
         _ => "libvirt's default".to_owned(),
@@ -212,7 +212,7 @@ fn advice(results: &NetMatrixResults) -> String {
 }
 
 /// What the guest itself has to do, which no definition says.
-fn in_the_guest(path: &NetPath) -> &'static str {
+pub(super) fn in_the_guest(path: &NetPath) -> &'static str {
     if path.rps {
         "  and in the guest, for each receive queue of the card: the mask of all its vCPUs into queues/rx-N/rps_cpus\n"
     } else {
@@ -221,7 +221,7 @@ fn in_the_guest(path: &NetPath) -> &'static str {
 }
 
 /// What a winner costs in other ways, which no figure here shows.
-fn price(link: Link) -> &'static str {
+pub(super) fn price(link: Link) -> &'static str {
     match link {
         Link::VfHostdev => {
             "  its price: the guest cannot move to another host while it has the function, and needs its driver\n"

@@ -1,7 +1,7 @@
 //! What the two matrices say alike: the list before a race, the order of its arms, what became of each, and the error of
 //! the whole.
 
-use nearmetal_measure::{ArmResult, Effect, LeftOut, MatrixResults, NetArmResult, NetMatrixResults};
+use nearmetal_measure::{ArmResult, Effect, Environment, GroundKey, LeftOut, MatrixResults, NetArmResult, NetMatrixResults};
 use nearmetal_report::{MatrixMark, MatrixRow};
 use nearmetal_stats::{Fate, RatioEstimate};
 
@@ -29,6 +29,26 @@ pub(super) fn left_out_text(left_out: &[LeftOut]) -> String {
 pub(super) fn ratio_text(estimate: &RatioEstimate) -> String {
     let interval = estimate.interval();
     format!("{:.2}x ({:.2} to {:.2})", estimate.ratio, interval.low, interval.high)
+}
+
+/// When a winner was measured and where, by how much it beat what, and on what that holds.
+pub(super) fn measured_text(
+    (created, guest): (&str, &str),
+    (estimate, than): (&RatioEstimate, &str),
+    (device, ground): (&str, &GroundKey),
+    environment: &Environment,
+) -> String {
+    let lab = match environment {
+        Environment::Lab { .. } => " (lab: emulated time)",
+        Environment::Silicon => "",
+    };
+    format!(
+        "measured {created} in {guest}: {} of {than} in {} fresh pairs, on the same {device} ({}) and kernel ({}){lab}",
+        ratio_text(estimate),
+        estimate.n,
+        ground.device,
+        ground.kernel
+    )
 }
 
 /// An arm of a race, as far as its words go.

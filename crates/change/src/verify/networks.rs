@@ -42,7 +42,8 @@ pub(super) fn judge(
             Some(_) => (least, most) = (least.saturating_add(queues), most.saturating_add(queues)),
         }
     }
-    let wanted = if least == most { format!("{least} open in QEMU") } else { format!("{least} to {most} open in QEMU") };
+    let wanted =
+        if least == most { format!("{least} open in QEMU") } else { format!("{least} to {most} open in QEMU") };
     Some(match held {
         Err(why) => Check::cannot_tell(CheckKind::Network, subject, wanted, why),
         Ok(held) => {

@@ -56,7 +56,8 @@ impl DomainXml {
                     return Err(DomainError::argument("the address of one interface", &mac.to_string(), rule));
                 }
                 (None, _) => {
-                    let known: Vec<String> = all.iter().filter_map(|node| address(*node)).map(|mac| mac.to_string()).collect();
+                    let known: Vec<String> =
+                        all.iter().filter_map(|node| address(*node)).map(|mac| mac.to_string()).collect();
                     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                     return Err(DomainError::NoSuchInterface { mac: mac.to_string(), known: short(&known) });
                 }

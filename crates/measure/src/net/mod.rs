@@ -25,9 +25,9 @@ pub use netperf::NetTest;
 pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;
 pub use port::check_address;
-pub use request::{NetMatrixRequest, net_ground, net_least_seconds};
+pub use request::{NetMatrixRequest, net_ground, net_least_seconds, port_functions};
 #[cfg(test)]
 pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
-pub use run::net_matrix;
+pub use run::{net_matrix, port_model};
 pub use several::{NetMember, NetTogetherRequest, bench_net_together};

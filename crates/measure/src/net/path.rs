@@ -1,5 +1,6 @@
 //! One arm of the network matrix: a way from a guest's packets to a port, as data.
 
+use nearmetal_domain::OFFLOADS;
 use nearmetal_units::PciAddress;
 use serde::{Deserialize, Serialize};
 
@@ -105,12 +106,6 @@ pub struct NetPath {
     #[serde(default)]
     pub rps: bool,
 }
-
-/// Offloads that `offloads: false` switches off, by libvirt's names, for what the host and what the guest receives.
-const OFFLOADS: [(&str, &str); 2] = [
-    ("host", "csum='off' gso='off' tso4='off' tso6='off' ecn='off' ufo='off' mrg_rxbuf='off'"),
-    ("guest", "csum='off' tso4='off' tso6='off' ecn='off' ufo='off'"),
-];
 
 /// What a fragment of XML needs beside the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,7 +264,8 @@ impl NetPath {
         if self.offloads {
             return format!("<driver{name}{queues}/>");
         }
-        let sides: String = OFFLOADS.iter().map(|(side, features)| format!("<{side} {features}/>")).collect();
+        let off = |names: &[&str]| names.iter().map(|name| format!(" {name}='off'")).collect::<String>();
+        let sides: String = OFFLOADS.iter().map(|(side, names)| format!("<{side}{}/>", off(names))).collect();
         format!("<driver{name}{queues}>{sides}</driver>")
     }
 

@@ -90,7 +90,7 @@ pub fn net_ground(request: &NetMatrixRequest, fs: &HostFs, host: &Host) -> NetGr
     };
     NetGround {
         port: request.port.clone(),
-        functions: functions(&request.port, fs, host),
+        functions: port_functions(&request.port, fs, host),
         vcpus: request.placement.vcpus.len() as u32,
         vhost: Path::new("/dev/vhost-net").exists(),
         macvtap: has_module("macvtap"),
@@ -100,7 +100,7 @@ pub fn net_ground(request: &NetMatrixRequest, fs: &HostFs, host: &Host) -> NetGr
 }
 
 /// The virtual functions of a port, in their order.
-fn functions(port: &str, fs: &HostFs, host: &Host) -> Vec<Function> {
+pub fn port_functions(port: &str, fs: &HostFs, host: &Host) -> Vec<Function> {
     let pci = host.network_interfaces.iter().find(|interface| interface.name == port).and_then(|found| found.pci);
     let sriov =
         host.pci_devices.iter().find(|device| Some(device.address) == pci).and_then(|found| found.sriov.clone());

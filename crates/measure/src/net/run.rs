@@ -152,7 +152,7 @@ fn measure(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         environment: request.environment.clone(),
         ground: GroundKey {
-            device: model(&request.port, host),
+            device: port_model(&request.port, host),
             kernel: host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
             qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
         },
@@ -292,8 +292,8 @@ fn arm_results(
     cards.iter().zip(effects).zip(cannot).enumerate().map(one).collect()
 }
 
-/// Driver and ids of the port's card: what a recorded winner holds for.
-fn model(port: &str, host: &Host) -> String {
+/// Driver and ids of a port's card: what a recorded winner holds for. What is not known of them is `unknown` or `?`.
+pub fn port_model(port: &str, host: &Host) -> String {
     let interface = host.network_interfaces.iter().find(|interface| interface.name == port);
     let device = interface.and_then(|found| host.pci_devices.iter().find(|device| Some(device.address) == found.pci));
     let id = |id: Option<u16>| id.map_or_else(|| "?".to_owned(), |id| format!("{id:04x}"));

@@ -110,8 +110,12 @@ impl Ground<'_> {
         let one = |interface: &InterfaceFacts| {
             // What has no address of its own, no plan can name.
             let mac = interface.mac.as_ref()?.parse().ok()?;
+            let same = |other: &&InterfaceFacts| interface.mac.as_ref().is_some_and(|mac| other.has_mac(mac));
+            if guest.stored.interfaces.iter().filter(same).count() > 1 {
+                return None;
+            }
             let running = guest.live.iter().flat_map(|live| &live.interfaces);
-            let live = running.into_iter().find(|live| interface.mac.as_ref().is_some_and(|mac| live.has_mac(mac)));
+            let live = running.into_iter().find(same);
             let way = WayOut::of(interface, live, self.host)?;
             let model = port_model(&way.port, self.host);
             // As with drives: a card without a driver or without ids may be any.

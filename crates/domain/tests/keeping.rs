@@ -5,7 +5,9 @@ mod common;
 
 use common::FIXTURES;
 use nearmetal_domain::{DiffKind, first_difference, render_diff, same_after_canonicalisation};
-use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, diff};
+use nearmetal_domain::{
+    DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend, diff,
+};
 use nearmetal_units::{CpuSet, NodeSet, PageSize};
 use proptest::prelude::*;
 
@@ -43,6 +45,14 @@ fn wanted() -> impl Strategy<Value = Wanted> {
     )
 }
 
+fn network(wanted: &Wanted) -> InterfaceOptions {
+    InterfaceOptions {
+        backend: if wanted.nodes.contains(0) { NetworkBackend::Qemu } else { NetworkBackend::Vhost },
+        queues: wanted.options.queues.unwrap_or(1),
+        offloads_off: wanted.size == PageSize::HUGE_2M,
+    }
+}
+
 fn apply(xml: &mut DomainXml, wanted: &Wanted) -> Result<bool, DomainError> {
     let mut changed = xml.set_vcpu_placement_static()?;
     changed |= xml.set_vcpu_pins(&wanted.pins)?;
@@ -52,6 +62,11 @@ fn apply(xml: &mut DomainXml, wanted: &Wanted) -> Result<bool, DomainError> {
     changed |= xml.set_hugepages(wanted.size)?;
     for disk in xml.facts()?.disks.iter().filter(|disk| disk.is_virtio_blk()) {
         changed |= xml.set_disk_driver(&disk.target, &wanted.options)?;
+    }
+    for interface in xml.facts()?.interfaces.iter().filter(|interface| interface.is_virtio_tap()) {
+        if let Some(mac) = interface.mac.as_ref().and_then(|mac| mac.parse().ok()) {
+            changed |= xml.set_interface_driver(mac, &network(wanted))?;
+        }
     }
     Ok(changed)
 }
@@ -109,6 +124,14 @@ fn check(xml: &DomainXml, wanted: &Wanted) -> Result<(), TestCaseError> {
         prop_assert_eq!((disk.driver.iothread, disk.driver.queues), (wanted.options.iothread, wanted.options.queues));
         prop_assert!(disk.driver.iothread_mapping.is_empty());
     }
+    let network = network(wanted);
+    for interface in facts.interfaces.iter().filter(|interface| interface.is_virtio_tap() && interface.mac.is_some()) {
+        prop_assert_eq!(interface.driver_name.as_deref(), Some(network.backend.as_str()));
+        prop_assert_eq!(interface.queues, Some(network.queues).filter(|queues| *queues > 1));
+        let off = |name: &str| interface.offloads_off.iter().any(|found| found == name);
+        let all = OFFLOADS.iter().flat_map(|(side, names)| names.iter().map(move |name| format!("{side}/{name}")));
+        prop_assert!(!network.offloads_off || all.into_iter().all(|name| off(&name)));
+    }
     Ok(())
 }
 
@@ -162,7 +185,8 @@ proptest! {
         // Only lines about what was set may go or come.
         if before.contains('\n') {
             let touched = [
-                "vcpu", "emulatorpin", "cputune", "iothread", "numatune", "memory", "memnode", "hugepages", "page", "driver",
+                "vcpu", "emulatorpin", "cputune", "iothread", "numatune", "memory", "memnode", "hugepages", "page", "driver", "<host ",
+                "<guest ",
             ];
             for line in diff(before, xml.as_str()) {
                 let changed = matches!(line.kind, DiffKind::Removed | DiffKind::Added);

@@ -86,7 +86,12 @@ pub(crate) struct Wanted<'a> {
 pub(crate) fn for_plan(results: &NetMatrixResults, wanted: &Wanted<'_>) -> Result<MeasuredNetwork, String> {
     let (arm, estimate) = match results.advice() {
         Advice::Use(arm, estimate) => (arm, estimate),
-        _ => return Err(format!("it advises nothing but {}", reference(results))),
+        Advice::Default => return Err(format!("nothing was shown better than {}", reference(results))),
+        Advice::NoneFaster(arm, estimate) => {
+            let (title, than, ratio) = (arm.path.title(), reference(results), ratio_text(estimate));
+            return Err(format!("its best, {title}, was not shown better than {than}: {ratio}"));
+        }
+        Advice::Unknown => return Err("it has no winner that was measured again".to_owned()),
     };
     let title = arm.path.title();
     let class = wanted.guest.class;

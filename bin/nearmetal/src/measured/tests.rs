@@ -107,6 +107,9 @@ fn a_network_of_libvirt_is_known_while_the_guest_runs() {
     assert_eq!(found(&user_space(), &host, &lab(), &stored, None).0, [], "it is off: nobody knows");
     let (networks, _) = found(&user_space(), &host, &lab(), &stored, Some(&live));
     assert!(networks[0].options.is_some(), "{networks:?}");
+    let one = element("bridge", "bridge='br0'", VIRTIO);
+    let twice = xml(&format!("{one}{one}"));
+    assert_eq!(found(&user_space(), &host, &lab(), &twice, None).0, [], "no plan can name one of the two");
 }
 
 #[test]

@@ -145,3 +145,60 @@ fn applying_twice_changes_nothing_the_second_time() {
     let applied = stage.apply(&again, &ApplyOptions::default(), &Faults::none()).unwrap();
     assert_eq!(applied.transaction, None);
 }
+
+/// `web1` with two virtio interfaces, of which the plan sets one: four queues, offloads off.
+fn with_interfaces() -> (nearmetal_place::Plan, String) {
+    let interface = |number| {
+        format!(
+            "<interface type='bridge'><mac address='52:54:00:00:00:0{number}'/><source bridge='br0'/><model type='virtio'/></interface>"
+        )
+    };
+    let text = xml("").replace("</devices>", &format!("{}{}</devices>", interface(1), interface(2)));
+    let mut plan = plan();
+    plan.placements[0].networks = vec![nearmetal_place::NetworkPlacement {
+        mac: "52:54:00:00:00:01".parse().unwrap(),
+        backend: nearmetal_place::NetworkBackend::Vhost,
+        queues: 4,
+        offloads_off: true,
+    }];
+    (plan, text)
+}
+
+#[test]
+fn an_interface_of_the_plan_waits_for_a_restart_and_others_stay() {
+    let (plan, text) = with_interfaces();
+    let input = DomainInput { name: "web1".to_owned(), inactive_xml: text.clone(), live_xml: Some(text) };
+    let file = PlanFile { host: identity(), ..compose(&host(), &plan, &[input]).unwrap() };
+    let parts: Vec<&Part> =
+        file.domains[0].needs_restart.iter().filter(|part| part.what.starts_with("interface")).collect();
+    assert_eq!(parts.len(), 1, "{parts:?}");
+    assert_eq!(parts[0].what, "interface 52:54:00:00:00:01");
+    assert!(
+        parts[0].change.starts_with("backend vhost, 1 queue -> backend vhost, 4 queues, off: host/csum"),
+        "{parts:?}"
+    );
+    assert_eq!(file.domains[0].xml_after.matches("name='vhost'").count(), 1);
+    let json = file.to_json();
+    assert_eq!(PlanFile::parse(&json, "x").unwrap(), file);
+    for (from, to, says) in [
+        ("\"queues\": 4", "\"queues\": 0", "has no queue"),
+        ("\"backend\": \"vhost\"", "\"backend\": \"magic\"", "magic"),
+        ("\"mac\": \"52:54:00:00:00:01\"", "\"mac\": \"52:54\"", "52:54"),
+    ] {
+        assert!(json.contains(from), "{from}");
+        let error = PlanFile::parse(&json.replace(from, to), "x").unwrap_err().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    }
+    let mut twice = file.clone();
+    let network = twice.plan.placements[0].networks[0].clone();
+    twice.plan.placements[0].networks.push(network);
+    assert!(PlanFile::parse(&twice.to_json(), "x").unwrap_err().to_string().contains("is in it twice"));
+}
+
+#[test]
+fn an_interface_that_is_gone_is_named() {
+    let (plan, _) = with_interfaces();
+    let input = DomainInput { name: "web1".to_owned(), inactive_xml: xml(""), live_xml: None };
+    let error = compose(&host(), &plan, &[input]).unwrap_err().to_string();
+    assert!(error.contains("52:54:00:00:00:01") && error.contains("there are: none"), "{error}");
+}

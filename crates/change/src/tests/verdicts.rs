@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::OpenFile;
 use nearmetal_host::{GuestProcess, Residency, Thread, ThreadRole};
-use nearmetal_place::{CacheMode, DiskEngine, Plan};
+use nearmetal_place::{CacheMode, DiskEngine, NetworkBackend, NetworkPlacement, Plan};
 use nearmetal_units::{Bytes, PageSize};
 
 use super::stage::*;
@@ -253,4 +253,53 @@ fn a_verification_reads_back_from_json() {
     let text = serde_json::to_string(&verification).unwrap();
     assert!(text.contains("\"outcome\":\"ok\""), "{text}");
     assert_eq!(serde_json::from_str::<Verification>(&text).unwrap(), verification);
+}
+
+/// A guest with an interface that the plan sets, and one that it leaves; so many queues of vhost-net are open.
+fn network_verdict(backend: NetworkBackend, queues: u32, other: &str, held: Result<u32, String>) -> Vec<Check> {
+    broken(|seen, plan| {
+        let mac: nearmetal_units::MacAddress = "52:54:00:00:00:01".parse().unwrap();
+        let set = NetworkPlacement { mac, backend, queues, offloads_off: false };
+        let own = format!("<driver name='{}' queues='4'/>", backend.name());
+        let interface = |number: u32, driver: &str| {
+            format!(
+                "<interface type='bridge'><mac address='52:54:00:00:00:0{number}'/><source bridge='br0'/><model type='virtio'/>{driver}</interface>"
+            )
+        };
+        let found = facts(&format!("</devices>->{}{}</devices>", interface(1, &own), interface(2, other)));
+        (seen.stored, seen.live) = (Ok(found.clone()), Some(Ok(found)));
+        plan.placements[0].networks = vec![set];
+        seen.vhost_queues = Some(held);
+    })
+}
+
+#[test]
+fn who_moves_an_interfaces_packets_is_read_from_the_queues_qemu_has_open() {
+    use NetworkBackend::{Qemu, Vhost};
+    let user = "<driver name='qemu'/>";
+    assert_eq!(network_verdict(Vhost, 4, user, Ok(4)), []);
+    assert_eq!(network_verdict(Qemu, 4, user, Ok(0)), []);
+    // Of the interface that the plan leaves, libvirt may have made one queue or none.
+    assert_eq!(network_verdict(Vhost, 4, "", Ok(4)), []);
+    assert_eq!(network_verdict(Vhost, 4, "", Ok(5)), []);
+    assert_eq!(network_verdict(Vhost, 4, "<driver name='vhost' queues='2'/>", Ok(6)), []);
+    for (backend, other, held) in [(Vhost, user, 0), (Qemu, user, 4), (Vhost, "", 3), (Vhost, "", 6)] {
+        let wrong = network_verdict(backend, 4, other, Ok(held));
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        let found = wrong[0].found.as_deref();
+        assert_eq!((wrong[0].kind, found), (CheckKind::Network, Some(format!("{held} open in QEMU").as_str())));
+        assert_eq!(wrong[0].outcome, Outcome::Mismatch);
+    }
+    let unread = network_verdict(Vhost, 4, user, Err("no permission".to_owned()));
+    assert!(matches!(&unread[0].outcome, Outcome::CannotTell { why } if why == "no permission"), "{unread:?}");
+    // The definition is one thing, and has four; the plan another.
+    let wrong = network_verdict(Vhost, 2, user, Ok(2));
+    let subjects: Vec<&str> = wrong.iter().map(|check| check.subject.as_str()).collect();
+    assert_eq!(
+        subjects,
+        [
+            "stored definition: interface 52:54:00:00:00:01/driver/@queues",
+            "definition in force: interface 52:54:00:00:00:01/driver/@queues"
+        ]
+    );
 }

@@ -230,7 +230,11 @@ fn what_cannot_be_taken_is_refused_in_words() {
 
     let default = NetMatrixResults { winner: Some(0), ..results(vhost, "eth0", 1.1) };
     let said = asked(&default, &bridged(VIRTIO), latency, &[]).unwrap_err();
-    assert_eq!(said, "it advises nothing but libvirt's default");
+    assert_eq!(said, "nothing was shown better than libvirt's default");
+    let mut equal = results(vhost, "eth0", 1.1);
+    equal.confirmation.as_mut().unwrap().figures[0].to_default = Some(estimate(1.0));
+    let said = asked(&equal, &bridged(VIRTIO), latency, &[]).unwrap_err();
+    assert!(said.contains("was not shown better than libvirt's default: 1.00x ("), "{said}");
     let unsure = NetMatrixResults { confirmation: None, ..results(vhost, "eth0", 1.1) };
     assert!(asked(&unsure, &bridged(VIRTIO), latency, &[]).is_err(), "what was not measured again is not used");
 

@@ -1,7 +1,9 @@
 //! What the two matrices say alike: the list before a race, the order of its arms, what became of each, and the error of
 //! the whole.
 
-use nearmetal_measure::{ArmResult, Effect, Environment, GroundKey, LeftOut, MatrixResults, NetArmResult, NetMatrixResults};
+use nearmetal_measure::{
+    ArmResult, Effect, Environment, GroundKey, LeftOut, MatrixResults, NetArmResult, NetMatrixResults,
+};
 use nearmetal_report::{MatrixMark, MatrixRow};
 use nearmetal_stats::{Fate, RatioEstimate};
 

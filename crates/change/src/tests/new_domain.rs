@@ -48,6 +48,7 @@ fn wide() -> Placement {
         iothreads: Vec::new(),
         memory: MemoryPlacement { nodes: "0-1".parse().unwrap(), page_size: None, pages: 0 },
         disks: Vec::new(),
+        networks: Vec::new(),
         cells: vec![cell("0-1", 0, [10, 20]), cell("2-3", 1, [20, 10])],
         devices: vec![DevicePlacement { function: function(), kind, cell: Some(1), node: Some(1) }],
         vhost: Vec::new(),

@@ -31,7 +31,7 @@ pub(super) fn watch(
     let device = format!("/dev/{device}");
     let offset = span.less(PIECE);
     let (at, length) = (offset.get().to_string(), PIECE.get().to_string());
-    let gauge = Gauge::of(path, source);
+    let gauge = Gauge::of(fs, path, source);
     let before = gauge.read(fs)?;
     let mut written = Vec::new();
     if path.detect_zeroes {
@@ -62,10 +62,10 @@ enum Gauge {
 }
 
 impl Gauge {
-    fn of(path: &DiskPath, source: &str) -> Self {
+    fn of(fs: &HostFs, path: &DiskPath, source: &str) -> Self {
         match path.container.is_file() {
             true => Self::File(source.to_owned()),
-            false => Self::Block(opened_as(source).trim_start_matches("/dev/").to_owned()),
+            false => Self::Block(counting(fs, opened_as(source).trim_start_matches("/dev/"))),
         }
     }
 
@@ -98,6 +98,14 @@ impl Gauge {
             )),
         }
     }
+}
+
+/// The device whose counters move: of a partition the drive it is on. An NVMe drive that may have several paths counts what
+/// is done to its partitions as done to itself alone (drivers/nvme/host/multipath.c, nvme_mpath_start_request).
+fn counting(fs: &HostFs, name: &str) -> String {
+    let drives = fs.list("/sys/block").unwrap_or_default();
+    let own = drives.into_iter().find(|drive| fs.exists(&format!("/sys/block/{drive}/{name}/partition")));
+    own.unwrap_or_else(|| name.to_owned())
 }
 
 fn write_words(device: &str, offset: Bytes, from: &str) -> Vec<String> {
@@ -134,6 +142,8 @@ fn discarded(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_host::{Entry, MemoryTree};
+
     use super::*;
     use crate::matrix::path::Container;
 
@@ -145,11 +155,22 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_is_counted_by_its_drive() {
+        let mut tree = MemoryTree::new();
+        for path in ["/sys/block/nvme0n1/nvme0n1p3/partition", "/sys/block/sda/stat"] {
+            tree.put(path, Entry::File(b"3\n".to_vec())).unwrap();
+        }
+        let fs = HostFs::of_tree(tree, "a drive");
+        assert_eq!((counting(&fs, "nvme0n1p3").as_str(), counting(&fs, "sda").as_str()), ("nvme0n1", "sda"));
+    }
+
+    #[test]
     fn what_did_not_move_was_not_given_back() {
         let mib = PIECE.get();
         let path = |container| DiskPath { discard: true, ..DiskPath::qemu_default(container) };
-        let file = Gauge::of(&path(Container::RawFile), "/s/a.raw");
-        let block = Gauge::of(&path(Container::Partition), "/dev/no-such-device");
+        let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
+        let file = Gauge::of(&fs, &path(Container::RawFile), "/s/a.raw");
+        let block = Gauge::of(&fs, &path(Container::Partition), "/dev/no-such-device");
         assert!(file.judge("discarded", 8 * mib, 7 * mib).is_ok() && block.judge("discarded", 0, mib).is_ok());
         assert!(file.judge("discarded", 8 * mib, 8 * mib).is_err_and(|why| why.contains("nothing was given back")));
         assert!(file.judge("discarded", 7 * mib, 8 * mib).is_err(), "it grew");

@@ -15,7 +15,7 @@ use super::matrix::{STORE, watch};
 use super::measuring::{need_root, pinned_in_plan, plan_of, written};
 use super::shared::{Format, beside_this_program};
 use crate::exit_status::ExitStatus;
-use crate::job::net_matrix::{chart, list_text, paths_text, text};
+use crate::job::net_matrix::{chart, list_text, on_the_peer, paths_text, text};
 use crate::printer::Printer;
 
 /// Seconds of one sample.
@@ -29,16 +29,16 @@ pub(crate) struct NetArgs {
     /// With --matrix net, or --together over the network: the port that is measured; nobody may use it meanwhile, so it must have no address
     #[arg(long, value_name = "INTERFACE")]
     pub(super) port: Option<String>,
-    /// With --port: address of the machine on the other end of that port's cable, on which netserver runs
+    /// With --port: address of the machine on the other end of that port's cable, on which netserver runs (and what --list
+    /// names for other tests)
     #[arg(long, value_name = "ADDRESS")]
     pub(super) peer: Option<IpAddr>,
     /// With --port: a free address in the peer's network, with its prefix; each arm of a matrix has it in its turn, and of
     /// several guests at once each has the next one
     #[arg(long, value_name = "ADDRESS/PREFIX")]
     pub(super) address: Option<String>,
-    /// With --port: what is run; for a matrix it can be given several times, and the first decides the race [default:
-    /// all, tcp-rr first]
-    #[arg(long, value_name = "TEST", value_parser = test)]
+    // Its help lists them: see `test_help`.
+    #[arg(long, value_name = "TEST", value_parser = test, help = test_help())]
     pub(super) test: Vec<NetTest>,
 }
 
@@ -47,7 +47,8 @@ impl NetArgs {
     pub(super) fn reached(&self) -> anyhow::Result<(IpAddr, String)> {
         let (Some(peer), Some(address)) = (self.peer, &self.address) else {
             bail!(
-                "measuring a network needs a peer: start netserver on the machine at the other end of the cable, and give its address (--peer 192.0.2.1) and a free one for the guests (--address 192.0.2.10/24)"
+                "measuring a network needs a peer: start {} on the machine at the other end of the cable, and give its address (--peer 192.0.2.1) and a free one for the guests (--address 192.0.2.10/24)",
+                on_the_peer(&self.test)
             );
         };
         if let Err(why) = check_address(address, peer) {
@@ -55,6 +56,15 @@ impl NetArgs {
         }
         Ok((peer, address.clone()))
     }
+}
+
+fn test_help() -> String {
+    let words = |tests: &[NetTest]| tests.iter().map(|test| test.id()).collect::<Vec<_>>().join(", ");
+    format!(
+        "With --port: what is run, of {}; for a matrix it can be given several times, and the first decides the race [default: {}]",
+        words(&NetTest::ALL),
+        words(&NetTest::DEFAULT)
+    )
 }
 
 fn test(text: &str) -> Result<NetTest, String> {
@@ -73,7 +83,7 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
     let plan = plan_of(args.plan.as_deref(), &args.domain, &journal)?;
     let (change, placement) = pinned_in_plan(&plan, &args.domain)?;
     let mut tests: Vec<NetTest> = Vec::new();
-    for test in if own.net.test.is_empty() { &NetTest::ALL[..] } else { &own.net.test[..] } {
+    for test in if own.net.test.is_empty() { &NetTest::DEFAULT[..] } else { &own.net.test[..] } {
         if !tests.contains(test) {
             tests.push(*test);
         }
@@ -103,7 +113,8 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
     };
     if own.list {
         let (arms, left_out) = net_arms(&net_ground(&request, &fs, &Host::read(&fs)));
-        printer.data(&list_text(&arms, &left_out, net_least_seconds(&request, &arms), request.budget));
+        let least = net_least_seconds(&request, &arms);
+        printer.data(&list_text(&arms, &left_out, &request.tests, least, request.budget));
         return Ok(ExitStatus::Done);
     }
     own.net.reached()?;

@@ -1,17 +1,24 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
 use nearmetal_measure::{
-    Advice, Cost, Effect, Environment, LeftOut, Link, NetCostRow, NetFigure, NetMatrixResults, NetPath, Unit,
+    Advice, Cost, Effect, Environment, LeftOut, Link, NetCostRow, NetFigure, NetMatrixResults, NetPath, NetTest, Unit,
     cost_figures, net_cost_table,
 };
 use nearmetal_report::{Surface, matrix_svg_of};
 
 use super::race::{self, Race, left_out_text, ratio_text};
 
-/// The arms that would be measured.
-pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], least: u32, budget: u32) -> String {
+/// The arms that would be measured, and what the peer must run for the tests.
+pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], tests: &[NetTest], least: u32, budget: u32) -> String {
     let arms: Vec<(String, String)> = arms.iter().map(|arm| (arm.title(), arm.id())).collect();
-    race::list_text(&arms, left_out, least, budget)
+    race::list_text(&arms, left_out, least, budget) + &format!("on the peer: {}\n", on_the_peer(tests))
+}
+
+/// The commands that must run on the peer.
+pub(crate) fn on_the_peer(tests: &[NetTest]) -> String {
+    let mut commands = vec!["`netserver`".to_owned()];
+    commands.extend(tests.iter().filter_map(|test| test.server()).map(|server| format!("`{server}`")));
+    commands.join(" and ")
 }
 
 /// A value in a unit people read, with the unit.

@@ -3,8 +3,8 @@
 //! The counters are those of a disk's sample ([`crate::cost`]); here they stand beside several tests of one run, so that each
 //! has its test's name before it: `tcp-rr.cost.exits.all`.
 
-use super::netperf::{Moved, NetTest};
 use super::results::{NetMatrixResults, metrics};
+use super::test::{Moved, NetTest};
 use crate::cost::{Cost, PREFIX, Watched};
 use crate::metric::{Metric, Unit};
 

@@ -1,8 +1,10 @@
-//! The guest that is measured: this host's own kernel with the drivers of its cards, and this host's own netperf.
+//! The guest that is measured: this host's own kernel with the drivers of its cards, and this host's own
+//! programs.
 //!
 //! Bare metal runs under the host's kernel, so the guest does too: what differs is virtualization alone. And a virtual
 //! function needs its driver, which a kernel made for guests seldom has.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,8 +19,6 @@ use crate::program::run;
 
 /// What the guest needs besides the drivers of its functions; a kernel may have any of them built in.
 const MODULES: [&str; 5] = ["virtio_pci", "virtio_net", "virtio_console", "button", "evdev"];
-/// What runs in the guest beside what the appliance has.
-const PROGRAM: &str = "netperf";
 
 /// The image of the host's own kernel: Debian, Ubuntu, SUSE and Fedora keep it in /boot, Arch and new Fedoras with the modules.
 pub(crate) fn own_kernel(release: Option<&str>) -> Result<PathBuf, String> {
@@ -33,17 +33,28 @@ pub(crate) fn own_kernel(release: Option<&str>) -> Result<PathBuf, String> {
     })
 }
 
-/// The appliance with netperf in it, and with the host's own kernel and `drivers` where `kernel` is given.
+/// The appliance with the host's own `programs` in it, and with its kernel and `drivers` where `kernel` is given.
+///
+/// # Errors
+/// A program is not installed, a driver is not to be had, or a file cannot be read or written.
 pub(crate) fn appliance(
     directory: &Path,
+    programs: &[&str],
     kernel: Option<&Path>,
     drivers: &[String],
     work: &Path,
 ) -> Result<Appliance, MeasureError> {
     let mut added = Vec::new();
-    let program = which(PROGRAM)?;
-    for path in libraries(&program)?.into_iter().chain([program]) {
-        added.push((path.clone(), files::read(Path::new(&path))?));
+    // Programs share libraries, and each is needed once.
+    let mut paths = BTreeSet::new();
+    for program in programs {
+        let program = which(program)?;
+        paths.extend(libraries(&program)?);
+        paths.insert(program);
+    }
+    for path in paths {
+        let contents = files::read(Path::new(&path))?;
+        added.push((path, contents));
     }
     if kernel.is_some() {
         added.extend(modules(drivers)?);
@@ -51,7 +62,7 @@ pub(crate) fn appliance(
     let mut archive = files::read(&directory.join("initramfs.cpio.gz"))?;
     archive.resize(archive.len().next_multiple_of(4), 0);
     archive.extend(archive_of(&added));
-    let initramfs = work.join("appliance-with-netperf.cpio");
+    let initramfs = work.join("appliance-for-the-network.cpio");
     files::create_dir_all(work)?;
     files::write(&initramfs, &archive)?;
     let kernel = kernel.map_or_else(|| directory.join("vmlinuz"), Path::to_owned);
@@ -61,7 +72,9 @@ pub(crate) fn appliance(
 fn which(program: &str) -> Result<String, MeasureError> {
     let places = ["/usr/bin", "/usr/local/bin", "/bin"].map(|directory| format!("{directory}/{program}"));
     places.into_iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
-        MeasureError::Unfit(format!("`{program}` is not installed: both sides of every comparison run this host's own"))
+        MeasureError::Unfit(format!(
+            "`{program}` is not installed: install the package `{program}`, since both sides of every comparison run this host's own"
+        ))
     })
 }
 
@@ -235,6 +248,12 @@ mod tests {
             "\tlinux-vdso.so.1 (0x00007f07)\n\tlibm.so.6 => /lib/x/libm.so.6 (0x00007f)\n\t/lib64/ld.so.2 (0x00)\n";
         assert_eq!(paths_in(text), ["/lib/x/libm.so.6", "/lib64/ld.so.2"]);
         assert!(paths_in("\tnot a dynamic executable\n").is_empty());
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_its_package() {
+        let why = which("nearmetal-no-such-program").unwrap_err().to_string();
+        assert!(why.contains("install the package `nearmetal-no-such-program`"), "{why}");
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::time::Instant;
 use nearmetal_stats::{Race, doubling_looks};
 
 use super::guest::ArmCard;
-use super::netperf::NetTest;
 use super::path::{Link, Role};
 use super::request::{FIRST_LOOK, LOOKS};
 use super::rig::NetRig;
+use super::test::NetTest;
 use crate::bench::Event;
 use crate::error::MeasureError;
 use crate::experiment::{GIVE_UP_AFTER, Measured, chain};

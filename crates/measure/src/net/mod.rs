@@ -18,10 +18,11 @@ mod results;
 mod rig;
 mod run;
 mod several;
+mod sockperf;
+mod test;
 
 pub use arms::{Function, NetGround, net_arms};
 pub use costs::{NetCostRow, net_cost_table};
-pub use netperf::NetTest;
 pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;
 pub use port::check_address;
@@ -31,3 +32,4 @@ pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
 pub use run::{net_matrix, port_model};
 pub use several::{NetMember, NetTogetherRequest, bench_net_together};
+pub use test::NetTest;

@@ -2,101 +2,36 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
-
+use super::test::{Moved, NetTest};
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 
-/// What netperf does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetTest {
-    /// One byte there and back over TCP, one at a time: latency.
-    TcpRr,
-    /// A stream from the guest to the peer.
-    TcpStream,
-    /// A stream from the peer to the guest.
-    TcpMaerts,
-    /// One byte there and back over UDP, one at a time: latency without TCP's own work.
-    UdpRr,
-}
+/// Its name.
+pub(super) const PROGRAM: &str = "netperf";
 
 /// What is asked for beside the rate. Latencies are microseconds (netperf 2.7, "Omni Output Selectors").
 const LATENCIES: [(&str, &str); 3] = [("P50_LATENCY", "p50"), ("P90_LATENCY", "p90"), ("P99_LATENCY", "p99")];
 
-impl NetTest {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::TcpRr, Self::TcpStream, Self::TcpMaerts, Self::UdpRr];
-
-    /// The word in options, and the first part of its metrics' names.
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::TcpRr => "tcp-rr",
-            Self::TcpStream => "tcp-stream",
-            Self::TcpMaerts => "tcp-maerts",
-            Self::UdpRr => "udp-rr",
-        }
+/// The command for its test `name`, program first.
+pub(super) fn command(name: &str, stream: bool, peer: IpAddr, seconds: u32) -> Vec<String> {
+    let mut keys = vec!["THROUGHPUT", "THROUGHPUT_UNITS", "ELAPSED_TIME"];
+    if !stream {
+        keys.extend(LATENCIES.map(|(key, _)| key));
     }
-
-    /// What a person calls it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::TcpRr => "TCP request and response, 1 byte",
-            Self::TcpStream => "TCP stream to the peer",
-            Self::TcpMaerts => "TCP stream from the peer",
-            Self::UdpRr => "UDP request and response, 1 byte",
-        }
-    }
-
-    /// Whether it moves a stream; else requests.
-    pub fn is_stream(self) -> bool {
-        matches!(self, Self::TcpStream | Self::TcpMaerts)
-    }
-
-    /// Name of the metric that says how fast it was: bits or transactions each second.
-    pub fn rate(self) -> String {
-        format!("{}.rate", self.id())
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::TcpRr => "TCP_RR",
-            Self::TcpStream => "TCP_STREAM",
-            Self::TcpMaerts => "TCP_MAERTS",
-            Self::UdpRr => "UDP_RR",
-        }
-    }
-
-    /// The command, program first.
-    pub(crate) fn command(self, peer: IpAddr, seconds: u32) -> Vec<String> {
-        let mut keys = vec!["THROUGHPUT", "THROUGHPUT_UNITS", "ELAPSED_TIME"];
-        if !self.is_stream() {
-            keys.extend(LATENCIES.map(|(key, _)| key));
-        }
-        let words = ["netperf", "-H", &peer.to_string(), "-t", self.name(), "-l", &seconds.to_string(), "-P", "0"];
-        // A format that is named makes bits of transactions too (netperf 2.7.1); streams want one.
-        let format = if self.is_stream() { &["-f", "m"][..] } else { &[] };
-        let words = words.iter().chain(format).chain(&["--", "-k"]).map(|word| (*word).to_owned());
-        words.chain([keys.join(",")]).collect()
-    }
+    let words = [PROGRAM, "-H", &peer.to_string(), "-t", name, "-l", &seconds.to_string(), "-P", "0"];
+    // A format that is named makes bits of transactions too (netperf 2.7.1); streams want one.
+    let format = if stream { &["-f", "m"][..] } else { &[] };
+    let words = words.iter().chain(format).chain(&["--", "-k"]).map(|word| (*word).to_owned());
+    words.chain([keys.join(",")]).collect()
 }
 
 /// A few transactions, to see that the peer answers and to fill the tables of neighbours.
 pub(crate) fn greeting(peer: IpAddr) -> Vec<String> {
-    ["netperf", "-H", &peer.to_string(), "-t", "TCP_RR", "-l", "-20", "-P", "0"].map(str::to_owned).to_vec()
-}
-
-/// What a run gave: its metrics, how many units it moved (gigabits, or transactions), and in which time.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Moved {
-    pub metrics: Vec<Metric>,
-    pub units: f64,
-    /// How long it measured.
-    pub seconds: f64,
+    [PROGRAM, "-H", &peer.to_string(), "-t", "TCP_RR", "-l", "-20", "-P", "0"].map(str::to_owned).to_vec()
 }
 
 /// Reads `KEY=VALUE` lines.
-pub(crate) fn read(test: NetTest, text: &str) -> Result<Moved, MeasureError> {
+pub(super) fn read(test: NetTest, stream: bool, text: &str) -> Result<Moved, MeasureError> {
     let unreadable = |why: String| MeasureError::Unreadable {
         what: "netperf's output".to_owned(),
         why,
@@ -112,7 +47,7 @@ pub(crate) fn read(test: NetTest, text: &str) -> Result<Moved, MeasureError> {
         parsed.ok_or_else(|| unreadable(format!("{key} is `{found}`, no number")))
     };
     let (rate, seconds) = (number("THROUGHPUT")?, number("ELAPSED_TIME")?);
-    let (unit, factor) = match (test.is_stream(), value("THROUGHPUT_UNITS")?) {
+    let (unit, factor) = match (stream, value("THROUGHPUT_UNITS")?) {
         (true, "10^6bits/s") => (Unit::BitsPerSecond, 1e6),
         (false, "Trans/s") => (Unit::TransactionsPerSecond, 1.0),
         (_, other) => return Err(unreadable(format!("its rate is in `{other}`"))),
@@ -121,18 +56,19 @@ pub(crate) fn read(test: NetTest, text: &str) -> Result<Moved, MeasureError> {
     if metrics.is_empty() {
         return Err(unreadable("nothing was moved".to_owned()));
     }
-    if !test.is_stream() {
+    if !stream {
         for (key, name) in LATENCIES {
             let name = format!("{}.{name}", test.id());
             metrics.extend(Metric::new(&name, Unit::Nanoseconds, number(key)? * 1e3));
         }
     }
-    let units = rate * factor * seconds / if test.is_stream() { 1e9 } else { 1.0 };
+    let units = rate * factor * seconds / if stream { 1e9 } else { 1.0 };
     Ok(Moved { metrics, units, seconds })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::test::read;
     use super::*;
 
     #[test]
@@ -159,16 +95,5 @@ mod tests {
         ] {
             assert!(read(NetTest::TcpStream, junk).is_err(), "{junk:?}");
         }
-    }
-
-    #[test]
-    fn both_sides_run_the_same_command() {
-        let command = NetTest::TcpMaerts.command("192.0.2.1".parse().unwrap(), 3).join(" ");
-        assert_eq!(
-            command,
-            "netperf -H 192.0.2.1 -t TCP_MAERTS -l 3 -P 0 -f m -- -k THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME"
-        );
-        let command = NetTest::TcpRr.command("192.0.2.1".parse().unwrap(), 3).join(" ");
-        assert!(command.ends_with("P90_LATENCY,P99_LATENCY") && !command.contains("-f m"), "{command}");
     }
 }

@@ -10,8 +10,8 @@ use nearmetal_units::PciAddress;
 
 use super::arms::{Function, NetGround};
 use super::guest::own_kernel;
-use super::netperf::NetTest;
 use super::path::{Link, NetPath};
+use super::test::NetTest;
 use crate::error::MeasureError;
 use crate::results::Environment;
 
@@ -123,7 +123,7 @@ pub fn port_functions(port: &str, fs: &HostFs, host: &Host) -> Vec<Function> {
 
 /// Seconds without which there is no answer: the ceiling, every arm in the first rung, the winner's fresh rounds.
 pub fn net_least_seconds(request: &NetMatrixRequest, arms: &[NetPath]) -> u32 {
-    let run = request.seconds + BESIDE_A_RUN;
+    let run = request.seconds + request.decided_by().beside() + BESIDE_A_RUN;
     let mut roles: Vec<_> = arms.iter().map(|arm| arm.link.role()).filter(|role| *role != Link::Bare.role()).collect();
     roles.sort();
     roles.dedup();
@@ -137,14 +137,19 @@ pub fn net_least_seconds(request: &NetMatrixRequest, arms: &[NetPath]) -> u32 {
     ceiling_seconds(request).saturating_add(reading).saturating_add(rung).saturating_add(confirming(request))
 }
 
+/// Seconds of one run of each test, a second to start each included.
+fn each_once(request: &NetMatrixRequest) -> u32 {
+    request.tests.iter().fold(0, |sum, test| sum.saturating_add(request.seconds).saturating_add(test.beside() + 1))
+}
+
 fn ceiling_seconds(request: &NetMatrixRequest) -> u32 {
-    2 * CEILING_RUNS * request.tests.len() as u32 * (request.seconds + 1)
+    (2 * CEILING_RUNS).saturating_mul(each_once(request))
 }
 
 /// Seconds of the winner's fresh rounds: two boots and three arms each.
 pub(super) fn confirming(request: &NetMatrixRequest) -> u32 {
-    let tests = request.tests.len() as u32;
-    request.pairs.saturating_mul(2 * BOOT + 3 * (tests * (request.seconds + 1) + BESIDE_A_RUN))
+    let arm = each_once(request).saturating_add(BESIDE_A_RUN);
+    request.pairs.saturating_mul(arm.saturating_mul(3).saturating_add(2 * BOOT))
 }
 
 /// Refuses a budget that gives no answer.

@@ -7,8 +7,8 @@ use nearmetal_stats::{Fate, Pair, RatioEstimate, Sample, ratio};
 use serde::{Deserialize, Serialize};
 
 use super::costs::is_cost;
-use super::netperf::NetTest;
 use super::path::{Link, NetPath};
+use super::test::NetTest;
 use crate::compare::CONFIDENCE;
 use crate::document;
 use crate::error::MeasureError;

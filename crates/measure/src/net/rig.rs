@@ -13,10 +13,11 @@ use super::costs::costs_of;
 use super::cpu::Busy;
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::guest::{ArmCard, DOWN, UP, guest_with};
-use super::netperf::{NetTest, greeting, read};
+use super::netperf::greeting;
 use super::path::Link;
 use super::port::{NAMESPACE, Port};
 use super::request::NetMatrixRequest;
+use super::test::{NetTest, read};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::new_uuid;
 use crate::cost::{Middle, Target, watched};
@@ -258,7 +259,7 @@ impl<'a> NetRig<'a> {
         let cpus = self.slice.cpus.union(&self.slice.cpus_on_top);
         let before = Busy::read(self.fs, &cpus)?;
         let (fs, target) = (self.fs, self.target());
-        let middle = Middle::after(Duration::ZERO, Duration::from_secs(self.request.seconds.into()));
+        let middle = Middle::after(test.ramp(), Duration::from_secs(self.request.seconds.into()));
         let (text, counted) =
             watched(fs, &target, Some(middle), || self.netperf(arm, test, self.request.seconds, confinement));
         let text = text?;

@@ -18,6 +18,7 @@ use super::results::{
     Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults, bound, median, medians, pairs,
 };
 use super::rig::{Confinement, NetRig};
+use super::test::NetTest;
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::compare::CONFIDENCE;
 use crate::error::MeasureError;
@@ -69,7 +70,9 @@ fn measure(
     let drivers: Vec<String> = ground.given().and_then(|function| function.driver.clone()).into_iter().collect();
     let given = paths.iter().any(|path| path.link == Link::VfHostdev);
     let drivers = if given { drivers } else { Vec::new() };
-    let appliance = appliance(&request.appliance, kernel.as_deref(), &drivers, &request.state.join("bench"))?;
+    let programs = NetTest::programs(&request.tests);
+    let work = request.state.join("bench");
+    let appliance = appliance(&request.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
     let cards = cards(&paths, &ground, &new_uuid(fs)?);
     let bare = match ground.given() {
         Some(Function { interface: Some(interface), driver, .. }) => (interface.clone(), driver.clone()),

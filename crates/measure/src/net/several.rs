@@ -17,10 +17,10 @@ use nearmetal_units::{Bytes, NodeSet};
 
 use super::effect::{PATIENCE, in_the_guest, seen};
 use super::guest::{ArmCard, UP, appliance, guest_with, own_kernel};
-use super::netperf::{NetTest, read};
 use super::path::{Link, NetPath};
 use super::port::{BRIDGE, NAMESPACE, Port, TAP};
 use super::request::CEILING_RUNS;
+use super::test::{NetTest, read};
 use crate::appliance::{PROBE_IN_GUEST, archive_of};
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::cost::Middle;
@@ -102,6 +102,13 @@ pub fn bench_net_together(
         return Err(MeasureError::Unfit(format!(
             "{} is no way several guests share with this port: name one over a bridge, such as bridge.vhost.q1",
             request.way.id()
+        )));
+    }
+    if request.test.server().is_some() {
+        let known = NetTest::DEFAULT.map(NetTest::id).join(", ");
+        return Err(MeasureError::Unfit(format!(
+            "`{}` is no test for several guests at once: how far runs overlap is known of netperf's alone; name one of {known} (--test)",
+            request.test.id()
         )));
     }
     leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
@@ -216,7 +223,8 @@ fn measure(
     }
     let work = request.state.join("bench");
     let kernel = own_kernel(host.system.kernel.as_deref()).ok();
-    let mut appliance = appliance(&request.appliance, kernel.as_deref(), &[], &work)?;
+    let mut appliance =
+        appliance(&request.appliance, &NetTest::programs(&[request.test]), kernel.as_deref(), &[], &work)?;
     let mut archive = files::read(&appliance.initramfs)?;
     archive.resize(archive.len().next_multiple_of(4), 0);
     archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&request.probe)?)]));

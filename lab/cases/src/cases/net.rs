@@ -1,4 +1,4 @@
-//! The network matrix over a cable between two labs: a server, and a small peer that answers netperf.
+//! The network matrix over a cable between two labs: a server, and a small peer that answers netperf and sockperf.
 
 use anyhow::{Context, ensure};
 use nearmetal_measure::{Advice, Effect, NetMatrixResults, NetTest, TogetherResults};
@@ -35,8 +35,12 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The server with so many virtual functions and a plan, and the peer with netserver.
 fn on_a_cable(functions: u32, body: impl FnOnce(&Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+    with_peer(functions, |server, _| body(server))
+}
+
+/// The server with so many virtual functions and a plan, and the peer with netserver.
+fn with_peer(functions: u32, body: impl FnOnce(&Bench, &Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
     let boot = |machine, cable| Boot { machine: Some(machine), cable: Some(cable), ..Boot::default() };
     let peer = Bench::up("net-peer", &boot("peer", "net:b"))?;
     let verdict = (|| {
@@ -45,7 +49,7 @@ fn on_a_cable(functions: u32, body: impl FnOnce(&Bench) -> anyhow::Result<Verdic
              ip address add {PEER}/24 dev $port; ip link set $port up; netserver"
         ))?;
         let server = Bench::up("net", &boot("quad", "net:a"))?;
-        let verdict = prepare(&server, functions).and_then(|()| body(&server));
+        let verdict = prepare(&server, functions).and_then(|()| body(&server, &peer));
         server.lab.down()?;
         verdict
     })();
@@ -120,15 +124,24 @@ fn with_functions() -> anyhow::Result<Verdict> {
     })
 }
 
-/// A race of few arms: the ceiling before it, the winner and libvirt's default again beside bare metal, all put back.
+/// A race of few arms: the ceiling before it, the winner and libvirt's default again beside bare metal, all put back. A
+/// server of sockperf that is missing is asked for first.
 fn short_race() -> anyhow::Result<Verdict> {
-    on_a_cable(0, |server| {
+    with_peer(0, |server, peer| {
         let text = server.ends_with(3, &format!("nearmetal bench {ARGUMENTS} --budget 60"))?;
         ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
         let before = server.sh(NETWORK)?;
+        let few = format!(
+            "{ARGUMENTS} --seconds 1 --pairs 3 --budget 850 --without macvtap --without no-offloads --without multiqueue \
+             --without rps"
+        );
+        let text = server.ends_with(3, &format!("nearmetal bench {few} --test sockperf-tcp"))?;
+        ensure!(text.contains("`sockperf server --tcp -p 11111 --daemonize` on the peer"), "{text}");
+        // It keeps the output it was started with, and ssh would wait for that.
+        peer.sh("for tcp in '' --tcp; do sockperf server $tcp -p 11111 --daemonize >/dev/null 2>&1; done")?;
         let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --test tcp-stream --seconds 1 --pairs 3 --budget 700 \
-             --without macvtap --without no-offloads --without multiqueue --without rps -o /root/net.json --chart /root/net.svg"
+            "nearmetal bench {few} --test tcp-rr --test tcp-stream --test sockperf-udp --test sockperf-tcp \
+             -o /root/net.json --chart /root/net.svg"
         ))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
         for arm in &results.arms {
@@ -144,12 +157,16 @@ fn short_race() -> anyhow::Result<Verdict> {
         }
         let complete =
             |ceiling: &nearmetal_measure::Ceiling| (ceiling.confined.len(), ceiling.unconfined.len()) == (3, 3);
-        ensure!(results.ceiling.len() == 2 && results.ceiling.iter().all(complete), "{:?}", results.ceiling);
+        ensure!(results.ceiling.len() == 4 && results.ceiling.iter().all(complete), "{:?}", results.ceiling);
         ensure!(text.contains("lab: emulated time") && server.sh("cat /root/net.svg")?.contains("</svg>"), "{text}");
         let confirmation = results.confirmation.as_ref().context("the winner was not measured again")?;
-        for test in [NetTest::TcpRr, NetTest::TcpStream] {
+        for test in [NetTest::TcpRr, NetTest::TcpStream, NetTest::SockperfUdp, NetTest::SockperfTcp] {
             let figure = confirmation.of_test(test).with_context(|| format!("no {} again", test.id()))?;
             ensure!(figure.default_to_bare.is_some(), "no interval beside bare metal: {text}");
+        }
+        for metric in ["sockperf-udp.p50", "sockperf-udp.p90", "sockperf-tcp.p50", "sockperf-tcp.cpu-slice"] {
+            let figure = confirmation.figures.iter().find(|figure| figure.metric == metric);
+            ensure!(figure.is_some_and(|figure| figure.medians.len() > 1), "no {metric}: {text}");
         }
         ensure!(results.advice() != Advice::Unknown, "no advice: {text}");
         let after = server.sh(NETWORK)?;

@@ -6,7 +6,8 @@ mod common;
 use common::FIXTURES;
 use nearmetal_domain::{DiffKind, OFFLOADS, first_difference, render_diff, same_after_canonicalisation};
 use nearmetal_domain::{
-    DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend, diff,
+    DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend, OFFLOADS,
+    diff,
 };
 use nearmetal_units::{CpuSet, NodeSet, PageSize};
 use proptest::prelude::*;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::FIXTURES;
-use nearmetal_domain::{DiffKind, OFFLOADS, first_difference, render_diff, same_after_canonicalisation};
+use nearmetal_domain::{DiffKind, first_difference, render_diff, same_after_canonicalisation};
 use nearmetal_domain::{
     DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions, InterfaceOptions, NetworkBackend, OFFLOADS,
     diff,

@@ -61,6 +61,6 @@ pub use scratch::Scratch;
 pub use store::Store;
 pub use together::{
     Member, MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherRequest,
-    TogetherResults, TogetherSample, bench_together, together_text,
+    TogetherResults, TogetherSample, TogetherTerms, bench_together, together_text,
 };
 pub use workload::{FioEngine, FioJob, MemoryJob, Order, Pattern, ProbePages, Workload};

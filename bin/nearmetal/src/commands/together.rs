@@ -6,7 +6,7 @@ use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
     Environment, Event, FioJob, MeasureError, Member, NetMember, NetPath, NetTest, NetTogetherRequest, TogetherRequest,
-    TogetherResults, bench_net_together, bench_together, together_text,
+    TogetherResults, TogetherTerms, bench_net_together, bench_together, together_text,
 };
 use nearmetal_units::Bytes;
 
@@ -81,15 +81,7 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
             span: Some(SPAN),
             ..FioJob::first_seed(sizes.first().copied().unwrap_or(SIZE), args.seconds.unwrap_or(seconds), ramp)
         },
-        pairs: args.pairs.unwrap_or(pairs),
-        scaling: args.several.scaling,
-        least_overlap: args.several.overlap / 100.0,
-        seed: args.seed,
-        appliance: args.appliance.clone(),
-        probe: beside_this_program("nearmetal-probe")?,
-        state: journal.state_directory().to_owned(),
-        environment: Environment::detect(&fs),
-        pause: args.pause,
+        terms: terms(args, pairs, &fs, journal)?,
     };
     let results = watched(printer, |tell| bench_together(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, printer)
@@ -137,6 +129,15 @@ fn through_a_port(
         port,
         peer,
         address,
+        terms: terms(args, pairs, &fs, journal)?,
+    };
+    let results = watched(printer, |tell| bench_net_together(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, printer)
+}
+
+/// How, whatever the guests run; `pairs` where none are asked for.
+fn terms(args: &Args, pairs: u32, fs: &HostFs, journal: &Journal) -> anyhow::Result<TogetherTerms> {
+    Ok(TogetherTerms {
         pairs: args.pairs.unwrap_or(pairs),
         scaling: args.several.scaling,
         least_overlap: args.several.overlap / 100.0,
@@ -144,11 +145,9 @@ fn through_a_port(
         appliance: args.appliance.clone(),
         probe: beside_this_program("nearmetal-probe")?,
         state: journal.state_directory().to_owned(),
-        environment: Environment::detect(&fs),
+        environment: Environment::detect(fs),
         pause: args.pause,
-    };
-    let results = watched(printer, |tell| bench_net_together(&request, &fs, &mut libvirt, tell))?;
-    keep(args, &results, printer)
+    })
 }
 
 fn watched<T>(

@@ -61,49 +61,38 @@ pub(super) trait Arm {
     fn fate(&self) -> Option<Fate>;
     fn to_default(&self) -> Option<&RatioEstimate>;
     /// What is said before its note; `None` for nothing.
-    fn mark(&self) -> Option<&'static str> {
-        None
-    }
+    fn mark(&self) -> Option<&'static str>;
 }
 
-impl Arm for ArmResult {
-    fn title(&self) -> String {
-        self.path.title()
-    }
-    fn effect(&self) -> &Effect {
-        &self.effect
-    }
-    fn cannot_win(&self) -> Option<&str> {
-        self.cannot_win.as_deref()
-    }
-    fn fate(&self) -> Option<Fate> {
-        self.fate
-    }
-    fn to_default(&self) -> Option<&RatioEstimate> {
-        self.to_default.as_ref()
-    }
+/// Both kinds of arms keep what is asked of them under the same names.
+macro_rules! arm {
+    ($kind:ty, $mark:expr) => {
+        impl Arm for $kind {
+            fn title(&self) -> String {
+                self.path.title()
+            }
+            fn effect(&self) -> &Effect {
+                &self.effect
+            }
+            fn cannot_win(&self) -> Option<&str> {
+                self.cannot_win.as_deref()
+            }
+            fn fate(&self) -> Option<Fate> {
+                self.fate
+            }
+            fn to_default(&self) -> Option<&RatioEstimate> {
+                self.to_default.as_ref()
+            }
+            fn mark(&self) -> Option<&'static str> {
+                let mark: fn(&$kind) -> Option<&'static str> = $mark;
+                mark(self)
+            }
+        }
+    };
 }
 
-impl Arm for NetArmResult {
-    fn title(&self) -> String {
-        self.path.title()
-    }
-    fn effect(&self) -> &Effect {
-        &self.effect
-    }
-    fn cannot_win(&self) -> Option<&str> {
-        self.cannot_win.as_deref()
-    }
-    fn fate(&self) -> Option<Fate> {
-        self.fate
-    }
-    fn to_default(&self) -> Option<&RatioEstimate> {
-        self.to_default.as_ref()
-    }
-    fn mark(&self) -> Option<&'static str> {
-        (self.peer_bound == Some(true)).then_some("peer-bound")
-    }
-}
+arm!(ArmResult, |_| None);
+arm!(NetArmResult, |arm| (arm.peer_bound == Some(true)).then_some("peer-bound"));
 
 /// A race that is over.
 pub(super) struct Race<'a, A> {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs, files};
@@ -22,17 +21,17 @@ use super::port::{BRIDGE, NAMESPACE, Port, TAP};
 use super::request::CEILING_RUNS;
 use super::test::{NetTest, read};
 use crate::appliance::{PROBE_IN_GUEST, archive_of};
-use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
+use crate::bench::{Event, new_uuid, slice};
 use crate::cost::Middle;
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::record::provenance;
-use crate::results::{ArmKind, Environment, Slice};
+use crate::results::{ArmKind, Slice};
 use crate::schedule::Design;
 use crate::together::{
-    Bench, Load, MemberInfo, Rounds, Running, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults, Window, all_of,
-    apart, first_of_each, of_netperf,
+    Bench, Load, MemberInfo, Running, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults, TogetherTerms, Window,
+    apart, lab_caveat, make_room, of_netperf, pause_all, rounds,
 };
 
 /// How long netperf takes at most to begin and to end, beside what it measures.
@@ -66,24 +65,8 @@ pub struct NetTogetherRequest {
     pub peer: IpAddr,
     /// The first guest's address, with its prefix; the others have the next ones.
     pub address: String,
-    /// Pairs for each number of guests.
-    pub pairs: u32,
-    /// Whether every number from one to all is measured, or all alone.
-    pub scaling: bool,
-    /// The least overlap of a sample that counts, from 0 to 1.
-    pub least_overlap: f64,
-    /// Seed of order and bootstrap.
-    pub seed: u64,
-    /// Directory of the appliance.
-    pub appliance: PathBuf,
-    /// The probe.
-    pub probe: PathBuf,
-    /// State directory, for the record of what must be put back.
-    pub state: PathBuf,
-    /// Lab or silicon.
-    pub environment: Environment,
-    /// Whether the user allows running originals to be paused.
-    pub pause: bool,
+    /// How.
+    pub terms: TogetherTerms,
 }
 
 /// Runs the experiment and puts everything back, whatever came of it.
@@ -111,7 +94,7 @@ pub fn bench_net_together(
             request.test.id()
         )));
     }
-    leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+    leaving_nothing(&request.terms.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
         measure(request, fs, host, hypervisor, leftovers, tell)
     })
 }
@@ -208,26 +191,18 @@ fn measure(
     leftovers: &mut Leftovers,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<TogetherResults, MeasureError> {
-    for member in &request.members {
-        pause_original(&member.guest, request.pause, hypervisor, leftovers)?;
-    }
+    let guests = request.members.iter().map(|member| (member.guest.as_str(), &member.placement));
+    pause_all(guests.clone(), &request.terms, hypervisor, leftovers)?;
     let slices: Vec<Slice> =
         request.members.iter().map(|member| slice(&member.placement, &request.port, Bytes::ZERO)).collect();
-    stay_off(host, &all_of(&slices))?;
-    tell(Event::Stage("sizing hugepage pools"));
-    for member in &request.members {
-        // Read anew, since two members may share a pool; what it had before the first is what it gets back.
-        grow_pools(&member.placement, 1, &Host::read(fs), fs, leftovers)?;
-        first_of_each(leftovers);
-        leftovers.save()?;
-    }
-    let work = request.state.join("bench");
+    make_room(guests, &slices, fs, host, leftovers, tell)?;
+    let work = request.terms.state.join("bench");
     let kernel = own_kernel(host.system.kernel.as_deref()).ok();
     let mut appliance =
-        appliance(&request.appliance, &NetTest::programs(&[request.test]), kernel.as_deref(), &[], &work)?;
+        appliance(&request.terms.appliance, &NetTest::programs(&[request.test]), kernel.as_deref(), &[], &work)?;
     let mut archive = files::read(&appliance.initramfs)?;
     archive.resize(archive.len().next_multiple_of(4), 0);
-    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&request.probe)?)]));
+    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&request.terms.probe)?)]));
     appliance.initramfs = work.join("appliance-with-netperf-and-probe.cpio");
     files::write(&appliance.initramfs, &archive)?;
 
@@ -248,7 +223,7 @@ fn measure(
         let mut machine = Machine {
             hypervisor: &mut *hypervisor,
             fs,
-            probe: request.probe.clone(),
+            probe: request.terms.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: slice.clone(),
             bare_device: String::new(),
@@ -288,29 +263,28 @@ fn measure(
     let mut bench = Bench {
         fs,
         hypervisor: &mut *hypervisor,
-        probe: request.probe.clone(),
+        probe: request.terms.probe.clone(),
         load: &mut load,
-        least_overlap: request.least_overlap,
+        least_overlap: request.terms.least_overlap,
     };
     tell(Event::Stage("measuring what this machine and the peer get without a guest"));
     let ceiling = ceiling(&mut bench, &members, host);
-    let plan = Rounds { pairs: request.pairs, scaling: request.scaling, seed: request.seed };
-    let samples = plan.run(&members, &mut bench, tell)?;
+    let samples = rounds(&request.terms, &members, &mut bench, tell)?;
     let design =
         Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] };
-    let mut provenance = provenance(host, versions.as_ref(), request.seed, &design);
+    let mut provenance = provenance(host, versions.as_ref(), request.terms.seed, &design);
     provenance.retain(|name, _| !name.starts_with("fio"));
     provenance.insert("netperf command".to_owned(), request.test.command(request.peer, request.seconds).join(" "));
     Ok(TogetherResults {
         schema: TOGETHER_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.environment.clone(),
-        seed: request.seed,
+        environment: request.terms.environment.clone(),
+        seed: request.terms.seed,
         members: infos,
         load: load_of(request),
         ceiling,
-        least_overlap: request.least_overlap,
+        least_overlap: request.terms.least_overlap,
         samples,
         caveats,
         provenance,
@@ -350,12 +324,7 @@ fn cards(request: &NetTogetherRequest, uuid: &str) -> Vec<ArmCard> {
 }
 
 fn caveats(request: &NetTogetherRequest, cards: &[ArmCard]) -> Vec<String> {
-    let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.environment {
-        caveats.push(format!(
-            "lab: emulated time. The machine `{machine}` is software, and all of its processors share a few real ones: what its guests take from each other says nothing of silicon"
-        ));
-    }
+    let mut caveats: Vec<String> = lab_caveat(&request.terms.environment).into_iter().collect();
     caveats.push(format!(
         "{} share the port {}: guests through a bridge, the bare slices' processes with one address",
         cards.len(),

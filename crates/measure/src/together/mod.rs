@@ -12,12 +12,12 @@ mod rounds;
 mod sample;
 mod window;
 
-pub use prepare::{Member, TogetherRequest, bench_together};
-pub(crate) use prepare::{all_of, apart, first_of_each};
+pub use prepare::{Member, TogetherRequest, TogetherTerms, bench_together};
+pub(crate) use prepare::{apart, lab_caveat, make_room, pause_all};
 pub use results::{
     MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherResults, TogetherSample,
     together_text,
 };
-pub(crate) use rounds::Rounds;
+pub(crate) use rounds::rounds;
 pub(crate) use sample::{Bench, Load, Running};
 pub(crate) use window::{Window, of_netperf};

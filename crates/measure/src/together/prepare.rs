@@ -10,7 +10,7 @@ use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
 use super::results::{MemberInfo, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults};
-use super::rounds::Rounds;
+use super::rounds::rounds;
 use super::sample::{Bench, Load, Running};
 use super::window::{Window, of_fio};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
@@ -44,13 +44,9 @@ pub struct Member {
     pub scratch: String,
 }
 
-/// What to measure.
+/// How several guests are measured at once, whatever they run.
 #[derive(Debug, Clone)]
-pub struct TogetherRequest {
-    /// The guests, in the order in which they join.
-    pub members: Vec<Member>,
-    /// What each runs.
-    pub job: FioJob,
+pub struct TogetherTerms {
     /// Pairs for each number of guests.
     pub pairs: u32,
     /// Whether every number from one to all is measured, or all alone.
@@ -71,6 +67,17 @@ pub struct TogetherRequest {
     pub pause: bool,
 }
 
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct TogetherRequest {
+    /// The guests, in the order in which they join.
+    pub members: Vec<Member>,
+    /// What each runs.
+    pub job: FioJob,
+    /// How.
+    pub terms: TogetherTerms,
+}
+
 /// Runs the experiment and puts everything back, whatever came of it.
 ///
 /// # Errors
@@ -84,7 +91,7 @@ pub fn bench_together(
 ) -> Result<TogetherResults, MeasureError> {
     apart(request.members.iter().map(|member| (member.guest.as_str(), &member.placement)))?;
     let mut scratches = Vec::new();
-    let result = leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+    let result = leaving_nothing(&request.terms.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
         measure(request, fs, host, hypervisor, leftovers, &mut scratches, tell)
     });
     // The clones held the regions open, so the scratch devices come last; all of them, whatever one of them says.
@@ -172,9 +179,8 @@ fn measure(
     scratches: &mut Vec<Scratch>,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<TogetherResults, MeasureError> {
-    for member in &request.members {
-        pause_original(&member.guest, request.pause, hypervisor, leftovers)?;
-    }
+    let guests = request.members.iter().map(|member| (member.guest.as_str(), &member.placement));
+    pause_all(guests.clone(), &request.terms, hypervisor, leftovers)?;
     tell(Event::Stage("dividing the scratch devices"));
     for member in &request.members {
         // One region for each side.
@@ -205,17 +211,10 @@ fn measure(
         .zip(scratches.iter())
         .map(|(member, scratch)| slice(&member.placement, scratch.device(), scratch.region_size))
         .collect();
-    stay_off(host, &all_of(&slices))?;
-    tell(Event::Stage("sizing hugepage pools"));
-    for member in &request.members {
-        // Read anew, since two members may share a pool; what it had before the first is what it gets back.
-        grow_pools(&member.placement, 1, &Host::read(fs), fs, leftovers)?;
-        first_of_each(leftovers);
-        leftovers.save()?;
-    }
+    make_room(guests, &slices, fs, host, leftovers, tell)?;
 
-    let work = request.state.join("bench");
-    let appliance = Appliance::with_probe(&request.appliance, &request.probe, &work)?;
+    let work = request.terms.state.join("bench");
+    let appliance = Appliance::with_probe(&request.terms.appliance, &request.terms.probe, &work)?;
     let mut members = Vec::new();
     let (mut clones, mut bare_regions) = (Vec::new(), Vec::new());
     for ((member, scratch), slice) in request.members.iter().zip(scratches.iter()).zip(&slices) {
@@ -239,7 +238,7 @@ fn measure(
         let mut machine = Machine {
             hypervisor: &mut *hypervisor,
             fs,
-            probe: request.probe.clone(),
+            probe: request.terms.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: member.slice.clone(),
             bare_device: bare.clone(),
@@ -256,16 +255,15 @@ fn measure(
     let mut bench = Bench {
         fs,
         hypervisor: &mut *hypervisor,
-        probe: request.probe.clone(),
+        probe: request.terms.probe.clone(),
         load: &mut load,
-        least_overlap: request.least_overlap,
+        least_overlap: request.terms.least_overlap,
     };
-    let plan = Rounds { pairs: request.pairs, scaling: request.scaling, seed: request.seed };
-    let samples = plan.run(&members, &mut bench, tell)?;
+    let samples = rounds(&request.terms, &members, &mut bench, tell)?;
     let design = Design {
         arms: vec![ArmKind::BareSlice, ArmKind::Planned],
         paired: vec![Workload::Fio(request.job.clone())],
-        rounds: request.pairs,
+        rounds: request.terms.pairs,
         same_arm: Vec::new(),
         same_arm_pairs: 0,
         single_shot: Vec::new(),
@@ -274,20 +272,61 @@ fn measure(
         schema: TOGETHER_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.environment.clone(),
-        seed: request.seed,
+        environment: request.terms.environment.clone(),
+        seed: request.terms.seed,
         members: infos,
         load: TogetherLoad::Disk { job: request.job.clone() },
         ceiling: None,
-        least_overlap: request.least_overlap,
+        least_overlap: request.terms.least_overlap,
         samples,
         caveats,
-        provenance: provenance(host, versions.as_ref(), request.seed, &design),
+        provenance: provenance(host, versions.as_ref(), request.terms.seed, &design),
     })
 }
 
+/// Pauses the originals of all members.
+pub(crate) fn pause_all<'a>(
+    members: impl Iterator<Item = (&'a str, &'a Placement)>,
+    terms: &TogetherTerms,
+    hypervisor: &mut dyn Hypervisor,
+    leftovers: &mut Leftovers,
+) -> Result<(), MeasureError> {
+    for (guest, _) in members {
+        pause_original(guest, terms.pause, hypervisor, leftovers)?;
+    }
+    Ok(())
+}
+
+/// Keeps this process off the slices, and sees that the pools hold a clone of each member.
+pub(crate) fn make_room<'a>(
+    members: impl Iterator<Item = (&'a str, &'a Placement)>,
+    slices: &[Slice],
+    fs: &HostFs,
+    host: &Host,
+    leftovers: &mut Leftovers,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<(), MeasureError> {
+    stay_off(host, &all_of(slices))?;
+    tell(Event::Stage("sizing hugepage pools"));
+    for (_, placement) in members {
+        // Read anew, since two members may share a pool; what it had before the first is what it gets back.
+        grow_pools(placement, 1, &Host::read(fs), fs, leftovers)?;
+        first_of_each(leftovers);
+        leftovers.save()?;
+    }
+    Ok(())
+}
+
+/// What a reader of figures of several guests must know of a lab.
+pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {
+    let Environment::Lab { machine } = environment else { return None };
+    Some(format!(
+        "lab: emulated time. The machine `{machine}` is software, and all of its processors share a few real ones: what its guests take from each other says nothing of silicon"
+    ))
+}
+
 /// What all slices cover together.
-pub(crate) fn all_of(slices: &[Slice]) -> Slice {
+fn all_of(slices: &[Slice]) -> Slice {
     let mut all = Slice {
         cpus: CpuSet::new(),
         nodes: slices.first().map(|slice| slice.nodes.clone()).unwrap_or_default(),
@@ -304,7 +343,7 @@ pub(crate) fn all_of(slices: &[Slice]) -> Slice {
 }
 
 /// A pool that was grown twice is shrunk once, to what it had before the first time.
-pub(crate) fn first_of_each(leftovers: &mut Leftovers) {
+fn first_of_each(leftovers: &mut Leftovers) {
     let mut seen = Vec::new();
     leftovers.pools.retain(|pool| {
         let key = (pool.node, pool.size);
@@ -315,12 +354,7 @@ pub(crate) fn first_of_each(leftovers: &mut Leftovers) {
 }
 
 fn caveats(request: &TogetherRequest) -> Vec<String> {
-    let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.environment {
-        caveats.push(format!(
-            "lab: emulated time. The machine `{machine}` is software, and all of its processors share a few real ones: what its guests take from each other says nothing of silicon"
-        ));
-    }
+    let mut caveats: Vec<String> = lab_caveat(&request.terms.environment).into_iter().collect();
     caveats.push("guests stay up between samples, and each runs the planned path to its own scratch device".into());
     caveats
 }

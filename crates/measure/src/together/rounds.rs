@@ -1,5 +1,6 @@
 //! Rounds of samples: which side of which number of members comes when.
 
+use super::prepare::TogetherTerms;
 use super::results::{Side, TogetherSample};
 use super::sample::{Bench, Running};
 use crate::bench::Event;
@@ -23,62 +24,49 @@ fn order(counts: &[usize], pairs: u32, seed: u64) -> Vec<(usize, [Side; 2])> {
     with_sides.collect()
 }
 
-/// Which numbers of members are measured, and how often.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rounds {
-    /// Pairs for each number.
-    pub(crate) pairs: u32,
-    /// Whether every number from one to all is measured, or all alone.
-    pub(crate) scaling: bool,
-    /// Seed of order and workloads.
-    pub(crate) seed: u64,
-}
-
-impl Rounds {
-    /// Runs them all, samples that do not count among them.
-    ///
-    /// # Errors
-    /// Several samples in a row failed.
-    pub(crate) fn run(
-        self,
-        members: &[Running],
-        bench: &mut Bench<'_>,
-        tell: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Vec<TogetherSample>, MeasureError> {
-        let all = members.len();
-        let counts: Vec<usize> = if self.scaling { (1..=all).collect() } else { vec![all] };
-        let order = order(&counts, self.pairs, self.seed);
-        let total = order.len();
-        let mut seeds = SplitMix::new(self.seed.wrapping_add(1));
-        let mut samples: Vec<TogetherSample> = Vec::new();
-        let mut in_a_row = 0;
-        for (round, (count, sides)) in order.into_iter().enumerate() {
-            tell(Event::Stage(&format!("round {} of {total}: {count} at once", round + 1)));
-            // fio takes a positive 32-bit seed on every version; each member has the next one, on both sides the same.
-            let seed = (seeds.next() >> 34) | 1;
-            'sides: for side in sides {
-                for _ in 0..TRIES {
-                    let sample = bench.sample(&members[..count], side, round as u32, seed);
-                    let (is_good, ran) = (sample.thrown_away.is_none(), !sample.members.is_empty());
-                    in_a_row = if is_good || ran { 0 } else { in_a_row + 1 };
-                    let why = sample.thrown_away.clone();
-                    samples.push(sample);
-                    if is_good {
-                        continue 'sides;
-                    }
-                    if in_a_row >= GIVE_UP_AFTER {
-                        return Err(MeasureError::Unfit(format!(
-                            "{GIVE_UP_AFTER} samples in a row failed, the last: {}",
-                            why.unwrap_or_default()
-                        )));
-                    }
+/// Runs all rounds, and gives their samples, those that do not count among them.
+///
+/// # Errors
+/// Several samples in a row failed.
+pub(crate) fn rounds(
+    terms: &TogetherTerms,
+    members: &[Running],
+    bench: &mut Bench<'_>,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<TogetherSample>, MeasureError> {
+    let all = members.len();
+    let counts: Vec<usize> = if terms.scaling { (1..=all).collect() } else { vec![all] };
+    let order = order(&counts, terms.pairs, terms.seed);
+    let total = order.len();
+    let mut seeds = SplitMix::new(terms.seed.wrapping_add(1));
+    let mut samples: Vec<TogetherSample> = Vec::new();
+    let mut in_a_row = 0;
+    for (round, (count, sides)) in order.into_iter().enumerate() {
+        tell(Event::Stage(&format!("round {} of {total}: {count} at once", round + 1)));
+        // fio takes a positive 32-bit seed on every version; each member has the next one, on both sides the same.
+        let seed = (seeds.next() >> 34) | 1;
+        'sides: for side in sides {
+            for _ in 0..TRIES {
+                let sample = bench.sample(&members[..count], side, round as u32, seed);
+                let (is_good, ran) = (sample.thrown_away.is_none(), !sample.members.is_empty());
+                in_a_row = if is_good || ran { 0 } else { in_a_row + 1 };
+                let why = sample.thrown_away.clone();
+                samples.push(sample);
+                if is_good {
+                    continue 'sides;
                 }
-                // The other side alone would be no pair.
-                break;
+                if in_a_row >= GIVE_UP_AFTER {
+                    return Err(MeasureError::Unfit(format!(
+                        "{GIVE_UP_AFTER} samples in a row failed, the last: {}",
+                        why.unwrap_or_default()
+                    )));
+                }
             }
+            // The other side alone would be no pair.
+            break;
         }
-        Ok(samples)
     }
+    Ok(samples)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(super) struct TogetherArgs {
     ///
     /// All guests begin at one moment, and so do the bare slices they are compared with. A sample of which less than
     /// --overlap ran side by side is thrown away, and said to be.
-    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["own_guest", "device", "resolve"])]
+    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["own_guest", "device", "resolve", "matrix"])]
     pub(super) together: Vec<String>,
     /// With --together: one guest, two, and so on to all of them, instead of all alone
     #[arg(long, requires = "together")]

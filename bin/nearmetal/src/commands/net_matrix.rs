@@ -34,7 +34,7 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(super) peer: Option<IpAddr>,
     /// With --port: a free address in the peer's network, with its prefix; each arm of a matrix has it in its turn, and of
-    /// several guests at once each has the next one
+    /// several guests at once each has the next one, and bare metal the one behind them
     #[arg(long, value_name = "ADDRESS/PREFIX")]
     pub(super) address: Option<String>,
     // Its help lists them: see `test_help`.

@@ -63,7 +63,7 @@ pub struct NetTogetherRequest {
     pub port: String,
     /// Where netserver answers.
     pub peer: IpAddr,
-    /// The first guest's address, with its prefix; the others have the next ones.
+    /// The first guest's address, with its prefix; the others have the next ones, and bare metal the one behind them all.
     pub address: String,
     /// How.
     pub terms: TogetherTerms,
@@ -109,11 +109,20 @@ fn address_of(first: &str, number: usize) -> Option<String> {
     Some(format!("{next}/{prefix}"))
 }
 
+/// The same, or why there is none.
+fn nth_address(first: &str, number: usize) -> Result<String, MeasureError> {
+    address_of(first, number).ok_or_else(|| {
+        MeasureError::Unfit(format!("{number} addresses do not follow {first}: begin with a smaller one"))
+    })
+}
+
 /// netperf through one port, and the port itself.
 struct ThroughPort<'a> {
     request: &'a NetTogetherRequest,
     port: Port,
     cards: Vec<ArmCard>,
+    /// Address of bare metal: one that no guest has, since the peer would go on sending to the hardware it knows behind it.
+    bare: String,
     standing: Option<Side>,
 }
 
@@ -141,7 +150,7 @@ impl Load for ThroughPort<'_> {
         // Before it is there in full, so that a failure half way is left as well.
         self.standing = Some(side);
         match side {
-            Side::Bare => self.port.enter(&name, &self.request.address, fs),
+            Side::Bare => self.port.enter(&name, &self.bare, fs),
             Side::Guests => {
                 self.port.make(Link::Bridge.role(), fs)?;
                 self.cards.iter().try_for_each(|card| self.port.attach(&card.tap, &card.mac))
@@ -210,7 +219,8 @@ fn measure(
     let macs = cards.iter().map(|card| card.mac.clone()).collect();
     leftovers.clones = request.members.iter().map(|member| format!("{}-nearmetal-net", member.guest)).collect();
     let port = Port::take(&request.port, macs, host, fs, leftovers)?;
-    let mut load = ThroughPort { request, port, cards: Vec::new(), standing: None };
+    let bare = nth_address(&request.address, request.members.len())?;
+    let mut load = ThroughPort { request, port, cards: Vec::new(), bare, standing: None };
     load.turn_to(Side::Guests, fs)?;
 
     let versions = hypervisor.versions().ok();
@@ -242,8 +252,7 @@ fn measure(
             Some(seen) => in_the_guest(&card.path, None, seen).map_err(amiss)?,
             None => return Err(amiss(format!("the guest has none with the address {}", card.mac))),
         };
-        let address = address_of(&request.address, number)
-            .ok_or_else(|| MeasureError::Unfit(format!("{} addresses do not follow {}", number, request.address)))?;
+        let address = nth_address(&request.address, number)?;
         let words = ["sh", "-c", UP, "up", &card.mac, &address, &request.peer.to_string()];
         let up = agent::exec(hypervisor, &clone, &words, None, PATIENCE).map_err(wrap)?;
         if !up.status.is_success() {
@@ -326,7 +335,7 @@ fn cards(request: &NetTogetherRequest, uuid: &str) -> Vec<ArmCard> {
 fn caveats(request: &NetTogetherRequest, cards: &[ArmCard]) -> Vec<String> {
     let mut caveats: Vec<String> = lab_caveat(&request.terms.environment).into_iter().collect();
     caveats.push(format!(
-        "{} share the port {}: guests through a bridge, the bare slices' processes with one address",
+        "{} share the port {}: guests through a bridge, the bare slices' processes with one address of their own",
         cards.len(),
         request.port
     ));

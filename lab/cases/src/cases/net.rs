@@ -60,7 +60,9 @@ fn with_peer(functions: u32, body: impl FnOnce(&Bench, &Bench) -> anyhow::Result
 fn prepare(server: &Bench, functions: u32) -> anyhow::Result<()> {
     let has_one = |line: &&str| functions > 0 || !line.starts_with("<interface");
     server.write("/root/net1.xml", &GUEST.lines().filter(has_one).collect::<Vec<_>>().join("\n"))?;
-    server.sh("ip link set enp57s0 up")?;
+    // KVM's counters are there.
+    server
+        .sh("ip link set enp57s0 up; mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")?;
     if functions > 0 {
         server.sh(&format!("nearmetal device vfs enp57s0 {functions} --keep-driver --yes"))?;
     }

@@ -250,3 +250,41 @@ pub(crate) fn chart(results: &NetMatrixResults) -> String {
     let axis = format!("{axis} as a ratio to {}", reference(results));
     matrix_svg_of(&title, &axis, &rows, matches!(results.environment, Environment::Lab { .. }), Surface::Standalone)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::net_for_plan::tests::results;
+
+    fn user_space() -> NetMatrixResults {
+        results(NetPath::over_a_bridge(2)[1], "eth0", 1.2)
+    }
+
+    #[test]
+    fn the_table_says_what_it_compares_with_and_what_to_use() {
+        let results = user_space();
+        let text = text(&results);
+        for words in [
+            "lab: emulated time (machine quad)",
+            "to libvirt's default",
+            "use: virtio in user space, bridge",
+            "of libvirt's default",
+            "<driver name='qemu'/>",
+        ] {
+            assert!(text.contains(words), "`{words}` is not in:\n{text}");
+        }
+        assert!(chart(&results).contains("as a ratio to libvirt") && paths_text(&results).contains("✓"));
+    }
+
+    #[test]
+    fn another_reference_is_named_everywhere() {
+        let results = NetMatrixResults { reference: 1, ..user_space() };
+        let text = text(&results);
+        assert!(text.contains("to virtio in user space, bridge"), "{text}");
+        assert!(
+            text.contains("use: virtio in user space, bridge") && text.contains("libvirt's default took none"),
+            "{text}"
+        );
+        assert!(chart(&results).contains("as a ratio to virtio in user space, bridge"));
+    }
+}

@@ -1,7 +1,6 @@
 //! One whole experiment on this machine: clones, pools, regions, rounds, and everything put back.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs};
@@ -11,6 +10,7 @@ use nearmetal_units::{Bytes, CpuSet};
 
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::clones::{clone_xml, measured_disk};
+use crate::conditions::Conditions;
 use crate::cost::exit_reasons;
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
@@ -46,18 +46,8 @@ pub struct Request {
     pub memory: Vec<crate::workload::Workload>,
     /// Guests stay up between rounds.
     pub quick: bool,
-    /// Seed of order and bootstrap.
-    pub seed: u64,
-    /// Directory of the appliance.
-    pub appliance: PathBuf,
-    /// The probe.
-    pub probe: PathBuf,
-    /// State directory, for the record of what must be put back.
-    pub state: PathBuf,
-    /// Lab or silicon.
-    pub environment: Environment,
-    /// Whether the user allows the running original to be paused.
-    pub pause: bool,
+    /// Under what.
+    pub conditions: Conditions,
 }
 
 /// What the caller hears while it runs.
@@ -91,9 +81,13 @@ pub fn bench(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    leaving_nothing_on_scratch(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, scratch, tell| {
-        measure(request, fs, host, hypervisor, leftovers, scratch, tell)
-    })
+    leaving_nothing_on_scratch(
+        &request.conditions.state,
+        fs,
+        hypervisor,
+        tell,
+        |host, hypervisor, leftovers, scratch, tell| measure(request, fs, host, hypervisor, leftovers, scratch, tell),
+    )
 }
 
 fn measure(
@@ -105,7 +99,7 @@ fn measure(
     scratch_slot: &mut Option<Scratch>,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
+    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
     let arms = &request.design.arms;
     tell(Event::Stage("dividing the scratch device"));
     let scratch = scratch_slot.insert(Scratch::prepare(fs, &request.scratch, arms.len())?);
@@ -114,8 +108,8 @@ fn measure(
     tell(Event::Stage("sizing hugepage pools"));
     grow_pools(&request.placement, 1, host, fs, leftovers)?;
 
-    let work = request.state.join("bench");
-    let appliance = Appliance::with_probe(&request.appliance, &request.probe, &work)?;
+    let work = request.conditions.state.join("bench");
+    let appliance = Appliance::with_probe(&request.conditions.appliance, &request.conditions.probe, &work)?;
     let target = measured_disk(&request.xml_found, &request.guest)?;
     let mut guests = BTreeMap::new();
     let mut regions = BTreeMap::new();
@@ -139,7 +133,7 @@ fn measure(
     let mut machine = Machine {
         hypervisor,
         fs,
-        probe: request.probe.clone(),
+        probe: request.conditions.probe.clone(),
         probe_in_guest: PROBE_IN_GUEST.to_owned(),
         slice: slice.clone(),
         bare_device,
@@ -151,7 +145,7 @@ fn measure(
     let records = arms.iter().map(|arm| record(&mut machine, *arm, &regions[arm])).collect::<Result<Vec<_>, _>>()?;
 
     let design = &usable(&request.design, &mut machine, scratch.region_size)?;
-    let steps = schedule(design, request.seed);
+    let steps = schedule(design, request.conditions.seed);
     let total = steps.len();
     let mut runs =
         perform(&steps, !request.quick, &mut machine, &mut |index, step| tell(Event::Step { index, total, step }))?;
@@ -170,7 +164,7 @@ fn measure(
                 resolve * 100.0
             ));
             let first = runs.last().map_or(0, |run| run.round + 1);
-            let steps = pilot::remaining(design, workload, more, request.seed.wrapping_add(1), first);
+            let steps = pilot::remaining(design, workload, more, request.conditions.seed.wrapping_add(1), first);
             let total = steps.len();
             runs.extend(perform(&steps, !request.quick, &mut machine, &mut |index, step| {
                 tell(Event::Step { index, total, step });
@@ -179,7 +173,7 @@ fn measure(
     }
     tell(Event::Stage("exits by reason"));
     let next = runs.last().map_or(0, |run| run.round + 1);
-    let (more, untold) = exit_reasons(fs, &request.design, request.seed, next, &mut machine);
+    let (more, untold) = exit_reasons(fs, &request.design, request.conditions.seed, next, &mut machine);
     runs.extend(more);
     machine.notes.extend(untold);
     if !request.memory.is_empty() {
@@ -187,14 +181,14 @@ fn measure(
         runs.extend(memory_runs(request, &mut machine, leftovers, host, runs.last().map_or(0, |run| run.round + 1))?);
     }
 
-    let provenance = provenance(host, versions.as_ref(), request.seed, design);
+    let provenance = provenance(host, versions.as_ref(), request.conditions.seed, design);
     Ok(Results {
         schema: SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.environment.clone(),
+        environment: request.conditions.environment.clone(),
         quick: request.quick,
-        seed: request.seed,
+        seed: request.conditions.seed,
         guest: request.guest.clone(),
         caveats: [caveats(request, host, &slice, arms.len()), machine.notes].concat(),
         slice,
@@ -344,7 +338,7 @@ fn memory_runs(
                     purpose: crate::results::Purpose::SingleShot,
                     arm: *arm,
                     workload: workload.clone(),
-                    seed: request.seed,
+                    seed: request.conditions.seed,
                 });
             }
         }
@@ -370,7 +364,7 @@ fn memory_runs(
 
 fn caveats(request: &Request, host: &Host, slice: &Slice, arms: usize) -> Vec<String> {
     let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.environment {
+    if let Environment::Lab { machine } = &request.conditions.environment {
         caveats.push(format!(
             "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
         ));

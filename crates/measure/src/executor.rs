@@ -8,7 +8,7 @@ use std::time::Duration;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
 
-use crate::cost::{Middle, Target, watched};
+use crate::cost::{Each, Middle, Target, watched};
 use crate::error::MeasureError;
 use crate::experiment::{Executor, Measured};
 use crate::metric::Metric;
@@ -222,7 +222,7 @@ impl Executor for Machine<'_> {
         match &step.workload {
             Workload::Fio(_) => {
                 let mut metrics = fio::metrics(&output)?;
-                let (costs, notes) = counted.per_io(iops(&metrics));
+                let (costs, notes) = counted.costs(iops(&metrics), Each::Io);
                 // Arms that are not pinned run anywhere.
                 metrics.extend(host_cpu::of(&costs, matches!(step.arm, ArmKind::AsFound | ArmKind::VirtInstall)));
                 metrics.extend(costs);

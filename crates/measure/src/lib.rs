@@ -7,6 +7,7 @@ mod appliance;
 mod bench;
 mod clones;
 mod compare;
+mod conditions;
 mod cost;
 mod document;
 mod error;
@@ -36,6 +37,7 @@ mod workload;
 pub use bench::{Event, Request, bench};
 pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
+pub use conditions::Conditions;
 pub use cost::{Cost, CostRow, cost_figures, cost_table, cost_text};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
@@ -54,7 +56,9 @@ pub use net::{
     port_functions, port_model,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};
-pub use passthrough::{FunctionRequest, bench_function, function_of};
+pub use passthrough::{
+    FunctionMember, FunctionRequest, FunctionTogetherRequest, bench_function, bench_functions_together, function_of,
+};
 pub use results::{Arm, ArmKind, Environment, Outcome, Purpose, Results, Run, SCHEMA, Slice};
 pub use schedule::{Design, Step, schedule};
 pub use scratch::Scratch;

@@ -29,6 +29,9 @@ pub enum Unit {
     /// CPU nanoseconds per transaction.
     #[serde(rename = "CPU ns/trans")]
     CpuNanosecondsPerTransaction,
+    /// CPU nanoseconds per gigabit moved.
+    #[serde(rename = "CPU ns/Gbit")]
+    CpuNanosecondsPerGigabit,
     /// Events per I/O operation.
     #[serde(rename = "1/IO")]
     PerIo,
@@ -52,6 +55,7 @@ impl Unit {
             Self::TransactionsPerSecond => "trans/s",
             Self::CpuSecondsPerGigabit => "CPU s/Gbit",
             Self::CpuNanosecondsPerTransaction => "CPU ns/trans",
+            Self::CpuNanosecondsPerGigabit => "CPU ns/Gbit",
             Self::PerIo => "1/IO",
             Self::PerTransaction => "1/trans",
             Self::PerGigabit => "1/Gbit",

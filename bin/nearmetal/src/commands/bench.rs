@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    ArmKind, Comparison, Design, Environment, Estimate, Event, FileJob, FileSystem, FioJob, FunctionRequest,
-    MeasureError, MemoryJob, Order, OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload,
-    bench as measure, bench_function, bench_own_guest, compare, cost_table, cost_text, function_of,
+    ArmKind, Comparison, Conditions, Design, Environment, Estimate, FileJob, FileSystem, FioJob, FunctionRequest,
+    MemoryJob, Order, OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload, bench as measure,
+    bench_function, bench_own_guest, compare, cost_table, cost_text, function_of,
 };
 use nearmetal_units::Bytes;
 
 use super::matrix::{MatrixArgs, MatrixKind, disk_matrix};
-use super::measuring::{in_plan, need_root, plan_of, written};
+use super::measuring::{in_plan, need_root, plan_of, watch, written};
 use super::net_matrix::net_matrix;
 use super::shared::{StateArgs, beside_this_program};
 use super::together::{TogetherArgs, together};
@@ -198,7 +199,6 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     }
     let plan = plan_of(args.plan.as_deref(), &args.domain, &journal)?;
     let (change, placement) = in_plan(&plan, &args.domain)?;
-    let probe = beside_this_program("nearmetal-probe")?;
     let fs = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
     if args.own_guest {
@@ -214,11 +214,11 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
             design: reading_design(&args),
             memory: if args.no_memory { Vec::new() } else { memory() },
             seed: args.seed,
-            probe,
+            probe: beside_this_program("nearmetal-probe")?,
             state: journal.state_directory().to_owned(),
             environment: Environment::detect(&fs),
         };
-        let results = watch(printer, |tell| bench_own_guest(&request, &fs, &mut libvirt, tell))?;
+        let results = watch(printer, ArmKind::title, |tell| bench_own_guest(&request, &fs, &mut libvirt, tell))?;
         return keep(&args, &results, printer);
     }
     if let Some(device) = &args.device {
@@ -233,14 +233,9 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
             function,
             namespace: args.namespace,
             design: two_sided_design(&args),
-            seed: args.seed,
-            appliance: args.appliance.clone(),
-            probe,
-            state: journal.state_directory().to_owned(),
-            environment: Environment::detect(&fs),
-            pause: args.pause,
+            conditions: conditions(&args, &fs, &journal)?,
         };
-        let results = watch(printer, |tell| bench_function(&request, &fs, &mut libvirt, tell))?;
+        let results = watch(printer, ArmKind::title, |tell| bench_function(&request, &fs, &mut libvirt, tell))?;
         return keep(&args, &results, printer);
     }
     if change.is_new() {
@@ -260,15 +255,22 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         resolve: (args.pairs.is_none() && !args.quick).then_some(args.resolve / 100.0),
         memory: if args.no_memory { Vec::new() } else { memory() },
         quick: args.quick,
+        conditions: conditions(&args, &fs, &journal)?,
+    };
+    let results = watch(printer, ArmKind::title, |tell| measure(&request, &fs, &mut libvirt, tell))?;
+    keep(&args, &results, printer)
+}
+
+/// What a measurement is made under.
+pub(super) fn conditions(args: &Args, fs: &HostFs, journal: &Journal) -> anyhow::Result<Conditions> {
+    Ok(Conditions {
         seed: args.seed,
         appliance: args.appliance.clone(),
-        probe,
+        probe: beside_this_program("nearmetal-probe")?,
         state: journal.state_directory().to_owned(),
-        environment: Environment::detect(&fs),
+        environment: Environment::detect(fs),
         pause: args.pause,
-    };
-    let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;
-    keep(&args, &results, printer)
+    })
 }
 
 /// Writes the results where they were asked for, and shows the ratios.
@@ -374,35 +376,6 @@ fn memory() -> Vec<Workload> {
         workloads.push(Workload::MemoryBandwidth(MemoryJob { size: MEMORY_BUFFER, pages, pattern: Pattern::Groups }));
     }
     workloads
-}
-
-/// Runs an experiment and shows how far it is.
-fn watch(
-    printer: &mut Printer,
-    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<Results, MeasureError>,
-) -> anyhow::Result<Results> {
-    let bar = printer.progress(1, "measuring");
-    let result = experiment(&mut |event| match event {
-        Event::Stage(stage) => {
-            bar.set_message(stage.to_owned());
-            if bar.is_hidden() {
-                printer.say(&format!("bench: {stage}"));
-            }
-        }
-        // Only a matrix has these.
-        Event::Turn { .. } => {}
-        Event::Step { index, total, step } => {
-            bar.set_length(total as u64);
-            bar.set_position(index as u64);
-            bar.set_message(format!("{} {}", step.arm.title(), step.workload.label()));
-            // Without a terminal, a line now and then shows that it lives.
-            if bar.is_hidden() && index % 10 == 0 {
-                printer.say(&format!("bench: run {} of {total}", index + 1));
-            }
-        }
-    });
-    bar.finish_and_clear();
-    Ok(result?)
 }
 
 /// One line a comparison: the ratio with its interval, and what may be said.

@@ -6,15 +6,15 @@ use anyhow::bail;
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
 use nearmetal_measure::{
-    Container, DiskPath, Environment, Event, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, Workload,
-    arms, least_seconds, matrix, read_back_paths,
+    ArmKind, Container, DiskPath, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, Workload, arms,
+    least_seconds, matrix, read_back_paths,
 };
 use nearmetal_units::Bytes;
 
 use super::bench;
-use super::measuring::{need_root, pinned_in_plan, plan_of, written};
+use super::measuring::{need_root, pinned_in_plan, plan_of, watch, written};
 use super::net_matrix::NetArgs;
-use super::shared::{Format, beside_this_program};
+use super::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::job::matrix::{chart, list_text, text};
 use crate::job::paths::paths_text;
@@ -139,12 +139,7 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
         budget: own.budget,
         error: own.error / 100.0,
         pairs: args.pairs.unwrap_or(PAIRS),
-        seed: args.seed,
-        appliance: args.appliance.clone(),
-        probe: beside_this_program("nearmetal-probe")?,
-        state: journal.state_directory().to_owned(),
-        environment: Environment::detect(&fs),
-        pause: args.pause,
+        conditions: bench::conditions(args, &fs, &journal)?,
     };
     if own.list {
         return Ok(list(&request, &fs, printer));
@@ -152,11 +147,11 @@ pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::
     need_root("starts guests and drops caches", ", or see what it would do with --list")?;
     let mut libvirt = Libvirt::open(None)?;
     if own.read_back_only {
-        let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
+        let table = watch(printer, winner, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
         return show_paths(args, &table, printer);
     }
-    let results = watch(printer, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
-    keep(args, &results, &request.state.join(STORE), printer)?;
+    let results = watch(printer, winner, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, &request.conditions.state.join(STORE), printer)?;
     Ok(ExitStatus::Done)
 }
 
@@ -206,39 +201,7 @@ fn show_paths(args: &bench::Args, table: &PathTable, printer: &mut Printer) -> a
     Ok(if amiss { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
-pub(super) fn watch<T>(
-    printer: &mut Printer,
-    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, nearmetal_measure::MeasureError>,
-) -> anyhow::Result<T> {
-    let bar = printer.progress(1, "measuring");
-    let mut round_told = None;
-    let result = experiment(&mut |event| match event {
-        Event::Stage(stage) => {
-            bar.set_message(stage.to_owned());
-            if bar.is_hidden() {
-                printer.say(&format!("bench: {stage}"));
-            }
-        }
-        Event::Turn { round, arm, racing } => {
-            bar.set_message(format!("round {}, {racing} arms: {arm}", round + 1));
-            bar.tick();
-            if bar.is_hidden() && round_told != Some(round) {
-                printer.say(&format!("bench: round {}, {racing} arms", round + 1));
-            }
-            round_told = Some(round);
-        }
-        Event::Step { index, total, step } => {
-            bar.set_length(total as u64);
-            bar.set_position(index as u64);
-            bar.set_message(format!(
-                "again: {}",
-                if step.arm.id() == "planned" { "the winner" } else { step.arm.title() }
-            ));
-            if bar.is_hidden() && index % 10 == 0 {
-                printer.say(&format!("bench: run {} of {total}", index + 1));
-            }
-        }
-    });
-    bar.finish_and_clear();
-    Ok(result?)
+/// What a person calls an arm of the fresh rounds.
+pub(super) fn winner(arm: ArmKind) -> &'static str {
+    if arm == ArmKind::Planned { "the winner again" } else { arm.title() }
 }

@@ -6,14 +6,14 @@ use anyhow::{Context, bail};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    Effect, Environment, NetMatrixRequest, NetMatrixResults, NetTest, Store, check_address, net_arms, net_ground,
-    net_least_seconds, net_matrix as measure,
+    Effect, NetMatrixRequest, NetMatrixResults, NetTest, Store, check_address, net_arms, net_ground, net_least_seconds,
+    net_matrix as measure,
 };
 
 use super::bench;
-use super::matrix::{STORE, watch};
-use super::measuring::{need_root, pinned_in_plan, plan_of, written};
-use super::shared::{Format, beside_this_program};
+use super::matrix::{STORE, winner};
+use super::measuring::{need_root, pinned_in_plan, plan_of, watch, written};
+use super::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::{chart, list_text, on_the_peer, paths_text, text};
 use crate::printer::Printer;
@@ -103,12 +103,7 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
         budget: own.budget,
         error: own.error / 100.0,
         pairs: args.pairs.unwrap_or(PAIRS),
-        seed: args.seed,
-        appliance: args.appliance.clone(),
-        probe: beside_this_program("nearmetal-probe")?,
-        state: journal.state_directory().to_owned(),
-        environment: Environment::detect(&fs),
-        pause: args.pause,
+        conditions: bench::conditions(args, &fs, &journal)?,
         race: !own.read_back_only,
     };
     if own.list {
@@ -120,7 +115,7 @@ pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::R
     own.net.reached()?;
     need_root("starts guests and takes a port", ", or see what it would do with --list")?;
     let mut libvirt = Libvirt::open(None)?;
-    let results = watch(printer, |tell| measure(&request, &fs, &mut libvirt, tell))?;
+    let results = watch(printer, winner, |tell| measure(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, &request, printer)?;
     let amiss = results.arms.iter().any(|arm| matches!(arm.effect, Effect::NotShown { .. }));
     // A race reports an arm that is none and goes on; a read-back is about nothing else.
@@ -144,7 +139,7 @@ fn keep(
         Format::Text => printer.data(&paths_text(results)),
     }
     if request.race {
-        let default = request.state.join(STORE);
+        let default = request.conditions.state.join(STORE);
         let store = args.store.as_deref().unwrap_or(&default);
         Store::open(store)?.add_net_matrix(results)?;
         printer.say(&format!("kept in {}", store.display()));

@@ -5,14 +5,14 @@ use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    Environment, Event, FioJob, MeasureError, Member, NetMember, NetPath, NetTest, NetTogetherRequest, TogetherRequest,
-    TogetherResults, TogetherTerms, bench_net_together, bench_together, together_text,
+    ArmKind, FioJob, FunctionMember, FunctionTogetherRequest, Member, NetMember, NetPath, NetTest, NetTogetherRequest,
+    TogetherRequest, TogetherResults, TogetherTerms, bench_functions_together, bench_net_together, bench_together,
+    function_of, together_text,
 };
 use nearmetal_units::Bytes;
 
-use super::bench::{Args, SPAN, percent};
-use super::measuring::{in_plan, plan_of, written};
-use super::shared::beside_this_program;
+use super::bench::{Args, SPAN, conditions, percent};
+use super::measuring::{in_plan, plan_of, watch, written};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -25,11 +25,11 @@ const MOST: usize = 16;
 #[derive(Debug, clap::Args)]
 pub(super) struct TogetherArgs {
     /// Measure this domain at the same time; may be given several times, with one --scratch for each domain in this order,
-    /// or with --port, --peer and --address for the network
+    /// with --device own for the drives they have for themselves, or with --port, --peer and --address for the network
     ///
     /// All guests begin at one moment, and so do the bare slices they are compared with. A sample of which less than
     /// --overlap ran side by side is thrown away, and said to be.
-    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["own_guest", "device", "resolve", "matrix"])]
+    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["own_guest", "resolve", "matrix"])]
     pub(super) together: Vec<String>,
     /// With --together: one guest, two, and so on to all of them, instead of all alone
     #[arg(long, requires = "together")]
@@ -48,17 +48,22 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
     if args.matrix.net.port.is_some() {
         return through_a_port(args, &names, journal, printer);
     }
-    if names.len() != args.scratch.len() || names.len() > MOST {
+    if names.len() > MOST {
+        bail!("{} domains are named, and {MOST} at once are possible", names.len());
+    }
+    if let Some(device) = &args.device {
+        if device != "own" {
+            bail!("--device {device} is one function, and each of several domains needs its own: --device own");
+        }
+        return each_its_function(args, &names, journal, printer);
+    }
+    if names.len() != args.scratch.len() {
         bail!(
-            "{} domains (1 to {MOST} are possible) and {} scratch devices are named: give each domain one, in the same order \
+            "{} domains and {} scratch devices are named: give each domain one, in the same order \
              (--scratch DEVICE --scratch DEVICE …)",
             names.len(),
             args.scratch.len()
         );
-    }
-    let sizes = args.block_size.as_slice();
-    if sizes.len() > 1 {
-        bail!("{} block sizes are named, and --together measures one", sizes.len());
     }
     let mut members = Vec::new();
     for (name, scratch) in names.into_iter().zip(&args.scratch) {
@@ -74,17 +79,49 @@ pub(super) fn together(args: &Args, journal: &Journal, printer: &mut Printer) ->
     }
     let fs = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
-    let (seconds, ramp, pairs) = if args.quick { (5, 2, 6) } else { (30, 5, 10) };
-    let request = TogetherRequest {
-        members,
-        job: FioJob {
-            span: Some(SPAN),
-            ..FioJob::first_seed(sizes.first().copied().unwrap_or(SIZE), args.seconds.unwrap_or(seconds), ramp)
-        },
-        terms: terms(args, pairs, &fs, journal)?,
-    };
-    let results = watched(printer, |tell| bench_together(&request, &fs, &mut libvirt, tell))?;
+    let (job, pairs) = job(args)?;
+    let request = TogetherRequest { members, job, terms: terms(args, pairs, &fs, journal)? };
+    let results = watch(printer, ArmKind::title, |tell| bench_together(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, printer)
+}
+
+/// Several guests, each with a drive that it has for itself.
+fn each_its_function(
+    args: &Args,
+    names: &[&String],
+    journal: &Journal,
+    printer: &mut Printer,
+) -> anyhow::Result<ExitStatus> {
+    let mut members = Vec::new();
+    for name in names {
+        let plan = plan_of(args.plan.as_deref(), name, journal)?;
+        let (change, placement) = in_plan(&plan, name)?;
+        members.push(FunctionMember {
+            guest: (*name).clone(),
+            placement: placement.clone(),
+            xml_planned: change.xml_after.clone(),
+            function: function_of(&change.xml_after, name)?,
+        });
+    }
+    let fs = HostFs::live();
+    let mut libvirt = Libvirt::open(None)?;
+    let (job, pairs) = job(args)?;
+    let request =
+        FunctionTogetherRequest { members, namespace: args.namespace, job, terms: terms(args, pairs, &fs, journal)? };
+    let results = watch(printer, ArmKind::title, |tell| bench_functions_together(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, printer)
+}
+
+/// What each runs on its drive, and the pairs where none are asked for.
+fn job(args: &Args) -> anyhow::Result<(FioJob, u32)> {
+    let size = match args.block_size.as_slice() {
+        [] => SIZE,
+        [one] => *one,
+        several => bail!("{} block sizes are named, and --together measures one", several.len()),
+    };
+    let (seconds, ramp, pairs) = if args.quick { (5, 2, 6) } else { (30, 5, 10) };
+    let job = FioJob::first_seed(size, args.seconds.unwrap_or(seconds), ramp);
+    Ok((FioJob { span: Some(SPAN), ..job }, pairs))
 }
 
 /// Several guests through one port.
@@ -131,7 +168,7 @@ fn through_a_port(
         address,
         terms: terms(args, pairs, &fs, journal)?,
     };
-    let results = watched(printer, |tell| bench_net_together(&request, &fs, &mut libvirt, tell))?;
+    let results = watch(printer, ArmKind::title, |tell| bench_net_together(&request, &fs, &mut libvirt, tell))?;
     keep(args, &results, printer)
 }
 
@@ -141,30 +178,8 @@ fn terms(args: &Args, pairs: u32, fs: &HostFs, journal: &Journal) -> anyhow::Res
         pairs: args.pairs.unwrap_or(pairs),
         scaling: args.several.scaling,
         least_overlap: args.several.overlap / 100.0,
-        seed: args.seed,
-        appliance: args.appliance.clone(),
-        probe: beside_this_program("nearmetal-probe")?,
-        state: journal.state_directory().to_owned(),
-        environment: Environment::detect(fs),
-        pause: args.pause,
+        conditions: conditions(args, fs, journal)?,
     })
-}
-
-fn watched<T>(
-    printer: &mut Printer,
-    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, MeasureError>,
-) -> anyhow::Result<T> {
-    let bar = printer.progress(1, "measuring");
-    let result = experiment(&mut |event| {
-        if let Event::Stage(stage) = event {
-            bar.set_message(stage.to_owned());
-            if bar.is_hidden() {
-                printer.say(&format!("bench: {stage}"));
-            }
-        }
-    });
-    bar.finish_and_clear();
-    Ok(result?)
 }
 
 fn keep(args: &Args, results: &TogetherResults, printer: &mut Printer) -> anyhow::Result<ExitStatus> {

@@ -27,15 +27,16 @@ pub(crate) fn text(results: &MatrixResults) -> String {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
     }
     text.push_str(&format!("\n  {:50} {:>8}  {:22} {:>6}\n", "arm", "IOPS", "to QEMU's default", "rounds"));
-    for (number, arm) in race.ordered() {
+    for number in race.ordered() {
+        let arm = &results.arms[number];
         let mark = race.star(number);
         let median = arm.median.map_or_else(|| "?".to_owned(), |median| format!("{median:.0}"));
-        let figure = race.figure(number, arm);
+        let figure = race.figure(number);
         text.push_str(&format!(
             "{mark} {:50} {median:>8}  {figure:22} {:>6}  {}\n",
             arm.path.title(),
             arm.rounds,
-            race.note(number, arm)
+            race.note(number)
         ));
     }
     text.push_str(&left_out_text(&results.left_out));

@@ -94,6 +94,7 @@ fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
         Unit::TransactionsPerSecond => ("trans/s", 1.0),
         Unit::CpuSecondsPerGigabit => ("CPU s/Gbit", 1.0),
         Unit::CpuNanosecondsPerTransaction => ("CPU µs/trans", 1e-3),
+        Unit::CpuNanosecondsPerGigabit => ("CPU s/Gbit", 1e-9),
         Unit::PerIo => ("per request", 1.0),
         Unit::PerTransaction => ("per transaction", 1.0),
         Unit::PerGigabit => ("per Gbit", 1.0),

@@ -1,7 +1,7 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
 use nearmetal_measure::{
-    Advice, Cost, Effect, Environment, LeftOut, Link, NetCostRow, NetFigure, NetMatrixResults, NetPath, NetTest, Unit,
+    Advice, Effect, Environment, LeftOut, Link, NetCostRow, NetFigure, NetMatrixResults, NetPath, NetTest, Unit,
     cost_figures, net_cost_table,
 };
 use nearmetal_report::{Surface, matrix_svg_of};
@@ -71,16 +71,17 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
         "to bare metal",
         "rounds"
     ));
-    for (number, arm) in race.ordered() {
+    for number in race.ordered() {
+        let arm = &results.arms[number];
         let mark = race.star(number);
         let median = arm.median.map_or_else(|| "?".to_owned(), |median| shown(median, decided_unit(results)));
-        let figure = race.figure(number, arm);
+        let figure = race.figure(number);
         let bare = arm.to_bare.as_ref().map_or_else(|| "-".to_owned(), ratio_text);
         text.push_str(&format!(
             "{mark} {:42} {median:>16}  {figure:22} {bare:22} {:>6}  {}\n",
             arm.path.title(),
             arm.rounds,
-            race.note(number, arm)
+            race.note(number)
         ));
         if let Effect::Shown { evidence } = &arm.effect {
             text.push_str(&evidence.iter().map(|line| format!("      {line}\n")).collect::<String>());
@@ -124,7 +125,7 @@ pub(super) fn reference(results: &NetMatrixResults) -> String {
     }
 }
 
-/// Where the time goes in the fresh rounds, a line for each test, arm and group.
+/// Where the time goes, a line for each test, arm and group.
 fn costs(results: &NetMatrixResults) -> String {
     let rows = net_cost_table(results);
     let mut text = String::new();
@@ -132,19 +133,18 @@ fn costs(results: &NetMatrixResults) -> String {
     while let Some(first) = rows.get(at) {
         let same = |row: &&NetCostRow| (row.test, row.arm, row.cost) == (first.test, first.arm, first.cost);
         let line: Vec<(&str, f64)> =
-            rows[at..].iter().take_while(same).map(|row| (row.name.as_str(), in_ns(row))).collect();
+            rows[at..].iter().take_while(same).map(|row| (row.name.as_str(), row.each)).collect();
         at += line.len();
         let each = if first.test.is_stream() { "Gbit" } else { "transaction" };
         let title = results.arms.get(first.arm).map_or_else(String::new, |arm| arm.path.title());
         let group = format!("{}/{each}", first.cost.title());
         text.push_str(&format!("  {:12} {title:42} {group:28} {}\n", first.test.id(), cost_figures(first.cost, &line)));
     }
-    if text.is_empty() { text } else { format!("\nwhere the time goes:\n{text}") }
-}
-
-/// CPU time of a stream is kept in seconds.
-fn in_ns(row: &NetCostRow) -> f64 {
-    if row.cost == Cost::Cpu && row.test.is_stream() { row.each * 1e9 } else { row.each }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\nwhere the time goes (in the race, for arms that were not measured again):\n{text}")
+    }
 }
 
 /// The fresh rounds: every metric of winner, reference and bare slice.

@@ -54,49 +54,19 @@ pub(super) fn measured_text(
 }
 
 /// An arm of a race, as far as its words go.
-pub(super) trait Arm {
-    fn title(&self) -> String;
-    fn effect(&self) -> &Effect;
-    fn cannot_win(&self) -> Option<&str>;
-    fn fate(&self) -> Option<Fate>;
-    fn to_default(&self) -> Option<&RatioEstimate>;
-    /// What is said before its note; `None` for nothing.
-    fn mark(&self) -> Option<&'static str>;
+struct Arm<'a> {
+    title: String,
+    effect: &'a Effect,
+    cannot_win: Option<&'a str>,
+    fate: Option<Fate>,
+    to_default: Option<&'a RatioEstimate>,
+    /// What is said before its note.
+    mark: Option<&'static str>,
 }
 
-/// Both kinds of arms keep what is asked of them under the same names.
-macro_rules! arm {
-    ($kind:ty, $mark:expr) => {
-        impl Arm for $kind {
-            fn title(&self) -> String {
-                self.path.title()
-            }
-            fn effect(&self) -> &Effect {
-                &self.effect
-            }
-            fn cannot_win(&self) -> Option<&str> {
-                self.cannot_win.as_deref()
-            }
-            fn fate(&self) -> Option<Fate> {
-                self.fate
-            }
-            fn to_default(&self) -> Option<&RatioEstimate> {
-                self.to_default.as_ref()
-            }
-            fn mark(&self) -> Option<&'static str> {
-                let mark: fn(&$kind) -> Option<&'static str> = $mark;
-                mark(self)
-            }
-        }
-    };
-}
-
-arm!(ArmResult, |_| None);
-arm!(NetArmResult, |arm| (arm.peer_bound == Some(true)).then_some("peer-bound"));
-
-/// A race that is over.
-pub(super) struct Race<'a, A> {
-    arms: &'a [A],
+/// A race that is over. Its arms are spoken of by their numbers.
+pub(super) struct Race<'a> {
+    arms: Vec<Arm<'a>>,
     winner: Option<usize>,
     /// Number of the arm that all others are compared with.
     reference: usize,
@@ -106,31 +76,47 @@ pub(super) struct Race<'a, A> {
     slack: Option<f64>,
 }
 
-impl<'a> From<&'a MatrixResults> for Race<'a, ArmResult> {
+impl<'a> From<&'a MatrixResults> for Race<'a> {
     fn from(of: &'a MatrixResults) -> Self {
-        let (winner, reference) = (of.winner, 0);
-        Self { arms: &of.arms, winner, reference, looks: &of.looks, error: of.error, slack: of.slack }
-    }
-}
-
-impl<'a> From<&'a NetMatrixResults> for Race<'a, NetArmResult> {
-    fn from(of: &'a NetMatrixResults) -> Self {
-        let (winner, reference) = (of.winner, of.reference);
-        Self { arms: &of.arms, winner, reference, looks: &of.looks, error: of.error, slack: of.slack }
-    }
-}
-
-impl<'a, A: Arm> Race<'a, A> {
-    /// Arms with their numbers: the winner, then by ratio, those without a figure last.
-    pub(super) fn ordered(&self) -> Vec<(usize, &'a A)> {
-        let standing = |number: usize, arm: &A| match (number, arm.to_default()) {
-            _ if self.winner == Some(number) => f64::INFINITY,
-            (number, _) if number == self.reference => 1.0,
-            (_, Some(estimate)) => estimate.ratio,
-            _ => f64::NEG_INFINITY,
+        let arm = |arm: &'a ArmResult| Arm {
+            title: arm.path.title(),
+            effect: &arm.effect,
+            cannot_win: arm.cannot_win.as_deref(),
+            fate: arm.fate,
+            to_default: arm.to_default.as_ref(),
+            mark: None,
         };
-        let mut arms: Vec<(usize, &A)> = self.arms.iter().enumerate().collect();
-        arms.sort_by(|one, other| standing(other.0, other.1).total_cmp(&standing(one.0, one.1)));
+        let arms = of.arms.iter().map(arm).collect();
+        Self { arms, winner: of.winner, reference: 0, looks: &of.looks, error: of.error, slack: of.slack }
+    }
+}
+
+impl<'a> From<&'a NetMatrixResults> for Race<'a> {
+    fn from(of: &'a NetMatrixResults) -> Self {
+        let arm = |arm: &'a NetArmResult| Arm {
+            title: arm.path.title(),
+            effect: &arm.effect,
+            cannot_win: arm.cannot_win.as_deref(),
+            fate: arm.fate,
+            to_default: arm.to_default.as_ref(),
+            mark: (arm.peer_bound == Some(true)).then_some("peer-bound"),
+        };
+        let arms = of.arms.iter().map(arm).collect();
+        Self { arms, winner: of.winner, reference: of.reference, looks: &of.looks, error: of.error, slack: of.slack }
+    }
+}
+
+impl Race<'_> {
+    /// The arms: the winner, then by ratio, those without a figure last.
+    pub(super) fn ordered(&self) -> Vec<usize> {
+        let standing = |number: usize| match self.arms[number].to_default {
+            _ if self.winner == Some(number) => f64::INFINITY,
+            _ if number == self.reference => 1.0,
+            Some(estimate) => estimate.ratio,
+            None => f64::NEG_INFINITY,
+        };
+        let mut arms: Vec<usize> = (0..self.arms.len()).collect();
+        arms.sort_by(|one, other| standing(*other).total_cmp(&standing(*one)));
         arms
     }
 
@@ -139,34 +125,35 @@ impl<'a, A: Arm> Race<'a, A> {
         if self.winner == Some(number) { '*' } else { ' ' }
     }
 
-    /// The arm's ratio to the reference, in words.
-    pub(super) fn figure(&self, number: usize, arm: &A) -> String {
-        match (arm.to_default(), number) {
-            (_, number) if number == self.reference => "1".to_owned(),
-            (Some(estimate), _) => ratio_text(estimate),
-            (None, _) => "not measured".to_owned(),
+    /// An arm's ratio to the reference, in words.
+    pub(super) fn figure(&self, number: usize) -> String {
+        match self.arms[number].to_default {
+            _ if number == self.reference => "1".to_owned(),
+            Some(estimate) => ratio_text(estimate),
+            None => "not measured".to_owned(),
         }
     }
 
     /// What became of an arm.
-    pub(super) fn note(&self, number: usize, arm: &A) -> String {
-        let fate = self.fate(number, arm);
-        match arm.mark() {
+    pub(super) fn note(&self, number: usize) -> String {
+        let fate = self.fate(number);
+        match self.arms[number].mark {
             Some(mark) if fate.is_empty() => mark.to_owned(),
             Some(mark) => format!("{mark}; {fate}"),
             None => fate,
         }
     }
 
-    fn fate(&self, number: usize, arm: &A) -> String {
+    fn fate(&self, number: usize) -> String {
+        let arm = &self.arms[number];
         let rounds = |look: usize| self.looks.get(look).copied().unwrap_or(0);
-        if let Effect::NotShown { why } = arm.effect() {
+        if let Effect::NotShown { why } = arm.effect {
             return format!("did not take effect: {why}");
         }
-        if let Some(why) = arm.cannot_win() {
+        if let Some(why) = arm.cannot_win {
             return format!("cannot win: {why}");
         }
-        match arm.fate() {
+        match arm.fate {
             _ if self.winner == Some(number) => "winner".to_owned(),
             Some(Fate::ShownWorse { look, .. }) => format!("shown worse after {} rounds", rounds(look)),
             Some(Fate::Cut { look }) => format!("cut for time after {} rounds, not shown worse", rounds(look)),
@@ -193,16 +180,19 @@ impl<'a, A: Arm> Race<'a, A> {
 
     /// The chart's rows, best first.
     pub(super) fn rows(&self) -> Vec<MatrixRow> {
-        let row = |(number, arm): (usize, &A)| MatrixRow {
-            name: arm.title(),
-            ratio: if number == self.reference { Some(1.0) } else { arm.to_default().map(|estimate| estimate.ratio) },
-            interval: arm.to_default().map(|estimate| (estimate.interval().low, estimate.interval().high)),
-            note: self.note(number, arm),
-            mark: match number {
-                _ if self.winner == Some(number) => MatrixMark::Winner,
-                _ if number == self.reference => MatrixMark::Default,
-                _ => MatrixMark::Other,
-            },
+        let row = |number: usize| {
+            let arm = &self.arms[number];
+            MatrixRow {
+                name: arm.title.clone(),
+                ratio: if number == self.reference { Some(1.0) } else { arm.to_default.map(|estimate| estimate.ratio) },
+                interval: arm.to_default.map(|estimate| (estimate.interval().low, estimate.interval().high)),
+                note: self.note(number),
+                mark: match number {
+                    _ if self.winner == Some(number) => MatrixMark::Winner,
+                    _ if number == self.reference => MatrixMark::Default,
+                    _ => MatrixMark::Other,
+                },
+            }
         };
         self.ordered().into_iter().map(row).collect()
     }

@@ -26,7 +26,7 @@ pub(crate) const PREFIX: &str = "cost.";
 /// Groups of costs, in the order in which they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cost {
-    /// CPU time by thread role and by place, in ns for each I/O.
+    /// CPU time by thread role and by place, in ns for each I/O (transaction, gigabit).
     Cpu,
     /// VM exits by what KVM did about them, for each I/O.
     Exits,
@@ -67,27 +67,56 @@ impl Cost {
         let all = [Self::Cpu, Self::Exits, Self::Reasons, Self::Interrupts, Self::Switches];
         Some((all.into_iter().find(|one| one.id() == group)?, name))
     }
+}
 
-    fn unit(self) -> Unit {
-        if self == Self::Cpu { Unit::CpuNanosecondsPerIo } else { Unit::PerIo }
+/// What costs are given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Each {
+    /// A read or write of a disk.
+    Io,
+    /// A request and its answer.
+    Transaction,
+    /// A billion bits of a stream.
+    Gigabit,
+}
+
+impl Each {
+    /// What a person calls one.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Io => "IO",
+            Self::Transaction => "transaction",
+            Self::Gigabit => "Gbit",
+        }
+    }
+
+    fn unit(self, cost: Cost) -> Unit {
+        match (self, cost) {
+            (Self::Io, Cost::Cpu) => Unit::CpuNanosecondsPerIo,
+            (Self::Io, _) => Unit::PerIo,
+            (Self::Transaction, Cost::Cpu) => Unit::CpuNanosecondsPerTransaction,
+            (Self::Transaction, _) => Unit::PerTransaction,
+            (Self::Gigabit, Cost::Cpu) => Unit::CpuNanosecondsPerGigabit,
+            (Self::Gigabit, _) => Unit::PerGigabit,
+        }
     }
 }
 
-/// What happened between two readings, for each I/O at this rate. Counters that are in one of the two alone (a thread that
-/// ended, an interrupt that came) are left out: their difference is not known.
-fn between(before: &Snapshot, after: &Snapshot, iops: f64) -> Vec<Metric> {
-    let ios = iops * after.taken.saturating_sub(before.taken).as_secs_f64();
-    if !(ios.is_finite() && ios > 0.0) {
+/// What happened between two readings, for each of those that were done at this rate a second. Counters that are in one of
+/// the two alone (a thread that ended, an interrupt that came) are left out: their difference is not known.
+fn between(before: &Snapshot, after: &Snapshot, rate: f64, each: Each) -> Vec<Metric> {
+    let done = rate * after.taken.saturating_sub(before.taken).as_secs_f64();
+    if !(done.is_finite() && done > 0.0) {
         return Vec::new();
     }
     let counted = after.counters.iter().filter_map(|(key, now)| {
-        let value = now.checked_sub(*before.counters.get(key)?)? as f64 / ios;
+        let value = now.checked_sub(*before.counters.get(key)?)? as f64 / done;
         let (group, name) = key;
         // An interrupt line or KVM counter that stood still says nothing; that of all of them says that there was none.
         if value == 0.0 && !name.ends_with("all") && *group != Cost::Cpu {
             return None;
         }
-        Some(Metric { name: format!("{PREFIX}{}.{name}", group.id()), unit: group.unit(), value })
+        Some(Metric { name: format!("{PREFIX}{}.{name}", group.id()), unit: each.unit(*group), value })
     });
     counted.collect()
 }
@@ -118,19 +147,30 @@ mod tests {
                 (Cost::Interrupts, "nvme1q1", 9),
             ],
         );
-        let found = between(&before, &after, 500.0);
+        let found = between(&before, &after, 500.0, Each::Io);
         let value = |name: &str| found.iter().find(|metric| metric.name == name).map(|metric| metric.value);
         assert_eq!(value("cost.exits.all"), Some(4.0));
         assert_eq!(value("cost.cpu.vcpu"), Some(20.0));
         assert_eq!(value("cost.exits.io"), None, "what stood still is left out");
         assert_eq!(value("cost.interrupts.nvme1q1"), None, "what was not there before has no difference");
-        assert!(between(&before, &after, 0.0).is_empty() && between(&after, &after, 9.0).is_empty());
+        assert!(
+            between(&before, &after, 0.0, Each::Io).is_empty() && between(&after, &after, 9.0, Each::Io).is_empty()
+        );
     }
 
     #[test]
     fn a_counter_that_ran_backwards_is_unknown_and_not_huge() {
         let (before, after) = (snapshot(1, &[(Cost::Exits, "all", 9)]), snapshot(2, &[(Cost::Exits, "all", 3)]));
-        assert!(between(&before, &after, 10.0).is_empty());
+        assert!(between(&before, &after, 10.0, Each::Io).is_empty());
+    }
+
+    #[test]
+    fn a_unit_says_what_each_cost_is_for() {
+        let counters = |more: u64| [(Cost::Exits, "all", more), (Cost::Cpu, "vcpu", more)];
+        let found = between(&snapshot(1, &counters(0)), &snapshot(2, &counters(8)), 2.0, Each::Gigabit);
+        let units: Vec<&str> = found.iter().map(|metric| metric.unit.symbol()).collect();
+        assert_eq!(units, ["CPU ns/Gbit", "1/Gbit"], "{found:?}");
+        assert_eq!(Each::Transaction.unit(Cost::Switches).symbol(), "1/trans");
     }
 
     #[test]

@@ -111,7 +111,9 @@ pub fn cost_text(rows: &[CostRow]) -> String {
 /// The largest costs of a group in words, the largest first: name and ns of CPU time, or a count.
 pub fn cost_figures(cost: Cost, line: &[(&str, f64)]) -> String {
     let one = |(name, each): &(&str, f64)| match cost {
-        Cost::Cpu => format!("{name} {:.1} µs", each / 1000.0),
+        Cost::Cpu if *each >= 1e9 => format!("{name} {:.2} s", each / 1e9),
+        Cost::Cpu if *each >= 1e6 => format!("{name} {:.1} ms", each / 1e6),
+        Cost::Cpu => format!("{name} {:.1} µs", each / 1e3),
         _ => format!("{name} {each:.3}"),
     };
     let shown: Vec<String> = line.iter().take(SHOWN).map(one).collect();
@@ -161,6 +163,12 @@ mod tests {
         let text = cost_text(&rows);
         assert!(text.contains("exits by KVM/IO") && text.contains("all 4.000, io "), "{text}");
         assert!(cost_table(&sample_results()).is_empty());
+    }
+
+    #[test]
+    fn times_are_in_units_people_read() {
+        let line = [("vcpus", 2.5e9), ("vhost", 3.25e6), ("emulator", 1500.0)];
+        assert_eq!(cost_figures(Cost::Cpu, &line), "vcpus 2.50 s, vhost 3.2 ms, emulator 1.5 µs");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearmetal_host::HostFs;
 
 pub(crate) use super::snapshot::Target;
-use super::{Snapshot, between};
+use super::{Each, Snapshot, between};
 use crate::metric::Metric;
 use crate::workload::FioJob;
 
@@ -40,11 +40,11 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The costs of each I/O (or whatever is done at this rate, each second), and what could not be read.
-    pub(crate) fn per_io(&self, iops: f64) -> (Vec<Metric>, Vec<String>) {
+    /// The costs of each of what was done at this rate a second, and what could not be read.
+    pub(crate) fn costs(&self, rate: f64, each: Each) -> (Vec<Metric>, Vec<String>) {
         let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
         let unknown = after.unknown.iter().map(|what| format!("not counted: {what}"));
-        (between(before, after, iops), unknown.collect())
+        (between(before, after, rate, each), unknown.collect())
     }
 }
 
@@ -96,6 +96,6 @@ mod tests {
         let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
         let middle = Middle { begins: Duration::ZERO, ends: Duration::ZERO };
         let (result, watched) = watched(&fs, &Target::default(), Some(middle), || 7);
-        assert_eq!((result, watched.per_io(100.0).0.len()), (7, 0));
+        assert_eq!((result, watched.costs(100.0, Each::Io).0.len()), (7, 0));
     }
 }

@@ -18,7 +18,7 @@ use super::scheduler::{Scheduled, Setting};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, new_uuid};
 use crate::clones::clone_name;
-use crate::cost::{Middle, Target, watched};
+use crate::cost::{Each, Middle, Target, watched};
 use crate::error::MeasureError;
 use crate::executor::{FILE_SET_LIMIT, GuestArm, Machine, SLACK, iops, settle};
 use crate::experiment::{Measured, chain, perform};
@@ -62,7 +62,7 @@ impl Rig<'_> {
         Machine {
             hypervisor: &mut *self.hypervisor,
             fs: self.fs,
-            probe: self.request.probe.clone(),
+            probe: self.request.conditions.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: self.slice.clone(),
             bare_device: bare.to_owned(),
@@ -237,7 +237,7 @@ impl Rig<'_> {
             schedulers,
             setting: self.setting.as_ref(),
         };
-        let seed = self.request.seed;
+        let seed = self.request.conditions.seed;
         let mut clock = || start.elapsed().as_secs_f64();
         let turns = contest(&mut race, seed, left, &mut clock, &mut lane, &mut |round, arm, racing| {
             tell(Event::Turn { round, arm: &titles[arm], racing });
@@ -265,7 +265,7 @@ impl Rig<'_> {
         let arms = vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned];
         let design =
             Design { arms: arms.clone(), paired: vec![self.workload()], rounds: self.request.pairs, ..no_design() };
-        let steps = schedule(&design, self.request.seed.wrapping_add(1));
+        let steps = schedule(&design, self.request.conditions.seed.wrapping_add(1));
         let (setting, fs) = (self.setting.clone(), self.fs);
         let mut machine = self.machine(guests, bare);
         machine.boot(&arms)?;
@@ -337,7 +337,7 @@ impl Track for Lane<'_> {
             Workload::Fio(_) => {
                 let mut metrics = fio::metrics(&text)?;
                 // Of what is counted beside a race's runs only the sum is kept: there are hundreds of them.
-                metrics.extend(host_cpu::of(&counted.per_io(iops(&metrics)).0, false));
+                metrics.extend(host_cpu::of(&counted.costs(iops(&metrics), Each::Io).0, false));
                 Ok(Measured { metrics, notes: vec![] })
             }
             _ => file_set::measured(&text),

@@ -1,6 +1,6 @@
 //! One whole matrix on this machine: scratch space, the guest, read-back, race, the winner again, everything put back.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use nearmetal_host::{Host, HostFs};
@@ -20,6 +20,7 @@ use super::volumes;
 use crate::appliance::Appliance;
 use crate::bench::{Event, grow_pools, needed, pause_original, slice, stay_off};
 use crate::clones::clone_name;
+use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::file_set::FileJob;
 use crate::leftovers::{Leftovers, leaving_nothing_on_scratch};
@@ -64,18 +65,8 @@ pub struct MatrixRequest {
     pub error: f64,
     /// Fresh rounds of the winner.
     pub pairs: u32,
-    /// Seed of order and bootstrap.
-    pub seed: u64,
-    /// Directory of the appliance.
-    pub appliance: PathBuf,
-    /// The probe.
-    pub probe: PathBuf,
-    /// State directory.
-    pub state: PathBuf,
-    /// Lab or silicon.
-    pub environment: Environment,
-    /// Whether the user allows the running original to be paused.
-    pub pause: bool,
+    /// Under what.
+    pub conditions: Conditions,
 }
 
 /// Containers that scratch space allows: the device's own blocks, a directory's files.
@@ -145,9 +136,13 @@ pub fn matrix(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<MatrixResults, MeasureError> {
-    leaving_nothing_on_scratch(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, scratch, tell| {
-        measure(request, fs, host, hypervisor, leftovers, scratch, tell)
-    })
+    leaving_nothing_on_scratch(
+        &request.conditions.state,
+        fs,
+        hypervisor,
+        tell,
+        |host, hypervisor, leftovers, scratch, tell| measure(request, fs, host, hypervisor, leftovers, scratch, tell),
+    )
 }
 
 fn measure(
@@ -172,7 +167,7 @@ fn measure(
             )));
         }
     }
-    pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
+    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
     tell(Event::Stage("filling the scratch space"));
     let space = Space::prepare(request, fs, leftovers, scratch_slot, &mut ground)?;
     let Space { paths, left_out, sources, bare, device, span } = space;
@@ -180,7 +175,11 @@ fn measure(
     stay_off(host, &slice)?;
     grow_pools(&request.placement, 2, host, fs, leftovers)?;
 
-    let appliance = Appliance::with_probe(&request.appliance, &request.probe, &request.state.join("bench"))?;
+    let appliance = Appliance::with_probe(
+        &request.conditions.appliance,
+        &request.conditions.probe,
+        &request.conditions.state.join("bench"),
+    )?;
     let disks: Vec<ArmDisk> = paths
         .iter()
         .zip(sources)
@@ -213,20 +212,20 @@ fn measure(
         Some(winner) if winner != 0 => {
             tell(Event::Stage("measuring the winner again"));
             let runs = rig.confirm(&entrants[winner].disk, &entrants[0].disk, &bare, tell)?;
-            Some(Confirmation::of(runs, request.seed))
+            Some(Confirmation::of(runs, request.conditions.seed))
         }
         _ => None,
     };
     let design = Design { paired: vec![rig.workload()], ..no_design() };
     let workload = rig.workload();
-    let provenance = provenance(host, versions.as_ref(), request.seed, &design);
+    let provenance = provenance(host, versions.as_ref(), request.conditions.seed, &design);
     let mut caveats = caveats(request, &slice, &device, host);
     caveats.extend(rig.notes);
     Ok(MatrixResults {
         schema: MATRIX_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.environment.clone(),
+        environment: request.conditions.environment.clone(),
         ground: GroundKey {
             device: device_model(fs, host, device.trim_start_matches("/dev/")),
             kernel: host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
@@ -235,12 +234,12 @@ fn measure(
         guest: request.guest.clone(),
         workload,
         slice,
-        seed: request.seed,
+        seed: request.conditions.seed,
         budget: request.budget,
         took: began.elapsed().as_secs_f64(),
         error: request.error,
         looks: doubling_looks(FIRST_LOOK, LOOKS),
-        arms: arm_results(entrants, &running, &race, &turns, request.seed),
+        arms: arm_results(entrants, &running, &race, &turns, request.conditions.seed),
         left_out,
         // The file speaks of arms by their place in the list, and arms without effect are in it too.
         turns: turns.into_iter().map(|turn| Turn { arm: running[turn.arm], ..turn }).collect(),
@@ -297,7 +296,7 @@ fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[
 
 fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) -> Vec<String> {
     let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.environment {
+    if let Environment::Lab { machine } = &request.conditions.environment {
         caveats.push(format!(
             "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
         ));

@@ -74,9 +74,13 @@ pub fn read_back_paths(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<PathTable, MeasureError> {
-    leaving_nothing_on_scratch(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, scratch, tell| {
-        survey(request, fs, host, hypervisor, leftovers, scratch, tell)
-    })
+    leaving_nothing_on_scratch(
+        &request.conditions.state,
+        fs,
+        hypervisor,
+        tell,
+        |host, hypervisor, leftovers, scratch, tell| survey(request, fs, host, hypervisor, leftovers, scratch, tell),
+    )
 }
 
 fn survey(
@@ -92,7 +96,7 @@ fn survey(
     let versions = hypervisor.versions().ok();
     let mut ground = ground(request, fs, host, versions.as_ref());
     ground.every = true;
-    pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
+    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
     tell(Event::Stage("filling the scratch space"));
     let Space { paths, left_out, sources, device, span, .. } =
         Space::prepare(request, fs, leftovers, scratch_slot, &mut ground)?;
@@ -101,7 +105,11 @@ fn survey(
     grow_pools(&request.placement, 1, host, fs, leftovers)?;
     let setting = scheduler_setting(request, fs, host);
     remember_scheduler(setting.as_ref(), &paths, leftovers)?;
-    let appliance = Appliance::with_probe(&request.appliance, &request.probe, &request.state.join("bench"))?;
+    let appliance = Appliance::with_probe(
+        &request.conditions.appliance,
+        &request.conditions.probe,
+        &request.conditions.state.join("bench"),
+    )?;
     let job = FioJob { span: Some(span), ..request.job.clone() };
     let mut rig = Rig { request, fs, hypervisor, appliance, slice, job, setting, notes: Vec::new() };
     leftovers.clones = vec![rig.name()];
@@ -140,7 +148,7 @@ fn survey(
     Ok(PathTable {
         schema: PATHS_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
-        environment: request.environment.clone(),
+        environment: request.conditions.environment.clone(),
         ground: GroundKey {
             device: device_model(fs, host, device.trim_start_matches("/dev/")),
             kernel: host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),

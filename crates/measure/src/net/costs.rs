@@ -5,10 +5,10 @@
 
 use super::results::{NetMatrixResults, metrics};
 use super::test::{Moved, NetTest};
-use crate::cost::{Cost, PREFIX, Watched};
-use crate::metric::{Metric, Unit};
+use crate::cost::{Cost, Watched};
+use crate::metric::Metric;
 
-/// One cost of one arm in one test, over the fresh rounds of a matrix.
+/// One cost of one arm in one test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NetCostRow {
     /// Test.
@@ -38,28 +38,19 @@ fn split(metric: &str) -> Option<(NetTest, Cost, &str)> {
 
 /// The costs of one run, and what could not be read.
 pub(super) fn costs_of(test: NetTest, counted: &Watched, moved: &Moved) -> (Vec<Metric>, Vec<String>) {
-    let (metrics, unknown) = counted.per_io(moved.units / moved.seconds);
-    let named = |metric: Metric| {
-        // CPU time of a stream is seconds for each gigabit, as its other CPU figures are.
-        let (unit, factor) = match (metric.unit, test.is_stream()) {
-            (Unit::CpuNanosecondsPerIo, true) => (Unit::CpuSecondsPerGigabit, 1e-9),
-            (Unit::CpuNanosecondsPerIo, false) => (Unit::CpuNanosecondsPerTransaction, 1.0),
-            (_, true) => (Unit::PerGigabit, 1.0),
-            (_, false) => (Unit::PerTransaction, 1.0),
-        };
-        debug_assert!(metric.name.starts_with(PREFIX));
-        Metric { name: format!("{}.{}", test.id(), metric.name), unit, value: metric.value * factor }
-    };
+    let (metrics, unknown) = counted.costs(moved.units / moved.seconds, test.each());
+    let named = |metric: Metric| Metric { name: format!("{}.{}", test.id(), metric.name), ..metric };
     (metrics.into_iter().map(named).collect(), unknown)
 }
 
-/// The costs in the fresh rounds of a matrix: by test and arm, the largest of a group first. The mean goes over all rounds
-/// of an arm that were counted: one in which a counter stood still counts as 0 there.
+/// The costs of every arm: in the fresh rounds, or in the race for those that have none; by test and arm, the largest of a
+/// group first. The mean goes over all rounds of an arm that were counted: one in which a counter stood still counts as 0.
 pub fn net_cost_table(results: &NetMatrixResults) -> Vec<NetCostRow> {
-    let Some(confirmation) = &results.confirmation else { return Vec::new() };
+    let fresh = results.confirmation.as_ref().map_or(&[][..], |confirmation| &confirmation.turns);
+    let again = |arm: usize| fresh.iter().any(|turn| turn.arm == arm);
     let mut rows: Vec<NetCostRow> = Vec::new();
     let mut counted: Vec<(NetTest, usize, u32)> = Vec::new();
-    for turn in &confirmation.turns {
+    for turn in fresh.iter().chain(results.turns.iter().filter(|turn| !again(turn.arm))) {
         let costs: Vec<_> = metrics(turn).iter().filter_map(|one| Some((split(&one.name)?, one.value))).collect();
         let mut tests: Vec<NetTest> = costs.iter().map(|((test, ..), _)| *test).collect();
         tests.dedup();
@@ -95,6 +86,7 @@ pub fn net_cost_table(results: &NetMatrixResults) -> Vec<NetCostRow> {
 mod tests {
     use super::super::results::tests::sample_net_matrix;
     use super::*;
+    use crate::metric::Unit;
     use crate::results::Outcome;
 
     #[test]
@@ -125,7 +117,9 @@ mod tests {
         let each = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.each);
         assert_eq!((rows.len(), each("all"), each("hlt")), (2, Some(6.0), Some(1.0)), "{rows:?}");
         assert!(rows.iter().all(|row| row.arm == 1));
-        results.confirmation = None;
-        assert!(net_cost_table(&results).is_empty());
+        assert!(net_cost_table(&NetMatrixResults { confirmation: None, ..results.clone() }).is_empty());
+        // An arm that was not measured again has its costs from the race.
+        results.turns = results.confirmation.take().unwrap().turns;
+        assert_eq!(net_cost_table(&results), rows);
     }
 }

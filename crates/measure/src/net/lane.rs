@@ -108,7 +108,7 @@ pub(super) fn race(
     seconds: f64,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<(Race, Vec<Turn>), MeasureError> {
-    let (error, seed, test) = (rig.request.error, rig.request.seed, rig.request.decided_by());
+    let (error, seed, test) = (rig.request.error, rig.request.conditions.seed, rig.request.decided_by());
     let reference = running.iter().position(|arm| *arm == reference).unwrap_or(0);
     let mut race = Race::new(can_win, reference, error, &doubling_looks(FIRST_LOOK, LOOKS))?;
     let titles: Vec<String> = running.iter().map(|arm| rig.title(*arm)).collect();
@@ -128,7 +128,7 @@ pub(super) fn confirm(
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Vec<Turn>, MeasureError> {
     let tests = rig.request.tests.clone();
-    let mut random = SplitMix::new(rig.request.seed.wrapping_add(1));
+    let mut random = SplitMix::new(rig.request.conditions.seed.wrapping_add(1));
     let (mut turns, mut failures) = (Vec::new(), 0);
     for round in 0..rig.request.pairs {
         let mut order = arms.to_vec();
@@ -151,7 +151,7 @@ pub(super) fn confirm(
                 }
             };
             let seconds = began.elapsed().as_secs_f64();
-            let (seed, position) = (rig.request.seed, position as u32);
+            let (seed, position) = (rig.request.conditions.seed, position as u32);
             turns.push(Turn { round, position, arm, seed, started, seconds, outcome });
         }
     }

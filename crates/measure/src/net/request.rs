@@ -1,7 +1,7 @@
 //! What a network matrix is asked to measure, what this machine has for it, and the seconds it takes.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use nearmetal_host::{Host, HostFs, assignable, ledger};
@@ -12,8 +12,8 @@ use super::arms::{Function, NetGround};
 use super::guest::own_kernel;
 use super::path::{Link, NetPath};
 use super::test::NetTest;
+use crate::conditions::Conditions;
 use crate::error::MeasureError;
-use crate::results::Environment;
 
 /// Rounds before the first look, as in the disk's matrix.
 pub(super) const FIRST_LOOK: u32 = crate::matrix::FIRST_LOOK;
@@ -53,18 +53,8 @@ pub struct NetMatrixRequest {
     pub error: f64,
     /// Fresh rounds of the winner.
     pub pairs: u32,
-    /// Seed of order and bootstrap.
-    pub seed: u64,
-    /// Directory of the appliance.
-    pub appliance: PathBuf,
-    /// The probe.
-    pub probe: PathBuf,
-    /// State directory.
-    pub state: PathBuf,
-    /// Lab or silicon.
-    pub environment: Environment,
-    /// Whether the user allows the running original to be paused.
-    pub pause: bool,
+    /// Under what.
+    pub conditions: Conditions,
     /// Whether the arms are measured; else they are only read back.
     pub race: bool,
 }

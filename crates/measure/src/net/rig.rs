@@ -141,7 +141,7 @@ impl<'a> NetRig<'a> {
         let mut machine = Machine {
             hypervisor: &mut *self.hypervisor,
             fs: self.fs,
-            probe: self.request.probe.clone(),
+            probe: self.request.conditions.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: self.slice.clone(),
             bare_device: String::new(),
@@ -344,7 +344,7 @@ impl<'a> NetRig<'a> {
             Confinement::None => all(),
         };
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", NAMESPACE]).arg(&self.request.probe);
+        command.args(["netns", "exec", NAMESPACE]).arg(&self.request.conditions.probe);
         command.args(["bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"]).args(words);
         run(&mut command)
     }

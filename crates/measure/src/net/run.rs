@@ -22,6 +22,7 @@ use super::test::NetTest;
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::compare::CONFIDENCE;
 use crate::error::MeasureError;
+use crate::experiment::chain;
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::matrix::{Effect, GroundKey, Turn};
 use crate::metric::Unit;
@@ -40,7 +41,7 @@ pub fn net_matrix(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<NetMatrixResults, MeasureError> {
-    leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+    leaving_nothing(&request.conditions.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
         measure(request, fs, host, hypervisor, leftovers, tell)
     })
 }
@@ -61,7 +62,7 @@ fn measure(
     let ground = net_ground(request, fs, host);
     let (paths, left_out) = net_arms(&ground);
     affordable(request, &paths)?;
-    pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
+    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
     let slice = slice(&request.placement, &request.port, Bytes::new(0));
     stay_off(host, &slice)?;
     grow_pools(&request.placement, 1, host, fs, leftovers)?;
@@ -71,8 +72,8 @@ fn measure(
     let given = paths.iter().any(|path| path.link == Link::VfHostdev);
     let drivers = if given { drivers } else { Vec::new() };
     let programs = NetTest::programs(&request.tests);
-    let work = request.state.join("bench");
-    let appliance = appliance(&request.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
+    let work = request.conditions.state.join("bench");
+    let appliance = appliance(&request.conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
     let cards = cards(&paths, &ground, &new_uuid(fs)?);
     let bare = match ground.given() {
         Some(Function { interface: Some(interface), driver, .. }) => (interface.clone(), driver.clone()),
@@ -125,7 +126,7 @@ fn measure(
             let mut arms = vec![reference];
             arms.extend([Some(winner), bare_arm].into_iter().flatten().filter(|arm| *arm != reference));
             let fresh = confirm(&mut rig, &arms, tell)?;
-            Some(NetConfirmation::of(fresh, (winner, reference), bare_arm, &ceiling, request.seed))
+            Some(NetConfirmation::of(fresh, (winner, reference), bare_arm, &ceiling, request.conditions.seed))
         }
         None => None,
     };
@@ -134,7 +135,7 @@ fn measure(
     let cards = std::mem::take(&mut rig.cards);
     let design =
         Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] };
-    let mut provenance = provenance(host, versions.as_ref(), request.seed, &design);
+    let mut provenance = provenance(host, versions.as_ref(), request.conditions.seed, &design);
     provenance.retain(|name, _| !name.starts_with("fio"));
     for test in &request.tests {
         provenance.insert(format!("{} command", test.id()), test.command(request.peer, request.seconds).join(" "));
@@ -153,7 +154,7 @@ fn measure(
         schema: NET_MATRIX_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.environment.clone(),
+        environment: request.conditions.environment.clone(),
         ground: GroundKey {
             device: port_model(&request.port, host),
             kernel: host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
@@ -166,7 +167,7 @@ fn measure(
         peer: request.peer,
         tests: request.tests.clone(),
         seconds: request.seconds,
-        seed: request.seed,
+        seed: request.conditions.seed,
         budget: request.budget,
         took: began.elapsed().as_secs_f64(),
         error: request.error,
@@ -218,9 +219,17 @@ fn ceiling(rig: &mut NetRig<'_>) -> Result<Vec<Ceiling>, MeasureError> {
     for test in rig.request.tests.clone() {
         let unit = if test.is_stream() { Unit::BitsPerSecond } else { Unit::TransactionsPerSecond };
         let mut ceiling = Ceiling { test, unit, unconfined: Vec::new(), confined: Vec::new() };
+        let mut failed = None;
         for _ in 0..CEILING_RUNS {
             for confinement in [Confinement::None, Confinement::Slice] {
-                let metrics = rig.measured(0, test, confinement)?;
+                let metrics = match rig.measured(0, test, confinement) {
+                    Ok(metrics) => metrics,
+                    Err(error) => {
+                        rig.notes.push(format!("a run for the ceiling failed: {}", chain(&error)));
+                        failed = Some(error);
+                        continue;
+                    }
+                };
                 let rate = metrics.into_iter().find(|metric| metric.name == test.rate()).map(|metric| metric.value);
                 match confinement {
                     Confinement::None => ceiling.unconfined.extend(rate),
@@ -228,7 +237,11 @@ fn ceiling(rig: &mut NetRig<'_>) -> Result<Vec<Ceiling>, MeasureError> {
                 }
             }
         }
-        found.push(ceiling);
+        // One that fails now and then is the machine's noise; one that never ends well is no test of this peer.
+        match failed {
+            Some(error) if ceiling.unconfined.is_empty() && ceiling.confined.is_empty() => return Err(error),
+            _ => found.push(ceiling),
+        }
     }
     Ok(found)
 }
@@ -271,7 +284,7 @@ fn arm_results(
     let one = |(number, ((card, effect), cannot_win)): (usize, ((&ArmCard, Effect), Option<String>))| {
         let against = |other: Option<usize>| {
             let other = other.filter(|other| *other != number)?;
-            ratio(&pairs(turns, &metric, number, other), CONFIDENCE, request.seed).ok()
+            ratio(&pairs(turns, &metric, number, other), CONFIDENCE, request.conditions.seed).ok()
         };
         let place = race.zip(running.iter().position(|arm| *arm == number));
         let median = median(turns, &metric, number);
@@ -309,7 +322,7 @@ pub fn port_model(port: &str, host: &Host) -> String {
 
 fn caveats(request: &NetMatrixRequest, slice: &Slice, port_node: Option<u32>, own_kernel: bool) -> Vec<String> {
     let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.environment {
+    if let Environment::Lab { machine } = &request.conditions.environment {
         caveats.push(format!(
             "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
         ));

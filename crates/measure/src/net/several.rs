@@ -11,27 +11,24 @@ use std::time::Duration;
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_place::Placement;
-use nearmetal_stats::Sample;
-use nearmetal_units::{Bytes, NodeSet};
+use nearmetal_units::Bytes;
 
+use super::check_address;
 use super::effect::{PATIENCE, in_the_guest, seen};
 use super::guest::{ArmCard, UP, appliance, guest_with, own_kernel};
 use super::path::{Link, NetPath};
 use super::port::{BRIDGE, NAMESPACE, Port, TAP};
-use super::request::CEILING_RUNS;
 use super::test::{NetTest, read};
-use crate::appliance::{PROBE_IN_GUEST, archive_of};
+use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of};
 use crate::bench::{Event, new_uuid, slice};
-use crate::cost::Middle;
+use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
 use crate::leftovers::{Leftovers, leaving_nothing};
-use crate::record::provenance;
 use crate::results::{ArmKind, Slice};
-use crate::schedule::Design;
 use crate::together::{
-    Bench, Load, MemberInfo, Running, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults, TogetherTerms, Window,
-    apart, lab_caveat, make_room, of_netperf, pause_all, rounds,
+    Load, MemberInfo, Ready, Running, Side, TogetherLoad, TogetherResults, TogetherTerms, Window, apart, lab_caveat,
+    make_room, of_netperf, pause_all,
 };
 
 /// How long netperf takes at most to begin and to end, beside what it measures.
@@ -94,9 +91,18 @@ pub fn bench_net_together(
             request.test.id()
         )));
     }
-    leaving_nothing(&request.terms.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+    leaving_nothing(&request.terms.conditions.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
         measure(request, fs, host, hypervisor, leftovers, tell)
     })
+}
+
+/// The address `number` behind the first, with the same prefix, if it is one the peer reaches.
+fn nth_address(request: &NetTogetherRequest, number: usize) -> Result<String, MeasureError> {
+    let first = &request.address;
+    let unfit = |why: &str| MeasureError::Unfit(format!("{first} and {number} addresses behind it: {why}"));
+    let address = address_of(first, number).ok_or_else(|| unfit("there are not as many; begin with a smaller one"))?;
+    check_address(&address, request.peer).map_err(|why| unfit(&why))?;
+    Ok(address)
 }
 
 /// The address `number` further on, with the same prefix; `None` behind the last there is.
@@ -107,13 +113,6 @@ fn address_of(first: &str, number: usize) -> Option<String> {
         IpAddr::V6(address) => IpAddr::from(u128::from(address).checked_add(number as u128)?.to_be_bytes()),
     };
     Some(format!("{next}/{prefix}"))
-}
-
-/// The same, or why there is none.
-fn nth_address(first: &str, number: usize) -> Result<String, MeasureError> {
-    address_of(first, number).ok_or_else(|| {
-        MeasureError::Unfit(format!("{number} addresses do not follow {first}: begin with a smaller one"))
-    })
 }
 
 /// netperf through one port, and the port itself.
@@ -139,7 +138,7 @@ impl Load for ThroughPort<'_> {
         Middle::after(Duration::ZERO, Duration::from_secs(self.request.seconds.into()))
     }
 
-    fn turn_to(&mut self, side: Side, fs: &HostFs) -> Result<(), MeasureError> {
+    fn turn_to(&mut self, side: Side, _: usize, fs: &HostFs, _: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         if self.standing == Some(side) {
             return Ok(());
         }
@@ -170,8 +169,8 @@ impl Load for ThroughPort<'_> {
         self.request.test.command(self.request.peer, self.request.seconds)
     }
 
-    fn one(&self) -> f64 {
-        load_of(self.request).one()
+    fn each(&self) -> Each {
+        self.request.test.each()
     }
 
     fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
@@ -179,6 +178,71 @@ impl Load for ThroughPort<'_> {
         let moved = read(self.request.test, output)?;
         let rate = moved.metrics.into_iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value);
         Ok((rate, of_netperf(output, ahead)?))
+    }
+}
+
+/// A clone of one member, to be booted.
+struct Clone<'a> {
+    request: &'a NetTogetherRequest,
+    member: &'a NetMember,
+    card: &'a ArmCard,
+    slice: &'a Slice,
+    /// Its address, with the prefix.
+    address: String,
+    appliance: &'a Appliance,
+}
+
+impl Clone<'_> {
+    fn name(member: &NetMember) -> String {
+        format!("{}-nearmetal-net", member.guest)
+    }
+
+    /// Boots it, reads its card back, makes the peer answer it, and pauses it.
+    fn boot(
+        self,
+        fs: &HostFs,
+        hypervisor: &mut dyn Hypervisor,
+        port: &Port,
+        caveats: &mut Vec<String>,
+    ) -> Result<(Running, MemberInfo), MeasureError> {
+        let Self { request, member, card, slice, address, appliance } = self;
+        let (clone, uuid) = (Self::name(member), new_uuid(fs)?);
+        let xml = guest_with(&member.xml_planned, &clone, &uuid, BRIDGE, &[card], appliance)?;
+        let mut machine = Machine {
+            hypervisor: &mut *hypervisor,
+            fs,
+            probe: request.terms.conditions.probe.clone(),
+            probe_in_guest: PROBE_IN_GUEST.to_owned(),
+            slice: slice.clone(),
+            bare_device: String::new(),
+            guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name: clone.clone(), xml, device: String::new() })]),
+            notes: Vec::new(),
+        };
+        machine.boot(&[ArmKind::Planned])?;
+        caveats.append(&mut machine.notes);
+        let wrap = |source| MeasureError::Hypervisor { arm: clone.clone(), source };
+        hypervisor.resume(&clone).map_err(wrap)?;
+        port.attach(&card.tap, &card.mac)?;
+        let found = seen(hypervisor, &clone)?;
+        let amiss =
+            |why| MeasureError::Unfit(format!("the card of `{}` is not what was asked for: {why}", member.guest));
+        let evidence = match found.get(&card.mac) {
+            Some(seen) => in_the_guest(&card.path, None, seen).map_err(amiss)?,
+            None => return Err(amiss(format!("the guest has none with the address {}", card.mac))),
+        };
+        let words = ["sh", "-c", UP, "up", &card.mac, &address, &request.peer.to_string()];
+        let up = agent::exec(hypervisor, &clone, &words, None, PATIENCE).map_err(wrap)?;
+        if !up.status.is_success() {
+            let why = String::from_utf8_lossy(&up.stderr).trim().chars().take(300).collect::<String>();
+            return Err(MeasureError::Unfit(format!(
+                "the peer does not answer `{}` at {address}: {why}{}",
+                member.guest,
+                port.why_a_bridge_fails(true)
+            )));
+        }
+        hypervisor.suspend(&clone).map_err(wrap)?;
+        let info = MemberInfo { guest: member.guest.clone(), slice: slice.clone(), placement: vec![evidence] };
+        Ok((Running { guest: member.guest.clone(), clone, uuid, slice: slice.clone() }, info))
     }
 }
 
@@ -205,115 +269,43 @@ fn measure(
     let slices: Vec<Slice> =
         request.members.iter().map(|member| slice(&member.placement, &request.port, Bytes::ZERO)).collect();
     make_room(guests, &slices, fs, host, leftovers, tell)?;
-    let work = request.terms.state.join("bench");
+    let work = request.terms.conditions.state.join("bench");
     let kernel = own_kernel(host.system.kernel.as_deref()).ok();
-    let mut appliance =
-        appliance(&request.terms.appliance, &NetTest::programs(&[request.test]), kernel.as_deref(), &[], &work)?;
+    let mut appliance = appliance(
+        &request.terms.conditions.appliance,
+        &NetTest::programs(&[request.test]),
+        kernel.as_deref(),
+        &[],
+        &work,
+    )?;
     let mut archive = files::read(&appliance.initramfs)?;
     archive.resize(archive.len().next_multiple_of(4), 0);
-    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&request.terms.probe)?)]));
+    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&request.terms.conditions.probe)?)]));
     appliance.initramfs = work.join("appliance-with-netperf-and-probe.cpio");
     files::write(&appliance.initramfs, &archive)?;
 
     let cards = cards(request, &new_uuid(fs)?);
     let macs = cards.iter().map(|card| card.mac.clone()).collect();
-    leftovers.clones = request.members.iter().map(|member| format!("{}-nearmetal-net", member.guest)).collect();
+    leftovers.clones = request.members.iter().map(Clone::name).collect();
     let port = Port::take(&request.port, macs, host, fs, leftovers)?;
-    let bare = nth_address(&request.address, request.members.len())?;
+    let bare = nth_address(request, request.members.len())?;
     let mut load = ThroughPort { request, port, cards: Vec::new(), bare, standing: None };
-    load.turn_to(Side::Guests, fs)?;
+    load.turn_to(Side::Guests, request.members.len(), fs, hypervisor)?;
 
     let versions = hypervisor.versions().ok();
     let mut caveats = caveats(request, &cards);
     let (mut members, mut infos) = (Vec::new(), Vec::new());
     for ((number, member), (card, slice)) in request.members.iter().enumerate().zip(cards.iter().zip(&slices)) {
         tell(Event::Stage(&format!("booting the clone of {}", member.guest)));
-        let (clone, uuid) = (format!("{}-nearmetal-net", member.guest), new_uuid(fs)?);
-        let xml = guest_with(&member.xml_planned, &clone, &uuid, BRIDGE, &[card], &appliance)?;
-        let mut machine = Machine {
-            hypervisor: &mut *hypervisor,
-            fs,
-            probe: request.terms.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: slice.clone(),
-            bare_device: String::new(),
-            guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name: clone.clone(), xml, device: String::new() })]),
-            notes: Vec::new(),
-        };
-        machine.boot(&[ArmKind::Planned])?;
-        caveats.append(&mut machine.notes);
-        let wrap = |source| MeasureError::Hypervisor { arm: clone.clone(), source };
-        hypervisor.resume(&clone).map_err(wrap)?;
-        load.port.attach(&card.tap, &card.mac)?;
-        let found = seen(hypervisor, &clone)?;
-        let amiss =
-            |why| MeasureError::Unfit(format!("the card of `{}` is not what was asked for: {why}", member.guest));
-        let evidence = match found.get(&card.mac) {
-            Some(seen) => in_the_guest(&card.path, None, seen).map_err(amiss)?,
-            None => return Err(amiss(format!("the guest has none with the address {}", card.mac))),
-        };
-        let address = nth_address(&request.address, number)?;
-        let words = ["sh", "-c", UP, "up", &card.mac, &address, &request.peer.to_string()];
-        let up = agent::exec(hypervisor, &clone, &words, None, PATIENCE).map_err(wrap)?;
-        if !up.status.is_success() {
-            let why = String::from_utf8_lossy(&up.stderr).trim().chars().take(300).collect::<String>();
-            return Err(MeasureError::Unfit(format!(
-                "the peer does not answer `{}` at {address}: {why}{}",
-                member.guest,
-                load.port.why_a_bridge_fails(true)
-            )));
-        }
-        hypervisor.suspend(&clone).map_err(wrap)?;
-        infos.push(MemberInfo { guest: member.guest.clone(), slice: slice.clone(), placement: vec![evidence] });
-        members.push(Running { guest: member.guest.clone(), clone, uuid, slice: slice.clone() });
+        let one = Clone { request, member, card, slice, address: nth_address(request, number)?, appliance: &appliance };
+        let (running, info) = one.boot(fs, hypervisor, &load.port, &mut caveats)?;
+        members.push(running);
+        infos.push(info);
     }
     load.cards = cards;
 
-    let mut bench = Bench {
-        fs,
-        hypervisor: &mut *hypervisor,
-        probe: request.terms.probe.clone(),
-        load: &mut load,
-        least_overlap: request.terms.least_overlap,
-    };
-    tell(Event::Stage("measuring what this machine and the peer get without a guest"));
-    let ceiling = ceiling(&mut bench, &members, host);
-    let samples = rounds(&request.terms, &members, &mut bench, tell)?;
-    let design =
-        Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] };
-    let mut provenance = provenance(host, versions.as_ref(), request.terms.seed, &design);
-    provenance.retain(|name, _| !name.starts_with("fio"));
-    provenance.insert("netperf command".to_owned(), request.test.command(request.peer, request.seconds).join(" "));
-    Ok(TogetherResults {
-        schema: TOGETHER_SCHEMA.to_owned(),
-        created: nearmetal_change::timestamp::now(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.terms.environment.clone(),
-        seed: request.terms.seed,
-        members: infos,
-        load: load_of(request),
-        ceiling,
-        least_overlap: request.terms.least_overlap,
-        samples,
-        caveats,
-        provenance,
-    })
-}
-
-/// The median of what as many processes as there are members get at once where the kernel puts them.
-fn ceiling(bench: &mut Bench<'_>, members: &[Running], host: &Host) -> Option<f64> {
-    let anywhere = |member: &Running| {
-        let nodes: NodeSet = host.nodes.iter().map(|node| node.index).collect();
-        let slice = Slice { cpus: host.online(), nodes, ..member.slice.clone() };
-        Running { slice, ..member.clone() }
-    };
-    let members: Vec<Running> = members.iter().map(anywhere).collect();
-    let one = |_| {
-        let sample = bench.sample(&members, Side::Bare, 0, 1);
-        (!sample.members.is_empty()).then(|| sample.aggregate())
-    };
-    let rates: Vec<f64> = (0..CEILING_RUNS).filter_map(one).collect();
-    Sample::new(rates).ok().map(|sample| sample.median())
+    let ready = Ready { terms: &request.terms, members, infos, load: &mut load, versions, caveats };
+    ready.measured(load_of(request), fs, host, hypervisor, tell)
 }
 
 /// The cards of the members. `uuid` makes their addresses those of this run, since another host may measure beside this one.
@@ -333,7 +325,7 @@ fn cards(request: &NetTogetherRequest, uuid: &str) -> Vec<ArmCard> {
 }
 
 fn caveats(request: &NetTogetherRequest, cards: &[ArmCard]) -> Vec<String> {
-    let mut caveats: Vec<String> = lab_caveat(&request.terms.environment).into_iter().collect();
+    let mut caveats: Vec<String> = lab_caveat(&request.terms.conditions.environment).into_iter().collect();
     caveats.push(format!(
         "{} share the port {}: guests through a bridge, the bare slices' processes with one address of their own",
         cards.len(),

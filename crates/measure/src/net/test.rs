@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sockperf::Protocol;
 use super::{netperf, sockperf};
+use crate::cost::Each;
 use crate::error::MeasureError;
 use crate::metric::Metric;
 
@@ -80,6 +81,11 @@ impl NetTest {
     /// Whether it moves a stream; else requests.
     pub fn is_stream(self) -> bool {
         matches!(self.program(), Program::Netperf { stream: true, .. })
+    }
+
+    /// What its costs are given for.
+    pub(crate) fn each(self) -> Each {
+        if self.is_stream() { Each::Gigabit } else { Each::Transaction }
     }
 
     /// Name of the metric that says how fast it was: bits or transactions each second.

@@ -6,11 +6,13 @@
 //! back at every turn; what it was is written down before the first and put back after the last.
 
 mod nvme;
+mod plug;
+mod several;
 mod turns;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
+use nearmetal_change::devices::Card;
 use nearmetal_domain::{DomainXml, Function};
 use nearmetal_host::{Host, HostFs, ledger};
 use nearmetal_hypervisor::Hypervisor;
@@ -20,6 +22,7 @@ use nearmetal_units::{Bytes, PciAddress};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::clones::{clone_name, make_own};
+use crate::conditions::Conditions;
 use crate::cost::exit_reasons;
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine};
@@ -30,6 +33,8 @@ use crate::record::provenance;
 use crate::results::{ArmKind, Environment, Results, SCHEMA};
 use crate::schedule::{Design, schedule};
 use crate::workload::Workload;
+use nvme::Namespace;
+pub use several::{FunctionMember, FunctionTogetherRequest, bench_functions_together};
 use turns::Turns;
 
 /// What to measure.
@@ -47,18 +52,8 @@ pub struct FunctionRequest {
     pub namespace: Option<u32>,
     /// What to run, in the arms bare slice and planned.
     pub design: Design,
-    /// Seed of order and bootstrap.
-    pub seed: u64,
-    /// Directory of the appliance.
-    pub appliance: PathBuf,
-    /// The probe.
-    pub probe: PathBuf,
-    /// State directory, for the record of what must be put back.
-    pub state: PathBuf,
-    /// Lab or silicon.
-    pub environment: Environment,
-    /// Whether the user allows the running original to be paused.
-    pub pause: bool,
+    /// Under what.
+    pub conditions: Conditions,
 }
 
 /// The function that a definition hands through, if it is one alone.
@@ -95,7 +90,7 @@ pub fn bench_function(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Results, MeasureError> {
-    leaving_nothing(&request.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+    leaving_nothing(&request.conditions.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
         measure(request, fs, host, hypervisor, leftovers, tell)
     })
 }
@@ -115,19 +110,86 @@ fn measure(
             request.guest
         )));
     }
-    let problems = nearmetal_change::devices::in_the_way(fs, host, &ledger::read(fs, host), function)?;
-    if !problems.is_empty() {
-        return Err(MeasureError::Unfit(problems.join("; ")));
-    }
-    pause_original(&request.guest, request.pause, hypervisor, leftovers)?;
+    may_be_taken(function, fs, host)?;
+    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
     tell(Event::Stage("taking the function"));
+    let (card, namespace) = taken(function, request.namespace, span_of(&request.design), fs, leftovers, tell)?;
+    let slice = slice(&request.placement, &device_title(&card, &namespace), namespace.size);
+    stay_off(host, &slice)?;
+    tell(Event::Stage("sizing hugepage pools"));
+    grow_pools(&request.placement, 1, host, fs, leftovers)?;
+    let work = request.conditions.state.join("bench");
+    let appliance = Appliance::with_probe(&request.conditions.appliance, &request.conditions.probe, &work)?;
+    let name = clone_name(&request.guest, ArmKind::Planned);
+    let xml = clone_with(&request.xml_planned, &request.guest, &name, function, &new_uuid(fs)?, &appliance)?;
+    leftovers.clones = vec![name.clone()];
+    leftovers.save()?;
+
+    let versions = hypervisor.versions().ok();
+    let machine = Machine {
+        hypervisor,
+        fs,
+        probe: request.conditions.probe.clone(),
+        probe_in_guest: PROBE_IN_GUEST.to_owned(),
+        slice: slice.clone(),
+        bare_device: format!("/dev/{}", namespace.device),
+        guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name, xml, device: String::new() })]),
+        notes: Vec::new(),
+    };
+    let mut turns = Turns::new(machine, card, namespace);
+    let steps = schedule(&request.design, request.conditions.seed);
+    let total = steps.len();
+    let mut runs = perform(&steps, false, &mut turns, &mut |index, step| tell(Event::Step { index, total, step }))?;
+    tell(Event::Stage("exits by reason"));
+    let next = runs.last().map_or(0, |run| run.round + 1);
+    let (more, untold) = exit_reasons(fs, &request.design, request.conditions.seed, next, &mut turns);
+    runs.extend(more);
+    let (records, notes) = turns.into_records();
+    let mut caveats =
+        vec![format!("host and guest took turns on {function}: bound to nvme, or handed to the clone by VFIO")];
+    if let Environment::Lab { machine } = &request.conditions.environment {
+        caveats.push(format!(
+            "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
+        ));
+    }
+    Ok(Results {
+        schema: SCHEMA.to_owned(),
+        created: nearmetal_change::timestamp::now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        environment: request.conditions.environment.clone(),
+        quick: true,
+        seed: request.conditions.seed,
+        guest: request.guest.clone(),
+        caveats: [caveats, notes, untold].concat(),
+        slice,
+        arms: records,
+        runs,
+        provenance: provenance(host, versions.as_ref(), request.conditions.seed, &request.design),
+    })
+}
+
+/// Refuses a function that cannot be given away now, with the reason.
+fn may_be_taken(function: PciAddress, fs: &HostFs, host: &Host) -> Result<(), MeasureError> {
+    let problems = nearmetal_change::devices::in_the_way(fs, host, &ledger::read(fs, host), function)?;
+    if problems.is_empty() { Ok(()) } else { Err(MeasureError::Unfit(problems.join("; "))) }
+}
+
+/// Takes a function: what it was is written down, the host's driver has it, and `span` of its namespace has been written.
+fn taken(
+    function: PciAddress,
+    wanted: Option<u32>,
+    span: Option<Bytes>,
+    fs: &HostFs,
+    leftovers: &mut Leftovers,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<(Card, Namespace), MeasureError> {
     let (card, before) = nearmetal_change::devices::function_now(fs, function)?;
     leftovers.functions.push(FunctionBefore { card: card.clone(), driver: before });
     leftovers.save()?;
-    turns::to_host(fs, &card)?;
-    let namespace = nvme::Namespace::find(fs, function, request.namespace)?;
+    plug::to_host(fs, &card)?;
+    let namespace = Namespace::find(fs, function, wanted)?;
     namespace.must_be_empty(fs)?;
-    if let Some(span) = span_of(&request.design) {
+    if let Some(span) = span {
         if span > namespace.size {
             return Err(MeasureError::Unfit(format!(
                 "namespace {} of {function} is {}, and {span} of it are to be worked on",
@@ -138,60 +200,12 @@ fn measure(
         tell(Event::Stage("writing what is read later"));
         fill(&format!("/dev/{}", namespace.device), Bytes::ZERO, span)?;
     }
+    Ok((card, namespace))
+}
 
-    let device = format!("{function} namespace {} (/dev/{})", namespace.id, namespace.device);
-    let slice = slice(&request.placement, &device, namespace.size);
-    stay_off(host, &slice)?;
-    tell(Event::Stage("sizing hugepage pools"));
-    grow_pools(&request.placement, 1, host, fs, leftovers)?;
-    let work = request.state.join("bench");
-    let appliance = Appliance::with_probe(&request.appliance, &request.probe, &work)?;
-    let name = clone_name(&request.guest, ArmKind::Planned);
-    let xml = clone_with(&request.xml_planned, &request.guest, &name, function, &new_uuid(fs)?, &appliance)?;
-    leftovers.clones = vec![name.clone()];
-    leftovers.save()?;
-
-    let versions = hypervisor.versions().ok();
-    let machine = Machine {
-        hypervisor,
-        fs,
-        probe: request.probe.clone(),
-        probe_in_guest: PROBE_IN_GUEST.to_owned(),
-        slice: slice.clone(),
-        bare_device: format!("/dev/{}", namespace.device),
-        guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name, xml, device: String::new() })]),
-        notes: Vec::new(),
-    };
-    let mut turns = Turns::new(machine, card, namespace);
-    let steps = schedule(&request.design, request.seed);
-    let total = steps.len();
-    let mut runs = perform(&steps, false, &mut turns, &mut |index, step| tell(Event::Step { index, total, step }))?;
-    tell(Event::Stage("exits by reason"));
-    let next = runs.last().map_or(0, |run| run.round + 1);
-    let (more, untold) = exit_reasons(fs, &request.design, request.seed, next, &mut turns);
-    runs.extend(more);
-    let (records, notes) = turns.into_records();
-    let mut caveats =
-        vec![format!("host and guest took turns on {function}: bound to nvme, or handed to the clone by VFIO")];
-    if let Environment::Lab { machine } = &request.environment {
-        caveats.push(format!(
-            "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
-        ));
-    }
-    Ok(Results {
-        schema: SCHEMA.to_owned(),
-        created: nearmetal_change::timestamp::now(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.environment.clone(),
-        quick: true,
-        seed: request.seed,
-        guest: request.guest.clone(),
-        caveats: [caveats, notes, untold].concat(),
-        slice,
-        arms: records,
-        runs,
-        provenance: provenance(host, versions.as_ref(), request.seed, &request.design),
-    })
+/// What a slice calls the function's namespace.
+fn device_title(card: &Card, namespace: &Namespace) -> String {
+    format!("{} namespace {} (/dev/{})", card.function, namespace.id, namespace.device)
 }
 
 /// The most that a job of the design works on; `None`: all of the namespace.

@@ -1,36 +1,16 @@
 //! Host and guest take turns on a function.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use nearmetal_change::devices::Card;
+use nearmetal_hypervisor::{Definition, DomainState};
 
-use nearmetal_change::devices::{BoundDriver, Card, DriverState, VFIO_PCI, hand_to};
-use nearmetal_domain::{DomainError, DomainXml};
-use nearmetal_host::HostFs;
-use nearmetal_hypervisor::{Definition, DomainState, agent};
-use nearmetal_units::PciAddress;
-
-use super::nvme::{LIST_IN_GUEST, Namespace, device_in_guest};
+use super::nvme::Namespace;
+use super::plug::{PLUG_PATIENCE, element_of, in_the_guest, on_the_host, read_back, to_host, to_vfio, unplug};
 use crate::error::MeasureError;
 use crate::executor::Machine;
 use crate::experiment::{Executor, Measured};
 use crate::record::record;
 use crate::results::{Arm, ArmKind};
 use crate::schedule::Step;
-
-/// The host's driver of NVMe drives.
-const NVME: &str = "nvme";
-/// How long a small command in the guest may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Binds a function to the host's driver.
-pub(super) fn to_host(fs: &HostFs, card: &Card) -> Result<(), MeasureError> {
-    Ok(hand_to(fs, card, &DriverState { bound: BoundDriver::Named(NVME.to_owned()), only: None })?)
-}
-
-/// How long a guest may take to let go of the function, and to find it again.
-const PLUG_PATIENCE: Duration = Duration::from_secs(30);
-/// How often is looked.
-const LOOK: Duration = Duration::from_millis(300);
 
 /// The clone and the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,21 +49,6 @@ impl<'a> Turns<'a> {
         (self.records, self.machine.notes)
     }
 
-    /// The function as the kernel has it now: driver, IOMMU group, how its DMA is translated.
-    fn read_back(&self) -> String {
-        let directory = format!("/sys/bus/pci/devices/{}", self.card.function);
-        let (fs, unknown) = (self.machine.fs, || "unknown".to_owned());
-        let driver = fs.link_name(&format!("{directory}/driver")).unwrap_or_else(|_| unknown());
-        let group = fs.link_name(&format!("{directory}/iommu_group")).unwrap_or_else(|_| unknown());
-        let domain = fs.read(&format!("{directory}/iommu_group/type")).unwrap_or_else(|_| unknown());
-        // The group's own file tells the host's domain, also while VFIO has put the group into one of its own.
-        let domain = match driver.as_str() {
-            VFIO_PCI => format!("VFIO's own (the host's is {})", domain.trim()),
-            _ => domain.trim().to_owned(),
-        };
-        format!("{}: driver {driver}, IOMMU group {group}, DMA domain {domain}", self.card.function)
-    }
-
     /// Once for each side: what it is, with what was read back.
     fn note(&mut self, arm: ArmKind, line: String) -> Result<(), MeasureError> {
         if self.records.iter().any(|record| record.kind == arm) {
@@ -99,16 +64,9 @@ impl<'a> Turns<'a> {
     fn bare(&mut self, step: &Step) -> Result<Measured, MeasureError> {
         self.take_from_guest()?;
         to_host(self.machine.fs, &self.card)?;
-        let found = Namespace::find(self.machine.fs, self.card.function, Some(self.namespace.id))?;
-        // Kernels may give it another name each time; another size is another namespace.
-        if found.size != self.namespace.size {
-            return Err(MeasureError::Unfit(format!(
-                "namespace {} of {} is {} now and was {}",
-                found.id, self.card.function, found.size, self.namespace.size
-            )));
-        }
-        self.machine.bare_device = format!("/dev/{}", found.device);
-        let line = format!("{}, the host sees /dev/{}", self.read_back(), found.device);
+        let device = on_the_host(self.machine.fs, &self.card, &self.namespace)?;
+        let line = format!("{}, the host sees {device}", read_back(self.machine.fs, self.card.function));
+        self.machine.bare_device = device;
         self.note(ArmKind::BareSlice, line)?;
         self.machine.run(step)
     }
@@ -124,7 +82,7 @@ impl<'a> Turns<'a> {
         if self.clone == Clone::With {
             self.machine.hypervisor.resume(&guest.name).map_err(wrap)?;
         } else {
-            hand_to(self.machine.fs, &self.card, &DriverState::only(VFIO_PCI))?;
+            to_vfio(self.machine.fs, &self.card)?;
             match self.element.clone().filter(|_| self.clone == Clone::Without) {
                 Some(element) => {
                     self.machine.hypervisor.resume(&guest.name).map_err(wrap)?;
@@ -141,8 +99,8 @@ impl<'a> Turns<'a> {
             }
             self.clone = Clone::With;
         }
-        let device = self.device_in_guest(&guest.name)?;
-        let line = format!("{}, the guest sees {device}", self.read_back());
+        let device = in_the_guest(self.machine.hypervisor, &guest.name, self.card.function, &self.namespace)?;
+        let line = format!("{}, the guest sees {device}", read_back(self.machine.fs, self.card.function));
         self.machine.guests.entry(arm).and_modify(|guest| guest.device = device);
         self.note(arm, line)?;
         // As the executor expects it between samples.
@@ -172,7 +130,7 @@ impl<'a> Turns<'a> {
             return Ok(());
         }
         if let (true, Some(element)) = (self.can_plug, self.element.clone()) {
-            if self.unplug(&element)? {
+            if self.unplugged(&element)? {
                 self.clone = Clone::Without;
                 return Ok(());
             }
@@ -186,60 +144,13 @@ impl<'a> Turns<'a> {
         self.end()
     }
 
-    /// Whether the guest let go in time; it is paused again if it did.
-    fn unplug(&mut self, element: &str) -> Result<bool, MeasureError> {
-        let Some((arm, guest)) = self.machine.guests.iter().next().map(|(arm, guest)| (*arm, guest.clone())) else {
-            return Ok(false);
-        };
-        let wrap = |source| MeasureError::Hypervisor { arm: arm.id().to_owned(), source };
-        self.machine.hypervisor.resume(&guest.name).map_err(wrap)?;
-        if self.machine.hypervisor.detach_device(&guest.name, element).is_err() {
-            return Ok(false);
-        }
-        let deadline = Instant::now() + PLUG_PATIENCE;
-        loop {
-            let xml = self.machine.hypervisor.domain_xml(&guest.name, Definition::Live).map_err(wrap)?;
-            if element_of(&xml, self.card.function).is_ok_and(|element| element.is_none()) {
-                self.machine.hypervisor.suspend(&guest.name).map_err(wrap)?;
-                return Ok(true);
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-            sleep(LOOK);
+    /// Whether the guest let go in time.
+    fn unplugged(&mut self, element: &str) -> Result<bool, MeasureError> {
+        match self.machine.guests.values().next() {
+            Some(guest) => unplug(self.machine.hypervisor, &guest.name, self.card.function, element),
+            None => Ok(false),
         }
     }
-
-    /// The guest's block device of the namespace, once it has found it.
-    fn device_in_guest(&mut self, name: &str) -> Result<String, MeasureError> {
-        let deadline = Instant::now() + PLUG_PATIENCE;
-        loop {
-            let listed = self.ask(name, &["sh", "-c", LIST_IN_GUEST])?;
-            if let Some(device) = device_in_guest(&listed, self.namespace.id) {
-                return Ok(device);
-            }
-            if Instant::now() >= deadline {
-                return Err(MeasureError::Unfit(format!(
-                    "the guest does not see namespace {} of {}; it sees: {}",
-                    self.namespace.id,
-                    self.card.function,
-                    listed.split_whitespace().collect::<Vec<_>>().join(", ")
-                )));
-            }
-            sleep(LOOK);
-        }
-    }
-
-    fn ask(&mut self, name: &str, command: &[&str]) -> Result<String, MeasureError> {
-        let wrap = |source| MeasureError::Hypervisor { arm: name.to_owned(), source };
-        let output = agent::exec(self.machine.hypervisor, name, command, None, PATIENCE).map_err(wrap)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-}
-
-/// The element that hands the function through; `None` where the guest does not have it.
-fn element_of(xml: &str, function: PciAddress) -> Result<Option<String>, DomainError> {
-    DomainXml::parse(xml)?.function_element(function)
 }
 
 impl Executor for Turns<'_> {

@@ -7,17 +7,18 @@
 
 mod barrier;
 mod prepare;
+mod ready;
 mod results;
 mod rounds;
 mod sample;
 mod window;
 
 pub use prepare::{Member, TogetherRequest, TogetherTerms, bench_together};
-pub(crate) use prepare::{apart, lab_caveat, make_room, pause_all};
+pub(crate) use prepare::{apart, lab_caveat, make_room, pause_all, read_fio};
+pub(crate) use ready::Ready;
 pub use results::{
     MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherResults, TogetherSample,
     together_text,
 };
-pub(crate) use rounds::rounds;
-pub(crate) use sample::{Bench, Load, Running};
+pub(crate) use sample::{Load, Running};
 pub(crate) use window::{Window, of_netperf};

@@ -1,7 +1,6 @@
 //! The whole experiment: clones and regions made ready, rounds, and everything put back.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs};
@@ -9,24 +8,24 @@ use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
-use super::results::{MemberInfo, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherResults};
-use super::rounds::rounds;
-use super::sample::{Bench, Load, Running};
+use super::ready::Ready;
+use super::results::{MemberInfo, Side, TogetherLoad, TogetherResults};
+use super::sample::{Load, Running};
 use super::window::{Window, of_fio};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::clones::{clone_xml, measured_disk};
-use crate::cost::Middle;
+use crate::conditions::Conditions;
+use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
 use crate::executor::{GuestArm, Machine, iops, settle};
 use crate::fio;
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::matrix::fill;
-use crate::record::{provenance, record};
+use crate::record::record;
 use crate::results::{ArmKind, Environment, Slice};
-use crate::schedule::Design;
 use crate::scratch::Scratch;
-use crate::workload::{FioJob, Workload};
+use crate::workload::FioJob;
 
 /// The one disk of a clone, as its kernel calls it.
 const DISK_IN_GUEST: &str = "/dev/vda";
@@ -53,18 +52,8 @@ pub struct TogetherTerms {
     pub scaling: bool,
     /// The least overlap of a sample that counts, from 0 to 1.
     pub least_overlap: f64,
-    /// Seed of order, workloads and bootstrap.
-    pub seed: u64,
-    /// Directory of the appliance.
-    pub appliance: PathBuf,
-    /// The probe.
-    pub probe: PathBuf,
-    /// State directory, for the record of what must be put back.
-    pub state: PathBuf,
-    /// Lab or silicon.
-    pub environment: Environment,
-    /// Whether the user allows running originals to be paused.
-    pub pause: bool,
+    /// Under what.
+    pub conditions: Conditions,
 }
 
 /// What to measure.
@@ -91,9 +80,10 @@ pub fn bench_together(
 ) -> Result<TogetherResults, MeasureError> {
     apart(request.members.iter().map(|member| (member.guest.as_str(), &member.placement)))?;
     let mut scratches = Vec::new();
-    let result = leaving_nothing(&request.terms.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
-        measure(request, fs, host, hypervisor, leftovers, &mut scratches, tell)
-    });
+    let result =
+        leaving_nothing(&request.terms.conditions.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
+            measure(request, fs, host, hypervisor, leftovers, &mut scratches, tell)
+        });
     // The clones held the regions open, so the scratch devices come last; all of them, whatever one of them says.
     let released: Vec<_> = scratches.into_iter().map(Scratch::release).collect();
     let results = result?;
@@ -149,7 +139,11 @@ impl Load for Drives {
         Middle::of(&self.job)
     }
 
-    fn turn_to(&mut self, _: Side, fs: &HostFs) -> Result<(), MeasureError> {
+    fn each(&self) -> Each {
+        Each::Io
+    }
+
+    fn turn_to(&mut self, _: Side, _: usize, fs: &HostFs, _: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         settle(fs)
     }
 
@@ -166,8 +160,16 @@ impl Load for Drives {
     }
 
     fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
-        Ok((iops(&fio::metrics(output)?), of_fio(output, ahead)?))
+        read_fio(output, ahead)
     }
+}
+
+/// Rate and times out of what fio printed; `ahead` is how far its clock is before the host's, ms.
+///
+/// # Errors
+/// It printed something else.
+pub(crate) fn read_fio(output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
+    Ok((iops(&fio::metrics(output)?), of_fio(output, ahead)?))
 }
 
 fn measure(
@@ -213,8 +215,8 @@ fn measure(
         .collect();
     make_room(guests, &slices, fs, host, leftovers, tell)?;
 
-    let work = request.terms.state.join("bench");
-    let appliance = Appliance::with_probe(&request.terms.appliance, &request.terms.probe, &work)?;
+    let work = request.terms.conditions.state.join("bench");
+    let appliance = Appliance::with_probe(&request.terms.conditions.appliance, &request.terms.conditions.probe, &work)?;
     let mut members = Vec::new();
     let (mut clones, mut bare_regions) = (Vec::new(), Vec::new());
     for ((member, scratch), slice) in request.members.iter().zip(scratches.iter()).zip(&slices) {
@@ -238,7 +240,7 @@ fn measure(
         let mut machine = Machine {
             hypervisor: &mut *hypervisor,
             fs,
-            probe: request.terms.probe.clone(),
+            probe: request.terms.conditions.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: member.slice.clone(),
             bare_device: bare.clone(),
@@ -252,36 +254,8 @@ fn measure(
     }
 
     let mut load = Drives { job: request.job.clone(), bare: bare_regions };
-    let mut bench = Bench {
-        fs,
-        hypervisor: &mut *hypervisor,
-        probe: request.terms.probe.clone(),
-        load: &mut load,
-        least_overlap: request.terms.least_overlap,
-    };
-    let samples = rounds(&request.terms, &members, &mut bench, tell)?;
-    let design = Design {
-        arms: vec![ArmKind::BareSlice, ArmKind::Planned],
-        paired: vec![Workload::Fio(request.job.clone())],
-        rounds: request.terms.pairs,
-        same_arm: Vec::new(),
-        same_arm_pairs: 0,
-        single_shot: Vec::new(),
-    };
-    Ok(TogetherResults {
-        schema: TOGETHER_SCHEMA.to_owned(),
-        created: nearmetal_change::timestamp::now(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        environment: request.terms.environment.clone(),
-        seed: request.terms.seed,
-        members: infos,
-        load: TogetherLoad::Disk { job: request.job.clone() },
-        ceiling: None,
-        least_overlap: request.terms.least_overlap,
-        samples,
-        caveats,
-        provenance: provenance(host, versions.as_ref(), request.terms.seed, &design),
-    })
+    let ready = Ready { terms: &request.terms, members, infos, load: &mut load, versions, caveats };
+    ready.measured(TogetherLoad::Disk { job: request.job.clone() }, fs, host, hypervisor, tell)
 }
 
 /// Pauses the originals of all members.
@@ -292,7 +266,7 @@ pub(crate) fn pause_all<'a>(
     leftovers: &mut Leftovers,
 ) -> Result<(), MeasureError> {
     for (guest, _) in members {
-        pause_original(guest, terms.pause, hypervisor, leftovers)?;
+        pause_original(guest, terms.conditions.pause, hypervisor, leftovers)?;
     }
     Ok(())
 }
@@ -354,7 +328,7 @@ fn first_of_each(leftovers: &mut Leftovers) {
 }
 
 fn caveats(request: &TogetherRequest) -> Vec<String> {
-    let mut caveats: Vec<String> = lab_caveat(&request.terms.environment).into_iter().collect();
+    let mut caveats: Vec<String> = lab_caveat(&request.terms.conditions.environment).into_iter().collect();
     caveats.push("guests stay up between samples, and each runs the planned path to its own scratch device".into());
     caveats
 }

@@ -1,4 +1,4 @@
-//! What comes of it: every sample with the rate and the times of each member. Schema `nearmetal.together/2`.
+//! What comes of it: every sample with the rate and the times of each member. Schema `nearmetal.together/3`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::window::Window;
 use crate::compare::CONFIDENCE;
-use crate::cost::Cost;
+use crate::cost::{Cost, Each, cost_figures};
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 use crate::net::{NetTest, PEER_BOUND};
 use crate::results::{Environment, Slice};
-use crate::workload::FioJob;
+use crate::workload::{FioJob, Workload};
 
 /// Value of [`TogetherResults::schema`].
-pub const TOGETHER_SCHEMA: &str = "nearmetal.together/2";
+pub const TOGETHER_SCHEMA: &str = "nearmetal.together/3";
 
 /// One experiment with several guests at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,11 @@ pub enum TogetherLoad {
         /// The job.
         job: FioJob,
     },
+    /// fio, each member on a drive of its own that host and guest take turns on by PCI passthrough.
+    Function {
+        /// The job.
+        job: FioJob,
+    },
     /// netperf, all members through one port to one peer.
     Net {
         /// The test.
@@ -77,7 +82,7 @@ impl TogetherLoad {
     /// What a rate counts in.
     pub fn unit(&self) -> Unit {
         match self {
-            Self::Disk { .. } => Unit::Iops,
+            Self::Disk { .. } | Self::Function { .. } => Unit::Iops,
             Self::Net { test, .. } if test.is_stream() => Unit::BitsPerSecond,
             Self::Net { .. } => Unit::TransactionsPerSecond,
         }
@@ -92,17 +97,11 @@ impl TogetherLoad {
     }
 
     /// What costs are given for.
-    fn each(&self) -> &'static str {
-        match self.unit() {
-            Unit::BitsPerSecond => "Mbit",
-            Unit::TransactionsPerSecond => "transaction",
-            _ => "IO",
+    fn each(&self) -> Each {
+        match self {
+            Self::Disk { .. } | Self::Function { .. } => Each::Io,
+            Self::Net { test, .. } => test.each(),
         }
-    }
-
-    /// One of which costs are given, in the unit of the rate.
-    pub(crate) fn one(&self) -> f64 {
-        if self.unit() == Unit::BitsPerSecond { 1e6 } else { 1.0 }
     }
 }
 
@@ -157,7 +156,7 @@ pub struct TogetherSample {
     /// Why it does not count; `None` if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thrown_away: Option<String>,
-    /// What all of it cost for each I/O, transaction or megabit, in the middle of the sample.
+    /// What all of it cost for each I/O, transaction or gigabit, in the middle of the sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<Metric>,
     /// What could not be counted.
@@ -268,9 +267,15 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
     if let Environment::Lab { machine } = &results.environment {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare sides, not machines\n"));
     }
-    if let TogetherLoad::Net { test, way, port, peer, .. } = &results.load {
-        text.push_str(&format!("{}, {way}, all through {port} to {peer}\n", test.label()));
-    }
+    text.push_str(&match &results.load {
+        TogetherLoad::Disk { job } => format!("{}, each on a drive of its own\n", Workload::Fio(job.clone()).label()),
+        TogetherLoad::Function { job } => {
+            format!("{}, each on a drive of its own by PCI passthrough\n", Workload::Fio(job.clone()).label())
+        }
+        TogetherLoad::Net { test, way, port, peer, .. } => {
+            format!("{}, {way}, all through {port} to {peer}\n", test.label())
+        }
+    });
     if let Some(ceiling) = results.ceiling {
         text.push_str(&format!(
             "the ceiling: {} with {} at once on all PUs, without a guest\n",
@@ -330,22 +335,15 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
     for side in [Side::Bare, Side::Guests] {
         let costs = results.costs(count, side);
         for group in [Cost::Cpu, Cost::Exits, Cost::Interrupts, Cost::Switches] {
-            let of: Vec<String> = costs
-                .iter()
-                .filter(|(cost, ..)| *cost == group)
-                .take(6)
-                .map(|(_, name, value)| match group {
-                    Cost::Cpu => format!("{name} {:.1} µs", value / 1000.0),
-                    _ => format!("{name} {value:.3}"),
-                })
-                .collect();
+            let of = costs.iter().filter(|(cost, ..)| *cost == group);
+            let of: Vec<(&str, f64)> = of.map(|(_, name, value)| (name.as_str(), *value)).collect();
             if !of.is_empty() {
                 text.push_str(&format!(
                     "{} {:12} {:20} {}\n",
                     count,
                     side.title(),
-                    format!("{}/{}", group.title(), results.load.each()),
-                    of.join(", ")
+                    format!("{}/{}", group.title(), results.load.each().title()),
+                    cost_figures(group, &of)
                 ));
             }
         }

@@ -36,9 +36,9 @@ pub(crate) fn rounds(
 ) -> Result<Vec<TogetherSample>, MeasureError> {
     let all = members.len();
     let counts: Vec<usize> = if terms.scaling { (1..=all).collect() } else { vec![all] };
-    let order = order(&counts, terms.pairs, terms.seed);
+    let order = order(&counts, terms.pairs, terms.conditions.seed);
     let total = order.len();
-    let mut seeds = SplitMix::new(terms.seed.wrapping_add(1));
+    let mut seeds = SplitMix::new(terms.conditions.seed.wrapping_add(1));
     let mut samples: Vec<TogetherSample> = Vec::new();
     let mut in_a_row = 0;
     for (round, (count, sides)) in order.into_iter().enumerate() {

@@ -12,7 +12,7 @@ use super::barrier::{Ahead, lead, now, waiting};
 use super::results::{MemberSample, Side, TogetherSample};
 use super::window::{Window, overlap};
 use crate::appliance::PROBE_IN_GUEST;
-use crate::cost::{Middle, Target, watched};
+use crate::cost::{Each, Middle, Target, watched};
 use crate::error::MeasureError;
 use crate::executor::SLACK;
 use crate::results::Slice;
@@ -38,11 +38,17 @@ pub(crate) trait Load {
     fn length(&self) -> Duration;
     /// The part of that which is counted.
     fn middle(&self) -> Middle;
-    /// Makes the machine what a side needs. The guests are paused meanwhile.
+    /// Makes the machine what a side with so many members needs. The guests are paused before and after.
     ///
     /// # Errors
     /// The machine does not become that.
-    fn turn_to(&mut self, side: Side, fs: &HostFs) -> Result<(), MeasureError>;
+    fn turn_to(
+        &mut self,
+        side: Side,
+        count: usize,
+        fs: &HostFs,
+        hypervisor: &mut dyn Hypervisor,
+    ) -> Result<(), MeasureError>;
     /// Words before everything else of a bare member.
     fn around_bare(&self) -> Vec<String> {
         Vec::new()
@@ -51,9 +57,11 @@ pub(crate) trait Load {
     fn stamp(&self) -> bool;
     /// The command of the member with this number.
     fn command(&self, side: Side, number: usize, seed: u64) -> Vec<String>;
-    /// What costs are given for, in the unit of the rate.
-    fn one(&self) -> f64 {
-        1.0
+    /// What costs are given for.
+    fn each(&self) -> Each;
+    /// How many of those a rate of its unit is, each second.
+    fn done(&self, rate: f64) -> f64 {
+        if self.each() == Each::Gigabit { rate / 1e9 } else { rate }
     }
     /// Rate and times out of what it printed; `ahead` is how far its clock is before the host's, ms.
     ///
@@ -111,7 +119,7 @@ impl Bench<'_> {
     }
 
     fn fill(&mut self, sample: &mut TogetherSample, members: &[Running], seed: u64) -> Result<(), MeasureError> {
-        self.load.turn_to(sample.side, self.fs)?;
+        self.load.turn_to(sample.side, members.len(), self.fs, self.hypervisor)?;
         let union =
             |of: fn(&Slice) -> &CpuSet| members.iter().fold(CpuSet::new(), |all, member| all.union(of(&member.slice)));
         let slice = union(|slice| &slice.cpus);
@@ -138,7 +146,7 @@ impl Bench<'_> {
             sample.clocks_within = sample.clocks_within.max(told.clock.give_or_take as f64 / 1e6);
         }
         sample.overlap = overlap(&windows);
-        (sample.costs, sample.notes) = counted.per_io(sample.aggregate() / self.load.one());
+        (sample.costs, sample.notes) = counted.costs(self.load.done(sample.aggregate()), self.load.each());
         Ok(())
     }
 

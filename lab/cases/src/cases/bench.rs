@@ -7,7 +7,11 @@ use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared_long("bench/nvme-vf-against-bare-metal", function), alone("bench/four-guests-on-four-nodes", four)]
+    vec![
+        shared_long("bench/nvme-vf-against-bare-metal", function),
+        alone("bench/four-guests-on-four-nodes", four),
+        alone("bench/four-guests-with-drives-of-their-own", four_with_drives),
+    ]
 }
 
 /// The drive that can have virtual functions.
@@ -91,37 +95,40 @@ fn drive_of(node: usize) -> String {
 }
 
 fn four() -> anyhow::Result<Verdict> {
+    on_four_nodes(side_by_side)
+}
+
+fn four_with_drives() -> anyhow::Result<Verdict> {
+    on_four_nodes(handed_through)
+}
+
+fn on_four_nodes(body: fn(&Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
     let bench = Bench::up("cases-four", &Boot { machine: Some("quad-4nvme"), ..Boot::default() })?;
-    let result = side_by_side(&bench);
+    let result = body(&bench);
     bench.lab.down()?;
     result
 }
 
-fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
+/// Four guests of one vCPU, each with what `disk` makes of its node's drive, planned together.
+fn define_four(bench: &Bench, disk: impl Fn(usize) -> anyhow::Result<String>) -> anyhow::Result<()> {
     bench.sh("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")?;
+    let found = nearmetal_lab::domains::FOUND;
+    let (before, rest) = found.split_once("<disk").context("the guest has no disk")?;
+    let (_, after) = rest.split_once("</disk>").context("the guest's disk does not end")?;
     for node in 0..4 {
-        let xml = nearmetal_lab::domains::FOUND
+        let xml = format!("{before}{}{after}", disk(node)?)
             .replace("<name>web1<", &format!("<name>w{node}<"))
             .replace("<memory unit='MiB'>384<", "<memory unit='MiB'>320<")
-            .replace("<vcpu>2<", "<vcpu>1<")
-            .replace("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1", &drive_of(node));
+            .replace("<vcpu>2<", "<vcpu>1<");
         bench.write(&format!("/root/w{node}.xml"), &xml)?;
         bench.sh(&format!("virsh -q define /root/w{node}.xml"))?;
     }
-    bench.sh("nearmetal plan w0 w1 w2 w3 -o /root/plan.json && nearmetal apply /root/plan.json --yes")?;
-    let before = bench.sh(STATE)?;
-    let scratch: String = (0..4).map(|node| format!(" --scratch {}", drive_of(node))).collect();
-    let command = format!("nearmetal bench w0 --together w1 --together w2 --together w3{scratch} --quick");
-    let text = bench.ends_with(3, &format!("{command} --scratch /dev/vda"))?;
-    ensure!(text.contains("4 domains") && text.contains("5 scratch devices"), "{text}");
-    let text = bench.sh(&format!("{command} --pairs 5 --scaling -o /root/together.json"))?;
+    bench.sh("nearmetal plan w0 w1 w2 w3 -o /root/plan.json").map(drop)
+}
+
+/// Each guest is on its drive's node, each sample that counts ran side by side, and at least three pairs of all four count.
+fn four_side_by_side(bench: &Bench, text: &str) -> anyhow::Result<Verdict> {
     ensure!(text.contains("lab: emulated time") && text.contains("overlap: "), "{text}");
-    let after = bench.sh(STATE)?;
-    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-    for node in 0..4 {
-        let left = bench.sh(&format!("wipefs --noheadings {}", drive_of(node)))?;
-        ensure!(left.is_empty(), "the drive of node {node} is not empty again: {left}");
-    }
     let results: TogetherResults = serde_json::from_str(&bench.sh("cat /root/together.json")?)?;
     for (node, member) in results.members.iter().enumerate() {
         let nodes = member.slice.nodes.to_string();
@@ -134,4 +141,50 @@ fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(all.ratio.n >= 3, "only {} pairs of four ran side by side: {text}", all.ratio.n);
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("note: ")).collect();
     Ok(Verdict::Holds(lines.join(" | ")))
+}
+
+/// Each guest has the drive of its node for itself, in turns with the bare slice.
+fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
+    define_four(bench, |node| {
+        let address = bench.sh(&format!(
+            "basename $(readlink -f $(dirname $(grep -lw drive{node} /sys/class/nvme/*/serial))/device)"
+        ))?;
+        let [domain, bus, rest] = address.trim().split(':').collect::<Vec<_>>()[..] else {
+            anyhow::bail!("drive{node} is at `{address}`");
+        };
+        let (slot, function) = rest.split_once('.').context("an address without a function")?;
+        Ok(format!(
+            "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source></hostdev>"
+        ))
+    })?;
+    let before = bench.sh(STATE)?;
+    let command = "nearmetal bench w0 --together w1 --together w2 --together w3 --plan /root/plan.json --quick";
+    let text = bench.ends_with(3, &format!("{command} --device 0000:3a:00.0"))?;
+    ensure!(text.contains("--device own"), "{text}");
+    let text = bench.sh(&format!("{command} --device own --pairs 4 -o /root/together.json"))?;
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+    ensure!(text.contains("by PCI passthrough") && text.contains("vfio-msi"), "{text}");
+    four_side_by_side(bench, &text)
+}
+
+fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
+    define_four(bench, |node| {
+        let drive = drive_of(node);
+        Ok(format!("<disk type='block' device='disk'><source dev='{drive}'/><target dev='vda' bus='virtio'/></disk>"))
+    })?;
+    bench.sh("nearmetal apply /root/plan.json --yes")?;
+    let before = bench.sh(STATE)?;
+    let scratch: String = (0..4).map(|node| format!(" --scratch {}", drive_of(node))).collect();
+    let command = format!("nearmetal bench w0 --together w1 --together w2 --together w3{scratch} --quick");
+    let text = bench.ends_with(3, &format!("{command} --scratch /dev/vda"))?;
+    ensure!(text.contains("4 domains") && text.contains("5 scratch devices"), "{text}");
+    let text = bench.sh(&format!("{command} --pairs 5 --scaling -o /root/together.json"))?;
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+    for node in 0..4 {
+        let left = bench.sh(&format!("wipefs --noheadings {}", drive_of(node)))?;
+        ensure!(left.is_empty(), "the drive of node {node} is not empty again: {left}");
+    }
+    four_side_by_side(bench, &text)
 }

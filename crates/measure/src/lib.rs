@@ -38,7 +38,7 @@ pub use bench::{Event, Request, bench};
 pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use conditions::Conditions;
-pub use cost::{Cost, CostRow, cost_figures, cost_table, cost_text};
+pub use cost::{Cost, CostRow, CostsOf, cost_figures, cost_table, cost_text, lift_rules, lift_text};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
 pub use file_set::{FileJob, FileStep, FileSystem};

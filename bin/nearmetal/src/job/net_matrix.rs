@@ -1,8 +1,8 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
 use nearmetal_measure::{
-    Advice, Effect, Environment, LeftOut, Link, NetCostRow, NetFigure, NetMatrixResults, NetPath, NetTest, Unit,
-    cost_figures, net_cost_table,
+    Advice, CostsOf, Effect, Environment, LeftOut, Link, NetArmResult, NetCostRow, NetFigure, NetMatrixResults,
+    NetPath, NetTest, Unit, cost_figures, lift_text, net_cost_table,
 };
 use nearmetal_report::{Surface, matrix_svg_of};
 
@@ -141,10 +141,19 @@ fn costs(results: &NetMatrixResults) -> String {
         text.push_str(&format!("  {:12} {title:42} {group:28} {}\n", first.test.id(), cost_figures(first.cost, &line)));
     }
     if text.is_empty() {
-        text
-    } else {
-        format!("\nwhere the time goes (in the race, for arms that were not measured again):\n{text}")
+        return text;
     }
+    let title = "where the time goes (in the race, for arms that were not measured again)";
+    format!("\n{title}:\n{text}{}", lifts(results, &rows))
+}
+
+/// What would lift the guests of the arms, in the test that decides.
+fn lifts(results: &NetMatrixResults, rows: &[NetCostRow]) -> String {
+    let guest = |(number, arm): (usize, &NetArmResult)| {
+        let own = rows.iter().filter(|row| (row.test, row.arm) == (results.decided_by(), number));
+        CostsOf { who: arm.path.title(), costs: own.map(|row| (row.cost, row.name.as_str(), row.each)).collect() }
+    };
+    lift_text(&results.arms.iter().enumerate().map(guest).collect::<Vec<_>>())
 }
 
 /// The fresh rounds: every metric of winner, reference and bare slice.
@@ -274,6 +283,13 @@ mod tests {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
         }
         assert!(chart(&results).contains("as a ratio to libvirt") && paths_text(&results).contains("✓"));
+    }
+
+    #[test]
+    fn what_lifts_a_guest_names_rules_there_are() {
+        for id in nearmetal_measure::lift_rules() {
+            assert!(nearmetal_rules::rule(id).is_some(), "there is no rule `{id}`");
+        }
     }
 
     #[test]

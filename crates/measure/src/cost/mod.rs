@@ -8,11 +8,13 @@
 //! The figures are metrics of the run, named `cost.GROUP.NAME` ([`Cost`]), so that they are kept where all others are.
 
 mod interrupts;
+mod lift;
 mod reasons;
 mod snapshot;
 mod table;
 mod watch;
 
+pub use lift::{CostsOf, lift_rules, lift_text};
 pub(crate) use reasons::exit_reasons;
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
 pub(crate) use watch::{Middle, Target, Watched, watched};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::window::Window;
 use crate::compare::CONFIDENCE;
-use crate::cost::{Cost, Each, cost_figures};
+use crate::cost::{Cost, CostsOf, Each, cost_figures, lift_text};
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 use crate::net::{NetTest, PEER_BOUND};
@@ -348,6 +348,9 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
             }
         }
     }
+    let costs = results.costs(count, Side::Guests);
+    let guests = costs.iter().map(|(cost, name, value)| (*cost, name.as_str(), *value)).collect();
+    text.push_str(&lift_text(&[CostsOf { who: format!("{count} guests"), costs: guests }]));
     for caveat in &results.caveats {
         text.push_str(&format!("note: {caveat}\n"));
     }

@@ -36,6 +36,10 @@ pub(crate) struct NetBefore {
     /// Interfaces of its virtual functions that were down; a macvtap takes its own up and leaves it so.
     #[serde(default)]
     pub down: Vec<String>,
+    /// Addresses the kernel had given the port itself, with their prefix. A macvtap in passthrough mode lends it the guest's
+    /// hardware address, and the kernel makes it another of these. `None`: not written down.
+    #[serde(default)]
+    pub link_local: Option<Vec<String>>,
 }
 
 impl NetBefore {
@@ -62,6 +66,16 @@ impl NetBefore {
                 ip(&["link", "set", "dev", function, "down"])?;
             }
             ip(&["link", "set", "dev", &self.port, if self.was_up { "up" } else { "down" }])?;
+            if let Some(before) = &self.link_local {
+                let now = link_local(&ip_json(&["address", "show", "dev", &self.port])?);
+                for foreign in now.iter().filter(|address| !before.contains(address)) {
+                    ip(&["address", "delete", foreign, "dev", &self.port])?;
+                }
+                // The kernel may be making it at this moment, too.
+                for own in before.iter().filter(|address| !now.contains(address)) {
+                    ip(&["address", "replace", own, "dev", &self.port, "scope", "link"])?;
+                }
+            }
         }
         Ok(())
     }
@@ -157,7 +171,8 @@ impl Port {
                 down.push(interface.name.clone());
             }
         }
-        leftovers.network = Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone(), down });
+        let link_local = Some(link_local(&rows));
+        leftovers.network = Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone(), down, link_local });
         leftovers.save()?;
         ip(&["link", "set", "dev", name, "up"])?;
         Ok(Self { name: name.to_owned(), has_functions, role: None, told: macs })
@@ -300,6 +315,17 @@ fn address_in(rows: &[Value]) -> Option<String> {
     own.next().and_then(|address| address.get("local")?.as_str().map(str::to_owned))
 }
 
+/// The IPv6 addresses that reach no further than the link, with their prefix.
+fn link_local(rows: &[Value]) -> Vec<String> {
+    let addresses = rows.iter().filter_map(|row| row.get("addr_info")?.as_array()).flatten();
+    let text = |address: &Value, key: &str| address.get(key).and_then(Value::as_str).map(str::to_owned);
+    let own = addresses.filter(|address| {
+        text(address, "scope").as_deref() == Some("link") && text(address, "family").as_deref() == Some("inet6")
+    });
+    own.filter_map(|address| Some(format!("{}/{}", text(address, "local")?, address.get("prefixlen")?.as_u64()?)))
+        .collect()
+}
+
 fn flags_up(rows: &[Value]) -> bool {
     let flags = rows.iter().filter_map(|row| row.get("flags")?.as_array()).flatten();
     flags.filter_map(Value::as_str).any(|flag| flag == "UP")
@@ -376,6 +402,10 @@ mod tests {
         .unwrap();
         assert_eq!(address_in(&rows).as_deref(), Some("10.0.0.1"));
         assert!(flags_up(&rows));
+        let own = serde_json::json!({"addr_info": [
+            {"scope": "link", "family": "inet6", "local": "fe80::1", "prefixlen": 64},
+            {"scope": "link", "family": "inet", "local": "169.254.0.1", "prefixlen": 16}]});
+        assert_eq!(link_local(&[own]), ["fe80::1/64"]);
         assert_eq!(address_in(&[serde_json::json!({"addr_info": [{"scope": "link", "local": "fe80::1"}]})]), None);
     }
 }

@@ -43,7 +43,7 @@ A first hour:
   nearmetal plan web1 -o plan.json   where web1 belongs, and why
   nearmetal apply plan.json          put it there (asks; --restart if the guest must stop)
   nearmetal verify web1              read back what the kernel really does
-  nearmetal rollback                 take it all back";
+  nearmetal rollback                 undo the last change (--restart if the guest must stop), again for the one before";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

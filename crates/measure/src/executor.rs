@@ -69,6 +69,7 @@ impl Machine<'_> {
         for arm in arms {
             let Some(guest) = self.guests.get(arm).cloned() else { continue };
             self.boot_one(*arm, &guest)?;
+            self.compare_fio(&guest.name);
             self.hypervisor.suspend(&guest.name).map_err(Self::failed(arm.id()))?;
         }
         Ok(())
@@ -93,6 +94,23 @@ impl Machine<'_> {
                 }
                 Err(error) => return Err(Self::failed(arm.id())(error)),
             }
+        }
+    }
+
+    /// Says once if the clones' fio, which is the appliance's, is another than the host's. Without a device nothing is read
+    /// or written, and no fio runs.
+    pub(crate) fn compare_fio(&mut self, clone: &str) {
+        if self.bare_device.is_empty() {
+            return;
+        }
+        let version = |text: &str| text.trim().to_owned();
+        let own = program::run(Command::new("fio").arg("--version")).map(|text| version(&text));
+        let inside = agent::exec(self.hypervisor, clone, &["fio", "--version"], None, SLACK)
+            .map(|output| version(&String::from_utf8_lossy(&output.stdout)));
+        let (Ok(own), Ok(inside)) = (own, inside) else { return };
+        let note = format!("the clones have {inside}, the host {own}: not the same program");
+        if own != inside && !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 

@@ -46,13 +46,14 @@ pub use leftovers::take_back_leftovers;
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
     MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
-    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, matrix, read_back_paths,
+    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, matrix, path_words,
+    read_back_paths,
 };
 pub use metric::{Metric, Unit};
 pub use net::{
     Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
     NetGround, NetMatrixRequest, NetMatrixResults, NetMember, NetPath, NetTest, NetTogetherRequest, PEER_BOUND,
-    bench_net_together, check_address, net_arms, net_cost_table, net_ground, net_least_seconds, net_matrix,
+    bench_net_together, check_address, net_arms, net_cost_table, net_ground, net_least_seconds, net_matrix, net_words,
     port_functions, port_model,
 };
 pub use own_guest::{OwnGuestRequest, bench_own_guest};

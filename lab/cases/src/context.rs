@@ -121,10 +121,7 @@ impl Bench {
 
     /// Runs a script that must print JSON, whatever its exit code.
     pub fn json(&self, script: &str) -> anyhow::Result<Value> {
-        let output = self.try_sh(script)?;
-        serde_json::from_slice(&output.stdout).with_context(|| {
-            format!("`{script}` printed no JSON: {}{}", output.text(), String::from_utf8_lossy(&output.stderr))
-        })
+        read_json(script, &self.try_sh(script)?)
     }
 
     /// Writes a file in the lab.
@@ -199,18 +196,22 @@ impl Bench {
              ls /etc/systemd/system/nearmetal-boot.service 2>&1; true")
     }
 
-    /// Everything `verify` found amiss in `web1`, one line each.
-    pub fn mismatches(&self, arguments: &str) -> anyhow::Result<Vec<String>> {
-        self.mismatches_of(&format!("web1 {arguments}"))
-    }
-
-    /// Everything `verify` with these arguments found amiss, one line each.
-    pub fn mismatches_of(&self, arguments: &str) -> anyhow::Result<Vec<String>> {
-        let document = self.json(&format!("nearmetal verify {arguments} --agent-timeout 60 --format json"))?;
+    /// Everything `verify` found amiss in a guest, one line each; its exit code says the same.
+    pub fn mismatches(&self, guest: &str) -> anyhow::Result<Vec<String>> {
+        let script = format!("nearmetal verify {guest} --agent-timeout 60 --format json");
+        let output = self.try_sh(&script)?;
         let mut lines = Vec::new();
-        collect(&document, &mut lines);
+        collect(&read_json(&script, &output)?, &mut lines);
+        let expected = i32::from(!lines.is_empty());
+        ensure!(output.status == expected, "`{script}` ended with {}, not {expected}: {lines:#?}", output.status);
         Ok(lines)
     }
+}
+
+fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("`{script}` printed no JSON: {}{}", output.text(), String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 /// What somebody who follows the run wants to know, and no result.

@@ -48,7 +48,7 @@ const MEMORY_BUFFER: Bytes = Bytes::from_mib(64);
 
 /// Compare a guest with the same slice of its own bare metal
 ///
-/// Runs the same workload, by the same binary, in clones of the domain (as found, as planned, as virt-install writes it)
+/// Runs the same workload with the same arguments in clones of the domain (as found, as planned, as virt-install writes it)
 /// and on the host itself bound to exactly the guest's PUs and node. Every arm has an equal region of one scratch device.
 /// Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval.
 ///
@@ -87,13 +87,14 @@ pub struct Args {
     /// Pairs, no more and no fewer [default: a pilot of 10 and what --resolve takes, quick: 6, matrix: 10]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(super) pairs: Option<u32>,
-    /// Percent to which every ratio is to be resolved: after a pilot of 10 pairs their number is fixed, 100 at most
+    /// How far the interval of each ratio may reach to either side, in percent: after a pilot of 10 pairs their number is fixed
+    /// for it, 100 at most
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
     resolve: f64,
     /// Seconds of one sample [default: 30, quick: 5, matrix: 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(super) seconds: Option<u32>,
-    /// Block size that is paired; can be given several times [default: 512B 1KiB 2KiB 4KiB 8KiB, quick and matrix: 4KiB]
+    /// Block size that is paired; can be given several times [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone 64KiB; of random, quick and matrix: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     pub(super) block_size: Vec<Bytes>,
     /// What is run
@@ -128,16 +129,16 @@ pub struct Args {
 /// What is run on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum WorkloadKind {
-    /// Reads and writes, half each, anywhere on the device: the first seed paper's
+    /// Reads and writes, half each, anywhere on the device
     Random,
-    /// Reads from beginning to end, and writes likewise, of 2 to 64 KiB, with processor time per request: the second's
+    /// Reads from beginning to end, and writes likewise, of 2 to 64 KiB, with processor time per request
     Sequential,
     /// Its reads alone
     SequentialRead,
     /// Its writes alone
     SequentialWrite,
     /// Write, rewrite, read, reread, random read and write, stride read of files with 8 threads, on ext4 and on XFS: the
-    /// fourth's IOzone, by fio
+    /// steps of IOzone, by fio
     Iozone,
     /// The same on ext4 alone
     IozoneExt4,

@@ -12,8 +12,8 @@ const PREFIX: &str = "nearmetal";
 
 /// What a domain is for: show it, set it, or take it away
 ///
-/// `doctor` and `plan` judge a domain by its class. Where none is set it is guessed, and the guess is shown with its
-/// reason. Classes: general, density (many guests share CPUs on purpose), throughput, latency, windows, passthrough.
+/// `doctor` and `plan` judge a domain by its class. Where none is set, `doctor` guesses one and shows it with its reason;
+/// `plan` takes `general` (or --class). Classes: general, density (many guests share CPUs on purpose), throughput, latency, windows, passthrough.
 ///
 /// The class is one element in the domain's <metadata>, set by libvirt as `virsh metadata` does, in the running domain
 /// and in its stored definition. It changes nothing about how the guest runs; the command that takes it back is printed.

@@ -7,7 +7,7 @@ use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
 use nearmetal_measure::{
     ArmKind, Container, DiskPath, FioJob, Ground, MatrixRequest, MatrixResults, PathTable, Store, Workload, arms,
-    least_seconds, matrix, read_back_paths,
+    least_seconds, matrix, path_words, read_back_paths,
 };
 use nearmetal_units::Bytes;
 
@@ -15,7 +15,7 @@ use super::bench;
 use super::measuring::{need_root, pinned_in_plan, plan_of, watch, written};
 use super::net_matrix::NetArgs;
 use super::shared::Format;
-use crate::exit_status::ExitStatus;
+use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::matrix::{chart, list_text, text};
 use crate::job::paths::paths_text;
 use crate::printer::Printer;
@@ -62,7 +62,7 @@ pub(crate) struct MatrixArgs {
     /// With --matrix: seconds for all of it
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
     pub(super) budget: u32,
-    /// With --matrix: percent of error, over all arms and looks, with which the best arm may be lost
+    /// With --matrix: probability in percent that the best arm is dropped by mistake, over all arms and looks together
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = error_percent)]
     pub(super) error: f64,
     /// With --matrix: leave out arms with this word, such as `writethrough`, `virtio-scsi`, `native`, `qcow2-metadata`, `macvtap`;
@@ -109,9 +109,20 @@ fn span(text: &str) -> Result<Bytes, String> {
     Ok(size)
 }
 
+/// Refuses a word that fits no way on any machine: hours later its arms would have been measured all the same.
+pub(super) fn known_words(without: &[String], known: &[String]) -> anyhow::Result<()> {
+    match without.iter().find(|word| !known.contains(word)) {
+        None => Ok(()),
+        Some(word) => {
+            Err(WrongUse(format!("--without: no way is called `{word}`; write one of {}", known.join(", "))).into())
+        }
+    }
+}
+
 /// Runs the command. `args` are those of `bench`, of which a matrix is a part.
 pub(super) fn disk_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let own = &args.matrix;
+    known_words(&own.without, &path_words())?;
     let fs = HostFs::live();
     let journal = args.state.journal();
     let plan = plan_of(args.plan.as_deref(), &args.domain, &journal)?;

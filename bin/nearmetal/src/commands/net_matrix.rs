@@ -7,11 +7,11 @@ use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
     Effect, NetMatrixRequest, NetMatrixResults, NetTest, Store, check_address, net_arms, net_ground, net_least_seconds,
-    net_matrix as measure,
+    net_matrix as measure, net_words,
 };
 
 use super::bench;
-use super::matrix::{STORE, winner};
+use super::matrix::{STORE, known_words, winner};
 use super::measuring::{need_root, pinned_in_plan, plan_of, watch, written};
 use super::shared::Format;
 use crate::exit_status::ExitStatus;
@@ -77,6 +77,7 @@ fn test(text: &str) -> Result<NetTest, String> {
 /// Runs the command. `args` are those of `bench`, of which a matrix is a part.
 pub(super) fn net_matrix(args: &bench::Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let own = &args.matrix;
+    known_words(&own.without, &net_words())?;
     let port = own.net.port.clone().context("--matrix net needs the port it measures: --port INTERFACE")?;
     let fs = HostFs::live();
     let journal = args.state.journal();

@@ -16,9 +16,9 @@ const WIDTH: usize = 100;
 
 /// Render the report of a job
 ///
-/// A job is a directory that holds plan.json and what the other commands printed: job.json, host-before.json and
-/// host-after.json (inspect), verification.json (verify), results.json (bench), rollback.json (rollback). Writes
-/// report.html, summary.json, machine-before.svg and machine-after.svg, and prints the report.
+/// A job is a directory with plan.json (`plan -o`) and what there is of host-before.json and host-after.json (`inspect
+/// --format json`), verification.json (`verify --format json`), results.json (`bench -o`, not of --together or --matrix),
+/// rollback.json (`rollback --format json`) and job.json (title and remarks, as the demo writes it). Writes report.html, summary.json, machine-before.svg and machine-after.svg, and prints the report.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the job

@@ -31,7 +31,7 @@ pub(super) struct TogetherArgs {
     /// --overlap ran side by side is thrown away, and said to be.
     #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["own_guest", "resolve", "matrix"])]
     pub(super) together: Vec<String>,
-    /// With --together: one guest, two, and so on to all of them, instead of all alone
+    /// With --together: measure one guest, then two, and so on to all of them; without it only all at once
     #[arg(long, requires = "together")]
     scaling: bool,
     /// With --together: percent of a sample's time during which all must have run

@@ -1,5 +1,7 @@
 //! Which arms there are on a machine, and which are left out and why. Pure.
 
+use std::collections::BTreeSet;
+
 use nearmetal_place::DiskEngine;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +75,28 @@ pub fn arms(ground: &Ground) -> (Vec<DiskPath>, Vec<LeftOut>) {
         }
     }
     (kept, left_out)
+}
+
+/// Every word that `--without` takes on any machine, in alphabetical order.
+pub fn path_words() -> Vec<String> {
+    let everywhere = Ground {
+        containers: Container::ALL.to_vec(),
+        vcpus: 2,
+        io_uring_disabled: None,
+        files_direct: None,
+        qemu: None,
+        libvirt: None,
+        unsafe_allowed: true,
+        without: Vec::new(),
+        lvm: None,
+        scheduler: None,
+        schedulers: Scheduler::ALL.to_vec(),
+        every: true,
+    };
+    // Schedulers are arms of a partition, which a ground with several containers need not begin with.
+    let first = |container| Ground { containers: vec![container], ..everywhere.clone() };
+    let all = Container::ALL.into_iter().map(first).flat_map(|ground| wanted(&ground));
+    all.flat_map(|path| path.words()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn wanted(ground: &Ground) -> Vec<DiskPath> {
@@ -206,6 +230,16 @@ mod tests {
 
     fn why(left_out: &[LeftOut], word: &str) -> bool {
         left_out.iter().any(|left| left.why.contains(word))
+    }
+
+    #[test]
+    fn the_words_of_all_machines_are_known() {
+        let words = path_words();
+        for word in
+            ["main-loop", "2-iothreads", "scheduler-kyber", "sectors-4096", "virtio-scsi", "q1", "lvm", "unsafe"]
+        {
+            assert!(words.iter().any(|known| known == word), "{word} is not in {words:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod survey;
 mod volumes;
 
 pub use advice::Advice;
-pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor};
+pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor, path_words};
 pub(crate) use containers::fill;
 pub use contest::Turn;
 pub(crate) use contest::{Track, contest};

@@ -1,5 +1,7 @@
 //! Which arms there are on a port, and which are left out and why. Pure.
 
+use std::collections::BTreeSet;
+
 use nearmetal_units::PciAddress;
 
 use super::path::{Backend, Link, NetPath};
@@ -55,7 +57,7 @@ impl NetGround {
 /// The arms to measure, libvirt's default first, bare metal last, and those left out.
 pub fn net_arms(ground: &NetGround) -> (Vec<NetPath>, Vec<LeftOut>) {
     let (mut kept, mut left_out) = (Vec::new(), Vec::new());
-    for path in wanted(ground) {
+    for path in wanted(ground.vcpus) {
         match refused(ground, &path) {
             None => kept.push(path),
             Some(why) => left_out.push(LeftOut { what: path.title(), why }),
@@ -64,9 +66,14 @@ pub fn net_arms(ground: &NetGround) -> (Vec<NetPath>, Vec<LeftOut>) {
     (kept, left_out)
 }
 
-fn wanted(ground: &NetGround) -> Vec<NetPath> {
+/// Every word that `--without` takes on any machine, in alphabetical order.
+pub fn net_words() -> Vec<String> {
+    wanted(2).iter().flat_map(NetPath::words).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn wanted(vcpus: u32) -> Vec<NetPath> {
     let default = NetPath::libvirt_default();
-    let queues = Some(ground.vcpus.clamp(1, MOST_QUEUES));
+    let queues = Some(vcpus.clamp(1, MOST_QUEUES));
     vec![
         default,
         NetPath { backend: Some(Backend::Qemu), ..default },
@@ -152,6 +159,14 @@ mod tests {
             macvtap: true,
             own_kernel: Ok(()),
             without: vec![],
+        }
+    }
+
+    #[test]
+    fn the_words_of_all_ways_are_known() {
+        let words = net_words();
+        for word in ["vhost", "user-space", "multiqueue", "no-offloads", "rps", "macvtap", "vf", "vf-hostdev"] {
+            assert!(words.iter().any(|known| known == word), "{word} is not in {words:?}");
         }
     }
 

@@ -21,7 +21,7 @@ mod several;
 mod sockperf;
 mod test;
 
-pub use arms::{Function, NetGround, net_arms};
+pub use arms::{Function, NetGround, net_arms, net_words};
 pub use costs::{NetCostRow, net_cost_table};
 pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;

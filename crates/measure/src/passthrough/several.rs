@@ -254,11 +254,12 @@ fn measure(
             probe: conditions.probe.clone(),
             probe_in_guest: PROBE_IN_GUEST.to_owned(),
             slice: slice.clone(),
-            bare_device: String::new(),
+            bare_device: format!("/dev/{}", namespace.device),
             guests: BTreeMap::from([(ArmKind::Planned, guest.clone())]),
             notes: Vec::new(),
         };
         machine.boot_one(ArmKind::Planned, &guest)?;
+        machine.compare_fio(&clone);
         let mut placement = record(&mut machine, ArmKind::Planned, &slice.device)?.placement;
         caveats.append(&mut machine.notes);
         let wrap = |source| MeasureError::Hypervisor { arm: clone.clone(), source };

@@ -82,8 +82,7 @@ fn cleared(bench: &Bench) -> anyhow::Result<()> {
 
 /// A mismatch of `io1` that names all of these words.
 fn found(bench: &Bench, words: &[&str]) -> anyhow::Result<Verdict> {
-    bench.ends_with(1, "nearmetal verify io1 --agent-timeout 60")?;
-    let lines = bench.mismatches_of("io1")?;
+    let lines = bench.mismatches("io1")?;
     let named = lines.iter().find(|line| words.iter().all(|word| line.contains(word)));
     ensure!(named.is_some(), "no mismatch names {words:?}: {lines:#?}");
     Ok(Verdict::Holds(named.cloned().unwrap_or_default().chars().take(200).collect()))

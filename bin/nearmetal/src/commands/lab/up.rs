@@ -15,7 +15,7 @@ pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// An embedded machine (`quad`, `peer`), or the path of a machine file
+    /// A built-in machine (`quad`, `quad-4nvme`, `peer`), or the path of a machine file
     #[arg(long, default_value = "quad")]
     machine: String,
     /// Keep the disks after `down` and power loss; the next `up --keep` of this name goes on with them

@@ -105,7 +105,7 @@ pub(super) fn find_access_control(config: &[u8]) -> AccessControl {
     let mut at = 0x100;
     // A damaged chain may go in a circle: no more capabilities than fit.
     for _ in 0..(4096 - 0x100) / 8 {
-        let header = u32::from(word(at)) | u32::from(word(at + 2)) << 16;
+        let header = u32::from(word(at)) | (u32::from(word(at + 2)) << 16);
         if header & 0xffff == IDENTITY {
             return AccessControl::Present { able: word(at + 4), enabled: word(at + 6) };
         }

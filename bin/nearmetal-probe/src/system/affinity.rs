@@ -38,7 +38,7 @@ pub fn get() -> io::Result<CpuSet> {
     if answer < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok((0..CPU_LIMIT).filter(|cpu| mask[*cpu as usize / 64] >> (cpu % 64) & 1 == 1).collect())
+    Ok((0..CPU_LIMIT).filter(|cpu| (mask[*cpu as usize / 64] >> (cpu % 64)) & 1 == 1).collect())
 }
 
 /// The CPU the calling thread is on at this moment.

@@ -64,7 +64,7 @@ pub fn get() -> io::Result<Policy> {
     };
     Ok(Policy {
         mode,
-        nodes: (0..NODE_LIMIT).filter(|node| mask[*node as usize / 64] >> (node % 64) & 1 == 1).collect(),
+        nodes: (0..NODE_LIMIT).filter(|node| (mask[*node as usize / 64] >> (node % 64)) & 1 == 1).collect(),
     })
 }
 

@@ -156,7 +156,7 @@ mod tests {
         const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let mut text = String::new();
         for chunk in bytes.chunks(3) {
-            let word = (0..3).fold(0u32, |word, at| word << 8 | u32::from(*chunk.get(at).unwrap_or(&0)));
+            let word = (0..3).fold(0u32, |word, at| (word << 8) | u32::from(*chunk.get(at).unwrap_or(&0)));
             for at in 0..4 {
                 let letter = LETTERS[(word >> (18 - 6 * at)) as usize & 63] as char;
                 text.push(if at <= chunk.len() { letter } else { '=' });

@@ -70,7 +70,7 @@ impl std::str::FromStr for Macs {
             return Err(wrong());
         }
         let value = u64::from_str_radix(&bytes.concat(), 16).map_err(|_| wrong())?;
-        if value >> 40 & 1 == 1 {
+        if (value >> 40) & 1 == 1 {
             return Err(format!(
                 "`{text}` is a group's address (its first byte is odd): a card's begins with an even one, such as 02"
             ));

@@ -8,7 +8,7 @@ use nearmetal_hypervisor::{DomainState, Hypervisor};
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
-use crate::appliance::{Appliance, PROBE_IN_GUEST};
+use crate::appliance::Appliance;
 use crate::clones::{clone_xml, measured_disk};
 use crate::conditions::Conditions;
 use crate::cost::exit_reasons;
@@ -130,16 +130,7 @@ fn measure(
 
     let bare_device = regions.get(&ArmKind::BareSlice).cloned().unwrap_or_default();
     let versions = hypervisor.versions().ok();
-    let mut machine = Machine {
-        hypervisor,
-        fs,
-        probe: request.conditions.probe.clone(),
-        probe_in_guest: PROBE_IN_GUEST.to_owned(),
-        slice: slice.clone(),
-        bare_device,
-        guests,
-        notes: Vec::new(),
-    };
+    let mut machine = Machine::of_clones(hypervisor, fs, &request.conditions, &slice, &bare_device, guests);
     tell(Event::Stage("booting the clones"));
     machine.boot(arms)?;
     let records = arms.iter().map(|arm| record(&mut machine, *arm, &regions[arm])).collect::<Result<Vec<_>, _>>()?;

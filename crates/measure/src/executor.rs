@@ -8,6 +8,8 @@ use std::time::Duration;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
 
+use crate::appliance::PROBE_IN_GUEST;
+use crate::conditions::Conditions;
 use crate::cost::{Each, Middle, Target, watched};
 use crate::error::MeasureError;
 use crate::experiment::{Executor, Measured};
@@ -56,9 +58,32 @@ pub(crate) struct Machine<'a> {
     pub guests: BTreeMap<ArmKind, GuestArm>,
     /// What a reader of the figures must know of how they came about.
     pub notes: Vec<String>,
+    /// Whether the guests' fio was compared with the host's, or need not be.
+    pub fio_compared: bool,
 }
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
+    /// A machine whose guests are clones with the appliance in them. Without a `bare_device` no fio runs.
+    pub(crate) fn of_clones(
+        hypervisor: &'a mut dyn Hypervisor,
+        fs: &'a HostFs,
+        conditions: &Conditions,
+        slice: &Slice,
+        bare_device: &str,
+        guests: BTreeMap<ArmKind, GuestArm>,
+    ) -> Self {
+        Self {
+            hypervisor,
+            fs,
+            probe: conditions.probe.clone(),
+            probe_in_guest: PROBE_IN_GUEST.to_owned(),
+            slice: slice.clone(),
+            bare_device: bare_device.to_owned(),
+            guests,
+            notes: Vec::new(),
+            fio_compared: bare_device.is_empty(),
+        }
+    }
     fn failed(arm: &str) -> impl FnOnce(HypervisorError) -> MeasureError {
         let arm = arm.to_owned();
         move |source| MeasureError::Hypervisor { arm, source }
@@ -69,7 +94,6 @@ impl Machine<'_> {
         for arm in arms {
             let Some(guest) = self.guests.get(arm).cloned() else { continue };
             self.boot_one(*arm, &guest)?;
-            self.compare_fio(&guest.name);
             self.hypervisor.suspend(&guest.name).map_err(Self::failed(arm.id()))?;
         }
         Ok(())
@@ -82,7 +106,10 @@ impl Machine<'_> {
         loop {
             self.hypervisor.create_transient(&guest.xml, false).map_err(Self::failed(arm.id()))?;
             match agent::wait(self.hypervisor, &guest.name, BOOT_LIMIT) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.compare_fio(&guest.name);
+                    return Ok(());
+                }
                 Err(HypervisorError::AgentNotResponding { .. }) if boot < BOOTS => {
                     let seconds = BOOT_LIMIT.as_secs();
                     self.notes.push(format!(
@@ -97,10 +124,9 @@ impl Machine<'_> {
         }
     }
 
-    /// Says once if the clones' fio, which is the appliance's, is another than the host's. Without a device nothing is read
-    /// or written, and no fio runs.
-    pub(crate) fn compare_fio(&mut self, clone: &str) {
-        if self.bare_device.is_empty() {
+    /// Says if the clones' fio, which is the appliance's, is another than the host's.
+    fn compare_fio(&mut self, clone: &str) {
+        if std::mem::replace(&mut self.fio_compared, true) {
             return;
         }
         let version = |text: &str| text.trim().to_owned();
@@ -108,9 +134,8 @@ impl Machine<'_> {
         let inside = agent::exec(self.hypervisor, clone, &["fio", "--version"], None, SLACK)
             .map(|output| version(&String::from_utf8_lossy(&output.stdout)));
         let (Ok(own), Ok(inside)) = (own, inside) else { return };
-        let note = format!("the clones have {inside}, the host {own}: not the same program");
-        if own != inside && !self.notes.contains(&note) {
-            self.notes.push(note);
+        if own != inside {
+            self.notes.push(format!("the clones have {inside}, the host {own}: not the same program"));
         }
     }
 

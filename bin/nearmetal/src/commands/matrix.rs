@@ -216,3 +216,16 @@ fn show_paths(args: &bench::Args, table: &PathTable, printer: &mut Printer) -> a
 pub(super) fn winner(arm: ArmKind) -> &'static str {
     if arm == ArmKind::Planned { "the winner again" } else { arm.title() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_fits_no_way_is_refused_with_those_there_are() {
+        let words = |word: &str| known_words(&[word.to_owned()], &path_words());
+        assert!(words("main-loop").is_ok() && words("qcow2-falloc").is_ok());
+        let error = words("main-lop").unwrap_err();
+        assert!(error.is::<WrongUse>() && error.to_string().contains("main-loop"), "{error}");
+    }
+}

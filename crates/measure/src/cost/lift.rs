@@ -45,8 +45,8 @@ const LIFTS: [Lift; 6] = [
     },
     Lift {
         kinds: &["io", "mmio", "io-port", "ept-misconfiguration"],
-        what: "it wrote registers that the host emulates: more requests for each notification (depth, larger blocks), or a \
-               function of its own by passthrough",
+        what: "it wrote registers that the host emulates: more requests for each notification (depth, larger blocks), and \
+               in place of a device that QEMU emulates a function by passthrough",
         rule: None,
     },
     Lift {

@@ -59,16 +59,7 @@ impl Rig<'_> {
     }
 
     fn machine(&mut self, guests: BTreeMap<ArmKind, GuestArm>, bare: &str) -> Machine<'_> {
-        Machine {
-            hypervisor: &mut *self.hypervisor,
-            fs: self.fs,
-            probe: self.request.conditions.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: self.slice.clone(),
-            bare_device: bare.to_owned(),
-            guests,
-            notes: Vec::new(),
-        }
+        Machine::of_clones(&mut *self.hypervisor, self.fs, &self.request.conditions, &self.slice, bare, guests)
     }
 
     /// What every run runs.

@@ -18,7 +18,7 @@ use super::path::Link;
 use super::port::{NAMESPACE, Port};
 use super::request::NetMatrixRequest;
 use super::test::{NetTest, read};
-use crate::appliance::{Appliance, PROBE_IN_GUEST};
+use crate::appliance::Appliance;
 use crate::bench::new_uuid;
 use crate::cost::{Middle, Target, watched};
 use crate::error::MeasureError;
@@ -138,16 +138,10 @@ impl<'a> NetRig<'a> {
         let cards: Vec<&ArmCard> = arms.iter().map(|arm| &self.cards[*arm]).collect();
         let uuid = new_uuid(self.fs)?;
         let xml = guest_with(&self.request.xml, &name, &uuid, super::port::BRIDGE, &cards, &self.appliance)?;
-        let mut machine = Machine {
-            hypervisor: &mut *self.hypervisor,
-            fs: self.fs,
-            probe: self.request.conditions.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: self.slice.clone(),
-            bare_device: String::new(),
-            guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name: name.clone(), xml, device: String::new() })]),
-            notes: Vec::new(),
-        };
+        let guest = GuestArm { name: name.clone(), xml, device: String::new() };
+        let guests = BTreeMap::from([(ArmKind::Planned, guest)]);
+        let conditions = &self.request.conditions;
+        let mut machine = Machine::of_clones(&mut *self.hypervisor, self.fs, conditions, &self.slice, "", guests);
         let booted = machine.boot(&[ArmKind::Planned]);
         let notes = std::mem::take(&mut machine.notes);
         if booted.is_err() {

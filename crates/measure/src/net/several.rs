@@ -27,8 +27,8 @@ use crate::executor::{GuestArm, Machine};
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::results::{ArmKind, Slice};
 use crate::together::{
-    Load, MemberInfo, Ready, Running, Side, TogetherLoad, TogetherResults, TogetherTerms, Window, apart, lab_caveat,
-    make_room, of_netperf, pause_all,
+    Load, MemberInfo, Ready, Running, Side, TogetherLoad, TogetherResults, TogetherTerms, Turn, Window, apart,
+    lab_caveat, make_room, of_netperf, pause_all,
 };
 
 /// How long netperf takes at most to begin and to end, beside what it measures.
@@ -138,7 +138,8 @@ impl Load for ThroughPort<'_> {
         Middle::after(Duration::ZERO, Duration::from_secs(self.request.seconds.into()))
     }
 
-    fn turn_to(&mut self, side: Side, _: usize, fs: &HostFs, _: &mut dyn Hypervisor) -> Result<(), MeasureError> {
+    fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError> {
+        let (side, fs) = (turn.side, turn.fs);
         if self.standing == Some(side) {
             return Ok(());
         }
@@ -208,16 +209,9 @@ impl Clone<'_> {
         let Self { request, member, card, slice, address, appliance } = self;
         let (clone, uuid) = (Self::name(member), new_uuid(fs)?);
         let xml = guest_with(&member.xml_planned, &clone, &uuid, BRIDGE, &[card], appliance)?;
-        let mut machine = Machine {
-            hypervisor: &mut *hypervisor,
-            fs,
-            probe: request.terms.conditions.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: slice.clone(),
-            bare_device: String::new(),
-            guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name: clone.clone(), xml, device: String::new() })]),
-            notes: Vec::new(),
-        };
+        let guest = GuestArm { name: clone.clone(), xml, device: String::new() };
+        let guests = BTreeMap::from([(ArmKind::Planned, guest)]);
+        let mut machine = Machine::of_clones(&mut *hypervisor, fs, &request.terms.conditions, slice, "", guests);
         machine.boot(&[ArmKind::Planned])?;
         caveats.append(&mut machine.notes);
         let wrap = |source| MeasureError::Hypervisor { arm: clone.clone(), source };
@@ -290,7 +284,7 @@ fn measure(
     let port = Port::take(&request.port, macs, host, fs, leftovers)?;
     let bare = nth_address(request, request.members.len())?;
     let mut load = ThroughPort { request, port, cards: Vec::new(), bare, standing: None };
-    load.turn_to(Side::Guests, request.members.len(), fs, hypervisor)?;
+    load.turn_to(&mut Turn { side: Side::Guests, count: request.members.len(), fs, hypervisor })?;
 
     let versions = hypervisor.versions().ok();
     let mut caveats = caveats(request, &cards);

@@ -19,7 +19,7 @@ use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, PciAddress};
 
-use crate::appliance::{Appliance, PROBE_IN_GUEST};
+use crate::appliance::Appliance;
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::clones::{clone_name, make_own};
 use crate::conditions::Conditions;
@@ -126,16 +126,9 @@ fn measure(
     leftovers.save()?;
 
     let versions = hypervisor.versions().ok();
-    let machine = Machine {
-        hypervisor,
-        fs,
-        probe: request.conditions.probe.clone(),
-        probe_in_guest: PROBE_IN_GUEST.to_owned(),
-        slice: slice.clone(),
-        bare_device: format!("/dev/{}", namespace.device),
-        guests: BTreeMap::from([(ArmKind::Planned, GuestArm { name, xml, device: String::new() })]),
-        notes: Vec::new(),
-    };
+    let guests = BTreeMap::from([(ArmKind::Planned, GuestArm { name, xml, device: String::new() })]);
+    let bare = format!("/dev/{}", namespace.device);
+    let machine = Machine::of_clones(hypervisor, fs, &request.conditions, &slice, &bare, guests);
     let mut turns = Turns::new(machine, card, namespace);
     let steps = schedule(&request.design, request.conditions.seed);
     let total = steps.len();

@@ -78,9 +78,8 @@ pub(super) fn unplug(
 ) -> Result<bool, MeasureError> {
     let wrap = wrap(clone);
     hypervisor.resume(clone).map_err(&wrap)?;
-    if hypervisor.detach_device(clone, element).is_err() {
-        return Ok(false);
-    }
+    // Refused also where an earlier try took effect late: then it is gone.
+    let asked = hypervisor.detach_device(clone, element).is_ok();
     let deadline = Instant::now() + PLUG_PATIENCE;
     loop {
         let xml = hypervisor.domain_xml(clone, Definition::Live).map_err(&wrap)?;
@@ -88,7 +87,7 @@ pub(super) fn unplug(
             hypervisor.suspend(clone).map_err(&wrap)?;
             return Ok(true);
         }
-        if Instant::now() >= deadline {
+        if !asked || Instant::now() >= deadline {
             return Ok(false);
         }
         sleep(LOOK);

@@ -5,7 +5,6 @@
 //! before the guests have theirs it is plugged in again. Who has it is read back at each turn.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use nearmetal_change::devices::Card;
 use nearmetal_host::{Host, HostFs};
@@ -16,18 +15,17 @@ use nearmetal_units::PciAddress;
 use super::nvme::Namespace;
 use super::plug::{PLUG_PATIENCE, element_of, in_the_guest, on_the_host, read_back, to_host, to_vfio, unplug};
 use super::{clone_with, device_title, may_be_taken, taken};
-use crate::appliance::{Appliance, PROBE_IN_GUEST};
+use crate::appliance::Appliance;
 use crate::bench::{Event, new_uuid, slice};
 use crate::clones::clone_name;
-use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine, settle};
+use crate::executor::{GuestArm, Machine};
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::record::record;
 use crate::results::{ArmKind, Slice};
 use crate::together::{
-    Load, MemberInfo, Ready, Running, Side, TogetherLoad, TogetherResults, TogetherTerms, Window, apart, lab_caveat,
-    make_room, pause_all, read_fio,
+    Drives, MemberInfo, OnDrives, Ready, Running, Side, TogetherLoad, TogetherResults, TogetherTerms, Turn, apart,
+    lab_caveat, make_room, pause_all,
 };
 use crate::workload::FioJob;
 
@@ -155,56 +153,19 @@ impl Own {
     }
 }
 
-/// fio, each member on a drive of its own that host and guest take turns on.
-struct PassedThrough {
-    job: FioJob,
-    own: Vec<Own>,
-}
+/// The functions of all members.
+struct Functions(Vec<Own>);
 
-impl Load for PassedThrough {
-    fn program(&self) -> &'static str {
-        "fio"
+impl Drives for Functions {
+    fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError> {
+        self.0.iter_mut().take(turn.count).try_for_each(|own| match turn.side {
+            Side::Bare => own.give_to_host(turn.fs, turn.hypervisor),
+            Side::Guests => own.give_to_guest(turn.fs, turn.hypervisor),
+        })
     }
 
-    fn length(&self) -> Duration {
-        Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds))
-    }
-
-    fn middle(&self) -> Middle {
-        Middle::of(&self.job)
-    }
-
-    fn each(&self) -> Each {
-        Each::Io
-    }
-
-    fn turn_to(
-        &mut self,
-        side: Side,
-        count: usize,
-        fs: &HostFs,
-        hypervisor: &mut dyn Hypervisor,
-    ) -> Result<(), MeasureError> {
-        for own in self.own.iter_mut().take(count) {
-            match side {
-                Side::Bare => own.give_to_host(fs, hypervisor)?,
-                Side::Guests => own.give_to_guest(fs, hypervisor)?,
-            }
-        }
-        settle(fs)
-    }
-
-    fn stamp(&self) -> bool {
-        false
-    }
-
-    fn command(&self, _: Side, number: usize, seed: u64) -> Vec<String> {
-        let device = self.own.get(number).map_or("", |own| own.device.as_str());
-        std::iter::once("fio".to_owned()).chain(self.job.arguments(device, seed)).collect()
-    }
-
-    fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
-        read_fio(output, ahead)
+    fn device(&self, _: Side, number: usize) -> &str {
+        self.0.get(number).map_or("", |own| own.device.as_str())
     }
 }
 
@@ -248,18 +209,10 @@ fn measure(
         let (clone, uuid) = (clone_name(&member.guest, ArmKind::Planned), new_uuid(fs)?);
         let xml = clone_with(&member.xml_planned, &member.guest, &clone, card.function, &uuid, &appliance)?;
         let guest = GuestArm { name: clone.clone(), xml, device: String::new() };
-        let mut machine = Machine {
-            hypervisor: &mut *hypervisor,
-            fs,
-            probe: conditions.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: slice.clone(),
-            bare_device: format!("/dev/{}", namespace.device),
-            guests: BTreeMap::from([(ArmKind::Planned, guest.clone())]),
-            notes: Vec::new(),
-        };
+        let (guests, bare) =
+            (BTreeMap::from([(ArmKind::Planned, guest.clone())]), format!("/dev/{}", namespace.device));
+        let mut machine = Machine::of_clones(&mut *hypervisor, fs, conditions, &slice, &bare, guests);
         machine.boot_one(ArmKind::Planned, &guest)?;
-        machine.compare_fio(&clone);
         let mut placement = record(&mut machine, ArmKind::Planned, &slice.device)?.placement;
         caveats.append(&mut machine.notes);
         let wrap = |source| MeasureError::Hypervisor { arm: clone.clone(), source };
@@ -274,7 +227,7 @@ fn measure(
         members.push(Running { guest: member.guest.clone(), clone: clone.clone(), uuid, slice });
         all.push(Own { card, namespace, clone, element, holder: Holder::Guest, device });
     }
-    let mut load = PassedThrough { job: request.job.clone(), own: all };
+    let mut load = OnDrives { job: request.job.clone(), drives: Functions(all) };
     let ready = Ready { terms: &request.terms, members, infos, load: &mut load, versions, caveats };
     ready.measured(TogetherLoad::Function { job: request.job.clone() }, fs, host, hypervisor, tell)
 }

@@ -91,7 +91,6 @@ impl<'a> Turns<'a> {
                 None => {
                     self.end()?;
                     self.machine.boot_one(arm, &guest)?;
-                    self.machine.compare_fio(&guest.name);
                     fresh = true;
                     let xml = self.machine.hypervisor.domain_xml(&guest.name, Definition::Live).map_err(wrap)?;
                     self.element = element_of(&xml, self.card.function)

@@ -6,6 +6,7 @@
 //! thrown away ([`window`]).
 
 mod barrier;
+mod drives;
 mod prepare;
 mod ready;
 mod results;
@@ -13,12 +14,13 @@ mod rounds;
 mod sample;
 mod window;
 
+pub(crate) use drives::{Drives, OnDrives};
 pub use prepare::{Member, TogetherRequest, TogetherTerms, bench_together};
-pub(crate) use prepare::{apart, lab_caveat, make_room, pause_all, read_fio};
+pub(crate) use prepare::{apart, lab_caveat, make_room, pause_all};
 pub(crate) use ready::Ready;
 pub use results::{
     MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherResults, TogetherSample,
     together_text,
 };
-pub(crate) use sample::{Load, Running};
+pub(crate) use sample::{Load, Running, Turn};
 pub(crate) use window::{Window, of_netperf};

@@ -1,25 +1,22 @@
 //! The whole experiment: clones and regions made ready, rounds, and everything put back.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
+use super::drives::{Drives, OnDrives};
 use super::ready::Ready;
 use super::results::{MemberInfo, Side, TogetherLoad, TogetherResults};
-use super::sample::{Load, Running};
-use super::window::{Window, of_fio};
-use crate::appliance::{Appliance, PROBE_IN_GUEST};
+use super::sample::Running;
+use crate::appliance::Appliance;
 use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::clones::{clone_xml, measured_disk};
 use crate::conditions::Conditions;
-use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine, iops, settle};
-use crate::fio;
+use crate::executor::{GuestArm, Machine};
 use crate::leftovers::{Leftovers, leaving_nothing};
 use crate::matrix::fill;
 use crate::record::record;
@@ -119,57 +116,18 @@ pub(crate) fn apart<'a>(members: impl Iterator<Item = (&'a str, &'a Placement)> 
     Ok(())
 }
 
-/// fio, each member on a drive of its own.
-struct Drives {
-    job: FioJob,
-    /// The regions bare metal works on.
+/// Regions of scratch devices: each side has its own.
+struct Regions {
     bare: Vec<String>,
 }
 
-impl Load for Drives {
-    fn program(&self) -> &'static str {
-        "fio"
-    }
-
-    fn length(&self) -> Duration {
-        Duration::from_secs(u64::from(self.job.seconds + self.job.ramp_seconds))
-    }
-
-    fn middle(&self) -> Middle {
-        Middle::of(&self.job)
-    }
-
-    fn each(&self) -> Each {
-        Each::Io
-    }
-
-    fn turn_to(&mut self, _: Side, _: usize, fs: &HostFs, _: &mut dyn Hypervisor) -> Result<(), MeasureError> {
-        settle(fs)
-    }
-
-    fn stamp(&self) -> bool {
-        false
-    }
-
-    fn command(&self, side: Side, number: usize, seed: u64) -> Vec<String> {
-        let device = match side {
+impl Drives for Regions {
+    fn device(&self, side: Side, number: usize) -> &str {
+        match side {
             Side::Bare => self.bare.get(number).map_or("", String::as_str),
             Side::Guests => DISK_IN_GUEST,
-        };
-        std::iter::once("fio".to_owned()).chain(self.job.arguments(device, seed)).collect()
+        }
     }
-
-    fn read(&self, output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
-        read_fio(output, ahead)
-    }
-}
-
-/// Rate and times out of what fio printed; `ahead` is how far its clock is before the host's, ms.
-///
-/// # Errors
-/// It printed something else.
-pub(crate) fn read_fio(output: &str, ahead: f64) -> Result<(f64, Window), MeasureError> {
-    Ok((iops(&fio::metrics(output)?), of_fio(output, ahead)?))
 }
 
 fn measure(
@@ -237,23 +195,16 @@ fn measure(
     let mut infos = Vec::new();
     for ((member, bare), (clone, region)) in members.iter().zip(&bare_regions).zip(clones) {
         // One machine each for booting and recording: they know one clone of an arm.
-        let mut machine = Machine {
-            hypervisor: &mut *hypervisor,
-            fs,
-            probe: request.terms.conditions.probe.clone(),
-            probe_in_guest: PROBE_IN_GUEST.to_owned(),
-            slice: member.slice.clone(),
-            bare_device: bare.clone(),
-            guests: BTreeMap::from([(ArmKind::Planned, clone)]),
-            notes: Vec::new(),
-        };
+        let guests = BTreeMap::from([(ArmKind::Planned, clone)]);
+        let mut machine =
+            Machine::of_clones(&mut *hypervisor, fs, &request.terms.conditions, &member.slice, bare, guests);
         machine.boot(&[ArmKind::Planned])?;
         let placement = record(&mut machine, ArmKind::Planned, &region)?.placement;
         caveats.append(&mut machine.notes);
         infos.push(MemberInfo { guest: member.guest.clone(), slice: member.slice.clone(), placement });
     }
 
-    let mut load = Drives { job: request.job.clone(), bare: bare_regions };
+    let mut load = OnDrives { job: request.job.clone(), drives: Regions { bare: bare_regions } };
     let ready = Ready { terms: &request.terms, members, infos, load: &mut load, versions, caveats };
     ready.measured(TogetherLoad::Disk { job: request.job.clone() }, fs, host, hypervisor, tell)
 }

@@ -30,6 +30,15 @@ pub(crate) struct Running {
     pub(crate) slice: Slice,
 }
 
+/// A side that is to work, with the machine.
+pub(crate) struct Turn<'a> {
+    pub(crate) side: Side,
+    /// How many members work: the first ones.
+    pub(crate) count: usize,
+    pub(crate) fs: &'a HostFs,
+    pub(crate) hypervisor: &'a mut dyn Hypervisor,
+}
+
 /// What all members run, on bare metal and in guests.
 pub(crate) trait Load {
     /// The program, as errors name it.
@@ -38,17 +47,11 @@ pub(crate) trait Load {
     fn length(&self) -> Duration;
     /// The part of that which is counted.
     fn middle(&self) -> Middle;
-    /// Makes the machine what a side with so many members needs. The guests are paused before and after.
+    /// Makes the machine what the side needs. The guests are paused before and after.
     ///
     /// # Errors
     /// The machine does not become that.
-    fn turn_to(
-        &mut self,
-        side: Side,
-        count: usize,
-        fs: &HostFs,
-        hypervisor: &mut dyn Hypervisor,
-    ) -> Result<(), MeasureError>;
+    fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError>;
     /// Words before everything else of a bare member.
     fn around_bare(&self) -> Vec<String> {
         Vec::new()
@@ -119,7 +122,8 @@ impl Bench<'_> {
     }
 
     fn fill(&mut self, sample: &mut TogetherSample, members: &[Running], seed: u64) -> Result<(), MeasureError> {
-        self.load.turn_to(sample.side, members.len(), self.fs, self.hypervisor)?;
+        let (fs, hypervisor) = (self.fs, &mut *self.hypervisor);
+        self.load.turn_to(&mut Turn { side: sample.side, count: members.len(), fs, hypervisor })?;
         let union =
             |of: fn(&Slice) -> &CpuSet| members.iter().fold(CpuSet::new(), |all, member| all.union(of(&member.slice)));
         let slice = union(|slice| &slice.cpus);

@@ -9,7 +9,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("sabotage/vcpu-thread-repinned", vcpu_repinned),
         shared("sabotage/emulator-onto-a-vcpus-pu", emulator_moved),
-        shared("sabotage/pages-migrated", pages_migrated),
+        shared_long("sabotage/pages-migrated", pages_migrated),
         shared("sabotage/pool-shrunk-while-in-use", pool_shrunk),
         shared("sabotage/redefined-with-another-cache", redefined),
         shared("sabotage/io-uring-disabled", io_uring_disabled),

@@ -200,7 +200,7 @@ fn function_race() -> anyhow::Result<Verdict> {
     on_a_cable(2, |server| {
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 4 --budget 720 --without user-space --without no-offloads \
+            "nearmetal bench {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 4 --budget 760 --without user-space --without no-offloads \
              --without multiqueue --without rps --without macvtap-private --without macvtap-passthrough \
              --without vf-macvtap-passthrough -o /root/net.json"
         ))?;

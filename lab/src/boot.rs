@@ -14,6 +14,7 @@ use nearmetal_units::Bytes;
 use crate::clock;
 use crate::error::LabError;
 use crate::exec::Command;
+use crate::hang::Vigil;
 use crate::identity::{LabName, token};
 use crate::image::{self, Image};
 use crate::keys;
@@ -22,7 +23,7 @@ use crate::launch::{self, Launch, Process};
 use crate::lock::Lock;
 use crate::machine::{self, Boot, Machine};
 use crate::places::Places;
-use crate::progress::Progress;
+use crate::progress::{Progress, Silent};
 use crate::record::{BootTimes, DiskRecord, Record};
 use crate::seed;
 use crate::ssh;
@@ -32,18 +33,11 @@ use crate::tools;
 /// Room for what a lab writes to its disks while it runs.
 const NEEDED: Bytes = Bytes::from_mib(2048);
 
-/// How often a lab that stalls while it boots is started again.
+/// How often a lab that hangs while it boots is started again.
 const RESTARTS: usize = 3;
 
-/// What the kernel says when a processor no longer gets its timer's interrupts. On a busy host QEMU's emulation sometimes
-/// loses the end of one while the processor starts: it stays in service for ever, and after a reset QEMU itself hangs.
-const STALLED: &str = "kthread starved for";
-
-/// How long a lab that said so may still take: on a very busy host it is merely slow.
-const PATIENCE: Duration = Duration::from_secs(25);
-
-/// How long one attempt to connect may take: key exchange takes seconds on a busy host.
-const CONNECT: Duration = Duration::from_secs(30);
+/// How long one attempt may take: key exchange takes seconds on a busy host, and libvirt starts when it is first called.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// How often a port that somebody else took meanwhile is replaced by another.
 const PORTS: usize = 3;
@@ -190,13 +184,9 @@ fn stopped(name: &LabName, state: &Path, during: &'static str) -> LabError {
 
 /// Waits for SSH, then for libvirt, and writes down how long it took.
 fn ready(lab: &mut Lab, started: Instant, limit: Duration, progress: &mut dyn Progress) -> Result<(), LabError> {
-    progress.stage(1, 2, &format!("Booting lab {}", lab.name()));
-    lab.wait_ssh(limit)?;
-    let ssh_seconds = started.elapsed().as_secs_f64();
-    progress.stage(2, 2, "Waiting for libvirt");
-    lab.wait_libvirt(limit.saturating_sub(started.elapsed()))?;
+    let ssh = lab.come_up(started, limit, progress)?;
     lab.record.boot = Some(BootTimes {
-        ssh_seconds,
+        ssh_seconds: ssh.duration_since(started).as_secs_f64(),
         libvirt_seconds: started.elapsed().as_secs_f64(),
         processor_seconds: lab.process().processor_seconds(),
     });
@@ -209,42 +199,69 @@ impl Lab {
     /// # Errors
     /// The lab stopped, or `limit` passed.
     pub fn wait_ready(&self, limit: Duration) -> Result<(), LabError> {
-        let started = Instant::now();
-        self.wait_ssh(limit)?;
-        self.wait_libvirt(limit.saturating_sub(started.elapsed()))
+        self.come_up(Instant::now(), limit, &mut Silent).map(drop)
     }
 
-    fn wait_ssh(&self, limit: Duration) -> Result<(), LabError> {
-        let deadline = Instant::now() + limit;
-        let (mut stalled, mut restarts) = (None, 0);
-        // What earlier boots said is not about this one.
-        let mut seen = self.console_text()?.len();
-        loop {
-            let text = self.console_text()?;
-            if stalled.is_none() && text.get(seen..).is_some_and(|news| news.contains(STALLED)) {
-                stalled = Some(Instant::now());
-            }
-            if stalled.is_some_and(|since| since.elapsed() > PATIENCE) {
-                if restarts == RESTARTS {
-                    return Err(LabError::Stalled { name: self.name().to_string() });
-                }
-                (stalled, restarts, seen) = (None, restarts + 1, text.len());
+    /// Waits until libvirt answers; gives when SSH did. A lab that hangs is started again, a few times.
+    fn come_up(&self, started: Instant, limit: Duration, progress: &mut dyn Progress) -> Result<Instant, LabError> {
+        for start in 0..=RESTARTS {
+            if start > 0 {
+                progress.note(&format!("lab {} hung while it booted and is started again", self.name()));
                 // Between its end and its new start it looks like something to sweep.
                 let _lock = Lock::wait(&self.places.run().join(".lock"))?;
                 self.start_again()?;
             }
+            // What earlier boots said is not about this one.
+            let mut vigil = Vigil::new(Instant::now(), self.console_text()?.len());
+            let mut wait = |what, answers: &dyn Fn(Duration) -> Result<bool, LabError>| {
+                self.wait(what, (started, limit), &mut vigil, answers)
+            };
+            progress.stage(1, 2, &format!("Booting lab {}", self.name()));
+            // A cheap look first: the emulated network keeps a connection that comes too early waiting for seconds.
+            if !wait("SSH", &|left| Ok(banner(self.ssh_port()) && ssh::connect(&self.state, self.ssh_port(), left)?))? {
+                continue;
+            }
+            let ssh = Instant::now();
+            progress.stage(2, 2, "Waiting for libvirt");
+            if wait("libvirt", &|left| self.libvirt_answers(left))? {
+                return Ok(ssh);
+            }
+        }
+        Err(LabError::Stalled { name: self.name().to_string() })
+    }
+
+    /// Waits until something answers, each time at most as long as it is told; `false` if the lab hangs.
+    fn wait(
+        &self,
+        what: &'static str,
+        (started, limit): (Instant, Duration),
+        vigil: &mut Vigil,
+        answers: &dyn Fn(Duration) -> Result<bool, LabError>,
+    ) -> Result<bool, LabError> {
+        loop {
+            if vigil.hangs(Instant::now(), &self.console_text()?, self.process().wanted_seconds()) {
+                return Ok(false);
+            }
             if !self.is_alive() {
                 return Err(stopped(self.name(), &self.state, "booting"));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(started.elapsed());
             if left.is_zero() {
-                return Err(self.not_ready("SSH", limit));
+                return Err(self.not_ready(what, limit));
             }
-            // A cheap look first: the emulated network keeps a connection that comes too early waiting for seconds.
-            if banner(self.ssh_port()) && ssh::connect(&self.state, self.ssh_port(), left.min(CONNECT))? {
-                return Ok(());
+            if answers(left.min(ANSWER))? {
+                return Ok(true);
             }
-            thread::sleep(Duration::from_millis(300));
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn libvirt_answers(&self, limit: Duration) -> Result<bool, LabError> {
+        let version = ["virsh", "--quiet", "--connect", "qemu:///system", "version"];
+        match self.exec(&Command::new(version).timeout(limit)) {
+            Ok(output) => Ok(output.success()),
+            Err(LabError::TimedOut { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -256,15 +273,6 @@ impl Lab {
         let process = run(&self.places, &self.record, &machine, &image)?;
         self.set_process(process);
         Ok(())
-    }
-
-    fn wait_libvirt(&self, limit: Duration) -> Result<(), LabError> {
-        let script = "until virsh --quiet --connect qemu:///system version; do sleep 0.2; done";
-        match self.exec(&Command::shell(script).timeout(limit)) {
-            Ok(_) => Ok(()),
-            Err(LabError::TimedOut { .. }) => Err(self.not_ready("libvirt", limit)),
-            Err(error) => Err(error),
-        }
     }
 
     fn not_ready(&self, what: &'static str, limit: Duration) -> LabError {

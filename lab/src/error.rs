@@ -102,9 +102,9 @@ pub enum LabError {
         /// QEMU's last words, or the console's.
         reason: String,
     },
-    /// A processor of the lab got no more interrupts.
+    /// It hung in every boot.
     #[error(
-        "lab `{name}` stalled while booting, more than once: its emulator lost interrupts\n\ntry again when the host is less busy"
+        "lab `{name}` hung in each of its boots: its emulator lost interrupts\n\ntry again when the host is less busy"
     )]
     Stalled {
         /// Its name.

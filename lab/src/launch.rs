@@ -89,6 +89,18 @@ impl Process {
         self.fields().map_or(0.0, |fields| (ticks(&fields[11]) + ticks(&fields[12])) / 100.0)
     }
 
+    /// Processor seconds it has used, and those its threads waited for while others had the processors (the second field
+    /// of sched-stats.rst, where the kernel counts it).
+    pub(crate) fn wanted_seconds(self) -> f64 {
+        let fs = HostFs::live();
+        let threads = fs.list(&format!("/proc/{}/task", self.pid)).unwrap_or_default();
+        let waited = threads.iter().filter_map(|thread| {
+            let text = fs.read(&format!("/proc/{}/task/{thread}/schedstat", self.pid)).ok()?;
+            text.split_whitespace().nth(1)?.parse::<f64>().ok()
+        });
+        self.processor_seconds() + waited.sum::<f64>() / 1e9
+    }
+
     /// Fields of /proc/PID/stat from the state (field 3 of proc(5)) on.
     fn fields(self) -> Option<Vec<String>> {
         let text = HostFs::live().read(&format!("/proc/{}/stat", self.pid)).ok()?;

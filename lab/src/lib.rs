@@ -14,6 +14,7 @@ mod console;
 mod copy;
 mod error;
 mod exec;
+mod hang;
 mod identity;
 mod keys;
 mod lab;

@@ -1,16 +1,21 @@
 //! What a case works with: the shared lab, and short ways to run things in it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Silent, UpOptions};
+use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progress, UpOptions};
 use serde_json::Value;
 
 /// A command in a case that takes longer has hung.
 const LIMIT: Duration = Duration::from_secs(900);
 /// The programs under test.
 const PROGRAMS: [&str; 3] = ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"];
+
+/// Names of the labs that this run has booted: any other is somebody's own.
+static OWN: Mutex<BTreeSet<LabName>> = Mutex::new(BTreeSet::new());
 
 /// A lab with the programs under test in it.
 pub struct Bench {
@@ -63,10 +68,11 @@ impl Bench {
             options.machine = machine.to_owned();
         }
         options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
-        let lab = Lab::up(&places, &options, &mut Silent).or_else(|error| match error {
+        OWN.lock().unwrap_or_else(PoisonError::into_inner).insert(options.name.clone());
+        let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {
                 say_aside(&format!("a lab hung while it booted and is booted again: {error}"));
-                Lab::up(&places, &options, &mut Silent)
+                Lab::up(&places, &options, &mut Aside)
             }
             other => Err(other),
         })?;
@@ -212,6 +218,31 @@ fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| {
         format!("`{script}` printed no JSON: {}{}", output.text(), String::from_utf8_lossy(&output.stderr))
     })
+}
+
+/// Ends what a case that failed left of labs of its own, with the disks it kept: a second attempt begins afresh.
+pub fn take_down_own(say: impl Fn(&str)) {
+    let places = Places::standard();
+    for name in std::mem::take(&mut *OWN.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let down = match Lab::open(&places, &name) {
+            Ok(lab) => lab.down().map(drop),
+            Err(LabError::NotUp { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = down.and_then(|()| nearmetal_lab::purge(&places, &name).map(drop)) {
+            say(&format!("the lab `{name}` of a case that failed was not taken down: {error}"));
+        }
+    }
+}
+
+/// Says on stderr what a lab has to say while it boots.
+struct Aside;
+
+impl Progress for Aside {
+    fn stage(&mut self, _: usize, _: usize, _: &str) {}
+    fn note(&mut self, text: &str) {
+        say_aside(text);
+    }
 }
 
 /// What somebody who follows the run wants to know, and no result.

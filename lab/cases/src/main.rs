@@ -76,21 +76,17 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     for case in chosen {
         let clock = Instant::now();
         let mut first_attempt = None;
-        let result = match case.body {
-            _ if !root => Ok(Verdict::CannotTry("the lab needs root".to_owned())),
-            Body::Shared(body) => shared_bench(&mut shared).and_then(body).or_else(|error| {
+        let result = if root {
+            attempt(case, &mut shared).or_else(|error| {
                 // Emulated processors lose an interrupt now and then, and what they ran hangs. A fault of ours fails
                 // in a fresh lab as well; a lab's own does not, and the record keeps what it was.
                 first_attempt = Some(format!("{error:#}"));
                 say(&format!("again {:49} {:6.1} s  {error:#}", case.name, clock.elapsed().as_secs_f64()));
                 take_down(&mut shared);
-                shared_bench(&mut shared).and_then(body)
-            }),
-            Body::Alone(body) => {
-                // Two labs at once would each be half as fast; a case that wants two boots both itself.
-                take_down(&mut shared);
-                body()
-            }
+                attempt(case, &mut shared)
+            })
+        } else {
+            Ok(Verdict::CannotTry("the lab needs root".to_owned()))
         };
         let (outcome, detail) = match result {
             Ok(Verdict::Holds(detail)) => (Outcome::Passed, detail),
@@ -112,6 +108,17 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let (passed, failed, skipped) = record.totals();
     say(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
     Ok(failed == 0)
+}
+
+fn attempt(case: &Case, shared: &mut Option<Bench>) -> anyhow::Result<Verdict> {
+    match case.body {
+        Body::Shared(body) => shared_bench(shared).and_then(body),
+        Body::Alone(body) => {
+            // Two labs at once would each be half as fast; a case that wants two boots both itself.
+            take_down(shared);
+            body().inspect_err(|_| context::take_down_own(say))
+        }
+    }
 }
 
 fn shared_bench(slot: &mut Option<Bench>) -> anyhow::Result<&Bench> {

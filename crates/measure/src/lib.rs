@@ -38,7 +38,10 @@ pub use bench::{Event, Request, bench};
 pub use clones::clone_name;
 pub use compare::{AGAINST, CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use conditions::Conditions;
-pub use cost::{Cost, CostRow, CostsOf, cost_figures, cost_table, cost_text, lift_rules, lift_text};
+pub use cost::{
+    Cost, CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text,
+    liftings,
+};
 pub use error::MeasureError;
 pub use experiment::{Executor, Measured, perform};
 pub use file_set::{FileJob, FileStep, FileSystem};

@@ -119,6 +119,17 @@ fn unknown_is_said_and_is_no_zero() {
 }
 
 #[test]
+fn what_would_lift_a_guest_stands_with_its_exits_and_its_rule() {
+    let mut view = sample::sample();
+    let page = html_page(&view).unwrap();
+    assert!(page.contains("planned msr 0.61 of 1.13</span> it ended interrupts"));
+    assert!(page.contains("nearmetal doctor --explain kvm-apicv-avic-active"));
+    // Where no exits were counted nothing is said.
+    view.lifts.clear();
+    assert!(!html_page(&view).unwrap().contains("What would lift"));
+}
+
+#[test]
 fn an_empty_job_still_makes_a_page() {
     let mut view = sample::sample();
     view.verification.clear();

@@ -7,9 +7,9 @@ use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{
-    ArmKind, Comparison, Conditions, CostRow, CostsOf, Design, Environment, Estimate, FileJob, FileSystem, FioJob,
-    FunctionRequest, MemoryJob, Order, OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload,
-    bench as measure, bench_function, bench_own_guest, compare, cost_table, cost_text, function_of, lift_text,
+    ArmKind, Comparison, Conditions, Design, Environment, Estimate, FileJob, FileSystem, FioJob, FunctionRequest,
+    MemoryJob, Order, OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload, bench as measure,
+    bench_function, bench_own_guest, compare, cost_table, cost_text, costs_of_guests, function_of, lift_text,
 };
 use nearmetal_units::Bytes;
 
@@ -283,23 +283,10 @@ fn keep(args: &Args, results: &Results, printer: &mut Printer) -> anyhow::Result
     printer.data(&text(results, &compare(results)?));
     let costs = cost_table(results);
     if !costs.is_empty() {
-        printer.data(&format!("where the time goes, for each I/O:\n{}{}", cost_text(&costs), lifts(&costs)));
+        let lifts = lift_text(&costs_of_guests(&costs));
+        printer.data(&format!("where the time goes, for each I/O:\n{}{lifts}", cost_text(&costs)));
     }
     Ok(ExitStatus::Done)
-}
-
-/// What would lift the guests, by the first workload whose costs were counted.
-fn lifts(costs: &[CostRow]) -> String {
-    let mut guests: Vec<CostsOf<'_>> = Vec::new();
-    let first = costs.first().map(|row| &row.workload);
-    for row in costs.iter().filter(|row| Some(&row.workload) == first && row.arm != ArmKind::BareSlice) {
-        let (who, cost) = (row.arm.title(), (row.cost, row.name.as_str(), row.per_io));
-        match guests.iter_mut().find(|own| own.who == who) {
-            Some(own) => own.costs.push(cost),
-            None => guests.push(CostsOf { who: who.to_owned(), costs: vec![cost] }),
-        }
-    }
-    lift_text(&guests)
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {

@@ -76,6 +76,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         samples: results.map(|results| comparisons::samples(results, &shown)).unwrap_or_default(),
         noise_floors: results.map(|results| comparisons::floors(results, &shown)).unwrap_or_default(),
         costs: results.map(costs::lines).unwrap_or_default(),
+        lifts: results.map(costs::lifts).unwrap_or_default(),
         memory: results.map(|results| memory::table(results, &host, lab)).transpose()?.flatten(),
         papers: Vec::new(),
         provenance: provenance::facts(&host, &job.plan, seen, results),

@@ -1,7 +1,7 @@
 //! Costs of the runs as lines of the report.
 
-use nearmetal_measure::{Cost, CostRow, Results, cost_table};
-use nearmetal_report::view::{CostFigure, CostLine};
+use nearmetal_measure::{Cost, CostRow, Results, cost_table, costs_of_guests, liftings};
+use nearmetal_report::view::{CostFigure, CostLine, LiftLine};
 
 /// One line for each workload, arm and group, in the order of the table.
 pub(super) fn lines(results: &Results) -> Vec<CostLine> {
@@ -17,6 +17,16 @@ pub(super) fn lines(results: &Results) -> Vec<CostLine> {
         }
     }
     lines
+}
+
+/// What would lift the guests, in the first workload.
+pub(super) fn lifts(results: &Results) -> Vec<LiftLine> {
+    let line = |lifting: nearmetal_measure::Lifting| LiftLine {
+        seen: lifting.seen,
+        what: lifting.what.to_owned(),
+        rule: lifting.rule.map(str::to_owned),
+    };
+    liftings(&costs_of_guests(&cost_table(results))).into_iter().map(line).collect()
 }
 
 fn figure(row: &CostRow) -> CostFigure {

@@ -3,7 +3,8 @@
 //! Exits are what a guest pays and bare metal does not, so their kinds say where there is something to gain. What is named
 //! here is what kernel and processor offer; whether this host has it in force is the doctor's work, whose rule is named.
 
-use super::Cost;
+use super::{Cost, CostRow};
+use crate::results::ArmKind;
 
 /// Part of all exits from which a kind is worth a word.
 const OFTEN: f64 = 0.05;
@@ -70,10 +71,35 @@ pub struct CostsOf<'a> {
     pub costs: Vec<(Cost, &'a str, f64)>,
 }
 
-/// What would lift these guests, a line each, most exits first; nothing where no exits were counted.
+/// The guests of an experiment, with what each cost in the first workload whose costs were counted.
+pub fn costs_of_guests(rows: &[CostRow]) -> Vec<CostsOf<'_>> {
+    let mut guests: Vec<CostsOf<'_>> = Vec::new();
+    let first = rows.first().map(|row| &row.workload);
+    for row in rows.iter().filter(|row| Some(&row.workload) == first && row.arm != ArmKind::BareSlice) {
+        let (who, cost) = (row.arm.title(), (row.cost, row.name.as_str(), row.per_io));
+        match guests.iter_mut().find(|own| own.who == who) {
+            Some(own) => own.costs.push(cost),
+            None => guests.push(CostsOf { who: who.to_owned(), costs: vec![cost] }),
+        }
+    }
+    guests
+}
+
+/// One thing that would lift guests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lifting {
+    /// The exits that say so: "planned msr 0.61 of 1.13".
+    pub seen: String,
+    /// What spares them.
+    pub what: &'static str,
+    /// The doctor's rule that looks for it.
+    pub rule: Option<&'static str>,
+}
+
+/// What would lift these guests, most exits first; nothing where no exits were counted.
 ///
 /// Where exits were counted by the processor's reason that decides, else KVM's own kinds: one exit is in both.
-pub fn lift_text(guests: &[CostsOf<'_>]) -> String {
+pub fn liftings(guests: &[CostsOf<'_>]) -> Vec<Lifting> {
     let mut found: Vec<(&Lift, f64, Vec<String>)> = Vec::new();
     for CostsOf { who, costs } in guests {
         let value = |group: Cost, name: &str| costs.iter().find(|one| (one.0, one.1) == (group, name)).map(|one| one.2);
@@ -99,11 +125,21 @@ pub fn lift_text(guests: &[CostsOf<'_>]) -> String {
         }
     }
     found.sort_by(|left, right| right.1.total_cmp(&left.1));
-    let line = |(lift, _, said): &(&Lift, f64, Vec<String>)| {
-        let rule = lift.rule.map_or_else(String::new, |rule| format!(" (nearmetal doctor --explain {rule})"));
-        format!("  {}: {}{rule}\n", said.join("; "), lift.what)
+    let lifting = |(lift, _, said): (&Lift, f64, Vec<String>)| Lifting {
+        seen: said.join("; "),
+        what: lift.what,
+        rule: lift.rule,
     };
-    let lines: String = found.iter().map(line).collect();
+    found.into_iter().map(lifting).collect()
+}
+
+/// [`liftings`] for a terminal, a line each.
+pub fn lift_text(guests: &[CostsOf<'_>]) -> String {
+    let line = |lifting: &Lifting| {
+        let rule = lifting.rule.map_or_else(String::new, |rule| format!(" (nearmetal doctor --explain {rule})"));
+        format!("  {}: {}{rule}\n", lifting.seen, lifting.what)
+    };
+    let lines: String = liftings(guests).iter().map(line).collect();
     if lines.is_empty() { lines } else { format!("what would lift it, by the exits counted:\n{lines}") }
 }
 

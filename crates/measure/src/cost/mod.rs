@@ -14,7 +14,7 @@ mod snapshot;
 mod table;
 mod watch;
 
-pub use lift::{CostsOf, lift_rules, lift_text};
+pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, liftings};
 pub(crate) use reasons::exit_reasons;
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
 pub(crate) use watch::{Middle, Target, Watched, watched};

@@ -15,6 +15,17 @@ pub struct CostLine {
     pub figures: Vec<CostFigure>,
 }
 
+/// Something that would lift guests, as the exits they made say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LiftLine {
+    /// The exits for each request: "planned msr 0.61 of 1.13".
+    pub seen: String,
+    /// What spares them.
+    pub what: String,
+    /// The doctor's rule that looks for it, if there is one.
+    pub rule: Option<String>,
+}
+
 /// One cost for each request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CostFigure {

@@ -15,7 +15,7 @@ mod provenance;
 mod slice;
 
 pub use comparison::{ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, Metric, NoiseFloorView, SampleSeries};
-pub use cost::{CostFigure, CostLine};
+pub use cost::{CostFigure, CostLine, LiftLine};
 pub use guest::{DiskCard, GuestCard};
 pub use host_map::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
 pub use memory::{MemoryRow, MemorySide, MemoryTable};
@@ -81,6 +81,9 @@ pub struct JobReport {
     /// Where the time goes: what each arm spent on each request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<CostLine>,
+    /// What would lift the guests, most exits first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifts: Vec<LiftLine>,
     /// Memory latency and bandwidth.
     pub memory: Option<MemoryTable>,
     /// Figures of papers, to stand beside ours.

@@ -64,6 +64,7 @@ pub fn sample() -> JobReport {
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),
         costs: measured::costs(),
+        lifts: measured::lifts(),
         memory: Some(measured::memory()),
         papers: vec![],
         provenance: story::provenance(),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::text::{UNKNOWN, interval, percent, ratio, value};
-use crate::view::{ArmRole, ArmView, Bounds, ComparisonView, JobReport, MemorySide, SliceRole};
+use crate::view::{ArmRole, ArmView, Bounds, ComparisonView, JobReport, LiftLine, MemorySide, SliceRole};
 
 #[derive(Serialize)]
 pub(super) struct Measured {
@@ -13,6 +13,7 @@ pub(super) struct Measured {
     method: String,
     samples: Vec<Series>,
     costs: Vec<CostRow>,
+    lifts: Vec<LiftLine>,
     memory: Option<Memory>,
 }
 
@@ -81,6 +82,7 @@ pub(super) fn measured(view: &JobReport) -> Measured {
         method: method(view),
         samples: samples(view),
         costs: view.costs.iter().map(|line| cost(view, line)).collect(),
+        lifts: view.lifts.clone(),
         memory: memory(view),
     }
 }

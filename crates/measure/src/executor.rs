@@ -84,6 +84,7 @@ impl<'a> Machine<'a> {
             fio_compared: bare_device.is_empty(),
         }
     }
+
     fn failed(arm: &str) -> impl FnOnce(HypervisorError) -> MeasureError {
         let arm = arm.to_owned();
         move |source| MeasureError::Hypervisor { arm, source }
@@ -113,8 +114,8 @@ impl<'a> Machine<'a> {
                 Err(HypervisorError::AgentNotResponding { .. }) if boot < BOOTS => {
                     let seconds = BOOT_LIMIT.as_secs();
                     self.notes.push(format!(
-                        "the clone of arm {} was booted again: its agent did not answer within {seconds} s",
-                        arm.title()
+                        "the clone `{}` was booted again: its agent did not answer within {seconds} s",
+                        guest.name
                     ));
                     self.hypervisor.destroy(&guest.name).map_err(Self::failed(arm.id()))?;
                     boot += 1;

@@ -1,5 +1,7 @@
 //! Members that are ready: the ceiling, the rounds, and the results put together, whatever they run.
 
+use std::collections::BTreeSet;
+
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Versions};
 use nearmetal_stats::Sample;
@@ -43,7 +45,7 @@ impl Ready<'_> {
         hypervisor: &mut dyn Hypervisor,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<TogetherResults, MeasureError> {
-        let Self { terms, members, infos, load: run, versions, caveats } = self;
+        let Self { terms, members, infos, load: run, versions, mut caveats } = self;
         let (probe, least_overlap) = (terms.conditions.probe.clone(), terms.least_overlap);
         let mut bench = Bench { fs, hypervisor, probe, load: run, least_overlap };
         let ceiling = match load {
@@ -71,6 +73,9 @@ impl Ready<'_> {
             provenance.retain(|name, _| !name.starts_with("fio"));
             provenance.insert("netperf command".to_owned(), test.command(*peer, *seconds).join(" "));
         }
+        // Each member's machine says the same of the appliance.
+        let mut said = BTreeSet::new();
+        caveats.retain(|caveat| said.insert(caveat.clone()));
         Ok(TogetherResults {
             schema: TOGETHER_SCHEMA.to_owned(),
             created: nearmetal_change::timestamp::now(),

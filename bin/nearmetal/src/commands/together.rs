@@ -37,7 +37,8 @@ pub(super) struct TogetherArgs {
     /// With --together: percent of a sample's time during which all must have run
     #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent, requires = "together")]
     overlap: f64,
-    /// With --together over the network: the way of the guests' packets, by the id `--matrix net --list` prints
+    /// With --together over the network: the way of the guests' packets, by the id `--matrix net --list` prints: one over
+    /// a bridge, or vf-hostdev, where each guest takes turns with its bare slice on a virtual function of the port
     #[arg(long, value_name = "ID", default_value = "bridge.vhost.q1", requires = "together")]
     way: String,
 }
@@ -150,11 +151,11 @@ fn through_a_port(
         });
     }
     let vcpus = members.iter().map(|member| member.placement.vcpus.len() as u32).min().unwrap_or(1);
-    let way =
-        NetPath::over_a_bridge(vcpus).into_iter().find(|way| way.id() == args.several.way).with_context(|| {
-            let known: Vec<String> = NetPath::over_a_bridge(vcpus).iter().map(NetPath::id).collect();
-            format!("--way: `{}` is none of {}", args.several.way, known.join(", "))
-        })?;
+    let ways = NetPath::of_several(vcpus);
+    let way = ways.iter().copied().find(|way| way.id() == args.several.way).with_context(|| {
+        let known: Vec<String> = ways.iter().map(NetPath::id).collect();
+        format!("--way: `{}` is none of {}", args.several.way, known.join(", "))
+    })?;
     let fs = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
     let (seconds, pairs) = if args.quick { (3, 4) } else { (10, 10) };

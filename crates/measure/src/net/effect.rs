@@ -9,8 +9,9 @@ use nearmetal_units::CpuSet;
 use serde_json::Value;
 
 use super::guest::ArmCard;
+use super::interface::{ip_json, master};
 use super::path::{Backend, Link, NetPath};
-use super::port::{BRIDGE, ip_json, master};
+use super::port::BRIDGE;
 use crate::error::MeasureError;
 
 /// How long a command in the guest may take under emulation.

@@ -9,6 +9,7 @@ mod costs;
 mod cpu;
 mod effect;
 mod guest;
+mod interface;
 mod lane;
 mod netperf;
 mod path;
@@ -19,6 +20,7 @@ mod rig;
 mod run;
 mod several;
 mod sockperf;
+mod space;
 mod test;
 
 pub use arms::{Function, NetGround, net_arms, net_words};

@@ -144,6 +144,13 @@ impl NetPath {
         ways
     }
 
+    /// The ways that several guests with so many vCPUs can take through one port at once.
+    pub fn of_several(vcpus: u32) -> Vec<Self> {
+        let mut ways = Self::over_a_bridge(vcpus);
+        ways.push(Self::hardware(Link::VfHostdev));
+        ways
+    }
+
     /// A way without a virtio card.
     pub(crate) fn hardware(link: Link) -> Self {
         Self { link, backend: None, queues: None, offloads: true, rps: false }

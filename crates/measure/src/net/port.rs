@@ -2,27 +2,22 @@
 
 use std::net::IpAddr;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use nearmetal_host::{Host, HostFs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::interface::{exists, has_link, ip, ip_json, master, until};
 use super::path::Role;
+use super::space::{self, NAMESPACE};
 use crate::error::MeasureError;
 use crate::leftovers::Leftovers;
 use crate::program::run;
 
 /// Names of what is made: none is anybody else's, else the measurement is refused.
 pub(crate) const BRIDGE: &str = "nmbr0";
-/// The namespace bare metal is measured in, so that its address is nobody else's business.
-pub(crate) const NAMESPACE: &str = "nearmetal-net";
 /// Taps and macvtaps of the guests begin with it.
 pub(crate) const TAP: &str = "nmtap";
-
-/// How long an interface may take to come back from a guest or a namespace, or to have its link.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The network before it was changed; kept in the record of leftovers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +28,10 @@ pub(crate) struct NetBefore {
     pub was_up: bool,
     /// Hardware addresses its filters were told.
     pub told: Vec<String>,
-    /// Interfaces of its virtual functions that were down; a macvtap takes its own up and leaves it so.
+    /// Interfaces of its virtual functions.
+    #[serde(default)]
+    pub functions: Vec<String>,
+    /// Those of them that were down; a macvtap takes its own up and leaves it so.
     #[serde(default)]
     pub down: Vec<String>,
     /// Addresses the kernel had given the port itself, with their prefix. A macvtap in passthrough mode lends it the guest's
@@ -50,7 +48,14 @@ impl NetBefore {
             // Most are gone with their guest, some between the listing and here.
             let _ = ip(&["link", "delete", tap]);
         }
-        leave_namespace(fs, &self.port)?;
+        let spaces = space::there();
+        for space in &spaces {
+            space::leave(space, &self.port, fs)?;
+        }
+        if !spaces.is_empty() {
+            // Those of functions come back a moment later; one that a guest has by now does not.
+            until(|| self.functions.iter().all(|function| exists(fs, function)));
+        }
         if exists(fs, BRIDGE) {
             if exists(fs, &self.port) && master(fs, &self.port).as_deref() == Some(BRIDGE) {
                 ip(&["link", "set", "dev", &self.port, "nomaster"])?;
@@ -79,44 +84,6 @@ impl NetBefore {
         }
         Ok(())
     }
-}
-
-fn exists(fs: &HostFs, interface: &str) -> bool {
-    fs.exists(&format!("/sys/class/net/{interface}"))
-}
-
-/// The bridge or bond an interface belongs to.
-pub(crate) fn master(fs: &HostFs, interface: &str) -> Option<String> {
-    fs.link_name(&format!("/sys/class/net/{interface}/master")).ok()
-}
-
-fn ip(words: &[&str]) -> Result<String, MeasureError> {
-    run(Command::new("ip").args(words))
-}
-
-/// `ip -json …`, as one list.
-pub(crate) fn ip_json(words: &[&str]) -> Result<Vec<Value>, MeasureError> {
-    let text = run(Command::new("ip").args(["-json", "-details"]).args(words))?;
-    match serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }) {
-        Ok(Value::Array(rows)) => Ok(rows),
-        Ok(_) | Err(_) => Err(MeasureError::Unreadable {
-            what: format!("`ip -json {}`", words.join(" ")),
-            why: "it is no list".to_owned(),
-            text: text.chars().take(200).collect(),
-        }),
-    }
-}
-
-/// Waits until something is so.
-fn until(what: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while !what() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        sleep(Duration::from_millis(200));
-    }
-    true
 }
 
 /// The port, and what it is at the moment.
@@ -150,29 +117,28 @@ impl Port {
                 "`{name}` has the address {address}, so somebody may reach this machine through it: name a port that carries nothing"
             )));
         }
-        for taken in [BRIDGE, NAMESPACE] {
-            if exists(fs, taken) || std::path::Path::new(&format!("/run/netns/{taken}")).exists() {
-                return Err(MeasureError::Unfit(format!(
-                    "there is a `{taken}` already, which this would make: remove it"
-                )));
-            }
+        let bridge = exists(fs, BRIDGE).then(|| BRIDGE.to_owned());
+        if let Some(taken) = bridge.into_iter().chain(space::there()).next() {
+            return Err(MeasureError::Unfit(format!("there is a `{taken}` already, which this would make: remove it")));
         }
         let was_up = flags_up(&rows);
         let device = host.network_interfaces.iter().find(|interface| interface.name == name);
         let function = device.and_then(|device| device.pci);
         let sriov = host.pci_devices.iter().find(|device| Some(device.address) == function);
         let has_functions = sriov.and_then(|device| device.sriov.as_ref()).is_some_and(|sriov| sriov.vfs > 0);
-        let functions = sriov.and_then(|device| device.sriov.as_ref()).map(|sriov| sriov.functions.as_slice());
-        let of_a_function = |address| functions.unwrap_or_default().contains(&address);
+        let addresses = sriov.and_then(|device| device.sriov.as_ref()).map(|sriov| sriov.functions.as_slice());
+        let of_a_function = |address| addresses.unwrap_or_default().contains(&address);
         let on_functions = host.network_interfaces.iter().filter(|found| found.pci.is_some_and(of_a_function));
-        let mut down = Vec::new();
+        let (mut functions, mut down) = (Vec::new(), Vec::new());
         for interface in on_functions {
+            functions.push(interface.name.clone());
             if !flags_up(&ip_json(&["link", "show", "dev", &interface.name])?) {
                 down.push(interface.name.clone());
             }
         }
         let link_local = Some(link_local(&rows));
-        leftovers.network = Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone(), down, link_local });
+        leftovers.network =
+            Some(NetBefore { port: name.to_owned(), was_up, told: macs.clone(), functions, down, link_local });
         leftovers.save()?;
         ip(&["link", "set", "dev", name, "up"])?;
         Ok(Self { name: name.to_owned(), has_functions, role: None, told: macs })
@@ -242,47 +208,15 @@ impl Port {
     /// Moves an interface into the namespace and gives it the address. Everything else of the port is left.
     pub(crate) fn enter(&mut self, interface: &str, address: &str, fs: &HostFs) -> Result<(), MeasureError> {
         self.make(Role::Bare, fs)?;
-        // The host's driver takes a function back a moment after its guest has ended.
-        if !until(|| exists(fs, interface)) {
-            return Err(MeasureError::Unfit(format!("`{interface}` did not come back to the host")));
-        }
-        ip(&["netns", "add", NAMESPACE])?;
-        ip(&["link", "set", "dev", interface, "netns", NAMESPACE])?;
-        ip(&["-netns", NAMESPACE, "address", "add", address, "dev", interface])?;
-        ip(&["-netns", NAMESPACE, "link", "set", "dev", interface, "up"])?;
-        let linked = || {
-            let carrier = format!("/sys/class/net/{interface}/carrier");
-            run(Command::new("ip").args(["netns", "exec", NAMESPACE, "cat", &carrier]))
-                .is_ok_and(|text| text.trim() == "1")
-        };
-        if until(linked) {
-            Ok(())
-        } else {
-            Err(MeasureError::Unfit(format!("`{interface}` has no link in its namespace")))
-        }
+        space::enter(NAMESPACE, interface, address, fs)
     }
 
-    /// Ends the namespace: the kernel gives its hardware back to the host.
+    /// Ends the namespace.
     pub(crate) fn leave(&mut self, interface: &str, fs: &HostFs) -> Result<(), MeasureError> {
         self.role = None;
-        leave_namespace(fs, interface)?;
+        space::leave(NAMESPACE, interface, fs)?;
         ip(&["link", "set", "dev", &self.name, "up"]).map(drop)
     }
-}
-
-fn leave_namespace(fs: &HostFs, interface: &str) -> Result<(), MeasureError> {
-    if !std::path::Path::new(&format!("/run/netns/{NAMESPACE}")).exists() {
-        return Ok(());
-    }
-    ip(&["netns", "delete", NAMESPACE])?;
-    if until(|| exists(fs, interface)) {
-        return Ok(());
-    }
-    Err(MeasureError::Unfit(format!("`{interface}` did not come back from the namespace {NAMESPACE}")))
-}
-
-fn has_link(fs: &HostFs, interface: &str) -> bool {
-    fs.read(&format!("/sys/class/net/{interface}/carrier")).is_ok_and(|text| text.trim() == "1")
 }
 
 /// Why a port cannot be measured; `None` if it can.

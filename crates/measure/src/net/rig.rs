@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::thread::sleep;
 use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs, guests};
@@ -13,10 +12,10 @@ use super::costs::costs_of;
 use super::cpu::Busy;
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::guest::{ArmCard, DOWN, UP, guest_with};
-use super::netperf::greeting;
 use super::path::Link;
-use super::port::{NAMESPACE, Port};
+use super::port::Port;
 use super::request::NetMatrixRequest;
+use super::space::{self, NAMESPACE};
 use super::test::{NetTest, read};
 use crate::appliance::Appliance;
 use crate::bench::new_uuid;
@@ -29,8 +28,6 @@ use crate::metric::{Metric, Unit};
 use crate::program::run;
 use crate::results::{ArmKind, Slice};
 
-/// How often bare metal greets the peer before it counts as out of reach, a second apart.
-const GREETINGS: u32 = 6;
 /// What shows which thread moves the packets: many small ones.
 const LOAD: NetTest = NetTest::UdpRr;
 
@@ -216,7 +213,8 @@ impl<'a> NetRig<'a> {
     }
 
     fn read_back_bare(&mut self) -> Result<Vec<String>, String> {
-        self.greet().map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
+        space::greet(NAMESPACE, self.request.peer)
+            .map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
         let driver = self.bare.1.as_deref().unwrap_or("unknown");
         Ok(vec![
             format!("{} in namespace {NAMESPACE}, driver {driver}; the peer answered through it", self.bare.0),
@@ -288,7 +286,7 @@ impl<'a> NetRig<'a> {
 
     fn up(&mut self, arm: usize) -> Result<(), MeasureError> {
         if self.standing == Standing::Bare {
-            return self.greet();
+            return space::greet(NAMESPACE, self.request.peer);
         }
         let mac = self.cards[arm].mac.clone();
         let (address, peer) = (self.request.address.clone(), self.request.peer.to_string());
@@ -300,19 +298,6 @@ impl<'a> NetRig<'a> {
             return Ok(());
         }
         self.in_guest(arm, &["sh", "-c", DOWN], PATIENCE).map(drop)
-    }
-
-    fn greet(&self) -> Result<(), MeasureError> {
-        let words = greeting(self.request.peer);
-        let mut tries = 1;
-        loop {
-            match self.on_bare_metal(&words, Confinement::Slice) {
-                Ok(_) => return Ok(()),
-                Err(error) if tries >= GREETINGS => return Err(error),
-                Err(_) => sleep(Duration::from_secs(1)),
-            }
-            tries += 1;
-        }
     }
 
     fn netperf(

@@ -52,8 +52,8 @@ pub(crate) trait Load {
     /// # Errors
     /// The machine does not become that.
     fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError>;
-    /// Words before everything else of a bare member.
-    fn around_bare(&self) -> Vec<String> {
+    /// Words before everything else of the bare member with this number.
+    fn around_bare(&self, _: usize) -> Vec<String> {
         Vec::new()
     }
     /// Whether the program does not say when it ran, so that the probe has to.
@@ -167,7 +167,7 @@ impl Bench<'_> {
         let mut problem = None;
         for (number, member) in members.iter().enumerate() {
             let job = self.load.command(Side::Bare, number, seed + number as u64);
-            let around = self.load.around_bare();
+            let around = self.load.around_bare(number);
             let mut words = around.iter().chain(std::iter::once(&probe));
             let Some(first) = words.next() else { continue };
             let mut command = Command::new(first);

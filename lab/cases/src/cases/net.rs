@@ -31,6 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
         alone("matrix/net-ways-with-virtual-functions-are-read-back", with_functions),
         alone("matrix/net-a-short-race-beside-bare-metal", short_race),
         alone("bench/guests-share-a-port", share_a_port),
+        alone("bench/guests-with-functions-of-a-port", functions_of_a_port),
         alone("matrix/net-a-virtual-function-beside-bare-metal", function_race),
     ]
 }
@@ -221,9 +222,7 @@ fn function_race() -> anyhow::Result<Verdict> {
 /// One guest and two at once through one port, each side behind one barrier, beside the peer's ceiling.
 fn share_a_port() -> anyhow::Result<Verdict> {
     on_a_cable(0, |server| {
-        let second: Vec<&str> = GUEST.lines().filter(|line| !line.starts_with("<interface")).collect();
-        server.write("/root/net2.xml", &second.join("\n").replace("<name>net1<", "<name>net2<"))?;
-        server.sh("virsh -q define /root/net2.xml; nearmetal plan net1 net2 -o /root/plan.json")?;
+        second_guest(server)?;
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!(
             "nearmetal bench {ARGUMENTS_TOGETHER} --test tcp-stream --seconds 4 --pairs 3 --scaling --overlap 50 \
@@ -234,6 +233,43 @@ fn share_a_port() -> anyhow::Result<Verdict> {
         ensure!(ratios.iter().map(|one| one.count).collect::<Vec<_>>() == [1, 2], "no ratio for one and two: {text}");
         ensure!(results.ceiling.is_some() && text.contains("the ceiling"), "no ceiling: {text}");
         ensure!(text.contains("overlap:") && text.contains("exits by KVM/Gbit"), "{text}");
+        let after = server.sh(NETWORK)?;
+        ensure!(after == before, "before:\n{before}\nafter:\n{after}");
+        Ok(Verdict::Holds(text))
+    })
+}
+
+/// Beside the first guest one without a card, and both in one plan.
+fn second_guest(server: &Bench) -> anyhow::Result<()> {
+    let second: Vec<&str> = GUEST.lines().filter(|line| !line.starts_with("<interface")).collect();
+    server.write("/root/net2.xml", &second.join("\n").replace("<name>net1<", "<name>net2<"))?;
+    server.sh("virsh -q define /root/net2.xml; nearmetal plan net1 net2 -o /root/plan.json").map(drop)
+}
+
+/// Two guests at once, each with a virtual function, and both slices at once on the same functions. Killed while the slices
+/// have them, it leaves what a rollback takes back.
+fn functions_of_a_port() -> anyhow::Result<Verdict> {
+    on_a_cable(2, |server| {
+        second_guest(server)?;
+        let before = server.sh(NETWORK)?;
+        let command =
+            format!("nearmetal bench {ARGUMENTS_TOGETHER} --way vf-hostdev --test tcp-stream --seconds 4 --overlap 50");
+        server.sh(&format!(
+            "{command} >/root/log 2>&1 & bench=$!; end=$(($(date +%s) + 400))
+             until [ -e /run/netns/nearmetal-net1 ]; do [ $(date +%s) -lt $end ] || {{ cat /root/log; exit 1; }}; sleep 1; done
+             kill -9 $bench; nearmetal rollback --plan /root/plan.json"
+        ))?;
+        let after = server.sh(NETWORK)?;
+        ensure!(after == before, "before:\n{before}\nafter kill -9 and rollback:\n{after}");
+
+        let text = server.sh(&format!("{command} --pairs 3 -o /root/together.json"))?;
+        let results: TogetherResults = serde_json::from_str(&server.sh("cat /root/together.json")?)?;
+        ensure!(results.ratios()?.iter().map(|one| one.count).eq([2]), "no ratio for two: {text}");
+        for member in &results.members {
+            let evidence = member.placement.join("; ");
+            ensure!(evidence.contains("vfio-pci, IOMMU group") && evidence.contains("driver igbvf"), "{evidence}");
+        }
+        ensure!(results.ceiling.is_some() && text.contains("exits by KVM/Gbit"), "{text}");
         let after = server.sh(NETWORK)?;
         ensure!(after == before, "before:\n{before}\nafter:\n{after}");
         Ok(Verdict::Holds(text))

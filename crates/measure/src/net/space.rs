@@ -1,0 +1,89 @@
+//! Network namespaces that bare metal is measured in, so that its addresses are nobody else's business.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nearmetal_host::{HostFs, files};
+
+use super::interface::{exists, ip, until};
+use super::netperf::greeting;
+use crate::error::MeasureError;
+use crate::program::run;
+
+/// The one for a port. Those for functions have a number behind it; none is anybody else's, else the measurement is refused.
+pub(crate) const NAMESPACE: &str = "nearmetal-net";
+
+/// How often bare metal greets the peer before it counts as out of reach, a second apart.
+const GREETINGS: u32 = 6;
+
+/// The namespace for the function with this number: in one for all, the kernel would send through the first for each of them.
+pub(crate) fn numbered(number: usize) -> String {
+    format!("{NAMESPACE}{number}")
+}
+
+/// Those of such a name that are there.
+pub(crate) fn there() -> Vec<String> {
+    let names = files::list(Path::new("/run/netns")).unwrap_or_default();
+    let names = names.iter().filter_map(|path| path.file_name()?.to_str());
+    names.filter(|name| is_ours(name)).map(str::to_owned).collect()
+}
+
+fn is_ours(name: &str) -> bool {
+    name.strip_prefix(NAMESPACE).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Makes a namespace, moves an interface into it and gives it the address.
+pub(crate) fn enter(space: &str, interface: &str, address: &str, fs: &HostFs) -> Result<(), MeasureError> {
+    // The host's driver takes a function back a moment after its guest has ended.
+    if !until(|| exists(fs, interface)) {
+        return Err(MeasureError::Unfit(format!("`{interface}` did not come back to the host")));
+    }
+    ip(&["netns", "add", space])?;
+    ip(&["link", "set", "dev", interface, "netns", space])?;
+    ip(&["-netns", space, "address", "add", address, "dev", interface])?;
+    ip(&["-netns", space, "link", "set", "dev", interface, "up"])?;
+    let linked = || {
+        let carrier = format!("/sys/class/net/{interface}/carrier");
+        run(Command::new("ip").args(["netns", "exec", space, "cat", &carrier])).is_ok_and(|text| text.trim() == "1")
+    };
+    if until(linked) { Ok(()) } else { Err(MeasureError::Unfit(format!("`{interface}` has no link in its namespace"))) }
+}
+
+/// Ends a namespace, if it is there: the kernel gives its hardware back to the host.
+pub(crate) fn leave(space: &str, interface: &str, fs: &HostFs) -> Result<(), MeasureError> {
+    if !Path::new("/run/netns").join(space).exists() {
+        return Ok(());
+    }
+    ip(&["netns", "delete", space])?;
+    if until(|| exists(fs, interface)) {
+        return Ok(());
+    }
+    Err(MeasureError::Unfit(format!("`{interface}` did not come back from the namespace {space}")))
+}
+
+/// Waits until the peer's netserver answers out of a namespace.
+pub(crate) fn greet(space: &str, peer: IpAddr) -> Result<(), MeasureError> {
+    let mut tries = 1;
+    loop {
+        match run(Command::new("ip").args(["netns", "exec", space]).args(greeting(peer))) {
+            Ok(_) => return Ok(()),
+            Err(error) if tries >= GREETINGS => return Err(error),
+            Err(_) => sleep(Duration::from_secs(1)),
+        }
+        tries += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_this_gives_are_ours() {
+        assert!(is_ours(NAMESPACE) && is_ours(&numbered(0)) && is_ours(&numbered(12)));
+        assert!(!is_ours("nearmetal-network") && !is_ours("nearmetal-ne") && !is_ours("blue"));
+    }
+}

@@ -21,7 +21,7 @@ use crate::keys;
 use crate::lab::{Lab, UpOptions};
 use crate::launch::{self, Launch, Process};
 use crate::lock::Lock;
-use crate::machine::{self, Boot, Machine};
+use crate::machine::{self, Accelerator, Boot, Machine};
 use crate::places::Places;
 use crate::progress::{Progress, Silent};
 use crate::record::{BootTimes, DiskRecord, Record};
@@ -197,13 +197,15 @@ impl Lab {
     /// Waits until commands run and libvirt answers, as after a reboot.
     ///
     /// # Errors
-    /// The lab stopped, or `limit` passed.
+    /// The lab stopped, hung in each of its boots, or `limit` passed.
     pub fn wait_ready(&self, limit: Duration) -> Result<(), LabError> {
         self.come_up(Instant::now(), limit, &mut Silent).map(drop)
     }
 
     /// Waits until libvirt answers; gives when SSH did. A lab that hangs is started again, a few times.
     fn come_up(&self, started: Instant, limit: Duration, progress: &mut dyn Progress) -> Result<Instant, LabError> {
+        let machine = Machine::load_with(&self.record.machine, self.record.cable.as_ref())?;
+        let emulated = machine.processors.accelerator == Accelerator::Tcg;
         for start in 0..=RESTARTS {
             if start > 0 {
                 progress.note(&format!("lab {} hung while it booted and is started again", self.name()));
@@ -212,7 +214,7 @@ impl Lab {
                 self.start_again()?;
             }
             // What earlier boots said is not about this one.
-            let mut vigil = Vigil::new(Instant::now(), self.console_text()?.len());
+            let mut vigil = Vigil::new(Instant::now(), self.console_text()?.len(), emulated);
             let mut wait = |what, answers: &dyn Fn(Duration) -> Result<bool, LabError>| {
                 self.wait(what, (started, limit), &mut vigil, answers)
             };
@@ -260,7 +262,8 @@ impl Lab {
         let version = ["virsh", "--quiet", "--connect", "qemu:///system", "version"];
         match self.exec(&Command::new(version).timeout(limit)) {
             Ok(output) => Ok(output.success()),
-            Err(LabError::TimedOut { .. }) => Ok(false),
+            // Where a hung call could not be ended, the connection was.
+            Err(LabError::TimedOut { .. } | LabError::Connection { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }

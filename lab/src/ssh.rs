@@ -2,10 +2,14 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::LabError;
 use crate::tools;
+
+/// What authentication may take beyond the limit that ssh keeps itself.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Options that both `ssh` and `scp` take.
 pub(crate) fn options(state: &Path, command: &mut Command) {
@@ -60,7 +64,20 @@ pub(crate) fn connect(state: &Path, port: u16, limit: Duration) -> Result<bool, 
     command.args(["-f", "-N", "-o", "ControlMaster=yes", "-o", "ControlPersist=yes", "-o", "ServerAliveInterval=30"]);
     command.args(["-o", &format!("ConnectTimeout={}", limit.as_secs().max(1))]);
     command.args(["-p", &port.to_string(), "root@127.0.0.1"]);
-    quiet(&mut command)
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let failed = |source| LabError::Start { program: "ssh".to_owned(), source };
+    let mut child = command.spawn().map_err(failed)?;
+    // Its own limit ends with the exchange of keys; a lab whose disk does not answer hangs behind that.
+    let deadline = Instant::now() + limit + GRACE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(status.success());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Ok(false)
 }
 
 /// Whether the shared connection stands.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,8 +14,16 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// The programs under test.
 const PROGRAMS: [&str; 3] = ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"];
 
-/// Names of the labs that this run has booted: any other is somebody's own.
-static OWN: Mutex<BTreeSet<LabName>> = Mutex::new(BTreeSet::new());
+/// Names of the labs that the case at hand has booted: any other is somebody's own.
+fn own_labs() -> MutexGuard<'static, BTreeSet<LabName>> {
+    static OWN: Mutex<BTreeSet<LabName>> = Mutex::new(BTreeSet::new());
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A case begins, which has booted nothing yet.
+pub fn forget_own() {
+    own_labs().clear();
+}
 
 /// A lab with the programs under test in it.
 pub struct Bench {
@@ -58,7 +66,7 @@ pub fn program_paths() -> anyhow::Result<Vec<PathBuf>> {
 impl Bench {
     /// Boots a lab and puts the programs and the guest as found into it.
     ///
-    /// One that hangs while it boots is booted once more, which is said on stderr: emulation loses an interrupt now and
+    /// One that does not come up in time is booted once more, which is said on stderr: emulation loses an interrupt now and
     /// then, and nothing has been tried in it yet.
     pub fn up(name: &str, boot: &Boot) -> anyhow::Result<Self> {
         let places = Places::standard();
@@ -68,14 +76,18 @@ impl Bench {
             options.machine = machine.to_owned();
         }
         options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
-        OWN.lock().unwrap_or_else(PoisonError::into_inner).insert(options.name.clone());
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {
-                say_aside(&format!("a lab hung while it booted and is booted again: {error}"));
+                say_aside(&format!("a lab did not come up and is booted again: {error}"));
                 Lab::up(&places, &options, &mut Aside)
             }
             other => Err(other),
-        })?;
+        });
+        // What failed may have left disks; what was there before is somebody else's.
+        if !matches!(lab, Err(LabError::AlreadyUp { .. } | LabError::Kept { .. })) {
+            own_labs().insert(options.name);
+        }
+        let lab = lab?;
         let bench = Self { lab };
         bench.install()?;
         Ok(bench)
@@ -223,7 +235,7 @@ fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
 /// Ends what a case that failed left of labs of its own, with the disks it kept: a second attempt begins afresh.
 pub fn take_down_own(say: impl Fn(&str)) {
     let places = Places::standard();
-    for name in std::mem::take(&mut *OWN.lock().unwrap_or_else(PoisonError::into_inner)) {
+    for name in std::mem::take(&mut *own_labs()) {
         let down = match Lab::open(&places, &name) {
             Ok(lab) => lab.down().map(drop),
             Err(LabError::NotUp { .. }) => Ok(()),

@@ -116,6 +116,7 @@ fn attempt(case: &Case, shared: &mut Option<Bench>) -> anyhow::Result<Verdict> {
         Body::Alone(body) => {
             // Two labs at once would each be half as fast; a case that wants two boots both itself.
             take_down(shared);
+            context::forget_own();
             body().inspect_err(|_| context::take_down_own(say))
         }
     }

@@ -1,6 +1,8 @@
 //! netperf: its arguments, and its output. The same binary runs on bare metal and in the guest.
 
 use std::net::IpAddr;
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::test::{Moved, NetTest};
 use crate::error::MeasureError;
@@ -11,6 +13,9 @@ pub(super) const PROGRAM: &str = "netperf";
 
 /// What is asked for beside the rate. Latencies are microseconds (netperf 2.7, "Omni Output Selectors").
 const LATENCIES: [(&str, &str); 3] = [("P50_LATENCY", "p50"), ("P90_LATENCY", "p90"), ("P99_LATENCY", "p99")];
+
+/// How often the peer is greeted before it counts as out of reach, a second apart.
+const GREETINGS: u32 = 6;
 
 /// The command for its test `name`, program first.
 pub(super) fn command(name: &str, stream: bool, peer: IpAddr, seconds: u32) -> Vec<String> {
@@ -28,6 +33,19 @@ pub(super) fn command(name: &str, stream: bool, peer: IpAddr, seconds: u32) -> V
 /// A few transactions, to see that the peer answers and to fill the tables of neighbours.
 pub(crate) fn greeting(peer: IpAddr) -> Vec<String> {
     [PROGRAM, "-H", &peer.to_string(), "-t", "TCP_RR", "-l", "-20", "-P", "0"].map(str::to_owned).to_vec()
+}
+
+/// Greets the peer in some way until it answers.
+pub(crate) fn greeted(greet: impl Fn() -> Result<String, MeasureError>) -> Result<(), MeasureError> {
+    let mut tries = 1;
+    loop {
+        match greet() {
+            Ok(_) => return Ok(()),
+            Err(error) if tries >= GREETINGS => return Err(error),
+            Err(_) => sleep(Duration::from_secs(1)),
+        }
+        tries += 1;
+    }
 }
 
 /// Reads `KEY=VALUE` lines.

@@ -48,14 +48,12 @@ impl NetBefore {
             // Most are gone with their guest, some between the listing and here.
             let _ = ip(&["link", "delete", tap]);
         }
-        let spaces = space::there();
-        for space in &spaces {
-            space::leave(space, &self.port, fs)?;
+        for space in space::there() {
+            space::leave(&space, &self.port, fs)?;
         }
-        if !spaces.is_empty() {
-            // Those of functions come back a moment later; one that a guest has by now does not.
-            until(|| self.functions.iter().all(|function| exists(fs, function)));
-        }
+        // A namespace or a guest that has just ended gives its function back a moment later. One that is somebody's by now,
+        // or no longer there, is not this record's.
+        until(|| self.functions.iter().all(|function| exists(fs, function)));
         if exists(fs, BRIDGE) {
             if exists(fs, &self.port) && master(fs, &self.port).as_deref() == Some(BRIDGE) {
                 ip(&["link", "set", "dev", &self.port, "nomaster"])?;

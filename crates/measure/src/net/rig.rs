@@ -12,10 +12,11 @@ use super::costs::costs_of;
 use super::cpu::Busy;
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::guest::{ArmCard, DOWN, UP, guest_with};
+use super::netperf::{greeted, greeting};
 use super::path::Link;
 use super::port::Port;
 use super::request::NetMatrixRequest;
-use super::space::{self, NAMESPACE};
+use super::space::NAMESPACE;
 use super::test::{NetTest, read};
 use crate::appliance::Appliance;
 use crate::bench::new_uuid;
@@ -213,8 +214,7 @@ impl<'a> NetRig<'a> {
     }
 
     fn read_back_bare(&mut self) -> Result<Vec<String>, String> {
-        space::greet(NAMESPACE, self.request.peer)
-            .map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
+        self.greet().map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
         let driver = self.bare.1.as_deref().unwrap_or("unknown");
         Ok(vec![
             format!("{} in namespace {NAMESPACE}, driver {driver}; the peer answered through it", self.bare.0),
@@ -286,7 +286,7 @@ impl<'a> NetRig<'a> {
 
     fn up(&mut self, arm: usize) -> Result<(), MeasureError> {
         if self.standing == Standing::Bare {
-            return space::greet(NAMESPACE, self.request.peer);
+            return self.greet();
         }
         let mac = self.cards[arm].mac.clone();
         let (address, peer) = (self.request.address.clone(), self.request.peer.to_string());
@@ -298,6 +298,11 @@ impl<'a> NetRig<'a> {
             return Ok(());
         }
         self.in_guest(arm, &["sh", "-c", DOWN], PATIENCE).map(drop)
+    }
+
+    fn greet(&self) -> Result<(), MeasureError> {
+        let words = greeting(self.request.peer);
+        greeted(|| self.on_bare_metal(&words, Confinement::Slice))
     }
 
     fn netperf(

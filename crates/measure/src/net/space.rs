@@ -1,23 +1,17 @@
 //! Network namespaces that bare metal is measured in, so that its addresses are nobody else's business.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
 
 use nearmetal_host::{HostFs, files};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::interface::{exists, ip, until};
-use super::netperf::greeting;
 use crate::error::MeasureError;
 use crate::program::run;
 
 /// The one for a port. Those for functions have a number behind it; none is anybody else's, else the measurement is refused.
 pub(crate) const NAMESPACE: &str = "nearmetal-net";
-
-/// How often bare metal greets the peer before it counts as out of reach, a second apart.
-const GREETINGS: u32 = 6;
 
 /// The namespace for the function with this number: in one for all, the kernel would send through the first for each of them.
 pub(crate) fn numbered(number: usize) -> String {
@@ -52,29 +46,21 @@ pub(crate) fn enter(space: &str, interface: &str, address: &str, fs: &HostFs) ->
     if until(linked) { Ok(()) } else { Err(MeasureError::Unfit(format!("`{interface}` has no link in its namespace"))) }
 }
 
-/// Ends a namespace, if it is there: the kernel gives its hardware back to the host.
+/// Ends a namespace, if it is there, and what a killed run left running in it: the kernel then gives its hardware back to the
+/// host.
 pub(crate) fn leave(space: &str, interface: &str, fs: &HostFs) -> Result<(), MeasureError> {
     if !Path::new("/run/netns").join(space).exists() {
         return Ok(());
+    }
+    // Only the last process that is in it ends it; its name is not what keeps it.
+    for pid in ip(&["netns", "pids", space])?.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        let _ = kill_process(pid, Signal::KILL);
     }
     ip(&["netns", "delete", space])?;
     if until(|| exists(fs, interface)) {
         return Ok(());
     }
     Err(MeasureError::Unfit(format!("`{interface}` did not come back from the namespace {space}")))
-}
-
-/// Waits until the peer's netserver answers out of a namespace.
-pub(crate) fn greet(space: &str, peer: IpAddr) -> Result<(), MeasureError> {
-    let mut tries = 1;
-    loop {
-        match run(Command::new("ip").args(["netns", "exec", space]).args(greeting(peer))) {
-            Ok(_) => return Ok(()),
-            Err(error) if tries >= GREETINGS => return Err(error),
-            Err(_) => sleep(Duration::from_secs(1)),
-        }
-        tries += 1;
-    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::workload::Workload;
 /// Samples of the ceiling.
 const CEILING_RUNS: u32 = 3;
 
-/// Clones that are up, paused, and what they run.
+/// Clones that were read back, those that are up paused, and what they run.
 pub(crate) struct Ready<'a> {
     pub(crate) terms: &'a TogetherTerms,
     pub(crate) members: Vec<Running>,

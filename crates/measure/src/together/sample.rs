@@ -47,7 +47,7 @@ pub(crate) trait Load {
     fn length(&self) -> Duration;
     /// The part of that which is counted.
     fn middle(&self) -> Middle;
-    /// Makes the machine what the side needs. The guests are paused before and after.
+    /// Makes the machine what the side needs. The guests that are there are paused before and after.
     ///
     /// # Errors
     /// The machine does not become that.

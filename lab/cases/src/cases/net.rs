@@ -257,7 +257,7 @@ fn functions_of_a_port() -> anyhow::Result<Verdict> {
         server.sh(&format!(
             "{command} >/root/log 2>&1 & bench=$!; end=$(($(date +%s) + 400))
              until [ -e /run/netns/nearmetal-net1 ]; do [ $(date +%s) -lt $end ] || {{ cat /root/log; exit 1; }}; sleep 1; done
-             kill -9 $bench; nearmetal rollback --plan /root/plan.json"
+             sleep 6; kill -9 $bench; nearmetal rollback --plan /root/plan.json"
         ))?;
         let after = server.sh(NETWORK)?;
         ensure!(after == before, "before:\n{before}\nafter kill -9 and rollback:\n{after}");

@@ -4,11 +4,8 @@
 //! in a namespace of its own while the slices are: all of their processes then share its address. The guests stay up, paused,
 //! and their taps go back into the bridge.
 
-use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Hypervisor;
-
-use super::Ways;
-use super::clone::Clone;
+use super::Setup;
+use super::member_clone::MemberClone;
 use crate::error::MeasureError;
 use crate::net::path::Link;
 use crate::net::port::Port;
@@ -18,7 +15,7 @@ use crate::together::{Side, Turn};
 /// The port and its guests.
 pub(super) struct Bridged<'a> {
     port: Port,
-    clones: Vec<Clone<'a>>,
+    clones: Vec<MemberClone<'a>>,
     /// Address of bare metal.
     bare: String,
     standing: Option<Side>,
@@ -26,12 +23,12 @@ pub(super) struct Bridged<'a> {
 }
 
 impl<'a> Bridged<'a> {
-    pub(super) fn new(port: Port, clones: Vec<Clone<'a>>, bare: String) -> Self {
+    pub(super) fn new(port: Port, clones: Vec<MemberClone<'a>>, bare: String) -> Self {
         Self { port, clones, bare, standing: None, booted: false }
     }
 }
 
-impl<'a> Ways<'a> for Bridged<'a> {
+impl<'a> Setup<'a> for Bridged<'a> {
     fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError> {
         let (side, fs) = (turn.side, turn.fs);
         if self.standing == Some(side) {
@@ -62,12 +59,7 @@ impl<'a> Ways<'a> for Bridged<'a> {
         NAMESPACE.to_owned()
     }
 
-    fn clones(&self) -> &[Clone<'a>] {
-        &self.clones
-    }
-
-    fn end(&mut self, _: &HostFs, _: &mut dyn Hypervisor) -> Result<(), MeasureError> {
-        // The record of leftovers has it all.
-        Ok(())
+    fn clones(&self) -> Vec<&MemberClone<'a>> {
+        self.clones.iter().collect()
     }
 }

@@ -3,54 +3,123 @@
 //! Host and guest take turns on a function: a guest is booted for its turn and ended after it, by which libvirt gives it the
 //! function and takes it back. On bare metal every function is in a namespace of its own, with an address of its own.
 
+use std::process::Command;
+
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Hypervisor;
+use nearmetal_units::PciAddress;
 
-use super::Ways;
-use super::clone::Clone;
+use super::Setup;
+use super::member_clone::MemberClone;
 use crate::error::MeasureError;
+use crate::net::arms::Function;
 use crate::net::interface::{exists, until};
+use crate::net::netperf::{greeted, greeting};
 use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::net::space;
+use crate::program::run;
 use crate::together::{Side, Turn};
+
+/// A function that nobody has and the host drives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Free {
+    pub(super) address: PciAddress,
+    /// Its interface on the host.
+    pub(super) interface: String,
+    pub(super) driver: Option<String>,
+}
+
+/// One for each of `count` guests: the first that are free.
+pub(super) fn one_each(count: usize, port: &str, functions: Vec<Function>) -> Result<Vec<Free>, MeasureError> {
+    let (all, mut why) = (functions.len(), Vec::new());
+    let mut free = Vec::new();
+    for Function { address, interface, driver, obstacle } in functions {
+        match (obstacle, interface) {
+            (None, Some(interface)) => free.push(Free { address, interface, driver }),
+            (Some(obstacle), _) => why.push(obstacle),
+            (None, None) => why.push(format!(
+                "no network driver has {address}: `nearmetal device release {address}` gives it back to the host"
+            )),
+        }
+    }
+    if free.len() < count {
+        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+        return Err(MeasureError::Unfit(format!(
+            "`{port}` has {all} virtual functions, {} of them free{why}, and {count} guests need one each: \
+             `nearmetal device vfs {port} {} --keep-driver` makes as many as that takes",
+            free.len(),
+            all + count - free.len()
+        )));
+    }
+    free.truncate(count);
+    Ok(free)
+}
+
+/// One member.
+pub(super) struct OnFunction<'a> {
+    pub(super) clone: MemberClone<'a>,
+    /// The function's interface on the host.
+    pub(super) interface: String,
+    /// The address it has there, with the prefix.
+    pub(super) address: String,
+}
 
 /// The port, its functions and their guests.
 pub(super) struct Functions<'a> {
     port: Port,
-    clones: Vec<Clone<'a>>,
-    /// Of each member the function's interface on the host, and the address it has there.
-    bare: Vec<(String, String)>,
+    members: Vec<OnFunction<'a>>,
     /// The side that is there and its number of members; `None` where a turn failed half way.
     standing: Option<(Side, usize)>,
 }
 
 impl<'a> Functions<'a> {
-    pub(super) fn new(port: Port, clones: Vec<Clone<'a>>, bare: Vec<(String, String)>) -> Self {
-        Self { port, clones, bare, standing: None }
+    pub(super) fn new(port: Port, members: Vec<OnFunction<'a>>) -> Self {
+        Self { port, members, standing: None }
+    }
+
+    /// Ends whatever guests and namespaces there are, and waits until the host has its functions back.
+    fn clear(&mut self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
+        self.standing = None;
+        let wrap = |arm: &str| {
+            let arm = arm.to_owned();
+            move |source| MeasureError::Hypervisor { arm, source }
+        };
+        let there = hypervisor.domains().map_err(wrap("all"))?;
+        for name in self.members.iter().map(|member| member.clone.name()) {
+            if there.iter().any(|one| one.name == name) {
+                hypervisor.destroy(&name).map_err(wrap(&name))?;
+            }
+        }
+        for (number, OnFunction { interface, .. }) in self.members.iter().enumerate() {
+            space::leave(&space::numbered(number), interface, fs)?;
+            if !until(|| exists(fs, interface)) {
+                return Err(MeasureError::Unfit(format!("`{interface}` did not come back to the host")));
+            }
+        }
+        Ok(())
     }
 }
 
-impl<'a> Ways<'a> for Functions<'a> {
+impl<'a> Setup<'a> for Functions<'a> {
     fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError> {
         let wanted = Some((turn.side, turn.count));
         if self.standing == wanted {
             return Ok(());
         }
-        self.end(turn.fs, turn.hypervisor)?;
+        self.clear(turn.fs, turn.hypervisor)?;
         // Its functions have a link when the port has, and the port serves nobody else meanwhile.
         self.port.make(Link::Bare.role(), turn.fs)?;
-        for number in 0..turn.count {
-            match turn.side {
-                Side::Bare => {
-                    let (interface, address) = &self.bare[number];
-                    let space = space::numbered(number);
-                    space::enter(&space, interface, address, turn.fs)?;
-                    // Its first packets may be lost while the link comes up, and netperf would begin late for it.
-                    space::greet(&space, self.clones[number].request.peer)?;
-                }
-                Side::Guests => self.clones[number].boot(turn.fs, turn.hypervisor, &self.port)?,
+        for (number, member) in self.members.iter_mut().take(turn.count).enumerate() {
+            if turn.side == Side::Guests {
+                member.clone.boot(turn.fs, turn.hypervisor, &self.port)?;
+                continue;
             }
+            let space = space::numbered(number);
+            space::enter(&space, &member.interface, &member.address, turn.fs)?;
+            // Its first packets may be lost while the link comes up, and netperf would begin late for it.
+            let words = greeting(member.clone.request.peer);
+            greeted(|| run(Command::new("ip").args(["netns", "exec", &space]).args(&words)))?;
         }
         self.standing = wanted;
         Ok(())
@@ -60,27 +129,37 @@ impl<'a> Ways<'a> for Functions<'a> {
         space::numbered(number)
     }
 
-    fn clones(&self) -> &[Clone<'a>] {
-        &self.clones
+    fn clones(&self) -> Vec<&MemberClone<'a>> {
+        self.members.iter().map(|member| &member.clone).collect()
     }
+}
 
-    /// Ends whatever guests and namespaces there are, and waits until the host has its functions back.
-    fn end(&mut self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
-        self.standing = None;
-        let wrap = |arm: &str| {
-            let arm = arm.to_owned();
-            move |source| MeasureError::Hypervisor { arm, source }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_guest_gets_a_function_that_is_free_and_driven() {
+        let function = |number: u8, interface: Option<&str>, obstacle: Option<&str>| Function {
+            address: format!("0000:39:10.{number}").parse().unwrap(),
+            interface: interface.map(str::to_owned),
+            driver: interface.map(|_| "igbvf".to_owned()),
+            obstacle: obstacle.map(str::to_owned),
         };
-        let there = hypervisor.domains().map_err(wrap("all"))?;
-        for name in self.clones.iter().map(Clone::name).filter(|name| there.iter().any(|one| one.name == *name)) {
-            hypervisor.destroy(&name).map_err(wrap(&name))?;
+        let functions = vec![
+            function(0, Some("v0"), Some("a guest has 0000:39:10.0")),
+            function(2, Some("v1"), None),
+            function(4, None, None),
+            function(6, Some("v3"), None),
+        ];
+        let taken = one_each(2, "enp57s0", functions.clone()).unwrap();
+        assert_eq!(taken.iter().map(|one| one.interface.as_str()).collect::<Vec<_>>(), ["v1", "v3"]);
+        let why = one_each(3, "enp57s0", functions).unwrap_err().to_string();
+        // Five make three free ones while two are not to be had.
+        for words in
+            ["4 virtual functions, 2 of them", "a guest has 0000:39:10.0", "release 0000:39:10.4", "vfs enp57s0 5"]
+        {
+            assert!(why.contains(words), "{why}");
         }
-        for (number, (interface, _)) in self.bare.iter().enumerate() {
-            space::leave(&space::numbered(number), interface, fs)?;
-            if !until(|| exists(fs, interface)) {
-                return Err(MeasureError::Unfit(format!("`{interface}` did not come back to the host")));
-            }
-        }
-        Ok(())
     }
 }

@@ -4,9 +4,10 @@
 //! What they run, and what is read of it, is the same.
 
 mod bridged;
-mod clone;
 mod functions;
+mod member_clone;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,13 +17,12 @@ use nearmetal_place::Placement;
 use nearmetal_units::Bytes;
 
 use self::bridged::Bridged;
-use self::clone::Clone;
-use self::functions::Functions;
-use super::arms::Function;
+use self::functions::{Free, Functions, OnFunction, one_each};
+use self::member_clone::MemberClone;
 use super::check_address;
 use super::guest::{ArmCard, appliance, mac_of_run, own_kernel};
 use super::path::{Link, NetPath};
-use super::port::{Port, TAP};
+use super::port::{Port, TAP, why_not};
 use super::request::port_functions;
 use super::test::{NetTest, read};
 use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of};
@@ -120,28 +120,23 @@ fn address_of(first: &str, number: usize) -> Option<String> {
     Some(format!("{next}/{prefix}"))
 }
 
-/// How the members reach the peer.
-trait Ways<'a> {
-    /// Makes the machine what the side needs. The guests are paused before and after.
+/// What joins the members to the port, and changes hands between the sides.
+trait Setup<'a> {
+    /// Makes the machine what the side needs. The guests that are there are paused before and after.
     ///
     /// # Errors
     /// The machine does not become that.
     fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError>;
     /// The namespace that the bare member with this number runs in.
     fn space(&self, number: usize) -> String;
-    /// The guests.
-    fn clones(&self) -> &[Clone<'a>];
-    /// Gives everything back.
-    ///
-    /// # Errors
-    /// Something does not come back; the record of leftovers has it then.
-    fn end(&mut self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError>;
+    /// The guests, whether they are there or not.
+    fn clones(&self) -> Vec<&MemberClone<'a>>;
 }
 
-/// netperf, every member on its way to the peer.
+/// netperf, all members to one peer.
 struct Netperf<'a, 'w> {
     request: &'a NetTogetherRequest,
-    ways: &'w mut dyn Ways<'a>,
+    setup: &'w mut dyn Setup<'a>,
 }
 
 impl Load for Netperf<'_, '_> {
@@ -158,11 +153,11 @@ impl Load for Netperf<'_, '_> {
     }
 
     fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError> {
-        self.ways.turn_to(turn)
+        self.setup.turn_to(turn)
     }
 
     fn around_bare(&self, number: usize) -> Vec<String> {
-        ["ip", "netns", "exec", &self.ways.space(number)].map(str::to_owned).to_vec()
+        ["ip", "netns", "exec", &self.setup.space(number)].map(str::to_owned).to_vec()
     }
 
     fn stamp(&self) -> bool {
@@ -203,27 +198,30 @@ fn measure(
     leftovers: &mut Leftovers,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<TogetherResults, MeasureError> {
+    if let Some(why) = why_not(&request.port, host) {
+        return Err(MeasureError::Unfit(why));
+    }
+    let functions = match request.way.link {
+        Link::VfHostdev => one_each(request.members.len(), &request.port, port_functions(&request.port, fs, host))?,
+        _ => Vec::new(),
+    };
     let guests = request.members.iter().map(|member| (member.guest.as_str(), &member.placement));
     pause_all(guests.clone(), &request.terms, hypervisor, leftovers)?;
     let slices: Vec<Slice> =
         request.members.iter().map(|member| slice(&member.placement, &request.port, Bytes::ZERO)).collect();
     make_room(guests, &slices, fs, host, leftovers, tell)?;
-    let functions = if request.way.link == Link::VfHostdev {
-        one_each(request.members.len(), &request.port, port_functions(&request.port, fs, host))?
-    } else {
-        Vec::new()
-    };
     let appliance = with_probe(request, host, &functions)?;
 
     let run = new_uuid(fs)?;
     let mut clones = Vec::new();
     for (number, (member, slice)) in request.members.iter().zip(&slices).enumerate() {
-        clones.push(Clone {
+        let function = functions.get(number);
+        clones.push(MemberClone {
             request,
             guest: &member.guest,
             xml: &member.xml_planned,
-            card: card(request, &run, number, functions.get(number)),
-            driver: functions.get(number).and_then(|function| function.driver.clone()),
+            card: card(request, &run, number, function),
+            driver: function.and_then(|function| function.driver.clone()),
             slice,
             address: nth_address(request, number)?,
             uuid: new_uuid(fs)?,
@@ -232,25 +230,29 @@ fn measure(
             notes: Vec::new(),
         });
     }
-    leftovers.clones = clones.iter().map(Clone::name).collect();
-    let bridged = clones.iter().filter(|clone| clone.card.path.link == Link::Bridge);
-    let macs = bridged.map(|clone| clone.card.mac.clone()).collect();
+    leftovers.clones = clones.iter().map(MemberClone::name).collect();
+    let macs = match request.way.link {
+        Link::Bridge => clones.iter().map(|clone| clone.card.mac.clone()).collect(),
+        _ => Vec::new(),
+    };
     let port = Port::take(&request.port, macs, host, fs, leftovers)?;
-    // Addresses that no guest has, since the peer would go on sending to the hardware it knows behind one.
+    // Bare metal has addresses that no guest has: the peer would go on sending to the hardware it knows behind one.
     let all = request.members.len();
     if functions.is_empty() {
-        let mut ways = Bridged::new(port, clones, nth_address(request, all)?);
-        return on(&mut ways, request, fs, host, hypervisor, tell);
+        let mut setup = Bridged::new(port, clones, nth_address(request, all)?);
+        return measured(&mut setup, request, fs, host, hypervisor, tell);
     }
-    let interfaces = functions.into_iter().filter_map(|function| function.interface);
-    let bare = (all..2 * all).map(|number| nth_address(request, number)).collect::<Result<Vec<_>, _>>()?;
-    let mut ways = Functions::new(port, clones, interfaces.zip(bare).collect());
-    on(&mut ways, request, fs, host, hypervisor, tell)
+    let mut members = Vec::new();
+    for (number, (clone, function)) in clones.into_iter().zip(functions).enumerate() {
+        let address = nth_address(request, all + number)?;
+        members.push(OnFunction { clone, interface: function.interface, address });
+    }
+    measured(&mut Functions::new(port, members), request, fs, host, hypervisor, tell)
 }
 
-/// The experiment on ways that are ready to be taken.
-fn on<'a>(
-    ways: &mut dyn Ways<'a>,
+/// The experiment with what joins the members to the port.
+fn measured<'a>(
+    setup: &mut dyn Setup<'a>,
     request: &'a NetTogetherRequest,
     fs: &HostFs,
     host: &Host,
@@ -259,30 +261,29 @@ fn on<'a>(
 ) -> Result<TogetherResults, MeasureError> {
     let versions = hypervisor.versions().ok();
     tell(Event::Stage("booting the clones"));
-    ways.turn_to(&mut Turn { side: Side::Guests, count: request.members.len(), fs, hypervisor })?;
-    let running = |clone: &Clone<'_>| Running {
+    setup.turn_to(&mut Turn { side: Side::Guests, count: request.members.len(), fs, hypervisor })?;
+    let running = |clone: &MemberClone<'_>| Running {
         guest: clone.guest.to_owned(),
         clone: clone.name(),
         uuid: clone.uuid.clone(),
         slice: clone.slice.clone(),
     };
-    let info = |clone: &Clone<'_>| MemberInfo {
+    let info = |clone: &MemberClone<'_>| MemberInfo {
         guest: clone.guest.to_owned(),
         slice: clone.slice.clone(),
         placement: clone.evidence.clone(),
     };
-    let (members, infos) = ways.clones().iter().map(|clone| (running(clone), info(clone))).unzip();
-    let mut load = Netperf { request, ways: &mut *ways };
+    let (members, infos) = setup.clones().into_iter().map(|clone| (running(clone), info(clone))).unzip();
+    let mut load = Netperf { request, setup: &mut *setup };
     let ready = Ready { terms: &request.terms, members, infos, load: &mut load, versions, caveats: caveats(request) };
     let mut results = ready.measured(load_of(request), fs, host, hypervisor, tell)?;
-    ways.end(fs, hypervisor)?;
     // Those of guests that are booted for their turn come as it goes on.
-    results.caveats.extend(ways.clones().iter().flat_map(|clone| clone.notes.clone()));
+    results.caveats.extend(setup.clones().iter().flat_map(|clone| clone.notes.clone()));
     Ok(results)
 }
 
 /// The appliance with netperf, the probe, this host's kernel and the functions' drivers.
-fn with_probe(request: &NetTogetherRequest, host: &Host, functions: &[Function]) -> Result<Appliance, MeasureError> {
+fn with_probe(request: &NetTogetherRequest, host: &Host, functions: &[Free]) -> Result<Appliance, MeasureError> {
     let conditions = &request.terms.conditions;
     let work = conditions.state.join("bench");
     let kernel = match own_kernel(host.system.kernel.as_deref()) {
@@ -291,8 +292,8 @@ fn with_probe(request: &NetTogetherRequest, host: &Host, functions: &[Function])
         Err(why) if !functions.is_empty() => return Err(MeasureError::Unfit(why)),
         Err(_) => None,
     };
-    let mut drivers: Vec<String> = functions.iter().filter_map(|function| function.driver.clone()).collect();
-    drivers.dedup();
+    let drivers: BTreeSet<String> = functions.iter().filter_map(|function| function.driver.clone()).collect();
+    let drivers: Vec<String> = drivers.into_iter().collect();
     let programs = NetTest::programs(&[request.test]);
     let mut appliance = appliance(&conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
     let mut archive = files::read(&appliance.initramfs)?;
@@ -303,31 +304,8 @@ fn with_probe(request: &NetTogetherRequest, host: &Host, functions: &[Function])
     Ok(appliance)
 }
 
-/// A virtual function for each of `count` guests: the first that nobody has and a network driver drives.
-fn one_each(count: usize, port: &str, functions: Vec<Function>) -> Result<Vec<Function>, MeasureError> {
-    let (all, mut why) = (functions.len(), Vec::new());
-    let mut free = Vec::new();
-    for function in functions {
-        match (&function.obstacle, &function.interface) {
-            (None, Some(_)) => free.push(function),
-            (Some(obstacle), _) => why.push(obstacle.clone()),
-            (None, None) => why.push(format!("{} has no network driver", function.address)),
-        }
-    }
-    if free.len() < count {
-        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-        return Err(MeasureError::Unfit(format!(
-            "`{port}` has {all} virtual functions, {} of them free and with a network driver{why}, and {count} guests need one \
-             each: nearmetal device vfs {port} {count} --keep-driver",
-            free.len()
-        )));
-    }
-    free.truncate(count);
-    Ok(free)
-}
-
 /// The card of a member. `run` makes its address that of this run, since another host may measure beside this one.
-fn card(request: &NetTogetherRequest, run: &str, number: usize, function: Option<&Function>) -> ArmCard {
+fn card(request: &NetTogetherRequest, run: &str, number: usize, function: Option<&Free>) -> ArmCard {
     ArmCard {
         path: request.way,
         mac: mac_of_run(run, number),
@@ -355,30 +333,6 @@ fn caveats(request: &NetTogetherRequest) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_guest_gets_a_function_that_is_free_and_driven() {
-        let function = |number: u8, interface: Option<&str>, obstacle: Option<&str>| Function {
-            address: format!("0000:39:10.{number}").parse().unwrap(),
-            interface: interface.map(str::to_owned),
-            driver: interface.map(|_| "igbvf".to_owned()),
-            obstacle: obstacle.map(str::to_owned),
-        };
-        let functions = vec![
-            function(0, Some("v0"), Some("a guest has 0000:39:10.0")),
-            function(2, Some("v1"), None),
-            function(4, None, None),
-            function(6, Some("v3"), None),
-        ];
-        let taken = one_each(2, "enp57s0", functions.clone()).unwrap();
-        assert_eq!(taken.iter().filter_map(|one| one.interface.as_deref()).collect::<Vec<_>>(), ["v1", "v3"]);
-        let why = one_each(3, "enp57s0", functions).unwrap_err().to_string();
-        for words in
-            ["4 virtual functions, 2 of them", "a guest has 0000:39:10.0", "0000:39:10.4 has no", "vfs enp57s0 3"]
-        {
-            assert!(why.contains(words), "{why}");
-        }
-    }
 
     #[test]
     fn addresses_follow_each_other_with_the_same_prefix() {

@@ -16,7 +16,7 @@ use crate::net::port::{BRIDGE, Port};
 use crate::results::{ArmKind, Slice};
 
 /// One member's clone, which is there or is not.
-pub(super) struct Clone<'a> {
+pub(super) struct MemberClone<'a> {
     pub(super) request: &'a NetTogetherRequest,
     /// The member's domain, and its definition as planned.
     pub(super) guest: &'a str,
@@ -35,7 +35,7 @@ pub(super) struct Clone<'a> {
     pub(super) notes: Vec<String>,
 }
 
-impl Clone<'_> {
+impl MemberClone<'_> {
     pub(super) fn name(&self) -> String {
         format!("{}-nearmetal-net", self.guest)
     }
@@ -54,7 +54,11 @@ impl Clone<'_> {
         let conditions = &self.request.terms.conditions;
         let mut machine = Machine::of_clones(&mut *hypervisor, fs, conditions, self.slice, "", guests);
         let booted = machine.boot(&[ArmKind::Planned]);
-        self.notes.append(&mut machine.notes);
+        for note in std::mem::take(&mut machine.notes) {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         booted?;
         let wrap = |source| MeasureError::Hypervisor { arm: name.clone(), source };
         hypervisor.resume(&name).map_err(wrap)?;

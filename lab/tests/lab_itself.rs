@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 #![allow(clippy::print_stderr, reason = "a case that takes minutes says that it is done")]
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -191,6 +193,45 @@ fn nothing_left(name: &str, pid: u32) {
         let words = live.read_bytes(&format!("/proc/{process}/cmdline")).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&words).contains(&path), "process {process} still uses {path}");
     }
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Kept(Vec<String>);
+
+impl Progress for Kept {
+    fn stage(&mut self, _: usize, _: usize, _: &str) {}
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+#[test]
+#[ignore = "boots a lab: ./dev test --all"]
+fn a_boot_that_hangs_is_begun_again() {
+    // Processors that stand still look as those do that wait for an interrupt which does not come.
+    let halt = std::thread::spawn(|| {
+        let deadline = Instant::now() + LIMIT;
+        let mut control = loop {
+            match UnixStream::connect("/run/nearmetal/lab/stands/qmp.sock") {
+                Ok(stream) => break stream,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        std::thread::sleep(Duration::from_secs(3));
+        control.write_all(b"{\"execute\":\"qmp_capabilities\"}{\"execute\":\"stop\"}\n").unwrap();
+        let mut answers = String::new();
+        // Until QEMU is ended and closes it.
+        let _ = control.read_to_string(&mut answers);
+        assert!(answers.contains("\"STOP\""), "{answers}");
+    });
+    let mut told = Kept::default();
+    let lab = Lab::up(&Places::standard(), &UpOptions::new(name("stands")), &mut told).unwrap();
+    halt.join().unwrap();
+    assert!(told.0.iter().any(|note| note.contains("hung while it booted")), "{:?}", told.0);
+    assert_eq!(shell(&lab, "echo up"), "up");
+    lab.down().unwrap();
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn unknown_is_said_and_is_no_zero() {
 fn what_would_lift_a_guest_stands_with_its_exits_and_its_rule() {
     let mut view = sample::sample();
     let page = html_page(&view).unwrap();
-    assert!(page.contains("planned msr 0.61 of 1.13</span> it ended interrupts"));
+    assert!(page.contains("planned msr 0.610 of 1.130</span> it ended interrupts"));
     assert!(page.contains("nearmetal doctor --explain kvm-apicv-avic-active"));
     // Where no exits were counted nothing is said.
     view.lifts.clear();

@@ -3,6 +3,7 @@
 //! Exits are what a guest pays and bare metal does not, so their kinds say where there is something to gain. What is named
 //! here is what kernel and processor offer; whether this host has it in force is the doctor's work, whose rule is named.
 
+use super::table::count_text;
 use super::{Cost, CostRow};
 use crate::results::ArmKind;
 
@@ -88,7 +89,7 @@ pub fn costs_of_guests(rows: &[CostRow]) -> Vec<CostsOf<'_>> {
 /// One thing that would lift guests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lifting {
-    /// The exits that say so: "planned msr 0.61 of 1.13".
+    /// The exits that say so: "planned msr 0.610 of 1.130".
     pub seen: String,
     /// What spares them.
     pub what: &'static str,
@@ -113,8 +114,8 @@ pub fn liftings(guests: &[CostsOf<'_>]) -> Vec<Lifting> {
             if each < OFTEN * all {
                 continue;
             }
-            let kinds: Vec<String> = kinds.iter().map(|(kind, each)| format!("{kind} {each:.2}")).collect();
-            let words = format!("{who} {} of {all:.2}", kinds.join(", "));
+            let kinds: Vec<String> = kinds.iter().map(|(kind, each)| format!("{kind} {}", count_text(*each))).collect();
+            let words = format!("{who} {} of {}", kinds.join(", "), count_text(all));
             match found.iter_mut().find(|(own, ..)| std::ptr::eq(*own, lift)) {
                 Some((_, most, said)) => {
                     *most = most.max(each / all);
@@ -160,7 +161,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(
-            lines[1].starts_with("  planned halt 2.00 of 10.00; found halt 3.00 of 4.00: its vCPUs slept"),
+            lines[1].starts_with("  planned halt 2.000 of 10.0; found halt 3.000 of 4.000: its vCPUs slept"),
             "{text}"
         );
         assert!(lines[2].contains("posted interrupts") && !text.contains("passthrough"), "{text}");
@@ -170,7 +171,7 @@ mod tests {
     fn reasons_decide_where_they_were_counted_and_nothing_is_said_of_bare_metal() {
         let costs = vec![(Cost::Exits, "all", 2.0), (Cost::Exits, "halt", 1.0), (Cost::Reasons, "msr", 1.5)];
         let text = lift_text(&[CostsOf { who: "planned".to_owned(), costs }]);
-        assert!(text.contains("msr 1.50 of 2.00") && !text.contains("halt 1.00"), "{text}");
+        assert!(text.contains("msr 1.500 of 2.000") && !text.contains("halt 1.000"), "{text}");
         let bare = vec![(Cost::Interrupts, "all", 3.0), (Cost::Cpu, "pus-of-the-slice", 9.0)];
         assert_eq!(lift_text(&[CostsOf { who: "bare slice".to_owned(), costs: bare }]), "");
     }

@@ -108,13 +108,23 @@ pub fn cost_text(rows: &[CostRow]) -> String {
     text
 }
 
+/// A count for each I/O (transaction, gigabit) with about three digits that say something: 0.573, 12.3, 16503.
+pub(super) fn count_text(each: f64) -> String {
+    let decimals = match each {
+        _ if each >= 100.0 => 0,
+        _ if each >= 10.0 => 1,
+        _ => 3,
+    };
+    format!("{each:.decimals$}")
+}
+
 /// The largest costs of a group in words, the largest first: name and ns of CPU time, or a count.
 pub fn cost_figures(cost: Cost, line: &[(&str, f64)]) -> String {
     let one = |(name, each): &(&str, f64)| match cost {
         Cost::Cpu if *each >= 1e9 => format!("{name} {:.2} s", each / 1e9),
         Cost::Cpu if *each >= 1e6 => format!("{name} {:.1} ms", each / 1e6),
         Cost::Cpu => format!("{name} {:.1} µs", each / 1e3),
-        _ => format!("{name} {each:.3}"),
+        _ => format!("{name} {}", count_text(*each)),
     };
     let shown: Vec<String> = line.iter().take(SHOWN).map(one).collect();
     let more = line.len().saturating_sub(SHOWN);
@@ -125,6 +135,11 @@ pub fn cost_figures(cost: Cost, line: &[(&str, f64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_have_no_digits_that_say_nothing() {
+        assert_eq!([0.0, 0.5731, 4.0, 12.34, 16502.84].map(count_text), ["0.000", "0.573", "4.000", "12.3", "16503"]);
+    }
     use crate::metric::{Metric, Unit};
     use crate::results::tests::sample_results;
 

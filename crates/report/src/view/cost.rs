@@ -18,7 +18,7 @@ pub struct CostLine {
 /// Something that would lift guests, as the exits they made say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiftLine {
-    /// The exits for each request: "planned msr 0.61 of 1.13".
+    /// The exits for each request: "planned msr 0.610 of 1.130".
     pub seen: String,
     /// What spares them.
     pub what: String,

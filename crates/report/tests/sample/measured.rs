@@ -186,7 +186,7 @@ pub fn memory() -> MemoryTable {
 
 pub fn lifts() -> Vec<LiftLine> {
     vec![LiftLine {
-        seen: "planned msr 0.61 of 1.13".to_owned(),
+        seen: "planned msr 0.610 of 1.130".to_owned(),
         what: "it ended interrupts and set timers by registers that trap: APICv keeps most of them in the guest"
             .to_owned(),
         rule: Some("kvm-apicv-avic-active".to_owned()),

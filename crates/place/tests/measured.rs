@@ -22,7 +22,7 @@ fn disks(disks: &[MeasuredDisk]) -> Measured {
 fn interface(guest: &str, options: Option<(NetworkBackend, u32, bool)>) -> Measured {
     let mac = MAC.parse().unwrap();
     let set = |(backend, queues, offloads_off)| NetworkPlacement { mac, backend, queues, offloads_off };
-    let because = "measured 2026-01-01 in a: 1.93x (1.80 to 2.07) of libvirt's default".to_owned();
+    let because = "measured 2026-01-01 in a: 1.93× (1.80–2.07) of libvirt's default".to_owned();
     let network = MeasuredNetwork { guest: guest.to_owned(), mac, options: options.map(set), because };
     Measured { networks: vec![network], ..Measured::default() }
 }
@@ -39,7 +39,7 @@ fn measured(guest: &str, engine: DiskEngine) -> MeasuredDisk {
         engine,
         iothread: true,
         queues: None,
-        because: "measured 2026-01-01 in a: 1.93x (1.80 to 2.07) of QEMU's default".to_owned(),
+        because: "measured 2026-01-01 in a: 1.93× (1.80–2.07) of QEMU's default".to_owned(),
     }
 }
 
@@ -57,7 +57,7 @@ fn a_measured_path_replaces_the_rules_choice_and_says_so() {
     assert_eq!((&new.vcpus, &new.memory, new.disks[0].queues), (&old.vcpus, &old.memory, old.disks[0].queues));
     let disk: Vec<_> = new.reasons.iter().filter(|reason| reason.subject == "disk vda").collect();
     assert!(
-        disk[0].because.contains("1.93x") && disk[0].choice == "cache none, engine native, an iothread",
+        disk[0].because.contains("1.93×") && disk[0].choice == "cache none, engine native, an iothread",
         "{disk:?}"
     );
     assert!(!disk.iter().any(|reason| reason.choice.starts_with("engine ")), "one choice, one reason: {disk:?}");
@@ -94,7 +94,7 @@ fn a_measured_interface_is_set_on_its_guest_alone_and_says_so() {
     assert_eq!(after.placements[1], before.placements[1], "another guest's interface is not this one's");
     let subject = format!("interface {MAC}");
     assert_eq!(choice(&after.placements[0], &subject), "backend vhost, 2 queues, offloads off");
-    assert!(because(&after.placements[0], &subject).contains("1.93x"));
+    assert!(because(&after.placements[0], &subject).contains("1.93×"));
     let set = &after.placements[0].networks;
     assert_eq!((set.len(), set[0].queues, set[0].offloads_off), (1, 2, true));
     assert_eq!(after.placements[0].vcpus, before.placements[0].vcpus);

@@ -1,6 +1,6 @@
 //! The result in one sentence, and what belongs right under it.
 
-use crate::text::{LAB_WORDS, count, finite, interval, percent, plain_ratio, ratio, value};
+use crate::text::{LAB_WORDS, count, finite, interval, percent, ratio, shown, value};
 use crate::view::{ArmRole, Bounds, CheckOutcome, ComparisonView, JobReport, Metric};
 
 /// The sentence a report opens with.
@@ -60,13 +60,13 @@ pub fn headline(view: &JobReport) -> Headline {
         if let Some(result) = result {
             below.push(format!(
                 "It does {} of bare metal on the same slice{}, not in the state that was planned",
-                ratio(result.ratio),
+                shown(result.ratio, result.interval).ratio,
                 bracket(result)
             ));
         }
     } else if let Some(result) = result {
         say(format!("{name} does "), Stress::Plain);
-        say(ratio(result.ratio), Stress::Result);
+        say(shown(result.ratio, result.interval).ratio, Stress::Result);
         say(" of bare metal on the same slice".to_owned(), Stress::Plain);
         say(bracket(result), Stress::Quiet);
         if let Some(found) =
@@ -92,8 +92,8 @@ pub fn headline(view: &JobReport) -> Headline {
 
 /// ` (95 % interval 0.58–0.66)`, or why there is none.
 fn bracket(row: &ComparisonView) -> String {
-    match row.interval {
-        Some(Bounds { low, high }) => format!(" ({} interval {})", percent(row.confidence), interval(low, high)),
+    match shown(row.ratio, row.interval).interval {
+        Some(ends) => format!(" ({} interval {})", percent(row.confidence), ends),
         None if row.single_shot => " (single shot, no interval)".to_owned(),
         None => " (no interval)".to_owned(),
     }
@@ -121,16 +121,13 @@ fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
         lines.push(format!("{}, {}{}", metric.label, count(result.n as usize, "pair"), absolute(metric, result)));
     }
     if let Some(gain) = view.comparison(&result.metric, ArmRole::Planned, ArmRole::AsFound) {
-        let ends = gain.interval.map(|Bounds { low, high }| format!(" ({})", interval(low, high))).unwrap_or_default();
         let floor = view.noise_floor(&result.metric).and_then(|floor| floor.bounds);
         let noise = match floor {
-            Some(Bounds { low, high }) => {
-                format!("; two equal arms differ by {}", interval(low, high))
-            }
+            Some(bounds) => format!("; two equal arms differ by {}", interval(bounds)),
             None => String::new(),
         };
         if finite(gain.ratio).is_some() {
-            lines.push(format!("Planned against as found: {}×{ends}{noise}", plain_ratio(gain.ratio)));
+            lines.push(format!("Planned against as found: {}{noise}", shown(gain.ratio, gain.interval)));
         }
     }
     lines

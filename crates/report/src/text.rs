@@ -1,5 +1,9 @@
 //! Numbers and outside text as a report shows them: one place, so that every renderer says the same.
 
+use nearmetal_stats::{ShownRatio, interval_text};
+
+use crate::view::Bounds;
+
 /// What stands where a figure could not be had.
 pub(crate) const UNKNOWN: &str = "unknown";
 
@@ -76,27 +80,19 @@ pub(crate) fn grouped(number: f64) -> String {
     if number < 0.0 && digits != "0" { format!("-{text}") } else { text }
 }
 
-/// A ratio without its sign: two decimals, three significant digits where two decimals would say 0.00.
-pub(crate) fn plain_ratio(number: Option<f64>) -> String {
-    match finite(number) {
-        None => UNKNOWN.to_owned(),
-        Some(number) if number != 0.0 && number.abs() < 0.05 => format!("{number:.4}"),
-        Some(number) if number.abs() >= 1e6 => format!("{number:.2e}"),
-        Some(number) => format!("{number:.2}"),
-    }
+/// A ratio and its interval, with the same digits: `0.62×` and `0.58–0.66`.
+pub(crate) fn shown(ratio: Option<f64>, ends: Option<Bounds>) -> ShownRatio {
+    ShownRatio::new(ratio.unwrap_or(f64::NAN), ends.map(|Bounds { low, high }| (low, high)))
 }
 
-/// A ratio: `0.62×`.
+/// A ratio without an interval: `0.62×`.
 pub(crate) fn ratio(number: Option<f64>) -> String {
-    match finite(number) {
-        None => UNKNOWN.to_owned(),
-        number => format!("{}×", plain_ratio(number)),
-    }
+    shown(number, None).ratio
 }
 
-/// An interval: `0.58–0.66`.
-pub(crate) fn interval(low: f64, high: f64) -> String {
-    format!("{}–{}", plain_ratio(Some(low)), plain_ratio(Some(high)))
+/// An interval without its ratio: `0.58–0.66`.
+pub(crate) fn interval(Bounds { low, high }: Bounds) -> String {
+    interval_text(low, high)
 }
 
 /// A confidence level: `95 %`.
@@ -159,11 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn ratios_never_round_to_nothing() {
-        assert_eq!(ratio(Some(0.618)), "0.62×");
-        assert_eq!(ratio(Some(0.0004)), "0.0004×");
-        assert_eq!(ratio(None), "unknown");
-        assert_eq!(interval(0.58, 0.661), "0.58–0.66");
+    fn ratios_that_a_file_lacks_are_unknown() {
+        let ends = Some(Bounds { low: 0.0418, high: 0.08 });
+        assert_eq!(shown(Some(0.0581), ends).to_string(), "0.058× (0.042–0.080)");
+        assert_eq!(shown(None, ends).to_string(), "unknown (0.042–0.080)");
+        assert_eq!((ratio(Some(0.618)), ratio(None)), ("0.62×".to_owned(), "unknown".to_owned()));
         assert_eq!((percent(0.95), percent(0.999)), ("95 %".into(), "99.9 %".into()));
     }
 

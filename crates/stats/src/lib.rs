@@ -20,6 +20,7 @@
 //! | Which of many arms is best, and which may leave early? | [`Race`] |
 //! | Had the run warmed up? | [`warm_up_drift`] |
 //! | What is the 99th percentile over several histograms? | [`MergedCounts`] |
+//! | How is a ratio with its interval written? | [`ShownRatio`] |
 
 mod bootstrap;
 mod drift;
@@ -33,6 +34,7 @@ mod quantile;
 mod race;
 mod ratio;
 mod sample;
+mod shown;
 
 #[cfg(test)]
 mod coverage;
@@ -47,3 +49,4 @@ pub use planning::{MAXIMUM_PAIRS, PILOT_PAIRS, PairsNeeded, pairs_needed};
 pub use race::{Fate, Race, doubling_looks};
 pub use ratio::{IntervalKind, RESAMPLES, RatioEstimate, ratio};
 pub use sample::Sample;
+pub use shown::{ShownRatio, interval_text};

@@ -1,6 +1,8 @@
 //! What holds for any pairs.
 
-use nearmetal_stats::{Interval, Pair, RatioEstimate, Sample, Verdict, noise_floor, ratio, verdict};
+use nearmetal_stats::{
+    Interval, Pair, RatioEstimate, Sample, ShownRatio, Verdict, interval_text, noise_floor, ratio, verdict,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -30,6 +32,12 @@ fn all_close(one: &RatioEstimate, other: &RatioEstimate) -> bool {
 
 fn reciprocal(interval: &Interval) -> Interval {
     Interval { low: interval.high.recip(), high: interval.low.recip() }
+}
+
+/// The digits after the point of a figure as printed, and the figure that a reader takes from it.
+fn read(text: &str) -> (usize, f64) {
+    let digits = text.split('e').next().and_then(|mantissa| mantissa.split_once('.')).map_or(0, |(_, rest)| rest.len());
+    (digits, text.parse().expect("a number is printed"))
 }
 
 proptest! {
@@ -105,6 +113,26 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn figures_shown_together_have_the_same_digits_and_keep_their_order(
+        centre in -18.0..18.0_f64, below in 0.0..4.0_f64, above in 0.0..4.0_f64
+    ) {
+        let (low, middle, high) = ((centre - below).exp(), centre.exp(), (centre + above).exp());
+        let shown = ShownRatio::new(middle, Some((low, high)));
+        let interval = shown.interval.expect("an interval was given");
+        let (low_text, high_text) = interval.split_once('–').expect("an interval has two ends");
+        let texts = [low_text, shown.ratio.trim_end_matches('×'), high_text];
+        let [low_read, middle_read, high_read] = texts.map(read);
+        prop_assert_eq!((low_read.0, high_read.0), (middle_read.0, middle_read.0), "{:?}", texts);
+        prop_assert!(low_read.1 <= middle_read.1 && middle_read.1 <= high_read.1, "{:?}", texts);
+        for ((_, printed), figure) in [(low_read, low), (middle_read, middle), (high_read, high)] {
+            prop_assert!((printed / figure - 1.0).abs() <= 0.051, "{} is printed as {}", figure, printed);
+        }
+        let alone = interval_text(low, high);
+        let (low_text, high_text) = alone.split_once('–').expect("an interval has two ends");
+        prop_assert_eq!(read(low_text).0, read(high_text).0, "{}", alone);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use nearmetal_measure::{
     MemoryJob, Order, OwnGuestRequest, Pattern, ProbePages, Request, Results, Store, Workload, bench as measure,
     bench_function, bench_own_guest, compare, cost_table, cost_text, costs_of_guests, function_of, lift_text,
 };
+use nearmetal_stats::ShownRatio;
 use nearmetal_units::Bytes;
 
 use super::matrix::{MatrixArgs, MatrixKind, disk_matrix};
@@ -389,14 +390,8 @@ fn text(results: &Results, comparisons: &[Comparison]) -> String {
     for comparison in comparisons.iter().filter(|comparison| is_shown(comparison)) {
         let pair = format!("{} / {}", comparison.subject.title(), comparison.reference.title());
         let figure = match &comparison.estimate {
-            Estimate::Paired { ratio, verdict, .. } => format!(
-                "{:.2}x ({:.2} to {:.2}), n = {}, {verdict}",
-                ratio.ratio,
-                ratio.interval().low,
-                ratio.interval().high,
-                ratio.n
-            ),
-            Estimate::SingleShot { ratio } => format!("{ratio:.2}x, single shot"),
+            Estimate::Paired { ratio, verdict, .. } => format!("{ratio}, n = {}, {verdict}", ratio.n),
+            Estimate::SingleShot { ratio } => format!("{}, single shot", ShownRatio::new(*ratio, None)),
         };
         let mut what = comparison.workload.label();
         if comparison.metric != "iops" {

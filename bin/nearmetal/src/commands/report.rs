@@ -6,6 +6,7 @@ use anyhow::Context;
 use nearmetal_host::files;
 use nearmetal_report::view::JobReport;
 use nearmetal_report::{Moment, Style, Surface, html_page, machine_svg, summary_json, terminal};
+use nearmetal_stats::ShownRatio;
 
 use crate::exit_status::ExitStatus;
 use crate::job::{Figure, JobError, JobFiles, assemble, headline_numbers};
@@ -102,9 +103,10 @@ fn write(directory: &Path, report: &JobReport, page: &str) -> anyhow::Result<()>
 
 fn words(figure: &Figure) -> String {
     let pairs = if figure.n == 1 { "1 pair".to_owned() } else { format!("{} pairs", figure.n) };
+    let shown = ShownRatio::new(figure.ratio, figure.interval);
     match figure.interval {
-        Some((low, high)) => format!("{:.2}× ({low:.2}–{high:.2}), {pairs}", figure.ratio),
-        None => format!("{:.2}×, single shot", figure.ratio),
+        Some(_) => format!("{shown}, {pairs}"),
+        None => format!("{shown}, single shot"),
     }
 }
 

@@ -4,7 +4,7 @@ use nearmetal_measure::{Advice, Bus, DiskPath, Environment, LeftOut, MatrixResul
 use nearmetal_place::{CacheMode, MeasuredDisk};
 use nearmetal_report::{Surface, matrix_svg};
 
-use super::race::{self, Race, left_out_text, ratio_text};
+use super::race::{self, Race, left_out_text};
 
 /// The arms that would be measured.
 pub(crate) fn list_text(arms: &[DiskPath], left_out: &[LeftOut], least: u32, budget: u32) -> String {
@@ -53,14 +53,14 @@ fn advice(results: &MatrixResults) -> String {
     match results.advice() {
         Advice::Use(arm, estimate) => {
             let bare = results.confirmation.as_ref().and_then(|confirmation| confirmation.to_bare.as_ref());
-            let bare = bare.map_or_else(String::new, |bare| format!(", {} of bare metal", ratio_text(bare)));
+            let bare = bare.map_or_else(String::new, |bare| format!(", {bare} of bare metal"));
             let scheduler = arm.path.scheduler.map_or_else(String::new, |scheduler| {
                 format!("  and on the host: {} as the scheduler of {}\n", scheduler.name(), results.slice.device)
             });
             format!(
                 "use: {}\n  because it did {} of QEMU's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{scheduler}",
                 arm.path.title(),
-                ratio_text(estimate),
+                estimate,
                 estimate.n,
                 driver_text(&arm.path)
             )
@@ -68,7 +68,7 @@ fn advice(results: &MatrixResults) -> String {
         Advice::NoneFaster(arm, estimate) => format!(
             "leave the disk as it is: the best arm, {}, did {} of QEMU's default in {} fresh pairs\n",
             arm.path.title(),
-            ratio_text(estimate),
+            estimate,
             estimate.n
         ),
         Advice::Default => "leave the disk as it is: QEMU's default was the best\n".to_owned(),
@@ -165,7 +165,7 @@ mod tests {
             "cut for time after 3 rounds, not shown worse",
             "cannot win: the host's free memory",
             "use: partition none/io_uring 2 iothreads",
-            "1.54x (1.16 to 2.04) of QEMU's default",
+            "1.54× (1.16–2.04) of QEMU's default",
             "<iothread id='1'/><iothread id='2'/>",
         ] {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
@@ -189,7 +189,7 @@ mod tests {
     fn a_plan_takes_what_it_can_set_and_says_why_not_otherwise() {
         let measured = for_plan(&with_winner(|path| path.iothreads = 1), "web1", "vda", true).unwrap();
         assert_eq!((measured.cache, measured.iothread, measured.queues), (CacheMode::None, true, None));
-        assert!(measured.because.contains("1.54x") && measured.because.contains("lab: emulated time"), "{measured:?}");
+        assert!(measured.because.contains("1.54×") && measured.because.contains("lab: emulated time"), "{measured:?}");
         let refused = |results: &MatrixResults, block| for_plan(results, "web1", "vda", block).unwrap_err();
         assert!(refused(&recorded(), true).contains("no plan sets"));
         assert!(refused(&with_winner(|path| path.iothreads = 1), false).contains("another kind of storage"));

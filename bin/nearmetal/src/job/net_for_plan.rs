@@ -7,7 +7,7 @@ use nearmetal_place::{GuestRequest, MeasuredNetwork, NetworkBackend, NetworkPlac
 use nearmetal_units::MacAddress;
 
 use super::net_matrix::{in_the_guest, price, reference};
-use super::race::{measured_text, ratio_text};
+use super::race::measured_text;
 
 /// Where an interface's packets leave this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,8 +88,8 @@ pub(crate) fn for_plan(results: &NetMatrixResults, wanted: &Wanted<'_>) -> Resul
         Advice::Use(arm, estimate) => (arm, estimate),
         Advice::Default => return Err(format!("nothing was shown better than {}", reference(results))),
         Advice::NoneFaster(arm, estimate) => {
-            let (title, than, ratio) = (arm.path.title(), reference(results), ratio_text(estimate));
-            return Err(format!("its best, {title}, was not shown better than {than}: {ratio}"));
+            let (title, than) = (arm.path.title(), reference(results));
+            return Err(format!("its best, {title}, was not shown better than {than}: {estimate}"));
         }
         Advice::Unknown => return Err("it has no winner that was measured again".to_owned()),
     };
@@ -167,7 +167,7 @@ fn shown_slower(results: &NetMatrixResults, class: WorkloadClass) -> Option<(&'s
     let tests = results.tests.iter().filter(|test| counts(**test));
     tests.filter_map(|test| Some((*test, fresh.of_test(*test)?))).find_map(|(test, figure): (_, &NetFigure)| {
         let estimate = figure.to_default.as_ref().filter(|estimate| estimate.interval().high < 1.0)?;
-        Some((test.id(), ratio_text(estimate)))
+        Some((test.id(), estimate.to_string()))
     })
 }
 

@@ -6,7 +6,7 @@ use nearmetal_measure::{
 };
 use nearmetal_report::{Surface, matrix_svg_of};
 
-use super::race::{self, Race, left_out_text, ratio_text};
+use super::race::{self, Race, left_out_text};
 
 /// The arms that would be measured, and what the peer must run for the tests.
 pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], tests: &[NetTest], least: u32, budget: u32) -> String {
@@ -76,7 +76,7 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
         let mark = race.star(number);
         let median = arm.median.map_or_else(|| "?".to_owned(), |median| shown(median, decided_unit(results)));
         let figure = race.figure(number);
-        let bare = arm.to_bare.as_ref().map_or_else(|| "-".to_owned(), ratio_text);
+        let bare = arm.to_bare.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
         text.push_str(&format!(
             "{mark} {:42} {median:>16}  {figure:22} {bare:22} {:>6}  {}\n",
             arm.path.title(),
@@ -177,7 +177,7 @@ fn line(results: &NetMatrixResults, figure: &NetFigure) -> String {
         found.map_or_else(|| "?".to_owned(), |(_, value)| shown(*value, figure.unit))
     };
     let estimate = |estimate: &Option<nearmetal_stats::RatioEstimate>| {
-        estimate.as_ref().map_or_else(|| "-".to_owned(), ratio_text)
+        estimate.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
     };
     format!(
         "  {:22} {:>16} {:>16} {:>16}  {:22} {:22} {:22}{}\n",
@@ -198,12 +198,12 @@ fn advice(results: &NetMatrixResults) -> String {
             let figure =
                 results.confirmation.as_ref().and_then(|confirmation| confirmation.of_test(results.decided_by()));
             let bare = figure.and_then(|figure| figure.to_bare.as_ref());
-            let bare = bare.map_or_else(String::new, |bare| format!(", {} of bare metal", ratio_text(bare)));
+            let bare = bare.map_or_else(String::new, |bare| format!(", {bare} of bare metal"));
             let function = (arm.path.link == Link::VfHostdev).then(|| arm.source.parse().ok()).flatten();
             format!(
                 "use: {}\n  because it did {} of {}{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{}{}",
                 arm.path.title(),
-                ratio_text(estimate),
+                estimate,
                 reference(results),
                 estimate.n,
                 arm.path.lines_for_libvirt(&arm.source, function),
@@ -214,7 +214,7 @@ fn advice(results: &NetMatrixResults) -> String {
         Advice::NoneFaster(arm, estimate) => format!(
             "leave the card as it is: the best arm, {}, did {} of {} in {} fresh pairs\n",
             arm.path.title(),
-            ratio_text(estimate),
+            estimate,
             reference(results),
             estimate.n
         ),

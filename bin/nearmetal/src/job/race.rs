@@ -28,11 +28,6 @@ pub(super) fn left_out_text(left_out: &[LeftOut]) -> String {
     if lines.is_empty() { lines } else { format!("not measured:\n{lines}") }
 }
 
-pub(super) fn ratio_text(estimate: &RatioEstimate) -> String {
-    let interval = estimate.interval();
-    format!("{:.2}x ({:.2} to {:.2})", estimate.ratio, interval.low, interval.high)
-}
-
 /// When a winner was measured and where, by how much it beat what, and on what that holds.
 pub(super) fn measured_text(
     (created, guest): (&str, &str),
@@ -46,10 +41,7 @@ pub(super) fn measured_text(
     };
     format!(
         "measured {created} in {guest}: {} of {than} in {} fresh pairs, on the same {device} ({}) and kernel ({}){lab}",
-        ratio_text(estimate),
-        estimate.n,
-        ground.device,
-        ground.kernel
+        estimate, estimate.n, ground.device, ground.kernel
     )
 }
 
@@ -129,7 +121,7 @@ impl Race<'_> {
     pub(super) fn figure(&self, number: usize) -> String {
         match self.arms[number].to_default {
             _ if number == self.reference => "1".to_owned(),
-            Some(estimate) => ratio_text(estimate),
+            Some(estimate) => estimate.to_string(),
             None => "not measured".to_owned(),
         }
     }

@@ -70,7 +70,7 @@ fn a_recorded_winner_is_in_the_definition_the_text_and_the_json() {
     let placement = &json["plan"]["placements"][0];
     assert_eq!(placement["networks"][0]["backend"], "qemu");
     let reasons = placement["reasons"].as_array().unwrap();
-    assert!(reasons.iter().any(|reason| reason["because"].as_str().unwrap().contains("1.50x (")), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason["because"].as_str().unwrap().contains("1.50× (")), "{reasons:?}");
 }
 
 #[test]

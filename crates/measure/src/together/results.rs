@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use nearmetal_stats::{Pair, RatioEstimate, ratio};
+use nearmetal_stats::{Pair, RatioEstimate, ShownRatio, ratio};
 use serde::{Deserialize, Serialize};
 
 use super::window::Window;
@@ -285,18 +285,15 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
     }
     let ratios = results.ratios()?;
     for one in &ratios {
-        let interval = one.ratio.interval();
         let (guests, slices) = match one.count {
             1 => ("guest", "bare slice"),
             _ => ("guests at once", "bare slices at once"),
         };
         text.push_str(&format!(
-            "{} {guests} / {} {slices}: {:.2}x ({:.2} to {:.2}), n = {}; {} / {} together{}\n",
+            "{} {guests} / {} {slices}: {}, n = {}; {} / {} together{}\n",
             one.count,
             one.count,
-            one.ratio.ratio,
-            interval.low,
-            interval.high,
+            one.ratio,
             one.ratio.n,
             results.load.shown(one.guests),
             results.load.shown(one.bare),
@@ -306,10 +303,10 @@ pub fn together_text(results: &TogetherResults) -> Result<String, MeasureError> 
     if let (Some(first), true) = (ratios.iter().find(|one| one.count == 1), ratios.len() > 1) {
         for one in ratios.iter().filter(|one| one.count > 1) {
             text.push_str(&format!(
-                "{} at once do {:.2} times what one does: guests; {:.2} times: bare slices (means, no interval)\n",
+                "{} at once do {} of what one does: guests; {}: bare slices (means, no interval)\n",
                 one.count,
-                one.guests / first.guests,
-                one.bare / first.bare
+                ShownRatio::new(one.guests / first.guests, None),
+                ShownRatio::new(one.bare / first.bare, None)
             ));
         }
     }

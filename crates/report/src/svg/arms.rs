@@ -3,7 +3,7 @@
 use super::canvas::{Area, Canvas};
 use super::scale::{Scale, against_bare, colour, extent, tick_text};
 use super::{Surface, Width};
-use crate::text::{LAB_WORDS, count, interval, ratio, shorten, value};
+use crate::text::{LAB_WORDS, count, interval, shorten, shown, value};
 use crate::view::{ArmRole, Bounds, ComparisonView, JobReport, Metric};
 
 /// Height of a row: a line of words and a strip.
@@ -54,8 +54,7 @@ fn place_of(view: &JobReport, metric: &str) -> usize {
 fn describe(view: &JobReport, rows: &[&ComparisonView]) -> String {
     let line = |row: &&ComparisonView| {
         let name = view.arm(&row.subject).map_or(row.subject.as_str(), |arm| arm.name.as_str());
-        let ends = row.interval.map(|Bounds { low, high }| format!(", {}", interval(low, high))).unwrap_or_default();
-        format!("{name}: {}{ends}", ratio(row.ratio))
+        format!("{name}: {}", shown(row.ratio, row.interval))
     };
     rows.iter().map(line).collect::<Vec<_>>().join("; ")
 }
@@ -66,9 +65,9 @@ fn backdrop(canvas: &mut Canvas, view: &JobReport, metric: &str, scale: &Scale, 
     for row in 0..rows {
         let (top, bottom) = strip(row);
         canvas.rect(Area { x: LEFT, y: top, width: scale.end() - LEFT, height: bottom - top }, 0.0, "nm-strip");
-        if let Some(Bounds { low, high }) = floor {
+        if let Some(bounds @ Bounds { low, high }) = floor {
             let area = Area { x: scale.at(low), y: top, width: scale.at(high) - scale.at(low), height: bottom - top };
-            canvas.open(&format!("noise floor: two equal arms differ by {}", interval(low, high)));
+            canvas.open(&format!("noise floor: two equal arms differ by {}", interval(bounds)));
             canvas.rect(area, 0.0, "nm-noise");
             canvas.close();
         }
@@ -117,19 +116,20 @@ fn draw_row(
     let name = shorten(arm.map_or(row.subject.as_str(), |arm| arm.name.as_str()), 40);
     let (top, bottom) = strip(place);
     let middle = top + (bottom - top) * 0.4;
-    let ends = row.interval.map(|Bounds { low, high }| interval(low, high)).unwrap_or_default();
+    let shown = shown(row.ratio, row.interval);
+    let ends = shown.interval.as_deref().unwrap_or_default();
     let unit = metric.map_or("", |metric| metric.unit.as_str());
     let often = if row.single_shot { "single shot".to_owned() } else { count(row.n as usize, "pair") };
     let bold = format!("nm-bold nm-say-{tone}");
     let absolute = format!("{} {unit}, {often}", value(row.subject_value));
     let parts = [
         (bold.as_str(), 0.0, name.as_str()),
-        (&bold, 9.0, &ratio(row.ratio)),
-        ("", 9.0, &ends),
+        (&bold, 9.0, &shown.ratio),
+        ("", 9.0, ends),
         ("nm-muted", 14.0, &absolute),
     ];
     canvas.parts(LEFT, top - 7.0, &parts);
-    canvas.open(&format!("{name}: {} {ends}, {often}", ratio(row.ratio)));
+    canvas.open(&format!("{name}: {shown}, {often}"));
     for (position, pair) in row.pair_ratios.iter().enumerate().filter(|(_, pair)| pair.is_finite()) {
         // Apart by turns, so that equal pairs do not hide one another.
         let apart = [0.0, -3.5, 3.5][position % 3];

@@ -1,9 +1,12 @@
 //! A matrix of arms against the default: one line an arm, its ratio and interval, the line at 1.
 
+use nearmetal_stats::ShownRatio;
+
 use super::canvas::{Area, Canvas};
 use super::scale::{Scale, tick_text};
 use super::{Surface, Width};
-use crate::text::{LAB_WORDS, interval, ratio, shorten};
+use crate::text::{LAB_WORDS, shorten, shown};
+use crate::view::Bounds;
 
 const ROW: f64 = 34.0;
 const LEFT: f64 = 2.0;
@@ -65,9 +68,13 @@ pub fn matrix_svg_of(title: &str, axis: &str, rows: &[MatrixRow], lab: bool, sur
     if lab {
         canvas.text(LEFT, bottom + 47.0, "nm-small", LAB_WORDS);
     }
-    let describe = |row: &MatrixRow| format!("{}: {}", row.name, ratio(row.ratio));
+    let describe = |row: &MatrixRow| format!("{}: {}", row.name, shown_row(row).ratio);
     let description = rows.iter().map(describe).collect::<Vec<_>>().join("; ");
     canvas.finish((width.units(), bottom + 54.0), title, &description, surface)
+}
+
+fn shown_row(row: &MatrixRow) -> ShownRatio {
+    shown(row.ratio, row.interval.map(|(low, high)| Bounds { low, high }))
 }
 
 fn draw(canvas: &mut Canvas, row: &MatrixRow, scale: &Scale, top: f64) {
@@ -79,19 +86,20 @@ fn draw(canvas: &mut Canvas, row: &MatrixRow, scale: &Scale, top: f64) {
     let (strip, middle) = (top + 16.0, top + 22.0);
     canvas.rect(Area { x: LEFT, y: strip, width: scale.end() - LEFT, height: 12.0 }, 0.0, "nm-strip");
     canvas.line((scale.at(1.0), strip), (scale.at(1.0), strip + 12.0), "nm-one");
-    let ends = row.interval.map(|(low, high)| interval(low, high)).unwrap_or_default();
+    let shown = shown_row(row);
+    let ends = shown.interval.as_deref().unwrap_or_default();
     let name = shorten(&row.name, 54);
     let bold = format!("nm-small nm-say-{tone}");
-    let (figure, note) = (ratio(row.ratio), shorten(&row.note, 44));
+    let note = shorten(&row.note, 44);
     let parts = [
         (bold.as_str(), 0.0, name.as_str()),
-        ("nm-small", 8.0, &figure),
-        ("nm-small", 6.0, &ends),
+        ("nm-small", 8.0, &shown.ratio),
+        ("nm-small", 6.0, ends),
         ("nm-small nm-muted", 10.0, &note),
     ];
     canvas.parts(LEFT, strip - 3.0, &parts);
     let Some(value) = row.ratio else { return };
-    canvas.open(&format!("{}: {figure} {ends} {}", row.name, row.note));
+    canvas.open(&format!("{}: {shown} {}", row.name, row.note));
     if let Some((low, high)) = row.interval {
         canvas.line((scale.at(low), middle), (scale.at(high), middle), &format!("nm-whisker nm-stroke-{tone}"));
     }

@@ -4,8 +4,8 @@ use super::bar::bar;
 use super::paint::{Ink, Page};
 use super::table::Table;
 use crate::slice_text::slice_rows;
-use crate::text::{LAB_WORDS, UNKNOWN, count, finite, interval, one_line, ratio, value};
-use crate::view::{ArmRole, Bounds, CheckOutcome, CheckRow, ComparisonView, JobReport, MemorySide};
+use crate::text::{LAB_WORDS, UNKNOWN, count, finite, interval, one_line, ratio, shown, value};
+use crate::view::{ArmRole, CheckOutcome, CheckRow, ComparisonView, JobReport, MemorySide};
 
 /// What the VM occupied, and what it occupies now.
 pub(super) fn slices(page: &mut Page, view: &JobReport) {
@@ -123,8 +123,9 @@ fn draw_metric(page: &mut Page, view: &JobReport, metric: &str, rows: &[&Compari
     let largest = (values.filter(|value| value.is_finite()).fold(1.0, f64::max).min(1000.0) * 10.2).ceil() / 10.0;
     let unit = facts.map_or("value".to_owned(), |facts| facts.unit.clone());
     let cells = |row: &&ComparisonView| {
-        let ends = match row.interval {
-            Some(Bounds { low, high }) => interval(low, high),
+        let shown = shown(row.ratio, row.interval);
+        let ends = match shown.interval {
+            Some(ends) => or_mark(ends),
             None if row.single_shot => "single shot".to_owned(),
             None => "?".to_owned(),
         };
@@ -132,7 +133,7 @@ fn draw_metric(page: &mut Page, view: &JobReport, metric: &str, rows: &[&Compari
             (arm_name(view, &row.subject), arm_ink(view, &row.subject)),
             (arm_name(view, &row.reference), Ink::Plain),
             (or_mark(value(row.subject_value)), Ink::Plain),
-            (or_mark(ratio(row.ratio)), Ink::Strong),
+            (or_mark(shown.ratio), Ink::Strong),
             (ends, Ink::Plain),
             (row.n.to_string(), Ink::Plain),
         ]
@@ -152,7 +153,7 @@ fn draw_metric(page: &mut Page, view: &JobReport, metric: &str, rows: &[&Compari
     table.draw(page);
     let floor = view.noise_floor(metric);
     if let Some(floor) = floor {
-        let ends = floor.bounds.map_or("unknown".to_owned(), |Bounds { low, high }| interval(low, high));
+        let ends = floor.bounds.map_or(UNKNOWN.to_owned(), interval);
         page.wrapped(&format!("noise floor {ends} ({})", count(floor.n as usize, "A/A pair")), Ink::Quiet, 2);
     }
 }

@@ -60,7 +60,6 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
     ensure!(guest.contains("the guest sees /dev/nvme"), "{guest}");
     let found = compare(&results)?.into_iter().find(|one| one.metric == "iops").context("no ratio")?;
     let Estimate::Paired { ratio, .. } = found.estimate else { anyhow::bail!("no pairs: {text}") };
-    let interval = ratio.interval();
     let costs = cost_table(&results);
     let cost = |arm: ArmKind, group: Cost, name: &str| {
         let row = costs.iter().find(|row| row.arm == arm && row.cost == group && row.name.starts_with(name));
@@ -80,10 +79,7 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
         .map(|row| format!("{} {:.2}", row.name, row.per_io))
         .collect();
     Ok(Verdict::Holds(format!(
-        "lab: the guest does {:.2}x ({:.2} to {:.2}) of bare metal, n = {}; per I/O: {exits:.2} exits ({}), interrupts {guest_interrupts:.2} by VFIO and {bare_interrupts:.2} bare",
-        ratio.ratio,
-        interval.low,
-        interval.high,
+        "lab: the guest does {ratio} of bare metal, n = {}; per I/O: {exits:.2} exits ({}), interrupts {guest_interrupts:.2} by VFIO and {bare_interrupts:.2} bare",
         ratio.n,
         reasons.join(", ")
     )))

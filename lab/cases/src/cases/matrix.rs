@@ -176,13 +176,9 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     let plan = bench.sh("nearmetal plan web1")?;
     ensure!(plan.contains("fresh pairs"), "the plan does not use the winner {}: {plan}", arm.path.title());
     ensure!(!bench.sh("nearmetal plan web1 --no-measured")?.contains("fresh pairs"), "--no-measured was not heard");
-    let interval = estimate.interval();
     let figures = format!(
-        "lab: {} does {:.2}x ({:.2} to {:.2}) of QEMU's default, n = {}; {} runs in {:.0} s",
+        "lab: {} does {estimate} of QEMU's default, n = {}; {} runs in {:.0} s",
         arm.path.title(),
-        estimate.ratio,
-        interval.low,
-        interval.high,
         estimate.n,
         results.turns.len(),
         results.took

@@ -201,7 +201,7 @@ fn what_is_joined_as_the_winner_is_takes_its_options() {
     let measured = asked(&user, &bridged(VIRTIO), WorkloadClass::General, &[]).unwrap();
     let set = measured.options.unwrap();
     assert_eq!((set.backend, set.queues, set.offloads_off), (NetworkBackend::Qemu, 1, false));
-    for words in ["1.50x (", "libvirt's default in tcp-rr", "5 fresh pairs", "igb 8086:10c9", "lab: emulated time"] {
+    for words in ["1.50× (", "libvirt's default in tcp-rr", "5 fresh pairs", "igb 8086:10c9", "lab: emulated time"] {
         assert!(measured.because.contains(words), "`{words}` is not in: {}", measured.because);
     }
     let silicon = NetMatrixResults { environment: Environment::Silicon, ..user };
@@ -234,7 +234,7 @@ fn what_cannot_be_taken_is_refused_in_words() {
     let mut equal = results(vhost, "eth0", 1.1);
     equal.confirmation.as_mut().unwrap().figures[0].to_default = Some(estimate(1.0));
     let said = asked(&equal, &bridged(VIRTIO), latency, &[]).unwrap_err();
-    assert!(said.contains("was not shown better than libvirt's default: 1.00x ("), "{said}");
+    assert!(said.contains("was not shown better than libvirt's default: 1.00× ("), "{said}");
     let unsure = NetMatrixResults { confirmation: None, ..results(vhost, "eth0", 1.1) };
     assert!(asked(&unsure, &bridged(VIRTIO), latency, &[]).is_err(), "what was not measured again is not used");
 
@@ -253,7 +253,7 @@ fn a_winner_that_loses_where_it_counts_for_the_class_is_not_used() {
     for class in [WorkloadClass::General, WorkloadClass::Throughput] {
         let why = asked(class).unwrap_err();
         let words = format!("which counts for class {}", class.word());
-        assert!(why.contains("0.80x (") && why.contains("in tcp-stream") && why.contains(&words), "{why}");
+        assert!(why.contains("0.80× (") && why.contains("in tcp-stream") && why.contains(&words), "{why}");
     }
 }
 
@@ -269,7 +269,7 @@ fn another_kind_of_connection_is_told_with_its_line_and_price() {
     let free = function("0000:39:10.1", "vf1", None);
     let text = told(&given, &[held.clone(), free.clone()]);
     for words in
-        ["VF given to the guest: measured", "1.50x (", "is not changed", "slot='0x10' function='0x1'", "its price: "]
+        ["VF given to the guest: measured", "1.50× (", "is not changed", "slot='0x10' function='0x1'", "its price: "]
     {
         assert!(text.contains(words), "`{words}` is not in: {text}");
     }

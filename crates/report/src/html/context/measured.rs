@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::text::{UNKNOWN, interval, percent, ratio, value};
-use crate::view::{ArmRole, ArmView, Bounds, ComparisonView, JobReport, LiftLine, MemorySide, SliceRole};
+use crate::text::{UNKNOWN, interval, percent, shown, value};
+use crate::view::{ArmRole, ArmView, ComparisonView, JobReport, LiftLine, MemorySide, SliceRole};
 
 #[derive(Serialize)]
 pub(super) struct Measured {
@@ -166,7 +166,7 @@ fn noise(view: &JobReport, metric: &str) -> String {
     match view.noise_floor(metric) {
         None => "noise floor: not measured".to_owned(),
         Some(floor) => {
-            let ends = floor.bounds.map_or(UNKNOWN.to_owned(), |Bounds { low, high }| interval(low, high));
+            let ends = floor.bounds.map_or(UNKNOWN.to_owned(), interval);
             format!("noise floor (two equal arms, {} A/A pairs): {ends}", floor.n)
         }
     }
@@ -174,18 +174,17 @@ fn noise(view: &JobReport, metric: &str) -> String {
 
 fn row(view: &JobReport, row: &ComparisonView) -> Row {
     let name = |id: &str| view.arm(id).map_or(id.to_owned(), |arm| arm.name.clone());
-    let ends =
-        |ends: Option<Bounds>, none: &str| ends.map_or(none.to_owned(), |Bounds { low, high }| interval(low, high));
-    let none = if row.single_shot { "single shot" } else { UNKNOWN };
+    let shown = shown(row.ratio, row.interval);
+    let (none, no_bootstrap) = if row.single_shot { ("single shot", "") } else { (UNKNOWN, UNKNOWN) };
     Row {
         subject: name(&row.subject),
         reference: name(&row.reference),
         tone: tone(view.arm(&row.subject).map(|arm| arm.role)),
         subject_value: value(row.subject_value),
         reference_value: value(row.reference_value),
-        ratio: ratio(row.ratio),
-        interval: ends(row.interval, none),
-        bootstrap: ends(row.bootstrap, if row.single_shot { "" } else { UNKNOWN }),
+        ratio: shown.ratio,
+        interval: shown.interval.unwrap_or_else(|| none.to_owned()),
+        bootstrap: row.bootstrap.map_or_else(|| no_bootstrap.to_owned(), interval),
         n: row.n,
         verdict: row.verdict.clone(),
         single_shot: row.single_shot,

@@ -10,6 +10,7 @@ mod file_disks;
 mod finding;
 mod input;
 mod isolation;
+mod lvm;
 mod parameters;
 mod pools;
 mod reference;

@@ -165,6 +165,107 @@ fn kvm_is_there_and_only_emulates() {
     assert_eq!(of(&example, "kvm-hw-accel-in-use"), Vec::<String>::new());
 }
 
+/// `lost`, `kept` or `cannot tell`: what the rule says of the disk of `db` with these versions, bus, machine and driver.
+fn flushes(qemu: &str, libvirt: &str, machine: &str, disk: &str) -> &'static str {
+    let mut example = Example::clean();
+    (example.host.system.qemu_version, example.host.system.libvirt_version) =
+        (Some(qemu.to_owned()).filter(|text| !text.is_empty()), Some(libvirt.to_owned()));
+    example.replace("db", "pc-q35-9.2", machine);
+    let text = &mut example.texts.iter_mut().find(|(name, ..)| name == "db").unwrap().1;
+    let (from, to) = (text.find("<disk ").unwrap(), text.find("</disk>").unwrap() + "</disk>".len());
+    text.replace_range(from..to, disk);
+    example.texts.retain(|(name, ..)| name == "db");
+    let examination = example.examine([nearmetal_rules::rule("disk-write-through-flushed").unwrap()]);
+    match (examination.findings.is_empty(), examination.cannot_tell.is_empty()) {
+        (false, _) => "lost",
+        (true, false) => "cannot tell",
+        (true, true) => "kept",
+    }
+}
+
+/// A disk of `type` block, file or volume, as libvirt writes it.
+fn disk(kind: &str, bus: &str, driver: &str) -> String {
+    let source = match kind {
+        "volume" => "pool='vms' volume='db'",
+        "file" => "file='/images/db.raw'",
+        _ => "dev='/dev/nvme0n1'",
+    };
+    format!(
+        "<disk type='{kind}' device='disk'><driver name='qemu' type='raw' {driver}/><source {source}/>\
+         <target dev='sdz' bus='{bus}'/></disk>"
+    )
+}
+
+#[test]
+fn a_write_called_safe_was_gone_after_the_power_loss() {
+    let (through, direct) = ("cache='writethrough'", "cache='directsync'");
+    let table = [
+        // What was measured: worker threads, from 10.0.3 on, whatever holds the image.
+        ("10.0.13", "10.0.0", "pc-q35-9.2", disk("block", "virtio", through), "lost"),
+        ("11.1.3", "11.0.0", "pc-q35-9.2", disk("file", "virtio", direct), "lost"),
+        ("11.1.3", "11.0.0", "pc-q35-9.2", disk("volume", "virtio", through), "lost"),
+        ("11.1.3", "11.0.0", "pc-q35-9.2", disk("block", "virtio", "cache='directsync' io='io_uring'"), "kept"),
+        ("11.1.3", "11.0.0", "pc-q35-9.2", disk("block", "virtio", "cache='none'"), "kept"),
+        // A build between the two changes may have the second.
+        ("10.0.0", "11.0.0", "pc-q35-9.2", disk("block", "virtio", through), "cannot tell"),
+        ("10.0.0", "11.0.0", "pc-q35-9.2", disk("block", "virtio", "cache='none'"), "kept"),
+        ("", "11.0.0", "pc-q35-9.2", disk("block", "virtio", through), "cannot tell"),
+        // Guests' own FUA writes: on SCSI, with a machine type that shows it. cache=none is no cure there.
+        ("10.1.0", "11.0.0", "pc-q35-10.1", disk("block", "scsi", "cache='none'"), "lost"),
+        ("10.1.0", "11.0.0", "pc-q35-10.1", disk("block", "scsi", ""), "lost"),
+        ("10.1.0", "11.0.0", "q35", disk("block", "scsi", "cache='none' io='threads'"), "lost"),
+        ("10.1.0", "11.0.0", "pc-q35-10.1", disk("block", "scsi", "cache='none' io='native'"), "kept"),
+        ("10.1.0", "11.0.0", "pc-q35-10.1", disk("block", "scsi", "cache='unsafe'"), "kept"),
+        ("10.1.0", "11.0.0", "pc-q35-10.0", disk("block", "scsi", "cache='none'"), "kept"),
+        ("10.1.0", "11.0.0", "pc-q35-rhel10.2.0", disk("block", "scsi", "cache='none'"), "cannot tell"),
+        ("10.0.13", "11.0.0", "pc-q35-10.0", disk("block", "scsi", "cache='none'"), "kept"),
+        // Before 10.0 libvirt's raw layer kept it, with any engine.
+        ("9.2.0", "11.0.0", "pc-q35-9.2", disk("block", "virtio", "cache='directsync' io='native'"), "lost"),
+        ("9.2.0", "10.10.0", "pc-q35-9.2", disk("block", "virtio", through), "kept"),
+        ("8.2.0", "11.0.0", "pc-q35-8.2", disk("block", "virtio", through), "kept"),
+    ];
+    for (qemu, libvirt, machine, disk, expected) in table {
+        assert_eq!(
+            flushes(qemu, libvirt, machine, &disk),
+            expected,
+            "QEMU {qemu}, libvirt {libvirt}, {machine}: {disk}"
+        );
+    }
+}
+
+#[test]
+fn a_drive_without_a_volatile_cache_loses_nothing_that_went_past_the_page_cache() {
+    let lost = |cache: &str, queue: &str| {
+        let mut example = Example::clean();
+        example.host.system.qemu_version = Some("10.0.13".to_owned());
+        example.replace("db", "cache='none' io='native'", &format!("cache='{cache}'"));
+        let drive = example.host.block_devices.iter_mut().find(|device| device.name == "nvme0n1").unwrap();
+        drive.queue.write_cache = Some(queue.to_owned());
+        of(&example, "disk-write-through-flushed").len()
+    };
+    assert_eq!(lost("directsync", "write back"), 1);
+    assert_eq!(lost("directsync", "write through"), 0);
+    assert_eq!(lost("writethrough", "write through"), 1, "what is in the page cache is lost with any drive");
+}
+
+#[test]
+fn the_cure_of_a_missed_flush_depends_on_bus_and_engine() {
+    let cures = |uring: u32, bus: &str, cache: &str| {
+        let mut example = Example::clean();
+        (example.host.system.qemu_version, example.host.system.io_uring_disabled) =
+            (Some("10.1.0".to_owned()), Some(uring.into()));
+        example.replace("db", "cache='none' io='native' iothread='1'", &format!("cache='{cache}'"));
+        example.replace("db", "bus='virtio'", &format!("bus='{bus}'"));
+        let found = example.examine([nearmetal_rules::rule("disk-write-through-flushed").unwrap()]).findings;
+        found[0].objects[0].wanted.clone()
+    };
+    assert_eq!(cures(0, "virtio", "writethrough"), "io='io_uring', or cache='none'");
+    assert_eq!(cures(2, "virtio", "directsync"), "io='native', or cache='none'");
+    assert_eq!(cures(2, "virtio", "writethrough"), "cache='none'");
+    assert_eq!(cures(0, "scsi", "writethrough"), "io='io_uring'");
+    assert_eq!(cures(2, "scsi", "writethrough"), "cache='none' and io='native'");
+}
+
 #[test]
 fn a_throw_away_overlay_is_left_in_the_definition() {
     let mut example = Example::clean();

@@ -1,9 +1,12 @@
 //! Whether a disk without a write cache keeps what it calls written.
 //!
 //! Such a disk (`writethrough`, `directsync`) is never told to flush by the guest, so QEMU must flush every write itself.
-//! QEMU 10.0.3 and later does not with worker threads and raw images (commit d402da1360c2 asks for the flush before the
-//! write is counted, and finds nothing to do): the first write, and writes that run beside others, stay in memory. No
-//! interface of QEMU tells; the drive's counters do.
+//! QEMU 10.0.3 and later does not always do so with worker threads and raw images: commit d402da1360c2 flushes through
+//! `bdrv_co_flush`, which does nothing while `write_gen` equals `flushed_gen`, and `write_gen` rises only when the write is
+//! over. What is lost exactly, by qemu-io under strace (10.0.13, 11.1.3): the first write after opening or after a completed
+//! flush, and a write that lands while the fdatasync of another runs. Other writes, one after the other, are flushed. So the
+//! first write to a disk that was just opened shows the fault, and a later one may not. No interface of QEMU tells; the
+//! drive's counters do.
 
 use std::time::Duration;
 

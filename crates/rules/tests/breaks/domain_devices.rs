@@ -5,7 +5,7 @@ use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 35] = [
+pub(crate) const BREAKS: [Break; 36] = [
     Break {
         rule: "mem-hugepages",
         change: |example| example.replace("rt", r#"<hugepages><page size='1' unit='GiB'/></hugepages>"#, r#""#),
@@ -93,6 +93,15 @@ pub(crate) const BREAKS: [Break; 35] = [
             example.replace("db", r#" cache='none' io='native'"#, r#" cache='writethrough'"#);
         },
         expected: &["disk-cache-none db: disk vda cache", "disk-write-through-flushed db: disk vda cache"],
+    },
+    Break {
+        rule: "disk-write-through-flushed",
+        change: |example| {
+            example.host.system.qemu_version = Some("10.1.0".to_owned());
+            example.replace("gpu", "pc-q35-9.2", "pc-q35-10.1");
+            example.replace("gpu", " io='io_uring'", "");
+        },
+        expected: &["disk-write-through-flushed gpu (defined): disk sda cache"],
     },
     Break {
         rule: "disk-iothread",

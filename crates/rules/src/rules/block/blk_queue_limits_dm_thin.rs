@@ -3,6 +3,7 @@
 use nearmetal_domain::DiskFacts;
 
 use crate::finding::{Object, Outcome};
+use crate::lvm::mapped_name;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
 use crate::subject::Subject;
@@ -48,18 +49,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
         Some(Object::new(format!("disk {}", disk.target), found, "a volume without LVM snapshots, or a thin one"))
     };
     Outcome::of(volumes.iter().filter_map(object).collect())
-}
-
-/// The device mapper's name of an LVM volume: `/dev/vg/lv` is `vg-lv`, with hyphens inside names doubled.
-fn mapped_name(disk: &DiskFacts) -> Option<String> {
-    let path = disk.source.as_deref().filter(|_| disk.kind == "block")?.strip_prefix("/dev/")?;
-    match path.split_once('/')? {
-        ("mapper", name) => Some(name.to_owned()),
-        (group, volume) if !volume.contains('/') => {
-            Some(format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--")))
-        }
-        _ => None,
-    }
 }
 
 /// `vg-lv-real` is the layer `real` of `vg-lv`: a hyphen inside a name would be doubled.

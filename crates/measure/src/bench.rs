@@ -164,7 +164,7 @@ fn measure(
     }
     tell(Event::Stage("exits by reason"));
     let next = runs.last().map_or(0, |run| run.round + 1);
-    let (more, untold) = exit_reasons(fs, &request.design, request.conditions.seed, next, &mut machine);
+    let (more, untold) = exit_reasons(fs, &request.design, request.conditions.seed, next, &mut machine, leftovers);
     runs.extend(more);
     machine.notes.extend(untold);
     if !request.memory.is_empty() {

@@ -10,6 +10,7 @@ use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Event;
+use crate::cost::{mount_counters, stop_counting, unmount_counters};
 use crate::error::MeasureError;
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
@@ -46,6 +47,12 @@ pub(crate) struct Leftovers {
     /// Schedulers of drives before they were changed: path of the setting, and the word in force.
     #[serde(default)]
     pub schedulers: Vec<(String, String)>,
+    /// Where file systems of counters were mounted to measure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Whether the kernel was told to count exits by reason.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_exits: bool,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -113,7 +120,7 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Ends clones, restores pools, THP and schedulers, removes what was made to measure on, resumes what was paused,
+    /// Ends clones, restores pools, THP and schedulers, removes what was made or mounted to measure, resumes what was paused,
     /// removes the record. Safe to repeat.
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         let wrap = |arm: &str| {
@@ -146,6 +153,10 @@ impl Leftovers {
             for (setting, scheduler) in &self.schedulers {
                 write(fs, setting, scheduler)?;
             }
+            if self.counts_exits {
+                stop_counting(fs)?;
+            }
+            unmount_counters(fs, &self.mounts)?;
             for domain in &self.paused {
                 if hypervisor.domain(domain).map_err(wrap(domain))?.state == DomainState::Paused {
                     hypervisor.resume(domain).map_err(wrap(domain))?;
@@ -199,6 +210,7 @@ pub(crate) fn leaving_nothing<T>(
     let mut leftovers = Leftovers::new(state, &host);
     let own = std::process::id();
     leftovers.owner = guests::start_time(fs, own).ok().map(|start| (own, start));
+    mount_counters(fs, &mut leftovers).iter().for_each(|problem| tell(Event::Stage(problem)));
     let result = experiment(&host, hypervisor, &mut leftovers, tell);
     tell(Event::Stage("putting everything back"));
     let cleaned = leftovers.clean_up(fs, hypervisor);

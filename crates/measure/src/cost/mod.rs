@@ -9,13 +9,15 @@
 
 mod interrupts;
 mod lift;
+mod mounts;
 mod reasons;
 mod snapshot;
 mod table;
 mod watch;
 
 pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, liftings};
-pub(crate) use reasons::exit_reasons;
+pub(crate) use mounts::{mount_counters, unmount_counters};
+pub(crate) use reasons::{exit_reasons, stop_counting};
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
 pub(crate) use watch::{Middle, Target, Watched, watched};
 

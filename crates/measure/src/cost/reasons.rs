@@ -9,8 +9,10 @@ use std::time::Instant;
 use nearmetal_host::HostFs;
 
 use super::{Cost, PREFIX};
+use crate::error::MeasureError;
 use crate::executor::iops;
 use crate::experiment::{Executor, GIVE_UP_AFTER, chain};
+use crate::leftovers::Leftovers;
 use crate::metric::{Metric, Unit};
 use crate::results::{ArmKind, Outcome, Purpose, Run};
 use crate::schedule::{Design, Step};
@@ -29,6 +31,7 @@ pub(crate) fn exit_reasons(
     seed: u64,
     round: u32,
     executor: &mut dyn Executor,
+    leftovers: &mut Leftovers,
 ) -> (Vec<Run>, Vec<String>) {
     let Some(workload) = design.paired.first() else { return (Vec::new(), Vec::new()) };
     if !fs.exists(EVENT) {
@@ -36,6 +39,10 @@ pub(crate) fn exit_reasons(
             "exits by reason were not counted: there is no {EVENT} (mount -t tracefs tracefs /sys/kernel/tracing)"
         );
         return (Vec::new(), vec![note]);
+    }
+    leftovers.counts_exits = true;
+    if let Err(error) = leftovers.save() {
+        return (Vec::new(), vec![format!("exits by reason were not counted: {}", chain(&error))]);
     }
     let guests = design.arms.iter().filter(|arm| **arm != ArmKind::BareSlice);
     let mut runs = Vec::new();
@@ -66,6 +73,19 @@ pub(crate) fn exit_reasons(
         });
     }
     (runs, Vec::new())
+}
+
+/// Ends what a killed run was counting; nothing where nothing counts.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(crate) fn stop_counting(fs: &HostFs) -> Result<(), MeasureError> {
+    let trigger = format!("{EVENT}/trigger");
+    if !fs.read(&trigger).is_ok_and(|text| text.contains(COUNT)) {
+        return Ok(());
+    }
+    fs.write(&trigger, &format!("!{COUNT}"))
+        .map_err(|source| MeasureError::KernelWrite { what: "cannot stop counting exits by reason".to_owned(), source })
 }
 
 const NOTE: &str = "exits by reason were counted in this run, which costs time at every exit: its rate is not kept";

@@ -135,7 +135,7 @@ fn measure(
     let mut runs = perform(&steps, false, &mut turns, &mut |index, step| tell(Event::Step { index, total, step }))?;
     tell(Event::Stage("exits by reason"));
     let next = runs.last().map_or(0, |run| run.round + 1);
-    let (more, untold) = exit_reasons(fs, &request.design, request.conditions.seed, next, &mut turns);
+    let (more, untold) = exit_reasons(fs, &request.design, request.conditions.seed, next, &mut turns, leftovers);
     runs.extend(more);
     let (records, notes) = turns.into_records();
     let mut caveats =

@@ -17,16 +17,15 @@ pub(super) fn cases() -> Vec<Case> {
 /// The drive that can have virtual functions.
 const DRIVE: &str = "$(basename $(dirname $(dirname $(ls -d /sys/bus/pci/devices/*/nvme/nvme0))))";
 
-/// Everything the comparison changes: drivers, overrides, pools, guests.
+/// Everything the comparison changes: drivers, overrides, pools, mounts, guests.
 const STATE: &str = "
 for d in /sys/bus/pci/devices/*; do echo \"$d $(readlink $d/driver) $(cat $d/driver_override $d/sriov_numvfs 2>/dev/null | tr '\\n' ' ')\"; done
 cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
+grep -E ' (debugfs|tracefs) ' /proc/mounts
 virsh -q list --all; ls /var/lib/nearmetal/bench.json 2>&1; true";
 
 fn function(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    bench.sh("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-         mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing")?;
     bench.sh(&format!("nearmetal device vfs {DRIVE} 1 --keep-driver --yes; sleep 2"))?;
     let function = bench.sh(&format!("basename $(readlink /sys/bus/pci/devices/{DRIVE}/virtfn0)"))?;
     let command = format!("nearmetal bench web1 --device {function} --quick --pause");
@@ -107,7 +106,6 @@ fn on_four_nodes(body: fn(&Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<
 
 /// Four guests of one vCPU, each with what `disk` makes of its node's drive, planned together.
 fn define_four(bench: &Bench, disk: impl Fn(usize) -> anyhow::Result<String>) -> anyhow::Result<()> {
-    bench.sh("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")?;
     let found = nearmetal_lab::domains::FOUND;
     let (before, rest) = found.split_once("<disk").context("the guest has no disk")?;
     let (_, after) = rest.split_once("</disk>").context("the guest's disk does not end")?;

@@ -123,7 +123,7 @@ fn metrics(runs: &[&Run]) -> Vec<(String, Unit)> {
     for run in runs {
         if let crate::results::Outcome::Measured { metrics: measured, .. } = &run.outcome {
             // Costs say where the time goes: many are rightly 0, and none is claimed as a ratio.
-            for metric in measured.iter().filter(|metric| !metric.name.starts_with(crate::cost::PREFIX)) {
+            for metric in measured.iter().filter(|metric| !metric.is_cost()) {
                 if !metrics.iter().any(|(name, _)| *name == metric.name) {
                     metrics.push((metric.name.clone(), metric.unit));
                 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cost::PREFIX;
+
 /// What a value counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unit {
@@ -62,6 +64,24 @@ impl Unit {
         }
     }
 
+    /// Whether it counts what something costs: events, or processor time, for each request.
+    fn is_of_costs(self) -> bool {
+        match self {
+            Self::CpuNanosecondsPerIo
+            | Self::CpuSecondsPerGigabit
+            | Self::CpuNanosecondsPerTransaction
+            | Self::CpuNanosecondsPerGigabit
+            | Self::PerIo
+            | Self::PerTransaction
+            | Self::PerGigabit => true,
+            Self::Iops
+            | Self::BytesPerSecond
+            | Self::Nanoseconds
+            | Self::BitsPerSecond
+            | Self::TransactionsPerSecond => false,
+        }
+    }
+
     /// Whether a larger value is the better one.
     pub fn higher_is_better(self) -> bool {
         matches!(self, Self::Iops | Self::BytesPerSecond | Self::BitsPerSecond | Self::TransactionsPerSecond)
@@ -75,7 +95,7 @@ pub struct Metric {
     pub name: String,
     /// Unit.
     pub unit: Unit,
-    /// Value, finite and positive.
+    /// Value: finite, and not below what [`Metric::sound`] says.
     pub value: f64,
 }
 
@@ -83,5 +103,65 @@ impl Metric {
     /// A metric, if the value can be one: finite and above zero (a rate or time of zero is a failed run, not a figure).
     pub fn new(name: &str, unit: Unit, value: f64) -> Option<Self> {
         (value.is_finite() && value > 0.0).then(|| Self { name: name.to_owned(), unit, value })
+    }
+
+    /// Whether it says where the time goes. Such metrics are never compared as ratios.
+    pub fn is_cost(&self) -> bool {
+        self.name.starts_with(PREFIX)
+    }
+
+    /// Whether 0 is a value of it. A cost may be: no exit happened, a thread never ran. A rate, a time, and any other figure
+    /// that is compared as a ratio may not: it would be a run that failed.
+    pub fn may_be_zero(&self) -> bool {
+        self.is_cost() && self.unit.is_of_costs()
+    }
+
+    /// Checks the value, which other programs and other versions may have written.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence that names the metric's field.
+    pub fn sound(&self) -> Result<(), String> {
+        let Self { name, unit, value } = self;
+        let (fits, least) = match self.may_be_zero() {
+            true => (*value >= 0.0, "0 or above, as every cost is"),
+            false => (*value > 0.0, "above 0: one of 0 is a run that failed"),
+        };
+        match value.is_finite() && fits {
+            true => Ok(()),
+            false => Err(format!("`{name}` is {value} {}, and it has to be {least}", unit.symbol())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(name: &str, unit: Unit, value: f64) -> Metric {
+        Metric { name: name.to_owned(), unit, value }
+    }
+
+    #[test]
+    fn zero_is_a_value_of_costs_and_of_nothing_else() {
+        for cost in ["cost.exits.all", "cost.interrupts.all", "cost.cpu.iothreads"] {
+            assert_eq!(metric(cost, Unit::PerIo, 0.0).sound(), Ok(()), "{cost}");
+        }
+        assert_eq!(metric("cost.cpu.vcpus", Unit::CpuNanosecondsPerGigabit, 0.0).sound(), Ok(()));
+        // The processor time of a request is compared as a ratio: 0 would divide by nothing.
+        for (name, unit) in
+            [("iops", Unit::Iops), ("latency.p99", Unit::Nanoseconds), ("cpu", Unit::CpuNanosecondsPerIo)]
+        {
+            let why = metric(name, unit, 0.0).sound().unwrap_err();
+            assert!(why.contains(name) && why.contains("is 0") && why.contains("above 0"), "{why}");
+        }
+        assert!(metric("cost.exits.all", Unit::Iops, 0.0).sound().is_err(), "a rate is no cost, whatever its name");
+    }
+
+    #[test]
+    fn no_metric_is_below_zero_or_without_end() {
+        for value in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(metric("cost.exits.all", Unit::PerIo, value).sound().is_err(), "{value}");
+            assert!(metric("iops", Unit::Iops, value).sound().is_err(), "{value}");
+        }
     }
 }

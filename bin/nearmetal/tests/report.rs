@@ -240,6 +240,36 @@ fn hostile_names_are_shown_as_text() {
     assert!(!controls.report(&[]).1.contains('\u{1b}') && stdout.contains("script"));
 }
 
+/// What stands before the value of a rate.
+const RATE: &str = r#""name": "iops", "unit": "IOPS", "value": "#;
+
+#[test]
+fn a_cost_of_zero_is_a_value_and_a_rate_of_zero_is_none() {
+    let cost = r#"{"name": "cost.exits.all", "unit": "1/IO", "value": 0.0}, {"#;
+    let job = Job::sample().replace("results.json", &format!("{{{RATE}"), &format!("{cost}{RATE}"));
+    let view = job.view();
+    assert_eq!(view["costs"][0]["figures"][0], json!({"name": "all", "unit": "", "value": 0.0}));
+    assert!(job.text("report.html").contains("all 0.00"), "the page shows it");
+    let rate = Job::sample().replace("results.json", &format!("{RATE}6071.041"), &format!("{RATE}0.0"));
+    let (code, _, stderr) = rate.report(&[]);
+    assert!(
+        code == 2 && stderr.contains("runs[0].metrics[0].value") && stderr.contains("`iops` is 0 IOPS"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn an_arm_that_lost_a_sample_is_named_at_the_top() {
+    let job = Job::sample();
+    let (code, stdout, stderr) = job.report(&[]);
+    assert_eq!(code, 0, "{stderr}");
+    let lost = &job.summary()["incomplete"];
+    assert_eq!((&lost[0]["arm"], &lost[0]["failed"], &lost[1]), (&json!("as-found"), &json!(1), &Value::Null));
+    let sentence = "The arm `as found` is incomplete: 1 of its ";
+    assert!(stdout.lines().take(12).any(|line| line.contains(sentence)), "{stdout}");
+    assert!(job.text("report.html").contains("class=\"warning\""));
+}
+
 #[test]
 fn broken_files_are_named_with_their_field() {
     let value = r#""name": "iops", "unit": "IOPS", "value": "#;
@@ -251,7 +281,7 @@ fn broken_files_are_named_with_their_field() {
         ),
         (
             Job::sample().replace("results.json", value, &format!("{value}-")),
-            &["results.json", "runs[0].metrics[0].value", "above zero"],
+            &["results.json", "runs[0].metrics[0].value", "`iops` is -", "above 0"],
         ),
         (
             Job::sample().replace("results.json", r#""cpus": "4-5""#, r#""cpus": "5-4""#),

@@ -90,6 +90,21 @@ pub fn headline(view: &JobReport) -> Headline {
     Headline { pieces, below }
 }
 
+/// What a reader must know before the headline: one sentence for each arm that lost samples.
+pub(crate) fn warnings(view: &JobReport) -> Vec<String> {
+    let sentence = |arm: &crate::view::IncompleteArm| {
+        let name = view.arm(&arm.arm).map_or(arm.arm.as_str(), |known| known.name.as_str());
+        let (failed, samples) = (arm.failed, count(arm.samples as usize, "sample"));
+        let lost = match (arm.failed == arm.samples, arm.samples) {
+            (true, 1) => "its only sample failed, so it has no figures".to_owned(),
+            (true, _) => format!("all of its {samples} failed, so it has no figures"),
+            (false, _) => format!("{failed} of its {samples} failed and are in no figure"),
+        };
+        format!("The arm `{name}` is incomplete: {lost}. The first failed with: {}", arm.why)
+    };
+    view.incomplete.iter().map(sentence).collect()
+}
+
 /// ` (95 % interval 0.58–0.66)`, or why there is none.
 fn bracket(row: &ComparisonView) -> String {
     match shown(row.ratio, row.interval).interval {

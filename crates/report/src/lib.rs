@@ -6,7 +6,7 @@
 //! |---|---|
 //! | the page | [`html_page`] |
 //! | the terminal's report | [`terminal`] |
-//! | `summary.json` | [`summary_json`] |
+//! | `summary.json`, and whether one keeps its schema | [`summary_json`], [`summary_violations`] |
 //! | the machine with the slice in it | [`machine_svg`] |
 //! | a whole host, from its model alone | [`host_svg`], [`host_picture`] |
 //! | the arms against bare metal | [`arms_svg`] |
@@ -22,6 +22,7 @@ mod palette;
 pub mod papers;
 mod slice_text;
 mod summary;
+mod summary_schema;
 mod svg;
 mod terminal;
 mod text;
@@ -31,6 +32,7 @@ pub use headline::{Headline, Piece, Stress, headline};
 pub use html::{PageError, html_page};
 pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
+pub use summary_schema::summary_violations;
 pub use svg::{
     MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of, sizes_svg,
 };

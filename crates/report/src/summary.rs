@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::headline::headline;
 use crate::text::{LAB_WORDS, finite};
-use crate::view::{ArmRole, CheckOutcome, Environment, JobReport};
+use crate::view::{ArmRole, CheckOutcome, Environment, IncompleteArm, JobReport};
 
 /// The schema of the summary.
 pub const SUMMARY_SCHEMA: &str = "nearmetal.summary/1";
@@ -44,6 +44,9 @@ pub struct Summary {
     pub headline: String,
     /// Id of the metric it speaks of.
     pub headline_metric: Option<String>,
+    /// One per arm that lost samples; empty if none did.
+    #[serde(default)]
+    pub incomplete: Vec<IncompleteArm>,
     /// One per comparison.
     pub arms: Vec<ArmFigure>,
     /// What two equal arms showed, by metric.
@@ -149,6 +152,7 @@ pub fn summary(view: &JobReport) -> Summary {
         rolled_back: view.rolled_back.as_ref().map(|rollback| rollback.ok),
         headline: headline(view).sentence(),
         headline_metric: view.headline_metric.clone(),
+        incomplete: view.incomplete.clone(),
         arms: arms(view),
         noise_floors: noise_floors(view),
         stages: view

@@ -4,63 +4,15 @@
 
 mod sample;
 
-use nearmetal_report::summary_json;
+use nearmetal_report::view::IncompleteArm;
+use nearmetal_report::{Style, html_page, summary_json, summary_violations, terminal};
 use serde_json::Value;
 
-/// What of JSON Schema the published file uses; anything else in it fails the test rather than passing unread.
-fn violations(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
-    for (keyword, rule) in schema.as_object().unwrap() {
-        let fine = match keyword.as_str() {
-            "$schema" | "$id" | "title" | "description" | "properties" | "items" => true,
-            "type" => match rule {
-                Value::Array(kinds) => kinds.iter().any(|kind| is(value, kind.as_str().unwrap())),
-                kind => is(value, kind.as_str().unwrap()),
-            },
-            "const" => value == rule,
-            "enum" => rule.as_array().unwrap().contains(value),
-            "minimum" => value.as_f64() >= rule.as_f64(),
-            "required" => rule.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some()),
-            other => panic!("the schema uses `{other}`, which this test cannot check"),
-        };
-        if !fine {
-            found.push(format!("{path}: {value} breaks {keyword} {rule}"));
-        }
-    }
-    if let (Some(properties), Some(fields)) = (schema.get("properties"), value.as_object()) {
-        for (name, field) in fields {
-            match properties.get(name) {
-                Some(schema) => violations(field, schema, &format!("{path}.{name}"), found),
-                None => found.push(format!("{path}.{name} is not in the schema")),
-            }
-        }
-    }
-    if let (Some(schema), Some(items)) = (schema.get("items"), value.as_array()) {
-        for (index, item) in items.iter().enumerate() {
-            violations(item, schema, &format!("{path}[{index}]"), found);
-        }
-    }
-}
-
-fn is(value: &Value, kind: &str) -> bool {
-    match kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_u64() || value.is_i64(),
-        "number" => value.is_number(),
-        "null" => value.is_null(),
-        other => panic!("the schema uses the type `{other}`"),
-    }
-}
-
 fn check(view: &nearmetal_report::view::JobReport) -> Value {
-    let schema: Value = serde_json::from_str(include_str!("../../../docs/reference/summary.schema.json")).unwrap();
-    let summary: Value = serde_json::from_str(&summary_json(view).unwrap()).unwrap();
-    let mut found = vec![];
-    violations(&summary, &schema, "summary", &mut found);
+    let text = summary_json(view).unwrap();
+    let found = summary_violations(&text);
     assert!(found.is_empty(), "{found:#?}");
-    summary
+    serde_json::from_str(&text).unwrap()
 }
 
 #[test]
@@ -100,4 +52,26 @@ fn a_read_back_that_cannot_tell_is_no_proof() {
     let mut view = sample::sample();
     view.verification[0].outcome = nearmetal_report::view::CheckOutcome::CannotTell;
     assert_eq!(check(&view)["verified"], false);
+}
+
+#[test]
+fn an_arm_that_lost_samples_is_named_before_the_headline() {
+    let mut view = sample::sample();
+    let lost = |failed| IncompleteArm {
+        arm: "as-found".to_owned(),
+        failed,
+        samples: 14,
+        why: "the guest's agent did not answer within 66 s".to_owned(),
+    };
+    view.incomplete = vec![lost(9)];
+    assert_eq!(check(&view)["incomplete"][0]["failed"], 9);
+    let (page, text) = (html_page(&view).unwrap(), terminal(&view, &Style { width: 100, colour: false, ascii: false }));
+    let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("`{words}` is missing"));
+    assert!(place("class=\"warning\"") < place("<h1>") && page.contains("9 of its 14 samples failed"), "{page}");
+    let line = |words: &str| text.lines().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line("is incomplete: 9 of its 14 samples failed") < line("of bare metal on the same slice"), "{text}");
+    view.incomplete = vec![lost(14)];
+    assert!(html_page(&view).unwrap().contains("all of its 14 samples failed, so it has no figures"));
+    view.incomplete.clear();
+    assert!(!html_page(&view).unwrap().contains("class=\"warning\""));
 }

@@ -1,20 +1,42 @@
 //! The arms: what ran, with which settings, and what it used beside the slice.
 
 use nearmetal_domain::{DomainFacts, DomainXml};
-use nearmetal_measure::{Arm, ArmKind, Results};
+use nearmetal_measure::{Arm, ArmKind, Outcome, Results};
 use nearmetal_place::Placement;
-use nearmetal_report::view::{ArmRole, ArmView, ExtraPus, SliceRole};
+use nearmetal_report::view::{ArmRole, ArmView, ExtraPus, IncompleteArm, SliceRole};
 
 use super::describe;
-use super::error::JobError;
+use super::error::{JobError, cut};
 use super::files::RESULTS;
 
 /// The most lines of read-back affinity shown for one arm; the rest is in `results.json`.
 const MOST_PLACEMENT_LINES: usize = 24;
 
+/// Characters of a failure's reason: room for the error and its cause.
+const LONGEST_REASON: usize = 240;
+
 /// The arms in the order of the results, bare metal first.
 pub(crate) fn views(results: &Results, placement: &Placement) -> Result<Vec<ArmView>, JobError> {
     results.arms.iter().enumerate().map(|(index, arm)| view(index, arm, results, placement)).collect()
+}
+
+/// The arms that lost samples, with why the first of each failed.
+pub(crate) fn incomplete(results: &Results) -> Vec<IncompleteArm> {
+    let of = |arm: &Arm| {
+        let runs = || results.runs.iter().filter(|run| run.arm == arm.kind);
+        let mut failures = runs().filter_map(|run| match &run.outcome {
+            Outcome::Failed { why } => Some(why),
+            Outcome::Measured { .. } => None,
+        });
+        let why = failures.next()?.as_str();
+        Some(IncompleteArm {
+            arm: arm.kind.id().to_owned(),
+            failed: failures.count() as u32 + 1,
+            samples: runs().count() as u32,
+            why: cut(why, LONGEST_REASON),
+        })
+    };
+    results.arms.iter().filter_map(of).collect()
 }
 
 /// The facts of an arm's domain; `None` for bare metal.

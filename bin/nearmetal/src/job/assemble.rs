@@ -72,6 +72,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         metrics: shown.iter().map(|metric| metric.view.clone()).collect(),
         headline_metric: results.and_then(|results| metrics::headline(results, &shown)),
         arms: results.map(|results| arms::views(results, placement)).transpose()?.unwrap_or_default(),
+        incomplete: results.map(arms::incomplete).unwrap_or_default(),
         comparisons: results.map(|results| comparisons::views(results, &shown)).transpose()?.unwrap_or_default(),
         samples: results.map(|results| comparisons::samples(results, &shown)).unwrap_or_default(),
         noise_floors: results.map(|results| comparisons::floors(results, &shown)).unwrap_or_default(),

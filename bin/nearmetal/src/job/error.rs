@@ -118,5 +118,10 @@ pub(crate) enum JobError {
 
 /// An outside text for a message: at most 80 characters, no control characters.
 pub(crate) fn short(text: &str) -> String {
-    text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    cut(text, 80)
+}
+
+/// [`short`], with another limit in characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

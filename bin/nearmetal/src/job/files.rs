@@ -10,7 +10,7 @@ use nearmetal_measure::{Outcome, Results};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::{JobError, short};
+use super::error::{JobError, cut, short};
 use super::manifest::{JOB_SCHEMA, Manifest};
 use super::outputs::{HostOutput, ROLLBACK_SCHEMA, RollbackOutput};
 
@@ -148,22 +148,20 @@ fn typed<T: DeserializeOwned>(path: &Path, prefix: &str, value: Value, schema: &
     serde_path_to_error::deserialize(value).map_err(|error| JobError::Field {
         path: path.to_owned(),
         field: format!("{prefix}{}", short(&error.path().to_string())),
-        problem: error.inner().to_string().chars().take(300).collect(),
+        problem: cut(&error.inner().to_string(), 300),
     })
 }
 
-/// Ratios of values that are not above zero are no numbers. The crate that measures never makes any; a file may have them.
+/// The crate that measures makes no values that cannot be; a file may have them.
 fn check_values(path: &Path, results: &Results) -> Result<(), JobError> {
     for (index, run) in results.runs.iter().enumerate() {
         let Outcome::Measured { metrics, .. } = &run.outcome else { continue };
         for (number, metric) in metrics.iter().enumerate() {
-            if !(metric.value.is_finite() && metric.value > 0.0) {
-                return Err(JobError::Field {
-                    path: path.to_owned(),
-                    field: format!("runs[{index}].metrics[{number}].value"),
-                    problem: format!("it is {}, and a measured value is above zero", metric.value),
-                });
-            }
+            metric.sound().map_err(|problem| JobError::Field {
+                path: path.to_owned(),
+                field: format!("runs[{index}].metrics[{number}].value"),
+                problem: cut(&problem, 300),
+            })?;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ pub use paint::Style;
 pub(crate) use paint::wrap;
 pub use picture::host_picture;
 
-use crate::headline::headline;
+use crate::headline::{headline, warnings};
 use crate::text::{LAB_WORDS, duration, one_line};
 use crate::view::JobReport;
 use paint::{Ink, Page};
@@ -30,6 +30,10 @@ pub fn terminal(view: &JobReport, style: &Style) -> String {
         0,
     );
     page.blank();
+    for warning in warnings(view) {
+        page.wrapped(&one_line(&warning), Ink::Bad, 0);
+        page.blank();
+    }
     let headline = headline(view);
     page.wrapped(&headline.sentence(), Ink::Strong, 0);
     for line in &headline.below {

@@ -37,6 +37,19 @@ pub struct ArmView {
     pub extra_pus: Vec<ExtraPus>,
 }
 
+/// An arm of which not every sample was taken: its figures rest on fewer than the others'.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncompleteArm {
+    /// Arm id.
+    pub arm: String,
+    /// Samples that failed.
+    pub failed: u32,
+    /// Samples that were tried.
+    pub samples: u32,
+    /// Why the first of them failed.
+    pub why: String,
+}
+
 /// An arm's part in the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -14,7 +14,9 @@ mod plan;
 mod provenance;
 mod slice;
 
-pub use comparison::{ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, Metric, NoiseFloorView, SampleSeries};
+pub use comparison::{
+    ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, IncompleteArm, Metric, NoiseFloorView, SampleSeries,
+};
 pub use cost::{CostFigure, CostLine, LiftLine};
 pub use guest::{DiskCard, GuestCard};
 pub use host_map::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
@@ -72,6 +74,9 @@ pub struct JobReport {
     pub headline_metric: Option<String>,
     /// The arms, in the order to show them.
     pub arms: Vec<ArmView>,
+    /// Arms that lost samples, in the order of the arms; said before anything else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<IncompleteArm>,
     /// Ratios with intervals, in the order to show them.
     pub comparisons: Vec<ComparisonView>,
     /// Raw samples.

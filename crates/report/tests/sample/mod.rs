@@ -60,6 +60,7 @@ pub fn sample() -> JobReport {
         metrics: measured::metrics(),
         headline_metric: Some("fio-randrw-4k-iops".to_owned()),
         arms: measured::arms(),
+        incomplete: vec![],
         comparisons: measured::comparisons(),
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),

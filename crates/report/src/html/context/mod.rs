@@ -4,7 +4,7 @@ mod measured;
 
 use serde::Serialize;
 
-use crate::headline::{Piece, headline};
+use crate::headline::{Piece, headline, warnings};
 use crate::papers::method;
 use crate::slice_text::{SliceRow, slice_rows};
 use crate::summary::counts;
@@ -19,6 +19,7 @@ pub(super) struct Page {
     version: String,
     lab: Option<Lab>,
     sample_data: bool,
+    warnings: Vec<String>,
     headline: Vec<Piece>,
     below: Vec<String>,
     status: Vec<Status>,
@@ -133,6 +134,7 @@ pub(super) fn page(view: &JobReport) -> Page {
         version: view.nearmetal_version.clone(),
         lab,
         sample_data: view.sample_data,
+        warnings: warnings(view),
         headline: headline.pieces,
         below: headline.below,
         status: status(view),

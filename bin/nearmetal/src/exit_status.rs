@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// How a command ended.
+/// How a command ended. One that runs another must not lose the other's.
+#[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
     /// Done.

@@ -48,7 +48,13 @@ A first hour:
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut printer = Printer::new(cli.quiet);
-    match commands::run(cli.command, &mut printer) {
+    let result = commands::run(cli.command, &mut printer);
+    if let Some(error) = printer.lost() {
+        let words = format!("error: cannot write to stdout, so what was printed is incomplete: {error}");
+        printer.important(&words);
+        return ExitStatus::Refused.into();
+    }
+    match result {
         Ok(status) => status.into(),
         Err(error) => {
             // `{:#}` of anyhow prints the chain of causes, outermost first.

@@ -6,27 +6,36 @@ use std::io::{IsTerminal, Write};
 #[derive(Debug)]
 pub struct Printer {
     quiet: bool,
+    /// Why data could not be written, if it could not.
+    lost: Option<std::io::Error>,
 }
 
 impl Printer {
     /// A printer; `quiet` silences prose, never data.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet }
+        Self { quiet, lost: None }
     }
 
-    /// Data, to stdout. A reader that has gone away (a closed pipe) is not an error worth a message.
+    /// Data, to stdout.
     pub fn data(&mut self, text: &str) {
-        let mut stdout = std::io::stdout().lock();
-        let _ = stdout.write_all(text.as_bytes());
+        self.bytes(text.as_bytes());
         if !text.ends_with('\n') {
-            let _ = stdout.write_all(b"\n");
+            self.bytes(b"\n");
         }
     }
 
     /// Data that is no text, to stdout.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let mut stdout = std::io::stdout().lock();
-        let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+        if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            self.lost.get_or_insert(error);
+        }
+    }
+
+    /// Why data did not reach its reader: a full disk, above all. A reader that has gone away (a closed pipe) wanted no
+    /// more, and is no error.
+    pub fn lost(&self) -> Option<&std::io::Error> {
+        self.lost.as_ref().filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
     }
 
     /// Prose, to stderr.

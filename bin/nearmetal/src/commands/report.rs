@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// The report of a job, written into its own directory.
-    pub(super) fn of_job(directory: &Path) -> Self {
+    pub(crate) fn of_job(directory: &Path) -> Self {
         Self { job: directory.to_owned(), output: None, format: Format::Text, domain: None }
     }
 }

@@ -4,6 +4,7 @@ mod agreement;
 mod bad_input;
 mod bench;
 mod crash;
+mod demo;
 mod device;
 mod doctor;
 mod export;
@@ -75,6 +76,7 @@ pub fn all() -> Vec<Case> {
         bad_input::cases(),
         bench::cases(),
         crash::cases(),
+        demo::cases(),
         device::cases(),
         doctor::cases(),
         export::cases(),

@@ -12,6 +12,8 @@ use crate::job::matrix::for_plan;
 use crate::job::net_for_plan::{self, Wanted, WayOut};
 use crate::printer::Printer;
 
+/// Where races of ways are kept below the state directory.
+pub(crate) const STORE: &str = "results.sqlite";
 /// The kernel's file of vhost-net.
 const VHOST_NET: &str = "/dev/vhost-net";
 

@@ -2,7 +2,7 @@
 
 mod after_start;
 pub(crate) mod apply;
-pub(crate) mod bench;
+mod bench;
 mod boot_apply;
 mod capture;
 mod class;
@@ -12,16 +12,12 @@ pub(crate) mod doctor;
 mod fleet;
 mod inspect;
 mod lab;
-mod matrix;
-mod measuring;
-mod net_matrix;
 mod plan;
 pub(crate) mod remote;
 pub(crate) mod report;
 mod rollback;
 pub(crate) mod shared;
 pub(crate) mod source;
-mod together;
 mod verify;
 
 use crate::exit_status::ExitStatus;

@@ -8,13 +8,12 @@ use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
 use nearmetal_place::{GuestRequest, Measured, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
 
-use super::matrix::STORE;
 use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
 use crate::fleet::{self, options::FleetArgs};
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
-use crate::measured::{Guest, measured};
+use crate::measured::{Guest, STORE, measured};
 use crate::printer::Printer;
 
 /// Where guests belong on this machine, and why
@@ -55,7 +54,7 @@ pub(crate) struct Args {
     /// Take a definition from this file instead of from libvirt; may be given several times
     #[arg(long, value_name = "FILE")]
     domain_xml: Vec<PathBuf>,
-    /// Decide by rules alone, without what `nearmetal bench --matrix` found on this machine for disks and for networks
+    /// Decide by rules alone, without what the races of `nearmetal bench` found on this machine for disks and for networks
     #[arg(long)]
     no_measured: bool,
     #[command(flatten)]

@@ -18,7 +18,7 @@ const WIDTH: usize = 100;
 /// Render the report of a job
 ///
 /// A job is a directory with plan.json (`plan -o`) and what there is of host-before.json and host-after.json (`inspect
-/// --format json`), verification.json (`verify --format json`), results.json (`bench -o`, not of --together or --matrix),
+/// --format json`), verification.json (`verify --format json`), results.json (`bench slice -o`, or of `inside` or `drive`),
 /// rollback.json (`rollback --format json`) and job.json (title and remarks, as the demo writes it). Writes report.html, summary.json, machine-before.svg and machine-after.svg, and prints the report.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

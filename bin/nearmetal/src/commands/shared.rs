@@ -91,12 +91,17 @@ pub(crate) enum Format {
 /// Says why a change was refused, and with which exit code.
 pub(crate) fn refuse(printer: &mut Printer, error: &ChangeError) -> ExitStatus {
     printer.important(&format!("error: {}", chain(error)));
+    if is_wrong_use(error) { ExitStatus::WrongUse } else { ExitStatus::Refused }
+}
+
+/// Whether an error is about what the user named, and not about this machine.
+pub(crate) fn is_wrong_use(error: &ChangeError) -> bool {
     match error {
         ChangeError::PlanUnreadable { .. }
         | ChangeError::NothingToRollBack(_)
-        | ChangeError::Hypervisor(HypervisorError::NoSuchDomain { .. }) => ExitStatus::WrongUse,
-        ChangeError::File(error) if error.action == "read" => ExitStatus::WrongUse,
-        _ => ExitStatus::Refused,
+        | ChangeError::Hypervisor(HypervisorError::NoSuchDomain { .. }) => true,
+        ChangeError::File(error) => error.action == "read",
+        _ => false,
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], tests: &[NetTest
 }
 
 /// The commands that must run on the peer.
-pub(crate) fn on_the_peer(tests: &[NetTest]) -> String {
+fn on_the_peer(tests: &[NetTest]) -> String {
     let mut commands = vec!["`netserver`".to_owned()];
     commands.extend(tests.iter().filter_map(|test| test.server()).map(|server| format!("`{server}`")));
     commands.join(" and ")

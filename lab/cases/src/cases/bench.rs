@@ -28,7 +28,7 @@ fn function(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     bench.sh(&format!("nearmetal device vfs {DRIVE} 1 --keep-driver --yes; sleep 2"))?;
     let function = bench.sh(&format!("basename $(readlink /sys/bus/pci/devices/{DRIVE}/virtfn0)"))?;
-    let command = format!("nearmetal bench web1 --device {function} --quick --pause");
+    let command = format!("nearmetal bench drive web1 {function} --quick --pause");
     let text = bench.ends_with(3, &command)?;
     ensure!(text.contains("--namespace"), "two namespaces, and it chose one: {text}");
     let text = bench.ends_with(3, &format!("{command} --namespace 2"))?;
@@ -152,10 +152,8 @@ fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
         ))
     })?;
     let before = bench.sh(STATE)?;
-    let command = "nearmetal bench w0 --together w1 --together w2 --together w3 --plan /root/plan.json --quick";
-    let text = bench.ends_with(3, &format!("{command} --device 0000:3a:00.0"))?;
-    ensure!(text.contains("--device own"), "{text}");
-    let text = bench.sh(&format!("{command} --device own --pairs 4 -o /root/together.json"))?;
+    let command = "nearmetal bench together w0 w1 w2 w3 --plan /root/plan.json --quick";
+    let text = bench.sh(&format!("{command} --drives --pairs 4 -o /root/together.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     ensure!(text.contains("by PCI passthrough") && text.contains("vfio-msi"), "{text}");
@@ -170,9 +168,9 @@ fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh("nearmetal apply /root/plan.json --yes")?;
     let before = bench.sh(STATE)?;
     let scratch: String = (0..4).map(|node| format!(" --scratch {}", drive_of(node))).collect();
-    let command = format!("nearmetal bench w0 --together w1 --together w2 --together w3{scratch} --quick");
-    let text = bench.ends_with(3, &format!("{command} --scratch /dev/vda"))?;
-    ensure!(text.contains("4 domains") && text.contains("5 scratch devices"), "{text}");
+    let command = format!("nearmetal bench together w0 w1 w2 w3{scratch} --quick");
+    let text = bench.ends_with(2, &format!("{command} --scratch /dev/vda"))?;
+    ensure!(text.contains("4 VMs") && text.contains("5 scratch devices"), "{text}");
     let text = bench.sh(&format!("{command} --pairs 5 --scaling -o /root/together.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");

@@ -73,10 +73,10 @@ fn guest_side(bench: &Bench) -> anyhow::Result<Verdict> {
 fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let running = bench.sh("virsh domstate web1")?;
-    let text =
-        bench.ends_with(3, "nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
+    let text = bench
+        .ends_with(3, "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
     ensure!(text.contains("--pause"), "{text}");
-    bench.sh("nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
+    bench.sh("nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
     let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
     for arm in [ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall] {
         let good = results.runs.iter().filter(|run| run.arm == arm && matches!(run.outcome, Outcome::Measured { .. }));
@@ -90,8 +90,10 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
         "the scratch device is not empty again"
     );
     bench.sh("nearmetal verify web1 --agent-timeout 60")?;
-    let text = bench
-        .ends_with(3, "nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause")?;
+    let text = bench.ends_with(
+        3,
+        "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause",
+    )?;
     ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");
     Ok(HOLDS)
 }
@@ -99,7 +101,7 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
 /// Without --quick the clones of a round are booted for that round.
 fn fresh_boots(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    bench.sh("rm -f /var/log/libvirt/qemu/web1-nearmetal-planned.log; nearmetal bench web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --pause --pairs 2 --seconds 1 --block-size 4KiB --no-memory -o /root/r.json")?;
+    bench.sh("rm -f /var/log/libvirt/qemu/web1-nearmetal-planned.log; nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --pause --pairs 2 --seconds 1 --block-size 4KiB --no-memory -o /root/r.json")?;
     let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty() && !results.quick, "{failed:?}");
@@ -113,9 +115,9 @@ fn fresh_boots(bench: &Bench) -> anyhow::Result<Verdict> {
 /// The guest's own system measured through its agent, by reading: that it runs, and that nothing of it stays.
 fn own_guest(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    let text = bench.ends_with(3, "nearmetal bench web1 --own-guest --quick")?;
+    let text = bench.ends_with(2, "nearmetal bench inside web1 --quick")?;
     ensure!(text.contains("--pause"), "{text}");
-    bench.sh("nearmetal bench web1 --own-guest --pause --quick --pairs 2 --seconds 1 -o /root/own.json")?;
+    bench.sh("nearmetal bench inside web1 --pause --quick --pairs 2 --seconds 1 -o /root/own.json")?;
     let results: Results = serde_json::from_str(&bench.sh("cat /root/own.json")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty(), "{failed:?}");

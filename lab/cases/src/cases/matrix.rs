@@ -85,7 +85,7 @@ fn read_back(bench: &Bench, scratch: &str) -> anyhow::Result<PathTable> {
     let schedulers = "grep -H . /sys/class/block/nvme*/queue/scheduler";
     let before = bench.sh(schedulers)?;
     let output = bench.try_sh(&format!(
-        "nearmetal bench web1 --matrix disk --read-back-only --scratch {scratch} --pause --span 4MiB \
+        "nearmetal bench disk read-back web1 --scratch {scratch} --pause --span 4MiB \
          --unsafe-loses-data -o /root/paths.json"
     ))?;
     let text = output.text() + &String::from_utf8_lossy(&output.stderr);
@@ -141,14 +141,14 @@ done";
 /// A small matrix: every arm read back, a winner measured again, the plan that uses it, and nothing left behind.
 fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    let list = bench.sh("nearmetal bench web1 --matrix disk --list")?;
+    let list = bench.sh("nearmetal bench disk list web1")?;
     ensure!(list.contains("--unsafe-loses-data") && list.contains("at least"), "{list}");
     let text =
-        bench.ends_with(3, &format!("nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --budget 60"))?;
+        bench.ends_with(3, &format!("nearmetal bench disk race web1 --scratch {SCRATCH} --pause --budget 60"))?;
     ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
     let pools = bench.sh(MEMORY_TAKEN)?;
     let raced = bench.sh(&format!(
-        "nearmetal bench web1 --matrix disk --scratch {SCRATCH} --pause --seconds 2 --span 1280MiB --pairs 12 --budget 700 \
+        "nearmetal bench disk race web1 --scratch {SCRATCH} --pause --seconds 2 --span 1280MiB --pairs 12 --budget 700 \
          --without writeback --without writethrough --without directsync --without threads --without virtio-scsi --without q1 \
          --without native --without 2-iothreads --without discard --without detect-zeroes --without lvm --without device \
          --without scheduler-mq-deadline --without sectors-4096 -o /root/matrix.json --chart /root/matrix.svg"

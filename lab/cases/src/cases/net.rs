@@ -7,11 +7,10 @@ use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot};
 
 const PEER: &str = "192.0.2.1";
-const ARGUMENTS: &str =
-    "net1 --plan /root/plan.json --matrix net --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
+const ARGUMENTS: &str = "net1 --plan /root/plan.json --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
 
 const ARGUMENTS_TOGETHER: &str =
-    "net1 --together net2 --plan /root/plan.json --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
+    "net1 net2 --plan /root/plan.json --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24";
 
 /// A guest without a disk, which has a virtual function now: so it is placed beside the card.
 const GUEST: &str = "<domain type='kvm'><name>net1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
@@ -86,7 +85,7 @@ fn shown(results: &NetMatrixResults) -> (Vec<&str>, Vec<&str>) {
 fn port_alone() -> anyhow::Result<Verdict> {
     on_a_cable(0, |server| {
         let before = server.sh(NETWORK)?;
-        let text = server.sh(&format!("nearmetal bench {ARGUMENTS} --read-back-only -o /root/net.json"))?;
+        let text = server.sh(&format!("nearmetal bench net read-back {ARGUMENTS} -o /root/net.json"))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
         let (shown, amiss) = shown(&results);
         ensure!(shown.len() == 9 && amiss.is_empty() && results.left_out.len() == 2, "{shown:?}: {text}");
@@ -101,7 +100,7 @@ fn port_alone() -> anyhow::Result<Verdict> {
 fn with_functions() -> anyhow::Result<Verdict> {
     on_a_cable(2, |server| {
         let before = server.sh(NETWORK)?;
-        let text = server.ends_with(1, &format!("nearmetal bench {ARGUMENTS} --read-back-only -o /root/net.json"))?;
+        let text = server.ends_with(1, &format!("nearmetal bench net read-back {ARGUMENTS} -o /root/net.json"))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
         ensure!(results.left_out.is_empty() && results.arms.len() == 11, "{:?}", results.left_out);
         let (shown, amiss) = shown(&results);
@@ -111,7 +110,7 @@ fn with_functions() -> anyhow::Result<Verdict> {
         ensure!(after == before, "before:\n{before}\nafter:\n{after}");
 
         let seen = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --read-back-only >/root/log 2>&1 &
+            "nearmetal bench net read-back {ARGUMENTS} >/root/log 2>&1 &
              bench=$!
              end=$(($(date +%s) + 100))
              until [ -e /sys/class/net/nmtap0 ]; do [ $(date +%s) -lt $end ] || {{ cat /root/log; exit 1; }}; sleep 1; done
@@ -131,19 +130,19 @@ fn with_functions() -> anyhow::Result<Verdict> {
 /// server of sockperf that is missing is asked for first.
 fn short_race() -> anyhow::Result<Verdict> {
     with_peer(0, |server, peer| {
-        let text = server.ends_with(3, &format!("nearmetal bench {ARGUMENTS} --budget 60"))?;
+        let text = server.ends_with(3, &format!("nearmetal bench net race {ARGUMENTS} --budget 60"))?;
         ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
         let before = server.sh(NETWORK)?;
         let few = format!(
             "{ARGUMENTS} --seconds 1 --pairs 3 --budget 850 --without macvtap --without no-offloads --without multiqueue \
              --without rps"
         );
-        let text = server.ends_with(3, &format!("nearmetal bench {few} --test sockperf-tcp"))?;
+        let text = server.ends_with(3, &format!("nearmetal bench net race {few} --test sockperf-tcp"))?;
         ensure!(text.contains("`sockperf server --tcp -p 11111 --daemonize` on the peer"), "{text}");
         // It keeps the output it was started with, and ssh would wait for that.
         peer.sh("for tcp in '' --tcp; do sockperf server $tcp -p 11111 --daemonize >/dev/null 2>&1; done")?;
         let text = server.sh(&format!(
-            "nearmetal bench {few} --test tcp-rr --test tcp-stream --test sockperf-udp --test sockperf-tcp \
+            "nearmetal bench net race {few} --test tcp-rr --test tcp-stream --test sockperf-udp --test sockperf-tcp \
              -o /root/net.json --chart /root/net.svg"
         ))?;
         let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
@@ -201,7 +200,7 @@ fn function_race() -> anyhow::Result<Verdict> {
     on_a_cable(2, |server| {
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 4 --budget 760 --without user-space --without no-offloads \
+            "nearmetal bench net race {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 4 --budget 760 --without user-space --without no-offloads \
              --without multiqueue --without rps --without macvtap-private --without macvtap-passthrough \
              --without vf-macvtap-passthrough -o /root/net.json"
         ))?;
@@ -225,7 +224,7 @@ fn share_a_port() -> anyhow::Result<Verdict> {
         second_guest(server)?;
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!(
-            "nearmetal bench {ARGUMENTS_TOGETHER} --test tcp-stream --seconds 4 --pairs 3 --scaling --overlap 50 \
+            "nearmetal bench together {ARGUMENTS_TOGETHER} --test tcp-stream --seconds 4 --pairs 3 --scaling --overlap 50 \
              -o /root/together.json"
         ))?;
         let results: TogetherResults = serde_json::from_str(&server.sh("cat /root/together.json")?)?;
@@ -252,8 +251,9 @@ fn functions_of_a_port() -> anyhow::Result<Verdict> {
     on_a_cable(2, |server| {
         second_guest(server)?;
         let before = server.sh(NETWORK)?;
-        let command =
-            format!("nearmetal bench {ARGUMENTS_TOGETHER} --way vf-hostdev --test tcp-stream --seconds 4 --overlap 50");
+        let command = format!(
+            "nearmetal bench together {ARGUMENTS_TOGETHER} --way vf-hostdev --test tcp-stream --seconds 4 --overlap 50"
+        );
         server.sh(&format!(
             "{command} >/root/log 2>&1 & bench=$!; end=$(($(date +%s) + 400))
              until [ -e /run/netns/nearmetal-net1 ]; do [ $(date +%s) -lt $end ] || {{ cat /root/log; exit 1; }}; sleep 1; done

@@ -19,7 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn run(bench: &Bench, arguments: &str) -> anyhow::Result<Results> {
     bench.applied()?;
     bench.sh(&format!(
-        "nearmetal bench web1 --quick --pause --no-memory --no-single-shots --scratch {SCRATCH} -o /root/work.json {arguments}"
+        "nearmetal bench slice web1 --quick --pause --no-memory --no-single-shots --scratch {SCRATCH} -o /root/work.json {arguments}"
     ))?;
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(

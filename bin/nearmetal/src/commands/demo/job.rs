@@ -170,7 +170,7 @@ impl Job<'_> {
             }
             let arguments = self.length.arguments();
             let script = format!(
-                "nearmetal bench {GUEST} --scratch {SCRATCH} {arguments} --output {JOB}/results.json --store {JOB}/results.sqlite"
+                "nearmetal bench slice {GUEST} --scratch {SCRATCH} {arguments} --output {JOB}/results.json --store {JOB}/results.sqlite"
             );
             course.stage("bench", |printer| show(lab, &script, BENCH_LIMIT, printer));
         }

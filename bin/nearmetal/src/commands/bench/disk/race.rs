@@ -1,0 +1,106 @@
+//! `nearmetal bench disk race`.
+
+use nearmetal_host::files;
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{FioJob, MatrixRequest, MatrixResults, Store, Workload, matrix};
+use nearmetal_units::Bytes;
+
+use super::super::clones::CloneArgs;
+use super::super::measuring::{need_root, watch, written};
+use super::super::race::{RaceArgs, ShowArgs, winner};
+use super::super::rounds::block_size;
+use super::super::workload::{One, span};
+use super::{PAIRS, WaysArgs};
+use crate::commands::shared::Format;
+use crate::exit_status::{ExitStatus, WrongUse};
+use crate::job::matrix::{chart, text};
+use crate::measured::STORE;
+use crate::printer::Printer;
+
+/// Measure all ways to a disk, and say which to use for this VM on this machine
+///
+/// Each way is read back first: one that did not take effect is reported and not measured. Then they race: in every round
+/// each way left runs once, in random order; after 4, 8 and 16 rounds those shown worse leave, at an error stated
+/// beforehand (--error). The winner is measured again on fresh pairs against QEMU's default and the bare slice. The result
+/// is kept, and `nearmetal plan` uses it where drive and kernel are the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench disk race web1 --scratch /dev/nvme1n1 --pause --budget 1800")]
+pub(super) struct Args {
+    #[command(flatten)]
+    ways: WaysArgs,
+    /// A whole device, for ways on blocks: ITS CONTENTS ARE LOST; or a directory, for files. Repeat it for both
+    #[arg(long, value_name = "PATH", required = true)]
+    scratch: Vec<String>,
+    #[command(flatten)]
+    clones: CloneArgs,
+    #[command(flatten)]
+    race: RaceArgs,
+    /// Fresh rounds in which the winner is measured again
+    #[arg(long, value_name = "NUMBER", default_value_t = PAIRS, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pairs: u32,
+    /// What is run
+    #[arg(long, value_enum, default_value_t = One::Random)]
+    workload: One,
+    /// Block size [default: 4KiB, iozone 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    block_size: Option<Bytes>,
+    /// How much storage each way works on
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = span)]
+    span: Bytes,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+/// Runs the command.
+pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.workload.is_of_files() && args.race.budget.has_seconds() {
+        return Err(WrongUse("--seconds: the steps of iozone run to their end, so leave it out".to_owned()).into());
+    }
+    let (fs, request) =
+        args.ways.request(&args.scratch, |fs, journal| args.clones.conditions(args.race.seed, fs, journal))?;
+    need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
+    let request = args.run(request);
+    let mut libvirt = Libvirt::open(None)?;
+    let results = watch(printer, winner, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, &request.conditions.state.join(STORE), printer)?;
+    Ok(ExitStatus::Done)
+}
+
+impl Args {
+    /// The request with what a race adds to it.
+    fn run(&self, request: MatrixRequest) -> MatrixRequest {
+        let (size, seconds) = (self.block_size.unwrap_or(self.workload.usual_size()), self.race.budget.seconds());
+        // Of the storage of an arm a quarter is left for a file system's own tables.
+        let files_span = Bytes::new(self.span.get() / 4 * 3);
+        let (mut job, mut files) = (FioJob::first_seed(size, seconds, 1), None);
+        match self.workload.of_size(size, seconds, 1, files_span) {
+            Workload::Fio(only) => job = only,
+            Workload::FileSystem(only) => files = Some(only),
+            Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => {}
+        }
+        job.span = Some(self.span);
+        MatrixRequest {
+            job,
+            files,
+            budget: self.race.budget.budget,
+            error: self.race.error / 100.0,
+            pairs: self.pairs,
+            ..request
+        }
+    }
+}
+
+fn keep(args: &Args, results: &MatrixResults, store: &std::path::Path, printer: &mut Printer) -> anyhow::Result<()> {
+    let document = written(results, args.show.output.as_deref())?;
+    if let Some(path) = &args.race.chart {
+        files::write_atomic(path, chart(results))?;
+    }
+    let store = args.race.store.as_deref().unwrap_or(store);
+    Store::open(store)?.add_matrix(results)?;
+    match args.show.format {
+        Format::Json => printer.data(&document),
+        Format::Text => printer.data(&text(results)),
+    }
+    printer.say(&format!("kept in {}: `nearmetal plan` uses it where drive and kernel are the same", store.display()));
+    Ok(())
+}

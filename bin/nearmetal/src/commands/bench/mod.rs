@@ -1,0 +1,61 @@
+//! `nearmetal bench`: one file for each of its commands; this file only lists them.
+
+mod clones;
+mod disk;
+mod drive;
+mod inside;
+mod keep;
+mod measuring;
+mod net;
+mod planned;
+mod race;
+mod rounds;
+mod slice;
+mod together;
+mod workload;
+
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+
+/// Compare VMs with bare metal, and ways to a disk or a network with each other
+///
+/// Both sides run the same workload on the same PUs, the same node and the same device, in turns whose order is drawn
+/// at random; every ratio carries a 95 % interval. Run these commands as root. All but `inside` measure in clones and
+/// leave the VM as it is; they need fio (for networks netperf) and the appliance, which the clones boot.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nearmetal bench slice web1 --scratch /dev/nvme1n1 --quick --pause
+  nearmetal bench inside web1 --pause --quick
+  nearmetal bench drive db --pause --quick
+  nearmetal bench disk race web1 --scratch /dev/nvme1n1 --pause
+  nearmetal bench net race web1 --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24 --pause
+  nearmetal bench together w0 w1 --scratch /dev/nvme0n1 --scratch /dev/nvme1n1 --quick --pause";
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Slice(slice::Args),
+    Inside(inside::Args),
+    Drive(drive::Args),
+    Disk(disk::Args),
+    Net(net::Args),
+    Together(together::Args),
+}
+
+/// Runs one of them.
+pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    match args.what {
+        What::Slice(args) => slice::slice(&args, printer),
+        What::Inside(args) => inside::inside(&args, printer),
+        What::Drive(args) => drive::drive(&args, printer),
+        What::Disk(args) => disk::disk(&args, printer),
+        What::Net(args) => net::net(&args, printer),
+        What::Together(args) => together::together(&args, printer),
+    }
+}

@@ -1,0 +1,80 @@
+//! `nearmetal bench net race`.
+
+use nearmetal_host::files;
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{NetMatrixRequest, NetMatrixResults, Store, net_matrix};
+
+use super::super::clones::CloneArgs;
+use super::super::measuring::{need_root, watch, written};
+use super::super::race::{RaceArgs, ShowArgs, winner};
+use super::tests::TestArgs;
+use super::{PAIRS, PeerArgs, WaysArgs};
+use crate::commands::shared::Format;
+use crate::exit_status::ExitStatus;
+use crate::job::net_matrix::{chart, text};
+use crate::measured::STORE;
+use crate::printer::Printer;
+
+/// Measure all ways to a network, and say which to use for this VM on this machine
+///
+/// Each way is read back first: one that did not take effect is reported and not measured. Then they race: in every round
+/// each way left runs once, in random order; after 4, 8 and 16 rounds those shown worse leave, at an error stated
+/// beforehand (--error). The winner is measured again on fresh pairs against libvirt's default and the bare slice. The
+/// result is kept, and `nearmetal plan` uses it where card and kernel are the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  nearmetal bench net race web1 --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24 --pause")]
+pub(super) struct Args {
+    #[command(flatten)]
+    ways: WaysArgs,
+    #[command(flatten)]
+    peer: PeerArgs,
+    #[command(flatten)]
+    tests: TestArgs,
+    #[command(flatten)]
+    clones: CloneArgs,
+    #[command(flatten)]
+    race: RaceArgs,
+    /// Fresh rounds in which the winner is measured again
+    #[arg(long, value_name = "NUMBER", default_value_t = PAIRS, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pairs: u32,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+/// Runs the command.
+pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.peer.check()?;
+    let (fs, request) = args.ways.request(|fs, journal| args.clones.conditions(args.race.seed, fs, journal))?;
+    need_root("starts guests and takes a port", ", or see what it would do with `nearmetal bench net list`")?;
+    let request = NetMatrixRequest {
+        peer: args.peer.peer,
+        address: args.peer.address.clone(),
+        tests: args.tests.tests(),
+        seconds: args.race.budget.seconds(),
+        budget: args.race.budget.budget,
+        error: args.race.error / 100.0,
+        pairs: args.pairs,
+        race: true,
+        ..request
+    };
+    let mut libvirt = Libvirt::open(None)?;
+    let results = watch(printer, winner, |tell| net_matrix(&request, &fs, &mut libvirt, tell))?;
+    keep(args, &results, &request.conditions.state.join(STORE), printer)?;
+    Ok(ExitStatus::Done)
+}
+
+fn keep(args: &Args, results: &NetMatrixResults, store: &std::path::Path, printer: &mut Printer) -> anyhow::Result<()> {
+    let document = written(results, args.show.output.as_deref())?;
+    if let Some(path) = &args.race.chart {
+        files::write_atomic(path, chart(results))?;
+    }
+    match args.show.format {
+        Format::Json => printer.data(&document),
+        Format::Text => printer.data(&text(results)),
+    }
+    let store = args.race.store.as_deref().unwrap_or(store);
+    Store::open(store)?.add_net_matrix(results)?;
+    printer.say(&format!("kept in {}: `nearmetal plan` uses it where card and kernel are the same", store.display()));
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `nearmetal bench slice`.
+
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{ArmKind, Design, Request, bench as measure};
+use nearmetal_units::Bytes;
+
+use super::clones::CloneArgs;
+use super::keep::{KeepArgs, keep};
+use super::measuring::{need_root, watch};
+use super::planned::PlanArgs;
+use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
+use super::workload::{SPAN, Several, memory, span};
+use crate::exit_status::{ExitStatus, WrongUse};
+use crate::printer::Printer;
+
+/// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
+const SINGLE_SHOT_SECONDS: u32 = 2;
+
+/// Compare a VM with the same slice of bare metal
+///
+/// Runs the same workload with the same arguments in clones of the VM (as found, as planned, as virt-install writes it)
+/// and on the host itself, bound to exactly the VM's PUs and node. Each of these four arms has an equal region of one
+/// scratch device. Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval.
+///
+/// The scratch device's contents are lost. It must be empty, and should be on the same drive as the VM's disk.
+///
+/// Clones are booted for every round. With --quick they stay up, only 4 KiB is paired, and every other block size runs
+/// once for 2 s.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench slice web1 --scratch /dev/nvme1n1 --quick --pause")]
+pub(super) struct Args {
+    /// The VM; its plan must have been applied, or be named with --plan
+    #[arg(value_name = "VM")]
+    domain: String,
+    /// Whole block device to measure on; ITS CONTENTS ARE LOST
+    #[arg(long, value_name = "DEVICE")]
+    scratch: String,
+    #[command(flatten)]
+    plan: PlanArgs,
+    #[command(flatten)]
+    clones: CloneArgs,
+    #[command(flatten)]
+    rounds: RoundArgs,
+    /// How far the interval of each ratio may reach to either side, in percent: after a pilot of 10 pairs their number is
+    /// fixed for it, 100 at most
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
+    resolve: f64,
+    /// A/A pairs of an arm with itself, for the noise floor: 0, or 2 and more
+    #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
+    same_arm_pairs: u32,
+    /// What is run
+    #[arg(long, value_enum, default_value_t = Several::Random)]
+    workload: Several,
+    /// Block size that is paired; repeat it for more [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone
+    /// 64KiB; with --quick 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    block_size: Vec<Bytes>,
+    /// Size of all files together, with --workload iozone [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = span)]
+    span: Option<Bytes>,
+    /// Leave memory latency and bandwidth out
+    #[arg(long)]
+    no_memory: bool,
+    /// Leave out the block sizes that --quick runs once
+    #[arg(long, requires = "quick")]
+    no_single_shots: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
+}
+
+/// Runs the command.
+pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.check()?;
+    let journal = args.plan.journal();
+    let planned = args.plan.of(&args.domain, &journal)?;
+    if planned.change.is_new() {
+        return Err(WrongUse(format!(
+            "`{0}` is made by its plan, so it has no definition as found to measure the planned one against: measure the \
+             VM itself against its slice (`nearmetal bench inside {0} --pause`)",
+            args.domain
+        ))
+        .into());
+    }
+    need_root("starts guests and drops caches", "")?;
+    let fs = HostFs::live();
+    let mut libvirt = Libvirt::open(None)?;
+    let request = Request {
+        guest: args.domain.clone(),
+        placement: planned.placement,
+        xml_found: planned.change.xml_before,
+        xml_planned: planned.change.xml_after,
+        scratch: args.scratch.clone(),
+        design: args.design(),
+        resolve: (args.rounds.pairs.is_none() && !args.rounds.quick).then_some(args.resolve / 100.0),
+        memory: if args.no_memory { Vec::new() } else { memory() },
+        quick: args.rounds.quick,
+        conditions: args.clones.conditions(args.rounds.seed, &fs, &journal)?,
+    };
+    let results = watch(printer, ArmKind::title, |tell| measure(&request, &fs, &mut libvirt, tell))?;
+    keep(&args.keep, &results, printer)
+}
+
+impl Args {
+    /// What one workload takes and the other does not.
+    fn check(&self) -> Result<(), WrongUse> {
+        let of_files = self.workload.is_of_files();
+        if of_files && self.rounds.has_seconds() {
+            return Err(WrongUse("--seconds: the steps of iozone run to their end, so leave it out".to_owned()));
+        }
+        if !of_files && self.span.is_some() {
+            return Err(WrongUse(
+                "--span is the size of iozone's files: name --workload iozone, or leave it out".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn design(&self) -> Design {
+        let (quick, kind, seconds) = (self.rounds.quick, self.workload, self.rounds.seconds());
+        let span = self.span.unwrap_or(SPAN);
+        let jobs = |size: u64, seconds: u32| kind.of_size(Bytes::new(size), seconds, self.rounds.ramp(), span);
+        let once = seconds.min(SINGLE_SHOT_SECONDS);
+        let sizes = kind.sizes();
+        let is_paired = |size: &u64| match self.block_size.as_slice() {
+            [] => !quick || Bytes::new(*size) == kind.usual_size(),
+            chosen => chosen.contains(&Bytes::new(*size)),
+        };
+        let (mut paired, mut single): (Vec<u64>, Vec<u64>) = sizes.iter().partition(|size| is_paired(size));
+        paired.extend(self.block_size.iter().map(|size| size.get()).filter(|size| !sizes.contains(size)));
+        // A set over a file system has no fixed length, so it is not run on the side.
+        if !quick || sizes.len() == 1 || self.no_single_shots {
+            single.clear();
+        }
+        Design {
+            arms: vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall],
+            paired: paired.into_iter().flat_map(|size| jobs(size, seconds)).collect(),
+            rounds: self.rounds.pairs(),
+            same_arm: if quick { vec![ArmKind::Planned] } else { vec![ArmKind::BareSlice, ArmKind::Planned] },
+            same_arm_pairs: self.same_arm_pairs,
+            single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
+        }
+    }
+}

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use nearmetal_host::{Host, files};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::shared::beside_this_program;
+use crate::installed::beside_this_program;
 
 /// What /dev/kvm is worth.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,15 +2,22 @@
 #![allow(unreachable_pub, reason = "a program has no outside; `pub` marks what other modules use")]
 
 mod commands;
+mod consent;
 mod doctor;
 mod exit_status;
 mod fleet;
 mod guest_request;
+mod installed;
 mod job;
 mod kvm;
 mod live;
 mod measured;
 mod printer;
+mod refusal;
+mod remote;
+mod source;
+mod state;
+mod style;
 
 use std::process::ExitCode;
 

@@ -3,9 +3,10 @@
 use nearmetal_change::{ChangeError, follow};
 use nearmetal_host::HostFs;
 
-use super::shared::{StateArgs, refuse};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::refusal::refuse;
+use crate::state::StateArgs;
 
 /// Set what libvirt has no element for, beside a guest that it has just started (run by its qemu hook)
 #[derive(Debug, clap::Args)]

@@ -12,10 +12,13 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_place::Placement;
 
-use super::shared::{self, Format, StateArgs, load_plan, refuse};
+use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
-use crate::fleet::apply as fleet_apply;
+use crate::fleet::apply::{self as fleet_apply, Order};
 use crate::printer::Printer;
+use crate::refusal::refuse;
+use crate::state::{StateArgs, load_plan};
+use crate::style::Format;
 
 /// Put a plan in force, journalled and read back
 ///
@@ -29,34 +32,34 @@ use crate::printer::Printer;
 pub(crate) struct Args {
     /// The plan, made by `nearmetal plan -o`; `-` reads it from stdin
     #[arg(value_name = "PLAN")]
-    pub(crate) plan: PathBuf,
+    plan: PathBuf,
     /// Check everything, show what would be done, and change nothing
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
     /// Shut running guests down (agent, then ACPI; never by force) and start them again
     #[arg(long, conflicts_with = "live_only")]
-    pub(crate) restart: bool,
+    restart: bool,
     /// Only what can be done while guests run; the rest comes with their next start
     #[arg(long)]
-    pub(crate) live_only: bool,
+    live_only: bool,
     /// Start guests that are off
     #[arg(long)]
-    pub(crate) start: bool,
+    start: bool,
     /// Seconds a guest may take to shut down
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    pub(crate) shutdown_timeout: u64,
+    shutdown_timeout: u64,
     /// Seconds a guest that was started may take until its agent answers; without it less can be read back
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub(crate) agent_timeout: u64,
+    agent_timeout: u64,
     /// Take everything back if the read-back finds something else than planned; with a fleet, always: that host alone
     #[arg(long)]
     rollback_on_mismatch: bool,
     /// Do not ask
     #[arg(long, short)]
-    pub(crate) yes: bool,
+    yes: bool,
     /// How the read-back is shown
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
+    format: Format,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
     #[arg(long, hide_short_help = true)]
     list_fault_points: bool,
@@ -65,9 +68,18 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether nothing is to be changed.
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.dry_run
+    /// What a fleet's hosts are told of it.
+    fn order(&self) -> Order {
+        Order {
+            dry_run: self.dry_run,
+            restart: self.restart,
+            live_only: self.live_only,
+            start: self.start,
+            shutdown_timeout: self.shutdown_timeout,
+            agent_timeout: self.agent_timeout,
+            yes: self.yes,
+            format: self.format,
+        }
     }
 }
 
@@ -82,7 +94,7 @@ pub(crate) fn apply(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let plan = match load_plan(&args.plan)? {
         AnyPlan::Host(plan) => *plan,
-        AnyPlan::Fleet(plan) => return Ok(fleet_apply::run(args, &plan, printer)),
+        AnyPlan::Fleet(plan) => return Ok(fleet_apply::run(&args.order(), &plan, printer)),
     };
     let files = HostFs::live();
     let host = HostIdentity::of(&Host::read(&files));
@@ -106,7 +118,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         printer.data(&numbered(&list));
         return Ok(ExitStatus::Done);
     }
-    if !list.is_empty() && !agreed(args, &list, printer) {
+    if !list.is_empty() && !agreed_to(args, &list, printer) {
         printer.important("nothing was changed");
         return Ok(ExitStatus::WrongUse);
     }
@@ -126,10 +138,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
 }
 
 /// Shows what is about to be done, and asks.
-fn agreed(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
+fn agreed_to(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
     printer.say("to be done:");
     printer.say(&numbered(list));
-    shared::agreed(args.yes, printer)
+    agreed(args.yes, printer)
 }
 
 /// Changes, one a line.

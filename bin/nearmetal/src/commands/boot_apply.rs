@@ -3,9 +3,10 @@
 use nearmetal_change::{ChangeError, HostIdentity, Machine, boot};
 use nearmetal_host::HostFs;
 
-use super::shared::{NoLibvirt, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::refusal::{NoLibvirt, refuse};
+use crate::state::{StateArgs, warn_of_unfinished};
 
 /// Re-apply at boot what a reboot loses (run by nearmetal-boot.service)
 #[derive(Debug, clap::Args)]

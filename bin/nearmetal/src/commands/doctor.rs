@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine, rule};
+use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine};
 
-use crate::commands::shared;
 use crate::doctor::{
     FixArgs, Gathered, Images, LookArgs, Looked, Report, Times, explain, export, fix, gather, gather_again, json,
-    junit, list, sarif, settings, stopped_by_signals, text, watch,
+    junit, known, list, sarif, settings, stopped_by_signals, text, watch,
 };
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::style;
 
 /// What on this host, and in its domains, keeps guests from bare-metal speed
 ///
@@ -116,10 +116,6 @@ impl FailOn {
     }
 }
 
-pub(crate) fn known(text: &str) -> Result<&'static Rule, String> {
-    rule(text).ok_or_else(|| format!("there is no rule `{text}`; `nearmetal doctor --list` shows all"))
-}
-
 /// Checks, and shows what was found.
 pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     if args.list {
@@ -139,8 +135,8 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     }
     if args.fix.is_wanted() {
         let form = match args.format {
-            Format::Text => shared::Format::Text,
-            Format::Json => shared::Format::Json,
+            Format::Text => style::Format::Text,
+            Format::Json => style::Format::Json,
             _ => return Ok(wrong_use(printer, "--fix shows its result as text or json")),
         };
         return Ok(fix(&args.fix, args.class, &settings, args.fail_on.severity(), form, printer));

@@ -9,11 +9,11 @@ use nearmetal_hypervisor::{DomainSummary, Hypervisor, HypervisorError, Libvirt};
 use nearmetal_report::view::HostMap;
 use nearmetal_report::{Style, Surface, host_picture, host_svg};
 
-use super::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::kvm::{self, Kvm};
 use crate::live::vf_table;
 use crate::printer::Printer;
+use crate::source::SourceArgs;
 
 /// What a machine is: nodes, cores, hugepages, devices, and the guests that run on it
 ///
@@ -107,7 +107,7 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
             printer.data(&json(&host, &domains, &ledger::read(&source.fs, &host), kvm.as_ref())?);
         }
         Format::Picture => {
-            let style = super::report::style(printer);
+            let style = crate::style::style(printer);
             let style = Style { ascii: style.ascii || args.ascii, ..style };
             printer.data(&host_picture(&HostMap::new(&host), &style));
         }

@@ -1,23 +1,20 @@
 //! One file and one function per command; this file only lists them.
 
 mod after_start;
-pub(crate) mod apply;
+mod apply;
 mod bench;
 mod boot_apply;
 mod capture;
 mod class;
 mod demo;
 mod device;
-pub(crate) mod doctor;
+mod doctor;
 mod fleet;
 mod inspect;
 mod lab;
 mod plan;
-pub(crate) mod remote;
-pub(crate) mod report;
+mod report;
 mod rollback;
-pub(crate) mod shared;
-pub(crate) mod source;
 mod verify;
 
 use crate::exit_status::ExitStatus;

@@ -8,13 +8,15 @@ use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
 use nearmetal_place::{GuestRequest, Measured, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
 
-use super::shared::{Format, StateArgs, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
 use crate::fleet::{self, options::FleetArgs};
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
 use crate::measured::{Guest, STORE, measured};
 use crate::printer::Printer;
+use crate::refusal::refuse;
+use crate::state::{StateArgs, warn_of_unfinished};
+use crate::style::Format;
 
 /// Where guests belong on this machine, and why
 ///

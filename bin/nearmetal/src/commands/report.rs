@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use nearmetal_host::files;
 use nearmetal_report::view::JobReport;
-use nearmetal_report::{Moment, Style, Surface, html_page, machine_svg, summary_json, terminal};
+use nearmetal_report::{Moment, Surface, html_page, machine_svg, summary_json, terminal};
 use nearmetal_stats::ShownRatio;
 
 use crate::exit_status::ExitStatus;
 use crate::job::{Figure, JobError, JobFiles, assemble, headline_numbers};
 use crate::printer::Printer;
-
-/// Columns where stdout is no terminal.
-const WIDTH: usize = 100;
+use crate::style::style;
 
 /// Render the report of a job
 ///
@@ -108,19 +106,4 @@ fn words(figure: &Figure) -> String {
         Some(_) => format!("{shown}, {pairs}"),
         None => format!("{shown}, single shot"),
     }
-}
-
-/// What stdout can show. Only a locale that says so gets more than ASCII on a terminal; a pipe or file takes UTF-8.
-pub(crate) fn style(printer: &Printer) -> Style {
-    let on_terminal = printer.stdout_is_terminal();
-    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    let width = columns.filter(|columns| on_terminal && *columns > 0).unwrap_or(WIDTH);
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    let utf8 = locale.is_some_and(|locale| {
-        let locale = locale.to_ascii_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    });
-    Style { width, colour: printer.colour(), ascii: on_terminal && !utf8 }
 }

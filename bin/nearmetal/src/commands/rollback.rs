@@ -12,11 +12,13 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_measure::take_back_leftovers;
 
-use super::shared::{Format, NoLibvirt, StateArgs, load_plan, refuse};
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
+use crate::refusal::{NoLibvirt, refuse};
+use crate::state::{StateArgs, load_plan};
+use crate::style::Format;
 
 /// Undo the last apply, doctor --fix or change of a device, from its journal
 ///

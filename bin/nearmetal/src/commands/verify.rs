@@ -13,10 +13,12 @@ use nearmetal_hypervisor::Libvirt;
 use nearmetal_rules::Scope;
 
 use super::apply::show;
-use super::shared::{Format, StateArgs, load_plan, refuse, warn_of_unfinished};
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
 use crate::printer::Printer;
+use crate::refusal::refuse;
+use crate::state::{StateArgs, load_plan, warn_of_unfinished};
+use crate::style::Format;
 
 /// Read back from the kernel whether a plan is in force
 ///

@@ -7,11 +7,14 @@ use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine};
 
 use super::fix_report::{FixReport, json, text};
+use super::named::known;
 use super::{Gathered, gather};
-use crate::commands::doctor::known;
-use crate::commands::shared::{Format, NoLibvirt, StateArgs, agreed, refuse};
+use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::refusal::{NoLibvirt, refuse};
+use crate::state::StateArgs;
+use crate::style::Format;
 
 /// How what was found is cured.
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ use nearmetal_hypervisor::{Hypervisor, Libvirt, agent};
 use nearmetal_rules::Domain;
 
 use super::Gathered;
-use crate::commands::remote::probe;
+use crate::installed::probe;
 
 /// What else to read.
 #[derive(Debug, clap::Args)]

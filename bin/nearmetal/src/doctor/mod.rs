@@ -8,11 +8,12 @@ mod gather;
 mod images;
 mod junit;
 mod look;
+mod named;
 mod sarif;
 mod text;
 mod watch;
 
-use nearmetal_rules::{Examination, Settings, Severity};
+use nearmetal_rules::{Examination, Severity};
 
 pub(crate) use document::json;
 pub(crate) use export::export;
@@ -21,6 +22,7 @@ pub(crate) use gather::{Gathered, gather, gather_again};
 pub(crate) use images::Images;
 pub(crate) use junit::junit;
 pub(crate) use look::{LookArgs, Looked};
+pub(crate) use named::{known, settings};
 pub(crate) use sarif::sarif;
 pub(crate) use text::{explain, list, text};
 pub(crate) use watch::{Times, stopped_by_signals, watch};
@@ -46,17 +48,4 @@ impl Report<'_> {
     pub(crate) fn fails(&self) -> bool {
         self.examination.findings.iter().any(|finding| self.is_failure(finding.severity))
     }
-}
-
-/// The default thresholds with these in their place, each as `NAME=VALUE`.
-pub(crate) fn settings(changes: &[String]) -> Result<Settings, String> {
-    let mut values = serde_json::to_value(Settings::default()).map_err(|error| error.to_string())?;
-    for change in changes {
-        let (name, value) = change.split_once('=').ok_or_else(|| format!("`{change}` is not NAME=VALUE"))?;
-        let known = values.get_mut(name).ok_or_else(|| {
-            format!("there is no threshold `{name}`; `nearmetal doctor --list` shows all with their defaults")
-        })?;
-        *known = serde_json::from_str(value).map_err(|_| format!("threshold `{name}`: `{value}` is not a number"))?;
-    }
-    serde_json::from_value(values).map_err(|error| format!("thresholds: {error}"))
 }

@@ -11,8 +11,8 @@ use nearmetal_host::ledger::{self, Ledger};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
 
 use super::there;
-use crate::commands::source::{Source, SourceArgs};
 use crate::printer::Printer;
+use crate::source::{Source, SourceArgs};
 
 /// Hosts read at a time: each is a process of ssh, and most of the time is waiting.
 const AT_ONCE: usize = 16;
@@ -79,7 +79,7 @@ pub(crate) fn read(wanted: &[Wanted], printer: &mut Printer) -> anyhow::Result<V
 fn read_one(wanted: &Wanted) -> anyhow::Result<ReadHost> {
     let mut source = match &wanted.reach {
         Reach::Ssh { destination, command } => {
-            let fs = crate::commands::remote::over_ssh(destination, command.as_deref().unwrap_or("ssh"))?;
+            let fs = crate::remote::over_ssh(destination, command.as_deref().unwrap_or("ssh"))?;
             Source { fs, unknown: None, libvirt: None }
         }
         _ => wanted.source.open("ssh")?,

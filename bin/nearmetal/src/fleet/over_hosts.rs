@@ -5,9 +5,9 @@ use nearmetal_change::{FleetPlanFile, HostPart};
 use serde::Serialize;
 
 use super::there::{self, Ended};
-use crate::commands::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::style::Format;
 
 /// What became of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -14,11 +14,11 @@ use super::directory::{self, Pages};
 use super::hosts::{self, ReadHost, Wanted};
 use super::options::FleetArgs;
 use super::what_if;
-use crate::commands::report::style;
-use crate::commands::shared::Format;
-use crate::commands::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::source::SourceArgs;
+use crate::style::Format;
+use crate::style::style;
 
 /// Steps shown where not all are asked for.
 const STEPS_SHOWN: usize = 20;

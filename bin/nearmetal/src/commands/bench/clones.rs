@@ -6,7 +6,7 @@ use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_measure::{Conditions, Environment};
 
-use crate::commands::shared::beside_this_program;
+use crate::installed::beside_this_program;
 
 /// What all measurements in clones take.
 #[derive(Debug, clap::Args)]

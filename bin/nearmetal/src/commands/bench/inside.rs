@@ -9,8 +9,8 @@ use super::measuring::{need_root, watch};
 use super::planned::PlanArgs;
 use super::rounds::RoundArgs;
 use super::workload::{USUAL_SIZE, memory};
-use crate::commands::shared::beside_this_program;
 use crate::exit_status::{ExitStatus, WrongUse};
+use crate::installed::beside_this_program;
 use crate::printer::Printer;
 
 /// Compare a running VM itself, not clones of it, with the same slice of bare metal

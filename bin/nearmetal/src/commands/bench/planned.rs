@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use nearmetal_change::{ChangeError, DomainChange, Journal, PlanFile};
 use nearmetal_place::Placement;
 
-use crate::commands::shared::{StateArgs, is_wrong_use};
 use crate::exit_status::WrongUse;
+use crate::refusal::is_wrong_use;
+use crate::state::StateArgs;
 
 /// The plan, and where the journal is.
 #[derive(Debug, clap::Args)]

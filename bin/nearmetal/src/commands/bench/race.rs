@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use nearmetal_measure::ArmKind;
 
-use crate::commands::shared::Format;
 use crate::exit_status::WrongUse;
+use crate::style::Format;
+
+/// Seconds of one sample of a race.
+pub(super) const RACE_SECONDS: u32 = 3;
 
 /// Which ways are left out.
 #[derive(Debug, clap::Args)]
@@ -45,7 +48,7 @@ pub(super) struct BudgetArgs {
 impl BudgetArgs {
     /// Seconds of one sample.
     pub(super) fn seconds(&self) -> u32 {
-        self.seconds.unwrap_or(3)
+        self.seconds.unwrap_or(RACE_SECONDS)
     }
 
     /// Whether the length of a sample was asked for.

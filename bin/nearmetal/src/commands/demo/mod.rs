@@ -17,8 +17,8 @@ use self::course::Course;
 use self::job::{Job, PROGRAMS};
 use self::lab::Lines;
 use self::length::Length;
-use super::shared::beside_this_program;
 use crate::exit_status::ExitStatus;
+use crate::installed::beside_this_program;
 use crate::printer::Printer;
 
 /// The whole job in a lab: a VM as people have it, placed, proven, compared with bare metal, rolled back

@@ -8,9 +8,11 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_units::PciAddress;
 
 use super::function;
-use crate::commands::shared::{NoLibvirt, StateArgs, agreed, refuse};
+use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::refusal::{NoLibvirt, refuse};
+use crate::state::StateArgs;
 
 /// How a change to a device is made.
 #[derive(Debug, clap::Args)]

@@ -5,10 +5,10 @@ use nearmetal_host::text::what_root_would_add;
 use nearmetal_host::{Host, ledger};
 use serde_json::{Value, json};
 
-use crate::commands::shared::Format;
-use crate::commands::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::source::SourceArgs;
+use crate::style::Format;
 
 /// The schema of the document.
 const SCHEMA: &str = "nearmetal.devices/1";

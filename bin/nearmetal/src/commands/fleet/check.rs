@@ -6,9 +6,9 @@ use nearmetal_fleet::file::{FleetFile, summary};
 use nearmetal_host::files;
 use serde::Serialize;
 
-use crate::commands::shared::Format;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::style::Format;
 
 /// Bytes read of a fleet file; the parser's own limit is told by the parser.
 const MOST_READ: usize = (16 << 20) + 1;

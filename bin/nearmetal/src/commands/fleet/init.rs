@@ -8,9 +8,9 @@ use nearmetal_host::{Host, files};
 use nearmetal_hypervisor::{Definition, Hypervisor, HypervisorError, Libvirt};
 
 use super::found;
-use crate::commands::source::SourceArgs;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::source::SourceArgs;
 
 /// Write a fleet file from the domains that exist
 ///

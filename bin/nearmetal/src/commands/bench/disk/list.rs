@@ -4,9 +4,9 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
 use nearmetal_measure::{Container, FioJob, Ground, MatrixRequest, arms, least_seconds};
 
-use super::super::clones;
-use super::super::race::BudgetArgs;
-use super::{PAIRS, WaysArgs};
+use super::ways::{PAIRS, WaysArgs};
+use crate::commands::bench::clones;
+use crate::commands::bench::race::BudgetArgs;
 use crate::exit_status::ExitStatus;
 use crate::job::matrix::list_text;
 use crate::printer::Printer;

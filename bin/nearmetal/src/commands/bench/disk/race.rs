@@ -5,17 +5,17 @@ use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{FioJob, MatrixRequest, MatrixResults, Store, Workload, matrix};
 use nearmetal_units::Bytes;
 
-use super::super::clones::CloneArgs;
-use super::super::measuring::{need_root, watch, written};
-use super::super::race::{RaceArgs, ShowArgs, winner};
-use super::super::rounds::block_size;
-use super::super::workload::{One, span};
-use super::{PAIRS, WaysArgs};
-use crate::commands::shared::Format;
+use super::ways::{PAIRS, WaysArgs};
+use crate::commands::bench::clones::CloneArgs;
+use crate::commands::bench::measuring::{need_root, watch, written};
+use crate::commands::bench::race::{RaceArgs, ShowArgs, winner};
+use crate::commands::bench::rounds::block_size;
+use crate::commands::bench::workload::{One, span};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::matrix::{chart, text};
 use crate::measured::STORE;
 use crate::printer::Printer;
+use crate::style::Format;
 
 /// Measure all ways to a disk, and say which to use for this VM on this machine
 ///

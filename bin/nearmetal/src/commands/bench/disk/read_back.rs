@@ -4,15 +4,15 @@ use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{FioJob, MatrixRequest, read_back_paths};
 use nearmetal_units::Bytes;
 
-use super::super::clones::CloneArgs;
-use super::super::measuring::{need_root, watch, written};
-use super::super::race::{ShowArgs, winner};
-use super::super::workload::span;
-use super::WaysArgs;
-use crate::commands::shared::Format;
+use super::ways::WaysArgs;
+use crate::commands::bench::clones::CloneArgs;
+use crate::commands::bench::measuring::{need_root, watch, written};
+use crate::commands::bench::race::{ShowArgs, winner};
+use crate::commands::bench::workload::span;
 use crate::exit_status::ExitStatus;
 use crate::job::paths::paths_text;
 use crate::printer::Printer;
+use crate::style::Format;
 
 /// Make every way to a disk, read each back from the kernel, and remove it again
 ///

@@ -3,10 +3,10 @@
 use nearmetal_host::Host;
 use nearmetal_measure::{NetMatrixRequest, net_arms, net_ground, net_least_seconds};
 
-use super::super::clones;
-use super::super::race::BudgetArgs;
 use super::tests::TestArgs;
-use super::{PAIRS, WaysArgs};
+use super::ways::{PAIRS, WaysArgs};
+use crate::commands::bench::clones;
+use crate::commands::bench::race::BudgetArgs;
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::list_text;
 use crate::printer::Printer;

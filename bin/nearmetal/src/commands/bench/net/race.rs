@@ -4,16 +4,16 @@ use nearmetal_host::files;
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{NetMatrixRequest, NetMatrixResults, Store, net_matrix};
 
-use super::super::clones::CloneArgs;
-use super::super::measuring::{need_root, watch, written};
-use super::super::race::{RaceArgs, ShowArgs, winner};
 use super::tests::TestArgs;
-use super::{PAIRS, PeerArgs, WaysArgs};
-use crate::commands::shared::Format;
+use super::ways::{PAIRS, PeerArgs, WaysArgs};
+use crate::commands::bench::clones::CloneArgs;
+use crate::commands::bench::measuring::{need_root, watch, written};
+use crate::commands::bench::race::{RaceArgs, ShowArgs, winner};
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::{chart, text};
 use crate::measured::STORE;
 use crate::printer::Printer;
+use crate::style::Format;
 
 /// Measure all ways to a network, and say which to use for this VM on this machine
 ///

@@ -3,14 +3,14 @@
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_measure::{Effect, NetMatrixRequest, net_matrix};
 
-use super::super::clones::CloneArgs;
-use super::super::measuring::{need_root, watch, written};
-use super::super::race::{ShowArgs, winner};
-use super::{PeerArgs, WaysArgs};
-use crate::commands::shared::Format;
+use super::ways::{PeerArgs, WaysArgs};
+use crate::commands::bench::clones::CloneArgs;
+use crate::commands::bench::measuring::{need_root, watch, written};
+use crate::commands::bench::race::{ShowArgs, winner};
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::paths_text;
 use crate::printer::Printer;
+use crate::style::Format;
 
 /// Bring up every way to a network, read each back, and take it down again
 ///

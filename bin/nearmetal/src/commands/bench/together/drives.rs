@@ -4,7 +4,7 @@ use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_measure::{FunctionMember, FunctionTogetherRequest, bench_functions_together};
 
-use super::Args;
+use super::args::Args;
 use crate::commands::bench::drive::function_given_to;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;

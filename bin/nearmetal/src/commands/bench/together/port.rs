@@ -6,7 +6,8 @@ use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_measure::{NetMember, NetPath, NetTest, NetTogetherRequest, bench_net_together};
 
-use super::Args;
+use super::args::Args;
+use crate::commands::bench::planned::Planned;
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
@@ -16,7 +17,7 @@ const WAY: &str = "bridge.vhost.q1";
 /// Runs the command.
 pub(super) fn through(args: &Args, port: &str, journal: &Journal, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let net = &args.net;
-    let member = |(name, planned): (&String, super::Planned)| NetMember {
+    let member = |(name, planned): (&String, Planned)| NetMember {
         guest: name.clone(),
         placement: planned.placement,
         xml_planned: planned.change.xml_after,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
 
-use super::remote;
+use crate::remote;
 
 /// The machine to look at, instead of this one.
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,10 @@ impl SourceArgs {
         let known = |fs| Source { fs, unknown: None, libvirt: None };
         match (&self.capture, &self.host) {
             (Some(path), _) => Ok(known(nearmetal_capture::open(path)?)),
-            (None, Some(uri)) if uri.contains("://") => remote::over_libvirt(uri),
+            (None, Some(uri)) if uri.contains("://") => {
+                let host = remote::over_libvirt(uri)?;
+                Ok(Source { fs: host.fs, unknown: Some(host.unknown), libvirt: Some(host.libvirt) })
+            }
             (None, Some(name)) => Ok(known(remote::over_ssh(name, ssh)?)),
             (None, None) => Ok(known(HostFs::live())),
         }

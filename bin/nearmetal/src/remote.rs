@@ -1,17 +1,12 @@
 //! Other machines: over ssh by sending the probe, over libvirt by asking it.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, anyhow, bail};
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 
-use super::shared::beside_this_program;
-use super::source::Source;
-
-/// Names the program that is sent, where it is not beside this one.
-const PROBE_VARIABLE: &str = "NEARMETAL_PROBE";
+use crate::installed::probe;
 
 /// Runs on the other machine with the probe on its standard input: POSIX sh and coreutils are all it needs. A directory
 /// mounted `noexec` is tried and left. The probe is removed however this ends.
@@ -28,17 +23,6 @@ cat "$p" >"$q" && chmod 700 "$q" && "$q" --version >/dev/null 2>&1 && break
 rm -f "$q"; q=
 done
 "${q:-$p}" capture --unmasked"#;
-
-/// The program that is sent to other machines and into guests.
-///
-/// # Errors
-/// It is neither named nor installed.
-pub(crate) fn probe() -> anyhow::Result<PathBuf> {
-    match std::env::var_os(PROBE_VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => Ok(path.into()),
-        None => beside_this_program("nearmetal-probe"),
-    }
-}
 
 /// Sends the static probe to a machine, has it collect, and reads what it collected.
 ///
@@ -71,15 +55,24 @@ pub(crate) fn over_ssh(name: &str, ssh: &str) -> anyhow::Result<HostFs> {
     nearmetal_capture::from_bytes(name, &output.stdout).with_context(|| format!("the answer of `{name}`"))
 }
 
+/// A host by libvirt's word alone.
+pub(crate) struct ByLibvirt {
+    /// Its files.
+    pub(crate) fs: HostFs,
+    /// What libvirt does not tell, in words.
+    pub(crate) unknown: String,
+    /// The connection.
+    pub(crate) libvirt: Libvirt,
+}
+
 /// Asks libvirt for what it knows of a host.
 ///
 /// # Errors
 /// libvirt cannot be reached, or its XML is not understood.
-pub(crate) fn over_libvirt(uri: &str) -> anyhow::Result<Source> {
+pub(crate) fn over_libvirt(uri: &str) -> anyhow::Result<ByLibvirt> {
     let mut libvirt = Libvirt::open(Some(uri))?;
     let capabilities = libvirt.capabilities()?;
     let devices = libvirt.node_devices()?;
     let host = nearmetal_capture::from_libvirt(uri, &capabilities, &devices)?;
-    let unknown = Some(format!("libvirt does not tell: {}", host.unknown));
-    Ok(Source { fs: host.fs, unknown, libvirt: Some(libvirt) })
+    Ok(ByLibvirt { fs: host.fs, unknown: format!("libvirt does not tell: {}", host.unknown), libvirt })
 }

@@ -1,0 +1,19 @@
+//! Consent, before something is changed.
+
+use std::io::{IsTerminal, Write};
+
+use crate::printer::Printer;
+
+/// Asks before something is done. Without a terminal there is nobody to ask.
+pub(crate) fn agreed(yes: bool, printer: &mut Printer) -> bool {
+    if yes {
+        return true;
+    }
+    if !std::io::stdin().is_terminal() {
+        printer.important("error: stdin is no terminal, so nobody can be asked: add --yes");
+        return false;
+    }
+    let _ = write!(std::io::stderr(), "go on? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}

@@ -122,6 +122,7 @@ fn vms_at_once_work_on_one_kind_of_thing_and_take_its_flags_alone() {
         ("together w0 w1 --port eth9", "--peer"),
         ("together w0 w1 --port eth9 --peer 192.0.2.1 --address 192.0.2.10/24 --block-size 4KiB", "--block-size"),
         ("together w0 w1 --port eth9 --peer 192.0.2.1 --address 192.0.2.10/24 --namespace 1", "--namespace"),
+        ("together w0 w1 --port eth9 --peer 192.0.2.1 --address 192.0.2.10/24 --test sockperf-udp", "--test"),
         ("together w0 w1 --scratch /dev/x", "2 VMs and 1 scratch devices"),
         ("together w0 w0 --drives", "`w0` is named twice"),
     ];

@@ -137,6 +137,35 @@ fn sarif_names_a_rule_of_its_list_for_each_result() {
     }
 }
 
+/// The doctor on the capture alone, in one form of output.
+fn without_definitions(format: &str) -> String {
+    let capture = capture();
+    run(&["--capture", capture.path().to_str().unwrap(), "--format", format]).stdout
+}
+
+#[test]
+fn no_form_counts_findings_without_saying_that_domains_were_not_checked() {
+    let sentence = "domains were not checked: a capture holds no definitions";
+    let text = without_definitions("text");
+    let line = text.lines().find(|line| line.starts_with("findings on the host: ")).unwrap();
+    assert!(line.contains(sentence), "{text}");
+    let document: Value = serde_json::from_str(&without_definitions("json")).unwrap();
+    let summary = document["summary"].as_str().unwrap();
+    assert!(summary.contains(" on the host; ") && summary.contains(sentence), "{summary}");
+    let log: Value = serde_json::from_str(&without_definitions("sarif")).unwrap();
+    let invocation = &log["runs"][0]["invocations"][0];
+    assert_eq!(invocation["executionSuccessful"], true);
+    assert!(invocation["toolExecutionNotifications"][0]["message"]["text"].as_str().unwrap().contains(sentence));
+    let xml = without_definitions("junit");
+    let case = xml.split("<testcase ").find(|case| case.contains("name=\"disk-bus-virtio\"")).unwrap();
+    assert!(case.contains("<skipped message=\"") && case.contains(sentence), "{case}");
+    // With definitions nothing is left out.
+    let checked: Value = serde_json::from_str(&on(BAD, &["--format", "json"]).stdout).unwrap();
+    assert_eq!(checked["summary"], "3 findings on the host and in 1 domain");
+    assert_eq!(checked["domains_unknown"], Value::Null);
+    assert!(!on(BAD, &[]).stdout.contains("not checked"));
+}
+
 #[test]
 fn junit_counts_what_it_holds() {
     let xml = on(BAD, &["--format", "junit"]).stdout;

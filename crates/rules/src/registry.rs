@@ -8,6 +8,7 @@ use crate::rules::{
 
 /// All rules, in the order of their layers.
 pub const RULES: &[Rule] = &[
+    host_kernel::kvm_runs_on_processor::RULE,
     host_kernel::kvm_hw_accel_in_use::RULE,
     host_kernel::mitigations_reported_not_disabled::RULE,
     host_kernel::command_line_near_limit::RULE,

@@ -152,17 +152,15 @@ fn kvm_is_there_and_only_emulates() {
     let mut example = Example::clean();
     // /dev/kvm exists and every definition says kvm: guests are thousands of times slower all the same.
     example.host.system.kvm_accelerates = Some(false);
-    let running = of(&example, "kvm-hw-accel-in-use");
-    assert!(running.contains(&"kvm-hw-accel-in-use db: KVM of this host".to_owned()), "{running:?}");
-    assert_eq!(running.len(), example.texts.len());
-    // One that asks for emulation is told so, and nothing of KVM.
-    example.texts.retain(|(name, ..)| name == "web");
-    example.replace("web", "<domain type='kvm'>", "<domain type='qemu'>");
-    assert_eq!(of(&example, "kvm-hw-accel-in-use"), ["kvm-hw-accel-in-use web: domain type"]);
-    // Nobody tried: the definitions are all there is to go by.
-    let mut example = Example::clean();
-    example.host.system.kvm_accelerates = None;
+    assert_eq!(of(&example, "kvm-runs-on-processor"), ["kvm-runs-on-processor host: KVM of this host"]);
     assert_eq!(of(&example, "kvm-hw-accel-in-use"), Vec::<String>::new());
+    // Nor does a host have to have guests for it.
+    example.texts.clear();
+    assert_eq!(of(&example, "kvm-runs-on-processor").len(), 1);
+    // Nobody tried: nothing is said to be well.
+    example.host.system.kvm_accelerates = None;
+    let examination = example.examine([nearmetal_rules::rule("kvm-runs-on-processor").unwrap()]);
+    assert!(examination.findings.is_empty() && examination.cannot_tell.len() == 1, "{examination:?}");
 }
 
 /// `lost`, `kept` or `cannot tell`: what the rule says of the disk of `db` with these versions, bus, machine and driver.

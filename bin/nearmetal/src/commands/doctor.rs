@@ -160,6 +160,7 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
             Ok(list) => printer.data(&list),
             Err(message) => return Ok(wrong_use(printer, &message)),
         }
+        say_unchecked(&gathered, printer);
         say(&gathered, printer);
         printer
             .say(&format!("nothing is in force yet: `{}` says how to go on", directory.join("README.txt").display()));
@@ -206,12 +207,13 @@ fn keep_watch(
     if !matches!(args.format, Format::Text | Format::Json) {
         return Ok(wrong_use(printer, "--watch shows changes as text or json"));
     }
+    say_unchecked(first, printer);
     say(first, printer);
     let mut images = Images::default();
     let look = || {
         let mut gathered = gather_again(&args.xml, args.capture.as_deref(), args.class, &mut images).ok()?;
         // libvirt went, as it does when it is restarted, or when Ctrl-C reaches its helper: nobody knows what changed.
-        if gathered.no_libvirt.is_some() && first.no_libvirt.is_none() {
+        if gathered.domains_unknown.is_some() && first.domains_unknown.is_none() {
             return None;
         }
         looked.give(&mut gathered.domains);
@@ -232,11 +234,15 @@ fn say(gathered: &Gathered, printer: &mut Printer) {
     for problem in gathered.bad_files.iter().chain(&gathered.bad_domains) {
         printer.important(&format!("error: {problem}"));
     }
-    if let Some(why) = &gathered.no_libvirt {
-        printer.say(&format!("domains were not checked: {why}"));
-    }
     if let Some(sentence) = nearmetal_host::text::what_root_would_add(&gathered.host) {
         printer.say(&sentence);
+    }
+}
+
+/// The same, where no count is shown that says it.
+fn say_unchecked(gathered: &Gathered, printer: &mut Printer) {
+    if let Some(why) = &gathered.domains_unknown {
+        printer.say(&format!("domains were not checked: {why}"));
     }
 }
 

@@ -83,7 +83,7 @@ impl Run<'_> {
             self.printer.important(&format!("error: {problem}"));
         }
         let files = HostFs::live();
-        let mut libvirt: Box<dyn Hypervisor> = match &gathered.no_libvirt {
+        let mut libvirt: Box<dyn Hypervisor> = match &gathered.domains_unknown {
             None => Box::new(Libvirt::open(None)?),
             Some(why) => {
                 self.printer.say(&format!("domains were not checked: {why}"));

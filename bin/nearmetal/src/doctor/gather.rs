@@ -24,8 +24,8 @@ pub(crate) struct Gathered {
     pub bad_files: Vec<String>,
     /// Domains of libvirt whose definitions could not be read, one message each.
     pub bad_domains: Vec<String>,
-    /// Why libvirt's domains are unknown, where they were wanted.
-    pub no_libvirt: Option<String>,
+    /// Why no domain was checked, where no files of definitions were given.
+    pub domains_unknown: Option<String>,
 }
 
 /// Reads the host, and definitions from these files, else from libvirt. A capture has no libvirt.
@@ -61,8 +61,10 @@ pub(crate) fn gather_again(
     } else if tree.is_live() {
         let asked = Libvirt::open(None).and_then(|mut libvirt| gathered.ask_libvirt(&mut libvirt, class));
         if let Err(error) = asked {
-            gathered.no_libvirt = Some(error.to_string().lines().next().unwrap_or_default().to_owned());
+            gathered.domains_unknown = Some(error.to_string().lines().next().unwrap_or_default().to_owned());
         }
+    } else {
+        gathered.domains_unknown = Some("a capture holds no definitions; `--xml FILE` adds them".to_owned());
     }
     // Images of a captured machine lie there.
     if tree.is_live() {
@@ -81,7 +83,7 @@ impl Gathered {
             definitions: BTreeMap::new(),
             bad_files: Vec::new(),
             bad_domains: Vec::new(),
-            no_libvirt: None,
+            domains_unknown: None,
         }
     }
 

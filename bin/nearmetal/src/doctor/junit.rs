@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use nearmetal_rules::{Finding, Layer, RULES, Rule};
+use nearmetal_rules::{Check, Finding, Layer, RULES, Rule};
 
 use super::Report;
 
 /// The suites. A rule fails by findings at or above `--fail-on`; milder ones are in its output. One that lacks a fact,
-/// and found nothing without it, is skipped.
+/// and found nothing without it, is skipped, and so is a rule about domains where none was checked.
 pub(crate) fn junit(report: &Report<'_>) -> String {
     let mut layers: Vec<Layer> = RULES.iter().map(|rule| rule.layer).collect();
     layers.dedup();
@@ -48,6 +48,8 @@ fn case(report: &Report<'_>, rule: &Rule) -> (bool, String) {
             rule.severity.as_str(),
             lines(&hard)
         );
+    } else if let (Some(unchecked), Check::Domain(_), true) = (report.unchecked(), &rule.check, mild.is_empty()) {
+        let _ = writeln!(inner, "      <skipped message=\"{}\"/>", escape(&unchecked));
     } else if let (Some(entry), true) = (missing, mild.is_empty()) {
         let _ = writeln!(inner, "      <skipped message=\"cannot tell: {}\"/>", escape(&entry.missing.join(", ")));
     }

@@ -39,6 +39,21 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
+    /// What the counts say nothing about; it stands wherever they do.
+    pub(crate) fn unchecked(&self) -> Option<String> {
+        self.gathered.domains_unknown.as_ref().map(|why| format!("domains were not checked: {why}"))
+    }
+
+    /// How much was found, and in what: `0 findings on the host; domains were not checked: …`.
+    pub(crate) fn summary(&self) -> String {
+        let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let findings = counted(self.examination.findings.len(), "finding");
+        match self.unchecked() {
+            Some(unchecked) => format!("{findings} on the host; {unchecked}"),
+            None => format!("{findings} on the host and in {}", counted(self.gathered.domains.len(), "domain")),
+        }
+    }
+
     /// Whether a finding of this severity fails the command.
     pub(crate) fn is_failure(&self, severity: Severity) -> bool {
         self.fail_on.is_some_and(|least| severity <= least)

@@ -32,15 +32,20 @@ pub(crate) fn sarif(report: &Report<'_>) -> serde_json::Result<String> {
         })
         .collect();
     let problems = report.gathered.bad_files.iter().chain(&report.gathered.bad_domains);
-    let notifications: Vec<Value> =
+    let mut notifications: Vec<Value> =
         problems.map(|problem| json!({ "level": "error", "message": { "text": problem } })).collect();
+    let successful = notifications.is_empty();
+    // Views show no count without it: no result in a domain that nobody looked at is no good news.
+    if report.unchecked().is_some() {
+        notifications.push(json!({ "level": "warning", "message": { "text": report.summary() } }));
+    }
     serde_json::to_string_pretty(&json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": { "driver": { "name": "nearmetal", "version": env!("CARGO_PKG_VERSION"), "rules": rules } },
             "invocations": [{
-                "executionSuccessful": notifications.is_empty(),
+                "executionSuccessful": successful,
                 "toolExecutionNotifications": notifications,
             }],
             "results": results,

@@ -91,9 +91,13 @@ fn summary(report: &Report<'_>) -> String {
     let counts: Vec<String> =
         Severity::ALL.iter().map(|severity| format!("{} {}", count(*severity), severity.as_str())).collect();
     let answers = |answer| examination.answers.get(&answer).copied().unwrap_or(0);
+    // What was not looked at stands beside the count, or a reader takes silence for health.
+    let found = match report.unchecked() {
+        Some(unchecked) => format!("findings on the host: {}; {unchecked}\n", counts.join(", ")),
+        None => format!("findings: {}; ", counts.join(", ")),
+    };
     let mut text = format!(
-        "findings: {}; kept: {}, not applicable: {}, cannot tell: {}\n",
-        counts.join(", "),
+        "{found}kept: {}, not applicable: {}, cannot tell: {}\n",
         answers(Answer::Clean),
         answers(Answer::NotApplicable),
         answers(Answer::CannotTell),

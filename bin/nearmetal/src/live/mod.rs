@@ -18,9 +18,8 @@ use crate::kvm;
 /// Fills in what the rules about these domains look at.
 pub(crate) fn complete(host: &mut Host, domains: &[Domain]) {
     let facts: Vec<_> = domains.iter().filter_map(Domain::in_force).collect();
-    if facts.iter().any(|facts| facts.kind == "kvm") {
-        host.system.kvm_accelerates = kvm::verdict(host).and_then(|kvm| kvm.accelerates());
-    }
+    // Also where no domain is known yet: a host whose KVM only emulates is no ground for any.
+    host.system.kvm_accelerates = kvm::verdict(host).and_then(|kvm| kvm.accelerates());
     offloads::fill_in(host);
     vf_table::fill_in(host);
     if facts.iter().flat_map(|facts| &facts.interfaces).any(|interface| interface.kind == "vhostuser") {

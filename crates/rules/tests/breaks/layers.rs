@@ -19,13 +19,9 @@ fn offload(example: &mut Example, name: &str, on: bool) {
 
 pub(crate) const BREAKS: [Break; 33] = [
     Break {
-        rule: "kvm-hw-accel-in-use",
-        change: |example| {
-            example.host.system.kvm_accelerates = Some(false);
-            example.texts.retain(|(name, ..)| name == "web" || name == "nfv");
-            example.sysctl("kernel.sched_rt_runtime_us", 950_000);
-        },
-        expected: &["kvm-hw-accel-in-use nfv (defined): KVM of this host", "kvm-hw-accel-in-use web: KVM of this host"],
+        rule: "kvm-runs-on-processor",
+        change: |example| example.host.system.kvm_accelerates = Some(false),
+        expected: &["kvm-runs-on-processor host: KVM of this host"],
     },
     Break {
         rule: "split-lock-policy-known",

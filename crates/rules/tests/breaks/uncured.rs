@@ -31,6 +31,7 @@ pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("hugepages-uneven-over-nodes", POOLS),
     ("iommu-enabled", HARDWARE),
     ("kvm-hw-accel-in-use", HARDWARE),
+    ("kvm-runs-on-processor", HARDWARE),
     ("machine-type-current-q35", GUEST),
     ("mem-hugepages", POOLS),
     ("memory-on-memoryless-node", PLANNER),

@@ -12,6 +12,7 @@ pub(crate) mod kvm_l1d_flush_known;
 pub(crate) mod kvm_nested_paging_on;
 pub(crate) mod kvm_nx_huge_pages_known;
 pub(crate) mod kvm_rt_module_params;
+pub(crate) mod kvm_runs_on_processor;
 pub(crate) mod lockup_watchdogs_off_latency;
 pub(crate) mod mitigations_reported_not_disabled;
 pub(crate) mod nohz_full_rcu_nocbs_on_isolated;

@@ -113,7 +113,8 @@ fn node_supply(
     }
     let kept_memory =
         reserve.memory_per_node.unwrap_or_else(|| nearmetal_place::Policy::default().reserve(node.memory_total));
-    let available = if node.memory_total == Some(Bytes::ZERO) { Some(Bytes::ZERO) } else { node.memory_available() };
+    let available =
+        if node.memory_total == Some(Bytes::ZERO) { Some(Bytes::ZERO) } else { host.memory_available(node) };
     if available.is_none() {
         unknown.push(format!("free memory of node {} is not known: none is given to VMs", node.index));
     }

@@ -159,6 +159,8 @@ fn shape(before: &Host, now: &Host, found: &mut Found) {
 
 fn nodes(before: &Host, now: &Host, found: &mut Found) {
     found.compare(Weight::Shape, "nodes", Some(before.node_set()), Some(now.node_set()));
+    let machine = |host: &Host| host.system.memory_total;
+    found.compare(Weight::Capacity, "memory of the machine", machine(before), machine(now));
     for old in &before.nodes {
         let Some(new) = now.node(old.index) else { continue };
         let name = format!("node {}", old.index);

@@ -25,6 +25,8 @@ pub enum Invariant {
     LocalDistanceIsSmallest,
     /// Free memory is part of all memory, free and surplus pages are part of all pages.
     PartsAreSmallerThanTheWhole,
+    /// What the nodes have together is what the machine has.
+    NodesAddUpToTheMachine,
     /// Devices name nodes and functions that exist.
     DevicesReferToWhatExists,
 }
@@ -56,6 +58,9 @@ pub fn check(host: &Host) -> Vec<Violation> {
     check_nesting(host, &mut found);
     check_distances(host, &mut found);
     check_parts(host, &mut found);
+    if let Some(detail) = memory_apart(host) {
+        found.add(Invariant::NodesAddUpToTheMachine, "memory", detail);
+    }
     check_references(host, &mut found);
     found.0.sort_by_key(|violation| violation.invariant);
     found.0
@@ -209,6 +214,26 @@ fn check_parts(host: &Host, found: &mut Found) {
     }
 }
 
+/// How far apart the sums may be, in percent of the larger: the kernel counts both from the same pages, and a balloon or
+/// a hot-plugged block moves one a moment before the other.
+const MOST_APART: u128 = 3;
+
+/// Where the memory of all nodes is not that of the machine: both figures, and what a plan takes. Seen on a virtual
+/// machine of one node.
+pub fn memory_apart(host: &Host) -> Option<String> {
+    let (nodes, machine) = (host.memory_of_nodes()?, host.system.memory_total?);
+    let (less, more) = (nodes.min(machine), nodes.max(machine));
+    let apart = more.less(less);
+    if u128::from(apart.get()) * 100 <= u128::from(more.get()) * MOST_APART {
+        return None;
+    }
+    let follows = match nodes < machine {
+        true => format!("{apart} belong to no node, and plans use what the nodes have"),
+        false => "plans give each node its share of the smaller figure".to_owned(),
+    };
+    Some(format!("the nodes have {nodes} together, and the machine {machine} (/proc/meminfo): {follows}"))
+}
+
 fn check_references(host: &Host, found: &mut Found) {
     let rule = Invariant::DevicesReferToWhatExists;
     let exists = |address| host.pci_devices.iter().any(|device| device.address == address);
@@ -245,6 +270,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_without_a_node_is_named_with_both_figures_and_what_a_plan_takes() {
+        let mut host = Synthetic::new().packages(2).build();
+        let available = |host: &Host| host.memory_available(&host.nodes[0]);
+        host.system.memory_total = Some(Bytes::from_mib(12_288));
+        assert_eq!(
+            memory_apart(&host).unwrap(),
+            "the nodes have 8 GiB together, and the machine 12 GiB (/proc/meminfo): 4 GiB belong to no node, and plans \
+             use what the nodes have"
+        );
+        assert_eq!(available(&host), host.nodes[0].memory_available());
+        host.system.memory_total = Some(Bytes::from_mib(2048));
+        assert!(memory_apart(&host).unwrap().ends_with("plans give each node its share of the smaller figure"));
+        assert_eq!(available(&host), Some(Bytes::from_mib(1024)));
+        host.nodes[1].memory_total = None;
+        assert_eq!(memory_apart(&host), None, "one node says nothing: there is no sum");
+    }
+
+    #[test]
     fn each_rule_notices_its_own_breach() {
         use Invariant::*;
         assert_eq!(rules_after(|host| host.processors[1].siblings = Some(CpuSet::one(1))), [SiblingsAreSymmetric]);
@@ -257,6 +300,10 @@ mod tests {
         };
         assert_eq!(rules_after(everything), [SetsNest]);
         assert_eq!(rules_after(|host| host.nodes[0].pools[0].total = 4096), [PartsAreSmallerThanTheWhole]);
+        let machine = |mib| move |host: &mut Host| host.system.memory_total = Some(Bytes::from_mib(mib));
+        assert_eq!(rules_after(machine(8000)), [], "two nodes of 4096 MiB: counters a moment apart");
+        assert_eq!(rules_after(machine(12_288)), [NodesAddUpToTheMachine]);
+        assert_eq!(rules_after(machine(6144)), [NodesAddUpToTheMachine]);
         assert_eq!(rules_after(|host| host.processors[0].node = Some(1)), [OneNodePerCpu]);
         assert_eq!(rules_after(|host| _ = host.nodes[0].cpus.remove(0)), [OneNodePerCpu, SetsNest]);
         let straddling = Some("0-5".parse().unwrap());

@@ -23,6 +23,17 @@ fn known_complaints(name: &str) -> &'static [&'static str] {
     }
 }
 
+/// Contradictions that a machine is kept for.
+fn known_contradictions(name: &str) -> &'static [&'static str] {
+    match name {
+        "1p-1n-2c-1t-memory-beyond-node" => &[
+            "memory: the nodes have 10 GiB together, and the machine 23.5 GiB (/proc/meminfo): 13.5 GiB belong to no \
+             node, and plans use what the nodes have",
+        ],
+        _ => &[],
+    }
+}
+
 #[test]
 fn every_fixture_says_why_it_is_kept_and_reads_as_hwloc_expects() {
     let mut machines = 0;
@@ -41,7 +52,8 @@ fn every_fixture_says_why_it_is_kept_and_reads_as_hwloc_expects() {
             !(known && damage.reason == "missing")
         });
         assert_eq!(complaints.collect::<Vec<_>>(), Vec::<&nearmetal_host::Unreadable>::new(), "{name}");
-        assert_eq!(invariants::check(&host), [], "{name}");
+        let contradictions: Vec<String> = invariants::check(&host).iter().map(ToString::to_string).collect();
+        assert_eq!(contradictions, known_contradictions(&name), "{name}");
         assert_eq!(host.denied, [""; 0]);
         let expected = meta.lines().find_map(|line| line.strip_prefix("reads_as = \"")?.strip_suffix('"'));
         assert_eq!(Some(shape(&host).as_str()), expected, "{name}");

@@ -53,7 +53,8 @@ impl Memory {
             let returning = sizes.into_iter().fold(Bytes::ZERO, |sum, size| sum.plus(returned(size)));
             let reserve = policy.reserve(node.memory_total);
             // A memory-less node is known to have nothing, even if MemFree is missing.
-            let free = if node.memory_total == Some(Bytes::ZERO) { Some(Bytes::ZERO) } else { node.memory_available() };
+            let free =
+                if node.memory_total == Some(Bytes::ZERO) { Some(Bytes::ZERO) } else { host.memory_available(node) };
             let entry = NodeMemory {
                 room: free.map(|free| free.plus(returning).less(reserve)),
                 reserve,

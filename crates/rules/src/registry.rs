@@ -63,6 +63,7 @@ pub const RULES: &[Rule] = &[
     numa::numa_llc_ccx_alignment::RULE,
     numa::memory_on_memoryless_node::RULE,
     numa::numad_beside_static_pins::RULE,
+    numa::numa_memory_adds_up::RULE,
     numa::numa_firmware_nps_llc::RULE,
     block::blk_elevator_param_obsolete::RULE,
     block::blk_scheduler_none_fast::RULE,

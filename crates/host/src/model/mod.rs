@@ -29,7 +29,7 @@ pub use tuning::{BlockQueue, DirtyLimit, MemoryGroup, Tuning};
 
 use serde::{Deserialize, Serialize};
 
-use nearmetal_units::{CpuSet, NodeSet};
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
 /// One machine, as its kernel shows it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -123,6 +123,27 @@ impl Host {
         let partitions = self.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
         let partitions = partitions.filter_map(|set| set.effective_cpus.as_ref());
         partitions.chain(&self.system.isolated).fold(CpuSet::new(), |all, cpus| all.union(cpus))
+    }
+
+    /// What the nodes have together, where each says it.
+    pub fn memory_of_nodes(&self) -> Option<Bytes> {
+        let each = self.nodes.iter().map(|node| node.memory_total).collect::<Option<Vec<Bytes>>>()?;
+        (!each.is_empty()).then(|| each.into_iter().fold(Bytes::ZERO, Bytes::plus))
+    }
+
+    /// What a new guest or a growing pool can have of a node: [`NumaNode::memory_available`], and no more than the
+    /// node's share of the machine's memory where the nodes say they have more than the machine.
+    pub fn memory_available(&self, node: &NumaNode) -> Option<Bytes> {
+        let available = node.memory_available()?;
+        let share = match (node.memory_total, self.memory_of_nodes(), self.system.memory_total) {
+            (Some(own), Some(nodes), Some(machine)) if machine < nodes => {
+                // Below the node's own figure, since the quotient is below 1.
+                let share = u128::from(own.get()) * u128::from(machine.get()) / u128::from(nodes.get());
+                Bytes::new(u64::try_from(share).unwrap_or(u64::MAX))
+            }
+            _ => return Some(available),
+        };
+        Some(available.min(share))
     }
 
     /// The node with this index.

@@ -108,6 +108,9 @@ pub struct System {
     /// Pages that stand for several merged ones now.
     #[serde(default)]
     pub ksm_shared_pages: Option<u64>,
+    /// MemTotal of the whole machine (/proc/meminfo); what nodes have together should be the same.
+    #[serde(default)]
+    pub memory_total: Option<Bytes>,
     /// Whether KVM runs guest code on the processor rather than emulating it; `None` where no guest was tried.
     #[serde(default)]
     pub kvm_accelerates: Option<bool>,

@@ -1,15 +1,24 @@
 //! Kernel, name, boot, and the settings that decide how guests run.
 
+use nearmetal_units::Bytes;
+
 use super::processors::ROOT;
 use super::settings::{self, list_or_null};
-use super::{power, processor_time, tunables};
+use super::{nodes, power, processor_time, tunables};
 use crate::System;
-use crate::facts::Facts;
+use crate::facts::{Facts, parsed};
 use crate::parse::{Parsed, bracketed, flag, malformed, number, word};
 
 /// Enough of /proc/cpuinfo for the first PU: its flags line is about 2 KiB on today's x86. The whole file has a block
 /// per PU and takes the kernel milliseconds to make.
 const FIRST_BLOCK: usize = 16 << 10;
+
+/// MemTotal of the whole machine; a machine without nodes has it as its node's too.
+fn memory_total(facts: &mut Facts<'_>) -> Option<Bytes> {
+    const PATH: &str = "/proc/meminfo";
+    let text = facts.text(PATH)?;
+    facts.noted(parsed(PATH, &text, |text| nodes::meminfo(text, "MemTotal:")))
+}
 
 pub(super) fn read(facts: &mut Facts<'_>) -> System {
     let kernel = match facts.optional("/proc/sys/kernel/osrelease", word) {
@@ -54,6 +63,7 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         uptime: facts.optional("/proc/uptime", tunables::uptime),
         swap: tunables::swap(facts),
         ksm_across_nodes: facts.optional("/sys/kernel/mm/ksm/merge_across_nodes", flag),
+        memory_total: memory_total(facts),
         ksm_shared_pages: facts.optional("/sys/kernel/mm/ksm/pages_shared", number),
         ..System::default()
     }

@@ -207,6 +207,7 @@ pub(crate) const BREAKS: [Break; 31] = [
         rule: "host-memory-reserve",
         change: |example| {
             example.host.nodes[1].memory_total = Some(Bytes::from_mib(32 << 10));
+            example.host.system.memory_total = Some(Bytes::from_mib(160 << 10));
         },
         expected: &["host-memory-reserve host: node 1"],
     },

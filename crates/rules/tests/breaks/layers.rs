@@ -17,11 +17,16 @@ fn offload(example: &mut Example, name: &str, on: bool) {
     offloads.iter_mut().find(|offload| offload.name == name).unwrap().on = on;
 }
 
-pub(crate) const BREAKS: [Break; 33] = [
+pub(crate) const BREAKS: [Break; 34] = [
     Break {
         rule: "kvm-runs-on-processor",
         change: |example| example.host.system.kvm_accelerates = Some(false),
         expected: &["kvm-runs-on-processor host: KVM of this host"],
+    },
+    Break {
+        rule: "numa-memory-adds-up",
+        change: |example| example.host.system.memory_total = Some(Bytes::from_mib(384 << 10)),
+        expected: &["numa-memory-adds-up host: memory"],
     },
     Break {
         rule: "split-lock-policy-known",

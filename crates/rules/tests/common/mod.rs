@@ -295,6 +295,7 @@ fn facts_of_all_layers(host: &mut Host) {
     system.swappiness = Some(10);
     (system.ksm_across_nodes, system.ksm_shared_pages) = (Some(false), Some(0));
     system.kvm_accelerates = Some(true);
+    system.memory_total = Some(Bytes::from_mib(2 * (128 << 10)));
     (system.libvirt_version, system.qemu_version) = (Some("10.0.0".to_owned()), Some("9.2.0".to_owned()));
     for guest in &mut host.guests {
         guest.swapped = Some(Bytes::ZERO);

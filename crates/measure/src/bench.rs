@@ -369,7 +369,7 @@ fn caveats(request: &Request, host: &Host, slice: &Slice, arms: usize) -> Vec<St
         ));
     }
     if request.quick {
-        caveats.push("quick mode: guests stay up between samples; `nearmetal bench` without --quick boots them afresh for each pair".into());
+        caveats.push("quick mode: guests stay up between samples; `nearmetal bench slice` without --quick boots them afresh for each pair".into());
     }
     if !slice.cpus_on_top.is_empty() {
         caveats.push(format!(

@@ -201,7 +201,7 @@ impl Rig<'_> {
         let can_win: Vec<bool> = running.iter().map(|arm| entrants[*arm].cannot_win.is_none()).collect();
         if running.len() < 2 || !can_win.contains(&true) {
             return Err(MeasureError::Unfit(format!(
-                "{} of {} arms took effect and none of them may win: see --list for what each needs",
+                "{} of {} arms took effect and none of them may win: `nearmetal bench disk list` says what each needs",
                 running.len(),
                 entrants.len()
             )));

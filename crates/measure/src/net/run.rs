@@ -264,7 +264,7 @@ fn not_shown(paths: &[NetPath], effects: &[Effect]) -> String {
         Effect::Shown { .. } => None,
     };
     let all: Vec<String> = paths.iter().zip(effects).filter_map(one).collect();
-    if all.is_empty() { "see --list for what each needs".to_owned() } else { all.join("; ") }
+    if all.is_empty() { "`nearmetal bench net list` says what each needs".to_owned() } else { all.join("; ") }
 }
 
 #[allow(clippy::too_many_arguments, reason = "one line of the result from all that is known of an arm")]

@@ -65,10 +65,10 @@ pub fn function_of(xml: &str, guest: &str) -> Result<PciAddress, MeasureError> {
     match facts.hostdevs.as_slice() {
         [only] => Ok(*only),
         [] => Err(MeasureError::Unfit(format!(
-            "`{guest}` is given no PCI function: name one (--device 0000:3a:00.1), `nearmetal device list` shows them"
+            "`{guest}` is given no PCI function: name one (`nearmetal bench drive {guest} 0000:3a:00.1`), `nearmetal device list` shows them"
         ))),
         several => Err(MeasureError::Unfit(format!(
-            "`{guest}` is given several PCI functions: name one of them (--device): {}",
+            "`{guest}` is given several PCI functions: name one of them (`nearmetal bench drive {guest} ADDRESS`): {}",
             several.iter().map(PciAddress::to_string).collect::<Vec<_>>().join(", ")
         ))),
     }
@@ -269,6 +269,6 @@ mod tests {
         let error = function_of(PLANNED, "db").unwrap_err().to_string();
         assert!(error.contains("0000:3a:00.1") && error.contains("0000:3b:00.0"), "{error}");
         let none = "<domain type='kvm'><name>x</name><memory>1</memory><vcpu>1</vcpu><devices/></domain>";
-        assert!(function_of(none, "x").unwrap_err().to_string().contains("--device"));
+        assert!(function_of(none, "x").unwrap_err().to_string().contains("`nearmetal bench drive x 0000:3a:00.1`"));
     }
 }

@@ -13,61 +13,11 @@ pub use follow::follow;
 
 use nearmetal_place::Placement;
 use nearmetal_units::{CpuSet, PciAddress};
-use serde::{Deserialize, Serialize};
 
 use crate::ChangeError;
 use crate::kernel::Kernel;
+use crate::pins::{InterruptPin, Pins, WorkerPin};
 use crate::plan_file::DomainChange;
-
-/// PUs of threads and interrupts of one running guest.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Pins {
-    /// vhost workers.
-    pub workers: Vec<WorkerPin>,
-    /// Interrupts.
-    pub interrupts: Vec<InterruptPin>,
-}
-
-/// A vhost worker and the PUs it may run on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkerPin {
-    /// Thread id.
-    pub thread: u32,
-    /// Its PUs.
-    pub cpus: CpuSet,
-}
-
-/// An interrupt of a function and the PUs it may be delivered to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InterruptPin {
-    /// The function.
-    pub function: PciAddress,
-    /// Number of the interrupt.
-    pub number: u32,
-    /// Its PUs.
-    pub cpus: CpuSet,
-}
-
-impl Pins {
-    /// Whether it pins nothing.
-    pub fn is_empty(&self) -> bool {
-        self.workers.is_empty() && self.interrupts.is_empty()
-    }
-}
-
-impl std::fmt::Display for Pins {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let workers = self.workers.iter().map(|pin| format!("vhost worker {} to PUs {}", pin.thread, pin.cpus));
-        let interrupts = self
-            .interrupts
-            .iter()
-            .map(|pin| format!("interrupt {} of {} to PUs {}", pin.number, pin.function, pin.cpus));
-        formatter.write_str(&workers.chain(interrupts).collect::<Vec<_>>().join(", "))
-    }
-}
 
 /// Every function a plan gives a domain, and its definition hands through beside them.
 pub(crate) fn functions(domain: &DomainChange, placement: &Placement) -> Vec<PciAddress> {

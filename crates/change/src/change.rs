@@ -5,8 +5,8 @@ use std::fmt;
 use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
-use crate::after_start::Pins;
-use crate::devices::{Card, DriverState, VfState};
+use crate::device_state::{Card, DriverState, VfState};
+use crate::pins::{PinTarget, Pins};
 
 /// A change, complete enough to be done and undone from the journal alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,28 +136,6 @@ pub enum Change {
         /// Whether the boot unit makes it so again.
         persist: bool,
     },
-}
-
-/// Threads of a guest that are pinned together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PinTarget {
-    /// One vCPU.
-    Vcpu(u32),
-    /// The emulator thread, and with it every thread that is neither a vCPU nor an iothread.
-    Emulator,
-    /// One iothread, from 1.
-    Iothread(u32),
-}
-
-impl fmt::Display for PinTarget {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Vcpu(number) => write!(formatter, "vCPU {number}"),
-            Self::Emulator => formatter.write_str("the emulator thread"),
-            Self::Iothread(number) => write!(formatter, "iothread {number}"),
-        }
-    }
 }
 
 /// When a change ceases to be in force by itself.

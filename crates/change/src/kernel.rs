@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::ChangeError;
-use crate::change::PinTarget;
+use crate::pins::PinTarget;
 
 /// A kernel whose settings can be read and written.
 pub trait Kernel {

@@ -9,12 +9,14 @@ mod apply;
 pub mod boot;
 mod boot_unit;
 mod change;
+mod device_state;
 pub mod devices;
 mod error;
 mod faults;
 pub mod fix;
 mod fleet_placement;
 mod fleet_plan;
+mod found;
 mod guests_to_stop;
 pub mod journal;
 mod kernel;
@@ -23,6 +25,7 @@ mod modules;
 mod new_domain;
 mod passed_functions;
 mod perform;
+mod pins;
 mod plan_file;
 mod pools;
 pub mod private_files;
@@ -38,10 +41,10 @@ pub mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use after_start::{InterruptPin, Pins, WorkerPin, follow};
+pub use after_start::follow;
 pub use apply::{Applied, Apply, ApplyOptions, ReadBack, apply, changes, fault_points};
 pub use boot_unit::UNIT_NAME;
-pub use change::{Change, Lifetime, PinTarget};
+pub use change::{Change, Lifetime};
 pub use error::ChangeError;
 pub use faults::Faults;
 pub use fleet_placement::{Seat, placement_of};
@@ -49,6 +52,7 @@ pub use fleet_plan::{AnyPlan, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach,
 pub use journal::{Journal, STATE_DIRECTORY};
 pub use kernel::Kernel;
 pub use machine::{Machine, Surroundings};
+pub use pins::{InterruptPin, PinTarget, Pins, WorkerPin};
 pub use plan_file::{
     DomainChange, DomainInput, HostIdentity, PLAN_SCHEMA, Part, PlanFile, Starting, compose, compose_from,
     compose_with_new, shaped_by_class,

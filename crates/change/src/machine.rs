@@ -9,6 +9,9 @@ use crate::ChangeError;
 use crate::kernel::Kernel;
 use crate::plan_file::HostIdentity;
 
+/// Where libvirt looks for hooks of QEMU guests (since libvirt 6.5).
+pub(crate) const HOOK_DIRECTORY: &str = "/etc/libvirt/hooks/qemu.d";
+
 /// Everything apply, rollback and the boot unit touch.
 pub struct Machine<'a> {
     /// Kernel settings.
@@ -65,7 +68,7 @@ impl<'a> Machine<'a> {
             hypervisor,
             host,
             unit_directory: "/etc/systemd/system".into(),
-            hook_directory: crate::qemu_hook::HOOK_DIRECTORY.into(),
+            hook_directory: HOOK_DIRECTORY.into(),
             program,
             patience: crate::POOL_PATIENCE,
             surroundings: Surroundings::here(),

@@ -7,12 +7,12 @@ use nearmetal_hypervisor::{HypervisorError, Nvram};
 
 use crate::ChangeError;
 use crate::change::Change;
+use crate::found::same;
+use crate::found::{Found, look_at};
 use crate::journal::Journal;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
 use crate::plan_file::DomainChange;
-use crate::steps::{Found, look_at};
-use crate::undo::same;
 
 /// The domain, if this very definition of it was made by a transaction that is in force, and nobody has edited it since:
 /// then there is nothing left to make.

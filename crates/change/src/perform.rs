@@ -5,11 +5,12 @@ use std::time::Duration;
 use nearmetal_hypervisor::{Definition, HypervisorError, Scope, ShutdownMode};
 use nearmetal_units::CpuSet;
 
-use crate::change::{Change, PinTarget};
+use crate::change::Change;
 use crate::faults::Faults;
 use crate::journal::{Record, Writer};
 use crate::kernel::required;
 use crate::machine::Machine;
+use crate::pins::PinTarget;
 use crate::pools::resize_pool;
 use crate::value::same_value;
 use crate::{ChangeError, after_start, boot_unit, devices, modules, qemu_hook};

@@ -11,8 +11,7 @@ use nearmetal_host::files::{self, FileError};
 use crate::ChangeError;
 use crate::machine::Machine;
 
-/// Where libvirt looks for hooks of QEMU guests (since libvirt 6.5).
-pub(crate) const HOOK_DIRECTORY: &str = "/etc/libvirt/hooks/qemu.d";
+pub(crate) use crate::machine::HOOK_DIRECTORY;
 
 /// The first libvirt that runs every hook of a directory, as (major, minor).
 const SINCE: (u32, u32) = (6, 5);

@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 
 use nearmetal_domain::DomainXml;
-use nearmetal_hypervisor::{Definition, DomainState, HypervisorError};
+use nearmetal_hypervisor::DomainState;
 use nearmetal_place::Placement;
 
 use crate::boot_unit;
-use crate::change::{Change, PinTarget};
+use crate::change::Change;
+use crate::found::{look_at, same};
 use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
+use crate::pins::PinTarget;
 use crate::plan_file::{DomainChange, PlanFile};
-use crate::undo::same;
 use crate::{ApplyOptions, ChangeError, after_start, new_domain, passed_functions, qemu_hook};
 
 /// The changes in the order in which they are made.
@@ -173,50 +174,6 @@ fn pool_changes(
         ));
     }
     Ok(changes)
-}
-
-/// A domain as it is now.
-pub(crate) struct Found {
-    pub(crate) uuid: String,
-    /// Its stored definition.
-    pub(crate) xml: String,
-    pub(crate) state: DomainState,
-    /// libvirt's number of the running instance.
-    pub(crate) instance: Option<u32>,
-}
-
-/// A domain whose stored definition is to change; `None`, and why, where it is not there or cannot be changed.
-pub(crate) fn look_at(
-    machine: &mut Machine<'_>,
-    name: &str,
-    planned_uuid: Option<&str>,
-    problems: &mut Vec<String>,
-) -> Result<Option<Found>, ChangeError> {
-    let summary = match machine.hypervisor.domain(name) {
-        Ok(summary) => summary,
-        Err(error @ HypervisorError::NoSuchDomain { .. }) => {
-            problems.push(error.to_string());
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if let Some(planned) = planned_uuid.filter(|planned| !summary.uuid.eq_ignore_ascii_case(planned)) {
-        problems.push(format!("`{name}` is another domain now (UUID {}, planned {planned}): plan again", summary.uuid));
-        return Ok(None);
-    }
-    if !summary.persistent {
-        problems.push(format!("`{name}` is transient, it has no stored definition to change: define it first"));
-        return Ok(None);
-    }
-    if summary.managed_save {
-        problems.push(format!(
-            "`{name}` has a managed save image, and its next start would resume that with its old definition: start it once \
-             (virsh start {name}), or give the saved state up (virsh managedsave-remove {name})"
-        ));
-    }
-    let xml = machine.hypervisor.domain_xml(name, Definition::Inactive)?;
-    let instance = if summary.state.is_off() { None } else { Some(summary.id.unwrap_or(0)) };
-    Ok(Some(Found { uuid: summary.uuid, xml, state: summary.state, instance }))
 }
 
 /// The devices the new definition needs.

@@ -4,6 +4,7 @@ use nearmetal_domain::DomainXml;
 use nearmetal_hypervisor::HypervisorError;
 
 use crate::change::{Change, Lifetime};
+use crate::found::same;
 use crate::journal::{Journal, Step, Transaction};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
@@ -148,17 +149,6 @@ fn undo_unit(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<S
             boot_unit::remove(machine)?;
             Ok("the boot unit is removed".to_owned())
         }
-    }
-}
-
-/// Whether two definitions say the same.
-pub(crate) fn same(left: &str, right: &str) -> bool {
-    if left == right {
-        return true;
-    }
-    match (DomainXml::parse(left), DomainXml::parse(right)) {
-        (Ok(left), Ok(right)) => nearmetal_domain::same_after_canonicalisation(&left, &right).unwrap_or(false),
-        _ => false,
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use nearmetal_place::Placement;
 use nearmetal_units::PciAddress;
 
-use super::{InterruptPin, Pins, differences, functions, interrupts, set};
+use super::{differences, functions, interrupts, set};
 use crate::ChangeError;
 use crate::journal::Journal;
 use crate::kernel::Kernel;
+use crate::pins::{InterruptPin, Pins};
 use crate::plan_file::PlanFile;
 
 /// How long QEMU may take to be seen. libvirt calls the hook when it runs.

@@ -7,10 +7,10 @@ use nearmetal_host::assignable::{Assignable, Obstacle, examine};
 use nearmetal_host::ledger::Ledger;
 use nearmetal_units::PciAddress;
 
-use super::state::{BoundDriver, DriverState};
 use super::{DevicePlan, VFIO_PCI, card, driver};
 use crate::ChangeError;
 use crate::change::Change;
+use crate::device_state::{BoundDriver, DriverState};
 use crate::journal::Transaction;
 use crate::kernel::Kernel;
 use crate::machine::Machine;

@@ -6,9 +6,9 @@
 use nearmetal_units::PciAddress;
 
 use super::driver::{directory, driver, refuse_in_use, set_driver};
-use super::state::{BoundDriver, DriverState, VfSettings, VfState};
 use super::{ip, nvme};
 use crate::ChangeError;
+use crate::device_state::{BoundDriver, DriverState, VfSettings, VfState};
 use crate::kernel::{Kernel, required};
 
 /// Functions a card can have at most by its own word: 16 bits.

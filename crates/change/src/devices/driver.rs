@@ -6,8 +6,8 @@
 use nearmetal_units::PciAddress;
 
 use super::ip;
-use super::state::{BoundDriver, Card, DriverState};
 use crate::ChangeError;
+use crate::device_state::{BoundDriver, Card, DriverState};
 use crate::kernel::{Kernel, required};
 
 /// The driver that hands functions to guests.

@@ -1,10 +1,10 @@
 //! Whether changes to devices still hold: one check for each.
 
 use super::link::Link;
-use super::state::VfState;
 use super::{card, driver};
 use crate::ChangeError;
 use crate::change::Change;
+use crate::device_state::VfState;
 use crate::journal::Transaction;
 use crate::machine::Machine;
 use crate::modules;

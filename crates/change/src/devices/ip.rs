@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::state::{NetworkSettings, Rate, RowSetting, Vlan};
 use crate::ChangeError;
+use crate::device_state::{NetworkSettings, Rate, RowSetting, Vlan};
 use crate::kernel::Kernel;
 
 /// The rows of a card, by number; what a driver does not tell is `None`.

@@ -13,16 +13,17 @@ pub(crate) mod ip;
 pub(crate) mod link;
 mod nvme;
 mod request;
-mod state;
 pub(crate) mod step;
 mod turns;
 
+pub use crate::device_state::{
+    BoundDriver, Card, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan,
+};
 pub use bind::{plan_bind, plan_release};
 pub use carry_out::{DeviceJob, carry_out};
 pub use driver::VFIO_PCI;
 pub use held::held;
 pub use request::{Macs, VfRequest, Vlans, plan_virtual_functions};
-pub use state::{BoundDriver, Card, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan};
 pub use turns::{function_now, hand_to, in_the_way};
 
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@
 
 use serde_json::Value;
 
-use super::state::NvmeResources;
 use crate::ChangeError;
+use crate::device_state::NvmeResources;
 use crate::kernel::Kernel;
 
 /// Actions of the Virtualization Management command.

@@ -8,10 +8,10 @@ use nearmetal_host::ledger::Ledger;
 use nearmetal_host::{Host, PciDevice};
 use nearmetal_units::PciAddress;
 
-use super::state::{BoundDriver, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan};
 use super::{DevicePlan, card, driver, ip, nvme};
 use crate::ChangeError;
 use crate::change::Change;
+use crate::device_state::{BoundDriver, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan};
 use crate::machine::Machine;
 use crate::steps::boot_unit_change;
 

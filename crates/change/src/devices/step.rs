@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::card;
 use super::driver::{driver, is_there, set_driver};
-use super::state::{BoundDriver, Card, DriverState, VfState};
 use crate::ChangeError;
+use crate::device_state::{BoundDriver, Card, DriverState, VfState};
 use crate::kernel::Kernel;
 
 /// How long a card may take to get its driver after a boot, and how often it is looked at.

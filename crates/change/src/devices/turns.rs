@@ -10,8 +10,8 @@ use nearmetal_units::PciAddress;
 
 use super::bind::held_drives;
 use super::driver;
-use super::state::{Card, DriverState};
 use crate::ChangeError;
+use crate::device_state::{Card, DriverState};
 use crate::kernel::Kernel;
 
 /// What a function is and what drives it now.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_domain::DefinitionEdit;
 use nearmetal_rules::{Cure, Scope};
 
-use super::plan::Item;
+use super::item::Item;
 
 /// Refuses objects whose cures set one place to different values.
 pub(super) fn refuse(items: &mut [Item]) {

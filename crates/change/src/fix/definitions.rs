@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_rules::{Domain, Examination, Input, RULES, Scope, Which, examine};
 
-use super::plan::{Findings, Item};
+use super::item::{Findings, Item};
 use crate::ChangeError;
 use crate::change::Change;
+use crate::found::{Found, look_at};
 use crate::machine::Machine;
-use crate::steps::{Found, check_devices, look_at};
+use crate::steps::check_devices;
 
 /// One domain that is edited.
 struct Edited {

@@ -5,11 +5,12 @@ use nearmetal_rules::{Cure, Scope};
 
 use super::CureList;
 use crate::ChangeError;
-use crate::change::{Change, PinTarget};
+use crate::change::Change;
 use crate::journal::{Step, Transaction};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
+use crate::pins::PinTarget;
 use crate::value::{present, same_value};
 use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
 use crate::{modules, timestamp};

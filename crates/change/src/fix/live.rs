@@ -6,10 +6,11 @@ use nearmetal_rules::{Cure, Scope, Thread};
 use nearmetal_units::CpuSet;
 
 use super::Treated;
-use super::plan::Item;
-use crate::change::{Change, PinTarget};
+use super::item::Item;
+use crate::change::Change;
 use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
+use crate::pins::PinTarget;
 use crate::value::{present, same_value};
 use crate::{ChangeError, modules};
 

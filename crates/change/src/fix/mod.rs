@@ -7,12 +7,14 @@ mod conflicts;
 mod cure;
 mod definitions;
 mod held;
+mod item;
 mod live;
 mod plan;
 
 pub use cure::{CureJob, Cured, cure};
 pub use held::held;
-pub use plan::{Findings, plan};
+pub use item::Findings;
+pub use plan::plan;
 
 use nearmetal_rules::{Cure, Object, Scope, Severity};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use nearmetal_hypervisor::{Fake, Hypervisor};
 
 use super::stage::*;
-use crate::change::PinTarget;
+use crate::pins::PinTarget;
 use crate::*;
 
 #[test]

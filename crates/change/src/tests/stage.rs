@@ -9,7 +9,7 @@ use nearmetal_hypervisor::{Definition, Fake, Hypervisor};
 use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, MemoryPlacement, Placement, Plan, PoolChange, VcpuPin};
 use nearmetal_units::{CpuSet, PageSize};
 
-use crate::change::PinTarget;
+use crate::pins::PinTarget;
 use crate::verify::{VERIFICATION_SCHEMA, Verification};
 use crate::*;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_units::{CpuSet, PciAddress};
 
-use crate::change::PinTarget;
 use crate::devices::NetworkSettings;
+use crate::pins::PinTarget;
 use crate::*;
 
 pub(super) const CARD: &str = "0000:01:00.0";

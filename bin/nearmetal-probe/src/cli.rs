@@ -11,10 +11,10 @@ use nearmetal_probe::memory::permutation::Pattern;
 use nearmetal_probe::system::mapping::PageKind;
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
-/// Measures this machine, bare metal or guest, with the same static binary on both sides.
+/// Measure this machine, bare metal or guest, with the same static binary on both sides
 ///
-/// Every command prints one JSON object on standard output (schema, version, what ran, raw samples with their unit)
-/// and remarks for people on standard error. Exit codes: 0 done, 2 wrong use, 3 the machine refused.
+/// Every command prints one JSON object on standard output (schema, version, what ran, raw samples with their unit) and
+/// remarks for people on standard error. Exit codes: 0 done, 2 usage error, 3 the machine refused.
 #[derive(Debug, Parser)]
 #[command(version, name = "nearmetal-probe", max_term_width = 100)]
 pub(crate) struct Cli {
@@ -26,21 +26,22 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Bind(BindArguments),
     At(AtArguments),
-    /// Print the binding of this process as the kernel has it.
+    /// Print this process's binding, as the kernel reports it
     ///
-    /// CPUs from sched_getaffinity, policy and nodes from get_mempolicy, and the node a freshly touched page came
-    /// from. Run it under `bind`, or under libvirt, to see what a process there really gets.
+    /// Prints the CPUs from sched_getaffinity, policy and nodes from get_mempolicy, and the node of a freshly touched
+    /// page. Run it under `bind` or under libvirt to see what a process there really gets.
     SeeBinding,
-    /// Memory latency and bandwidth.
+    /// Measure memory latency and bandwidth
     Memory {
         #[command(subcommand)]
         command: MemoryCommand,
     },
-    /// What /dev/kvm is worth: accelerates, emulates, absent or not permitted; and what an exit costs.
+    /// Check what /dev/kvm is worth (accelerates, emulates, absent or not permitted), and what an exit costs
     ///
     /// Runs guests of a few dozen bytes, for well under a second in all. Reports the instruction rate of the same loop
-    /// in the guest and on the host, the cost of an exit to user space (`out`) and of one the kernel handles (`cpuid`),
-    /// each as the slope over loops with 0, 1 and 2 exits. The verdict is data: the exit code is 0 in all four cases.
+    /// in the guest and on the host, and the cost of an exit to user space (`out`) and of one that the kernel handles
+    /// (`cpuid`), each as the slope over loops with 0, 1 and 2 exits. The verdict is data: the exit code is 0 in all
+    /// four cases.
     ///
     /// Rough guides for silicon of the last ten years, not limits, and not measured for this text:
     /// ratio 0.95 to 1.0; cpuid 500 to 1500 ns; out 1 to 4 µs. Nested in another guest: ratio still near 1, exits 2
@@ -49,7 +50,7 @@ pub(crate) enum Command {
     See(SeeArguments),
     Capture(CaptureArguments),
     FileSystem(FileSystemArguments),
-    /// Print which file systems this machine can make and mount, and what is missing for the others.
+    /// Print which file systems this machine can make and mount, and what the others lack
     FileSystems,
 }
 
@@ -59,21 +60,21 @@ enum FileSystemName {
     Xfs,
 }
 
-/// Make a file system on a block device, WHOSE CONTENTS ARE LOST, and run a command in it.
+/// Make a file system on a block device, WHOSE CONTENTS ARE LOST, and run a command in it
 ///
-/// It is mounted where only this command sees it, and is gone from sight when the command ends, also if it is killed.
-/// The command's working directory is the file system.
+/// Only this command sees the mount, and the mount ends with the command, even if it is killed. The command's working
+/// directory is the file system.
 ///
 /// Example: nearmetal-probe file-system --device /dev/vdb --kind xfs -- fio job.fio
 #[derive(Debug, Args)]
 pub(crate) struct FileSystemArguments {
-    /// Block device; its contents are lost.
+    /// The block device; its contents are lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: String,
-    /// Which file system.
+    /// The file system to make
     #[arg(long, value_enum)]
     kind: FileSystemName,
-    /// The command and its arguments.
+    /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -96,10 +97,10 @@ pub(crate) enum MemoryCommand {
 /// Where to run.
 #[derive(Debug, Args)]
 pub(crate) struct Where {
-    /// CPUs to run on, such as 2-3,8. The kernel is asked afterwards; another answer is an error (exit 3).
+    /// CPUs to run on, such as 2-3,8. The probe asks the kernel afterwards; any other answer is an error (exit 3)
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// NUMA nodes all memory must come from (MPOL_BIND), such as 1. Verified like --cpus, with a touched page.
+    /// NUMA nodes that all memory must come from (MPOL_BIND), such as 1; verified like --cpus, with a touched page
     #[arg(long, value_name = "LIST")]
     nodes: Option<NodeSet>,
 }
@@ -110,37 +111,37 @@ impl From<Where> for Request {
     }
 }
 
-/// Run a command on these CPUs with memory from these nodes, proven from the kernel before it starts.
+/// Run a command on these CPUs with memory from these nodes, verified with the kernel before it starts
 ///
-/// Uses sched_setaffinity and set_mempolicy, reads both back, touches a page and asks the kernel for its node. If any
-/// of it is not as asked, the command is not started and the exit code is 3. Otherwise this process becomes the
-/// command: its output and exit code are the command's.
+/// Uses sched_setaffinity and set_mempolicy, reads both back, touches a page and asks the kernel for its node. If
+/// anything differs from the request, the probe does not start the command and exits with 3. Otherwise this process
+/// becomes the command, so output and exit code are the command's.
 ///
 /// Example: nearmetal-probe bind --cpus 2-3 --nodes 1 -- fio job.fio
 #[derive(Debug, Args)]
 pub(crate) struct BindArguments {
     #[command(flatten)]
     pub(crate) place: Where,
-    /// The command and its arguments.
+    /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Become a command at a moment: the barrier behind which several machines begin at once.
+/// Start a command at a given moment, so that several machines start together
 ///
-/// Waits until this machine's clock (CLOCK_REALTIME) shows the moment. If it has passed already, the command is not
-/// started and the exit code is 3: somebody who comes late has not begun with the others.
+/// Waits until this machine's clock (CLOCK_REALTIME) reaches the moment, then becomes the command. If the moment has
+/// already passed, the probe does not start the command and exits with 3, since it would start later than the others.
 ///
 /// Example: nearmetal-probe at --nanoseconds 1700000000000000000 -- fio job.fio
 #[derive(Debug, Args)]
 pub(crate) struct AtArguments {
-    /// Nanoseconds since 1970, at most ten minutes ahead.
+    /// Nanoseconds since 1970, at most ten minutes ahead
     #[arg(long, value_name = "NUMBER")]
     pub(crate) nanoseconds: u64,
-    /// Say behind the command's own output when it ran on this machine's clock: BEGAN= and ENDED=, ns since 1970
+    /// After the command's output, print when it ran by this machine's clock: BEGAN= and ENDED=, ns since 1970
     #[arg(long)]
     pub(crate) stamp: bool,
-    /// The command and its arguments.
+    /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -148,13 +149,13 @@ pub(crate) struct AtArguments {
 /// Page size of a buffer.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PageSizeName {
-    /// 4 KiB, transparent huge pages refused.
+    /// 4 KiB, without transparent huge pages
     #[value(name = "4k")]
     Small,
-    /// 2 MiB from the huge page pool; 4 KiB, and a remark, if the pool is short.
+    /// 2 MiB from the huge page pool; 4 KiB with a remark if the pool is short
     #[value(name = "2m")]
     Huge,
-    /// What transparent huge pages give.
+    /// Whatever transparent huge pages give
     #[value(name = "thp")]
     Transparent,
 }
@@ -162,13 +163,13 @@ enum PageSizeName {
 /// The buffer.
 #[derive(Debug, Args)]
 pub(crate) struct Buffer {
-    /// Memory to measure, such as 64MiB: 4 KiB to 64 GiB, at most three quarters of what is free.
+    /// Memory to measure, such as 64MiB: 4 KiB to 64 GiB, at most three quarters of free memory
     #[arg(long)]
     pub(crate) size: Option<Bytes>,
-    /// Page size to ask for. What really backs the buffer is read from /proc/self/smaps and reported as `backing`.
+    /// Page size to ask for; `backing` in the output says what really backs the buffer, from /proc/self/smaps
     #[arg(long, value_name = "SIZE", value_enum, default_value = "4k")]
     page_size: PageSizeName,
-    /// Refuse to measure (exit 3) on other pages than asked for.
+    /// Refuse to measure (exit 3) if the pages are not the size asked for
     #[arg(long)]
     pub(crate) require_page_size: bool,
 }
@@ -185,16 +186,16 @@ impl Buffer {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PatternName {
-    /// Random within groups of 64 pages and of the groups: cache and memory, few TLB misses.
+    /// Random within groups of 64 pages and across the groups: cache and memory, few TLB misses
     Groups,
-    /// One line per 4 KiB page, pages in random order: every load needs another translation.
+    /// One line per 4 KiB page, pages in random order: every load needs another translation
     Page,
 }
 
-/// Nanoseconds per load of a chain in which each load needs the one before (a pointer chase).
+/// Measure nanoseconds per load in a pointer chase, where each load depends on the one before
 ///
-/// Runs on the first CPU of --cpus. The buffer is populated, the first pass is dropped, every sample is kept; median,
-/// 99th percentile and minimum are printed beside them. Two patterns: `groups` shows caches and memory, `page` adds
+/// Runs on the first CPU of --cpus. Populates the buffer, drops the first pass and keeps every sample; prints median,
+/// 99th percentile and minimum as well. Two patterns: `groups` shows caches and memory, `page` adds
 /// the page walk. Guest minus host of (page - groups) is what nested paging costs; compare equal page sizes only.
 ///
 /// Rough guides for server silicon of the last ten years, not limits, and not measured for this text: first-level
@@ -206,15 +207,16 @@ pub(crate) struct LatencyArguments {
     pub(crate) place: Where,
     #[command(flatten)]
     pub(crate) buffer: Buffer,
+    /// The order of the loads
     #[arg(long, value_enum, default_value = "groups")]
     pattern: PatternName,
-    /// Samples to take: 3 to 100000.
+    /// Samples to take: 3 to 100000
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) samples: u64,
-    /// Loads per sample: 1000 to 1000000000.
+    /// Loads per sample: 1000 to 1000000000
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     pub(crate) loads: u64,
-    /// Seed of the walk; the same on both sides of a comparison.
+    /// Seed of the walk; use the same on both sides of a comparison
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -230,7 +232,7 @@ impl LatencyArguments {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum InstructionsName {
-    /// The widest this CPU shows; a hypervisor may hide some.
+    /// The widest that this CPU shows; a hypervisor may hide some
     Auto,
     Sse2,
     Avx2,
@@ -238,17 +240,17 @@ enum InstructionsName {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StoresName {
-    /// Through the caches: lines are read before they are written, and that traffic is not counted.
+    /// Through the caches: the CPU reads lines before it writes them, and this traffic does not count
     Ordinary,
-    /// Past the caches (MOVNT).
+    /// Past the caches (MOVNT)
     NonTemporal,
 }
 
-/// Bytes per second of four loops (read, write, copy, triad) on threads held on one CPU each.
+/// Measure bytes per second of four loops (read, write, copy, triad), one thread per CPU
 ///
-/// Every kernel goes over all of --size, which is divided among the threads; each thread populates its own part.
-/// Bytes read and bytes written both count. A sample is at least 20 ms and lasts until the last thread is done.
-/// Without --size: four times the last-level caches of the CPUs used, or what fits, which is then said.
+/// Every loop covers all of --size, divided among the threads; each thread populates its own part. Bytes read and bytes
+/// written both count. A sample takes at least 20 ms and lasts until the last thread is done. Without --size, the
+/// buffer is four times the last-level caches of the CPUs used, or as much as fits, and the output then says so.
 ///
 /// Rough guides for server silicon, not limits, and not measured for this text: one thread 8 to 20 GB/s, a
 /// socket with 8 channels of DDR4-3200 about 150 GB/s of the 205 its channels add up to. One thread does not
@@ -259,16 +261,16 @@ pub(crate) struct BandwidthArguments {
     pub(crate) place: Where,
     #[command(flatten)]
     pub(crate) buffer: Buffer,
-    /// Threads, 1 to 4096; one per CPU of the binding if not given.
+    /// Threads, 1 to 4096 [default: one per CPU of the binding]
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<u64>,
-    /// Samples of each kernel: 3 to 10000.
+    /// Samples of each loop: 3 to 10000
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) samples: u64,
-    /// Instruction set; the same on both sides of a comparison.
+    /// Instruction set; use the same on both sides of a comparison
     #[arg(long, value_enum, default_value = "auto")]
     instructions: InstructionsName,
-    /// How results go to memory.
+    /// How results go to memory
     #[arg(long, value_enum, default_value = "ordinary")]
     stores: StoresName,
 }
@@ -290,23 +292,40 @@ impl BandwidthArguments {
     }
 }
 
-/// Write what this machine shows of itself to standard output, as a gzipped tar.
+/// Write a capture of this machine to standard output, as a gzipped tar
 ///
-/// The one command that prints no JSON: `nearmetal inspect --host` runs it on another machine and reads its output.
-/// What is in it, and what is masked, is told by `nearmetal capture --help`.
+/// This is the only command that prints no JSON. `nearmetal inspect --host` runs it on another machine and reads its
+/// output. `nearmetal capture --help` says what a capture holds and what is masked.
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArguments {
-    /// Keep serial numbers, hardware addresses and secrets as they are.
+    /// Do not mask serial numbers, MAC addresses and secrets
     #[arg(long)]
     pub(crate) unmasked: bool,
 }
 
-/// What this machine sees of itself: nodes, CPUs, caches, huge pages, block and network devices, kernel and clock.
+/// Print what this machine sees of itself: nodes, CPUs, caches, huge pages, block and network devices, kernel, clock
 ///
-/// In a guest this is the guest's side of the proof: its nodes and distances, the node and queues of its devices.
+/// In a guest, this is the guest's side of the proof: its nodes and distances, and the node and queues of its devices.
 #[derive(Debug, Args)]
 pub(crate) struct SeeArguments {
-    /// Read /sys and /proc below this directory instead: a captured tree.
+    /// Read /sys and /proc below this directory instead, from a captured tree
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) root: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_reference_is_current() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let pages = nearmetal_cli_reference::pages(Cli::command(), false);
+        let checked = nearmetal_cli_reference::check(&docs, "nearmetal-probe", &[], &pages);
+        checked.unwrap_or_else(|stale| panic!("UPDATE_GOLDENS=1 cargo test -p nearmetal-probe reference\n{stale}"));
+    }
 }

@@ -10,10 +10,10 @@ pub(crate) fn agreed(yes: bool, printer: &mut Printer) -> bool {
         return true;
     }
     if !std::io::stdin().is_terminal() {
-        printer.important("error: stdin is no terminal, so nobody can be asked: add --yes");
+        printer.important("error: cannot ask for confirmation, since stdin is not a terminal: add --yes");
         return false;
     }
-    let _ = write!(std::io::stderr(), "go on? [y/N] ");
+    let _ = write!(std::io::stderr(), "continue? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }

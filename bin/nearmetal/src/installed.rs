@@ -12,7 +12,7 @@ pub(crate) fn beside_this_program(name: &str) -> anyhow::Result<PathBuf> {
     let here = std::env::current_exe().context("cannot find this program")?;
     let path = here.parent().unwrap_or(Path::new("/")).join(name);
     if !path.exists() {
-        bail!("`{}` is missing: install it beside `{}`", path.display(), here.display());
+        bail!("`{}` is missing: install it in the directory of `{}`", path.display(), here.display());
     }
     Ok(path)
 }

@@ -29,8 +29,8 @@ use crate::printer::Printer;
 
 /// KVM guests at bare-metal speed, proven
 ///
-/// nearmetal puts KVM guests where the hardware wants them, reads back from the kernel that it took effect, and
-/// compares each guest with the same slice of its own bare metal.
+/// nearmetal puts each KVM guest where the hardware serves it best, reads back from the kernel that the change took
+/// effect, and compares the guest with the same slice of its own bare metal.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -42,15 +42,15 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 findings or a failed verification, 2 wrong use, 3 the machine refused.
+Exit codes: 0 done, 1 findings or a failed verification, 2 usage error, 3 the machine refused.
 
 A first hour:
   nearmetal inspect                  what this machine is
-  nearmetal doctor                   what keeps its guests from bare-metal speed
+  nearmetal doctor                   find what slows its guests
   nearmetal plan web1 -o plan.json   where web1 belongs, and why
-  nearmetal apply plan.json          put it there (asks; --restart if the guest must stop)
-  nearmetal verify web1              read back what the kernel really does
-  nearmetal rollback                 undo the last change (--restart if the guest must stop), again for the one before";
+  nearmetal apply plan.json          put it there (asks first; --restart if the guest must stop)
+  nearmetal verify web1              check against the kernel that it is there
+  nearmetal rollback                 undo the last change; run it again for the one before";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -68,5 +68,22 @@ fn main() -> ExitCode {
             printer.important(&format!("error: {error:#}"));
             if error.is::<WrongUse>() { ExitStatus::WrongUse } else { ExitStatus::Refused }.into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_reference_is_current() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let pages = nearmetal_cli_reference::pages(Cli::command(), true);
+        let checked = nearmetal_cli_reference::check(&docs, "nearmetal", &["nearmetal-probe"], &pages);
+        checked.unwrap_or_else(|stale| panic!("UPDATE_GOLDENS=1 cargo test -p nearmetal reference\n{stale}"));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn measured(
         Ok(Some(store)) => store,
         Ok(None) => return Measured::default(),
         Err(error) => {
-            printer.important(&format!("results are not used: {error}"));
+            printer.important(&format!("cannot use recorded results: {error}"));
             return Measured::default();
         }
     };
@@ -137,7 +137,7 @@ impl Ground<'_> {
 }
 
 fn unreadable(error: &nearmetal_measure::MeasureError) -> Note {
-    Note::Important(format!("a recorded matrix is not used: {error}"))
+    Note::Important(format!("cannot use a recorded matrix: {error}"))
 }
 
 fn unused(guest: &GuestRequest, what: &str, created: &str, why: &str) -> Note {

@@ -15,7 +15,7 @@ p= ; q=
 trap 'rm -f "$p" "$q"' EXIT
 trap 'exit 91' HUP INT TERM
 for d in "${TMPDIR:-/tmp}" /dev/shm /var/tmp "$HOME"; do p=$(mktemp "$d/nearmetal-probe.XXXXXX" 2>/dev/null) && break; done
-[ -n "$p" ] || { echo "no directory there may be written to" >&2; exit 92; }
+[ -n "$p" ] || { echo "no writable directory there" >&2; exit 92; }
 cat >"$p" && chmod 700 "$p" || exit 93
 "$p" --version >/dev/null 2>&1 || for d in /dev/shm /var/tmp "$HOME"; do
 q=$(mktemp "$d/nearmetal-probe.XXXXXX" 2>/dev/null) || continue
@@ -31,7 +31,7 @@ done
 pub(crate) fn over_ssh(name: &str, ssh: &str) -> anyhow::Result<HostFs> {
     // A name that begins with a dash would be an option to ssh, and some of those run programs here.
     if name.is_empty() || name.starts_with('-') || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        bail!("`{name}` is no host: write NAME, USER@NAME, or a libvirt URI");
+        bail!("`{name}` is not a host: write NAME, USER@NAME or a libvirt URI");
     }
     let probe = probe()?;
     let mut words = ssh.split_whitespace();
@@ -47,8 +47,8 @@ pub(crate) fn over_ssh(name: &str, ssh: &str) -> anyhow::Result<HostFs> {
         .with_context(|| format!("cannot start `{program}`"))?;
     if !output.status.success() {
         bail!(
-            "`{name}` was not read ({}): what ssh or the probe said stands above; 255 is ssh's own, 91 to 93 mean that \
-             no file could be put there, 126 that the probe does not run there (it is for x86-64 Linux)",
+            "cannot read `{name}` ({}): see the message of ssh or the probe above. 255 comes from ssh itself, 91 to 93 mean \
+             that no file could be written there, 126 that the probe cannot run there (it needs x86-64 Linux)",
             output.status
         );
     }
@@ -74,5 +74,5 @@ pub(crate) fn over_libvirt(uri: &str) -> anyhow::Result<ByLibvirt> {
     let capabilities = libvirt.capabilities()?;
     let devices = libvirt.node_devices()?;
     let host = nearmetal_capture::from_libvirt(uri, &capabilities, &devices)?;
-    Ok(ByLibvirt { fs: host.fs, unknown: format!("libvirt does not tell: {}", host.unknown), libvirt })
+    Ok(ByLibvirt { fs: host.fs, unknown: format!("libvirt does not report: {}", host.unknown), libvirt })
 }

@@ -11,12 +11,12 @@ use crate::remote;
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 pub(crate) struct SourceArgs {
-    /// Look at a captured machine: a file of `nearmetal capture`, a directory with `sys` and `proc` in it, hwloc's
-    /// captures (tar, also gz, bz2, xz, zst) or XML (`lstopo --of xml`)
+    /// Read a captured machine: a file from `nearmetal capture`, a directory that holds `sys` and `proc`, an hwloc capture
+    /// (tar, also gz, bz2, xz, zst) or hwloc XML (`lstopo --of xml`)
     #[arg(long, value_name = "PATH")]
     pub(crate) capture: Option<PathBuf>,
-    /// Look at another machine: NAME or USER@NAME over ssh, where a small static program is sent, runs, and is removed;
-    /// or a libvirt URI (qemu+ssh://NAME/system), for hosts that give no shell
+    /// Read another machine: NAME or USER@NAME over ssh, or a libvirt URI (qemu+ssh://NAME/system) for hosts without a
+    /// shell. Over ssh, nearmetal copies a small static program there, runs it and removes it
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
 }

@@ -10,7 +10,7 @@ use crate::printer::Printer;
 /// Where the journal lies.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StateArgs {
-    /// Where the journal lies [default: $NEARMETAL_STATE, or /var/lib/nearmetal]
+    /// The journal's directory [default: $NEARMETAL_STATE, or /var/lib/nearmetal]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
 pub(crate) fn warn_of_unfinished(journal: &Journal, printer: &mut Printer) {
     if let Ok(Some(unfinished)) = journal.unfinished() {
         printer.important(&format!(
-            "transaction {} of {} did not end: `nearmetal rollback --restart` restores the former state",
+            "transaction {} of {} is unfinished: `nearmetal rollback --restart` restores the former state",
             unfinished.number(),
             unfinished.header.started
         ));

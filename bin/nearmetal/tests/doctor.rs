@@ -179,7 +179,7 @@ fn junit_counts_what_it_holds() {
 fn a_rule_tells_its_whole_story_and_all_are_listed() {
     let story = run(&["--explain", "disk-cache-none"]);
     assert_eq!(story.code, 0);
-    for part in ["severity", "reads", "fix that stays", "risk and undo", "sources", "docs.redhat.com"] {
+    for part in ["severity", "reads", "permanent fix", "risk and undo", "sources", "docs.redhat.com"] {
         assert!(story.stdout.contains(part), "{part}: {}", story.stdout);
     }
     let list = run(&["--list"]).stdout;
@@ -258,7 +258,7 @@ fn images_are_judged_by_what_qemu_img_printed() {
     }
     let other = file(&folder, "other.json", &image(1, "/images/other.qcow2"));
     let unused = asked(&["--image-info", &other]);
-    assert!(unused.code == 2 && unused.stderr.contains("the disk of no domain here"), "{}", unused.stderr);
+    assert!(unused.code == 2 && unused.stderr.contains("no domain here has that disk"), "{}", unused.stderr);
     let junk = asked(&["--image-info", &xml]);
     assert!(junk.code == 2 && junk.stderr.contains("qemu-img info"), "{}", junk.stderr);
 }
@@ -279,7 +279,7 @@ fn the_inside_of_a_guest_is_read_like_any_machine() {
     assert!(unseen.contains("cannot tell: the inside of NAME (--guest-capture, or --guests with its agent) (guest"));
     let seen = asked(&["--guest-capture", &format!("NAME={}", guest.path().display())]);
     assert!(seen.stdout.contains("clock source of the guest: acpi_pm (wanted: kvm-clock or tsc)"), "{}", seen.stdout);
-    for (wrong, word) in [("other=/x", "no such domain"), ("NAME", "DOMAIN=FILE"), ("NAME=/nonexistent", "cannot open")]
+    for (wrong, word) in [("other=/x", "unknown domain"), ("NAME", "DOMAIN=FILE"), ("NAME=/nonexistent", "cannot open")]
     {
         let refused = asked(&["--guest-capture", wrong]);
         assert!(refused.code == 2 && refused.stderr.contains(word), "{wrong}: {}", refused.stderr);

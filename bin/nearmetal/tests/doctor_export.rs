@@ -74,7 +74,7 @@ fn settings_arguments_and_definitions_are_written_and_listed() {
         assert!(written.contains(text), "{path}: {written}");
         assert!(stdout.contains(path), "{stdout}");
     }
-    assert!(stderr.contains("nothing is in force yet"), "{stderr}");
+    assert!(stderr.contains("nothing has changed yet"), "{stderr}");
 }
 
 #[test]

@@ -63,5 +63,5 @@ fn definitions_become_a_fleet_file_that_is_understood() {
     assert!(file.vms.iter().all(|entry| entry.on.as_deref() == Some("big")));
     let (code, _, said) = fleet(&arguments);
     assert_eq!(code, 2, "a file that exists is not overwritten");
-    assert!(said.contains("exists and is not overwritten"), "{said}");
+    assert!(said.contains("does not overwrite it"), "{said}");
 }

@@ -294,7 +294,7 @@ fn broken_files_are_named_with_their_field() {
         (Job::sample().replace("job.json", r#""quick""#, r#""quik""#), &["job.json", "quik"]),
         (
             Job::sample().replace("job.json", r#""machine": "quad""#, r#""machine": "two""#),
-            &["job.json", "results.json", "not of the same job"],
+            &["job.json", "results.json", "belong to different jobs"],
         ),
         (
             Job::sample().replace("verification.json", r#""guest": "web1""#, r#""guest": "db1""#),
@@ -325,7 +325,7 @@ fn a_plan_alone_or_something_else_than_a_file_is_no_job() {
     let every =
         ["job.json", "host-before.json", "host-after.json", "verification.json", "results.json", "rollback.json"];
     let (code, _, stderr) = every.into_iter().fold(Job::sample(), Job::remove).report(&[]);
-    assert!(code == 2 && stderr.contains("a plan and nothing else"), "{stderr}");
+    assert!(code == 2 && stderr.contains("holds only a plan"), "{stderr}");
     let job = Job::sample().remove("results.json");
     files::create_dir_all(&job.path("results.json")).unwrap();
     let (code, _, stderr) = job.report(&[]);

@@ -150,7 +150,7 @@ fn a_host_is_never_an_option_of_ssh() {
     for name in ["-oProxyCommand=touch /tmp/x", "", "a b"] {
         let output = inspect(&[&format!("--host={name}"), "--ssh", "false"]);
         assert_eq!(output.status.code(), Some(3), "{name}");
-        assert!(text(&output.stderr).contains("is no host"), "{name}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("is not a host"), "{name}: {}", text(&output.stderr));
     }
 }
 

@@ -20,26 +20,26 @@ use crate::refusal::refuse;
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
-/// Put a plan in force, journalled and read back
+/// Apply a plan, journal every change, and read the result back
 ///
-/// Checks everything first and changes nothing if anything is in the way. Each change is in the journal before it is
-/// made; `nearmetal rollback` takes all of it back, after a crash or a power loss too. At the end everything is read
-/// back from the kernel, and exit code 1 says that something is not as planned.
+/// Checks everything first, and changes nothing if anything is in the way. Writes each change to the journal before
+/// making it, so `nearmetal rollback` undoes all of it, even after a crash or a power loss. At the end it reads
+/// everything back from the kernel; exit code 1 means that something is not as planned.
 ///
-/// The plan of a fleet is put in force host by host: all hosts are asked first whether they can, then each is changed
-/// and read back. The first one that is not as planned is taken back, and no other is begun.
+/// A fleet's plan is applied host by host. First every host is asked whether it can; then each is changed and read back.
+/// The first host that is not as planned is rolled back, and nearmetal stops there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plan, made by `nearmetal plan -o`; `-` reads it from stdin
+    /// The plan that `nearmetal plan -o` wrote; `-` for stdin
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// Check everything, show what would be done, and change nothing
+    /// Check everything, show the changes, and make none
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
-    /// Shut running guests down (agent, then ACPI; never by force) and start them again
+    /// Shut down running guests (agent, then ACPI, never by force) and start them again
     #[arg(long, conflicts_with = "live_only")]
     restart: bool,
-    /// Only what can be done while guests run; the rest comes with their next start
+    /// Change only what can change while guests run; the rest takes effect at their next start
     #[arg(long)]
     live_only: bool,
     /// Start guests that are off
@@ -48,16 +48,16 @@ pub(crate) struct Args {
     /// Seconds a guest may take to shut down
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     shutdown_timeout: u64,
-    /// Seconds a guest that was started may take until its agent answers; without it less can be read back
+    /// Seconds to wait for the agent of a guest that was just started; without an agent, less can be read back
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     agent_timeout: u64,
-    /// Take everything back if the read-back finds something else than planned; with a fleet, always: that host alone
+    /// Roll back if the read-back differs from the plan. A fleet's plan always does, for that host only
     #[arg(long)]
     rollback_on_mismatch: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// How the read-back is shown
+    /// Output format of the read-back
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
@@ -127,19 +127,19 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     show(&applied.verifications, args.format, printer);
     let mismatches: usize = applied.verifications.iter().map(Verification::mismatches).sum();
     match applied.transaction {
-        None => printer.say("everything was in force already: nothing was changed"),
-        Some(number) if applied.taken_back => printer.say(&format!("transaction {number} was taken back")),
+        None => printer.say("everything was already as planned: nothing changed"),
+        Some(number) if applied.taken_back => printer.say(&format!("rolled back transaction {number}")),
         Some(number) if mismatches > 0 => printer.important(&format!(
-            "{mismatches} checks found something else than planned; `nearmetal rollback` takes transaction {number} back"
+            "{mismatches} checks differ from the plan; `nearmetal rollback` undoes transaction {number}"
         )),
-        Some(number) => printer.say(&format!("in force (transaction {number}); `nearmetal rollback` takes it back")),
+        Some(number) => printer.say(&format!("applied (transaction {number}); `nearmetal rollback` undoes it")),
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
 /// Shows what is about to be done, and asks.
 fn agreed_to(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
-    printer.say("to be done:");
+    printer.say("changes to make:");
     printer.say(&numbered(list));
     agreed(args.yes, printer)
 }
@@ -147,7 +147,7 @@ fn agreed_to(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
 /// Changes, one a line.
 fn numbered(list: &[Change]) -> String {
     if list.is_empty() {
-        return "  nothing: everything is in force already".to_owned();
+        return "  none: everything is already as planned".to_owned();
     }
     let lines: Vec<String> = (1..).zip(list).map(|(number, change)| format!("  {number}. {change}")).collect();
     lines.join("\n")

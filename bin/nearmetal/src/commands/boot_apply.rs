@@ -8,7 +8,7 @@ use crate::printer::Printer;
 use crate::refusal::{NoLibvirt, refuse};
 use crate::state::{StateArgs, warn_of_unfinished};
 
-/// Re-apply at boot what a reboot loses (run by nearmetal-boot.service)
+/// Re-apply after boot what a reboot loses (run by nearmetal-boot.service)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -27,14 +27,14 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let journal = args.state.journal();
     let files = HostFs::live();
     // It waits for this command, so it cannot be asked from here.
-    let mut libvirt = NoLibvirt { reason: "libvirt is not started yet".to_owned() };
+    let mut libvirt = NoLibvirt { reason: "libvirt has not started yet".to_owned() };
     let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
     warn_of_unfinished(&journal, printer);
     let mut failed = false;
     // Lines of the system's journal.
     for made in boot::reapply(&mut machine, &journal)? {
         match made.result {
-            Ok(()) => printer.say(&format!("transaction {}: {}: done and read back", made.transaction, made.change)),
+            Ok(()) => printer.say(&format!("transaction {}: {}: done, read back", made.transaction, made.change)),
             Err(error) => {
                 failed = true;
                 printer.important(&format!("transaction {}: {}: {error}", made.transaction, made.change));

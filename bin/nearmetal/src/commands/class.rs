@@ -10,20 +10,21 @@ use crate::printer::Printer;
 /// Prefix of nearmetal's elements in `<metadata>`.
 const PREFIX: &str = "nearmetal";
 
-/// What a domain is for: show it, set it, or take it away
+/// Show, set or clear what a domain is for
 ///
-/// `doctor` and `plan` judge a domain by its class. Where none is set, `doctor` guesses one and shows it with its reason;
-/// `plan` takes `general` (or --class). Classes: general, density (many guests share CPUs on purpose), throughput, latency, windows, passthrough.
+/// `doctor` and `plan` judge a domain by its class. If none is set, `doctor` guesses one and says why; `plan` uses
+/// `general` (or --class). The classes are general, density (many guests share CPUs on purpose), throughput, latency,
+/// windows and passthrough.
 ///
-/// The class is one element in the domain's <metadata>, set by libvirt as `virsh metadata` does, in the running domain
-/// and in its stored definition. It changes nothing about how the guest runs; the command that takes it back is printed.
+/// The class is one element in the domain's <metadata>, in the running domain and in its stored definition. libvirt sets
+/// it, as `virsh metadata` does. It does not change how the guest runs. The command prints how to undo itself.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The domain
     domain: String,
-    /// Its class; without one the class in force is shown
+    /// The class to set; without it, the command shows the present one
     class: Option<WorkloadClass>,
-    /// Take the class away: it is guessed again
+    /// Remove the class, so that it is guessed again
     #[arg(long, conflicts_with = "class")]
     clear: bool,
 }
@@ -39,7 +40,7 @@ pub(crate) fn class(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         Ok((text, back)) => {
             printer.data(&text);
             if let Some(back) = back {
-                printer.say(&format!("to take it back: {back}"));
+                printer.say(&format!("to undo: {back}"));
             }
             Ok(ExitStatus::Done)
         }
@@ -101,7 +102,7 @@ fn set(
     for (word, facts) in definitions(libvirt, name)? {
         if facts.class.as_deref() != wanted {
             let (found, wanted) = (facts.class.as_deref().unwrap_or("none"), wanted.unwrap_or("none"));
-            anyhow::bail!("`{name}` has the class {found} as {word}, though libvirt took {wanted}");
+            anyhow::bail!("libvirt accepted the class {wanted} for `{name}`, but the {word} definition has {found}");
         }
     }
     // The stored definition outlives the other.
@@ -109,7 +110,7 @@ fn set(
     let back = match former.map(|word| (word, word.parse::<WorkloadClass>().ok())) {
         None => format!("nearmetal class {name} --clear"),
         Some((word, Some(_))) => format!("nearmetal class {name} {word}"),
-        Some((word, None)) => format!("it was `{word}`, which is no class; nearmetal class {name} --clear"),
+        Some((word, None)) => format!("nearmetal class {name} --clear (it was `{word}`, an unknown class)"),
     };
     Ok((show(libvirt, name)?, Some(back)))
 }

@@ -13,46 +13,46 @@ use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 use crate::style;
 
-/// What on this host, and in its domains, keeps guests from bare-metal speed
+/// Find what slows guests on this host
 ///
-/// Checks the host and every domain, as it runs and as it is defined, and changes nothing. Needs neither root nor
-/// libvirt: what could not be read is said once. Exit code 1 if anything at or above `--fail-on` is found.
+/// Checks the host and every domain, both running and as defined, and changes nothing. It needs neither root nor
+/// libvirt, and says once what it could not read. The exit code is 1 if it finds anything at or above `--fail-on`.
 ///
-/// With `--fix` it cures what it found: shows what is to be done, asks, journals each change before it is made, and looks
-/// again. `nearmetal rollback` takes it back, `nearmetal verify` looks whether it still holds. No guest is stopped:
-/// definitions come into force at the next start. Exit code 1 then means that a finding at or above `--fail-on` is
-/// neither cured nor waiting for a start.
+/// With `--fix` it shows the fixes, asks, journals each change before making it, and checks again. `nearmetal rollback`
+/// undoes the changes; `nearmetal verify` checks later that they still hold. `--fix` stops no guest: a changed definition
+/// takes effect at the guest's next start. The exit code is then 1 if a finding at or above `--fail-on` is neither
+/// fixed nor waiting for a start.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Check these definitions instead of libvirt's domains; several may follow
+    /// Check these definitions instead of libvirt's domains; takes several files
     #[arg(long, value_name = "FILE", num_args = 1.., global = true)]
     xml: Vec<PathBuf>,
     /// Check a captured machine instead of this one: a file of `nearmetal capture`, hwloc's tar or XML, or a directory
     #[arg(long, value_name = "PATH", global = true)]
     capture: Option<PathBuf>,
-    /// What all domains are for; decides over what their definitions say
+    /// Judge all domains by this class, whatever their definitions say
     #[arg(long, value_name = "CLASS", global = true)]
     class: Option<WorkloadClass>,
-    /// Check these rules alone; may be given several times
+    /// Check only this rule; may be repeated
     #[arg(long, value_name = "RULE", value_parser = known, global = true)]
     only: Vec<&'static Rule>,
-    /// How it is shown
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The least severity that makes the exit code 1
+    /// The lowest severity that makes the exit code 1
     #[arg(long, value_enum, default_value_t = FailOn::Loss)]
     fail_on: FailOn,
-    /// Another threshold, as NAME=VALUE; `--list` shows their names and defaults
+    /// Change a threshold; `--list` shows names and defaults
     #[arg(long, value_name = "NAME=VALUE", global = true)]
     set: Vec<String>,
-    /// Tell all about one rule: what it reads, why, what it is worth, how it is cured and undone, its sources
+    /// Explain one rule: what it reads, why it matters and how much, the fix, the undo, the sources
     #[arg(long, value_name = "RULE", value_parser = known, conflicts_with_all = ["list", "xml", "capture"])]
     explain: Option<&'static Rule>,
     /// List all rules and thresholds
     #[arg(long)]
     list: bool,
-    /// Look again every so many seconds (10), until Ctrl-C, and print only what came and what went; insides of guests
-    /// are read once. With `--format json` each change is one line
+    /// Check again every SECONDS (10 if not given) until Ctrl-C, and print only what appeared and what went away. The
+    /// insides of guests are read once. `--format json` prints one line for each change
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10",
           value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with_all = ["list", "explain"])]
     watch: Option<u64>,
@@ -66,13 +66,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Write what was found in forms that outlive a reboot, and change nothing
+    /// Write the fixes as configuration files that survive a reboot, and change nothing
     ///
-    /// A tuned profile, and the same settings as files for sysctl.d, tmpfiles.d, modprobe.d, modules-load.d and udev;
-    /// kernel arguments for grubby and update-grub; new definitions of domains. README.txt in there says what each file
-    /// is, how it is put in place and taken away, and which findings none of them covers. Needs no root to write.
+    /// Writes a tuned profile, and the same settings as files for sysctl.d, tmpfiles.d, modprobe.d, modules-load.d and
+    /// udev; kernel arguments for grubby and update-grub; and new domain definitions. Its README.txt says what each file
+    /// is, how to install and remove it, and which findings no file covers. Runs without root.
     Export {
-        /// Directory to write to: a new one, an empty one, or one that this command wrote before
+        /// The directory to write to: new, empty, or written by an earlier export
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
@@ -80,23 +80,23 @@ enum Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// One line for each finding, worst first
+    /// One line per finding, worst first
     Text,
-    /// One document, described by docs/reference/doctor.schema.json
+    /// One document (docs/reference/doctor.schema.json)
     Json,
     /// SARIF 2.1.0, for code-scanning views
     Sarif,
-    /// JUnit XML, one case for each rule
+    /// JUnit XML, one case per rule
     Junit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
-    /// Something cannot work as asked
+    /// Something cannot work as configured
     Fault,
-    /// Something is slower than its class needs
+    /// Something is slower than the guest's class needs
     Loss,
-    /// Something a person should decide
+    /// A person should decide
     Decide,
     /// Anything at all
     Note,
@@ -131,13 +131,13 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Err(message) => return Ok(wrong_use(printer, &message)),
     };
     if args.action.is_some() && (args.watch.is_some() || args.fix.is_wanted()) {
-        return Ok(wrong_use(printer, "`export` writes once and cures nothing: leave --watch and --fix out"));
+        return Ok(wrong_use(printer, "`export` only writes files: drop --watch and --fix"));
     }
     if args.fix.is_wanted() {
         let form = match args.format {
             Format::Text => style::Format::Text,
             Format::Json => style::Format::Json,
-            _ => return Ok(wrong_use(printer, "--fix shows its result as text or json")),
+            _ => return Ok(wrong_use(printer, "--fix prints text or json only")),
         };
         return Ok(fix(&args.fix, args.class, &settings, args.fail_on.severity(), form, printer));
     }
@@ -163,7 +163,8 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         say_unchecked(&gathered, printer);
         say(&gathered, printer);
         printer
-            .say(&format!("nothing is in force yet: `{}` says how to go on", directory.join("README.txt").display()));
+            .say(&format!("nothing has changed yet: `{}` says how to install the \
+                files", directory.join("README.txt").display()));
         return Ok(ended(&gathered, ExitStatus::Done));
     }
     let fail_on = args.fail_on.severity();
@@ -205,7 +206,7 @@ fn keep_watch(
     printer: &mut Printer,
 ) -> anyhow::Result<ExitStatus> {
     if !matches!(args.format, Format::Text | Format::Json) {
-        return Ok(wrong_use(printer, "--watch shows changes as text or json"));
+        return Ok(wrong_use(printer, "--watch prints text or json only"));
     }
     say_unchecked(first, printer);
     say(first, printer);

@@ -15,27 +15,27 @@ use crate::live::vf_table;
 use crate::printer::Printer;
 use crate::source::SourceArgs;
 
-/// What a machine is: nodes, cores, hugepages, devices, and the guests that run on it
+/// Show a machine: nodes, cores, hugepages, devices and running guests
 ///
-/// Reads /sys and /proc of this machine, of a capture (--capture), or of another machine (--host). Changes nothing and
-/// needs no root; what root would add is said at the end. What makes no sense in the source is listed, never guessed.
+/// Reads /sys and /proc of this machine, of a capture (--capture) or of another machine (--host). It changes nothing and
+/// runs without root; its last line says what root would add. A value that makes no sense is listed, never guessed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Draw with ASCII alone; by itself where the terminal's locale is not UTF-8
+    /// Draw with ASCII only; the default on a terminal whose locale is not UTF-8
     #[arg(long)]
     ascii: bool,
-    /// Show what matters for placement and differs between two captures, such as before and after a firmware update
+    /// Compare two captures, such as before and after a firmware update, and show what matters for placement
     ///
-    /// Exit code 1 if something differs. Left out is what changes by itself: free memory, running guests.
+    /// The exit code is 1 if they differ. Free memory and running guests change all the time and are left out.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "NOW"], conflicts_with_all = ["capture", "host"])]
     diff: Vec<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
-    /// How to reach another machine: the program and its options, split at spaces
+    /// The command that reaches the other machine, with its options; split at spaces
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "host")]
     ssh: String,
 }
@@ -44,17 +44,17 @@ const EXAMPLES: &str = "\
 Examples:
   nearmetal inspect                                     this machine, as tables
   nearmetal inspect --format picture                    this machine, drawn in the terminal
-  nearmetal inspect --format svg > machine.svg          the same on a sheet for the wall
-  nearmetal capture web7.tar.gz                         on web7: all worth knowing in one file
-  nearmetal inspect --capture web7.tar.gz               anywhere else: web7
-  nearmetal inspect --host root@web7                    web7 without installing anything there
-  nearmetal inspect --host qemu+ssh://web7/system       web7 by libvirt's word alone
+  nearmetal inspect --format svg > machine.svg          the same, as a poster
+  nearmetal capture web7.tar.gz                         on web7: save what nearmetal reads, in one file
+  nearmetal inspect --capture web7.tar.gz               anywhere else: show web7
+  nearmetal inspect --host root@web7                    web7 over ssh, with nothing installed there
+  nearmetal inspect --host qemu+ssh://web7/system       web7 through libvirt only, for hosts without a shell
   lstopo --of xml | gzip > m.xml.gz; nearmetal inspect --capture m.xml.gz
-  nearmetal inspect --diff old.tar.gz new.tar.gz        what an update changed that matters for guests
+  nearmetal inspect --diff old.tar.gz new.tar.gz        what an update changed for guests
   nearmetal inspect --format json | jq .summary         for programs (docs/reference/host.schema.json)
 
-A question mark is what the source does not tell; it is never shown as 0. What made no
-sense is listed under `unreadable`, with its path and text.";
+A question mark means that the source does not say; nearmetal never shows 0 instead. Values
+that make no sense are listed under `unreadable`, with their path and text.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -62,9 +62,9 @@ enum Format {
     Text,
     /// One document for programs, with its schema's name and version
     Json,
-    /// A picture for the terminal, as wide as it is: nodes, L3 domains, cores, PUs, memory and devices by owner
+    /// A picture as wide as the terminal: nodes, L3 domains, cores, PUs, memory and devices by owner
     Picture,
-    /// The same picture as SVG, light and dark: redirect it into a file
+    /// The same picture as SVG, for light and dark pages; redirect it into a file
     Svg,
 }
 
@@ -90,13 +90,13 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
         (Some(libvirt), _) => libvirt.domains().map_err(first_line),
         (None, _) if source.fs.is_live() => Libvirt::open(None).and_then(|mut here| here.domains()).map_err(first_line),
         // The domains of this machine have no place beside another one.
-        (None, _) => Err("not asked: this is another machine".to_owned()),
+        (None, _) => Err("not asked: libvirt here does not know that machine".to_owned()),
     };
     match args.format {
         Format::Text => {
             // A description of the hardware alone knows no processes: nobody can say who owns what.
             let owners = match source.fs.is_partial() {
-                true => "guests: ? (this source describes the machine and holds no processes)\n".to_owned(),
+                true => "guests: ? (this source describes the hardware, not the processes)\n".to_owned(),
                 false => ledger::render(&ledger::read(&source.fs, &host)),
             };
             let kvm = if source.fs.is_live() { kvm_line(&host) } else { String::new() };
@@ -163,7 +163,7 @@ fn compare(
         Format::Json => printer.data(&serde_json::to_string_pretty(&differences)?),
         Format::Text => printer.data(&diff::render(&differences)),
         Format::Picture | Format::Svg => {
-            printer.important("error: two machines are not drawn as one: --diff has the formats text and json");
+            printer.important("error: --diff prints text or json: it cannot draw two machines in one picture");
             return Ok(ExitStatus::WrongUse);
         }
     }
@@ -174,7 +174,7 @@ fn compare(
 fn kvm_line(host: &Host) -> String {
     match kvm::verdict(host) {
         Some(kvm) => format!("\nKVM: {} ({})\n", kvm.verdict, kvm.reason),
-        None => "\nKVM: ? (nearmetal-probe, which would tell, is not beside this program or could not)\n".to_owned(),
+        None => "\nKVM: ? (nearmetal-probe is missing from this program's directory, or failed)\n".to_owned(),
     }
 }
 

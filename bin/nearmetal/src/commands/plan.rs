@@ -18,61 +18,62 @@ use crate::refusal::refuse;
 use crate::state::{StateArgs, warn_of_unfinished};
 use crate::style::Format;
 
-/// Where guests belong on this machine, and why
+/// Decide where guests belong on this machine, and say why
 ///
-/// Reads the machine and libvirt's definitions, decides, and shows the reasons and the difference in each definition.
-/// Changes nothing. Exit code 1 if a guest cannot be placed.
+/// Reads the machine and libvirt's definitions, and shows the placement, its reasons and the change to each definition.
+/// It changes nothing. The exit code is 1 if a guest does not fit.
 ///
-/// With --fleet it plans many VMs over many hosts together: who goes where, how good that is and how far it can be from
-/// the best, and for each VM without a place the one smallest change that would give it one.
+/// With --fleet it plans many VMs over many hosts together. It shows which VM goes where, how good the plan is and how far
+/// at most from the best one. For each VM that does not fit, it names the smallest change that would make room.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Domains of libvirt
+    /// libvirt domains to plan
     #[arg(value_name = "DOMAIN", required_unless_present_any = ["domain_xml", "fleet"])]
     domains: Vec<String>,
-    /// Write the plan here, for `nearmetal apply`
+    /// Write the plan to this file, for `nearmetal apply`
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What is printed; json is the plan itself, with the definitions as they are
+    /// Output format; json is the plan itself, with the definitions unmasked
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// What the guests are for; decides over what their definitions say
+    /// Plan for this class, whatever the definitions say
     #[arg(long, value_name = "CLASS")]
     class: Option<WorkloadClass>,
     /// Do not back guest memory with hugepage pools
     #[arg(long)]
     no_hugepages: bool,
-    /// PUs for each guest's vhost workers alone, where its node has some left; takes libvirt's qemu hook
+    /// Reserve this many PUs for each guest's vhost workers, if its node has PUs left; installs libvirt's qemu hook
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
     vhost_pus: u32,
-    /// Leave interrupts of functions handed through where the kernel puts them: no libvirt hook is needed for them then
+    /// Leave the interrupts of passed-through functions where the kernel puts them; this needs no libvirt hook
     #[arg(long)]
     leave_interrupts: bool,
-    /// Plan for a captured machine: a file of `nearmetal capture`, a directory with `sys` and `proc` in it, hwloc's
-    /// captures (tar, also gz, bz2, xz, zst) or XML
+    /// Plan for a captured machine: a file from `nearmetal capture`, a directory that holds `sys` and `proc`, an hwloc
+    /// capture (tar, also gz, bz2, xz, zst) or hwloc XML
     #[arg(long, value_name = "PATH", requires = "domain_xml")]
     capture: Option<PathBuf>,
-    /// Take a definition from this file instead of from libvirt; may be given several times
+    /// Read a definition from this file instead of asking libvirt; may be repeated
     #[arg(long, value_name = "FILE")]
     domain_xml: Vec<PathBuf>,
-    /// Decide by rules alone, without what the races of `nearmetal bench` found on this machine for disks and for networks
+    /// Ignore what the races of `nearmetal bench` measured on this machine for disks and networks
     #[arg(long)]
     no_measured: bool,
     #[command(flatten)]
-    fleet: FleetArgs,
-    #[command(flatten)]
     state: StateArgs,
+    // Last, since its heading would hold for all options behind it.
+    #[command(flatten)]
+    fleet: FleetArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   nearmetal plan web1 -o plan.json                       where web1 belongs on this machine
-  nearmetal plan --capture web7.tar.gz --domain-xml a.xml    where a would go on a machine that is not here
-  nearmetal fleet init -o fleet.toml                     a fleet file of what exists here
-  nearmetal plan --fleet fleet.toml                      all its VMs over all its hosts, with the reasons
-  nearmetal plan --fleet fleet.toml --directory out      the same as a page with pictures, definitions, commands
-  nearmetal plan --fleet fleet.toml --what-if add-vm=db  would one more like db find a place?
+  nearmetal plan --capture web7.tar.gz --domain-xml a.xml    where `a` would go on a captured machine
+  nearmetal fleet init -o fleet.toml                     write a fleet file of the domains here
+  nearmetal plan --fleet fleet.toml                      plan all its VMs over all its hosts
+  nearmetal plan --fleet fleet.toml --directory out      also write a page with pictures, definitions, commands
+  nearmetal plan --fleet fleet.toml --what-if add-vm=db  is there room for one more VM like db?
   nearmetal plan --fleet fleet.toml -o plan.json && nearmetal apply plan.json";
 
 /// Runs the command.
@@ -123,10 +124,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     match &args.output {
         Some(path) if file.domains.is_empty() => {
-            let why = if planned.plan.blocked.is_empty() { "nothing to do" } else { "no guest could be placed" };
-            printer.important(&format!("`{}` was not written: {why}", path.display()))
+            let why = if planned.plan.blocked.is_empty() { "nothing to do" } else { "no guest fits" };
+            printer.important(&format!("did not write `{}`: {why}", path.display()))
         }
-        Some(path) => printer.say(&format!("to put it in force: nearmetal apply {}", path.display())),
+        Some(path) => printer.say(&format!("to apply it: nearmetal apply {}", path.display())),
         None => {}
     }
     Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
@@ -157,10 +158,10 @@ fn text(planned: &Planned, file: &PlanFile) -> String {
     for domain in &file.domains {
         let lines = diff(&mask(&domain.xml_before), &mask(&domain.xml_after));
         if domain.is_new() {
-            text.push_str(&format!("\n{}: does not exist yet, and is made\n", domain.name));
+            text.push_str(&format!("\n{}: does not exist yet and will be created\n", domain.name));
         }
         if lines.is_empty() {
-            text.push_str(&format!("\n{}: its definition is already as planned\n", domain.name));
+            text.push_str(&format!("\n{}: the definition is already as planned\n", domain.name));
         } else {
             text.push('\n');
             text.push_str(&render_diff(

@@ -13,23 +13,24 @@ use crate::job::{Figure, JobError, JobFiles, assemble, headline_numbers};
 use crate::printer::Printer;
 use crate::style::style;
 
-/// Render the report of a job
+/// Turn a job directory into a report
 ///
-/// A job is a directory with plan.json (`plan -o`) and what there is of host-before.json and host-after.json (`inspect
-/// --format json`), verification.json (`verify --format json`), results.json (`bench slice -o`, or of `inside` or `drive`),
-/// rollback.json (`rollback --format json`) and job.json (title and remarks, as the demo writes it). Writes report.html, summary.json, machine-before.svg and machine-after.svg, and prints the report.
+/// The directory holds plan.json (`plan -o`) and any of host-before.json and host-after.json (`inspect --format json`),
+/// verification.json (`verify --format json`), results.json (`bench slice -o`, or from `bench inside` or `bench drive`),
+/// rollback.json (`rollback --format json`) and job.json (title and remarks, as the demo writes it). The command prints
+/// the report and writes report.html, summary.json, machine-before.svg and machine-after.svg.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory of the job
+    /// The job directory
     #[arg(value_name = "JOBDIR")]
     job: PathBuf,
-    /// Where the files go; the job's own directory if not given
+    /// Write the files here [default: the job directory]
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What is printed on stdout
+    /// Output format on stdout
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The domain, where the plan places several and none was measured
+    /// Report on this domain; needed if the plan places several and none was measured
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
 }
@@ -46,7 +47,7 @@ impl Args {
 enum Format {
     /// Tables for people
     Text,
-    /// Everything the report says, as data
+    /// Everything in the report, as data
     Json,
     /// The page itself
     Html,

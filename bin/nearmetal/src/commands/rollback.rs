@@ -20,33 +20,33 @@ use crate::refusal::{NoLibvirt, refuse};
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
-/// Undo the last apply, doctor --fix or change of a device, from its journal
+/// Undo the last apply, doctor --fix or device change
 ///
-/// Restores the definitions, pools, settings and running state that were before, whether it ended or was killed at any
-/// step. First it takes back what a killed `nearmetal bench` left. After a reboot, what the reboot itself has undone is
-/// only reported. A rollback that is killed is run again.
+/// Restores the former definitions, pools, settings and running state from the journal, whether the change finished or
+/// was killed at any step. It first cleans up after a killed `nearmetal bench`. What a reboot has already undone is only
+/// reported. If a rollback is killed, run it again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The transaction [default: the unfinished one, or the last one in force]
+    /// The transaction to undo [default: the unfinished one, or the last one in force]
     #[arg(long, value_name = "NUMBER")]
     transaction: Option<u32>,
-    /// The transaction that put this plan in force; `-` reads the plan from stdin. With the plan of a fleet, on every host
-    /// of it where it is in force, in the reverse order
+    /// Undo the transaction that applied this plan; `-` for stdin. A fleet's plan is undone on every host where it is in
+    /// force, in reverse order
     #[arg(long, value_name = "FILE", conflicts_with_all = ["transaction", "forget"])]
     plan: Option<PathBuf>,
-    /// Shut guests down that run in the new form, and start those that ran before
+    /// Shut down guests that run with the new definition, and start those that ran before
     #[arg(long)]
     restart: bool,
-    /// Let guests run on in the new form until they next stop
+    /// Let guests keep the new definition until they next stop
     #[arg(long, conflicts_with = "restart")]
     keep_running: bool,
-    /// Give an unfinished transaction up: everything stays as it is now
+    /// Abandon an unfinished transaction; everything stays as it is now
     #[arg(long, conflicts_with_all = ["transaction", "restart", "keep_running"])]
     forget: bool,
     /// Seconds a guest may take to shut down
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     shutdown_timeout: u64,
-    /// How it is shown
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
@@ -71,7 +71,7 @@ fn after_a_measurement(args: &Args, printer: &mut Printer) -> anyhow::Result<boo
     let libvirt = || Libvirt::open(None).map(|libvirt| Box::new(libvirt) as Box<dyn Hypervisor>);
     let cleaned = take_back_leftovers(args.state.journal().state_directory(), &HostFs::live(), libvirt)?;
     if cleaned {
-        printer.say("what a measurement left that did not end is taken back");
+        printer.say("cleaned up after a benchmark that was killed");
     }
     Ok(cleaned)
 }
@@ -84,7 +84,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         Some(AnyPlan::Host(plan)) => match in_force(&journal, &plan)? {
             Some(number) => transaction = Some(number),
             None => {
-                printer.say("this plan is not in force here: nothing was changed");
+                printer.say("this plan is not in force here: nothing changed");
                 return Ok(ExitStatus::Done);
             }
         },
@@ -92,7 +92,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     if args.forget {
         let number = forget(&journal)?;
-        printer.say(&format!("transaction {number} is given up: everything stays as it is now"));
+        printer.say(&format!("abandoned transaction {number}: everything stays as it is now"));
         return Ok(ExitStatus::Done);
     }
     let files = HostFs::live();
@@ -116,7 +116,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let faults = Faults::from_environment();
     let done = take_back(&mut machine, &journal, &options, &faults, &mut |text| printer.say(text))?;
     match args.format {
-        Format::Text => printer.say(&format!("transaction {} is taken back", done.transaction)),
+        Format::Text => printer.say(&format!("rolled back transaction {}", done.transaction)),
         Format::Json => {
             let output = RollbackOutput {
                 schema: ROLLBACK_SCHEMA.to_owned(),

@@ -20,30 +20,29 @@ use crate::refusal::refuse;
 use crate::state::{StateArgs, load_plan, warn_of_unfinished};
 use crate::style::Format;
 
-/// Read back from the kernel whether a plan is in force
+/// Check against the kernel that a plan is in force
 ///
-/// Compares every thread's PUs, every page's node and size, the pools, the disks' cache and engine, the functions a guest is
-/// given with their interrupts and cards, libvirt's definitions and what the guest sees with the plan; and everything `nearmetal doctor --fix` has changed with what it set. Exit code
-/// 1 if anything is not as planned.
+/// Compares the plan with every thread's PUs, every page's node and size, the pools, the disks' cache and I/O engine,
+/// passed-through functions with their interrupts and cards, libvirt's definitions, and what the guest sees. It also
+/// checks every setting that `nearmetal doctor --fix` changed. The exit code is 1 if anything is not as planned.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Domains; all of the plan, or of everything that was applied or cured, if none is named
+    /// Domains to check [default: all domains of the plan, or everything applied and fixed here]
     #[arg(value_name = "DOMAIN")]
     domains: Vec<String>,
-    /// The plan to compare with, also that of a fleet; `-` reads it from stdin [default: the one that was last applied to
-    /// the domain]
+    /// Compare with this plan, of a host or a fleet; `-` for stdin [default: the plan last applied to the domain]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Do not have guests read from their disks; which engine serves them then shows only if they work by themselves
+    /// Do not make guests read from their disks; the I/O engine then shows only if the guests do I/O themselves
     #[arg(long)]
     no_load: bool,
-    /// Ask QEMU too, for the iothread of each queue; libvirt then marks the running guest as tainted (custom-monitor)
+    /// Also ask QEMU for the iothread of each queue; libvirt then marks the running guest as tainted (custom-monitor)
     #[arg(long)]
     deep: bool,
-    /// Seconds to wait for a guest's agent
+    /// Seconds to wait for a guest agent
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     agent_timeout: u64,
-    /// How it is shown
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
@@ -79,7 +78,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         deep: args.deep,
     };
     if args.deep {
-        printer.important(&format!("--deep asks QEMU by its monitor: {TAINTS}"));
+        printer.important(&format!("--deep asks QEMU through its monitor: {TAINTS}"));
     }
     let mut verifications = Vec::new();
     for (domain, plan) in &plans {
@@ -163,7 +162,7 @@ fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(S
             None if !cures.is_empty() => {}
             None => {
                 return Err(ChangeError::NothingToRollBack(format!(
-                    "no plan in force concerns `{domain}` (journal in {}): apply one, or name one with --plan",
+                    "no plan in force covers `{domain}` (journal in {}): apply a plan, or name one with --plan",
                     journal.state_directory().display()
                 )));
             }
@@ -171,7 +170,7 @@ fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(S
     }
     if plans.is_empty() && cures.is_empty() {
         let text = format!(
-            "nothing has been applied here (journal in {}): apply a plan, or name one with --plan",
+            "nothing was applied here yet (journal in {}): apply a plan, or name one with --plan",
             journal.state_directory().display()
         );
         return Err(ChangeError::NothingToRollBack(text));

@@ -59,7 +59,7 @@ fn own_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let listed: BTreeSet<&Path> = listed.lines().map(Path::new).chain([Path::new(LIST)]).collect();
     match found.iter().find(|path| !listed.contains(path.as_path())) {
         Some(path) => Err(format!(
-            "`{}` has `{}` in it, which no export wrote: name a new or empty directory",
+            "`{}` holds `{}`, which no export wrote: name a new or empty directory",
             directory.display(),
             path.display()
         )),

@@ -19,14 +19,14 @@ use crate::style::Format;
 /// How what was found is cured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FixArgs {
-    /// Cure what was found, or what these rules found: journalled, read back, undone by `nearmetal rollback`
+    /// Fix what was found, or only what these rules found; `nearmetal rollback` undoes it
     #[arg(long, value_name = "RULE", num_args = 0.., value_parser = known,
           conflicts_with_all = ["xml", "capture", "only", "list", "explain", "watch", "guest_capture", "guests", "image_info"])]
     fix: Option<Vec<&'static Rule>>,
-    /// Show what --fix would do, and change nothing
+    /// Show what --fix would change, and change nothing
     #[arg(long, requires = "fix")]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short, requires = "fix")]
     yes: bool,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
@@ -86,7 +86,7 @@ impl Run<'_> {
         let mut libvirt: Box<dyn Hypervisor> = match &gathered.domains_unknown {
             None => Box::new(Libvirt::open(None)?),
             Some(why) => {
-                self.printer.say(&format!("domains were not checked: {why}"));
+                self.printer.say(&format!("did not check domains: {why}"));
                 Box::new(NoLibvirt { reason: why.clone() })
             }
         };
@@ -102,7 +102,7 @@ impl Run<'_> {
         }
         if self.args.dry_run || agreed_to.changes.is_empty() {
             if !self.args.dry_run {
-                self.printer.say("there is nothing to change");
+                self.printer.say("nothing to change");
             }
             let report = FixReport::planned(&agreed_to, self.fail_on);
             self.show(&report);
@@ -110,7 +110,7 @@ impl Run<'_> {
         }
         self.announce(&agreed_to);
         if !agreed(self.args.yes, self.printer) {
-            self.printer.important("nothing was changed");
+            self.printer.important("nothing changed");
             return Ok(ExitStatus::WrongUse);
         }
         let mut plan_again = |machine: &mut Machine<'_>| plan(machine, findings, state);
@@ -133,13 +133,13 @@ impl Run<'_> {
         let cured = cure(&mut machine, job)?;
         let report = cured.read_back.in_transaction(cured.transaction);
         self.show(&report);
-        self.printer.say(&format!("transaction {}: `nearmetal rollback` takes it back", cured.transaction));
+        self.printer.say(&format!("transaction {}: `nearmetal rollback` undoes it", cured.transaction));
         Ok(report.status(&gathered))
     }
 
     /// What is about to be done.
     fn announce(&mut self, plan: &FixPlan) {
-        self.printer.say("to be done:");
+        self.printer.say("changes to make:");
         for (number, change) in (1..).zip(&plan.changes) {
             self.printer.say(&format!("  {number}. {change}"));
         }

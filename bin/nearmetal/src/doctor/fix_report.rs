@@ -82,7 +82,7 @@ impl End {
 /// All words of [`End`].
 const WORDS: [&str; 7] = ["to cure", "cured", "next start", "not live", "not cured", "refused", "by hand"];
 
-const AT_NEXT_START: &str = "in force when the domain is next started";
+const AT_NEXT_START: &str = "takes effect when the domain next starts";
 
 /// Objects by rule, domain and name, each with the definitions it was found in.
 type Seen<'a> = BTreeMap<(&'a str, &'a str, &'a str), Vec<(Which, &'a Object)>>;
@@ -129,7 +129,7 @@ impl FixReport {
         let after = match after {
             Ok(after) => after,
             Err(error) => {
-                let why = format!("it could not be looked at again: {error}");
+                let why = format!("cannot check it again: {error}");
                 return Self::of(plan, fail_on, |treated| match &treated.treatment {
                     Treatment::Now | Treatment::NextStart => End::NotCured(why.clone()),
                     other => untouched(other),
@@ -213,7 +213,7 @@ fn untouched(treatment: &Treatment) -> End {
     match treatment {
         Treatment::Now => End::ToCure,
         Treatment::NextStart => End::NextStart(AT_NEXT_START.to_owned()),
-        Treatment::Stored => End::NextStart("the stored definition has it already: restart the domain".to_owned()),
+        Treatment::Stored => End::NextStart("the stored definition already has it: restart the domain".to_owned()),
         Treatment::NotLive(what) => {
             End::NotLive(format!("{}; `nearmetal doctor export DIR` writes it", what.join("; ")))
         }
@@ -249,7 +249,7 @@ pub(crate) fn text(report: &FixReport) -> String {
         let _ = writeln!(page, "new         {new}");
     }
     if report.rows.is_empty() {
-        page.push_str("nothing was found that is to be cured\n");
+        page.push_str("found nothing to fix\n");
         return page;
     }
     let counts: Vec<String> = WORDS

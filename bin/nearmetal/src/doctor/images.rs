@@ -99,7 +99,7 @@ fn ask_all(
 /// the image, which the guest may have written (`-U`: without a lock, as it may be running).
 fn ask(path: &str, format: &str) -> Answer {
     if !format.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-        return Err(format!("{path}: `{format}` is no format of an image"));
+        return Err(format!("{path}: unknown image format `{format}`"));
     }
     // What is not there, or not for this user, need not be asked of a program.
     let file = files::metadata(Path::new(path)).map_err(|error| format!("{path}: {}", error.source))?;
@@ -119,7 +119,7 @@ fn ask(path: &str, format: &str) -> Answer {
 /// What the program printed, if it ends well and in time.
 fn output(mut child: Child) -> Result<String, String> {
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err("qemu-img has no output".to_owned());
+        return Err("qemu-img printed nothing".to_owned());
     };
     let reading = |stream: Box<dyn Read + Send>, most: usize| {
         spawn(move || {
@@ -138,7 +138,7 @@ fn output(mut child: Child) -> Result<String, String> {
             // One that waits for its storage cannot be ended, and is not waited for.
             _ => {
                 let _ = child.kill();
-                return Err(format!("qemu-img gave no answer within {} s", PATIENCE.as_secs()));
+                return Err(format!("qemu-img did not answer within {} s", PATIENCE.as_secs()));
             }
         }
         pause = (pause * 2).min(Duration::from_millis(20));
@@ -196,6 +196,6 @@ mod tests {
 
     #[test]
     fn a_format_that_is_an_option_never_reaches_a_command_line() {
-        assert!(ask("/x", "raw,file.filename=/etc/passwd").unwrap_err().contains("no format"));
+        assert!(ask("/x", "raw,file.filename=/etc/passwd").unwrap_err().contains("unknown image format"));
     }
 }

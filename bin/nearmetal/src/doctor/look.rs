@@ -16,16 +16,17 @@ use crate::installed::probe;
 /// What else to read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LookArgs {
-    /// Look inside a guest by a capture made there (`nearmetal capture FILE` or `nearmetal-probe capture > FILE` in the
-    /// guest); may be given several times
+    /// Check the inside of a guest from a capture made there (`nearmetal capture FILE` or `nearmetal-probe capture >
+    /// FILE`); may be repeated
     #[arg(long, value_name = "DOMAIN=FILE", value_parser = guest_capture)]
     guest_capture: Vec<(String, PathBuf)>,
-    /// Look inside running guests through their agents. This RUNS A PROGRAM IN EACH GUEST, as root: nearmetal-probe is
-    /// written to /tmp there, captures, and is removed. Without this option nothing inside is touched
+    /// Check the inside of running guests through their agents. This RUNS A PROGRAM IN EACH GUEST, as root: it writes
+    /// nearmetal-probe to the guest's /tmp, takes a capture and removes the probe. Without this option nothing inside is
+    /// touched
     #[arg(long, conflicts_with_all = ["capture", "xml"])]
     guests: bool,
-    /// Take images as this file describes them, the output of `qemu-img info --output=json --backing-chain`, in place of
-    /// asking qemu-img; several may follow
+    /// Read image facts from this file instead of asking qemu-img; takes several files, each the output of `qemu-img info
+    /// --output=json --backing-chain`
     #[arg(long, value_name = "FILE", num_args = 1..)]
     image_info: Vec<PathBuf>,
 }
@@ -57,7 +58,7 @@ impl LookArgs {
             if !gathered.domains.iter().any(|domain| domain.name == *name) {
                 let names: Vec<&str> = gathered.domains.iter().map(|domain| domain.name.as_str()).collect();
                 let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                bail!("--guest-capture {name}: no such domain is checked; there are: {names}");
+                bail!("--guest-capture {name}: unknown domain; the domains checked are: {names}");
             }
             looked.insides.insert(name.clone(), Host::read(&nearmetal_capture::open(path)?));
         }
@@ -69,7 +70,7 @@ impl LookArgs {
                 disks.any(|disk| disk.source.as_ref() == Some(&chain.top.name))
             };
             if !gathered.domains.iter().any(used) {
-                bail!("`{}` describes `{}`, which is the disk of no domain here", path.display(), chain.top.name);
+                bail!("`{}` describes `{}`, and no domain here has that disk", path.display(), chain.top.name);
             }
             looked.images.insert(chain.top.name.clone(), chain);
         }
@@ -91,7 +92,7 @@ impl Looked {
         for domain in unseen {
             match inside(libvirt, &domain.name, program) {
                 Ok(host) => _ = self.insides.insert(domain.name.clone(), host),
-                Err(error) => self.problems.push(format!("the inside of `{}` was not read: {error:#}", domain.name)),
+                Err(error) => self.problems.push(format!("cannot read the inside of `{}`: {error:#}", domain.name)),
             }
         }
     }
@@ -124,7 +125,7 @@ fn inside(hypervisor: &mut dyn Hypervisor, name: &str, program: &[u8]) -> anyhow
     let output = captured?;
     if !output.status.is_success() || output.truncated {
         let words = String::from_utf8_lossy(&output.stderr);
-        bail!("the probe there failed: {}", words.lines().last().unwrap_or("it said nothing"));
+        bail!("the probe in the guest failed: {}", words.lines().last().unwrap_or("it printed nothing"));
     }
     removed?;
     Ok(Host::read(&nearmetal_capture::from_bytes(&format!("the inside of {name}"), &output.stdout)?))

@@ -4,7 +4,7 @@ use nearmetal_rules::{Rule, Settings, rule};
 
 /// The rule of this name.
 pub(crate) fn known(text: &str) -> Result<&'static Rule, String> {
-    rule(text).ok_or_else(|| format!("there is no rule `{text}`; `nearmetal doctor --list` shows all"))
+    rule(text).ok_or_else(|| format!("unknown rule `{text}`: `nearmetal doctor --list` shows all rules"))
 }
 
 /// The default thresholds with these in their place, each as `NAME=VALUE`.
@@ -13,7 +13,7 @@ pub(crate) fn settings(changes: &[String]) -> Result<Settings, String> {
     for change in changes {
         let (name, value) = change.split_once('=').ok_or_else(|| format!("`{change}` is not NAME=VALUE"))?;
         let known = values.get_mut(name).ok_or_else(|| {
-            format!("there is no threshold `{name}`; `nearmetal doctor --list` shows all with their defaults")
+            format!("unknown threshold `{name}`: `nearmetal doctor --list` shows all thresholds and their defaults")
         })?;
         *known = serde_json::from_str(value).map_err(|_| format!("threshold `{name}`: `{value}` is not a number"))?;
     }

@@ -120,9 +120,9 @@ fn summary(report: &Report<'_>) -> String {
     }
     if let Some(first) = examination.findings.first() {
         if examination.findings.iter().any(|finding| finding.objects.iter().any(|object| !object.cures.is_empty())) {
-            text.push_str("what can be cured by a program: nearmetal doctor --fix --dry-run\n");
+            text.push_str("to see which of these nearmetal can fix: nearmetal doctor --fix --dry-run\n");
         }
-        let _ = writeln!(text, "the whole story of a rule: nearmetal doctor --explain {}", first.rule);
+        let _ = writeln!(text, "to learn more about a rule: nearmetal doctor --explain {}", first.rule);
     }
     text
 }
@@ -146,7 +146,7 @@ pub(crate) fn explain(rule: &Rule) -> String {
     line("does not apply", rule.not_applies);
     line("worth", rule.effect);
     line("fix now", rule.fix.live.unwrap_or("none while it runs"));
-    line("fix that stays", rule.fix.persistent);
+    line("permanent fix", rule.fix.persistent);
     line("needs", &rule.needs());
     line("risk and undo", rule.fix.undo);
     line("evidence", rule.evidence.meaning());

@@ -32,36 +32,36 @@ pub(crate) struct Order {
 /// Runs `nearmetal apply` with the plan of a fleet.
 pub(crate) fn run(order: &Order, plan: &FleetPlanFile, printer: &mut Printer) -> ExitStatus {
     if plan.hosts.is_empty() {
-        printer.say("no host changes by this plan: nothing was done");
+        printer.say("this plan changes no host: nothing to do");
         return ExitStatus::Done;
     }
     // All are asked before any is changed: a host that cannot should not leave half a fleet behind.
     let errand = Errand { arguments: arguments(order, &["--dry-run"]), reverse: false, stop_at_first: false };
     let able = over_hosts::run(plan, &errand, printer);
     if order.dry_run || over_hosts::status(&able) != ExitStatus::Done {
-        over_hosts::show(&able, "can be done", "cannot be done", order.format, printer);
+        over_hosts::show(&able, "ready", "not ready", order.format, printer);
         if !order.dry_run {
-            printer.important("nothing was changed on any host");
+            printer.important("nothing changed on any host");
         }
         return over_hosts::status(&able);
     }
     if !order.yes {
-        over_hosts::show(&able, "can be done", "cannot be done", Format::Text, printer);
+        over_hosts::show(&able, "ready", "not ready", Format::Text, printer);
     }
     if !agreed(order.yes, printer) {
-        printer.important("nothing was changed");
+        printer.important("nothing changed");
         return ExitStatus::WrongUse;
     }
     let mut options = vec!["--yes", "--rollback-on-mismatch"];
     options.extend((order.format == Format::Json).then_some("--format=json"));
     let errand = Errand { arguments: arguments(order, &options), reverse: false, stop_at_first: true };
     let outcomes = over_hosts::run(plan, &errand, printer);
-    over_hosts::show(&outcomes, "in force", "not as planned, and taken back", order.format, printer);
+    over_hosts::show(&outcomes, "in force", "not as planned, rolled back", order.format, printer);
     let status = over_hosts::status(&outcomes);
     if status == ExitStatus::Done {
-        printer.say("in force on all hosts; `nearmetal rollback --plan FILE` takes it back");
+        printer.say("applied on all hosts; `nearmetal rollback --plan FILE` undoes it");
     } else {
-        printer.important("hosts that are in force stay so; `nearmetal rollback --plan FILE` takes them back too");
+        printer.important("hosts already changed keep the plan; `nearmetal rollback --plan FILE` rolls them back too");
     }
     status
 }

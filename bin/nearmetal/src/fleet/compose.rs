@@ -90,7 +90,9 @@ fn host_part(
     let (mut placements, mut starting) = (Vec::new(), Vec::new());
     for planned in own.iter().copied() {
         // A plan names what the fleet has: it was made from it.
-        let Some(entry) = file.vm(&planned.vm) else { bail!("`{}` is planned, and not in the fleet file", planned.vm) };
+        let Some(entry) = file.vm(&planned.vm) else {
+            bail!("the plan places `{}`, but the fleet file does not list it", planned.vm)
+        };
         let work = || -> anyhow::Result<(GuestRequest, Starting)> {
             let (start, facts) = definition::of(entry, planned, read, beside)?;
             Ok((guest_request(facts, entry.vm.class, &Paths { host: &read.host, here }), start))

@@ -55,8 +55,8 @@ pub(crate) fn write(directory: &Path, plan: &FleetPlanFile, pages: &Pages) -> Re
 /// What `nearmetal apply` does on a host, as a script to read, or to run where nearmetal is not wanted.
 fn commands(part: &HostPart, definitions: &[String]) -> String {
     let mut script = format!(
-        "#!/bin/sh\n# Host {}: what `nearmetal apply` does there. It also keeps a journal, reads everything back, and can take it back.\n\
-         # Run it in this directory, as root. Guests that run take on what changed when they next start.\nset -eu\n",
+        "#!/bin/sh\n# Host {}: what `nearmetal apply` does there. `apply` also keeps a journal, reads everything back and can undo it.\n\
+         # Run this in its directory, as root. Running guests pick up the changes at their next start.\nset -eu\n",
         one_line(&part.name)
     );
     for pool in part.plan.plan.pools.iter().filter(|pool| pool.after != pool.before) {
@@ -66,7 +66,7 @@ fn commands(part: &HostPart, definitions: &[String]) -> String {
             pool.size.bytes().get() >> 10
         );
         script.push_str(&format!(
-            "\n# Pages of {} on node {}: {} now. The kernel gives as many as it can: look whether it gave all.\n",
+            "\n# Pages of {} on node {}: {} now. The kernel gives as many as it can: check that it gave all.\n",
             pool.size, pool.node, pool.before
         ));
         script.push_str(&format!("echo {} > {path}\ntest \"$(cat {path})\" -ge {}\n", pool.after, pool.after));

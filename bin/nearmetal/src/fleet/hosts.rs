@@ -72,8 +72,8 @@ pub(crate) fn read(wanted: &[Wanted], printer: &mut Printer) -> anyhow::Result<V
         }
     });
     bar.finish_and_clear();
-    let done = done.into_inner().map_err(|_| anyhow!("reading a host broke off"))?;
-    done.into_iter().map(|host| host.unwrap_or_else(|| Err(anyhow!("reading a host broke off")))).collect()
+    let done = done.into_inner().map_err(|_| anyhow!("reading a host was interrupted"))?;
+    done.into_iter().map(|host| host.unwrap_or_else(|| Err(anyhow!("reading a host was interrupted")))).collect()
 }
 
 fn read_one(wanted: &Wanted) -> anyhow::Result<ReadHost> {
@@ -107,7 +107,7 @@ fn domains(wanted: &Wanted, source: &mut Source) -> Result<Vec<DomainInput>, Str
             let words = there::words(reach, "nearmetal-libvirt", &[])?;
             Libvirt::with_program(words, LOCAL_URI).map_err(first_line)?
         }
-        (None, Reach::Nowhere { known_by }) => return Err(format!("{known_by} has no definitions")),
+        (None, Reach::Nowhere { known_by }) => return Err(format!("{known_by} holds no definitions")),
     };
     let mut inputs = Vec::new();
     for summary in libvirt.domains().map_err(first_line)? {

@@ -9,30 +9,30 @@ use nearmetal_fleet::{Arrival, Options};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Fleets")]
 pub(crate) struct FleetArgs {
-    /// Plan all VMs of this fleet file over its hosts (`nearmetal fleet example` shows one, `nearmetal fleet init` writes
+    /// Plan all VMs of this fleet file over its hosts (`nearmetal fleet example` prints one, `nearmetal fleet init` writes
     /// one)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["domains", "domain_xml", "capture", "class", "no_hugepages"])]
     pub(crate) fleet: Option<PathBuf>,
-    /// What the plan would be if: `remove-host=NAME`, `smt-off`, `smt-off=HOST`, `add-vm=NAME` (one more like NAME),
-    /// `add-vm=NAME*COUNT`, `add-vm=FILE.toml` (the VMs of another file); may be given several times
+    /// Show how the plan would change: `remove-host=NAME`, `smt-off`, `smt-off=HOST`, `add-vm=NAME` (one more like NAME),
+    /// `add-vm=NAME*COUNT`, `add-vm=FILE.toml` (the VMs of another file); may be repeated
     #[arg(long, value_name = "CHANGE", requires = "fleet", conflicts_with_all = ["output", "directory"])]
     pub(crate) what_if: Vec<String>,
-    /// Write everything here: plan.json, the report as a page, each host's pictures, definitions and commands
+    /// Write everything to this directory: plan.json, the report page, and each host's pictures, definitions and commands
     #[arg(long, value_name = "DIR", requires = "fleet")]
     pub(crate) directory: Option<PathBuf>,
-    /// Every VM with its reasons and its second best place
+    /// Show every VM with its reasons and its second-best place
     #[arg(long, requires = "fleet")]
     pub(crate) details: bool,
-    /// One VM after the other in the file's order, without a look at those to come, as they would arrive
+    /// Place VMs one by one in the file's order, as if each arrived without notice
     #[arg(long, requires = "fleet")]
     pub(crate) online: bool,
-    /// Steps of the search at most; the plan says how many were done, and the same number and seed give it again
+    /// Limit the search to N steps. The plan says how many it took; the same number and seed give the same plan
     #[arg(long, value_name = "N", requires = "fleet")]
     pub(crate) steps: Option<u64>,
     /// Seed of the search
     #[arg(long, value_name = "N", requires = "fleet", default_value_t = Options::default().seed)]
     pub(crate) seed: u64,
-    /// Seconds after which the search ends early; 0 for no limit but the steps [default: 2, or none with --steps]
+    /// Stop the search after SECONDS; 0 for no time limit [default: 2, or none with --steps]
     #[arg(long, value_name = "SECONDS", requires = "fleet", value_parser = seconds)]
     pub(crate) budget: Option<Duration>,
 }
@@ -52,7 +52,7 @@ impl FleetArgs {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let refused = || format!("`{text}` is no time: write seconds, 0 to 86400, such as 0.5");
+    let refused = || format!("`{text}` is not a time: write seconds from 0 to 86400, such as 0.5");
     let seconds: f64 = text.parse().map_err(|_| refused())?;
     if !(0.0..=86_400.0).contains(&seconds) {
         return Err(refused());

@@ -115,7 +115,7 @@ pub(crate) fn show(outcomes: &[HostOutcome], done: &str, mismatch: &str, format:
         let words = match &host.outcome {
             Outcome::Done => done.to_owned(),
             Outcome::Mismatch => mismatch.to_owned(),
-            Outcome::Refused { code } => format!("refused with exit code {code}; what it said stands above"),
+            Outcome::Refused { code } => format!("refused with exit code {code}; its message is above"),
             Outcome::Failed { problem } => problem.clone(),
             Outcome::NotBegun => "not begun".to_owned(),
         };

@@ -54,7 +54,7 @@ pub(crate) fn run(
     let breaches = check(&assembled.fleet, &plan);
     if let Some(breach) = breaches.first() {
         anyhow::bail!(
-            "the plan breaks a rule ({breach}); this is a fault of nearmetal, please report it with the fleet file"
+            "the plan breaks a rule ({breach}). This is a bug in nearmetal: please report it with the fleet file"
         );
     }
     let pictures: Vec<HostPicture<'_>> =
@@ -81,14 +81,14 @@ pub(crate) fn run(
     }
     for [vm, from, to] in defined_elsewhere(&file, &read, &plan) {
         printer.important(&format!(
-            "`{vm}` is defined on {from} and goes to {to}: nearmetal does not carry guests from host to host. Move it (virsh \
-             migrate --live --persistent --undefinesource, with storage both hosts see), then plan again; the plan file \
-             leaves it out"
+            "`{vm}` is defined on {from} and belongs on {to}. nearmetal does not migrate guests: move it yourself \
+             (virsh migrate --live --persistent --undefinesource, with storage both hosts see), then plan again. The \
+             plan file leaves it out"
         ));
     }
     if let Some(path) = output {
         document.save(path)?;
-        printer.say(&format!("to put it in force: nearmetal apply {}", path.display()));
+        printer.say(&format!("to apply it: nearmetal apply {}", path.display()));
     }
     if let Some(path) = &args.directory {
         // A file has no colours, and is read on any screen.
@@ -101,7 +101,7 @@ pub(crate) fn run(
         };
         let written = directory::write(path, &document, &pages)?;
         printer.say(&format!(
-            "{written} files in {0}: begin with {0}/report.html; to put it in force: nearmetal apply {0}/plan.json",
+            "wrote {written} files to {0}: start with {0}/report.html; to apply the plan: nearmetal apply {0}/plan.json",
             path.display()
         ));
     }
@@ -114,7 +114,7 @@ fn way(steps: &[Step], all: bool) -> String {
         return String::new();
     }
     let shown = if all { steps.len() } else { steps.len().min(STEPS_SHOWN) };
-    let mut text = "\nHow to get there: one step after the other, no rule is broken in between\n".to_owned();
+    let mut text = "\nHow to get there: take the steps in this order, and no step breaks a rule\n".to_owned();
     for (number, step) in (1..).zip(&steps[..shown]) {
         text.push_str(&format!("  {number}. {step}\n"));
     }
@@ -166,7 +166,7 @@ fn stay_where_defined(file: &mut FleetFile, hosts: &[ReadHost]) -> Vec<String> {
     }
     for host in hosts {
         if let Err(problem) = &host.domains {
-            notes.push(format!("{}: what is defined there is not known ({problem})", host.name));
+            notes.push(format!("{}: cannot tell what is defined there ({problem})", host.name));
         }
     }
     notes

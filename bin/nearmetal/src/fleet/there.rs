@@ -29,7 +29,7 @@ pub(crate) fn words(reach: &Reach, program: &str, arguments: &[String]) -> Resul
     match reach {
         Reach::Local => {
             let here =
-                std::env::current_exe().map_err(|error| format!("the path of this program is unknown ({error})"))?;
+                std::env::current_exe().map_err(|error| format!("cannot find the path of this program ({error})"))?;
             let program = here.with_file_name(program).into_os_string();
             Ok(std::iter::once(program).chain(arguments.iter().map(OsString::from)).collect())
         }
@@ -44,7 +44,7 @@ pub(crate) fn words(reach: &Reach, program: &str, arguments: &[String]) -> Resul
                 !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=+:,".contains(c))
             };
             if let Some(word) = arguments.iter().find(|word| !plain(word)) {
-                return Err(format!("`{word}` cannot be handed to another machine's shell"));
+                return Err(format!("cannot pass `{word}` to another machine's shell"));
             }
             let there =
                 std::iter::once(program.to_owned()).chain(arguments.iter().cloned()).collect::<Vec<_>>().join(" ");
@@ -52,8 +52,8 @@ pub(crate) fn words(reach: &Reach, program: &str, arguments: &[String]) -> Resul
             Ok(ssh.into_iter().chain(options).map(OsString::from).chain([there.into()]).collect())
         }
         Reach::Nowhere { known_by } => Err(format!(
-            "nothing can be run there, it is known by {known_by} alone: give the host `ssh` in the fleet file, or apply \
-             its part of the plan on the machine itself"
+            "cannot run anything there, since only {known_by} describes it: give the host an `ssh` key in the fleet \
+             file, or apply its part of the plan on the machine itself"
         )),
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn nearmetal(
     said: &mut dyn FnMut(&str),
 ) -> Result<Ended, String> {
     let words = words(reach, "nearmetal", arguments)?;
-    let (program, rest) = words.split_first().ok_or("no program is named")?;
+    let (program, rest) = words.split_first().ok_or("no program named")?;
     let shown = program.to_string_lossy().into_owned();
     let mut child = Command::new(program)
         .args(rest)
@@ -77,7 +77,7 @@ pub(crate) fn nearmetal(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(format!("`{shown}` has no pipes"));
@@ -99,14 +99,14 @@ pub(crate) fn nearmetal(
             output = bytes;
         }
     });
-    let status = child.wait().map_err(|error| format!("`{shown}` was lost: {error}"))?;
+    let status = child.wait().map_err(|error| format!("lost `{shown}`: {error}"))?;
     match status.code() {
         Some(SSH_FAILED) if *reach != Reach::Local => Err(format!("`{shown}` failed: {last}")),
         Some(127) if *reach != Reach::Local => {
-            Err(format!("nearmetal is not installed there, or not in the path of a shell that ssh starts: {last}"))
+            Err(format!("nearmetal is not installed there, or not on the PATH of the shell that ssh starts: {last}"))
         }
         Some(code) => Ok(Ended { code, stdout: String::from_utf8_lossy(&output).into_owned() }),
-        None => Err(format!("`{shown}` was ended by {status}")),
+        None => Err(format!("`{shown}` ended with {status}")),
     }
 }
 
@@ -134,6 +134,6 @@ mod tests {
         assert!(words(&ssh("-oProxyCommand=x", None), "nearmetal", &[]).is_err());
         assert!(words(&ssh("web7", Some(" ")), "nearmetal", &[]).is_err());
         let nowhere = Reach::Nowhere { known_by: "a capture".to_owned() };
-        assert!(words(&nowhere, "nearmetal", &[]).unwrap_err().contains("give the host `ssh`"));
+        assert!(words(&nowhere, "nearmetal", &[]).unwrap_err().contains("give the host an `ssh` key"));
     }
 }

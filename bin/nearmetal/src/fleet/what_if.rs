@@ -53,7 +53,7 @@ fn copies(text: &str, fleet: &Fleet) -> anyhow::Result<Vec<WhatIf>> {
                 .parse()
                 .ok()
                 .filter(|count| (1..=MOST_COPIES).contains(count))
-                .with_context(|| format!("`{count}` is no number of VMs: write 1 to {MOST_COPIES}"))?;
+                .with_context(|| format!("`{count}` is not a number of VMs: write 1 to {MOST_COPIES}"))?;
             (vm, count)
         }
         (None, None) => bail!("the fleet has no VM `{text}`"),

@@ -9,7 +9,7 @@ use nearmetal_host::files::FileError;
 pub(crate) enum JobError {
     /// A file that a report cannot do without.
     #[error(
-        "`{}` has no `{file}`: give the directory of a job, with `plan.json` in it and what its commands printed beside",
+        "`{}` has no `{file}`: name a job directory, which holds `plan.json` and the output of other commands",
         directory.display()
     )]
     Missing {
@@ -20,8 +20,8 @@ pub(crate) enum JobError {
     },
     /// A plan alone is no job.
     #[error(
-        "`{}` holds a plan and nothing else: run `nearmetal inspect --format json`, `nearmetal verify --format json` \
-         or `nearmetal bench -o FILE`, and keep the output as one of {}",
+        "`{}` holds only a plan: run `nearmetal inspect --format json`, `nearmetal verify --format json` \
+         or `nearmetal bench -o FILE`, and save the output there as one of {}",
         directory.display(),
         others.join(", ")
     )]
@@ -43,7 +43,7 @@ pub(crate) enum JobError {
         problem: String,
     },
     /// Another schema, or none.
-    #[error("`{}`, field `schema`: it is `{found}`, and this version reads `{expected}`", path.display())]
+    #[error("`{}`, field `schema`: found `{found}`, but this version reads `{expected}`", path.display())]
     Schema {
         /// The file.
         path: PathBuf,
@@ -77,7 +77,7 @@ pub(crate) enum JobError {
         source: nearmetal_domain::DomainError,
     },
     /// Two files of different jobs.
-    #[error("`{left}` and `{right}` are not of the same job: {problem}")]
+    #[error("`{left}` and `{right}` belong to different jobs: {problem}")]
     Disagree {
         /// A file.
         left: &'static str,
@@ -95,7 +95,7 @@ pub(crate) enum JobError {
         known: String,
     },
     /// Figures of one guest are not shown under the name of another.
-    #[error("the report was asked for `{wanted}`, and `results.json` is of `{measured}`: leave --domain out")]
+    #[error("--domain asks for `{wanted}`, but `results.json` measured `{measured}`: drop --domain")]
     NotMeasured {
         /// The name given.
         wanted: String,

@@ -96,7 +96,7 @@ fn read(directory: &Path, file: &'static str) -> Result<Option<String>, JobError
     match std::fs::metadata(&path) {
         Ok(found) if !found.is_file() => return Err(refuse("is not a regular file".to_owned())),
         Ok(found) if found.len() > LARGEST => {
-            return Err(refuse(format!("has {} bytes, and {LARGEST} is the limit", found.len())));
+            return Err(refuse(format!("has {} bytes; the limit is {LARGEST}", found.len())));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Ok(_) | Err(_) => {}
@@ -105,7 +105,7 @@ fn read(directory: &Path, file: &'static str) -> Result<Option<String>, JobError
     let wrap = |source| files::FileError { action: "read", path: path.clone(), source };
     files::open(&path)?.take(LARGEST).read_to_end(&mut bytes).map_err(wrap)?;
     String::from_utf8(bytes).map(Some).map_err(|error| {
-        refuse(format!("is not UTF-8 text: the byte at offset {} is none", error.utf8_error().valid_up_to()))
+        refuse(format!("is not UTF-8 text: invalid byte at offset {}", error.utf8_error().valid_up_to()))
     })
 }
 

@@ -6,20 +6,20 @@ use super::carry::{CarryArgs, carry};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Set a function aside for guests: take it from the host's driver, give it to vfio-pci
+/// Reserve a function for guests: unbind the host's driver, bind vfio-pci
 ///
-/// Refused, with the reason, for a function the host itself needs (root disk, mounted file system, default route, console,
-/// an interface that is up), and for one whose IOMMU group the host shares: `nearmetal device list` shows each reason. There
-/// is no way to force it. The binding survives a reset of the function; a reboot ends it unless --persist is given.
+/// Refuses a function that the host itself needs (root disk, mounted file system, default route, console, an interface
+/// that is up), and one whose IOMMU group the host shares. `nearmetal device list` shows the reasons; no option overrides
+/// them. The binding survives a reset of the function. A reboot ends it, unless you give --persist.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The function: PCI address, interface or drive
     #[arg(value_name = "FUNCTION")]
     function: String,
-    /// The driver that hands it to guests
+    /// The driver to bind
     #[arg(value_name = "DRIVER", default_value = VFIO_PCI, value_parser = [VFIO_PCI])]
     driver: String,
-    /// Set it aside again at every boot, before guests start (by nearmetal-boot.service, from the journal)
+    /// Bind it again at every boot before guests start (nearmetal-boot.service does this from the journal)
     #[arg(long)]
     persist: bool,
     #[command(flatten)]

@@ -17,10 +17,10 @@ use crate::state::StateArgs;
 /// How a change to a device is made.
 #[derive(Debug, clap::Args)]
 pub(super) struct CarryArgs {
-    /// Show what would be done, and change nothing
+    /// Show the changes and make none
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
@@ -82,10 +82,10 @@ fn run(
         return Ok(ExitStatus::Done);
     }
     if plan.changes.is_empty() {
-        printer.say(&format!("{}: it is so already, nothing was changed", plan.task));
+        printer.say(&format!("{}: already so, nothing changed", plan.task));
         return Ok(ExitStatus::Done);
     }
-    printer.say(if args.dry_run { "would be done:" } else { "to be done:" });
+    printer.say(if args.dry_run { "it would make these changes:" } else { "changes to make:" });
     for (number, change) in (1..).zip(&plan.changes) {
         printer.say(&format!("  {number}. {change}"));
     }
@@ -96,7 +96,7 @@ fn run(
         return Ok(ExitStatus::Done);
     }
     if !agreed(args.yes, printer) {
-        printer.important("nothing was changed");
+        printer.important("nothing changed");
         return Ok(ExitStatus::WrongUse);
     }
     let mut plan_again = |machine: &mut Machine<'_>| planner(machine, &Now::read(), function);
@@ -112,6 +112,6 @@ fn run(
             Outcome::CannotTell { why } => printer.data(&format!("{}: cannot tell ({why})", check.subject)),
         }
     }
-    printer.say(&format!("transaction {transaction}: `nearmetal rollback` takes it back"));
+    printer.say(&format!("transaction {transaction}: `nearmetal rollback` undoes it"));
     Ok(if found.mismatches() > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }

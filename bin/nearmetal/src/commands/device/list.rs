@@ -13,25 +13,26 @@ use crate::style::Format;
 /// The schema of the document.
 const SCHEMA: &str = "nearmetal.devices/1";
 
-/// Which functions could be given to a guest, by node, and what stands in the way of the others
+/// List the functions that guests can have, by node, and why they cannot have the others
 ///
-/// Changes nothing and needs no root. Columns: the function's IOMMU group (and how many others are in it: a group is given
-/// away as a whole), how the host's own DMA is translated (identity: not at all, DMA-FQ: lazily, DMA: strictly), virtual
-/// functions made and possible, ways to reset it between two guests, its PCI Express link now and what it is able to.
+/// Changes nothing and runs without root. The columns are: the function's IOMMU group and how many others share it (a
+/// guest gets a whole group); how the IOMMU translates the host's own DMA (identity: not at all, DMA-FQ: lazily, DMA:
+/// strictly); virtual functions present and possible; ways to reset the function between guests; the PCI Express link as
+/// it runs and at its best.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only functions on this node
+    /// Show only functions on this node
     #[arg(long, value_name = "NUMBER")]
     node: Option<u32>,
-    /// Only functions a guest could be given now
+    /// Show only functions that a guest can have now
     #[arg(long)]
     free: bool,
-    /// How it is shown
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
     source: SourceArgs,
-    /// How to reach another machine: the program and its options, split at spaces
+    /// The command that reaches the other machine, with its options; split at spaces
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "host")]
     ssh: String,
 }
@@ -54,8 +55,7 @@ pub(super) fn list(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStat
     match args.format {
         Format::Json => printer.data(&serde_json::to_string_pretty(&document(&host, &found)?)?),
         Format::Text if found.is_empty() && all > 0 => {
-            printer
-                .data(&format!("none of {all} functions is so: without --free, the list says what stands in the way"));
+            printer.data(&format!("none of {all} functions matches: run this without --free to see why not"));
         }
         Format::Text => printer.data(&render(&found)),
     }
@@ -64,7 +64,7 @@ pub(super) fn list(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStat
     }
     if !ledger.unknown.is_empty() {
         printer.say(&format!(
-            "not known to this user, so a guest may have more than is shown: {}",
+            "this user cannot see some facts, so guests may hold more than is shown: {}",
             ledger.unknown.join(", ")
         ));
     }

@@ -12,14 +12,14 @@ use nearmetal_units::PciAddress;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// PCI devices for guests: which can be given away, their virtual functions, and who drives them
+/// Manage PCI devices for guests: list, virtual functions, drivers
 ///
-/// `list` only looks: which functions (network cards, drives, displays, accelerators) could be given to a guest, on which
-/// node, and what stands in the way of each. `vfs` makes and removes virtual functions, small copies of a card (SR-IOV) that
-/// guests can be given instead of the whole. `bind` sets a function aside for a guest, `release` gives it back to the host.
+/// `list` shows which functions (network cards, drives, displays, accelerators) a guest can have, on which node, and what
+/// is in the way of the others. `vfs` makes and removes virtual functions (SR-IOV): small copies of a card, so that
+/// several guests can share it. `bind` reserves a function for guests; `release` returns it to the host.
 ///
-/// Each change is journalled, read back, and undone by `nearmetal rollback`. What would cut this machine off (its root disk,
-/// its default route, its console) is never given away.
+/// Each change is journalled and read back, and `nearmetal rollback` undoes it. A function that would cut this machine off
+/// (its root disk, its default route, its console) is always refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -29,17 +29,17 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nearmetal device list                            what could be given away, and why not the rest
-  nearmetal device list --free --node 1            functions a guest on node 1 could have now
-  nearmetal device vfs enp57s0 4 --dry-run         what it would take to make 4 virtual functions
+  nearmetal device list                            which functions guests can have, and why not the rest
+  nearmetal device list --free --node 1            functions a guest on node 1 can have now
+  nearmetal device vfs enp57s0 4 --dry-run         what making 4 virtual functions would change
   nearmetal device vfs enp57s0 4 --mac-base 02:00:00:00:01:00 --vlan 0=7,1=9 --persist
-  nearmetal device bind 0000:39:10.0               set VF 0 aside (libvirt: <hostdev managed='no'>)
-  nearmetal device release 0000:39:10.0            give it back to the host
+  nearmetal device bind 0000:39:10.0               reserve VF 0 (libvirt: <hostdev managed='no'>)
+  nearmetal device release 0000:39:10.0            return it to the host
   nearmetal device vfs enp57s0 0                   remove them all
 
-libvirt binds and releases by itself a function of a <hostdev managed='yes'>; bind is for functions that
-the host's drivers should not get between two guests. A card is named by its PCI address (as lspci prints it),
-by its interface (enp57s0), or by its drive (nvme0n1).";
+libvirt itself binds and releases a function with <hostdev managed='yes'>. Use `bind` for functions that
+the host's drivers must not claim between two guests. Name a card by its PCI address (as lspci prints it),
+its interface (enp57s0) or its drive (nvme0n1).";
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
@@ -75,11 +75,11 @@ fn function(host: &Host, name: &str) -> Result<PciAddress, String> {
     let of_drive = host.block_device(name).map(|drive| drive.pci);
     match of_interface.or(of_drive) {
         Some(Some(address)) => Ok(address),
-        Some(None) => {
-            Err(format!("`{name}` hangs on no PCI function: `nearmetal device list` shows those that guests are given"))
-        }
+        Some(None) => Err(format!(
+            "`{name}` belongs to no PCI function: `nearmetal device list` shows the functions guests can have"
+        )),
         None => Err(format!(
-            "`{name}` is neither a PCI address (such as 0000:39:00.0) nor an interface or drive of this machine: `nearmetal \
+            "`{name}` is not a PCI address (such as 0000:39:00.0), nor an interface or drive of this machine: `nearmetal \
              device list` shows them"
         )),
     }

@@ -6,13 +6,13 @@ use super::carry::{CarryArgs, carry};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Give a function that was set aside back to the host
+/// Return a reserved function to the host
 ///
-/// Its driver is the one it had before `device bind`, as the journal has it, or else the one the kernel chooses. Refused
-/// while a guest has it.
+/// It gets the driver it had before `device bind`, according to the journal, or else the one the kernel chooses. Refuses
+/// while a guest has the function.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The function: PCI address
+    /// The function: its PCI address
     #[arg(value_name = "FUNCTION")]
     function: String,
     #[command(flatten)]

@@ -6,43 +6,43 @@ use super::carry::{CarryArgs, carry};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Make, set and remove the virtual functions of a card (SR-IOV)
+/// Make, configure and remove the virtual functions (VFs) of a card (SR-IOV)
 ///
-/// COUNT is how many there shall be; 0 removes them all. The kernel goes from one count to another only through 0, so all
-/// vanish for a moment: that is refused while a guest has one or the host uses one, and those that stay get their settings
-/// back. The same COUNT again changes settings alone, and sets what a reset has lost.
+/// COUNT is the number of VFs you want; 0 removes them all. The kernel changes the count only through 0, so all VFs vanish
+/// for a moment. The command refuses that while a guest or the host uses one, and restores the settings of those that
+/// stay. With the same COUNT it only changes settings, and restores what a reset lost.
 ///
-/// An NVMe drive deals each of them an equal part of its flexible queues and interrupts, and sets it online (nvme-cli does
-/// it); a network card's get their settings by `ip link set … vf N` (iproute2). All of it is read back.
+/// VFs of an NVMe drive each get an equal share of its flexible queues and interrupts, and go online (through nvme-cli).
+/// VFs of a network card get their settings from `ip link set … vf N` (iproute2). Everything is read back.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The card: PCI address, interface or drive
     #[arg(value_name = "PF")]
     card: String,
-    /// How many there shall be
+    /// Number of VFs
     count: u32,
-    /// MAC address of VF 0; the others count up from it. Without one, each guest makes an address up at every start
+    /// MAC address of VF 0; the others count up from it. Without it, each guest makes up an address at every start
     #[arg(long, value_name = "ADDRESS", value_parser = |text: &str| text.parse::<Macs>())]
     mac_base: Option<Macs>,
-    /// VLAN the card puts them in: one for all (7), or by number (0=7,2=9); 0 is none
+    /// VLAN: one for all VFs (7), or one per VF (0=7,2=9); 0 for none
     #[arg(long, value_name = "VLAN|VF=VLAN,…", value_parser = |text: &str| text.parse::<Vlans>())]
     vlan: Option<Vlans>,
-    /// Whether the card drops packets a guest sends with another MAC address than its function's
+    /// Whether the card drops packets that a guest sends with a MAC address other than its VF's
     #[arg(long, value_name = "on|off", value_parser = switch)]
     spoof_check: Option<bool>,
-    /// Whether guests may change their MAC address and listen to all packets (for bonds and packet switches in guests)
+    /// Whether guests may change their MAC address and receive all packets (for bonds and software switches in guests)
     #[arg(long, value_name = "on|off", value_parser = switch)]
     trust: Option<bool>,
-    /// The most each may send, in Mbit/s; 0 for no limit
+    /// Transmit limit of each VF in Mbit/s; 0 for none
     #[arg(long, value_name = "MBIT/S")]
     max_rate: Option<u32>,
-    /// The host's own driver takes new ones (an interface, or a drive, each)
+    /// Let the host's driver claim new VFs, each as an interface or a drive
     #[arg(long, conflicts_with = "no_autoprobe")]
     keep_driver: bool,
-    /// The host's drivers leave them alone: they are for guests only
+    /// Keep the host's drivers off: the VFs are for guests only
     #[arg(long)]
     no_autoprobe: bool,
-    /// Make them again at every boot, before guests start (by nearmetal-boot.service, from the journal)
+    /// Make them again at every boot before guests start (nearmetal-boot.service does this from the journal)
     #[arg(long)]
     persist: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ fn switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("`{text}` is neither on nor off")),
+        _ => Err(format!("`{text}` is not a switch: write on or off")),
     }
 }
 

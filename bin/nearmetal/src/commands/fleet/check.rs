@@ -13,15 +13,15 @@ use crate::style::Format;
 /// Bytes read of a fleet file; the parser's own limit is told by the parser.
 const MOST_READ: usize = (16 << 20) + 1;
 
-/// Say what is understood of a fleet file, or everything that is wrong with it
+/// Check a fleet file: print what nearmetal understands, or every mistake in it
 ///
-/// Reaches no host and changes nothing. Each mistake is shown with its line. Exit code 2 if there is one.
+/// Contacts no host and changes nothing. Each mistake comes with its line; the exit code is then 2.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fleet file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// How it is shown
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -61,8 +61,8 @@ pub(crate) fn read(path: &Path, printer: &mut Printer) -> Option<FleetFile> {
         Err(errors) => {
             let count = errors.problems.len();
             printer.important(&errors.to_string());
-            let things = if count == 1 { "1 thing is".to_owned() } else { format!("{count} things are") };
-            printer.important(&format!("\nerror: {things} wrong with `{}`", path.display()));
+            let mistakes = if count == 1 { "1 mistake".to_owned() } else { format!("{count} mistakes") };
+            printer.important(&format!("\nerror: `{}` has {mistakes}", path.display()));
             None
         }
     }

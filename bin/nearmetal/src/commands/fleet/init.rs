@@ -14,23 +14,23 @@ use crate::source::SourceArgs;
 
 /// Write a fleet file from the domains that exist
 ///
-/// Asks libvirt for this machine's domains, or another machine's (--host), or takes definitions from files. Where no
-/// libvirt can be asked, as for a capture, the guests that run are what is known. The file is yours to change. Nothing
-/// else is written, and an existing file is never overwritten.
+/// Asks libvirt for the domains of this machine or of another (--host), or reads definitions from files. Without libvirt,
+/// as with a capture, it lists the running guests. The file is yours to edit. The command writes nothing else and never
+/// overwrites a file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// How to reach another machine: the program and its options, split at spaces
+    /// The command that reaches the other machine, with its options; split at spaces
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "host")]
     ssh: String,
-    /// Take a definition from this file instead of from libvirt; may be given several times
+    /// Read a definition from this file instead of asking libvirt; may be repeated
     #[arg(long, value_name = "FILE")]
     domain_xml: Vec<PathBuf>,
-    /// The host's name in the fleet file; its own if not given
+    /// The host's name in the fleet file [default: its own name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Write the fleet file here instead of to stdout
+    /// Write the fleet file here [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -38,7 +38,10 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn init(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     if let Some(path) = args.output.as_ref().filter(|path| path.exists()) {
-        printer.important(&format!("error: `{}` exists and is not overwritten: name another file", path.display()));
+        printer.important(&format!(
+            "error: `{}` exists, and nearmetal does not overwrite it: name another file",
+            path.display()
+        ));
         return Ok(ExitStatus::WrongUse);
     }
     let mut source = match args.source.open(&args.ssh) {
@@ -65,7 +68,7 @@ pub(crate) fn init(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         }
     } else if let Err(why) = ask(args, source.libvirt.as_mut(), source.fs.is_live(), &host, &mut found) {
         let guests: Vec<FoundDomain> = host.guests.iter().filter_map(found::guest).collect();
-        let remark = format!("libvirt's domains are unknown ({why}): these are the guests that run");
+        let remark = format!("libvirt's domains are unknown ({why}): these are the running guests");
         printer.important(&remark);
         found.remarks.push(remark);
         found.domains = guests;
@@ -75,7 +78,7 @@ pub(crate) fn init(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         None => printer.data(&text),
         Some(path) => {
             files::write_atomic(path, &text)?;
-            printer.say(&format!("written; what is understood of it: nearmetal fleet check {}", path.display()));
+            printer.say(&format!("written; to check it: nearmetal fleet check {}", path.display()));
         }
     }
     Ok(ExitStatus::Done)
@@ -115,12 +118,12 @@ fn ask(args: &Args, known: Option<&mut Libvirt>, live: bool, host: &Host, found:
             own = Libvirt::open(Some(&format!("qemu+ssh://{name}/system"))).map_err(line)?;
             &mut own
         }
-        (None, Some(_)) => return Err("it is asked over plain ssh only; --host takes a libvirt URI too".to_owned()),
+        (None, Some(_)) => return Err("libvirt is asked over plain ssh only: give --host a libvirt URI".to_owned()),
         (None, None) if live => {
             own = Libvirt::open(None).map_err(line)?;
             &mut own
         }
-        (None, None) => return Err("a capture holds no definitions; --domain-xml takes them from files".to_owned()),
+        (None, None) => return Err("a capture holds no definitions: name files with --domain-xml".to_owned()),
     };
     for summary in libvirt.domains().map_err(line)? {
         let which = if summary.persistent { Definition::Inactive } else { Definition::Live };
@@ -129,7 +132,7 @@ fn ask(args: &Args, known: Option<&mut Libvirt>, live: bool, host: &Host, found:
             .and_then(|text| DomainXml::parse(&text).and_then(|xml| xml.facts()).map_err(|error| error.to_string()));
         match facts {
             Ok(facts) => found.domains.push(found::domain(&facts, host, !summary.state.is_off())),
-            Err(error) => found.remarks.push(format!("domain {} could not be read: {error}", summary.name)),
+            Err(error) => found.remarks.push(format!("cannot read domain {}: {error}", summary.name)),
         }
     }
     Ok(())

@@ -8,9 +8,9 @@ mod init;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Many VMs over many hosts, from one file
+/// Describe many VMs on many hosts in one file
 ///
-/// A fleet file says which VMs you want and on which hosts they may go (docs/reference/fleet-file.md).
+/// A fleet file says which VMs you want, and on which hosts they may run (docs/reference/fleet-file.md).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

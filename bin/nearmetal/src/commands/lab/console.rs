@@ -11,13 +11,13 @@ use super::open;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Show what a lab's serial console has said, and type on it
+/// Show a lab's serial console, or attach to it
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// Type on it too, until Ctrl-]
+    /// Attach until Ctrl-]
     #[arg(long, short)]
     attach: bool,
 }
@@ -34,7 +34,7 @@ pub fn console(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Re
             printer.important("error: --attach needs a terminal on standard input");
             return Ok(ExitStatus::WrongUse);
         }
-        printer.say("attached; Ctrl-] detaches, Enter shows a prompt");
+        printer.say("attached: Enter shows a prompt, Ctrl-] detaches");
         attach(lab.console()?).context("the connection to the console broke")?;
     }
     Ok(ExitStatus::Done)

@@ -5,13 +5,13 @@ use nearmetal_lab::{Lab, LabError, LabName, Places, Stopped};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Take a lab down; nothing of it remains but disks that are kept
+/// Stop a lab and remove it, except disks it was told to keep
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// Give up kept disks too, of a lab that runs or not
+    /// Delete kept disks too, whether or not the lab runs
     #[arg(long)]
     purge: bool,
 }
@@ -23,7 +23,8 @@ pub fn down(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Resul
         Ok(lab) => {
             let keep = lab.keeps_disks();
             if lab.down()? == Stopped::Killed && keep && !args.purge {
-                printer.important("it did not shut down in time and was killed: its disks are as after a power loss");
+                printer
+                    .important("the lab did not shut down in time and was killed: its disks are as after a power loss");
             }
             true
         }

@@ -11,18 +11,18 @@ use crate::printer::Printer;
 /// Exit code of a command that ran into its limit, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
 
-/// Run a command in a lab; its outputs and exit code become this command's
+/// Run a command in a lab, and pass on its output and exit code
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit codes: those of the command; 124 if it ran into --timeout; 3 if the lab is not up or was lost."
+    after_help = "Exit codes: the command's own; 124 if --timeout killed it; 3 if the lab is not up or was lost."
 )]
 pub struct Args {
     /// Name of the lab
     name: String,
-    /// Seconds after which the command, and all it started, is killed
+    /// Kill the command, and all it started, after SECONDS
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Hand this command's standard input on
+    /// Pass standard input on
     #[arg(long, short)]
     interactive: bool,
     /// The command and its arguments, after `--`

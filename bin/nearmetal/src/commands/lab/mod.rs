@@ -15,7 +15,7 @@ use nearmetal_lab::{Lab, LabError, LabName, Places};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// A server in software: four sockets and nodes, an IOMMU, a network card and an NVMe drive with virtual functions
+/// Run an emulated server: four sockets, four nodes, an IOMMU, a network card and an NVMe drive with virtual functions
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

@@ -14,7 +14,7 @@ pub struct Args {
     name: String,
     /// File or directory in the lab
     remote: String,
-    /// Where to here
+    /// Destination here
     local: PathBuf,
 }
 

@@ -14,7 +14,7 @@ pub struct Args {
     name: String,
     /// File or directory here
     local: PathBuf,
-    /// Where to in the lab
+    /// Destination in the lab
     remote: String,
 }
 

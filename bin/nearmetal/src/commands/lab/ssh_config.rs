@@ -6,9 +6,10 @@ use super::open;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Print what ssh needs to get into a lab, for programs that run ssh themselves
+/// Print an ssh configuration for a lab, for programs that call ssh themselves
 ///
-/// nearmetal lab ssh-config a > a.ssh; ssh -F a.ssh a. In a fleet file: ssh = "a", ssh-command = "ssh -F a.ssh".
+/// For example: `nearmetal lab ssh-config a > a.ssh`, then `ssh -F a.ssh a`. In a fleet file: `ssh = "a"` and
+/// `ssh-command = "ssh -F a.ssh"`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the lab

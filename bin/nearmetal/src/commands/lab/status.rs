@@ -8,12 +8,12 @@ use nearmetal_units::Bytes;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Which labs there are: up, booting, dead, or only their disks kept
+/// List labs: up, booting, dead, or only their kept disks
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this lab; the exit code is 1 unless it is up
+    /// Show only this lab; the exit code is 1 unless it is up
     name: Option<String>,
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

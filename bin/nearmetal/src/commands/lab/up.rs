@@ -9,25 +9,25 @@ use super::progress::Drawn;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Boot a lab, and build its image first if that is missing
+/// Boot a lab; builds its image first if there is none
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// A built-in machine (`quad`, `quad-4nvme`, `peer`), or the path of a machine file
+    /// A built-in machine (`quad`, `quad-4nvme`, `peer`) or the path of a machine file
     #[arg(long, default_value = "quad")]
     machine: String,
-    /// Keep the disks after `down` and power loss; the next `up --keep` of this name goes on with them
+    /// Keep the disks after `down` or a power loss; the next `up --keep` of this name uses them again
     #[arg(long)]
     keep: bool,
     /// More kernel arguments, such as "default_hugepagesz=1G hugepages=2"
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     append: String,
-    /// Put a cable into the first network card: its name and the end, such as wire:a; another lab has wire:b
+    /// Plug a cable into the first network card: its name and end, such as wire:a; the other lab takes wire:b
     #[arg(long, value_name = "NAME:END")]
     cable: Option<Cable>,
-    /// Seconds until libvirt must answer
+    /// Seconds to wait for libvirt
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
 }

@@ -16,7 +16,9 @@ const LEAST_CHANGE: f64 = 0.01;
 /// The halves of one run. A flag is shown with the result; nothing is trimmed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
+    /// Mean of the first half, in the unit of the samples.
     pub first_mean: f64,
+    /// Mean of the second half, in the same unit.
     pub second_mean: f64,
     /// second_mean / first_mean
     pub ratio: f64,

@@ -5,16 +5,51 @@ use thiserror::Error;
 /// Why a figure cannot be had. Positions count from 0, in the order given.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum StatsError {
+    /// There is nothing to compute from.
     #[error("no samples")]
     Empty,
+    /// A NaN or an infinity.
     #[error("{what} at position {index} is {value}, not a finite number")]
-    NotFinite { what: &'static str, index: usize, value: f64 },
+    NotFinite {
+        /// Which input, in words.
+        what: &'static str,
+        /// Its position in that input.
+        index: usize,
+        /// The value found.
+        value: f64,
+    },
+    /// A value that has no logarithm.
     #[error("{what} at position {index} is {value}; a ratio needs values above zero")]
-    NotPositive { what: &'static str, index: usize, value: f64 },
+    NotPositive {
+        /// Which input, in words.
+        what: &'static str,
+        /// Its position in that input.
+        index: usize,
+        /// The value found, zero or less.
+        value: f64,
+    },
+    /// Fewer values than the method needs.
     #[error("{what}: {found} given, at least {needed} needed")]
-    TooFew { what: &'static str, needed: usize, found: usize },
+    TooFew {
+        /// Which input, in words.
+        what: &'static str,
+        /// The least number that will do.
+        needed: usize,
+        /// The number given.
+        found: usize,
+    },
+    /// A parameter beyond its limits, or NaN.
     #[error("{what} is {value}, outside {low} to {high}")]
-    OutOfRange { what: &'static str, value: f64, low: f64, high: f64 },
+    OutOfRange {
+        /// Which parameter, in words.
+        what: &'static str,
+        /// The value given.
+        value: f64,
+        /// The lowest value allowed.
+        low: f64,
+        /// The highest value allowed.
+        high: f64,
+    },
 }
 
 /// `Ok(value)` if it lies in `low..=high`; NaN lies in no range.

@@ -15,6 +15,7 @@ pub struct NoiseFloor {
     pub ratio: f64,
     /// Student's t interval on `ratio`. With two pairs its t is 12.7, and it says little.
     pub low: f64,
+    /// The upper end of that interval.
     pub high: f64,
     /// Half the width of that interval as a logarithm, t·s/√n: 0.03 reads as ±3 %.
     pub half_width: f64,

@@ -10,7 +10,9 @@ const COIN_STREAM: u64 = 0x636f_696e;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
+    /// The subject, then the reference.
     SubjectFirst,
+    /// The reference, then the subject.
     ReferenceFirst,
 }
 

@@ -9,18 +9,23 @@ use crate::sample::{mean, standard_deviation};
 /// One pair: subject and reference, both > 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
+    /// The arm that the ratio is about, in the unit of the metric.
     pub subject: f64,
+    /// The arm it is divided by, in the same unit.
     pub reference: f64,
 }
 
 /// An interval on a ratio: `low` ≤ ratio ≤ `high`, all finite and above zero.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct Interval {
+    /// Lower end, included.
     pub low: f64,
+    /// Upper end, included.
     pub high: f64,
 }
 
 impl Interval {
+    /// Whether the ratio lies between the ends, which are included; a NaN does not.
     pub fn contains(&self, ratio: f64) -> bool {
         (self.low..=self.high).contains(&ratio)
     }

@@ -17,6 +17,7 @@ pub const PILOT_PAIRS: usize = 10;
 /// How many pairs to measure, the pilot's among them, before looking at the ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairsNeeded {
+    /// Pairs in all, those of the pilot included.
     pub n: usize,
     /// [`MAXIMUM_PAIRS`] was hit: with `n` pairs the interval will be wider than asked for.
     pub capped: bool,

@@ -10,10 +10,13 @@ use crate::pair::{Interval, Pair, log_ratios, student_interval};
 /// interval move by 1.4 % of its half-width from seed to seed.
 pub const RESAMPLES: u32 = 10_000;
 
+/// How an interval on a ratio was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalKind {
+    /// Student's t on log-ratios.
     StudentT,
+    /// Percentiles of a bootstrap over pairs.
     Bootstrap,
 }
 
@@ -24,6 +27,7 @@ pub struct RatioEstimate {
     pub n: usize,
     /// The geometric mean of subject/reference: exp(mean log ratio).
     pub ratio: f64,
+    /// Student's t on the log-ratios.
     pub student_t: Interval,
     /// The percentile bootstrap over pairs, for comparison: see [`ratio`].
     pub bootstrap: Interval,
@@ -33,6 +37,7 @@ pub struct RatioEstimate {
     pub confidence: f64,
     /// Of the bootstrap.
     pub seed: u64,
+    /// Resamples of the bootstrap.
     pub resamples: u32,
 }
 

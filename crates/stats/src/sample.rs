@@ -14,6 +14,10 @@ pub struct Sample(Vec<f64>);
 
 #[allow(clippy::len_without_is_empty)] // never empty: `new` refuses
 impl Sample {
+    /// Checks the values and keeps their order.
+    ///
+    /// # Errors
+    /// No value at all, one that is not finite, or one beyond ±1e150, whose square would overflow.
     pub fn new(values: Vec<f64>) -> Result<Sample, StatsError> {
         if values.is_empty() {
             return Err(StatsError::Empty);
@@ -32,6 +36,7 @@ impl Sample {
         &self.0
     }
 
+    /// The number of samples, at least 1.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -61,10 +66,12 @@ impl Sample {
         Ok(quantile_of_sorted(&self.sorted(), percent / 100.0))
     }
 
+    /// The smallest sample.
     pub fn minimum(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
+    /// The largest sample.
     pub fn maximum(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }

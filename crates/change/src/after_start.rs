@@ -87,7 +87,8 @@ fn mask(kernel: &dyn Kernel, number: u32) -> Result<Option<CpuSet>, ChangeError>
     let path = mask_path(number);
     let Some(text) = kernel.read(&path)? else { return Ok(None) };
     let cpus = text.trim().parse();
-    cpus.map(Some).map_err(|_| ChangeError::Kernel(format!("`{path}` holds `{}`, which is no set of PUs", text.trim())))
+    cpus.map(Some)
+        .map_err(|_| ChangeError::Kernel(format!("`{path}` holds `{}`, which is not a set of PUs", text.trim())))
 }
 
 fn mask_path(number: u32) -> String {

@@ -233,12 +233,12 @@ impl fmt::Display for Change {
             }
             Self::SysfsValue { path, old, new } => write!(formatter, "set `{path}` from `{old}` to `{new}`"),
             Self::LoadModule { module, .. } => write!(formatter, "load the module {module}"),
-            Self::BootUnit { .. } => formatter.write_str("install the unit that re-applies this at boot"),
-            Self::QemuHook { .. } => formatter.write_str("install libvirt's qemu hook, and have its daemon reload"),
-            Self::AfterStart { domain, new, .. } => write!(formatter, "pin of `{domain}`: {new}"),
-            Self::DefineDomain { domain, .. } => write!(formatter, "define `{domain}` anew"),
+            Self::BootUnit { .. } => formatter.write_str("install the unit that applies this again at boot"),
+            Self::QemuHook { .. } => formatter.write_str("install libvirt's qemu hook and reload its daemon"),
+            Self::AfterStart { domain, new, .. } => write!(formatter, "pin for `{domain}`: {new}"),
+            Self::DefineDomain { domain, .. } => write!(formatter, "redefine `{domain}`"),
             Self::NewDomain { domain, .. } => write!(formatter, "define the new domain `{domain}`"),
-            Self::ShutdownDomain { domain, .. } => write!(formatter, "shut `{domain}` down"),
+            Self::ShutdownDomain { domain, .. } => write!(formatter, "shut down `{domain}`"),
             Self::StartDomain { domain } => write!(formatter, "start `{domain}`"),
             Self::LivePin { domain, target, old, new, .. } => {
                 write!(formatter, "move {target} of `{domain}` from PUs {old} to PUs {new}")
@@ -246,7 +246,7 @@ impl fmt::Display for Change {
             Self::VirtualFunctions { card, old, new, .. } => {
                 let (function, old, new) = (card.function, old.count(), new.count());
                 match old == new {
-                    true => write!(formatter, "set the {new} virtual functions of {function} anew"),
+                    true => write!(formatter, "configure the {new} virtual functions of {function} again"),
                     false => write!(formatter, "give {function} {new} virtual functions (it has {old})"),
                 }
             }

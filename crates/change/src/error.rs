@@ -9,7 +9,8 @@ use nearmetal_hypervisor::HypervisorError;
 pub enum ChangeError {
     /// The plan file is not one.
     #[error(
-        "{origin} is not a plan this version understands: {problem}; make one with `nearmetal plan DOMAIN -o FILE`"
+        "{origin} is not a plan that this version understands: {problem}; write one with `nearmetal plan DOMAIN -o \
+         FILE`"
     )]
     PlanUnreadable {
         /// The file, or where else the text came from.
@@ -19,7 +20,7 @@ pub enum ChangeError {
     },
     /// The plan was made for another machine.
     #[error(
-        "this plan was made for the host `{planned_name}` (fingerprint {planned}), and this host is `{found_name}` \
+        "this plan is for the host `{planned_name}` (fingerprint {planned}), but this host is `{found_name}` \
          (fingerprint {found}): run `nearmetal plan` here"
     )]
     OtherHost {
@@ -33,17 +34,17 @@ pub enum ChangeError {
         found: String,
     },
     /// Something the plan needs is not so; nothing was changed.
-    #[error("nothing was changed:\n  {}", problems.join("\n  "))]
+    #[error("nothing changed:\n  {}", problems.join("\n  "))]
     Preconditions {
         /// All that is in the way, each with what to do.
         problems: Vec<String>,
     },
     /// A running guest would have to stop.
     #[error(
-        "nothing was changed: {}; add --restart to let nearmetal shut the guest down (guest agent, then ACPI; never \
-         by force) and start it again{}",
+        "nothing changed: {}; add --restart to let nearmetal shut the guest down (guest agent, then ACPI, never by \
+         force) and start it again{}",
         .reasons.join("; "),
-        if *.live_possible { ", or --live-only for the rest now and this at the guest's next start" } else { "" }
+        if *.live_possible { ", or --live-only to change the rest now and this at the guest's next start" } else { "" }
     )]
     RestartNeeded {
         /// One line per guest: its name and the parts that need it.
@@ -60,14 +61,14 @@ pub enum ChangeError {
         problem: String,
     },
     /// Another process writes.
-    #[error("another nearmetal is changing this machine (process {holder}); wait for it to end, then try again")]
+    #[error("another nearmetal is changing this machine (process {holder}): wait until it ends, then try again")]
     Busy {
         /// Its process id, as it left it in the lock file.
         holder: String,
     },
     /// An earlier transaction did not end.
     #[error(
-        "transaction {transaction}, started {started}, did not end (a crash, a kill or a power loss): run `nearmetal \
+        "transaction {transaction}, started {started}, is unfinished (a crash, a kill or a power loss): run `nearmetal \
          rollback --restart` to restore the former state, or `nearmetal rollback --forget` to leave things as they are"
     )]
     Unfinished {
@@ -77,7 +78,8 @@ pub enum ChangeError {
         started: String,
     },
     /// The journal cannot be used.
-    #[error("the journal `{}` is damaged at line {line}: {problem}; the lines before it are whole: save the file, then ask", path.display())]
+    #[error("the journal `{}` is damaged at line {line}: {problem}; the lines before it are intact: keep a copy of \
+        the file and ask for help", path.display())]
     JournalDamaged {
         /// The file.
         path: PathBuf,
@@ -91,7 +93,7 @@ pub enum ChangeError {
     NothingToRollBack(String),
     /// A later transaction changed the same things.
     #[error(
-        "transaction {transaction} cannot be taken back before transaction {later}: both changed {object}; roll back \
+        "cannot roll back transaction {transaction} before transaction {later}: both changed {object}; roll back \
          {later} first"
     )]
     LaterTransaction {
@@ -104,7 +106,7 @@ pub enum ChangeError {
     },
     /// Rolling back means stopping a guest.
     #[error(
-        "nothing was changed: {} in the form that is to be taken back, and only a restart gives the old form back; \
+        "nothing changed: {} with the definition that this would undo, and only a restart brings the old one back; \
          add --restart", .guests.join(" and ")
     )]
     RollbackNeedsRestart {
@@ -113,8 +115,8 @@ pub enum ChangeError {
     },
     /// The kernel gave fewer pages than asked.
     #[error(
-        "node {node} gave {got} of {wanted} pages of {size} after {attempts} attempts with memory compaction between: \
-         free memory on that node, or reserve the pages on the kernel command line"
+        "node {node} gave {got} of {wanted} pages of {size} after {attempts} attempts with memory compaction in \
+         between: free memory on that node, or reserve the pages on the kernel command line"
     )]
     PoolTooSmall {
         /// Node.
@@ -151,7 +153,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Hypervisor(#[from] HypervisorError),
     /// apply failed and took everything back.
-    #[error("{cause}; everything was put back as it was (transaction {transaction})")]
+    #[error("{cause}; everything was rolled back (transaction {transaction})")]
     TakenBack {
         /// The failure.
         cause: Box<ChangeError>,
@@ -160,7 +162,7 @@ pub enum ChangeError {
     },
     /// apply failed, and so did taking it back.
     #[error(
-        "{cause}; taking it back failed as well: {second}; remove the cause, then run `nearmetal rollback --restart` \
+        "{cause}; the rollback failed too: {second}; remove the cause, then run `nearmetal rollback --restart` \
          (transaction {transaction})"
     )]
     NotTakenBack {

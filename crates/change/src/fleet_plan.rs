@@ -82,7 +82,7 @@ impl AnyPlan {
     pub fn parse(text: &str, origin: &str) -> Result<Self, ChangeError> {
         let unreadable = |problem: String| ChangeError::PlanUnreadable { origin: origin.to_owned(), problem };
         if text.len() > LARGEST {
-            return Err(unreadable(format!("it has {} bytes, and {LARGEST} is the limit", text.len())));
+            return Err(unreadable(format!("it has {} bytes; the limit is {LARGEST}", text.len())));
         }
         let schema: Schema = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
         if schema.schema.as_deref() != Some(FLEET_PLAN_SCHEMA) {
@@ -94,7 +94,7 @@ impl AnyPlan {
         // The planner's types accept fields they do not know; a file someone edited must not be half understood.
         let understood = serde_json::to_value(&plan).map_err(|error| unreadable(error.to_string()))?;
         if let Some(path) = first_difference(&value, &understood, "") {
-            return Err(unreadable(format!("`{path}` is not a field, or not a value, that belongs there")));
+            return Err(unreadable(format!("`{path}` is an unknown field or a wrong value")));
         }
         plan.check().map_err(unreadable)?;
         Ok(Self::Fleet(Box::new(plan)))
@@ -128,7 +128,7 @@ impl FleetPlanFile {
         for (number, part) in self.hosts.iter().enumerate() {
             let name = &part.name;
             if self.hosts[..number].iter().any(|other| other.name == *name) {
-                return Err(format!("the host `{name}` is in it twice"));
+                return Err(format!("it lists the host `{name}` twice"));
             }
             part.plan.check().map_err(|problem| format!("host `{name}`: {problem}"))?;
             if let Reach::Ssh { destination, .. } = &part.reach {
@@ -140,9 +140,9 @@ impl FleetPlanFile {
                     Some(planned) if planned.host == *name => {}
                     Some(planned) => {
                         let (vm, there) = (&placement.guest, &planned.host);
-                        return Err(format!("`{vm}` is changed on `{name}`, and placed on `{there}`"));
+                        return Err(format!("it changes `{vm}` on `{name}` but places it on `{there}`"));
                     }
-                    None => return Err(format!("`{}` is changed on `{name}`, and not placed", placement.guest)),
+                    None => return Err(format!("it changes `{}` on `{name}` but does not place it", placement.guest)),
                 }
             }
         }
@@ -153,7 +153,7 @@ impl FleetPlanFile {
 /// Refuses what ssh would take for an option (some of those run programs here) or what is no name.
 pub fn check_destination(name: &str) -> Result<(), String> {
     if name.is_empty() || name.starts_with('-') || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(format!("`{name}` is no destination for ssh: write NAME or USER@NAME"));
+        return Err(format!("`{name}` is not an ssh destination: write NAME or USER@NAME"));
     }
     Ok(())
 }

@@ -32,17 +32,17 @@ pub(crate) fn look_at(
         Err(error) => return Err(error.into()),
     };
     if let Some(planned) = planned_uuid.filter(|planned| !summary.uuid.eq_ignore_ascii_case(planned)) {
-        problems.push(format!("`{name}` is another domain now (UUID {}, planned {planned}): plan again", summary.uuid));
+        problems.push(format!("`{name}` is now another domain (UUID {}, planned {planned}): plan again", summary.uuid));
         return Ok(None);
     }
     if !summary.persistent {
-        problems.push(format!("`{name}` is transient, it has no stored definition to change: define it first"));
+        problems.push(format!("`{name}` is transient and has no stored definition to change: define it first"));
         return Ok(None);
     }
     if summary.managed_save {
         problems.push(format!(
-            "`{name}` has a managed save image, and its next start would resume that with its old definition: start it once \
-             (virsh start {name}), or give the saved state up (virsh managedsave-remove {name})"
+            "`{name}` has a managed save image, and its next start would resume that with its old definition: start \
+             it once (virsh start {name}), or discard the saved state (virsh managedsave-remove {name})"
         ));
     }
     let xml = machine.hypervisor.domain_xml(name, Definition::Inactive)?;

@@ -46,7 +46,7 @@ pub trait Kernel {
 
     /// Runs a program that sets or tells what no file does (`ip`, `nvme`), and gives what it printed.
     fn run(&self, program: &str, _arguments: &[&str]) -> Result<String, ChangeError> {
-        Err(ChangeError::Kernel(format!("`{program}` is not there")))
+        Err(ChangeError::Kernel(format!("`{program}` is missing")))
     }
 
     /// Whether some process has a device to itself: a file below /dev.
@@ -66,7 +66,7 @@ pub trait Kernel {
 
     /// Sets the PUs a thread may run on, inside its cpuset.
     fn set_affinity(&self, thread: u32, _cpus: &CpuSet) -> Result<(), ChangeError> {
-        Err(ChangeError::Kernel(format!("there is no thread {thread}")))
+        Err(ChangeError::Kernel(format!("thread {thread} does not exist")))
     }
 }
 
@@ -131,7 +131,12 @@ impl Kernel for HostFs {
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, ChangeError> {
         let output = output(self, program, arguments)?;
-        String::from_utf8(output).map_err(|_| ChangeError::Kernel(format!("`{program}` printed what is no text")))
+        String::from_utf8(output).map_err(|_| {
+            ChangeError::Kernel(format!(
+                "`{program}` printed something that is not \
+            text"
+            ))
+        })
     }
 
     fn is_held(&self, path: &str) -> Result<bool, ChangeError> {
@@ -163,7 +168,7 @@ impl Kernel for HostFs {
 
     fn set_affinity(&self, thread: u32, cpus: &CpuSet) -> Result<(), ChangeError> {
         if !self.is_live() {
-            return Err(ChangeError::Kernel(format!("thread {thread} is one of a capture, and cannot be pinned")));
+            return Err(ChangeError::Kernel(format!("cannot pin thread {thread}: it belongs to a capture")));
         }
         set_affinity(thread, cpus)
     }
@@ -171,7 +176,7 @@ impl Kernel for HostFs {
 
 /// sched_setaffinity(2) of one thread.
 fn set_affinity(thread: u32, cpus: &CpuSet) -> Result<(), ChangeError> {
-    let failed = |why: String| ChangeError::Kernel(format!("thread {thread} cannot be pinned to PUs {cpus}: {why}"));
+    let failed = |why: String| ChangeError::Kernel(format!("cannot pin thread {thread} to PUs {cpus}: {why}"));
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus.iter() {
         let cpu = cpu as usize;
@@ -181,10 +186,10 @@ fn set_affinity(thread: u32, cpus: &CpuSet) -> Result<(), ChangeError> {
         set.set(cpu);
     }
     let pid = i32::try_from(thread).ok().and_then(rustix::process::Pid::from_raw);
-    let pid = pid.ok_or_else(|| failed("that is no thread id".to_owned()))?;
+    let pid = pid.ok_or_else(|| failed("that is not a thread id".to_owned()))?;
     rustix::thread::sched_setaffinity(Some(pid), &set).map_err(|errno| match errno {
         // None of them is in its cpuset.
-        Errno::INVAL => failed("they are outside of the emulator thread's cpuset".to_owned()),
+        Errno::INVAL => failed("they are outside the emulator thread's cpuset".to_owned()),
         other => failed(other.to_string()),
     })
 }
@@ -198,7 +203,7 @@ fn run(files: &HostFs, program: &str, module: &str) -> Result<(), ChangeError> {
 fn output(files: &HostFs, program: &str, arguments: &[&str]) -> Result<Vec<u8>, ChangeError> {
     let command = format!("{program} {}", arguments.join(" ")).replace(" -- ", " ");
     if !files.is_live() {
-        return Err(ChangeError::Kernel(format!("`{command}` cannot be done to a capture")));
+        return Err(ChangeError::Kernel(format!("cannot run `{command}` on a capture")));
     }
     let failed = |why: String| ChangeError::Kernel(format!("`{command}` failed: {why}"));
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -244,7 +249,7 @@ pub(crate) fn persistent_pages(kernel: &dyn Kernel, node: u32, size: PageSize) -
     let count = |name: &str| -> Result<u64, ChangeError> {
         let path = format!("{directory}/{name}");
         let text = required(kernel, &path)?;
-        text.parse().map_err(|_| ChangeError::Kernel(format!("`{path}` holds `{text}`, which is no count of pages")))
+        text.parse().map_err(|_| ChangeError::Kernel(format!("`{path}` holds `{text}`, which is not a count of pages")))
     };
     Ok(count("nr_hugepages")?.saturating_sub(count("surplus_hugepages")?))
 }

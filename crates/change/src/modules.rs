@@ -39,12 +39,12 @@ pub(crate) fn load(kernel: &dyn Kernel, module: &str) -> Result<(), ChangeError>
 pub(crate) fn unload(kernel: &dyn Kernel, module: &str) -> Result<String, ChangeError> {
     check(module)?;
     match users(kernel, module)? {
-        None => Ok(format!("the module {module} had been removed since")),
+        None => Ok(format!("the module {module} was already unloaded")),
         Some(0) => {
             kernel.unload_module(module)?;
-            Ok(format!("the module {module} is removed"))
+            Ok(format!("unloaded the module {module}"))
         }
-        Some(_) => Ok(format!("the module {module} is in use by now: left loaded")),
+        Some(_) => Ok(format!("the module {module} is in use now: left loaded")),
     }
 }
 
@@ -53,7 +53,7 @@ fn check(module: &str) -> Result<(), ChangeError> {
     let good = module.starts_with(|c: char| c.is_ascii_alphanumeric())
         && module.len() <= 64
         && module.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    if good { Ok(()) } else { Err(ChangeError::Kernel(format!("`{}` is no name of a module", module.escape_debug()))) }
+    if good { Ok(()) } else { Err(ChangeError::Kernel(format!("`{}` is not a module name", module.escape_debug()))) }
 }
 
 #[cfg(test)]

@@ -48,18 +48,18 @@ pub(crate) fn may_be_made(
     for other in machine.hypervisor.domains()? {
         let same_uuid = other.uuid.eq_ignore_ascii_case(uuid);
         if other.name == *name && same_uuid {
-            problems.push(format!("`{name}` ({uuid}) was to be made, and is there by now: plan again"));
+            problems.push(format!("the plan creates `{name}` ({uuid}), but it exists already: plan again"));
             return Ok(false);
         }
         if other.name == *name {
             let found = &other.uuid;
             problems.push(format!(
-                "`{name}` was to be made, and another domain has that name (UUID {found}): choose another name"
+                "the plan creates `{name}`, but another domain has that name (UUID {found}): choose another name"
             ));
             return Ok(false);
         }
         if same_uuid {
-            problems.push(format!("the UUID {uuid} of the new `{name}` is that of `{}`: choose another", other.name));
+            problems.push(format!("the UUID {uuid} of the new `{name}` belongs to `{}`: choose another", other.name));
             return Ok(false);
         }
     }
@@ -96,11 +96,11 @@ impl Removal<'_> {
         let name = self.domain;
         let summary = match machine.hypervisor.domain(name) {
             Ok(summary) => summary,
-            Err(HypervisorError::NoSuchDomain { .. }) => return Ok(format!("there is no `{name}`")),
+            Err(HypervisorError::NoSuchDomain { .. }) => return Ok(format!("`{name}` does not exist")),
             Err(error) => return Err(error.into()),
         };
         if !summary.uuid.eq_ignore_ascii_case(self.uuid) {
-            return Ok(format!("`{name}` is another domain now (UUID {}): left as it is", summary.uuid));
+            return Ok(format!("`{name}` is now another domain (UUID {}): left as it is", summary.uuid));
         }
         if !summary.state.is_off() {
             return Ok(format!(
@@ -109,17 +109,17 @@ impl Removal<'_> {
             ));
         }
         let now = stored_definition(machine, name)?.unwrap_or_default();
-        let mut note = format!("`{name}` is removed");
+        let mut note = format!("removed `{name}`");
         if !same(&now, self.made) {
             let kept = keep(&now)?;
-            note.push_str(&format!("; it had been edited since, and that text is kept in `{kept}`"));
+            note.push_str(&format!("; it had been edited, and the edited text is kept in `{kept}`"));
         }
         let variables = nvram(&now);
         let fresh = fresh_nvram && variables == nvram(self.made);
         machine.hypervisor.undefine(name, if fresh { Nvram::Remove } else { Nvram::Keep })?;
         if let (false, Some(path)) = (fresh, variables) {
             if (machine.surroundings.exists)(Path::new(&path)) {
-                note.push_str(&format!("; its UEFI variables stay in `{path}`, which may be older than it"));
+                note.push_str(&format!("; its UEFI variables stay in `{path}`, which may be older than the domain"));
             }
         }
         match machine.hypervisor.domain(name) {

@@ -46,8 +46,8 @@ pub(crate) fn problems(host: &Host, routes: &BTreeSet<String>, facts: &DomainFac
     for address in &passed {
         let Some(device) = host.pci_devices.iter().find(|device| device.address == *address) else {
             problems.push(format!(
-                "the PCI function {address} of `{guest}` is not on this machine: if it is a virtual function, give its card \
-                 more of them (sriov_numvfs), or plan again"
+                "this machine lacks the PCI function {address} of `{guest}`: if it is a virtual function, give its \
+                 card more of them (sriov_numvfs), or plan again"
             ));
             continue;
         };
@@ -56,7 +56,10 @@ pub(crate) fn problems(host: &Host, routes: &BTreeSet<String>, facts: &DomainFac
         let own = |other: &&PciDevice| other.address == *address || other.physical_function == Some(*address);
         for used in host.pci_devices.iter().filter(own) {
             problems.extend(uses(host, routes, used.address).into_iter().map(|what| {
-                format!("the PCI function {address} of `{guest}` is the host's own: {what}; give the guest another one")
+                format!(
+                    "the host itself uses the PCI function {address} of `{guest}`: {what}; give the guest another \
+                    one"
+                )
             }));
         }
     }
@@ -69,7 +72,8 @@ fn group_problem(host: &Host, device: &PciDevice, passed: &[PciAddress], guest: 
     let address = device.address;
     let Some(group) = device.iommu_group else {
         return Some(format!(
-            "the PCI function {address} of `{guest}` is in no IOMMU group: enable the IOMMU in the firmware and on the kernel \
+            "the PCI function {address} of `{guest}` has no IOMMU group: enable the IOMMU in the firmware and on the \
+             kernel \
              command line (intel_iommu=on)"
         ));
     };
@@ -86,8 +90,8 @@ fn group_problem(host: &Host, device: &PciDevice, passed: &[PciAddress], guest: 
         .collect();
     (!others.is_empty()).then(|| {
         format!(
-            "the PCI function {address} of `{guest}` shares IOMMU group {group} with {}, which the host drives: hand these \
-             through too, park them on vfio-pci, or take a function with a group of its own",
+            "the PCI function {address} of `{guest}` shares IOMMU group {group} with {}, which the host drives: pass \
+             these through too, bind them to vfio-pci, or use a function with its own group",
             others.join(", ")
         )
     })
@@ -125,7 +129,7 @@ fn uses(host: &Host, routes: &BTreeSet<String>, address: PciAddress) -> Vec<Stri
         // Over bonds and bridges; more levels than there are interfaces go round.
         for _ in 0..=host.network_interfaces.len() {
             if routes.contains(name) {
-                found.push(format!("the default route leaves through {name}"));
+                found.push(format!("the default route uses {name}"));
                 break;
             }
             let above = host.network_interfaces.iter().find(|other| other.name == name);

@@ -41,7 +41,7 @@ pub(crate) fn perform(
         Change::QemuHook { new, .. } => qemu_hook::install(machine, new),
         Change::AfterStart { domain, uuid, new, .. } => match machine.kernel.guest(uuid)? {
             Some(pid) => after_start::set(machine.kernel, pid, new),
-            None => Err(ChangeError::Kernel(format!("`{domain}` has stopped meanwhile"))),
+            None => Err(ChangeError::Kernel(format!("`{domain}` has stopped in the meantime"))),
         },
         Change::DefineDomain { domain, uuid, new_xml, .. } => define(machine, domain, uuid, new_xml),
         Change::NewDomain { domain, uuid, xml } => define(machine, domain, uuid, xml),

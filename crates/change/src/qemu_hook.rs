@@ -23,8 +23,8 @@ pub(crate) fn too_old(version: &str) -> Option<String> {
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
     ((major, minor) < SINCE).then(|| {
         format!(
-            "pins of vhost workers and interrupts are set by a hook in {HOOK_DIRECTORY}, which libvirt runs since {}.{}, and \
-             this is {version}: plan with --leave-interrupts and without --vhost-pus",
+            "a hook in {HOOK_DIRECTORY} sets the pins of vhost workers and interrupts; libvirt runs it since {}.{}, \
+             and this is {version}: plan with --leave-interrupts and without --vhost-pus",
             SINCE.0, SINCE.1
         )
     })

@@ -55,7 +55,7 @@ pub fn rollback(
     say: &mut dyn FnMut(&str),
 ) -> Result<RolledBack, ChangeError> {
     if !machine.surroundings.is_root {
-        return Err(ChangeError::Preconditions { problems: vec!["this needs root: run it with sudo".to_owned()] });
+        return Err(ChangeError::Preconditions { problems: vec!["run this as root".to_owned()] });
     }
     let lock = journal.lock()?;
     rollback_locked(machine, journal, &lock, options, faults, say)
@@ -152,7 +152,7 @@ pub(crate) fn rollback_locked(
         faults.point(format!("{label}:before"))?;
         let note = match action {
             Action::Stop(domain) => {
-                say(&format!("shutting `{domain}` down"));
+                say(&format!("shutting down `{domain}`"));
                 shut_down(machine, domain, options.shutdown_timeout)?;
                 String::new()
             }
@@ -174,15 +174,15 @@ pub(crate) fn rollback_locked(
     }
     notes.extend(guests.iter().filter(|guest| guest.lost_at_reboot).map(|guest| {
         format!(
-            "`{}` ran before, and the machine has been restarted since: it was not started (virsh start {})",
+            "`{}` ran before the machine restarted; nearmetal does not start it (virsh start {})",
             guest.domain, guest.domain
         )
     }));
     if options.keep_running {
         let kept = guests.iter().filter(|guest| guest.must_stop);
-        notes.extend(
-            kept.map(|guest| format!("`{}` runs on, and takes its former form when it next starts", guest.domain)),
-        );
+        notes.extend(kept.map(|guest| {
+            format!("`{}` keeps running, and gets its former definition when it next starts", guest.domain)
+        }));
     }
     faults.point("undo:before-end")?;
     writer.append(&Record::RolledBack { at: timestamp::now() })?;
@@ -202,16 +202,23 @@ fn choose(all: &[Transaction], wanted: Option<u32>) -> Result<&Transaction, Chan
         return match all.iter().find(|transaction| transaction.number() == number) {
             Some(transaction) if transaction.is_in_force() => Ok(transaction),
             Some(transaction) if transaction.state == State::Forgotten => {
-                nothing(format!("transaction {number} was given up with --forget, and cannot be taken back any more"))
+                nothing(format!("transaction {number} was abandoned with --forget and can no longer be rolled back"))
             }
-            Some(_) => nothing(format!("transaction {number} has been taken back already")),
-            None => nothing(format!("there is no transaction {number} (there are: {})", known.join(", "))),
+            Some(_) => nothing(format!("transaction {number} has already been rolled back")),
+            None => nothing(format!("unknown transaction {number} (known: {})", known.join(", "))),
         };
     }
     let last = |wanted: &dyn Fn(&Transaction) -> bool| all.iter().rev().find(|transaction| wanted(transaction));
-    last(&Transaction::is_unfinished)
-        .or_else(|| last(&Transaction::is_in_force))
-        .map_or_else(|| nothing("nothing has been applied on this machine that is still in force".to_owned()), Ok)
+    last(&Transaction::is_unfinished).or_else(|| last(&Transaction::is_in_force)).map_or_else(
+        || {
+            nothing(
+                "nothing to roll back: nothing that was applied on this machine is still in \
+            force"
+                    .to_owned(),
+            )
+        },
+        Ok,
+    )
 }
 
 /// Old values are right only in the order in which they were journalled.

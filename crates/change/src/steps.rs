@@ -64,7 +64,7 @@ pub(crate) fn expand(
         let Some(found) = look_at(machine, &domain.name, Some(&domain.uuid), &mut problems)? else { continue };
         if !same(&found.xml, &domain.xml_before) && !same(&found.xml, &domain.xml_after) {
             let name = &domain.name;
-            problems.push(format!("the definition of `{name}` has changed since this was planned: plan again"));
+            problems.push(format!("the definition of `{name}` changed after this was planned: plan again"));
         }
         if !same(&found.xml, &domain.xml_after) {
             definitions.push(Change::DefineDomain {
@@ -80,10 +80,10 @@ pub(crate) fn expand(
         if needs_restart && !options.live_only {
             if !options.restart {
                 let parts: Vec<_> = domain.needs_restart.iter().map(|part| part.what.as_str()).collect();
-                restarts.push(format!("`{}` runs, and only a restart changes {}", domain.name, parts.join(", ")));
+                restarts.push(format!("`{}` is running, and only a restart changes {}", domain.name, parts.join(", ")));
             } else if found.state != DomainState::Running {
                 problems.push(format!(
-                    "`{}` is {}: a guest that does not run cannot shut down; resume it or stop it first",
+                    "`{}` is {} and cannot shut down: resume it or stop it first",
                     domain.name, found.state
                 ));
             }
@@ -138,7 +138,7 @@ fn pool_changes(
         }
         if now != pool.before {
             problems.push(format!(
-                "the pool of {} pages on node {} has {now} pages, and had {} when this was planned: plan again",
+                "the pool of {} pages on node {} has {now} pages, but had {} when this was planned: plan again",
                 pool.size, pool.node, pool.before
             ));
         } else if pool.after > now {
@@ -166,8 +166,8 @@ fn pool_changes(
             continue;
         }
         problems.push(format!(
-            "the pools of node {node} are to grow by {} MiB; {} MiB of that node are free or can be freed, and {} MiB come \
-             back from the guests that restart: stop what uses its memory, or plan for fewer guests",
+            "the pools of node {node} must grow by {} MiB; {} MiB of that node are free or can be freed, and \
+             restarting guests return {} MiB: stop what uses its memory, or plan for fewer guests",
             bytes >> 20,
             available >> 20,
             returning >> 20
@@ -181,7 +181,7 @@ pub(crate) fn check_devices(machine: &Machine<'_>, name: &str, xml: &str, proble
     let facts = match DomainXml::parse(xml).and_then(|xml| xml.facts()) {
         Ok(facts) => facts,
         Err(error) => {
-            problems.push(format!("the planned definition of `{name}` cannot be read: {error}"));
+            problems.push(format!("cannot read the planned definition of `{name}`: {error}"));
             return;
         }
     };
@@ -194,7 +194,7 @@ pub(crate) fn check_devices(machine: &Machine<'_>, name: &str, xml: &str, proble
     }
     for disk in facts.disks.iter().filter(|disk| matches!(disk.kind.as_str(), "block" | "file")) {
         if let Some(source) = disk.source.as_deref().filter(|source| !exists(source)) {
-            problems.push(format!("the disk {} of `{name}` lies on {source}, which does not exist", disk.target));
+            problems.push(format!("the disk {} of `{name}` is {source}, which does not exist", disk.target));
         }
     }
     if !facts.functions.is_empty() {

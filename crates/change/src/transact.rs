@@ -34,7 +34,7 @@ pub(crate) struct Transacted<T> {
 pub(crate) fn may_begin(machine: &Machine<'_>, journal: &Journal) -> Result<(), ChangeError> {
     // Before anything else: without it neither the journal nor the kernel's files can be read.
     if !machine.surroundings.is_root {
-        return Err(ChangeError::Preconditions { problems: vec!["this needs root: run it with sudo".to_owned()] });
+        return Err(ChangeError::Preconditions { problems: vec!["run this as root".to_owned()] });
     }
     if let Some(unfinished) = journal.unfinished()? {
         let started = unfinished.header.started.clone();
@@ -73,7 +73,7 @@ pub(crate) fn transact<T>(
     drop(writer);
     let mut taken_back = false;
     if mismatches > 0 && work.rollback_on_mismatch {
-        say("the read-back found mismatches: taking everything back");
+        say("the read-back found mismatches: rolling back");
         undo(machine, &work, transaction, say)?;
         taken_back = true;
     }

@@ -23,7 +23,7 @@ pub(crate) fn undo(
 ) -> Result<String, ChangeError> {
     let change = &step.change;
     if change.lifetime() == Lifetime::Boot && step.boot_id != machine.boot_id {
-        return Ok(format!("{} was lost when the machine restarted: left as it is", change.object()));
+        return Ok(format!("the restart of the machine already undid {}: left as it is", change.object()));
     }
     match change {
         Change::HugepagePool { node, size, old, .. } => {
@@ -41,7 +41,7 @@ pub(crate) fn undo(
             Ok(format!("`{path}` is `{old}` again (it was `{now}`)"))
         }
         Change::LoadModule { module, loaded: true } => {
-            Ok(format!("the module {module} had been loaded by something else: left as it is"))
+            Ok(format!("something else had loaded the module {module}: left as it is"))
         }
         Change::LoadModule { module, loaded: false } => modules::unload(machine.kernel, module),
         Change::BootUnit { old, .. } => undo_unit(machine, old.as_deref(), needed.unit),
@@ -52,7 +52,7 @@ pub(crate) fn undo(
                 Some(pid) if is_instance(machine, domain, *instance)? => {
                     let left = after_start::still_there(machine.kernel, pid, old)?;
                     after_start::set(machine.kernel, pid, &left)?;
-                    Ok(format!("workers and interrupts of `{domain}` are where they were"))
+                    Ok(format!("workers and interrupts of `{domain}` are back where they were"))
                 }
                 _ => Ok(format!("the pins of workers and interrupts of `{domain}` ended with the guest")),
             }
@@ -67,9 +67,9 @@ pub(crate) fn undo(
             match &now {
                 Some(now) if !same(now, expected) => {
                     let kept = journal.keep(transaction.number(), domain, now)?;
-                    note.push_str(&format!("; it had been edited since, and that text is kept in `{kept}`"));
+                    note.push_str(&format!("; it had been edited, and the edited text is kept in `{kept}`"));
                 }
-                None => note.push_str("; it had been removed since"),
+                None => note.push_str("; it had been removed"),
                 Some(_) => {}
             }
             define(machine, domain, uuid, old_xml)?;
@@ -130,7 +130,7 @@ fn undo_hook(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<S
         }
         _ => {
             qemu_hook::remove(machine)?;
-            Ok("libvirt's qemu hook is removed".to_owned())
+            Ok("removed libvirt's qemu hook".to_owned())
         }
     }
 }
@@ -147,7 +147,7 @@ fn undo_unit(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<S
         }
         _ => {
             boot_unit::remove(machine)?;
-            Ok("the boot unit is removed".to_owned())
+            Ok("removed the boot unit".to_owned())
         }
     }
 }
@@ -158,7 +158,7 @@ fn difference(wanted: &str, found: &str) -> String {
         nearmetal_domain::first_difference(&wanted, &found).ok()?
     };
     first().map_or_else(
-        || "something that is no definition".to_owned(),
+        || "something that is not a definition".to_owned(),
         |difference| format!("{} at {} (before: {})", difference.after, difference.path, difference.before),
     )
 }

@@ -38,11 +38,11 @@ pub fn follow(
     say: &mut dyn FnMut(&str),
 ) -> Result<(), ChangeError> {
     let Some(plan) = journal.plan_at_start(domain)? else {
-        say(&format!("no plan in force concerns `{domain}`"));
+        say(&format!("no plan in force covers `{domain}`"));
         return Ok(());
     };
     let Some((placement, functions)) = wanted(&plan, domain) else {
-        say(&format!("the plan in force asks nothing after the start of `{domain}`"));
+        say(&format!("the plan in force has nothing to set after `{domain}` starts"));
         return Ok(());
     };
     let began = Instant::now();
@@ -50,7 +50,7 @@ pub fn follow(
         match kernel.guest(&placement.uuid)? {
             Some(pid) => break pid,
             None if began.elapsed() > START => {
-                say(&format!("`{domain}` did not run within {} s", START.as_secs()));
+                say(&format!("`{domain}` did not start within {} s", START.as_secs()));
                 return Ok(());
             }
             None => sleep(SOON),
@@ -71,11 +71,11 @@ pub fn follow(
         if !new.is_empty() {
             // Taken back meanwhile, or planned anew: this is not what is in force any more.
             if journal.plan_at_start(domain)?.as_ref() != Some(&plan) {
-                say(&format!("the plan of `{domain}` is not in force any more"));
+                say(&format!("the plan of `{domain}` is no longer in force"));
                 return Ok(());
             }
             match set(kernel, pid, &new) {
-                Ok(()) => say(&format!("`{domain}`: {new}: done and read back")),
+                Ok(()) => say(&format!("`{domain}`: {new}: done, read back")),
                 Err(error) => say(&format!("`{domain}`: {new}: {error}")),
             }
         }

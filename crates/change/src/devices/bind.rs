@@ -38,7 +38,7 @@ pub fn plan_bind(
     }
     if let Some(owner) = &found.guest {
         // A guest has it: it is bound already, by libvirt, which gives it back when the guest stops.
-        let problem = format!("the guest `{}` has {function}: it is bound to {VFIO_PCI} already", owner.name);
+        let problem = format!("the guest `{}` has {function}, which is already bound to {VFIO_PCI}", owner.name);
         return Err(ChangeError::Preconditions { problems: vec![problem] });
     }
     let mut obstacles = found.obstacles.clone();
@@ -46,9 +46,9 @@ pub fn plan_bind(
         obstacles.extend(held_drives(kernel, host, function)?);
     }
     let mut problems: Vec<String> =
-        obstacles.iter().map(|obstacle| format!("{function} cannot be given away: {obstacle}")).collect();
+        obstacles.iter().map(|obstacle| format!("cannot give {function} to guests: {obstacle}")).collect();
     if let (true, Some(user)) = (problems.is_empty(), driver::user(kernel, function)?) {
-        problems.push(format!("{function} cannot be given away: {user}"));
+        problems.push(format!("cannot give {function} to guests: {user}"));
     }
     if !problems.is_empty() {
         return Err(ChangeError::Preconditions { problems });
@@ -76,7 +76,7 @@ pub fn plan_release(
 ) -> Result<DevicePlan, ChangeError> {
     let found = find(host, ledger, function)?;
     let kernel = machine.kernel;
-    let task = format!("{function} given back to the host");
+    let task = format!("{function} returned to the host");
     let old = driver::driver(kernel, function)?;
     let is_vfio = matches!(&old.bound, BoundDriver::Named(name) if name.contains("vfio"));
     let is_kept = old.only.as_deref().is_some_and(|only| only.contains("vfio"));
@@ -84,11 +84,13 @@ pub fn plan_release(
         return Ok(DevicePlan { task, changes: Vec::new(), notes: Vec::new() });
     }
     let user = match &found.guest {
-        Some(owner) => Some(format!("the guest `{}` has it: shut it down, or take it away from it first", owner.name)),
+        Some(owner) => {
+            Some(format!("the guest `{}` has it: shut the guest down or detach the function first", owner.name))
+        }
         None => driver::user(kernel, function)?,
     };
     if let Some(user) = user {
-        let problem = format!("{function} cannot be given back: {user}");
+        let problem = format!("cannot return {function} to the host: {user}");
         return Err(ChangeError::Preconditions { problems: vec![problem] });
     }
     let left_alone = match found.virtual_of {
@@ -112,7 +114,7 @@ pub fn plan_release(
     };
     let mut notes = Vec::new();
     if new.bound == BoundDriver::None {
-        notes.push(format!("no driver of the host takes {function}, as none did before"));
+        notes.push(format!("no host driver claims {function}; none did before"));
     }
     Ok(DevicePlan { task, changes: vec![Change::Driver { card, old, new, persist: false }], notes })
 }
@@ -123,12 +125,12 @@ fn find(host: &Host, ledger: &Ledger, function: PciAddress) -> Result<Assignable
         return Ok(found);
     }
     match host.pci_devices.iter().find(|device| device.address == function) {
-        None => refused(format!("there is no PCI function {function}: `nearmetal device list` shows those there are")),
+        None => refused(format!("no PCI function {function} here: `nearmetal device list` shows what there is")),
         Some(device) if device.is_bridge() => {
-            refused(format!("{function} is a bridge: what hangs below it is given away, not the bridge"))
+            refused(format!("{function} is a bridge: give guests the functions behind it instead"))
         }
         Some(device) => refused(format!(
-            "{function} is of class {}, which guests are not given: `nearmetal device list` shows what they are",
+            "{function} has class {}, which guests cannot have: `nearmetal device list` shows what they can have",
             device.class.map_or_else(|| "?".to_owned(), |class| format!("{class:#08x}"))
         )),
     }
@@ -159,12 +161,13 @@ fn notes(found: &Assignable, persist: bool) -> Vec<String> {
     }
     if found.dma_domain.as_deref().is_some_and(|domain| domain != "identity") {
         notes.push(format!(
-            "the host's own DMA through this IOMMU is translated ({}): iommu=pt spares the host that, guests are protected either way",
+            "the IOMMU translates the host's own DMA ({}): iommu=pt spares the host that cost, and guests stay \
+             isolated",
             found.dma_domain.as_deref().unwrap_or_default()
         ));
     }
     if !persist {
-        notes.push("a reboot gives it back to the host (--persist keeps it set aside)".to_owned());
+        notes.push("a reboot returns it to the host (--persist keeps it reserved)".to_owned());
     }
     notes
 }

@@ -42,7 +42,12 @@ pub(crate) fn count(kernel: &dyn Kernel, card: PciAddress) -> Result<u32, Change
     let path = format!("{}/sriov_numvfs", directory(card));
     let text = required(kernel, &path)?;
     let count = text.parse().ok().filter(|count| *count <= MOST);
-    count.ok_or_else(|| ChangeError::Kernel(format!("`{path}` holds `{text}`, which is no count of virtual functions")))
+    count.ok_or_else(|| {
+        ChangeError::Kernel(format!(
+            "`{path}` holds `{text}`, which is not a count of virtual \
+        functions"
+        ))
+    })
 }
 
 /// Their addresses, by number.
@@ -51,7 +56,12 @@ pub(crate) fn addresses(kernel: &dyn Kernel, card: PciAddress) -> Result<Vec<Pci
         .map(|number| {
             let path = format!("{}/virtfn{number}", directory(card));
             let name = kernel.link_name(&path)?.unwrap_or_default();
-            name.parse().map_err(|_| ChangeError::Kernel(format!("`{path}` leads to no function (`{name}`)")))
+            name.parse().map_err(|_| {
+                ChangeError::Kernel(format!(
+                    "`{path}` does not lead to a PCI function \
+                (`{name}`)"
+                ))
+            })
         })
         .collect()
 }

@@ -35,7 +35,7 @@ pub fn carry_out(machine: &mut Machine<'_>, job: DeviceJob<'_>) -> Result<(u32, 
     let lock = journal.lock()?;
     may_begin(machine, journal)?;
     if plan_again(machine)?.changes != plan.changes {
-        let problems = vec!["the machine has changed since this was shown: look again".to_owned()];
+        let problems = vec!["the machine changed after these changes were shown: run the command again".to_owned()];
         return Err(ChangeError::Preconditions { problems });
     }
     let work = Work {

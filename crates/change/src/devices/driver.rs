@@ -36,7 +36,7 @@ pub(crate) fn is_there(kernel: &dyn Kernel, expected: &Card) -> Result<bool, Cha
         return Ok(true);
     }
     Err(ChangeError::Kernel(format!(
-        "{function} is another device now ({}, and {} when this was journalled): left as it is",
+        "{function} is now another device ({}; the journal says {}): left as it is",
         found.id, expected.id
     )))
 }
@@ -119,7 +119,7 @@ fn probe(kernel: &dyn Kernel, function: PciAddress) -> Result<(), ChangeError> {
 pub(crate) fn refuse_in_use(kernel: &dyn Kernel, function: PciAddress) -> Result<(), ChangeError> {
     match user(kernel, function)? {
         None => Ok(()),
-        Some(user) => Err(ChangeError::Kernel(format!("{function} cannot be taken away: {user}"))),
+        Some(user) => Err(ChangeError::Kernel(format!("cannot take {function} away: {user}"))),
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn user(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<S
         let flags = kernel.read(&format!("{root}/net/{interface}/flags"))?.unwrap_or_default();
         // IFF_UP, include/uapi/linux/if.h.
         if ip::flag_bits(&flags).is_some_and(|bits| bits & 1 == 1) {
-            return Ok(Some(format!("its interface `{interface}` is up: `ip link set {interface} down` first")));
+            return Ok(Some(format!("its interface `{interface}` is up: run `ip link set {interface} down` first")));
         }
     }
     Ok(None)

@@ -26,8 +26,8 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
             true => Some(Check::cannot_tell(
                 CheckKind::Device,
                 step.change.object(),
-                "as it was set",
-                "it was lost when the machine restarted, as was asked for (--persist keeps it)",
+                "as set",
+                "the restart of the machine undid it, since it was made without --persist",
             )),
             false => {
                 checks.extend(check(machine, &step.change));
@@ -85,7 +85,7 @@ fn check(machine: &mut Machine<'_>, change: &Change) -> Vec<Check> {
 }
 
 fn functions(subject: &str, new: &VfState, found: Result<VfState, ChangeError>) -> Vec<Check> {
-    let whole = format!("{} as they were set", new.count());
+    let whole = format!("{} as set", new.count());
     let found = match found {
         Ok(found) => found,
         Err(error) => return vec![Check::cannot_tell(CheckKind::Device, subject, whole, error.to_string())],

@@ -85,7 +85,8 @@ pub(super) fn set(
         // igb knows no rate without a link, and says only that the argument is invalid.
         Err(ChangeError::Kernel(why)) if matches!(setting, RowSetting::Rate(_)) && !has_link(kernel, interface) => {
             Err(ChangeError::Kernel(format!(
-                "{why}; `{interface}` has no link, and some drivers limit rates only with one: `ip link set {interface} up` first"
+                "{why}; `{interface}` has no link, and some drivers need one to limit rates: run `ip link set \
+                 {interface} up` first"
             )))
         }
         Err(error) => Err(error),

@@ -27,11 +27,11 @@ impl Link {
         let root = format!("/sys/class/net/{interface}");
         let flags = match kernel.read(&format!("{root}/flags")) {
             Ok(Some(text)) => text,
-            Ok(None) => return Self::Unknown(format!("there is no interface `{interface}` any more")),
+            Ok(None) => return Self::Unknown(format!("the interface `{interface}` is gone")),
             Err(error) => return Self::Unknown(error.to_string()),
         };
         match flags.trim().strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
-            None => return Self::Unknown(format!("`{root}/flags` holds `{}`, which are no flags", flags.trim())),
+            None => return Self::Unknown(format!("`{root}/flags` holds `{}`, which is not a flag word", flags.trim())),
             Some(flags) if flags & UP == 0 => return Self::Down,
             Some(_) => {}
         }
@@ -41,7 +41,7 @@ impl Link {
             Ok(state) => match kernel.read(&format!("{root}/carrier")) {
                 Ok(Some(carrier)) if carrier.trim() == "1" && state == "unknown" => Self::Up,
                 Ok(Some(_)) => Self::NoCarrier,
-                Ok(None) => Self::Unknown(format!("`{root}/carrier` is not there")),
+                Ok(None) => Self::Unknown(format!("`{root}/carrier` does not exist")),
                 Err(error) => Self::Unknown(error.to_string()),
             },
             Err(error) => Self::Unknown(error.to_string()),
@@ -53,8 +53,8 @@ impl Link {
         let subject = format!("link of {interface} ({card})");
         let found = match self {
             Self::Up => "up",
-            Self::NoCarrier => "no carrier: no cable, or the other end is off",
-            Self::Down => "down: its functions have no link either",
+            Self::NoCarrier => "no carrier: the cable is missing, or the other end is off",
+            Self::Down => "down: its virtual functions have no link either",
             Self::Unknown(why) => return Check::cannot_tell(kind, subject, "up", why),
         };
         Check::compared(kind, subject, "up", found, *self == Self::Up)

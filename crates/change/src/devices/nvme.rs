@@ -80,8 +80,8 @@ pub(super) fn fair_share(kernel: &dyn Kernel, controller: &str, count: u32) -> R
     let (queues, interrupts) = (flexible("vq")?, flexible("vi")?);
     let short = |what: &str, flexible: Flexible, least: u32| {
         ChangeError::Kernel(format!(
-            "`{controller}` has {} flexible {what} to deal, {} of them its own, and {count} virtual functions need {least} each: \
-             ask for fewer",
+            "`{controller}` has {} flexible {what} and keeps {} of them for itself; {count} virtual functions need \
+             {least} each: ask for fewer",
             flexible.total, flexible.own
         ))
     };

@@ -63,7 +63,7 @@ impl std::str::FromStr for Macs {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no MAC address: write six bytes such as 02:00:00:00:01:00");
+        let wrong = || format!("`{text}` is not a MAC address: write six bytes such as 02:00:00:00:01:00");
         let bytes: Vec<&str> = text.split(':').collect();
         let is_byte = |byte: &&str| byte.len() == 2 && byte.bytes().all(|digit| digit.is_ascii_hexdigit());
         if bytes.len() != 6 || !bytes.iter().all(is_byte) {
@@ -72,11 +72,12 @@ impl std::str::FromStr for Macs {
         let value = u64::from_str_radix(&bytes.concat(), 16).map_err(|_| wrong())?;
         if (value >> 40) & 1 == 1 {
             return Err(format!(
-                "`{text}` is a group's address (its first byte is odd): a card's begins with an even one, such as 02"
+                "`{text}` is a multicast address (its first byte is odd): a card's address starts with an even byte, \
+                 such as 02"
             ));
         }
         if value == 0 {
-            return Err(format!("`{text}` is no address: leave it out, and guests choose their own"));
+            return Err(format!("`{text}` is not an address: leave it out, and guests choose their own"));
         }
         Ok(Self(value))
     }
@@ -89,7 +90,7 @@ impl std::str::FromStr for Vlans {
     fn from_str(text: &str) -> Result<Self, String> {
         let vlan = |word: &str| {
             let id = word.parse().ok().filter(|id| *id <= LAST_VLAN);
-            id.ok_or_else(|| format!("`{word}` is no VLAN: a number from 1 to {LAST_VLAN}, or 0 for none"))
+            id.ok_or_else(|| format!("`{word}` is not a VLAN: write a number from 1 to {LAST_VLAN}, or 0 for none"))
         };
         if !text.contains('=') {
             return vlan(text).map(Self::All);
@@ -97,9 +98,9 @@ impl std::str::FromStr for Vlans {
         let mut each = BTreeMap::new();
         for pair in text.split(',') {
             let (number, id) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not VF=VLAN, such as 0=7"))?;
-            let number = number.parse().map_err(|_| format!("`{number}` is no number of a virtual function"))?;
+            let number = number.parse().map_err(|_| format!("`{number}` is not the number of a virtual function"))?;
             if each.insert(number, vlan(id)?).is_some() {
-                return Err(format!("VF {number} is named twice in `{text}`"));
+                return Err(format!("`{text}` names VF {number} twice"));
             }
         }
         Ok(Self::Each(each))
@@ -145,7 +146,8 @@ pub fn plan_virtual_functions(
     let mut problems = Vec::new();
     if request.sets_rows() && interface.is_none() {
         problems.push(format!(
-            "{function} is driven by `{}` and has no network interface: MAC, VLAN, spoof check, trust and rate are a network card's",
+            "{function} (driver `{}`) has no network interface: only network cards take a MAC, VLAN, spoof check, \
+             trust or rate",
             device.driver.as_deref().unwrap_or("no driver")
         ));
     }
@@ -185,25 +187,26 @@ fn refused<T>(problem: String) -> Result<T, ChangeError> {
 /// A card that can have so many.
 fn check_card<'a>(host: &'a Host, function: PciAddress, request: &VfRequest) -> Result<&'a PciDevice, ChangeError> {
     let Some(device) = host.pci_devices.iter().find(|device| device.address == function) else {
-        return refused(format!("there is no PCI function {function}: `nearmetal device list` shows those there are"));
+        return refused(format!("no PCI function {function} here: `nearmetal device list` shows what there is"));
     };
     if let Some(physical) = device.physical_function {
-        return refused(format!("{function} is a virtual function itself, of {physical}: name that one"));
+        return refused(format!("{function} is itself a virtual function of {physical}: name {physical}"));
     }
     let driver = device.driver.as_deref();
     let Some(sriov) = &device.sriov else {
         return refused(format!(
-            "{function} has no SR-IOV (driver `{}`): the card cannot do it, or the firmware has it switched off",
+            "{function} has no SR-IOV (driver `{}`): the card lacks it, or the firmware has disabled it",
             driver.unwrap_or("none")
         ));
     };
     let Some(driver) = driver.filter(|driver| !driver.contains("vfio")) else {
-        let why = driver.map_or("has no driver", |_| "is set aside for a guest (vfio-pci)");
+        let why = driver.map_or("has no driver", |_| "is reserved for a guest (vfio-pci)");
         return refused(format!("{function} {why}, and only its own driver makes virtual functions: bind that first"));
     };
     if request.count > sriov.total_vfs {
         return refused(format!(
-            "{function} can have {} virtual functions (sriov_totalvfs, as its driver `{driver}` allows), and {} were asked for",
+            "{function} can have {} virtual functions (sriov_totalvfs of driver `{driver}`), but {} were requested: \
+             ask for fewer",
             sriov.total_vfs, request.count
         ));
     }
@@ -213,13 +216,13 @@ fn check_card<'a>(host: &'a Host, function: PciAddress, request: &VfRequest) -> 
 fn check_numbers(request: &VfRequest, problems: &mut Vec<String>) {
     if let Some(Vlans::Each(each)) = &request.vlans {
         for number in each.keys().filter(|number| **number >= request.count) {
-            problems.push(format!("--vlan names VF {number}, and there are {} (from 0)", request.count));
+            problems.push(format!("--vlan names VF {number}, but there are only {} (counted from 0)", request.count));
         }
     }
     let last = request.count.saturating_sub(1);
     if request.macs.is_some_and(|macs| macs.of(last).is_none()) {
         problems.push(format!(
-            "--mac-base leaves no room for {} addresses: the last would be past ff:ff:ff:ff:ff:ff",
+            "--mac-base leaves no room for {} addresses: the last one would pass ff:ff:ff:ff:ff:ff",
             request.count
         ));
     }
@@ -236,12 +239,12 @@ fn in_use(
     for (number, own) in card::addresses(machine.kernel, function)?.into_iter().enumerate() {
         let who = match (guest_of(ledger, own), uses(host, ledger, own).first()) {
             (Some(owner), _) => {
-                Some(format!("the guest `{}` has it: shut it down, or take it away from it first", owner.name))
+                Some(format!("the guest `{}` has it: shut the guest down or detach the function first", owner.name))
             }
             (None, Some(obstacle)) => Some(obstacle.to_string()),
             (None, None) => driver::user(machine.kernel, own)?,
         };
-        problems.extend(who.map(|who| format!("VF {number} ({own}) would vanish, and is in use: {who}")));
+        problems.extend(who.map(|who| format!("VF {number} ({own}) would vanish while in use: {who}")));
     }
     Ok(())
 }
@@ -304,28 +307,33 @@ fn notes(
     let mut notes = Vec::new();
     if old.count() > 0 && request.count > 0 && old.count() != request.count {
         notes.push(format!(
-            "the kernel changes {} to {} through 0: all virtual functions of {function} vanish for a moment; those that stay get \
-             their settings back",
+            "the kernel goes from {} to {} through 0: all virtual functions of {function} vanish for a moment; those \
+             that stay get their settings back",
             old.count(),
             request.count
         ));
     }
     if let Some(interface) = interface.filter(|_| request.count > 0) {
         if !ip::has_link(machine.kernel, interface) {
-            notes.push(format!("`{interface}` has no link: its virtual functions carry no packets until it has (`ip link set {interface} up`)"));
+            notes.push(format!(
+                "`{interface}` has no link, so its virtual functions carry no packets until it does \
+                (`ip link set {interface} up`)"
+            ));
         }
     }
     let routed = uses(host, &Ledger::default(), function)
         .into_iter()
         .any(|obstacle| matches!(obstacle, nearmetal_host::assignable::Obstacle::DefaultRoute { .. }));
     if routed && old.count() != request.count {
-        notes.push(format!(
-            "the host's default route leads through {function}: some drivers take the link down for a moment"
-        ));
+        notes.push(format!("the host's default route uses {function}: some drivers take the link down for a moment"));
     }
     let no_macs = interface.is_some() && request.count > old.count() && request.macs.is_none();
     if no_macs {
-        notes.push("new virtual functions have no MAC address of their own: each guest makes one up at every start (--mac-base sets them)".to_owned());
+        notes.push(
+            "new virtual functions have no fixed MAC address: each guest makes one up at every start \
+            (--mac-base sets them)"
+                .to_owned(),
+        );
     }
     if !request.persist && request.count > 0 {
         notes.push("a reboot removes virtual functions (--persist makes them again)".to_owned());

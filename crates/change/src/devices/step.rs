@@ -17,18 +17,18 @@ const DRIVER_STEP: Duration = Duration::from_millis(200);
 pub(crate) fn undo_virtual_functions(kernel: &dyn Kernel, card: &Card, old: &VfState) -> Result<String, ChangeError> {
     let function = card.function;
     if !is_there(kernel, card)? {
-        return Ok(format!("{function} has been removed since, and its virtual functions with it"));
+        return Ok(format!("{function} is gone now, and its virtual functions with it"));
     }
     let now = card::count(kernel, function)?;
     card::bring(kernel, function, old)?;
-    Ok(format!("{function} has {} virtual functions again, as they were (it had {now})", old.count()))
+    Ok(format!("{function} has its former {} virtual functions again (it had {now})", old.count()))
 }
 
 /// Gives a function the driver it had.
 pub(crate) fn undo_driver(kernel: &dyn Kernel, card: &Card, old: &DriverState) -> Result<String, ChangeError> {
     let function = card.function;
     if !is_there(kernel, card)? {
-        return Ok(format!("{function} is gone since, and has no driver to get back"));
+        return Ok(format!("{function} is gone now, so its driver cannot be restored"));
     }
     let now = driver(kernel, function)?;
     set_driver(kernel, function, old)?;
@@ -73,7 +73,7 @@ fn wait_for(
         }
     }
     Err(ChangeError::Kernel(format!(
-        "{} ({}) did not get ready within {} s of the boot: is its driver's module there?",
+        "{} ({}) was not ready within {} s of the boot: check that its driver's module is installed",
         card.function,
         card.id,
         DRIVER_PATIENCE.as_secs()

@@ -41,9 +41,7 @@ pub fn in_the_way(
     function: PciAddress,
 ) -> Result<Vec<String>, ChangeError> {
     let Some(found) = examine(host, ledger).into_iter().find(|one| one.function == function) else {
-        return Ok(vec![format!(
-            "{function} is no function that guests are given: `nearmetal device list` shows those there are"
-        )]);
+        return Ok(vec![format!("guests cannot have {function}: `nearmetal device list` shows what they can have")]);
     };
     if let Some(owner) = &found.guest {
         return Ok(vec![format!("the guest `{}` has {function}: shut it down first", owner.name)]);
@@ -53,9 +51,14 @@ pub fn in_the_way(
         obstacles.extend(held_drives(kernel, host, function)?);
     }
     let mut problems: Vec<String> =
-        obstacles.iter().map(|obstacle| format!("{function} cannot be given away: {obstacle}")).collect();
+        obstacles.iter().map(|obstacle| format!("cannot give {function} to guests: {obstacle}")).collect();
     if problems.is_empty() {
-        problems.extend(driver::user(kernel, function)?.map(|user| format!("{function} cannot be given away: {user}")));
+        problems.extend(driver::user(kernel, function)?.map(|user| {
+            format!(
+                "cannot give {function} to guests: \
+            {user}"
+            )
+        }));
     }
     Ok(problems)
 }

@@ -24,7 +24,7 @@ pub(super) fn refuse(items: &mut [Item]) {
             if let Some((other, at)) = values.iter().find(|(other, _)| other != value) {
                 let rule = items[*at].treated.rule.clone();
                 items[*index].refuse(format!(
-                    "it wants `{value}` for {place}, and {rule} wants `{other}`: decide, and name one rule"
+                    "it wants `{value}` for {place}, but {rule} wants `{other}`: choose one and name its rule"
                 ));
             }
         }

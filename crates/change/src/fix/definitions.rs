@@ -157,7 +157,7 @@ fn together(
     }
     let undone = |error: Option<nearmetal_domain::DomainError>| match error {
         Some(error) => error.to_string(),
-        None => format!("two edits of `{name}` undo each other: name one rule"),
+        None => format!("two edits of `{name}` undo each other: name only one rule"),
     };
     for edit in edits() {
         match xml.clone().edit(edit) {
@@ -214,7 +214,7 @@ fn worse(
 ) -> Option<String> {
     if let Some((rule, domain, _, what)) = after.difference(baseline).next() {
         let place = if domain.is_empty() { "the host".to_owned() } else { format!("`{domain}`") };
-        return Some(format!("its cure would break {rule} ({place}: {what}): a person has to decide"));
+        return Some(format!("its fix would break {rule} ({place}: {what}): you must decide"));
     }
     let mut edited = edited.iter().flat_map(|(name, one)| one.items.iter().map(move |index| (name, *index)));
     let still = edited.find(|(name, index)| {
@@ -223,6 +223,9 @@ fn worse(
     });
     still.map(|(name, index)| {
         let treated = &items[index].treated;
-        format!("with it `{name}` would still break {} ({}): it takes more", treated.rule, treated.object.what)
+        format!(
+            "even with this fix, `{name}` would still break {} ({}): it takes more",
+            treated.rule, treated.object.what
+        )
     })
 }

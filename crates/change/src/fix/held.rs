@@ -21,7 +21,7 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction) -> Option<Veri
     let checks = transaction.steps.iter().filter_map(|step| check(machine, list, step)).collect();
     Some(Verification {
         schema: VERIFICATION_SCHEMA.to_owned(),
-        guest: format!("cures of transaction {}", transaction.number()),
+        guest: format!("fixes of transaction {}", transaction.number()),
         taken: timestamp::now(),
         checks,
         guest_view: None,
@@ -33,7 +33,7 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
     let subject = change.object();
     let outcome = match change {
         Change::SysfsValue { new, .. } if !change.is_made_again_at_boot() && step.boot_id != machine.boot_id => {
-            Check::cannot_tell(CheckKind::Setting, subject, new, "interrupts have other numbers since the reboot")
+            Check::cannot_tell(CheckKind::Setting, subject, new, "the reboot renumbered the interrupts")
         }
         Change::SysfsValue { path, new, .. } => {
             let found = present(machine.kernel, path);
@@ -62,7 +62,7 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             };
             match summary {
                 Ok(summary) if !same_guest(&summary) => {
-                    Check::cannot_tell(kind, subject, wanted, "the guest has stopped since, and its pins with it")
+                    Check::cannot_tell(kind, subject, wanted, "the guest has stopped, and its pins ended with it")
                 }
                 summary => {
                     let cpus = summary.and_then(|summary| machine.kernel.affinity(&summary.uuid, *target));
@@ -122,5 +122,5 @@ fn missing(list: &CureList, domain: &str, xml: Option<&str>) -> String {
             rules.push(&object.rule);
         }
     }
-    if rules.is_empty() { AS_CURED.to_owned() } else { format!("without the cure of {}", rules.join(", ")) }
+    if rules.is_empty() { AS_CURED.to_owned() } else { format!("without the fix of {}", rules.join(", ")) }
 }

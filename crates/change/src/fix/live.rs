@@ -52,11 +52,11 @@ fn setting(machine: &Machine<'_>, path: &str, value: &str) -> Result<Option<Chan
 
 fn pin(machine: &mut Machine<'_>, scope: &Scope, thread: Thread, cpus: &CpuSet) -> Result<Option<Change>, ChangeError> {
     let Scope::Domain { name, .. } = scope else {
-        return Err(ChangeError::Kernel("a host has no threads of a guest".to_owned()));
+        return Err(ChangeError::Kernel("a host has no guest threads".to_owned()));
     };
     let target = target(thread);
     let summary = machine.hypervisor.domain(name)?;
-    let gone = || ChangeError::Kernel(format!("{target} of `{name}` does not run"));
+    let gone = || ChangeError::Kernel(format!("{target} of `{name}` is not running"));
     let old = machine.kernel.affinity(&summary.uuid, target)?.ok_or_else(gone)?;
     let (domain, new, instance) = (name.clone(), cpus.clone(), summary.id);
     Ok((old != new).then_some(Change::LivePin { domain, target, old, new, instance }))
@@ -90,8 +90,8 @@ pub(super) fn refuse_pools_without_room(machine: &Machine<'_>, items: &mut [Item
         let on_node = |change: &Change| matches!(change, Change::HugepagePool { node: own, .. } if *own == node);
         for item in items.iter_mut().filter(|item| item.open && item.changes.iter().any(on_node)) {
             item.refuse(format!(
-                "the pools of node {node} are to grow by {} MiB, and {} MiB of that node are free or can be freed: stop what \
-                 uses its memory",
+                "the pools of node {node} must grow by {} MiB, but only {} MiB of that node are free or can be freed: \
+                 stop what uses its memory",
                 wanted >> 20,
                 available >> 20
             ));

@@ -114,18 +114,16 @@ impl FixPlan {
         let any = |wanted: &dyn Fn(&Change) -> bool| self.changes.iter().any(wanted);
         let mut sentences = Vec::new();
         if any(&Change::is_made_again_at_boot) {
-            sentences.push(
-                "settings, pools and modules are lost at a reboot; the boot unit makes them again from the journal",
-            );
+            sentences.push("a reboot loses settings, pools and modules; the boot unit restores them from the journal");
         }
         if any(&|change| change.lifetime() == Lifetime::Boot && !change.is_made_again_at_boot()) {
-            sentences.push("affinities of interrupts are lost at a reboot, which numbers them anew");
+            sentences.push("a reboot loses interrupt affinities, since it renumbers the interrupts");
         }
         if any(&|change| matches!(change, Change::DefineDomain { .. })) {
-            sentences.push("definitions stay, and come into force when their domain is next started");
+            sentences.push("definitions persist, and take effect at the domain's next start");
         }
         if any(&|change| matches!(change, Change::LivePin { .. })) {
-            sentences.push("pins of running threads are lost when the guest stops");
+            sentences.push("pins of running threads end when the guest stops");
         }
         sentences
     }
@@ -135,15 +133,15 @@ impl FixPlan {
 fn not_live(cure: &Cure) -> Option<String> {
     match cure {
         Cure::KernelArgument { name, value: None } => {
-            Some(format!("`{name}` on the kernel command line, and a reboot"))
+            Some(format!("add `{name}` to the kernel command line and reboot"))
         }
         Cure::KernelArgument { name, value: Some(value) } => {
-            Some(format!("`{name}={value}` on the kernel command line, and a reboot"))
+            Some(format!("add `{name}={value}` to the kernel command line and reboot"))
         }
-        Cure::NoKernelArgument { name } => Some(format!("`{name}` off the kernel command line, and a reboot")),
-        Cure::ModuleParameter { module, parameter, value } => Some(format!(
-            "`{module}` loaded again with `{parameter}={value}`: a reboot, or no guest running while it is reloaded"
-        )),
+        Cure::NoKernelArgument { name } => Some(format!("remove `{name}` from the kernel command line and reboot")),
+        Cure::ModuleParameter { module, parameter, value } => {
+            Some(format!("reload `{module}` with `{parameter}={value}`: reboot, or stop all guests and reload it"))
+        }
         Cure::KernelFile { .. }
         | Cure::HugepagePool { .. }
         | Cure::LoadModule { .. }

@@ -183,7 +183,7 @@ fn read(path: &Path) -> Result<Contents, ChangeError> {
                 if let Record::Header(header) = &record {
                     if header.schema != JOURNAL_SCHEMA {
                         let problem =
-                            format!("its schema is `{}`, and `{JOURNAL_SCHEMA}` is understood", header.schema);
+                            format!("its schema is `{}`, but this version reads `{JOURNAL_SCHEMA}`", header.schema);
                         return Err(damaged(index + 1, problem));
                     }
                 }

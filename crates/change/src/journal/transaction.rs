@@ -113,7 +113,7 @@ impl Transaction {
         self.steps
             .iter_mut()
             .find(|step| step.number == number)
-            .ok_or_else(|| format!("it speaks of change {number}, which was never begun"))
+            .ok_or_else(|| format!("it mentions change {number}, which never began"))
     }
 
     /// Its number.
@@ -147,18 +147,18 @@ impl Step {
         self.boot_id = boot;
         match &mut self.change {
             Change::HugepagePool { old, .. } => {
-                *old = value.parse().map_err(|_| format!("`{value}` is no count of pages"))?;
+                *old = value.parse().map_err(|_| format!("`{value}` is not a count of pages"))?;
             }
             Change::SysfsValue { old, .. } => *old = value.to_owned(),
             Change::LoadModule { loaded, .. } => *loaded = value == "loaded",
             Change::VirtualFunctions { old, .. } => **old = json(value)?,
             Change::Driver { old, .. } => *old = json(value)?,
-            other => return Err(format!("`{other}` cannot be made again at boot")),
+            other => return Err(format!("cannot make `{other}` again at boot")),
         }
         Ok(())
     }
 }
 
 fn json<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
-    serde_json::from_str(value).map_err(|error| format!("`{value}` is no state of a device: {error}"))
+    serde_json::from_str(value).map_err(|error| format!("`{value}` is not a device state: {error}"))
 }

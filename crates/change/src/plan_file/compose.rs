@@ -52,13 +52,13 @@ pub fn compose_with_new(
     let changes = plan.placements.iter().map(|placement| {
         if let Some(new) = new.iter().find(|new| new.name == placement.guest) {
             if domains.iter().any(|domain| domain.name == placement.guest) {
-                let problem = "it is given as a domain that exists and as one that does not".to_owned();
+                let problem = "it is given both as an existing domain and as a new one".to_owned();
                 return Err(ChangeError::Compose { domain: placement.guest.clone(), problem });
             }
             return new_domain(placement, new);
         }
         let domain = domains.iter().find(|domain| domain.name == placement.guest).ok_or_else(|| {
-            let problem = "the planner placed it, and its definition was not given".to_owned();
+            let problem = "the planner placed it, but its definition was not given".to_owned();
             ChangeError::Compose { domain: placement.guest.clone(), problem }
         })?;
         domain_change(host, placement, domain)
@@ -145,7 +145,7 @@ fn resized(
 fn new_domain(placement: &Placement, new: &NewDomain) -> Result<DomainChange, ChangeError> {
     let failed = |problem: String| ChangeError::Compose { domain: new.name.clone(), problem };
     if !new.uuid.eq_ignore_ascii_case(&placement.uuid) {
-        return Err(failed(format!("its UUID is {}, and the placement's {}", new.uuid, placement.uuid)));
+        return Err(failed(format!("its UUID is {}, but the placement has {}", new.uuid, placement.uuid)));
     }
     let mut new = new.clone();
     if !placement.devices.is_empty() {

@@ -86,14 +86,14 @@ impl PlanFile {
     pub fn parse(text: &str, origin: &str) -> Result<Self, ChangeError> {
         let unreadable = |problem: String| ChangeError::PlanUnreadable { origin: origin.to_owned(), problem };
         if text.len() > LARGEST {
-            return Err(unreadable(format!("it has {} bytes, and {LARGEST} is the limit", text.len())));
+            return Err(unreadable(format!("it has {} bytes; the limit is {LARGEST}", text.len())));
         }
         let value: Value = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
         // The schema first: a newer file should be called that, and not "unknown field".
         match value.get("schema").and_then(Value::as_str) {
             Some(PLAN_SCHEMA) => {}
             Some(other) => {
-                return Err(unreadable(format!("its schema is `{other}`, and `{PLAN_SCHEMA}` is understood")));
+                return Err(unreadable(format!("its schema is `{other}`, but this version reads `{PLAN_SCHEMA}`")));
             }
             None => return Err(unreadable(format!("it has no schema (`{PLAN_SCHEMA}`)"))),
         }
@@ -101,7 +101,7 @@ impl PlanFile {
         // The types of the planner accept fields they do not know; a file someone edited must not be half understood.
         let understood = serde_json::to_value(&plan).map_err(|error| unreadable(error.to_string()))?;
         if let Some(path) = first_difference(&value, &understood, "") {
-            return Err(unreadable(format!("`{path}` is not a field, or not a value, that belongs there")));
+            return Err(unreadable(format!("`{path}` is an unknown field or a wrong value")));
         }
         plan.check().map_err(unreadable)?;
         Ok(plan)
@@ -149,7 +149,7 @@ impl PlanFile {
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.plan.placements.len() != self.domains.len() {
             return Err(format!(
-                "it places {} guests and changes {} domains",
+                "it places {} guests but changes {} domains",
                 self.plan.placements.len(),
                 self.domains.len()
             ));
@@ -157,12 +157,12 @@ impl PlanFile {
         for (number, (placement, domain)) in self.plan.placements.iter().zip(&self.domains).enumerate() {
             if placement.guest != domain.name || placement.uuid != domain.uuid {
                 return Err(format!(
-                    "placement {number} is of `{}` ({}), and domain {number} is `{}` ({})",
+                    "placement {number} is for `{}` ({}), but domain {number} is `{}` ({})",
                     placement.guest, placement.uuid, domain.name, domain.uuid
                 ));
             }
             if self.domains[..number].iter().any(|other| other.name == domain.name || other.uuid == domain.uuid) {
-                return Err(format!("`{}` ({}) is in it twice", domain.name, domain.uuid));
+                return Err(format!("it lists `{}` ({}) twice", domain.name, domain.uuid));
             }
             // A guest that floats has no pin at all.
             let floats = placement.vcpus.is_empty() && placement.emulator.is_empty() && placement.iothreads.is_empty();
@@ -172,15 +172,15 @@ impl PlanFile {
             }
             let inside = |cpus: &nearmetal_units::CpuSet| !cpus.is_empty() && cpus.is_subset(&placement.emulator);
             if !placement.vhost.iter().all(inside) {
-                return Err(format!("a vhost worker of `{}` has PUs that its emulator thread has not", domain.name));
+                return Err(format!("a vhost worker of `{}` has PUs that its emulator thread lacks", domain.name));
             }
             for (position, device) in placement.devices.iter().enumerate() {
                 let (guest, function) = (&domain.name, device.function);
                 if placement.devices[..position].iter().any(|other| other.function == function) {
-                    return Err(format!("the PCI function {function} is given to `{guest}` twice"));
+                    return Err(format!("it gives the PCI function {function} to `{guest}` twice"));
                 }
                 if device.cell.is_some_and(|cell| cell as usize >= placement.cells.len()) {
-                    return Err(format!("the PCI function {function} is on a cell that `{guest}` does not have"));
+                    return Err(format!("it puts the PCI function {function} on a cell that `{guest}` does not have"));
                 }
             }
             for (position, network) in placement.networks.iter().enumerate() {
@@ -189,7 +189,7 @@ impl PlanFile {
                     return Err(format!("the interface {mac} of `{guest}` has no queue"));
                 }
                 if placement.networks[..position].iter().any(|other| other.mac == mac) {
-                    return Err(format!("the interface {mac} of `{guest}` is in it twice"));
+                    return Err(format!("it lists the interface {mac} of `{guest}` twice"));
                 }
             }
             if placement.memory.page_size.is_some() && placement.memory.nodes.is_empty() {
@@ -198,7 +198,7 @@ impl PlanFile {
         }
         for (number, pool) in self.plan.pools.iter().enumerate() {
             if self.plan.pools[..number].iter().any(|other| (other.node, other.size) == (pool.node, pool.size)) {
-                return Err(format!("the pool of {} pages on node {} is in it twice", pool.size, pool.node));
+                return Err(format!("it lists the pool of {} pages on node {} twice", pool.size, pool.node));
             }
         }
         Ok(())

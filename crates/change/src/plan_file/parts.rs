@@ -31,7 +31,7 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
             let (from, to) = (pin_of(&now.iothreads.pins, *id), pin_of(&after.iothreads.pins, *id));
             add(&mut live, format!("iothread {id}"), from, to, PINS);
         } else {
-            let why = "an iothread serves a disk only from the guest's start on";
+            let why = "an iothread can take over a disk only when the guest starts";
             add(&mut restart, format!("iothread {id}"), "none".into(), pin_of(&after.iothreads.pins, *id), why);
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
         "memory nodes".into(),
         memory_text(now),
         memory_text(after),
-        "libvirt sets the memory policy when it starts QEMU; pages already there would stay where they are",
+        "libvirt sets the memory policy when it starts QEMU; pages already allocated would stay where they are",
     );
     add(
         &mut restart,
@@ -60,9 +60,9 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
     let addresses = now.functions.iter().chain(&after.functions).map(|function| function.address);
     for address in addresses.collect::<std::collections::BTreeSet<_>>() {
         let why = if q35 || after.cells.is_empty() {
-            "a guest is given its functions, and their places, when it starts"
+            "a guest gets its functions, and their places, when it starts"
         } else {
-            "a guest is given its functions when it starts; only machine type q35 can show them on a cell"
+            "a guest gets its functions when it starts; only machine type q35 can show them on a cell"
         };
         let (from, to) = (function_text(now, address), function_text(after, address));
         add(&mut restart, format!("PCI function {address}"), from, to, why);
@@ -78,7 +78,7 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
         let Some(mac) = &interface.mac else { continue };
         let before = now.interfaces.iter().find(|before| before.has_mac(mac));
         let before = before.map(interface_text).unwrap_or_else(|| "none".into());
-        let why = "QEMU opens a card's queues, and the guest agrees on its offloads, when it starts";
+        let why = "QEMU opens a card's queues, and the guest negotiates offloads, when it starts";
         add(&mut restart, format!("interface {mac}"), before, interface_text(interface), why);
     }
     (restart, live)
@@ -151,7 +151,7 @@ fn cells_text(facts: &DomainFacts) -> String {
 
 fn topology_text(facts: &DomainFacts) -> String {
     facts.cpu.topology.as_ref().map_or_else(
-        || "a socket each".to_owned(),
+        || "one socket each".to_owned(),
         |topology| {
             let cores = [topology.dies, topology.clusters, topology.cores];
             let cores = cores.into_iter().fold(1u64, |product, part| product.saturating_mul(u64::from(part)));

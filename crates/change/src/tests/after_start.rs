@@ -48,7 +48,7 @@ fn a_running_guest_is_pinned_at_once_and_the_hook_does_it_at_the_next_start() {
     let again = changes(&mut stage.machine(), &Journal::at("/nowhere"), &plan, &ApplyOptions::default()).unwrap();
     assert!(!again.iter().any(|change| matches!(change, Change::AfterStart { .. })), "{again:?}");
     let notes = stage.rollback(&RollbackOptions { keep_running: true, ..RollbackOptions::default() }, &Faults::none());
-    assert!(notes.unwrap().notes.iter().any(|note| note.contains("qemu hook is removed")));
+    assert!(notes.unwrap().notes.iter().any(|note| note.contains("removed libvirt's qemu hook")));
     assert_eq!((mask(&stage), workers(&stage)), ("2-4".to_owned(), vec!["3-4".to_owned(); 2]));
     assert!(!hook.exists() && !hook.parent().unwrap().exists());
     assert_eq!(stage.journal().plan_at_start("web1").unwrap(), None);
@@ -109,5 +109,5 @@ fn a_guest_is_followed_until_it_ends() {
     follow(&stage.kernel, &stage.journal(), "web1", &mut |text| said.push(text.to_owned())).unwrap();
     assert_eq!(said, Vec::<String>::new());
     follow(&stage.kernel, &stage.journal(), "other", &mut |text| said.push(text.to_owned())).unwrap();
-    assert!(said[0].contains("no plan in force concerns `other`"), "{said:?}");
+    assert!(said[0].contains("no plan in force covers `other`"), "{said:?}");
 }

@@ -84,7 +84,7 @@ fn power_loss_voids_what_is_volatile_and_restores_what_is_not() {
         assert_eq!((&after.stored, after.unit), (&before.stored, false), "{point}");
         assert_eq!((after.pages.as_str(), after.in_force), ("0", None), "{point}: volatile changes are not restored");
         if point.starts_with("2:") {
-            assert!(notes.contains("lost when the machine restarted"), "{notes}");
+            assert!(notes.contains("the restart of the machine already undid"), "{notes}");
         }
         if point.starts_with("5:") {
             assert!(notes.contains("virsh start web1"), "{notes}");
@@ -120,7 +120,7 @@ fn a_failure_takes_everything_back_by_itself() {
     stage.kernel.most_pages = 100;
     let before = stage.snapshot();
     let error = stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap_err().to_string();
-    assert!(error.contains("gave 100 of 272 pages") && error.contains("put back"), "{error}");
+    assert!(error.contains("gave 100 of 272 pages") && error.contains("rolled back"), "{error}");
     assert_eq!(stage.snapshot(), before);
     // A guest that does not stop: the definition goes back, the guest runs on.
     stage.kernel.most_pages = 4096;

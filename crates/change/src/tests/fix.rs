@@ -218,7 +218,7 @@ fn interrupts_are_not_found_by_their_number_in_another_boot() {
     let cures = vec![finding("a-host", Scope::Host, &[Cure::kernel_file(IRQ, "0-3")])];
     let plan = planned(&mut stage, cures.clone());
     assert_eq!(plan.changes.len(), 1, "no boot unit");
-    assert!(plan.lifetimes()[0].contains("numbers them anew"), "{:?}", plan.lifetimes());
+    assert!(plan.lifetimes()[0].contains("renumbers the interrupts"), "{:?}", plan.lifetimes());
     cure_all(&mut stage, cures, &Faults::none()).unwrap();
     assert_eq!(stage.kernel.files.borrow()[IRQ], "0-3\n");
     stage.reboot();
@@ -239,7 +239,7 @@ fn a_module_that_something_else_loaded_stays() {
     let used = stage.snapshot().settings[2].replace("vhost_net 36864 0 -", "vhost_net 36864 2 -");
     stage.kernel.set("/proc/modules", &used);
     let notes = stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap().notes.join("\n");
-    assert!(notes.contains("in use by now"), "{notes}");
+    assert!(notes.contains("in use now"), "{notes}");
     assert!(stage.snapshot().settings[2].contains("vhost_net"));
     // After a reboot somebody else may have been first.
     let mut stage = super::fix::stage();
@@ -266,7 +266,7 @@ fn what_cannot_be_live_says_what_it_takes() {
     let plan = planned(&mut stage(), findings);
     let Treatment::NotLive(what) = &plan.treated[0].treatment else { panic!("{plan:?}") };
     assert!(what[0].contains("`nohz_full=2-7` on the kernel command line"), "{what:?}");
-    assert!(matches!(&plan.treated[1].treatment, Treatment::NotLive(what) if what[0].contains("reloaded")));
+    assert!(matches!(&plan.treated[1].treatment, Treatment::NotLive(what) if what[0].contains("reload")));
     assert_eq!(plan.treated[2].treatment, Treatment::NoCure);
     assert_eq!(plan.treated[3].treatment, Treatment::Now, "what can be done at once is done");
     assert_eq!(plan.list().objects.len(), 1);
@@ -359,7 +359,7 @@ fn without_root_or_beside_another_transaction_nothing_is_done() {
     let mut stage = stage();
     stage.root = false;
     let error = cure_all(&mut stage, all(), &Faults::none()).unwrap_err().to_string();
-    assert!(error.contains("needs root"), "{error}");
+    assert!(error.contains("run this as root"), "{error}");
     stage.root = true;
     cure_all(&mut stage, all(), &Faults::failing_at("end:before-commit")).unwrap_err();
     let error = cure_all(&mut stage, all(), &Faults::none()).unwrap_err();
@@ -382,7 +382,7 @@ fn a_machine_that_changed_after_the_question_is_left_alone() {
         say: &mut |_| {},
     };
     let error = cure(&mut stage.machine(), job).unwrap_err().to_string();
-    assert!(error.contains("has changed since this was shown"), "{error}");
+    assert!(error.contains("the machine changed after these changes were shown"), "{error}");
     assert!(journal.transactions().unwrap().is_empty());
 }
 
@@ -392,7 +392,7 @@ fn a_failure_takes_all_cures_back() {
     stage.kernel.most_pages = 17;
     let before = stage.snapshot();
     let error = cure_all(&mut stage, all(), &Faults::none()).unwrap_err().to_string();
-    assert!(error.contains("gave 17 of 20 pages") && error.contains("put back"), "{error}");
+    assert!(error.contains("gave 17 of 20 pages") && error.contains("rolled back"), "{error}");
     assert_eq!(stage.snapshot(), before);
 }
 
@@ -419,7 +419,7 @@ fn cures_are_looked_at_again_later() {
     let verification = held(&mut stage.machine(), &transaction).unwrap();
     assert_eq!(verification.mismatches(), 5, "{verification}");
     let stored = verification.checks.iter().find(|check| check.kind == CheckKind::StoredDefinition).unwrap();
-    assert_eq!(stored.found.as_deref(), Some("without the cure of c-stored"));
+    assert_eq!(stored.found.as_deref(), Some("without the fix of c-stored"));
     // A guest that was restarted has its pins from its definition.
     stage.reboot();
     let verification = held(&mut stage.machine(), &transaction).unwrap();

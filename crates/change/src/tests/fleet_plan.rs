@@ -46,16 +46,16 @@ fn what_is_put_in_force_is_what_was_planned() {
     let edits: [(Edit, &str); 6] = [
         (
             |file| file.fleet.placements[0].host = "beta".to_owned(),
-            "`web1` is changed on `alpha`, and placed on `beta`",
+            "it changes `web1` on `alpha` but places it on `beta`",
         ),
-        (|file| file.fleet.placements.clear(), "not placed"),
-        (|file| file.hosts.push(file.hosts[0].clone()), "in it twice"),
+        (|file| file.fleet.placements.clear(), "does not place it"),
+        (|file| file.hosts.push(file.hosts[0].clone()), "twice"),
         (|file| file.hosts[0].plan.domains.clear(), "host `alpha`: it places 1 guests"),
         (
             |file| {
                 file.hosts[0].reach = Reach::Ssh { destination: "-oProxyCommand=x".to_owned(), command: None };
             },
-            "no destination for ssh",
+            "not an ssh destination",
         ),
         (|file| file.schema = "nearmetal.fleet-plan/2".to_owned(), "nearmetal.fleet-plan/2"),
     ];

@@ -79,7 +79,7 @@ fn nothing_is_changed_where_something_is_in_the_way() {
     stage.kernel.set(&format!("{POOL}/nr_hugepages"), "20\n");
     stage.hypervisor.define(&xml(" cache='none'")).unwrap();
     let text = refused(&mut stage, &plan, &with_restart());
-    assert!(text.contains("has 20 pages, and had 16") && text.contains("has changed since"), "{text}");
+    assert!(text.contains("has 20 pages, but had 16") && text.contains("changed after this was planned"), "{text}");
 
     let mut stage = Stage::new();
     stage.kernel.set("/sys/devices/system/node/node1/meminfo", "Node 1 MemFree: 4096 kB\n");
@@ -192,7 +192,7 @@ fn an_interface_of_the_plan_waits_for_a_restart_and_others_stay() {
     let mut twice = file.clone();
     let network = twice.plan.placements[0].networks[0].clone();
     twice.plan.placements[0].networks.push(network);
-    assert!(PlanFile::parse(&twice.to_json(), "x").unwrap_err().to_string().contains("is in it twice"));
+    assert!(PlanFile::parse(&twice.to_json(), "x").unwrap_err().to_string().contains("` twice"));
 }
 
 #[test]

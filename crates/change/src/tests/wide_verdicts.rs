@@ -171,7 +171,7 @@ fn every_sabotage_is_named() {
         }),
         (function, "no such function", |seen, _| seen.functions[0].present = false),
         (function, "in no IOMMU group", |seen, _| seen.functions[0].group = Ok(None)),
-        (function, "its DMA is not confined", |seen, _| {
+        (function, "its DMA is not contained", |seen, _| {
             seen.functions[0].held = Ok(Some("/dev/vfio/noiommu-41".to_owned()));
         }),
         ("link of eth0 (0000:3b:00.0)", "down", |seen, _| seen.functions[0].card.as_mut().unwrap().link = Link::Down),
@@ -223,14 +223,14 @@ fn a_function_of_a_guest_that_is_off_is_nobody_elses() {
 fn what_cannot_be_read_is_not_called_wrong() {
     type Break = fn(&mut Observed, &mut Placement);
     let table: [(usize, &str, Break); 10] = [
-        (1, "none is switched on", |seen, _| seen.functions[0].interrupts = Ok(Vec::new())),
+        (1, "none is enabled", |seen, _| seen.functions[0].interrupts = Ok(Vec::new())),
         (1, "no carrier file", |seen, _| {
             seen.functions[0].card.as_mut().unwrap().link = Link::Unknown("no carrier file".to_owned());
         }),
-        (1, "what it is cannot be read", |seen, _| seen.functions[0].id = None),
+        (1, "the host cannot read what it is", |seen, _| seen.functions[0].id = None),
         (1, "no hook directory", |seen, _| seen.hook = Some(Err("no hook directory".to_owned()))),
         (2, "no permission", |seen, _| seen.cells = Some(Err("no permission".to_owned()))),
-        (1, "no page of it", |seen, _| residency(seen)[0].pages.clear()),
+        (1, "the guest has not touched any of it", |seen, _| residency(seen)[0].pages.clear()),
         (2, "bound to that node", |seen, _| {
             residency(seen).iter_mut().for_each(|mapping| {
                 (mapping.file, mapping.policy) = (None, "default".to_owned());

@@ -11,7 +11,7 @@ use super::{Check, CheckKind, GuestView, ObservedCells};
 pub(super) fn look(files: &HostFs, pid: u32) -> Result<ObservedCells, String> {
     let path = format!("/proc/{pid}/cmdline");
     let bytes = files.read_bytes(&path).map_err(|error| error.to_string())?;
-    let line = CommandLine::parse(&bytes).ok_or_else(|| format!("`{path}` is no command line of QEMU"))?;
+    let line = CommandLine::parse(&bytes).ok_or_else(|| format!("`{path}` is not a QEMU command line"))?;
     Ok(ObservedCells { cells: line.cells, distances: line.distances })
 }
 
@@ -105,7 +105,7 @@ fn pages(placement: &Placement, cell: &GuestCell, number: u32, guest: &GuestProc
         }
     }
     if nodes.is_empty() {
-        return cannot_tell("no page of it is there yet: verify again when the guest has used its memory");
+        return cannot_tell("the guest has not touched any of it yet: verify again once it has");
     }
     let equal = nodes.keys().all(|node| *node == cell.node);
     let found: Vec<String> = nodes.iter().map(|(node, bytes)| format!("{bytes} on node {node}")).collect();
@@ -134,7 +134,7 @@ fn mappings<'a>(
         return Ok(memory().collect());
     }
     if placement.cells.iter().filter(|other| other.node == cell.node).count() > 1 {
-        return Err("several cells are on one node, and their memory has no files that would tell it apart");
+        return Err("several cells share one node, and no file tells their memory apart");
     }
     // `bind:1`, and since Linux 5.9 also `bind=static:1`.
     let bound = |mapping: &&Residency| {
@@ -142,7 +142,7 @@ fn mappings<'a>(
     };
     let own: Vec<&Residency> = memory().filter(bound).collect();
     if own.is_empty() {
-        Err("none of the guest's mappings is bound to that node, or has a file of its name")
+        Err("no mapping of the guest is bound to that node or has a file of its name")
     } else {
         Ok(own)
     }
@@ -156,7 +156,7 @@ pub(super) fn in_the_guest(placement: &Placement, view: Result<&GuestView, &Stri
         match view {
             Err(why) => Check::cannot_tell(CheckKind::Guest, subject, planned, why),
             Ok(view) if view.nodes.is_empty() => {
-                Check::cannot_tell(CheckKind::Guest, subject, planned, "the guest's kernel tells of no NUMA nodes")
+                Check::cannot_tell(CheckKind::Guest, subject, planned, "the guest's kernel reports no NUMA nodes")
             }
             Ok(view) => {
                 let found = view.nodes.iter().find(|node| node.index == number);

@@ -82,13 +82,15 @@ pub(super) fn engine(evidence: &EngineEvidence) -> Result<(DiskEngine, String), 
             return Ok((DiskEngine::Threads, text));
         }
         None if !evidence.workers.is_empty() => {
-            return Err("worker threads are there, and how much they read may not be seen: run this as root".to_owned());
+            return Err("there are worker threads, but only root can see how much they read: run this as \
+                root"
+                .to_owned());
         }
         _ => {}
     }
     if evidence.aio_rings > 0 {
         let text = format!(
-            "{requests} requests served, {} context{} of Linux AIO, no ring of io_uring and no worker moved",
+            "{requests} requests served, {} context{} of Linux AIO, io_uring and worker threads stood still",
             evidence.aio_rings,
             if evidence.aio_rings == 1 { "" } else { "s" }
         );
@@ -97,8 +99,8 @@ pub(super) fn engine(evidence: &EngineEvidence) -> Result<(DiskEngine, String), 
     match ring(true) {
         Some(ring) => by_ring(ring),
         None => Err(format!(
-            "{requests} requests were served, and neither a ring of io_uring, nor Linux AIO, nor a worker moved with \
-             them: a page cache in the guest may have answered; try again"
+            "{requests} requests were served, but io_uring, Linux AIO and worker threads all stood still: the guest's \
+             page cache may have answered; try again"
         )),
     }
 }

@@ -65,10 +65,10 @@ fn look_at(
     let link = |name: &str| optional(files.link_name(&format!("{root}/{name}")));
     let present = files.exists(&root);
     let node = optional(files.read(&format!("{root}/numa_node"))).and_then(|text| match text {
-        None => Err(format!("`{root}/numa_node` is not there")),
+        None => Err(format!("`{root}/numa_node` does not exist")),
         Some(text) => match text.trim().parse::<i64>() {
             Ok(number) => Ok(u32::try_from(number).ok()),
-            Err(_) => Err(format!("`{root}/numa_node` holds `{}`, which is no node", text.trim())),
+            Err(_) => Err(format!("`{root}/numa_node` holds `{}`, which is not a node", text.trim())),
         },
     });
     let group = link("iommu_group");
@@ -182,7 +182,7 @@ fn subject(function: PciAddress) -> String {
 fn checks(device: &Expected, seen: &ObservedFunction, planned: &CpuSet, subject: &str) -> Vec<Check> {
     let root = directory(device.function);
     if !seen.present {
-        let found = "the machine has no such function: it was removed, or its card has fewer virtual functions now";
+        let found = "the machine has no such function: it was removed, or its card now has fewer virtual functions";
         return vec![Check::compared(CheckKind::Function, subject, "held by QEMU", found, false).at(root)];
     }
     let check = |planned: String, found: Result<(String, bool), &String>, place: String| {
@@ -205,7 +205,9 @@ fn checks(device: &Expected, seen: &ObservedFunction, planned: &CpuSet, subject:
     let no_iommu = matches!(&seen.held, Ok(Some(target)) if target.contains("noiommu"));
     let group = seen.group.as_ref().map(|group| match group {
         None => ("in no IOMMU group".to_owned(), false),
-        Some(group) if no_iommu => (format!("group {} without an IOMMU: its DMA is not confined", group.number), false),
+        Some(group) if no_iommu => {
+            (format!("group {} without an IOMMU: its DMA is not contained", group.number), false)
+        }
         Some(group) => {
             let domain = group.domain.as_deref().unwrap_or("unknown");
             (format!("group {}, of type {domain} while the host has it", group.number), true)
@@ -219,7 +221,7 @@ fn checks(device: &Expected, seen: &ObservedFunction, planned: &CpuSet, subject:
     if let Some(node) = device.node {
         let found = seen.node.as_ref().map(|found| match found {
             Some(found) => (format!("on node {found}"), *found == node),
-            None => ("on no node the firmware tells of".to_owned(), false),
+            None => ("on a node that the firmware does not report".to_owned(), false),
         });
         checks.push(check(format!("on node {node}"), found, format!("{root}/numa_node")));
     }

@@ -85,7 +85,7 @@ pub fn observe(
             let count = |file: &str| -> Result<u64, String> {
                 let path = format!("{directory}/{file}");
                 let text = files.read(&path).map_err(|error| error.to_string())?;
-                text.trim().parse().map_err(|_| format!("`{path}` holds `{}`, which is no count", text.trim()))
+                text.trim().parse().map_err(|_| format!("`{path}` holds `{}`, which is not a count", text.trim()))
             };
             let pages = count("nr_hugepages").and_then(|total| Ok((total, count("surplus_hugepages")?)));
             ObservedPool { node, size, pages }
@@ -168,11 +168,11 @@ fn make_load(
     effort: &Effort,
 ) -> Load {
     let asked = match view {
-        _ if !effort.read_in_guest => Err("the guest was not to be asked to read".to_owned()),
+        _ if !effort.read_in_guest => Err("--no-load: the guest was not asked to read".to_owned()),
         Err(why) => Err(why.clone()),
         Ok(view) => match view.disk(&planned.target, size) {
             Some(disk) => load::read_in_guest(hypervisor, name, disk),
-            None => Err(format!("which of the guest's disks is {} cannot be told", planned.target)),
+            None => Err(format!("cannot tell which of the guest's disks is {}", planned.target)),
         },
     };
     asked

@@ -63,8 +63,8 @@ pub(super) fn judge(expected: &[Expected], observed: &Observed) -> Vec<Check> {
         };
         if view.functions.is_empty() || id.is_none() {
             let why = match id {
-                None => "what it is cannot be read on the host",
-                Some(_) => "the guest tells of no PCI functions",
+                None => "the host cannot read what it is",
+                Some(_) => "the guest reports no PCI functions",
             };
             checks.push(Check::cannot_tell(CheckKind::Guest, subject, wanted, why));
             continue;

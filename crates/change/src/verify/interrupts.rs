@@ -83,7 +83,7 @@ pub(super) fn judge(
     let seen = match seen {
         Err(why) => return vec![Check::cannot_tell(CheckKind::Interrupt, subject, wanted, why)],
         Ok(seen) if seen.is_empty() => {
-            let why = "none is switched on: that is the guest's driver's work";
+            let why = "none is enabled: the guest's driver has to do that";
             return vec![Check::cannot_tell(CheckKind::Interrupt, subject, wanted, why)];
         }
         Ok(seen) => seen,
@@ -93,9 +93,8 @@ pub(super) fn judge(
         let subject = format!("interrupt {} of PCI function {function}", interrupt.number);
         let place = format!("/proc/irq/{}/effective_affinity_list", interrupt.number);
         match interrupt.cpus() {
-            None => checks.push(
-                Check::cannot_tell(CheckKind::Interrupt, subject, &wanted, "its affinity cannot be read").at(place),
-            ),
+            None => checks
+                .push(Check::cannot_tell(CheckKind::Interrupt, subject, &wanted, "cannot read its affinity").at(place)),
             Some(cpus) if !cpus.is_subset(planned) => checks.push(
                 Check::compared(CheckKind::Interrupt, subject, &wanted, format!("on PUs {cpus}"), false).at(place),
             ),
@@ -115,7 +114,7 @@ pub(super) fn report(device: &str, seen: &DriveInterrupts) -> Option<Check> {
         return None;
     }
     let subject = format!("interrupts of {device}'s drive ({})", seen.function);
-    let planned = "where the kernel deals them (managed: they refuse a mask)";
+    let planned = "where the kernel puts them (managed interrupts refuse a mask)";
     Some(Check::compared(CheckKind::Interrupt, subject, planned, told(&seen.interrupts), true).at("/proc/irq"))
 }
 

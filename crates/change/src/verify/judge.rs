@@ -23,7 +23,7 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
             }
         }
         Ok(None) => {
-            let why = "it is off: start it, and verify again";
+            let why = "it is off: start it and verify again";
             checks.push(Check::cannot_tell(CheckKind::Running, "the guest", "running", why));
             checks.extend(functions::judge_off(&observed.functions));
         }
@@ -57,7 +57,7 @@ fn hook(text: &Result<Option<String>, String>) -> Check {
             Check::compared(CheckKind::Hook, subject, wanted, "installed", true)
         }
         Ok(Some(_)) => Check::compared(CheckKind::Hook, subject, wanted, "another one of that name", false),
-        Ok(None) => Check::compared(CheckKind::Hook, subject, wanted, "not there: the next start sets no pins", false),
+        Ok(None) => Check::compared(CheckKind::Hook, subject, wanted, "missing: the next start sets no pins", false),
     };
     check.at(qemu_hook::HOOK_DIRECTORY)
 }
@@ -74,7 +74,7 @@ pub(super) fn engine_word(engine: DiskEngine) -> &'static str {
 fn disk_checks(planned: &DiskPlacement, seen: Option<&ObservedDisk>) -> Vec<Check> {
     let subject = format!("disk {}", planned.target);
     let cache = match planned.cache {
-        CacheMode::None => "O_DIRECT, past the host's page cache",
+        CacheMode::None => "O_DIRECT, bypassing the host's page cache",
         CacheMode::Writeback => "through the host's page cache",
     };
     let word = engine_word(planned.engine);
@@ -86,7 +86,7 @@ fn disk_checks(planned: &DiskPlacement, seen: Option<&ObservedDisk>) -> Vec<Chec
     let cache = match &seen.files {
         Err(why) => Check::cannot_tell(CheckKind::DiskCache, &subject, cache, why),
         Ok(files) if files.is_empty() => {
-            let why = format!("QEMU has no descriptor open on {source}: it may be passed in another way");
+            let why = format!("QEMU has no open descriptor on {source}: it may reach it some other way");
             Check::cannot_tell(CheckKind::DiskCache, &subject, cache, why)
         }
         Ok(files) => {
@@ -132,7 +132,7 @@ fn guest_checks(placement: &Placement, observed: &Observed) -> Vec<Check> {
                         .at(format!("/sys/block/{}/mq in the guest", found.name))
                 }
                 None => {
-                    let why = "which of the guest's disks it is cannot be told, or it shows no queues";
+                    let why = "cannot tell which of the guest's disks it is, or the disk shows no queues";
                     Check::cannot_tell(CheckKind::Guest, subject, wanted, why)
                 }
             }

@@ -72,7 +72,7 @@ pub(super) fn await_natural(files: &HostFs, device: &str, patience: Duration) ->
         }
         if started.elapsed() >= patience {
             return Err(format!(
-                "{requests} requests reached {device} in {} s, and {ENOUGH} are needed: have the guest read from its disk \
+                "only {requests} of {ENOUGH} requests reached {device} in {} s: make the guest read from its disk \
                  meanwhile, or give it a guest agent",
                 patience.as_secs()
             ));

@@ -29,7 +29,7 @@ pub(super) fn residency(placement: &Placement, guest: &GuestProcess) -> Vec<Chec
         }
     }
     if pages.values().all(|count| *count == 0) {
-        let why = "no page of it is there yet: verify again when the guest has used its memory";
+        let why = "the guest has not touched any of it yet: verify again once it has";
         return vec![Check::cannot_tell(CheckKind::Memory, "guest memory", planned, why).at(place)];
     }
     // A page size above the base one may be given by transparent huge pages where none is planned.

@@ -188,7 +188,7 @@ impl Verification {
                 CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Pool | CheckKind::Hook | CheckKind::StoredDefinition
             );
             if waits && check.outcome == Outcome::Mismatch {
-                check.outcome = Outcome::CannotTell { why: "comes with the guest's next start".to_owned() };
+                check.outcome = Outcome::CannotTell { why: "takes effect at the guest's next start".to_owned() };
             }
         }
     }

@@ -20,7 +20,7 @@ pub(super) fn ask(
     placement: &Placement,
 ) -> Result<Vec<ObservedQueues>, String> {
     let answer = hypervisor.monitor(name, &json!({"execute": "query-iothreads"})).map_err(|error| error.to_string())?;
-    let threads = threads(&answer).ok_or("QEMU's list of iothreads cannot be understood")?;
+    let threads = threads(&answer).ok_or("cannot understand QEMU's list of iothreads")?;
     let mut of_property = |device: &str, property: &str| {
         let path = format!("/machine/peripheral/{device}");
         let command = json!({"execute": "qom-get", "arguments": {"path": path, "property": property}});
@@ -29,7 +29,7 @@ pub(super) fn ask(
     let of_disk = |disk: &nearmetal_place::DiskPlacement| ObservedQueues {
         target: disk.target.clone(),
         iothreads: device(&disk.target)
-            .ok_or_else(|| "it is no virtio-blk disk".to_owned())
+            .ok_or_else(|| "it is not a virtio-blk disk".to_owned())
             .and_then(|device| queues(&device, &mut of_property)),
         threads: threads.clone(),
     };
@@ -58,15 +58,15 @@ fn queues(
     of_property: &mut dyn FnMut(&str, &str) -> Result<Value, String>,
 ) -> Result<Vec<Option<String>>, String> {
     let number = of_property(device, "num-queues")?.as_u64().filter(|number| *number <= MOST);
-    let number = number.ok_or("QEMU's number of queues cannot be understood")? as usize;
+    let number = number.ok_or("cannot understand QEMU's number of queues")? as usize;
     // QEMU 9.0 and later; without a mapping it is empty, or the property is not there.
     if let Ok(mapping) = of_property(device, "iothread-vq-mapping") {
         if let Some(entries) = mapping.as_array().filter(|entries| !entries.is_empty()) {
-            return mapped(entries, number).ok_or_else(|| "QEMU's mapping of queues cannot be understood".to_owned());
+            return mapped(entries, number).ok_or_else(|| "cannot understand QEMU's mapping of queues".to_owned());
         }
     }
     let link = of_property(device, "iothread")?;
-    let path = link.as_str().ok_or("QEMU's iothread of the disk cannot be understood")?;
+    let path = link.as_str().ok_or("cannot understand QEMU's iothread of the disk")?;
     // `/objects/iothread1`, or nothing.
     let name = path.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned);
     Ok(vec![name; number])
@@ -98,7 +98,7 @@ pub(super) fn judge(placement: &Placement, seen: Option<&Result<Vec<ObservedQueu
         let name = disk.iothread.map(|number| format!("iothread{number}"));
         let wanted = format!("all served by {}", name.as_deref().unwrap_or("QEMU's main loop"));
         let own = seen.as_ref().map_err(Clone::clone).and_then(|all| {
-            let own = all.iter().find(|own| own.target == disk.target).ok_or("it was not asked for")?;
+            let own = all.iter().find(|own| own.target == disk.target).ok_or("not asked (--deep asks)")?;
             Ok((own, own.iothreads.as_ref().map_err(Clone::clone)?))
         });
         match own {

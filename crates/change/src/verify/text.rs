@@ -35,7 +35,7 @@ impl fmt::Display for Verification {
             write!(formatter, ", {wrong} not")?;
         }
         if unknown > 0 {
-            write!(formatter, ", {unknown} could not be told")?;
+            write!(formatter, ", {unknown} unknown")?;
         }
         writeln!(formatter)
     }

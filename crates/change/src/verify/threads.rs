@@ -106,6 +106,6 @@ fn check(thread: &Thread, kind: CheckKind, name: &str, planned: String, fits: im
     let place = format!("/proc/{}/status", thread.id);
     match &thread.affinity {
         Some(found) => Check::compared(kind, subject, planned, format!("PUs {found}"), fits(found)).at(place),
-        None => Check::cannot_tell(kind, subject, planned, "its status could not be read; it may have ended").at(place),
+        None => Check::cannot_tell(kind, subject, planned, "cannot read its status; it may have ended").at(place),
     }
 }

@@ -130,7 +130,7 @@ fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
         let output = bench.try_sh(&format!("NEARMETAL_TESTING=1 NEARMETAL_FAULT_AT='{point}' {made}"))?;
         ensure!(output.status == 137, "at `{point}` it ended with {} instead of SIGKILL", output.status);
         let text = bench.ends_with(3, "nearmetal device vfs enp57s0 1 --yes")?;
-        ensure!(text.contains("did not end"), "{text}");
+        ensure!(text.contains("is unfinished"), "{text}");
         bench.sh("nearmetal rollback")?;
         let after = bench.sh(STATE)?;
         ensure!(after == before, "after `{point}` and rollback:\n{before}\n---\n{after}");

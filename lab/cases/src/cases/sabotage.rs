@@ -117,7 +117,7 @@ fn another_cache(bench: &Bench) -> anyhow::Result<Verdict> {
          virsh -q define /root/s.xml")?;
     bench.wait_for_agent()?;
     // The definition is as planned; the descriptors of QEMU are not.
-    let result = found(bench, &["disk vda", "O_DIRECT, past the host's page cache", "cached"]);
+    let result = found(bench, &["disk vda", "O_DIRECT, bypassing the host's page cache", "cached"]);
     bench.sh("virsh -q destroy web1; virsh -q start web1")?;
     bench.wait_for_agent()?;
     result
@@ -128,7 +128,10 @@ fn deep(bench: &Bench) -> anyhow::Result<Verdict> {
     let text = bench.ends_with(0, "nearmetal verify web1 --deep --agent-timeout 60")?;
     let line = text.lines().find(|line| line.contains("queues of disk vda"));
     ensure!(line.is_some_and(|line| line.contains("queue 0: iothread1 (thread ")), "{text}");
-    ensure!(text.contains("--deep asks QEMU by its monitor: libvirt marks the running guest as tainted"), "{text}");
+    ensure!(
+        text.contains("--deep asks QEMU through its monitor: libvirt marks the running guest as tainted"),
+        "{text}"
+    );
     bench.sh("grep -q 'tainted: custom-monitor' /var/log/libvirt/qemu/web1.log")?;
     Ok(Verdict::Holds(line.unwrap_or_default().trim().to_owned()))
 }

@@ -266,7 +266,7 @@ fn a_rate_without_a_link_says_what_helps() {
     let mut stage = DeviceStage::new();
     *stage.kernel.failing.borrow_mut() = Some("max_tx_rate".to_owned());
     let error = stage.vfs(CARD, &full()).unwrap_err().to_string();
-    assert!(error.contains("`eth0` has no link") && error.contains("put back"), "{error}");
+    assert!(error.contains("`eth0` has no link") && error.contains("rolled back"), "{error}");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_reboot_loses_them_unless_the_boot_unit_makes_them_again() {
         let found = held(&mut stage.machine(), &transactions[0], &transactions).unwrap();
         assert_eq!(found.checks[0].outcome == Outcome::Ok, persist, "{:?}", found.checks);
         let note = stage.rollback().unwrap().notes.join("\n");
-        assert_eq!(note.contains("lost when the machine restarted"), !persist, "{note}");
+        assert_eq!(note.contains("the restart of the machine already undid"), !persist, "{note}");
         assert_eq!(stage.inside(), before);
     }
 }
@@ -314,7 +314,7 @@ fn at_boot_another_card_in_the_slot_is_left_alone() {
     let journal = stage.journal();
     let again = boot::reapply(&mut stage.machine(), &journal).unwrap();
     let error = again[0].result.as_ref().unwrap_err().to_string();
-    assert!(error.contains("is another device now (0x8086:0x1521"), "{error}");
+    assert!(error.contains("is now another device (0x8086:0x1521"), "{error}");
     assert_eq!(stage.count(CARD), "0");
 }
 

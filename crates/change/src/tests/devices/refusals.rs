@@ -48,13 +48,13 @@ fn cards_that_cannot() {
         plan_virtual_functions(&stage.machine(), host, &Ledger::default(), address(CARD), &request(1), state)
     };
     host.pci_devices[card].driver = Some("vfio-pci".to_owned());
-    refused(look(&host), &["is set aside for a guest"]);
+    refused(look(&host), &["is reserved for a guest"]);
     host.pci_devices[card].driver = None;
     refused(look(&host), &["has no driver"]);
     host.pci_devices[card].sriov = None;
     refused(look(&host), &["has no SR-IOV"]);
     host.pci_devices[card].physical_function = Some(address(DRIVE));
-    refused(look(&host), &["is a virtual function itself, of 0000:02:00.0"]);
+    refused(look(&host), &["is itself a virtual function of 0000:02:00.0"]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn numbers_that_do_not_fit() {
     let macs = Some("fe:ff:ff:ff:ff:ff".parse().unwrap());
     assert!(stage.plan(CARD, &VfRequest { macs, ..request(2) }).is_ok());
     let trust = Some(true);
-    refused(stage.plan(DRIVE, &VfRequest { trust, ..request(2) }), &["`nvme`", "a network card's"]);
+    refused(stage.plan(DRIVE, &VfRequest { trust, ..request(2) }), &["`nvme`", "only network cards"]);
     for junk in ["", "4095", "x", "0=7,0=8", "0=", "=7", "1=2,3", "-1"] {
         assert!(junk.parse::<Vlans>().is_err(), "{junk}");
     }
@@ -219,6 +219,6 @@ fn a_machine_that_has_changed_since_is_looked_at_again() {
     let faults = Faults::none();
     let job = DeviceJob { journal: &journal, plan: &plan, plan_again: &mut plan_again, faults: &faults, say: &mut say };
     let error = carry_out(&mut stage.machine(), job).unwrap_err().to_string();
-    assert!(error.contains("has changed since"), "{error}");
+    assert!(error.contains("changed after these changes were shown"), "{error}");
     assert_eq!(stage.count(CARD), "0");
 }

@@ -127,7 +127,7 @@ fn a_capture_shows_what_could_be_given_away_by_node_and_why_not_the_rest() {
 fn the_list_is_narrowed_and_made_for_programs() {
     let free = list(&["--free"]);
     assert!(free.contains("0000:10:00.1") && !free.contains("0000:20:00.0"), "{free}");
-    assert!(list(&["--free", "--node", "0"]).contains("none of 4 functions is so"));
+    assert!(list(&["--free", "--node", "0"]).contains("none of 4 functions matches"));
     let document: Value = serde_json::from_str(&list(&["--format", "json"])).unwrap();
     assert_eq!(document["schema"], "nearmetal.devices/1");
     let devices = document["devices"].as_array().unwrap();

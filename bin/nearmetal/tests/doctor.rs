@@ -190,7 +190,8 @@ fn a_rule_tells_its_whole_story_and_all_are_listed() {
 fn thresholds_can_be_set() {
     let few = on("rules/vdi.xml", &["--set", "polling_ns=1", "--set", "queues_enough=4"]);
     assert_eq!(few.code, 0, "{}", few.stdout);
-    for (change, word) in [("queues=1", "no threshold `queues`"), ("polling_ns=x", "not a number"), ("a", "NAME=VALUE")]
+    for (change, word) in
+        [("queues=1", "unknown threshold `queues`"), ("polling_ns=x", "not a number"), ("a", "NAME=VALUE")]
     {
         let wrong = on(GOOD, &["--set", change]);
         assert!(wrong.code == 2 && wrong.stderr.contains(word), "{}", wrong.stderr);

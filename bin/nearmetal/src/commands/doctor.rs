@@ -162,9 +162,11 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         }
         say_unchecked(&gathered, printer);
         say(&gathered, printer);
-        printer
-            .say(&format!("nothing has changed yet: `{}` says how to install the \
-                files", directory.join("README.txt").display()));
+        printer.say(&format!(
+            "nothing has changed yet: `{}` says how to install the \
+                files",
+            directory.join("README.txt").display()
+        ));
         return Ok(ended(&gathered, ExitStatus::Done));
     }
     let fail_on = args.fail_on.severity();

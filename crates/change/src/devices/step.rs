@@ -21,7 +21,7 @@ pub(crate) fn undo_virtual_functions(kernel: &dyn Kernel, card: &Card, old: &VfS
     }
     let now = card::count(kernel, function)?;
     card::bring(kernel, function, old)?;
-    Ok(format!("{function} has its former {} virtual functions again (it had {now})", old.count()))
+    Ok(format!("{function} is back to {} virtual functions (it had {now})", old.count()))
 }
 
 /// Gives a function the driver it had.

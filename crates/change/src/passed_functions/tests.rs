@@ -119,7 +119,7 @@ fn the_way_out_stays_with_the_host_over_bridges_and_for_all_functions_of_a_card(
         name: "br0".to_owned(),
         ..nearmetal_host::NetworkInterface::default()
     });
-    assert!(found(&host, &["br0"], card).contains("through br0"));
+    assert!(found(&host, &["br0"], card).contains("uses br0"));
     assert_eq!(found(&host, &["br0"], virtual_function(&host)), "", "a virtual function is not the card");
     // A circle of masters ends.
     host.network_interfaces.last_mut().unwrap().master = Some(name);

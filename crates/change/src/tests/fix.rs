@@ -265,7 +265,7 @@ fn what_cannot_be_live_says_what_it_takes() {
     ];
     let plan = planned(&mut stage(), findings);
     let Treatment::NotLive(what) = &plan.treated[0].treatment else { panic!("{plan:?}") };
-    assert!(what[0].contains("`nohz_full=2-7` on the kernel command line"), "{what:?}");
+    assert!(what[0].contains("add `nohz_full=2-7` to the kernel command line"), "{what:?}");
     assert!(matches!(&plan.treated[1].treatment, Treatment::NotLive(what) if what[0].contains("reload")));
     assert_eq!(plan.treated[2].treatment, Treatment::NoCure);
     assert_eq!(plan.treated[3].treatment, Treatment::Now, "what can be done at once is done");
@@ -349,7 +349,7 @@ fn what_is_in_the_way_of_one_cure_keeps_no_other_back() {
     let plan = planned(&mut super::fix::stage(), missing);
     assert!(refusal(&plan, 0).contains("does not exist on this kernel"));
     assert!(refusal(&plan, 1).contains("MiB of that node are free"), "{}", refusal(&plan, 1));
-    assert!(refusal(&plan, 2).contains("vCPU 7 of `web1` does not run"), "{}", refusal(&plan, 2));
+    assert!(refusal(&plan, 2).contains("vCPU 7 of `web1` is not running"), "{}", refusal(&plan, 2));
     assert!(refusal(&plan, 3).contains("no `devices/disk[target/@dev='vdz']/driver`"), "{}", refusal(&plan, 3));
     assert_eq!(plan.treated[4].treatment, Treatment::Now);
 }

@@ -99,7 +99,7 @@ fn a_text_edited_since_is_kept() {
     let edited = stage.snapshot().stored.replace("cache='none'", "cache='writeback'");
     stage.hypervisor.define(&edited).unwrap();
     let notes = stage.rollback(&back_with_restart(), &Faults::none()).unwrap().notes.join("\n");
-    assert!(notes.contains("edited since"), "{notes}");
+    assert!(notes.contains("it had been edited"), "{notes}");
     let kept = stage.journal().state_directory().join("journal/0001-web1-edited.xml");
     assert_eq!(files::read_to_string(&kept).unwrap(), edited);
     assert_eq!(stage.snapshot(), Stage::new().snapshot());

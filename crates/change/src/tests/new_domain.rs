@@ -225,7 +225,7 @@ fn a_name_or_uuid_that_is_taken_is_in_the_way() {
     let domain = |name: &str, uuid: &str| format!("<domain type='kvm'><name>{name}</name><uuid>{uuid}</uuid></domain>");
     assert!(refused(&domain("web2", UUID), &one()).contains("another domain has that name"));
     assert!(refused(&domain("web2", OTHER), &one()).contains("exists already"));
-    assert!(refused(&domain("db", OTHER), &one()).contains("is that of `db`"));
+    assert!(refused(&domain("db", OTHER), &one()).contains("belongs to `db`"));
     let mut absent = one();
     absent.domains[0].xml_after = absent.domains[0].xml_after.replace("/dev/nvme1n1", "/dev/absent");
     assert!(refused(&domain("db", UUID), &absent).contains("/dev/absent"));
@@ -242,7 +242,7 @@ fn what_was_edited_since_is_kept_as_a_text_and_another_domain_is_left() {
     let stored = stage.hypervisor.domain_xml("web2", Definition::Inactive).unwrap();
     stage.hypervisor.define(&stored.replace("<vcpu placement='static'>4", "<vcpu placement='static'>8")).unwrap();
     let notes = stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap().notes.join("\n");
-    assert!(notes.contains("is removed; it had been edited since") && notes.contains("edited.xml"), "{notes}");
+    assert!(notes.contains("removed `web2`; it had been edited") && notes.contains("edited.xml"), "{notes}");
     assert_eq!(names(&mut stage), ["web1"]);
 
     stage.apply(&one(), &ApplyOptions::default(), &Faults::none()).unwrap();

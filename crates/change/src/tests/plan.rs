@@ -34,7 +34,7 @@ fn a_plan_reads_back_and_junk_does_not() {
     let edits = [
         ("\"emulator\": \"3\"", "\"emulator\": \"\"", "no PU"),
         ("\"emulator\": \"3\"", "\"emulator\": \"3\", \"priority\": 1", "/plan/placements/0/priority"),
-        ("\"name\": \"web1\"", "\"name\": \"web2\"", "placement 0 is of `web1`"),
+        ("\"name\": \"web1\"", "\"name\": \"web2\"", "placement 0 is for `web1`"),
         ("\"domains\"", "\"domain\"", "domain"),
         ("\"cpus\": \"2\"", "\"cpus\": \"9-1\"", "9-1"),
     ];
@@ -86,7 +86,7 @@ fn nothing_is_changed_where_something_is_in_the_way() {
     let mut large = plan.clone();
     large.plan.pools[0].after = 16 + 512;
     let text = refused(&mut stage, &large, &with_restart());
-    assert!(text.contains("grow by 1024 MiB; 4 MiB of that node") && text.contains("512 MiB come back"), "{text}");
+    assert!(text.contains("grow by 1024 MiB; 4 MiB of that node") && text.contains("guests return 512 MiB"), "{text}");
 
     let mut absent = plan.clone();
     absent.domains[0].xml_after = absent.domains[0].xml_after.replace("/dev/nvme0n1", "/dev/absent");

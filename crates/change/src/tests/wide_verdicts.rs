@@ -182,7 +182,7 @@ fn every_sabotage_is_named() {
         ("interrupt 75 of PCI function 0000:3b:02.0", "on PUs 2", |seen, _| {
             seen.functions[0].interrupts = Ok(vec![interrupt(74, "3"), interrupt(75, "2")]);
         }),
-        ("libvirt's qemu hook", "not there", |seen, _| seen.hook = Some(Ok(None))),
+        ("libvirt's qemu hook", "missing", |seen, _| seen.hook = Some(Ok(None))),
         ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(Some("#!/bin/sh\n".to_owned())))),
         (in_guest, "on its node 0", |seen, _| seen.view.as_mut().unwrap().functions.truncate(1)),
         (in_guest, "no such function", |seen, _| {

@@ -148,7 +148,7 @@ fn virtual_functions_are_made_set_and_read_back() {
     assert_eq!(stage.kernel.driver(&virtual_function(CARD, 1)).as_deref(), Some("igbvf"), "as the card had it");
     assert_eq!(stage.plan(CARD, &full()).unwrap().changes, [], "nothing to do is nothing done");
     let note = stage.rollback().unwrap().notes.join("\n");
-    assert!(note.contains("0000:01:00.0 has 0 virtual functions again"), "{note}");
+    assert!(note.contains("0000:01:00.0 is back to 0 virtual functions"), "{note}");
     assert_eq!(stage.inside(), before);
 }
 
@@ -330,7 +330,7 @@ fn what_somebody_has_changed_since_is_seen() {
     assert_eq!(look(&mut stage)[0].outcome, Outcome::Ok);
     let unknown = &look(&mut stage)[1];
     assert!(
-        matches!(&unknown.outcome, Outcome::CannotTell { why } if why.contains("no interface `eth0`")),
+        matches!(&unknown.outcome, Outcome::CannotTell { why } if why.contains("interface `eth0` is gone")),
         "{unknown:?}"
     );
     stage.kernel.set("/sys/class/net/eth0/flags", "0x1002");

@@ -39,7 +39,7 @@ fn with_guest(stage: &DeviceStage) -> (Host, Ledger) {
 fn cards_that_cannot() {
     let mut stage = DeviceStage::new();
     refused(stage.plan("0000:77:00.0", &request(1)), &["no PCI function 0000:77:00.0", "device list"]);
-    refused(stage.plan(CARD, &request(8)), &["can have 7", "`igb`", "8 were asked for"]);
+    refused(stage.plan(CARD, &request(8)), &["can have 7", "`igb`", "8 were requested"]);
     let path = stage.journal();
     let mut host = stage.host();
     let card = host.pci_devices.iter().position(|device| device.address == address(CARD)).unwrap();
@@ -61,7 +61,7 @@ fn cards_that_cannot() {
 fn numbers_that_do_not_fit() {
     let mut stage = DeviceStage::new();
     let vlans = Some("0=7,5=9".parse().unwrap());
-    refused(stage.plan(CARD, &VfRequest { vlans, ..request(2) }), &["names VF 5, and there are 2"]);
+    refused(stage.plan(CARD, &VfRequest { vlans, ..request(2) }), &["names VF 5, but there are only 2"]);
     let macs = Some("fe:ff:ff:ff:ff:ff".parse().unwrap());
     assert!(stage.plan(CARD, &VfRequest { macs, ..request(2) }).is_ok());
     let trust = Some(true);
@@ -121,7 +121,7 @@ fn a_rollback_takes_nothing_from_a_guest_either() {
     let before = stage.inside();
     stage.kernel.held.borrow_mut().insert("/dev/vfio/11".to_owned());
     let error = stage.rollback().unwrap_err().to_string();
-    assert!(error.contains("0000:01:00.1 cannot be taken away") && error.contains("/dev/vfio/11"), "{error}");
+    assert!(error.contains("cannot take 0000:01:00.1 away") && error.contains("/dev/vfio/11"), "{error}");
     assert_eq!(stage.inside(), before);
     // The guest stops, and the rollback is run again.
     stage.kernel.held.borrow_mut().clear();

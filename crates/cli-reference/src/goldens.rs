@@ -6,7 +6,7 @@ use std::path::Path;
 use nearmetal_host::files;
 
 /// The longest page, in bytes. A longer one should become several.
-const LONGEST: usize = 20_000;
+pub(crate) const LONGEST: usize = 20_000;
 
 /// One generated file.
 #[derive(Debug, Clone, PartialEq, Eq)]

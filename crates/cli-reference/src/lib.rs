@@ -14,8 +14,9 @@ use clap::Command;
 
 /// Every page of a program, with paths relative to the repository's `docs` directory.
 ///
-/// Hidden commands have no page; hidden options, and those that only the long help shows, are on none. With `own_pages` each top-level command has a Markdown page of its own and
-/// the program's page is the list of them; without it all commands are on one page.
+/// Hidden commands have no page; hidden options, and those that only the long help shows, are on none. With `own_pages`
+/// each top-level command has its own Markdown page, and the program's page lists them; a page that would be too long is
+/// split in the same way. Without it all commands are on one page.
 ///
 /// # Panics
 /// If the command is inconsistent, as clap itself would.

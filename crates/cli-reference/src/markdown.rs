@@ -2,22 +2,31 @@
 
 use clap::{Arg, Command};
 
+use crate::goldens::LONGEST;
 use crate::{Page, page_name, shown, typed_name};
 
 /// The program's page, and one for each top-level command if they have their own.
 pub(crate) fn pages(program: &Command, own_pages: bool) -> Vec<Page> {
-    let mut text = section(program, 1, program);
-    let mut pages = Vec::new();
-    if own_pages {
-        text.push_str("## Commands\n\n");
-        for command in shown(program) {
-            text.push_str(&format!("- [`{}`]({}.md): {}\n", typed_name(command), page_name(command), about(command)));
-            pages.push(page(command, with_subcommands(command, 1, program)));
+    if own_pages { listed(program, program) } else { vec![page(program, with_subcommands(program, 1, program))] }
+}
+
+/// A command's page, which lists its subcommands, and their pages. A subcommand's own subcommands are on its page, unless
+/// that would be too long: then it lists them, too.
+fn listed(command: &Command, program: &Command) -> Vec<Page> {
+    let mut text = section(command, 1, program);
+    text.push_str("## Commands\n\n");
+    let mut below = Vec::new();
+    for subcommand in shown(command) {
+        let name = page_name(subcommand);
+        text.push_str(&format!("- [`{}`]({name}.md): {}\n", typed_name(subcommand), about(subcommand)));
+        let whole = page(subcommand, with_subcommands(subcommand, 1, program));
+        match whole.text.len() > LONGEST && subcommand.has_subcommands() {
+            true => below.extend(listed(subcommand, program)),
+            false => below.push(whole),
         }
-    } else {
-        shown(program).for_each(|command| text.push_str(&with_subcommands(command, 2, program)));
     }
-    pages.insert(0, page(program, text));
+    let mut pages = vec![page(command, text)];
+    pages.append(&mut below);
     pages
 }
 

@@ -86,7 +86,7 @@ impl Run<'_> {
         let mut libvirt: Box<dyn Hypervisor> = match &gathered.domains_unknown {
             None => Box::new(Libvirt::open(None)?),
             Some(why) => {
-                self.printer.say(&format!("did not check domains: {why}"));
+                self.printer.say(&format!("domains were not checked: {why}"));
                 Box::new(NoLibvirt { reason: why.clone() })
             }
         };

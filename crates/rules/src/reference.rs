@@ -112,7 +112,7 @@ fn section(rule: &Rule) -> String {
     line("does not apply", rule.not_applies);
     line("worth", rule.effect);
     line("fix while running", rule.fix.live.unwrap_or("none"));
-    line("fix that stays", rule.fix.persistent);
+    line("permanent fix", rule.fix.persistent);
     line("needs", &rule.needs());
     line("risk and undo", rule.fix.undo);
     line("evidence", rule.evidence.meaning());

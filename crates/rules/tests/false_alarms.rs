@@ -34,7 +34,7 @@ fn pages_of_the_systems_own_size_are_no_huge_pages() {
     let short = |size: &str| finds("hugetlb-pool-sized-per-node", WorkloadClass::General, Q35, &pages(size), "");
     assert!(short("2048"), "the pools are empty");
     assert!(!short("4"));
-    // Such a guest is as open to same-page merging as one without the element.
+    // Such a guest is as eligible for same-page merging as one without the element.
     assert!(finds("mem-nosharepages", WorkloadClass::Latency, Q35, &pages("4"), ""));
     assert!(!finds("mem-nosharepages", WorkloadClass::Latency, Q35, &pages("2048"), ""));
 }

@@ -1,4 +1,4 @@
-//! High-I/O disks sit on block devices or NVMe, not on sparse files.
+//! Busy disks are on block devices or NVMe, not in sparse files.
 
 use nearmetal_place::WorkloadClass;
 
@@ -9,7 +9,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "backing-block-device",
     layer: Layer::Block,
-    title: "High-I/O disks sit on block devices or NVMe, not on sparse files",
+    title: "Busy disks are on block devices or NVMe, not in sparse files",
     severity: Severity::Note,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency],
     reads: &["domain <disk type>"],
@@ -23,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("virsh blockcopy DOM vda --dest /dev/vg/lv --blockdev --pivot"),
         persistent: "virsh edit",
         needs: &[Need::Live],
-        undo: "lose easy file snapshots; undo blockcopy back",
+        undo: "file snapshots get harder; undo: blockcopy back",
     },
     check: Check::Domain(check),
 };

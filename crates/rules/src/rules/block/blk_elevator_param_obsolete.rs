@@ -1,4 +1,4 @@
-//! No dead elevator= boot parameter is relied on.
+//! The kernel command line has no obsolete elevator=.
 
 use crate::context::Context;
 use crate::cure::Cure;
@@ -9,14 +9,14 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "blk-elevator-param-obsolete",
     layer: Layer::Block,
-    title: "No dead elevator= boot parameter is relied on",
+    title: "The kernel command line has no obsolete elevator=",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["/proc/cmdline", "uname -r"],
     good: "absent (parameter is not in the 6.1 kernel parameter list; single-queue schedulers cfq/deadline/noop are gone since 5.0)",
     applies: "kernel >= 5.0",
     not_applies: "RHEL 7 and older kernels",
-    effect: "none: it only hides that the wanted scheduler is not set",
+    effect: "none, but it hides that the wanted scheduler is not set",
     evidence: Evidence::B,
     sources: &["k-params", "k-blk", "talk-kvm-tuning"],
     fix: Fix { live: None, persistent: "grubby --remove-args=elevator", needs: &[Need::HostReboot], undo: "none" },

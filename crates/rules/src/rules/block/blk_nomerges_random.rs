@@ -1,4 +1,4 @@
-//! Merging is off on fast drives only.
+//! Request merging is off only on fast drives.
 
 use nearmetal_host::BlockDevice;
 
@@ -11,7 +11,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "blk-nomerges-random",
     layer: Layer::Block,
-    title: "Merging is off on fast drives only",
+    title: "Request merging is off only on fast drives",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/block/*/queue/{nomerges,rotational}"],
@@ -37,7 +37,7 @@ fn check(context: &Context<'_>) -> Outcome {
         let slow = device.partition_of.is_none() && device.pci.is_some() && device.rotational == Some(true);
         let nomerges = device.queue.nomerges.filter(|nomerges| slow && *nomerges > 0)?;
         let path = format!("/sys/class/block/{}/queue/nomerges", device.name);
-        let found = format!("{nomerges}: requests next to each other stay apart on a spinning disk");
+        let found = format!("{nomerges}: adjacent requests are not merged on a spinning disk");
         Some(Object::new(format!("drive {}", device.name), found, "0").cured_by(Cure::kernel_file(path, "0")))
     };
     Outcome::of(host.block_devices.iter().filter_map(object).collect())

@@ -1,4 +1,4 @@
-//! No LVM snapshot lies under a guest's disk.
+//! No guest disk is on an LVM volume with snapshots.
 
 use nearmetal_domain::DiskFacts;
 
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "blk-queue-limits-dm-thin",
     layer: Layer::Block,
-    title: "No LVM snapshot lies under a guest's disk",
+    title: "No guest disk is on an LVM volume with snapshots",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/block/dm-*/{dm/name,slaves}", "domain <disk type='block'>"],

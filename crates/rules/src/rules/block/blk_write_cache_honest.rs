@@ -1,4 +1,4 @@
-//! Host device write-cache setting is true and flushes are kept.
+//! The host's write-cache setting is true, and flushes reach the drive.
 
 use nearmetal_host::BlockDevice;
 
@@ -10,7 +10,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "blk-write-cache-honest",
     layer: Layer::Block,
-    title: "Host device write-cache setting is true and flushes are kept",
+    title: "The host's write-cache setting is true, and flushes reach the drive",
     severity: Severity::Decide,
     classes: &ALL,
     reads: &["/sys/block/*/queue/{write_cache,fua}", "/sys/block/*/device/scsi_disk/*/cache_type"],
@@ -24,7 +24,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("hdparm/nvme set-feature; echo 'write through' only tells the kernel"),
         persistent: "firmware or udev",
         needs: &[Need::Live],
-        undo: "data loss on power failure if wrong; undo write back",
+        undo: "data loss on a power failure if wrong; undo: write back",
     },
     check: Check::Host(check),
 };
@@ -46,7 +46,7 @@ fn check(context: &Context<'_>) -> Outcome {
             (false, true) => "its driver found a volatile cache",
             (false, false) => return None,
         };
-        let found = format!("write through by hand: no flush is sent, and {seen}");
+        let found = format!("set to write through by hand: the kernel sends no flush, and {seen}");
         Some(Object::new(
             format!("drive {}", device.name),
             found,

@@ -23,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("none for a filled file; copy: truncate new; chattr +C new; cp --reflink=never"),
         persistent: "chattr +C on the pool directory; libvirt volume <nocow/>",
         needs: &[Need::Live, Need::VmRestart],
-        undo: "loses data checksums and compression; undo by copying again without C",
+        undo: "loses data checksums and compression; undo: copy again without C",
     },
     check: Check::Domain(check),
 };
@@ -47,7 +47,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         match image.and_then(|image| image.no_copy_on_write) {
             Some(true) => {}
             Some(false) => {
-                let found = format!("{path} is copied at every write, on btrfs ({})", mount.point);
+                let found = format!("btrfs copies {path} on every write ({})", mount.point);
                 objects.push(Object::new(format!("disk {}", disk.target), found, "the flag C (chattr +C)"));
             }
             None => {

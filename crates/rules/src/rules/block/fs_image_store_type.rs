@@ -54,7 +54,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         }
         let local = !kind.starts_with("nfs") && !["tmpfs", "ramfs"].contains(&kind);
         if local && !mount.has("relatime") && !mount.has("noatime") && !mount.has("ro") {
-            add(format!("{kind} that writes down every read ({})", mount.point), "relatime or noatime");
+            add(format!("{kind} that records every read ({})", mount.point), "relatime or noatime");
         }
     }
     Outcome::of(objects)

@@ -52,11 +52,11 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let running = subject.which == Which::Running;
         match image.map(|image| (image.direct, image.opened_direct)) {
             Some((Some(false), _)) => {
-                let found = format!("{path} cannot be opened past the page cache, on {} ({})", mount.kind, mount.point);
+                let found = format!("{path} does not open with O_DIRECT, on {} ({})", mount.kind, mount.point);
                 objects.push(Object::new(what, found, "a file system that takes O_DIRECT"));
             }
             Some((_, Some(false))) if running => {
-                let found = format!("{path} is open through the page cache, although cache='none' was asked");
+                let found = format!("{path} is open through the page cache, although the definition says cache='none'");
                 objects.push(Object::new(what, found, "opened with O_DIRECT"));
             }
             Some((Some(true), _)) => {}
@@ -64,7 +64,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         }
     }
     if objects.is_empty() && unknown {
-        return Outcome::unknown("whether images open past the page cache (tried on the machine itself, as root)");
+        return Outcome::unknown("whether images open with O_DIRECT (tried on the machine itself, as root)");
     }
     Outcome::of(objects)
 }

@@ -35,7 +35,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let cpu = &subject.facts.cpu;
     let poor = ["qemu64", "kvm64", "qemu32", "kvm32", "486", "pentium", "pentium2", "pentium3", "coreduo"];
     let found = match (cpu.mode.as_deref(), cpu.model.as_deref()) {
-        (None | Some("custom"), None) => "not chosen, which is QEMU's qemu64".to_owned(),
+        (None | Some("custom"), None) => "not set, so QEMU uses qemu64".to_owned(),
         (None | Some("custom"), Some(model)) if poor.contains(&model) => model.to_owned(),
         _ => return Outcome::Clean,
     };

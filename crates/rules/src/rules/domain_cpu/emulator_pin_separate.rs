@@ -36,10 +36,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let vcpus = subject.vcpu_cpus();
     let facts = subject.facts;
     let object = match facts.emulator_pin.as_ref().or(facts.vcpus.cpuset.as_ref()) {
-        None => Some(Object::new("emulator thread", "no pin: it may run on the vCPUs' PUs", "PUs no vCPU has")),
+        None => Some(Object::new("emulator thread", "no pin: it can run on the vCPUs' PUs", "PUs without vCPUs")),
         Some(cpus) if !cpus.is_disjoint(&vcpus) => {
             let shared = cpus.intersection(&vcpus);
-            Some(Object::new("emulator thread", format!("on PUs {shared} of vCPUs"), "PUs no vCPU has"))
+            Some(Object::new("emulator thread", format!("on PUs {shared} of vCPUs"), "PUs without vCPUs"))
         }
         Some(cpus) => subject.context.host.and_then(|host| {
             let (own, theirs) = (nodes_of(host, cpus), subject.vcpu_nodes(host));

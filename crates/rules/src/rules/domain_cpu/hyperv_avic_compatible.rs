@@ -1,4 +1,4 @@
-//! Hyper-V SynIC does not switch off APICv/AVIC.
+//! Hyper-V SynIC does not turn off APICv/AVIC.
 
 use nearmetal_place::WorkloadClass;
 
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "hyperv-avic-compatible",
     layer: Layer::DomainCpu,
-    title: "Hyper-V SynIC does not switch off APICv/AVIC",
+    title: "Hyper-V SynIC does not turn off APICv/AVIC",
     severity: Severity::Loss,
     classes: &[WorkloadClass::Windows],
     reads: &[
@@ -28,7 +28,7 @@ pub(crate) const RULE: Rule = Rule {
         live: None,
         persistent: "<hyperv><avic state='on'/>",
         needs: &[Need::VmRestart],
-        undo: "old Windows that insist on AutoEOI; undo off",
+        undo: "old Windows versions that insist on AutoEOI; undo: off",
     },
     check: Check::Domain(check),
 };
@@ -47,7 +47,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         Some(_) => return Outcome::NotApplicable,
     }
     Outcome::one((!hyperv.has("avic")).then(|| {
-        let found = "synic without avic: Windows ends interrupts in the way that switches the hardware's help off";
+        let found = "synic without avic: Windows uses AutoEOI, which turns off APICv/AVIC";
         Object::new("Hyper-V avic", found, "on").cured_by(Cure::attribute("features/hyperv/avic", "state", "on"))
     }))
 }

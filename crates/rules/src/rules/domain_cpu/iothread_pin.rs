@@ -41,13 +41,13 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let pin = iothreads.pins.iter().find(|(pinned, _)| pinned == id).map(|(_, cpus)| cpus);
         match pin.or(subject.facts.vcpus.cpuset.as_ref()) {
             None => {
-                let found = "no pin: it may run on the vCPUs' PUs";
-                let object = Object::new(format!("iothread {id}"), found, "PUs no vCPU has");
+                let found = "no pin: it can run on the vCPUs' PUs";
+                let object = Object::new(format!("iothread {id}"), found, "PUs without vCPUs");
                 objects.push(object.cured_by_all(subject.move_aside(Thread::Iothread(*id))));
             }
             Some(cpus) if !cpus.is_disjoint(&vcpus) => {
                 let found = format!("on PUs {} of vCPUs", cpus.intersection(&vcpus));
-                let object = Object::new(format!("iothread {id}"), found, "PUs no vCPU has");
+                let object = Object::new(format!("iothread {id}"), found, "PUs without vCPUs");
                 objects.push(object.cured_by_all(subject.move_aside(Thread::Iothread(*id))));
             }
             Some(_) => {}
@@ -56,7 +56,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let room = iothreads.pins.iter().fold(CpuSet::new(), |all, (_, cpus)| all.union(cpus));
     if !room.is_empty() && iothreads.ids.len() > room.len() {
         let found = format!("{} on {} PUs", iothreads.ids.len(), room.len());
-        objects.push(Object::new("iothreads", found, "no more than the PUs they have"));
+        objects.push(Object::new("iothreads", found, "no more iothreads than PUs"));
     }
     Outcome::of(objects)
 }

@@ -46,10 +46,10 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let dedicated = subject.is_pinned_one_to_one() && shared == 0;
     let object = match (on, dedicated) {
         (true, false) => {
-            Some(Object::new("kvm hint-dedicated", "on, and vCPUs share PUs", "off, or one PU for each vCPU"))
+            Some(Object::new("kvm hint-dedicated", "on, although vCPUs share PUs", "off, or one PU for each vCPU"))
         }
         (false, true) if subject.class == WorkloadClass::Latency => {
-            Some(Object::new("kvm hint-dedicated", "off, and each vCPU has a PU of its own", "on"))
+            Some(Object::new("kvm hint-dedicated", "off, although each vCPU has its own PU", "on"))
         }
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! Host halt polling can be switched off by a polling guest.
+//! A polling guest can turn off the host's halt polling.
 
 use nearmetal_place::WorkloadClass;
 
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "kvm-poll-control",
     layer: Layer::DomainCpu,
-    title: "Host halt polling can be switched off by a polling guest",
+    title: "A polling guest can turn off the host's halt polling",
     severity: Severity::Loss,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["domain <features><kvm><poll-control>, <hint-dedicated>, <cpu mode>"],

@@ -12,14 +12,14 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "pins-as-defined",
     layer: Layer::DomainCpu,
-    title: "Threads run on the PUs that the stored definition gives them",
+    title: "Threads run on the PUs that the stored definition names",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/proc/PID/task/*/status Cpus_allowed_list", "domain <vcpupin>, <emulatorpin>, <iothreadpin>, stored"],
     good: "for each pinned thread, what the kernel allows is what the stored definition says",
     applies: "running domains with a stored definition that pins",
     not_applies: "floating threads; pins on PUs that are offline",
-    effect: "unquantified; what was measured with the definition does not hold for the guest that runs",
+    effect: "unquantified; measurements made with the definition do not apply to the running guest",
     evidence: Evidence::C,
     sources: &["lv-dom"],
     fix: Fix {

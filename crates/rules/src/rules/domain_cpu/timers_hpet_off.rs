@@ -1,4 +1,4 @@
-//! Emulated timers are minimal.
+//! The guest has no more emulated timers than it needs.
 
 use nearmetal_place::WorkloadClass;
 
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "timers-hpet-off",
     layer: Layer::DomainCpu,
-    title: "Emulated timers are minimal",
+    title: "The guest has no more emulated timers than it needs",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &[

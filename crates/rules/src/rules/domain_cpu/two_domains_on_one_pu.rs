@@ -1,4 +1,4 @@
-//! No PU carries pinned vCPUs of two domains.
+//! No two domains pin vCPUs to the same PU.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::subject::{Subject, some_of};
 pub(crate) const RULE: Rule = Rule {
     id: "two-domains-on-one-pu",
     layer: Layer::DomainCpu,
-    title: "No PU carries pinned vCPUs of two domains",
+    title: "No two domains pin vCPUs to the same PU",
     severity: Severity::Fault,
     classes: &[
         WorkloadClass::General,
@@ -24,7 +24,7 @@ pub(crate) const RULE: Rule = Rule {
     good: "each PU with a single-PU pin belongs to one domain",
     applies: "pinned guests",
     not_applies: "density: shared on purpose",
-    effect: "both guests get at most half of the PU; users found it by chance",
+    effect: "each guest gets at most half of the PU; users notice only by chance",
     evidence: Evidence::B,
     sources: &["t-kata-13539", "t-cocoon-226", "t-one-6596"],
     fix: Fix {
@@ -43,7 +43,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let others: BTreeSet<&str> = owners.copied().filter(|owner| *owner != subject.facts.name).collect();
         if !others.is_empty() {
             let found = format!("on PU {pu} together with {}", some_of(&others));
-            objects.push(Object::new(format!("vCPU {vcpu}"), found, "a PU of its own"));
+            objects.push(Object::new(format!("vCPU {vcpu}"), found, "its own PU"));
         }
     }
     Outcome::of(objects)

@@ -54,6 +54,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
         counts.insert("floppy", floppies);
     }
     Outcome::of(
-        counts.into_iter().map(|(name, count)| Object::new(name, count.to_string(), "none in a server")).collect(),
+        counts.into_iter().map(|(name, count)| Object::new(name, count.to_string(), "none, in a server")).collect(),
     )
 }

@@ -39,13 +39,13 @@ fn check(subject: &Subject<'_>) -> Outcome {
             (Some(pu), _) => {
                 if let Some(other) = seen.insert(*pu, vcpu) {
                     let found = format!("on PU {pu} together with vCPU {other}");
-                    objects.push(Object::new(format!("vCPU {vcpu}"), found, "a PU of its own"));
+                    objects.push(Object::new(format!("vCPU {vcpu}"), found, "its own PU"));
                 }
             }
             (None, Some(cpus)) => {
-                objects.push(Object::new(format!("vCPU {vcpu}"), format!("on PUs {cpus}"), "a PU of its own"))
+                objects.push(Object::new(format!("vCPU {vcpu}"), format!("on PUs {cpus}"), "its own PU"))
             }
-            (None, None) => objects.push(Object::new(format!("vCPU {vcpu}"), "no pin", "a PU of its own")),
+            (None, None) => objects.push(Object::new(format!("vCPU {vcpu}"), "no pin", "its own PU")),
         }
     }
     Outcome::of(objects)

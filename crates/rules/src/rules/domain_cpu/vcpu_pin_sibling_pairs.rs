@@ -1,4 +1,4 @@
-//! SMT siblings are not shared between guests or left half used.
+//! No two guests share a core's SMT siblings, and no core stays half used.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::subject::{Subject, some_of};
 pub(crate) const RULE: Rule = Rule {
     id: "vcpu-pin-sibling-pairs",
     layer: Layer::DomainCpu,
-    title: "SMT siblings are not shared between guests or left half used",
+    title: "No two guests share a core's SMT siblings, and no core stays half used",
     severity: Severity::Loss,
     classes: &[
         WorkloadClass::General,

@@ -41,8 +41,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let found = match cache {
             Some("unsafe") => "unsafe: flushes are ignored",
             Some("writethrough") => "writethrough: each write is flushed",
-            Some("writeback") if direct && cached => "writeback: twice in memory",
-            None | Some("default") if direct && cached => "not written, which is writeback",
+            Some("writeback") if direct && cached => "writeback: data is in memory twice",
+            None | Some("default") if direct && cached => "not set, so QEMU uses writeback",
             _ => return None,
         };
         let driver = of_disk(disk, "driver");

@@ -36,8 +36,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
         // Without discard QEMU takes `unmap` as `on`: every write is searched and nothing is given back.
         let thin = driver.discard.as_deref() == Some("unmap");
         let found = match driver.detect_zeroes.as_deref()? {
-            "on" => "on: every write is searched for zeroes",
-            "unmap" if !thin => "unmap without discard='unmap': every write is searched for zeroes, nothing is freed",
+            "on" => "on: QEMU searches every write for zeroes",
+            "unmap" if !thin => "unmap without discard='unmap': QEMU searches every write for zeroes and frees nothing",
             _ => return None,
         };
         let at = format!("devices/disk[target/@dev='{}']/driver", disk.target);

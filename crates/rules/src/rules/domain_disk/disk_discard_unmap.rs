@@ -41,7 +41,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     };
     let object = |disk: &DiskFacts| {
         let found = disk.driver.discard.as_deref().unwrap_or("ignore");
-        Object::new(format!("disk {} discard", disk.target), found, "unmap, unless it is preallocated on purpose")
+        Object::new(format!("disk {} discard", disk.target), found, "unmap, unless the disk is preallocated on purpose")
     };
     Outcome::of(subject.disks().filter(thin).map(object).collect())
 }

@@ -1,4 +1,4 @@
-//! ioeventfd and event_idx are left on.
+//! ioeventfd and event_idx stay on.
 
 use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
@@ -9,7 +9,7 @@ use crate::subject::{Subject, interface_name, of_disk, of_interface};
 pub(crate) const RULE: Rule = Rule {
     id: "disk-ioeventfd-eventidx-default",
     layer: Layer::DomainDisk,
-    title: "ioeventfd and event_idx are left on",
+    title: "ioeventfd and event_idx stay on",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["domain <driver ioeventfd event_idx>"],
@@ -28,7 +28,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let mut judge = |what: String, driver: Option<String>, ioeventfd: &Option<String>, event_idx: &Option<String>| {
         for (name, value) in [("ioeventfd", ioeventfd), ("event_idx", event_idx)] {
             if value.as_deref() == Some("off") {
-                let object = Object::new(format!("{what} {name}"), "off", "not written, which is on");
+                let object = Object::new(format!("{what} {name}"), "off", "not set (on is the default)");
                 let cure = driver.clone().map(|driver| Cure::no_attribute(driver, name));
                 objects.push(object.cured_by_all(cure));
             }

@@ -1,4 +1,4 @@
-//! Throttles are known and wanted.
+//! Disk throttles are intended.
 
 use nearmetal_place::WorkloadClass;
 
@@ -9,7 +9,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "disk-iotune-known",
     layer: Layer::DomainDisk,
-    title: "Throttles are known and wanted",
+    title: "Disk throttles are intended",
     severity: Severity::Decide,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["domain <disk><iotune>"],
@@ -31,7 +31,7 @@ pub(crate) const RULE: Rule = Rule {
 fn check(subject: &Subject<'_>) -> Outcome {
     let objects = subject.disks().flat_map(|disk| {
         let of = move |(name, value): &(String, u64)| {
-            Object::new(format!("disk {} {name}", disk.target), value.to_string(), "no limit, or one that is meant")
+            Object::new(format!("disk {} {name}", disk.target), value.to_string(), "no limit, or an intended one")
         };
         disk.limits.iter().map(of)
     });

@@ -1,4 +1,4 @@
-//! Disks of vhost-user servers come back after the server was restarted.
+//! Disks of vhost-user servers come back after the server restarts.
 
 use nearmetal_domain::DiskFacts;
 
@@ -11,11 +11,11 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "disk-vhost-user-blk-for-extreme",
     layer: Layer::DomainDisk,
-    title: "Disks of vhost-user servers come back after the server was restarted",
+    title: "Disks of vhost-user servers come back after the server restarts",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["domain <disk type='vhostuser'><source><reconnect>"],
-    good: "reconnect set; shared memory is the matter of mem-shared-for-vhost-user",
+    good: "reconnect set; for shared memory see mem-shared-for-vhost-user",
     applies: "disks served by SPDK or another vhost-user process",
     not_applies: "guests that need snapshots, iotune, blockcopy in QEMU",
     effect: "proposed kernel vhost-blk (never merged as of the thread): SSD 4k randread QD128 host 95.8k, QEMU virtio 57.5k, vhost-blk 95.6k IOPS",

@@ -1,4 +1,4 @@
-//! No throw-away overlay is left in a definition.
+//! No definition names a leftover throw-away overlay.
 
 use nearmetal_domain::DiskFacts;
 
@@ -10,19 +10,19 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "transient-overlay-left",
     layer: Layer::DomainDisk,
-    title: "No throw-away overlay is left in a definition",
+    title: "No definition names a leftover throw-away overlay",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["domain <disk><source>, <transient>"],
     good: "the stored definition names the image itself",
     applies: "domains with <transient/> disks",
     not_applies: "-",
-    effect: "writes go to a file that is meant to be deleted",
+    effect: "writes go to a file that is about to be deleted",
     evidence: Evidence::B,
     sources: &["lv-dom"],
     fix: Fix {
         live: None,
-        persistent: "virsh edit: the source as it was before the overlay",
+        persistent: "virsh edit: restore the source from before the overlay",
         needs: &[Need::VmOffline],
         undo: "restore the definition",
     },
@@ -45,7 +45,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
                 Object::new(
                     format!("disk {}", disk.target),
                     found,
-                    "the image itself: a throw-away overlay was left in the definition",
+                    "the image itself, not a leftover throw-away overlay",
                 )
             })
             .collect(),

@@ -39,6 +39,6 @@ fn check(subject: &Subject<'_>) -> Outcome {
         None => subject.uses_hugetlb(),
     };
     let cure = Cure::attribute("memoryBacking/allocation", "mode", "immediate");
-    let object = || Object::new("memory", "allocated when touched", "<allocation mode='immediate'/>");
+    let object = || Object::new("memory", "allocated on first touch", "<allocation mode='immediate'/>");
     Outcome::one((!immediate).then(|| object().cured_by(cure)))
 }

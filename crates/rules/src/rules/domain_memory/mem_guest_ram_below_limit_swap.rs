@@ -36,16 +36,19 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let Some(group) = host.memory_groups.iter().find(|group| group.pid == process.pid) else {
         return Outcome::unknown(format!("/proc/{}/cgroup, memory.events", process.pid));
     };
-    let hits =
-        [("memory.high", group.high), ("memory.max", group.max), ("memory.max, with nothing to give up", group.oom)];
+    let hits = [
+        ("memory.high", group.high),
+        ("memory.max", group.max),
+        (
+            "memory.max, with nothing left to \
+            reclaim",
+            group.oom,
+        ),
+    ];
     let hits = hits.into_iter().filter_map(|(limit, times)| Some((limit, times.filter(|times| *times > 0)?)));
     let mut objects: Vec<Object> = hits
         .map(|(limit, times)| {
-            Object::new(
-                format!("control group {limit}"),
-                format!("reached {times} times since the start"),
-                "never reached",
-            )
+            Object::new(format!("control group {limit}"), format!("hit {times} times since the start"), "never reached")
         })
         .collect();
     if let Some(swap) = group.swap.filter(|swap| *swap > 0) {

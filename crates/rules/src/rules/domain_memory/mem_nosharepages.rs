@@ -36,5 +36,13 @@ fn check(subject: &Subject<'_>) -> Outcome {
     }
     let shared = !subject.facts.memory_policy.no_share_pages;
     let cure = Cure::element("memoryBacking/nosharepages");
-    Outcome::one(shared.then(|| Object::new("memory", "open to same-page merging", "<nosharepages/>").cured_by(cure)))
+    Outcome::one(shared.then(|| {
+        Object::new(
+            "memory",
+            "eligible for same-page \
+        merging",
+            "<nosharepages/>",
+        )
+        .cured_by(cure)
+    }))
 }

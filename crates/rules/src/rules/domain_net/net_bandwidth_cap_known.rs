@@ -1,4 +1,4 @@
-//! Interface shaping is known and wanted.
+//! Interface shaping is intended.
 
 use nearmetal_place::WorkloadClass;
 
@@ -9,7 +9,7 @@ use crate::subject::{Subject, interface_name};
 pub(crate) const RULE: Rule = Rule {
     id: "net-bandwidth-cap-known",
     layer: Layer::DomainNet,
-    title: "Interface shaping is known and wanted",
+    title: "Interface shaping is intended",
     severity: Severity::Decide,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["domain <interface><bandwidth>"],
@@ -32,7 +32,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let objects = subject.facts.interfaces.iter().flat_map(|interface| {
         let of = move |(direction, rate): &(String, u64)| {
             let what = format!("{} {direction}", interface_name(interface));
-            Object::new(what, format!("{rate} KiB/s on average"), "no limit, or one that is meant")
+            Object::new(what, format!("{rate} KiB/s on average"), "no limit, or an intended one")
         };
         interface.bandwidth.iter().map(of)
     });

@@ -27,7 +27,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let user = subject.tap_interfaces().filter(|interface| interface.driver_name.as_deref() == Some("qemu"));
     Outcome::of(
         user.map(|interface| {
-            let object = Object::new(interface_name(interface), "driver qemu: packets pass QEMU", "vhost");
+            let object = Object::new(interface_name(interface), "driver qemu: packets go through QEMU", "vhost");
             object.cured_by_all(of_interface(interface, "driver").map(|at| Cure::attribute(at, "name", "vhost")))
         })
         .collect(),

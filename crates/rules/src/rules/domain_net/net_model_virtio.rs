@@ -39,7 +39,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
             Some(model) => model.to_owned(),
             // libvirt writes a model into what it stores, but for a network that deals out functions of a card.
             None if interface.kind == "network" => return None,
-            None if subject.is_x86() => "no model, which is an emulated card on x86".to_owned(),
+            None if subject.is_x86() => "no model: an emulated card on x86".to_owned(),
             None => return None,
         };
         Some(Object::new(interface_name(interface), found, "virtio"))

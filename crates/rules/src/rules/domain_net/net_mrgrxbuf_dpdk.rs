@@ -1,4 +1,4 @@
-//! mrg_rxbuf is off only for non-jumbo DPDK guests.
+//! mrg_rxbuf is off only for DPDK guests without jumbo frames.
 
 use nearmetal_domain::{DefinitionEdit, InterfaceFacts};
 
@@ -11,7 +11,7 @@ use crate::subject::{Subject, interface_name};
 pub(crate) const RULE: Rule = Rule {
     id: "net-mrgrxbuf-dpdk",
     layer: Layer::DomainNet,
-    title: "mrg_rxbuf is off only for non-jumbo DPDK guests",
+    title: "mrg_rxbuf is off only for DPDK guests without jumbo frames",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["domain <interface><driver><host mrg_rxbuf>, <mtu>"],
@@ -39,7 +39,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let found = match (interface.kind.as_str(), interface.mtu) {
             ("vhostuser", Some(mtu)) if mtu > STANDARD_MTU => format!("off, with packets of up to {mtu} bytes"),
             ("vhostuser", _) => return None,
-            _ => "off, and the guest's kernel has no use for that".to_owned(),
+            _ => "off, which does not help a guest that uses its kernel's network stack".to_owned(),
         };
         let cure = interface.mac.as_ref().map(|mac| {
             let at = format!("devices/interface[mac/@address='{mac}']/driver/host");

@@ -40,7 +40,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         }
         let object = Object::new(
             format!("{} packed", interface_name(interface)),
-            "on, which the kernel's vhost-net does not have",
+            "on, which the kernel's vhost-net does not support",
             "absent, but for vhost-user and vDPA",
         );
         Some(match &interface.mac {

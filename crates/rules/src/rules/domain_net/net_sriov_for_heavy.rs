@@ -48,7 +48,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         Object::new(
             interface_name(interface),
             "through the host's kernel",
-            format!("a VF of {}, if its jitter matters", card.address),
+            format!("a VF of {}, if jitter matters", card.address),
         )
     };
     Outcome::of(if direct || through { Vec::new() } else { subject.tap_interfaces().map(object).collect() })

@@ -1,4 +1,4 @@
-//! vDPA devices: settings fit the hardware.
+//! vDPA settings fit the hardware.
 
 use nearmetal_domain::InterfaceFacts;
 
@@ -11,7 +11,7 @@ use crate::subject::{Subject, interface_name};
 pub(crate) const RULE: Rule = Rule {
     id: "net-vdpa-hardware",
     layer: Layer::DomainNet,
-    title: "vDPA devices: settings fit the hardware",
+    title: "vDPA settings fit the hardware",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["domain <interface type='vdpa'><driver page_per_vq>"],
@@ -38,7 +38,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let object = |interface: &&InterfaceFacts| {
         let own_page = interface.page_per_vq.as_deref() == Some("on");
         (!own_page).then(|| {
-            let found = "off: the guest's doorbells cannot be mapped to the card's";
+            let found = "off: the card's doorbells cannot be mapped into the guest";
             let object = Object::new(format!("{} page_per_vq", interface_name(interface)), found, "on");
             match &interface.mac {
                 Some(mac) => object.cured_by(Cure::attribute(

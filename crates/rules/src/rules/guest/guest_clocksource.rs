@@ -1,4 +1,4 @@
-//! The guest reads its clock without leaving.
+//! The guest reads its clock without an exit.
 
 use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "guest-clocksource",
     layer: Layer::Guest,
-    title: "The guest reads its clock without leaving",
+    title: "The guest reads its clock without an exit",
     severity: Severity::Loss,
     classes: &[
         WorkloadClass::General,

@@ -24,7 +24,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("in the guest: sysctl kernel.nmi_watchdog=0"),
         persistent: "in the guest: sysctl.d",
         needs: &[Need::Live],
-        undo: "hard lockups of the guest's kernel are found again; write 1",
+        undo: "the kernel no longer detects hard lockups; undo: write 1",
     },
     check: Check::Inside(check),
 };

@@ -14,7 +14,8 @@ pub(crate) const RULE: Rule = Rule {
     severity: Severity::Loss,
     classes: &[WorkloadClass::Latency],
     reads: &["guest /sys/devices/system/cpu/{isolated,nohz_full}", "domain <vcpusched>"],
-    good: "the CPUs of the guest that are real-time threads of the host are isolated inside too, without a tick; CPU 0 is left for housekeeping",
+    good: "guest CPUs that are real-time threads on the host are also isolated inside, without a tick; CPU 0 does \
+        housekeeping",
     applies: "real-time and NFV guests",
     not_applies: "all others",
     effect: "unquantified",

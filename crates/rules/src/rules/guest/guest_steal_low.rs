@@ -1,4 +1,4 @@
-//! Little time is stolen from the guest.
+//! The guest loses little time to steal.
 
 use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "guest-steal-low",
     layer: Layer::Guest,
-    title: "Little time is stolen from the guest",
+    title: "The guest loses little time to steal",
     severity: Severity::Loss,
     classes: &[
         WorkloadClass::General,
@@ -20,8 +20,8 @@ pub(crate) const RULE: Rule = Rule {
         WorkloadClass::Passthrough,
     ],
     reads: &["guest /proc/stat: steal, since the guest started"],
-    good: "less than 1% where each vCPU has a PU of its own, less than 5% elsewhere (thresholds of this catalogue)",
-    applies: "Linux guests that are told of stolen time",
+    good: "less than 1% where each vCPU has its own PU, less than 5% elsewhere (thresholds of this catalogue)",
+    applies: "Linux guests that see steal time",
     not_applies: "Windows",
     effect: "a direct measure of contention",
     evidence: Evidence::B,
@@ -30,7 +30,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("fewer guests on these PUs: migrate, pin elsewhere (nearmetal plan)"),
         persistent: "placement: nearmetal plan, nearmetal apply",
         needs: &[Need::Live],
-        undo: "depends on what was done; nearmetal rollback takes back a plan",
+        undo: "depends on the fix; nearmetal rollback undoes a plan",
     },
     check: Check::Inside(check),
 };

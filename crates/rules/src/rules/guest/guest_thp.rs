@@ -14,10 +14,11 @@ pub(crate) const RULE: Rule = Rule {
     severity: Severity::Loss,
     classes: &[WorkloadClass::General, WorkloadClass::Density, WorkloadClass::Throughput, WorkloadClass::Passthrough],
     reads: &["guest /sys/kernel/mm/transparent_hugepage/enabled"],
-    good: "always or madvise (databases that manage hugepages: madvise and hugepages of their own)",
+    good: "always or madvise (databases that manage hugepages: madvise and their own hugepages)",
     applies: "general Linux guests",
-    not_applies: "latency-sensitive ones such as Redis or MongoDB",
-    effect: "two-dimensional page walks need both sides huge to be cheap; of the host side alone: up to 20% (RHEL 6)",
+    not_applies: "latency-sensitive guests such as Redis or MongoDB",
+    effect: "two-dimensional page walks are cheap only with huge pages on both sides; the host side alone: up to 20% \
+        (RHEL 6)",
     evidence: Evidence::B,
     sources: &["k-thp", "rh-rhel6perf", "intel-thp"],
     fix: Fix {

@@ -20,7 +20,8 @@ pub(crate) const RULE: Rule = Rule {
         WorkloadClass::Passthrough,
     ],
     reads: &["guest /etc/tuned/active_profile"],
-    good: "virtual-guest, or any profile that is not for another kind of machine: a role's (oracle, mssql, sap-hana, cpu-partitioning, realtime-virtual-guest) or one of your own",
+    good: "virtual-guest, or any profile that is not for another kind of machine: one for a role (oracle, mssql, \
+        sap-hana, cpu-partitioning, realtime-virtual-guest) or your own",
     applies: "Linux guests with tuned",
     not_applies: "Windows; systems without tuned",
     effect: "unquantified",
@@ -30,7 +31,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("in the guest: tuned-adm profile virtual-guest"),
         persistent: "in the guest: systemctl enable tuned",
         needs: &[Need::Live],
-        undo: "tuned-adm profile with the former name",
+        undo: "tuned-adm profile FORMER_NAME",
     },
     check: Check::Inside(check),
 };
@@ -57,5 +58,5 @@ fn check(subject: &Subject<'_>, inside: &Host) -> Outcome {
             None => return Outcome::Clean,
         },
     };
-    Outcome::one(Some(Object::new("tuned profile of the guest", found, "virtual-guest, or that of its role")))
+    Outcome::one(Some(Object::new("tuned profile of the guest", found, "virtual-guest, or the profile of its role")))
 }

@@ -1,4 +1,4 @@
-//! Every virtio function of the guest has its driver.
+//! Every virtio function in the guest has its driver.
 
 use nearmetal_host::{Host, PciDevice};
 use nearmetal_place::WorkloadClass;
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "guest-virtio-drivers",
     layer: Layer::Guest,
-    title: "Every virtio function of the guest has its driver",
+    title: "Every virtio function in the guest has its driver",
     severity: Severity::Loss,
     classes: &[
         WorkloadClass::General,
@@ -22,7 +22,7 @@ pub(crate) const RULE: Rule = Rule {
     reads: &["guest /sys/bus/pci/devices/*/{vendor,device,driver}", "guest /sys/class/{net,block}/*/device"],
     good: "virtio_net, virtio_blk, virtio_scsi and virtio_balloon bound wherever the guest has such a function",
     applies: "Linux guests",
-    not_applies: "appliances; Windows, whose inside is not read",
+    not_applies: "appliances; Windows, which nearmetal does not read inside",
     effect: "see disk-bus-virtio and net-model-virtio",
     evidence: Evidence::B,
     sources: &["pve-qm", "lv-dom"],
@@ -30,7 +30,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("install the missing module or kernel package in the guest"),
         persistent: "the same, and the module in its initramfs",
         needs: &[Need::GuestReboot],
-        undo: "undo boot the former kernel",
+        undo: "undo: boot the former kernel",
     },
     check: Check::Inside(check),
 };

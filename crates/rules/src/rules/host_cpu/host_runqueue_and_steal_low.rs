@@ -20,7 +20,8 @@ pub(crate) const RULE: Rule = Rule {
         WorkloadClass::Passthrough,
     ],
     reads: &["/proc/PID/task/TID/schedstat", "/proc/PID/stat", "/proc/uptime"],
-    good: "time ready without a PU, over the life of the guest: at most `wait_dedicated_percent` where each vCPU has a PU of its own, else `wait_percent`; steal in the guest ~0 when pinned",
+    good: "time ready without a PU, over the life of the guest: at most `wait_dedicated_percent` where each vCPU has \
+        its own PU, else `wait_percent`; steal in the guest ~0 when pinned",
     applies: "all",
     not_applies: "burstable tiers by design",
     effect: "unquantified (threshold is this catalogue's choice)",
@@ -56,7 +57,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let most = if subject.is_pinned_one_to_one() { settings.wait_dedicated_percent } else { settings.wait_percent };
     let waits = process.vcpu_waits.iter().map(|(vcpu, wait)| (vcpu, *wait as f64 / 1e9 / age as f64 * 100.0));
     let objects = waits.filter(|(_, percent)| *percent > most).map(|(vcpu, percent)| {
-        let found = format!("ready without a PU for {percent:.1} % of its life");
+        let found = format!("ready but without a PU for {percent:.1} % of its life");
         Object::new(format!("vCPU {vcpu}"), found, format!("at most {most} %"))
     });
     Outcome::of(objects.collect())

@@ -43,7 +43,7 @@ fn check(context: &Context<'_>) -> Outcome {
         && context.domains.iter().all(|domain| domain.class == WorkloadClass::Latency);
     let cure = Cure::NoKernelArgument { name: "idle".to_owned() };
     Outcome::one((polls && !meant).then(|| {
-        let found = "idle=poll: idle threads take turns from their siblings and leave no power for others";
+        let found = "idle=poll: idle threads slow their siblings and leave no power for others";
         Object::new("kernel command line", found, "no idle=poll").cured_by(cure)
     }))
 }

@@ -62,7 +62,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         };
     let neighbours: BTreeSet<&str> = owners.filter(|name| *name != subject.facts.name).filter(running).collect();
     Outcome::one((!neighbours.is_empty()).then(|| {
-        let found = format!("shared with {}, no part set aside", some_of(&neighbours));
-        Object::new("last-level cache", found, "a part of its own (<cachetune>), or no loud neighbour")
+        let found = format!("shared with {}, with no part reserved", some_of(&neighbours));
+        Object::new("last-level cache", found, "its own part (<cachetune>), or no noisy neighbour")
     }))
 }

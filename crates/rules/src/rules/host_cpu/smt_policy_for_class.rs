@@ -48,6 +48,13 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let idle = isolated.union(&partitioned(host)).union(&pins);
     let siblings = pins.iter().filter_map(|pu| host.processor(pu)?.siblings.as_ref());
     let busy = siblings.fold(CpuSet::new(), |all, cpus| all.union(cpus)).difference(&idle);
-    let found = format!("share cores with PUs {busy}, which are open to other work");
-    Outcome::one((!busy.is_empty()).then(|| Object::new("vCPUs", found, "siblings idle, its own, or SMT off")))
+    let found = format!("share cores with PUs {busy}, which other work can use");
+    Outcome::one((!busy.is_empty()).then(|| {
+        Object::new(
+            "vCPUs",
+            found,
+            "idle siblings, siblings of the same guest, \
+        or SMT off",
+        )
+    }))
 }

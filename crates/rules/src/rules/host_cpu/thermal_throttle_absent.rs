@@ -47,7 +47,7 @@ fn check(context: &Context<'_>) -> Outcome {
             let what = package
                 .package
                 .map_or_else(|| format!("package of PU {}", package.cpu), |number| format!("package {number}"));
-            let found = format!("slowed down by heat for {percent:.1} % of the time since boot");
+            let found = format!("throttled by heat for {percent:.1} % of the time since boot");
             objects.push(Object::new(what, found, format!("at most {most} %")));
         }
     }

@@ -47,6 +47,6 @@ fn check(context: &Context<'_>) -> Outcome {
         return Outcome::NotApplicable;
     }
     let value = if boost.path.ends_with("no_turbo") { "0" } else { "1" };
-    let object = Object::new("boost", "off: processors stay at their nominal frequency", "on");
+    let object = Object::new("boost", "off: processors stay at their base frequency", "on");
     Outcome::one(Some(object.cured_by(Cure::kernel_file(&boost.path, value))))
 }

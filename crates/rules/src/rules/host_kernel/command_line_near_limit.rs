@@ -1,4 +1,4 @@
-//! The kernel command line is far from its limit.
+//! The kernel command line is well below its length limit.
 
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
@@ -8,19 +8,19 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "command-line-near-limit",
     layer: Layer::HostKernel,
-    title: "The kernel command line is far from its limit",
+    title: "The kernel command line is well below its length limit",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["/proc/cmdline"],
     good: "at most 90 % of COMMAND_LINE_SIZE",
     applies: "all",
     not_applies: "-",
-    effect: "what is cut off (isolcpus=, hugepages=) is silently not in force",
+    effect: "the kernel silently drops what is beyond the limit (isolcpus=, hugepages=)",
     evidence: Evidence::B,
     sources: &["k-params"],
     fix: Fix {
         live: None,
-        persistent: "shorter lists (0-31 for 0,1,2,…), settings moved to sysctl.d and modprobe.d",
+        persistent: "shorten lists (0-31 for 0,1,2,…), move settings to sysctl.d and modprobe.d",
         needs: &[Need::HostReboot],
         undo: "restore the command line",
     },

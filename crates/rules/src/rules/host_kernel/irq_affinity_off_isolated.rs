@@ -59,7 +59,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
             let what = format!("interrupt {} ({})", interrupt.number, interrupt.actions.join(", "));
             let default = default_home(subject.context);
             let cures = send_home(subject.context, interrupt).into_iter().chain(default);
-            objects.push(Object::new(what, format!("on PUs {hit} of vCPUs"), "PUs no vCPU has").cured_by_all(cures));
+            objects.push(Object::new(what, format!("on PUs {hit} of vCPUs"), "PUs without vCPUs").cured_by_all(cures));
         }
     }
     Outcome::of(objects)

@@ -42,13 +42,18 @@ fn check(context: &Context<'_>) -> Outcome {
     let mut objects: Vec<Object> = on
         .map(|(name, value)| {
             let found = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
-            Object::new("kernel command line", found, "nothing that checks or overwrites memory, unless it is policy")
+            Object::new(
+                "kernel command line",
+                found,
+                "no option that checks or overwrites memory, unless policy \
+                requires it",
+            )
         })
         .collect();
     // Fedora and RHEL name such a build `+debug`, SUSE `-debug`.
     let release = host.system.kernel.as_deref().unwrap_or_default();
     if release.ends_with("+debug") || release.ends_with("-debug") {
-        objects.push(Object::new("kernel", release, "the ordinary build of this release"));
+        objects.push(Object::new("kernel", release, "the regular build of this release"));
     }
     Outcome::of(objects)
 }

@@ -58,7 +58,7 @@ fn check(context: &Context<'_>) -> Outcome {
             // Before Linux 6.0 AVIC also asks for guests without x2APIC, which no program decides for them.
             let able =
                 setting.name != "kvm_amd.avic" || host.system.kernel_version().is_some_and(|version| version >= (6, 0));
-            Object::new(setting.name.clone(), setting.value.trim(), "Y, where devices are handed through")
+            Object::new(setting.name.clone(), setting.value.trim(), "Y on hosts that pass devices through")
                 .cured_by_all(able.then(|| switch_on(context, setting)).into_iter().flatten())
         })
         .collect(),

@@ -38,8 +38,8 @@ fn check(context: &Context<'_>) -> Outcome {
     let on = matches!(split, "Y" | "1" | "force");
     let affected = flaw.value.trim() != "Not affected";
     let object = match (on, affected) {
-        (true, false) => Some(("on, and the processor is not affected", "N")),
-        (false, true) => Some(("off, and the processor is affected", "Y unless all guests are trusted")),
+        (true, false) => Some(("on, although the processor is not affected", "N")),
+        (false, true) => Some(("off, although the processor is affected", "Y unless all guests are trusted")),
         _ => None,
     };
     Outcome::one(object.map(|(found, wanted)| Object::new("kvm.nx_huge_pages", found, wanted)))

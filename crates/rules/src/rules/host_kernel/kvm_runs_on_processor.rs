@@ -20,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
     sources: &["q-cpu", "own"],
     fix: Fix {
         live: None,
-        persistent: "another machine, or nested virtualisation switched on in the hypervisor below this one",
+        persistent: "use another machine, or enable nested virtualisation in the hypervisor below this one",
         needs: &[Need::Firmware],
         undo: "-",
     },
@@ -35,8 +35,12 @@ fn check(context: &Context<'_>) -> Outcome {
             "whether KVM runs guests on the processor (nearmetal-probe kvm, on the machine itself)",
         );
     };
-    let found = "it runs guests by emulation, more than ten times slower than the processor";
+    let found = "it emulates guests, more than ten times slower than the processor";
     Outcome::one((!accelerates).then(|| {
-        Object::new("KVM of this host", found, "KVM on the processor: another machine, or nested virtualisation there")
+        Object::new(
+            "KVM of this host",
+            found,
+            "KVM in hardware: use another machine, or enable nested virtualisation for this one",
+        )
     }))
 }

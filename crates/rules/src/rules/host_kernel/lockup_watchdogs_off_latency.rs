@@ -26,7 +26,7 @@ pub(crate) const RULE: Rule = Rule {
         live: Some("sysctl kernel.nmi_watchdog=0 vm.stat_interval=10 kernel.timer_migration=0"),
         persistent: "/etc/sysctl.d or tuned-adm profile network-latency",
         needs: &[Need::Live, Need::HostReboot],
-        undo: "hard lockups no longer reported; frees one PMU counter; undo sysctl defaults 1/1/1",
+        undo: "the kernel no longer reports hard lockups; frees one PMU counter; undo sysctl defaults 1/1/1",
     },
     check: Check::Host(check),
 };

@@ -66,8 +66,8 @@ fn check(context: &Context<'_>) -> Outcome {
     let Some(runtime) = host.system.sysctl(NAME) else { return Outcome::unknown(Sysctl::path_of(NAME)) };
     let alone = cpus.iter().all(|cpus| cpus.is_subset(isolated));
     let (found, wanted) = match (alone, runtime) {
-        (true, 0..) => (format!("{runtime}: real-time vCPUs stand still for the rest of each period"), -1),
-        (false, ..0) => (format!("{runtime}: a real-time vCPU may keep a PU from the host for ever"), DEFAULT),
+        (true, 0..) => (format!("{runtime}: real-time vCPUs stop for the rest of each period"), -1),
+        (false, ..0) => (format!("{runtime}: a real-time vCPU can keep a PU from the host forever"), DEFAULT),
         _ => return Outcome::Clean,
     };
     let cure = Cure::kernel_file(Sysctl::path_of(NAME), wanted.to_string());

@@ -47,7 +47,7 @@ fn check(context: &Context<'_>) -> Outcome {
     // Kernels without the setting (before 5.19) warn and slow nobody down.
     let slows = host.system.sysctl("kernel.split_lock_mitigate") == Some(1);
     Outcome::one(slows.then(|| {
-        let found = "1: a vCPU that makes a split lock is slowed down, and Windows guests may make many";
+        let found = "1: the kernel slows down a vCPU on every split lock, and Windows guests may make many";
         Object::new("kernel.split_lock_mitigate", found, "0, if all guests belong to one owner")
     }))
 }

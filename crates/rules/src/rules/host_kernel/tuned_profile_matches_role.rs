@@ -1,4 +1,4 @@
-//! A tuned profile that fits the role is active.
+//! An active tuned profile fits the host's role.
 
 use nearmetal_host::TunedProfile;
 use nearmetal_place::WorkloadClass;
@@ -11,11 +11,12 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "tuned-profile-matches-role",
     layer: Layer::HostKernel,
-    title: "A tuned profile that fits the role is active",
+    title: "An active tuned profile fits the host's role",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["/etc/tuned/active_profile"],
-    good: "virtual-host (general), throughput-performance acceptable; cpu-partitioning or realtime-virtual-host for NFV/RT; a profile of the site's own is not judged",
+    good: "virtual-host (general), throughput-performance acceptable; cpu-partitioning or realtime-virtual-host for \
+        NFV/RT; a site's own profile is not judged",
     applies: "RHEL-family, Fedora, SUSE, Debian with tuned",
     not_applies: "hosts managed by another tool (Proxmox, K8s Node Tuning Operator)",
     effect: "unquantified; virtual-host = throughput-performance + dirty_background 5% + C-state latency cap (cstate 3 or 70 us)",
@@ -63,7 +64,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let profile = match &host.system.tuned {
         None => return Outcome::unknown("/etc/tuned/active_profile"),
         Some(TunedProfile::Absent) => return Outcome::NotApplicable,
-        Some(TunedProfile::None) => return object("installed, and no profile is active"),
+        Some(TunedProfile::None) => return object("installed, but no profile is active"),
         Some(TunedProfile::Active(profile)) => profile,
     };
     let is_one_of = |known: &[&str]| profile.split_ascii_whitespace().any(|word| known.contains(&word));

@@ -60,8 +60,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
     for Floor { what, program, least } in floors {
         let (text, missing) = match program {
             "Linux" => (&host.system.kernel, "/proc/sys/kernel/osrelease"),
-            "QEMU" => (&host.system.qemu_version, "the version of QEMU (libvirt tells it, on the machine itself)"),
-            _ => (&host.system.libvirt_version, "the version of libvirt (it tells it, on the machine itself)"),
+            "QEMU" => (&host.system.qemu_version, "the version of QEMU (from libvirt, on the machine itself)"),
+            _ => (&host.system.libvirt_version, "the version of libvirt (from libvirt itself, on the machine)"),
         };
         let Some((text, version)) = text.as_deref().and_then(|text| Some((text, version(text)?))) else {
             unknown.insert(missing.to_owned());

@@ -1,4 +1,4 @@
-//! Backing chains are short and not left over.
+//! Backing chains are short, with no leftovers.
 
 use nearmetal_place::WorkloadClass;
 
@@ -10,11 +10,11 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "image-backing-chain-short",
     layer: Layer::Image,
-    title: "Backing chains are short and not left over",
+    title: "Backing chains are short, with no leftovers",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["qemu-img info --output=json -U --backing-chain IMAGE"],
-    good: "nothing below the image of a performance disk; elsewhere at most 3 images; none left over from backups or snapshots",
+    good: "no backing file for a performance disk; elsewhere at most 3 images; no leftovers from backups or snapshots",
     applies: "all images",
     not_applies: "-",
     effect: "unquantified",
@@ -41,7 +41,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
             };
             let object = (depth > most).then(|| {
                 let below = chain.top.backing.as_deref().unwrap_or("?");
-                let found = format!("{depth} below it, the nearest {below}");
+                let found = format!("{depth} backing images, the nearest {below}");
                 let wanted = if most == 0 { "none".to_owned() } else { format!("at most {most}") };
                 Object::new(format!("disk {}", disk.target), found, wanted)
             });

@@ -1,4 +1,4 @@
-//! Clusters of overlays are allocated in parts.
+//! Overlays allocate parts of clusters.
 
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -8,14 +8,14 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "image-cluster-extended-l2",
     layer: Layer::Image,
-    title: "Clusters of overlays are allocated in parts",
+    title: "Overlays allocate parts of clusters",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["qemu-img info --output=json -U --backing-chain IMAGE: cluster-size, extended-l2"],
     good: "overlays with backing files and small random writes: extended_l2=on with clusters of 128 KiB to 2 MiB; 64 KiB, the default, elsewhere",
     applies: "qcow2 overlays (QEMU 5.2 and later)",
     not_applies: "raw; images without backing file",
-    effect: "unquantified (less is copied from below at the first write to a cluster)",
+    effect: "unquantified (the first write to a cluster copies less from the backing file)",
     evidence: Evidence::B,
     sources: &["igalia-sub", "q-qcow2cache"],
     fix: Fix {

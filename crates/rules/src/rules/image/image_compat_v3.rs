@@ -14,7 +14,7 @@ pub(crate) const RULE: Rule = Rule {
     reads: &["qemu-img info --output=json -U --backing-chain IMAGE: compat, corrupt"],
     good: "compat '1.1', corrupt false",
     applies: "qcow2",
-    not_applies: "images that very old tools must read",
+    not_applies: "images that very old tools have to read",
     effect: "unquantified",
     evidence: Evidence::B,
     sources: &["q-help"],
@@ -43,7 +43,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
                     object("version 2 (compat 0.10)", "version 3 (compat 1.1)");
                 }
                 if image.corrupt == Some(true) {
-                    object("marked as damaged, opened to read alone", "sound: see `qemu-img check`");
+                    object("marked as damaged, opens read-only", "sound: see `qemu-img check`");
                 }
             }
             judged.then(|| Outcome::of(objects))

@@ -1,4 +1,4 @@
-//! No snapshots inside the qcow2 image of a performance disk.
+//! The qcow2 image of a performance disk has no internal snapshots.
 
 use nearmetal_place::WorkloadClass;
 
@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 pub(crate) const RULE: Rule = Rule {
     id: "image-no-internal-snapshots",
     layer: Layer::Image,
-    title: "No snapshots inside the qcow2 image of a performance disk",
+    title: "The qcow2 image of a performance disk has no internal snapshots",
     severity: Severity::Decide,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Windows, WorkloadClass::Passthrough],
     reads: &["qemu-img info --output=json -U --backing-chain IMAGE: snapshots"],
     good: "none",
     applies: "performance disks",
     not_applies: "labs",
-    effect: "unquantified (copying and counting of references at the first write after each snapshot)",
+    effect: "unquantified (the first write after each snapshot copies clusters and updates reference counts)",
     evidence: Evidence::C,
     sources: &["own"],
     fix: Fix {

@@ -23,15 +23,15 @@ pub(crate) const RULE: Rule = Rule {
     reads: &["guest /sys/class/block/*/{start,size,queue/optimal_io_size}"],
     good: "start of every partition a multiple of 1 MiB, or of the optimal I/O size where the disk names one; partitions smaller than 1 MiB are containers and boot code",
     applies: "all (old images from physical machines are typical offenders)",
-    not_applies: "Windows, whose inside is not read",
+    not_applies: "Windows, which nearmetal does not read inside",
     effect: "unquantified (a misaligned 4 KiB write becomes two)",
     evidence: Evidence::C,
     sources: &["lv-dom", "k-blk", "own"],
     fix: Fix {
         live: None,
-        persistent: "virt-resize, or partitions made anew",
+        persistent: "virt-resize, or recreate the partitions",
         needs: &[Need::VmOffline],
-        undo: "data is moved: backup; undo restore",
+        undo: "moves data: back up first; undo: restore",
     },
     check: Check::Inside(check),
 };

@@ -20,14 +20,15 @@ pub(crate) const RULE: Rule = Rule {
     good: "performance image files: actual-size >= 95% of virtual-size (falloc or full); qcow2: at least its tables (preallocation=metadata), seen by a file as long as the disk",
     applies: "file-backed performance disks",
     not_applies: "thin density; disks with discard='unmap', which give space back on purpose",
-    effect: "unquantified; the cost of allocating at the first write goes away; RHV docs: preallocated gives faster writes; the INFN paper: metadata alone slowed writes on hard disks and not on flash",
+    effect: "unquantified; saves the cost of allocating at the first write; RHV docs: preallocated gives faster \
+        writes; the INFN paper: metadata alone slowed writes on hard disks and not on flash",
     evidence: Evidence::B,
     sources: &["q-help", "rh-rhv-prealloc", "paper-infn"],
     fix: Fix {
         live: None,
         persistent: "qemu-img create -f qcow2 -o preallocation=falloc, then copy; raw: fallocate while the VM is off",
         needs: &[Need::VmOffline],
-        undo: "uses all space at once; undo convert to sparse",
+        undo: "uses all space at once; undo: convert to sparse",
     },
     check: Check::Domain(check),
 };

@@ -28,7 +28,7 @@ pub(crate) const RULE: Rule = Rule {
     good: "cache bytes >= virtual size * 8 / cluster size (twice that with extended L2): 1 MiB for 8 GiB at 64 KiB clusters; the default of at most 32 MiB covers 256 GiB",
     applies: "qcow2 disks the default does not cover",
     not_applies: "raw; small disks; density",
-    effect: "unquantified (a miss is one more read of tables for each request)",
+    effect: "unquantified (each miss costs one more table read)",
     evidence: Evidence::B,
     sources: &["q-qcow2cache", "lv-dom"],
     fix: Fix {

@@ -1,4 +1,4 @@
-//! Performance disks are raw, or qcow2 with sane options.
+//! Performance disks are raw, or qcow2 with suitable options.
 
 use nearmetal_domain::DiskFacts;
 use nearmetal_host::images::ImageChain;
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "image-raw-or-tuned-qcow2",
     layer: Layer::Image,
-    title: "Performance disks are raw, or qcow2 with sane options",
+    title: "Performance disks are raw, or qcow2 with suitable options",
     severity: Severity::Loss,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency],
     reads: &["qemu-img info --output=json -U --backing-chain IMAGE", "domain <driver type>"],

@@ -1,4 +1,4 @@
-//! Running QEMU processes really got huge pages.
+//! Running guests really got their huge pages.
 
 use nearmetal_host::Residency;
 use nearmetal_units::PageSize;
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "guest-ram-huge-backed-coverage",
     layer: Layer::Memory,
-    title: "Running QEMU processes really got huge pages",
+    title: "Running guests really got their huge pages",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["/proc/PID/numa_maps", "domain <hugepages>"],
@@ -47,7 +47,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     }
     let percent = u128::from(huge) * 100 / u128::from(all);
     let least = subject.context.settings.hugetlb_coverage_percent;
-    let found = format!("{percent} % in huge pages, though the definition asks for them");
+    let found = format!("{percent} % in huge pages, although the definition asks for them");
     Outcome::one(
         (percent < u128::from(least)).then(|| Object::new("memory in use", found, format!("at least {least} %"))),
     )

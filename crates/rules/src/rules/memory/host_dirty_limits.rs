@@ -61,7 +61,7 @@ fn check(context: &Context<'_>) -> Outcome {
     };
     let mut objects = Vec::new();
     if limit > MOST {
-        let wanted = format!("at most {MOST} %: writers stop all at once when it is full");
+        let wanted = format!("at most {MOST} %: all writers stall at once when it is reached");
         let cure = Cure::kernel_file("/proc/sys/vm/dirty_ratio", MOST.to_string());
         objects.push(Object::new("dirty_ratio", format!("{limit} % of memory"), wanted).cured_by(cure));
     }

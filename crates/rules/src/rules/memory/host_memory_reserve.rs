@@ -1,4 +1,4 @@
-//! Host keeps enough non-huge memory.
+//! The host keeps enough memory outside hugepage pools.
 
 use nearmetal_host::NumaNode;
 use nearmetal_units::Bytes;
@@ -11,7 +11,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "host-memory-reserve",
     layer: Layer::Memory,
-    title: "Host keeps enough non-huge memory",
+    title: "The host keeps enough memory outside hugepage pools",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["/sys/devices/system/node/node*/{meminfo,hugepages}"],

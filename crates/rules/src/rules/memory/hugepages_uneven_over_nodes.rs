@@ -1,4 +1,4 @@
-//! Hugepage pools are alike over the nodes, unless it is meant.
+//! Hugepage pools are equal on all nodes, unless intended.
 
 use nearmetal_host::HugepagePool;
 use nearmetal_units::{Bytes, PageSize};
@@ -11,14 +11,14 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "hugepages-uneven-over-nodes",
     layer: Layer::Memory,
-    title: "Hugepage pools are alike over the nodes, unless it is meant",
+    title: "Hugepage pools are equal on all nodes, unless intended",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["/sys/devices/system/node/node*/hugepages/*/nr_hugepages"],
     good: "persistent pages of a size differ by at most a tenth",
     applies: "NUMA hosts with pools",
     not_applies: "-",
-    effect: "a split of 1290 and 758 kept a guest from starting",
+    effect: "a split of 1290 and 758 pages kept a guest from starting",
     evidence: Evidence::B,
     sources: &["t-kubevirt-6981", "k-huge"],
     fix: Fix {
@@ -51,7 +51,7 @@ fn check(context: &Context<'_>) -> Outcome {
                 objects.push(Object::new(
                     format!("pages of {}", size.bytes()),
                     found.join(", "),
-                    "alike, unless it is meant",
+                    "equal, unless intended",
                 ));
             }
         }

@@ -42,7 +42,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let mostly = pooled.get() > total.get() / 2;
     Outcome::one((mostly && !on).then(|| {
         let found = format!("off, with {pooled} of {total} in hugepage pools");
-        Object::new("hugetlb_optimize_vmemmap", found, "1, before pages are allocated")
+        Object::new("hugetlb_optimize_vmemmap", found, "1, set before pages are allocated")
             .cured_by(Cure::kernel_file(PATH, "1"))
     }))
 }

@@ -1,4 +1,4 @@
-//! If KSM must run on NUMA it merges only within a node.
+//! If KSM runs on a NUMA host, it merges only within a node.
 
 use nearmetal_units::Bytes;
 
@@ -11,7 +11,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "ksm-not-across-nodes",
     layer: Layer::Memory,
-    title: "If KSM must run on NUMA it merges only within a node",
+    title: "If KSM runs on a NUMA host, it merges only within a node",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/kernel/mm/ksm/run", "/sys/kernel/mm/ksm/merge_across_nodes", "/sys/kernel/mm/ksm/pages_shared"],
@@ -44,7 +44,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let path = "/sys/kernel/mm/ksm/merge_across_nodes";
     let Some(across) = host.system.ksm_across_nodes else { return Outcome::unknown(path) };
     Outcome::one(across.then(|| {
-        let object = Object::new("same-page merging", "joins pages of different nodes", "within each node alone");
+        let object = Object::new("same-page merging", "merges pages across nodes", "only within each node");
         match host.system.ksm_shared_pages {
             Some(0) => object.cured_by(Cure::kernel_file(path, "0")),
             // The kernel takes no other value while pages are merged, and to unmerge them needs their memory: a person

@@ -1,4 +1,4 @@
-//! RLIMIT_MEMLOCK / hard_limit lets VFIO and locked guests pin all RAM.
+//! RLIMIT_MEMLOCK / hard_limit lets VFIO and locked guests pin all their RAM.
 
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -9,7 +9,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "memlock-limit-for-vfio",
     layer: Layer::Memory,
-    title: "RLIMIT_MEMLOCK / hard_limit lets VFIO and locked guests pin all RAM",
+    title: "RLIMIT_MEMLOCK / hard_limit lets VFIO and locked guests pin all their RAM",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["domain <memtune><hard_limit>, <hostdev>"],

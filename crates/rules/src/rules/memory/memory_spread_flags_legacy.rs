@@ -1,4 +1,4 @@
-//! memory_spread_page/slab are not set on any cpuset holding VMs.
+//! No cpuset with VMs sets memory_spread_page or memory_spread_slab.
 
 use crate::context::Context;
 use crate::cure::Cure;
@@ -9,7 +9,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "memory-spread-flags-legacy",
     layer: Layer::Memory,
-    title: "memory_spread_page/slab are not set on any cpuset holding VMs",
+    title: "No cpuset with VMs sets memory_spread_page or memory_spread_slab",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/fs/cgroup/cpuset/**/cpuset.memory_spread_{page,slab}"],
@@ -43,7 +43,12 @@ fn check(context: &Context<'_>) -> Outcome {
             if spread == Some(true) {
                 let path = format!("/sys/fs/cgroup/cpuset{}/cpuset.memory_spread_{name}", group.path);
                 let found = format!("{what} is spread over all its nodes");
-                let object = Object::new(format!("control group {}", group.path), found, "near who asks for it");
+                let object = Object::new(
+                    format!("control group {}", group.path),
+                    found,
+                    "near the process that asks \
+                    for it",
+                );
                 objects.push(object.cured_by(Cure::kernel_file(path, "0")));
             }
         }

@@ -36,5 +36,5 @@ fn check(context: &Context<'_>) -> Outcome {
     let asked = context.domains.iter().filter(dedicated).filter_map(|domain| domain.running.as_ref());
     let asked = asked.fold(Bytes::ZERO, |sum, facts| sum.plus(facts.memory));
     let found = format!("{asked} for running domains outside the density class");
-    Outcome::one((asked > total).then(|| Object::new("memory", found, format!("at most {total}, all there is"))))
+    Outcome::one((asked > total).then(|| Object::new("memory", found, format!("at most {total}, the host's memory"))))
 }

@@ -49,7 +49,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let mut in_force = context.domains.iter().filter_map(Domain::in_force);
     let needed = transparent && in_force.any(|facts| !uses_hugetlb(facts));
     Outcome::one((proactiveness > 0 && !needed).then(|| {
-        let wanted = "0: every guest has hugetlb pages, and pages that move stall who uses them";
+        let wanted = "0: every guest has hugetlb pages, and moving pages stalls their users";
         Object::new("compaction_proactiveness", proactiveness.to_string(), wanted)
             .cured_by(Cure::kernel_file(PATH, "0"))
     }))

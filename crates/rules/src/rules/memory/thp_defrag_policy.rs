@@ -1,4 +1,4 @@
-//! THP defrag does not stall faults on latency hosts.
+//! THP defrag does not stall page faults on latency hosts.
 
 use nearmetal_place::WorkloadClass;
 
@@ -13,7 +13,7 @@ use crate::subject::uses_hugetlb;
 pub(crate) const RULE: Rule = Rule {
     id: "thp-defrag-policy",
     layer: Layer::Memory,
-    title: "THP defrag does not stall faults on latency hosts",
+    title: "THP defrag does not stall page faults on latency hosts",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/kernel/mm/transparent_hugepage/defrag"],

@@ -1,4 +1,4 @@
-//! Bridged guest frames do not traverse host netfilter.
+//! Bridged guest frames bypass the host's netfilter.
 
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
@@ -9,7 +9,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "net-bridge-nf-off",
     layer: Layer::Net,
-    title: "Bridged guest frames do not traverse host netfilter",
+    title: "Bridged guest frames bypass the host's netfilter",
     severity: Severity::Decide,
     classes: &ALL,
     reads: &["/proc/sys/net/bridge/bridge-nf-call-{iptables,ip6tables,arptables}"],
@@ -37,8 +37,8 @@ fn check(context: &Context<'_>) -> Outcome {
     }
     let Some(filters) = &host.system.bridge_filters else { return Outcome::unknown("/proc/sys/net/bridge") };
     let passing = filters.iter().filter(|filter| filter.value != 0).map(|filter| {
-        let found = "1: every frame between guests passes the host's packet filters";
-        Object::new(&filter.name, found, "0, unless filters of the host (Docker, Kubernetes, OpenStack) guard guests")
+        let found = "1: every frame between guests goes through the host's packet filters";
+        Object::new(&filter.name, found, "0, unless the host's filters (Docker, Kubernetes, OpenStack) protect guests")
     });
     Outcome::of(passing.collect())
 }

@@ -1,4 +1,4 @@
-//! Sockets are polled on hosts of the latency class alone.
+//! Only latency-class hosts busy-poll sockets.
 
 use nearmetal_place::WorkloadClass;
 
@@ -11,7 +11,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "net-busy-poll-latency",
     layer: Layer::Net,
-    title: "Sockets are polled on hosts of the latency class alone",
+    title: "Only latency-class hosts busy-poll sockets",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["/proc/sys/net/core/{busy_read,busy_poll}"],
@@ -40,7 +40,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let object = |(name, value): (&str, Option<u64>)| {
         let value = value.filter(|value| *value > 0)?;
         let cure = Cure::kernel_file(format!("/proc/sys/net/core/{name}"), "0");
-        let wanted = "0: no guest here is of the latency class, and polling takes PUs from all";
+        let wanted = "0: no guest here has the latency class, and polling takes CPU time from all";
         Some(Object::new(name, format!("{value} µs"), wanted).cured_by(cure))
     };
     Outcome::of(settings.into_iter().filter_map(object).collect())

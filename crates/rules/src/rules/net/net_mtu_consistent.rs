@@ -1,4 +1,4 @@
-//! MTU is equal along guest, tap, bridge, uplink.
+//! Guest, tap, bridge and uplink have the same MTU.
 
 use nearmetal_host::NetworkInterface;
 
@@ -10,7 +10,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "net-mtu-consistent",
     layer: Layer::Net,
-    title: "MTU is equal along guest, tap, bridge, uplink",
+    title: "Guest, tap, bridge and uplink have the same MTU",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/class/net/*/{mtu,master}"],

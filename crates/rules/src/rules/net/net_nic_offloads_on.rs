@@ -1,4 +1,4 @@
-//! Uplink NIC offloads that help guests are on.
+//! Uplink NICs have the offloads that help guests.
 
 use nearmetal_place::WorkloadClass;
 
@@ -10,7 +10,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "net-nic-offloads-on",
     layer: Layer::Net,
-    title: "Uplink NIC offloads that help guests are on",
+    title: "Uplink NICs have the offloads that help guests",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["ethtool -k <uplink>, on the machine itself"],

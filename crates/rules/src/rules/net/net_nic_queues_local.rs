@@ -1,4 +1,4 @@
-//! NIC queues (RSS) exist and interrupt CPUs near the NIC.
+//! NICs have several queues (RSS), which interrupt CPUs near the NIC.
 
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
@@ -9,7 +9,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "net-nic-queues-local",
     layer: Layer::Net,
-    title: "NIC queues (RSS) exist and interrupt CPUs near the NIC",
+    title: "NICs have several queues (RSS), which interrupt CPUs near the NIC",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/class/net/*/{speed,queues,device/numa_node}", "/proc/irq/*/effective_affinity_list"],

@@ -40,6 +40,6 @@ fn check(context: &Context<'_>) -> Outcome {
         parameter: "experimental_zcopytx".to_owned(),
         value: "0".to_owned(),
     };
-    let found = format!("{value}: packets from guest to guest wait for their buffers");
+    let found = format!("{value}: guest-to-guest packets wait for their buffers");
     Outcome::one((value != "0").then(|| Object::new(NAME, found, "0, the default").cured_by(cure)))
 }

@@ -53,7 +53,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let threads = "polling threads of Open vSwitch";
     let Some(polling) = &switch.polling_cpus else {
         let found = "may run on any PU: pmd-cpu-mask is not set";
-        return Outcome::one(Some(Object::new(threads, found, "PUs of their own on the node of each card")));
+        return Outcome::one(Some(Object::new(threads, found, "their own PUs on the node of each card")));
     };
     let mut objects = Vec::new();
     for port in &switch.ports {
@@ -70,7 +70,7 @@ fn check(context: &Context<'_>) -> Outcome {
             objects.push(Object::new(threads, format!("on PUs {cpus}, {why}"), wanted));
         }
     };
-    add(polling.difference(&isolated), "which the scheduler gives to others too", "isolated PUs");
+    add(polling.difference(&isolated), "which the scheduler also gives to others", "isolated PUs");
     let pinned = context.running().flat_map(|facts| &facts.vcpu_pins).map(|(_, cpus)| cpus);
     let pinned = pinned.fold(CpuSet::new(), |all, cpus| all.union(cpus));
     add(polling.intersection(&pinned), "where vCPUs run", "PUs without vCPUs");

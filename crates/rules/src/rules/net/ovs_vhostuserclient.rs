@@ -1,4 +1,4 @@
-//! vhost-user ports are client-mode with shared hugepage guest memory.
+//! vhost-user ports use client mode, with shared hugepages as guest memory.
 
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
@@ -8,7 +8,7 @@ use crate::subject::{Subject, interface_name};
 pub(crate) const RULE: Rule = Rule {
     id: "ovs-vhostuserclient",
     layer: Layer::Net,
-    title: "vhost-user ports are client-mode with shared hugepage guest memory",
+    title: "vhost-user ports use client mode, with shared hugepages as guest memory",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["domain <interface type='vhostuser'><source mode>"],
@@ -34,7 +34,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         // A client that calls again comes back too, and passt is started by libvirt itself.
         .filter(|interface| interface.reconnect.as_deref() != Some("yes") && interface.backend.is_none())
         .map(|interface| {
-            let found = "QEMU is the socket's client: it does not survive a restart of the switch";
+            let found = "QEMU is the socket's client: the port does not survive a restart of the switch";
             Object::new(interface_name(interface), found, "<source mode='server'>")
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Memory is not asked from nodes that have none.
+//! No memory policy names a node without memory.
 
 use nearmetal_units::{Bytes, NodeSet};
 
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "memory-on-memoryless-node",
     layer: Layer::Numa,
-    title: "Memory is not asked from nodes that have none",
+    title: "No memory policy names a node without memory",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["/sys/devices/system/node/node*/meminfo", "domain <numatune>"],

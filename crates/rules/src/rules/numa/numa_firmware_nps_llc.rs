@@ -62,11 +62,11 @@ fn check(context: &Context<'_>) -> Outcome {
     let names: BTreeSet<&str> = too_large.map(|facts| facts.name.as_str()).collect();
     let most = split.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(1);
     Outcome::one((!names.is_empty()).then(|| {
-        let found = format!("{most} nodes in a package; {} would fit a package and fits no node", some_of(&names));
+        let found = format!("{most} nodes in a package; {} would fit a package but fits no node", some_of(&names));
         Object::new(
             "NUMA partitioning of the firmware",
             found,
-            "NPS1 or SNC off, guests that fit a node, or guest cells",
+            "NPS1 or SNC off, guests that fit one node, or guest cells",
         )
     }))
 }

@@ -1,4 +1,4 @@
-//! vCPU sets do not straddle last-level-cache domains more than needed.
+//! vCPUs use no more last-level caches than they need.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "numa-llc-ccx-alignment",
     layer: Layer::Numa,
-    title: "vCPU sets do not straddle last-level-cache domains more than needed",
+    title: "vCPUs use no more last-level caches than they need",
     severity: Severity::Loss,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["/sys/devices/system/cpu/cpu*/cache/index3/shared_cpu_list", "domain <vcpupin>"],

@@ -1,4 +1,4 @@
-//! A guest that can fit in one host NUMA node does fit in one.
+//! A guest that fits on one host NUMA node runs on one.
 
 use nearmetal_host::NumaNode;
 use nearmetal_place::WorkloadClass;
@@ -11,7 +11,7 @@ use crate::subject::{Subject, nodes_of};
 pub(crate) const RULE: Rule = Rule {
     id: "numa-vm-fits-node",
     layer: Layer::Numa,
-    title: "A guest that can fit in one host NUMA node does fit in one",
+    title: "A guest that fits on one host NUMA node runs on one",
     severity: Severity::Loss,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["/sys/devices/system/node/node*/{cpulist,meminfo}", "domain <vcpu>, <memory>, <vcpupin>, <numatune>"],
@@ -49,7 +49,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     let cpus =
         if subject.vcpus.is_empty() { facts.vcpus.cpuset.clone().unwrap_or_default() } else { subject.vcpu_cpus() };
     let nodes = nodes_of(host, &cpus);
-    let wanted = "one node, since it fits in one";
+    let wanted = "one node, since it fits on one";
     if nodes.len() != 1 {
         let found = if nodes.is_empty() { "on any node".to_owned() } else { format!("on nodes {nodes}") };
         objects.push(Object::new("vCPUs", found, wanted));

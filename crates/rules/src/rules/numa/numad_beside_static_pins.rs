@@ -1,4 +1,4 @@
-//! numad does not choose where pins are static.
+//! numad does not place guests with static pins.
 
 use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
@@ -9,14 +9,14 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "numad-beside-static-pins",
     layer: Layer::Numa,
-    title: "numad does not choose where pins are static",
+    title: "numad does not place guests with static pins",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["domain <vcpu placement>, <numatune><memory placement>, <vcpupin>"],
-    good: "placement='static' beside pins",
+    good: "placement='static' together with pins",
     applies: "pinned guests",
     not_applies: "-",
-    effect: "vCPUs stay where they are pinned while memory goes where numad says",
+    effect: "vCPUs stay where they are pinned, but memory goes where numad says",
     evidence: Evidence::B,
     sources: &["lv-dom", "rh-numa"],
     fix: Fix {
@@ -35,7 +35,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
     }
     let mut objects = Vec::new();
     if facts.vcpus.placement.as_deref() == Some("auto") {
-        let object = Object::new("<vcpu>", "placement='auto' beside static pins", "placement='static'");
+        let object = Object::new("<vcpu>", "placement='auto' together with static pins", "placement='static'");
         objects.push(object.cured_by(Cure::attribute("vcpu", "placement", "static")));
     }
     if facts.numatune.as_ref().is_some_and(|tune| tune.placement.as_deref() == Some("auto")) {
@@ -44,7 +44,15 @@ fn check(subject: &Subject<'_>) -> Outcome {
             let nodeset = Cure::attribute("numatune/memory", "nodeset", nodes.to_string());
             [nodeset, Cure::no_attribute("numatune/memory", "placement")]
         });
-        objects.push(Object::new("<numatune>", "placement='auto' beside static pins", "a nodeset").cured_by_all(cures));
+        objects.push(
+            Object::new(
+                "<numatune>",
+                "placement='auto' together with static pins",
+                "a \
+            nodeset",
+            )
+            .cured_by_all(cures),
+        );
     }
     Outcome::of(objects)
 }

@@ -1,4 +1,4 @@
-//! IOMMU groups are not made smaller than the hardware isolates.
+//! IOMMU groups are no smaller than what the hardware isolates.
 
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
@@ -8,7 +8,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "acs-override-absent",
     layer: Layer::Pci,
-    title: "IOMMU groups are not made smaller than the hardware isolates",
+    title: "IOMMU groups are no smaller than what the hardware isolates",
     severity: Severity::Decide,
     classes: &ALL,
     reads: &["/proc/cmdline"],
@@ -34,7 +34,7 @@ fn check(context: &Context<'_>) -> Outcome {
     }
     let value = context.kernel_parameter("pcie_acs_override");
     Outcome::one(value.map(|value| {
-        let found = format!("pcie_acs_override={value}: groups look clean that are not isolated");
+        let found = format!("pcie_acs_override={value}: groups look separate but are not isolated");
         Object::new("kernel command line", found, "absent in production")
     }))
 }

@@ -1,4 +1,4 @@
-//! Assigned GPUs are on a machine with PCI Express.
+//! Guests with assigned GPUs have a machine type with PCI Express.
 
 use nearmetal_host::PciDevice;
 
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "gpu-bar-and-rom",
     layer: Layer::Pci,
-    title: "Assigned GPUs are on a machine with PCI Express",
+    title: "Guests with assigned GPUs have a machine type with PCI Express",
     severity: Severity::Loss,
     classes: &ALL,
     reads: &["/sys/bus/pci/devices/*/{class,max_link_speed}", "domain <os><type machine>, <hostdev>"],
@@ -22,7 +22,7 @@ pub(crate) const RULE: Rule = Rule {
     sources: &["gpu-pt", "k-pci-abi"],
     fix: Fix {
         live: None,
-        persistent: "virt-xml DOM --edit --machine q35: a new virtual board, so that the guest's devices move",
+        persistent: "virt-xml DOM --edit --machine q35: a new virtual board, on which the guest's devices move",
         needs: &[Need::VmRestart],
         undo: "the guest may need new drivers or a new activation; undo the old machine type",
     },

@@ -1,4 +1,4 @@
-//! VFIO is not run with unsafe interrupts.
+//! VFIO does not allow unsafe interrupts.
 
 use crate::context::Context;
 use crate::finding::{Object, Outcome};
@@ -8,7 +8,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "intremap-no-unsafe-interrupts",
     layer: Layer::Pci,
-    title: "VFIO is not run with unsafe interrupts",
+    title: "VFIO does not allow unsafe interrupts",
     severity: Severity::Decide,
     classes: &ALL,
     reads: &["/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts"],

@@ -1,4 +1,4 @@
-//! Assigned functions have a clean IOMMU group.
+//! No host driver shares an IOMMU group with an assigned function.
 
 use nearmetal_host::PciDevice;
 use std::collections::BTreeSet;
@@ -11,21 +11,21 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "iommu-group-clean",
     layer: Layer::Pci,
-    title: "Assigned functions have a clean IOMMU group",
+    title: "No host driver shares an IOMMU group with an assigned function",
     severity: Severity::Fault,
     classes: &ALL,
     reads: &["/sys/bus/pci/devices/*/{iommu_group,driver,class}", "domain <hostdev>"],
     good: "all endpoints of the group assigned to the guest, without a driver, or bound to vfio/pci-stub/bridge",
     applies: "PCI passthrough",
     not_applies: "-",
-    effect: "VFIO refuses to open a group the host still uses",
+    effect: "VFIO refuses to open a group that the host still uses",
     evidence: Evidence::B,
     sources: &["pve-pci", "lv-dom"],
     fix: Fix {
         live: Some("move the card to another slot"),
         persistent: "firmware ACS/ARI on",
         needs: &[Need::HostReboot],
-        undo: "the host loses what shared the group; undo by moving the card back",
+        undo: "the host loses what shared the group; undo: move the card back",
     },
     check: Check::Domain(check),
 };
@@ -49,7 +49,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         let group = device.iommu_group.filter(|group| groups.contains(group))?;
         let driver = device.driver.as_deref().unwrap_or("none");
         let found = format!("in IOMMU group {group} with an assigned function, and driven by {driver}");
-        let wanted = "assigned too, parked on vfio-pci, or the card in a slot with a group of its own";
+        let wanted = "assigned too, bound to vfio-pci, or the card in a slot with its own group";
         Some(Object::new(format!("PCI function {}", device.address), found, wanted))
     };
     Outcome::of(others.filter_map(object).collect())

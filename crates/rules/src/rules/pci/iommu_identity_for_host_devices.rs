@@ -56,7 +56,7 @@ fn check(context: &Context<'_>) -> Outcome {
             None => return Outcome::unknown(format!("/sys/kernel/iommu_groups/{group}/type")),
             Some("DMA") => objects.push(Object::new(
                 format!("PCI function {}", device.address),
-                "DMA: the IOMMU is told of the end of each transfer at once (strict)",
+                "DMA: the IOMMU is flushed after each transfer (strict)",
                 "DMA-FQ, or identity if the device is trusted",
             )),
             Some(_) => {}

@@ -1,4 +1,4 @@
-//! Extreme-IOPS disks use VFIO NVMe, userspace nvme:// or vhost-user-blk on purpose.
+//! Disks with extreme IOPS use VFIO NVMe, nvme:// or vhost-user-blk.
 
 use nearmetal_domain::DiskFacts;
 use nearmetal_host::Host;
@@ -11,11 +11,11 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "nvme-passthrough-choice",
     layer: Layer::Pci,
-    title: "Extreme-IOPS disks use VFIO NVMe, userspace nvme:// or vhost-user-blk on purpose",
+    title: "Disks with extreme IOPS use VFIO NVMe, nvme:// or vhost-user-blk",
     severity: Severity::Decide,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency],
     reads: &["domain <disk type='nvme'>; <disk type='vhostuser'>; <iotune>", "/sys/class/block/*/stat", "/proc/uptime"],
-    good: "disks that do or may do `passthrough_iops` and more use one of these or iothread-vq-mapping",
+    good: "disks that reach, or are allowed, `passthrough_iops` or more use one of these or iothread-vq-mapping",
     applies: "latency/throughput classes with a spare NVMe or VF",
     not_applies: "guests that must live-migrate or snapshot",
     effect: "QEMU commit bdd6a90a9e5f: nvme:// versus linux-aio, 4k randread QD1 10.5k -> 21.6k IOPS, randwrite 30.7k -> 37.0k; RHEL 6.3 talk: 800k IOPS by PCI passthrough",
@@ -52,10 +52,11 @@ fn check(subject: &Subject<'_>) -> Outcome {
             (Some(rate), _) if rate >= most => {
                 format!("{rate} IOPS on average since boot, through the host's block layer")
             }
-            (_, allowed) if allowed >= most => format!("{allowed} IOPS are allowed, through the host's block layer"),
+            (_, allowed) if allowed >= most => format!("a limit of {allowed} IOPS, through the host's block layer"),
             _ => continue,
         };
-        let wanted = "the drive or a virtual function handed through, or several iothreads, if it need not migrate";
+        let wanted = "the drive or a virtual function passed through, or several iothreads, if the guest need not \
+            migrate";
         objects.push(Object::new(format!("disk {}", disk.target), found, wanted));
     }
     Outcome::of(objects)

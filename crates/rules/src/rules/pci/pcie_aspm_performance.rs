@@ -41,7 +41,7 @@ fn check(context: &Context<'_>) -> Outcome {
     let Some(policy) = host.tuning.link_power_policy.as_deref() else { return Outcome::unknown(PATH) };
     // `default` is the firmware's choice, which no file tells.
     Outcome::one(policy.starts_with("powers").then(|| {
-        let found = format!("{policy}: links of drives and cards sleep between requests");
+        let found = format!("{policy}: the links of drives and cards sleep between requests");
         Object::new("PCI Express links", found, "performance").cured_by(Cure::kernel_file(PATH, "performance"))
     }))
 }

@@ -1,4 +1,4 @@
-//! VFs are created once, in the needed number, with enough queues/MSI-X.
+//! There are as many VFs as needed, with enough queues/MSI-X.
 
 use nearmetal_units::PciAddress;
 
@@ -11,7 +11,7 @@ use crate::rules::ALL;
 pub(crate) const RULE: Rule = Rule {
     id: "sriov-vfs-sized",
     layer: Layer::Pci,
-    title: "VFs are created once, in the needed number, with enough queues/MSI-X",
+    title: "There are as many VFs as needed, with enough queues/MSI-X",
     severity: Severity::Note,
     classes: &ALL,
     reads: &["/sys/bus/pci/devices/*/{sriov_numvfs,virtfn*,driver}", "domain <hostdev>"],
@@ -50,7 +50,7 @@ fn check(context: &Context<'_>) -> Outcome {
                 objects.push(Object::new(
                     format!("PCI function {}", function.address),
                     found,
-                    "no more than needed, sriov_drivers_autoprobe 0",
+                    "no more VFs than needed, and sriov_drivers_autoprobe 0",
                 ));
             }
         }

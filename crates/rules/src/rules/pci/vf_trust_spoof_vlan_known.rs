@@ -1,4 +1,4 @@
-//! VF link settings match the use.
+//! VF link settings fit their use.
 
 use nearmetal_host::{NetworkInterface, VirtualFunction};
 
@@ -10,11 +10,11 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "vf-trust-spoof-vlan-known",
     layer: Layer::Pci,
-    title: "VF link settings match the use",
+    title: "VF link settings fit their use",
     severity: Severity::Decide,
     classes: &ALL,
     reads: &[
-        "/sys/class/net/*/device/sriov/*/config (mlx5; other drivers tell by netlink alone)",
+        "/sys/class/net/*/device/sriov/*/config (mlx5; other drivers report only through netlink)",
         "domain <hostdev>, <interface type='hostdev'>",
     ],
     good: "no min/max_tx_rate unless wanted; link-state auto; trust on only for DPDK/bonding guests that need promiscuous/MAC change",
@@ -49,8 +49,8 @@ fn check(subject: &Subject<'_>) -> Outcome {
     };
     let missing: Vec<String> = rows.iter().filter_map(|pair| dark(&pair)).collect();
     let trusted = rows.iter().filter(|(_, row)| row.trusted == Some(true)).map(|(interface, row)| {
-        let found = "trusted: the guest may change its address and listen to all";
-        Object::new(format!("interface {} VF {}", interface.name, row.number), found, "trust off, unless it is needed")
+        let found = "trusted: the guest may change its address and receive all packets";
+        Object::new(format!("interface {} VF {}", interface.name, row.number), found, "trust off, unless needed")
     });
     let trusted: Vec<Object> = trusted.collect();
     if trusted.is_empty() && !missing.is_empty() { Outcome::CannotTell(missing) } else { Outcome::of(trusted) }

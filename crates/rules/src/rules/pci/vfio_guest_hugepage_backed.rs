@@ -1,4 +1,4 @@
-//! VFIO guests are hugepage backed.
+//! VFIO guests have hugepages.
 
 use nearmetal_place::WorkloadClass;
 use nearmetal_units::Bytes;
@@ -10,7 +10,7 @@ use crate::subject::Subject;
 pub(crate) const RULE: Rule = Rule {
     id: "vfio-guest-hugepage-backed",
     layer: Layer::Pci,
-    title: "VFIO guests are hugepage backed",
+    title: "VFIO guests have hugepages",
     severity: Severity::Loss,
     classes: &[WorkloadClass::Throughput, WorkloadClass::Latency, WorkloadClass::Passthrough],
     reads: &["domain <hostdev>, <hugepages>"],

@@ -18,6 +18,7 @@ fn guest(pid: u32, name: &str, vcpus: &[&str], memory: &[(u32, u64)]) -> GuestPr
         name: format!("CPU {number}/KVM"),
         role: ThreadRole::Vcpu(number),
         affinity: Some(set.parse().unwrap()),
+        scheduling: None,
     };
     GuestProcess {
         pid,

@@ -30,11 +30,12 @@ pub use errors::{ReadError, WriteError};
 pub use host_fs::HostFs;
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
-    AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, Cpuset, DirtyLimit,
-    DpdkPort, FrequencyPolicy, GuestProcess, Host, HugepagePool, HugepageTotal, IdleState, IdleStates, ImageFile,
-    Interrupt, MemoryAccess, MemoryGroup, MemorySideCache, Mount, NetworkInterface, NumaNode, Offload, OpenVswitch,
-    PciBar, PciDevice, PciLink, Processor, ProcessorTime, Residency, Setting, SriovState, SwapArea, Sysctl, System,
-    Thread, ThreadRole, Throttling, TunedProfile, Tuning, Unreadable, VirtualFunction,
+    AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, CpuQuota, CpuTimeGroup,
+    Cpuset, DirtyLimit, DpdkPort, FrequencyPolicy, GuestProcess, Host, HugepagePool, HugepageTotal, IdleState,
+    IdleStates, ImageFile, Interrupt, MemoryAccess, MemoryGroup, MemorySideCache, Mount, NetworkInterface, NumaNode,
+    Offload, OpenVswitch, PciBar, PciDevice, PciLink, Processor, ProcessorTime, Residency, Scheduling,
+    SchedulingPolicy, Setting, SriovState, SwapArea, Sysctl, System, Thread, ThreadRole, Throttling, TunedProfile,
+    Tuning, Unreadable, VirtualFunction,
 };
 pub use parse::Malformed;
 pub use read::{DiskCounters, disk_counters};

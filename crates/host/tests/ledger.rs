@@ -8,8 +8,13 @@ use nearmetal_units::{Bytes, PageSize};
 
 /// A guest with its vCPUs on those PUs, its emulator thread on another, and 1 GiB on a node.
 fn guest(name: &str, pid: u32, vcpus: &[&str], emulator: &str, node: u32) -> GuestProcess {
-    let thread =
-        |id: u32, role, cpus: &str| Thread { id, name: String::new(), role, affinity: Some(cpus.parse().unwrap()) };
+    let thread = |id: u32, role, cpus: &str| Thread {
+        id,
+        name: String::new(),
+        role,
+        affinity: Some(cpus.parse().unwrap()),
+        scheduling: None,
+    };
     let mut threads = vec![thread(pid, ThreadRole::Emulator, emulator)];
     let numbered = (0..).zip(vcpus);
     threads.extend(numbered.map(|(number, cpus)| thread(pid + 1 + number, ThreadRole::Vcpu(number), cpus)));

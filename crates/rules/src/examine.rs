@@ -48,21 +48,33 @@ pub struct CannotTell {
 
 /// Runs these rules over the input.
 pub fn examine<'a>(input: &Input<'_>, rules: impl IntoIterator<Item = &'a Rule>) -> Examination {
+    run(input, rules, |_| true)
+}
+
+/// Runs these rules over one domain, which all others are neighbours of.
+pub fn examine_one<'a>(input: &Input<'_>, rules: impl IntoIterator<Item = &'a Rule>, domain: &str) -> Examination {
+    run(input, rules, |other| other.name == domain)
+}
+
+fn run<'a>(
+    input: &Input<'_>,
+    rules: impl IntoIterator<Item = &'a Rule>,
+    wanted: impl Fn(&Domain) -> bool,
+) -> Examination {
+    let domains = || input.domains.iter().filter(|domain| wanted(domain));
     let context = Context::new(input);
     let mut result = Examination::default();
     let mut missing: BTreeMap<(&str, Vec<String>), usize> = BTreeMap::new();
     for rule in rules {
         let outcomes = match rule.check {
             Check::Host(check) => vec![(Scope::Host, check(&context))],
-            Check::Domain(check) => {
-                input.domains.iter().flat_map(|domain| of_domain(&context, rule, &check, domain)).collect()
-            }
+            Check::Domain(check) => domains().flat_map(|domain| of_domain(&context, rule, &check, domain)).collect(),
             Check::Inside(check) => {
                 let check = |subject: &Subject<'_>| match subject.inside() {
                     Ok(inside) => check(subject, inside),
                     Err(unknown) => unknown,
                 };
-                input.domains.iter().flat_map(|domain| of_domain(&context, rule, &check, domain)).collect()
+                domains().flat_map(|domain| of_domain(&context, rule, &check, domain)).collect()
             }
         };
         for (scope, outcome) in outcomes {

@@ -17,13 +17,14 @@ mod reference;
 mod registry;
 mod rule;
 mod rules;
+pub mod scheduling;
 mod settings;
 mod sources;
 mod subject;
 
 pub use context::Context;
 pub use cure::{Cure, Thread};
-pub use examine::{Answer, CannotTell, Examination, examine};
+pub use examine::{Answer, CannotTell, Examination, examine, examine_one};
 pub use finding::{Finding, Object, Outcome, Scope, Which};
 pub use input::{Domain, Input, class_of};
 pub use nearmetal_place::WorkloadClass;

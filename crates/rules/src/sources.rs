@@ -73,6 +73,7 @@ const SOURCES: &[Source] = &[
     ),
     at("lv-nocow", "storage volume format: <nocow/>", "libvirt.org"),
     at("lv-rt", "Knowledge base: KVM real-time guests", "libvirt.org"),
+    at("man-sched", "sched(7): overview of CPU scheduling", "man7.org"),
     at("lxd-uring", "issues 10061 and 10064: io_uring cut-off", "github.com/canonical/lxd"),
     at("nova-cpu", "Nova admin: CPU topologies", "docs.openstack.org"),
     at("nova-huge", "Nova admin: huge pages", "docs.openstack.org"),

@@ -146,6 +146,12 @@ impl<'a> Subject<'a> {
         Some(free.difference(&self.vcpu_cpus())).filter(|cpus| !cpus.is_empty())
     }
 
+    /// What its stored definition says, where there is one: someone may have changed what is in force.
+    pub(crate) fn stored_or_own(&self) -> &'a DomainFacts {
+        let domain = self.context.domains.iter().find(|domain| domain.name == self.facts.name);
+        domain.and_then(|domain| domain.defined.as_ref()).unwrap_or(self.facts)
+    }
+
     /// Where the stored definition pins a thread, if that is better than where it runs: on PUs that no vCPU of it has.
     fn stored_pin(&self, thread: Thread) -> Option<CpuSet> {
         let stored = self.context.domains.iter().find(|domain| domain.name == self.facts.name)?.defined.as_ref()?;

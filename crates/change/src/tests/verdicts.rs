@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::OpenFile;
-use nearmetal_host::{GuestProcess, Residency, Thread, ThreadRole};
+use nearmetal_host::{
+    CpuQuota, CpuTimeGroup, GuestProcess, Residency, Scheduling, SchedulingPolicy, Thread, ThreadRole,
+};
+use nearmetal_hypervisor::DomainState;
 use nearmetal_place::{CacheMode, DiskEngine, NetworkBackend, NetworkPlacement, Plan};
 use nearmetal_units::{Bytes, PageSize};
 
@@ -12,7 +15,7 @@ use super::stage::*;
 use crate::verify::*;
 
 fn thread(id: u32, name: &str, role: ThreadRole, affinity: &str) -> Thread {
-    Thread { id, name: name.to_owned(), role, affinity: Some(cpus(affinity)) }
+    Thread { id, name: name.to_owned(), role, affinity: Some(cpus(affinity)), scheduling: Some(Scheduling::DEFAULT) }
 }
 
 fn pages(size: PageSize, pages: Vec<(u32, u64)>) -> Residency {
@@ -44,7 +47,19 @@ fn guest() -> GuestProcess {
             thread(4706, "kvm-nx-lpage-re", ThreadRole::Other, "2"),
         ],
         residency: vec![pages(PageSize::HUGE_2M, vec![(1, 256)])],
+        time_groups: ["", "/emulator", "/iothread1", "/vcpu0"].map(group).to_vec(),
         ..GuestProcess::default()
+    }
+}
+
+/// As libvirt makes them on a host without systemd.
+fn group(name: &str) -> CpuTimeGroup {
+    CpuTimeGroup {
+        path: format!("/machine/qemu-1-web1.libvirt-qemu{name}"),
+        version: 2,
+        threads: Vec::new(),
+        weight: Some(100),
+        quota: Some(CpuQuota::Unlimited),
     }
 }
 
@@ -98,6 +113,7 @@ fn observed() -> Observed {
             engine: read(vec![waiting(900), block(512)], 0, &[], Some(0)),
             drive: None,
         }],
+        state: Some(Ok(DomainState::Running)),
         hook: None,
         queues: None,
         vhost_queues: None,
@@ -134,7 +150,7 @@ fn a_guest_as_planned_has_nothing_against_it() {
 #[test]
 fn every_sabotage_is_named() {
     type Break = fn(&mut Observed, &mut Plan);
-    let table: [(CheckKind, &str, &str, Break); 15] = [
+    let table: [(CheckKind, &str, &str, Break); 25] = [
         (CheckKind::Vcpu, "vCPU 0 (thread 4703)", "PUs 0", |seen, _| {
             process(seen).threads[3].affinity = Some(cpus("0"))
         }),
@@ -152,6 +168,43 @@ fn every_sabotage_is_named() {
         }),
         (CheckKind::Worker, "io_uring worker `iou-wrk-4702` (thread 4705)", "PUs 2", |seen, _| {
             process(seen).threads[5].affinity = Some(cpus("2"));
+        }),
+        (CheckKind::Running, "the guest", "paused", |seen, _| seen.state = Some(Ok(DomainState::Paused))),
+        (CheckKind::Scheduling, "scheduling of vCPU 0 (thread 4703)", "SCHED_IDLE", |seen, _| {
+            process(seen).threads[3].scheduling =
+                Some(Scheduling { policy: SchedulingPolicy::Idle, ..Scheduling::DEFAULT });
+        }),
+        (CheckKind::Scheduling, "scheduling of vhost worker `vhost-4700` (thread 4704)", "nice 10", |seen, _| {
+            process(seen).threads[4].scheduling = Some(Scheduling { nice: 10, ..Scheduling::DEFAULT });
+        }),
+        (CheckKind::Scheduling, "scheduling of vCPU 0 (thread 4703)", "SCHED_OTHER nice 0", |seen, _| {
+            let asked = "<vcpupin -><vcpusched vcpus='0' scheduler='fifo' priority='1'/><vcpupin ";
+            seen.stored = Ok(facts(asked));
+        }),
+        (CheckKind::ProcessorTime, "quota of control group `vcpu0`", "50000 of each 100000 µs", |seen, _| {
+            process(seen).time_groups[3].quota = Some(CpuQuota::Limited { quota: 50_000, period: 100_000 });
+        }),
+        (CheckKind::ProcessorTime, "weight of control group `qemu-1-web1.libvirt-qemu`", "1", |seen, _| {
+            process(seen).time_groups[0].weight = Some(1);
+        }),
+        (CheckKind::Balloon, "memory the balloon leaves", "256 MiB of 512 MiB", |seen, _| {
+            seen.live = Some(Ok(facts("<currentMemory unit='KiB'>524288-><currentMemory unit='KiB'>262144")));
+        }),
+        (CheckKind::Throttle, "throttle of disk vda", "total_iops_sec 100", |seen, _| {
+            let live = "<target dev='vda'-><iotune><total_iops_sec>100</total_iops_sec></iotune><target dev='vda'";
+            seen.live = Some(Ok(facts(live)));
+        }),
+        (CheckKind::Throttle, "throttle of disk vda", "none", |seen, _| {
+            let stored = "<target dev='vda'-><iotune><total_iops_sec>100</total_iops_sec></iotune><target dev='vda'";
+            seen.stored = Ok(facts(stored));
+        }),
+        (CheckKind::Throttle, "throttle of interface 52:54:00:00:00:01", "inbound 1000", |seen, _| {
+            let interface = |bandwidth: &str| {
+                let inside = format!("<mac address='52:54:00:00:00:01'/><source bridge='br0'/>{bandwidth}");
+                Ok(facts(&format!("</devices>-><interface type='bridge'>{inside}</interface></devices>")))
+            };
+            seen.stored = interface("");
+            seen.live = Some(interface("<bandwidth><inbound average='1000'/></bandwidth>"));
         }),
         (CheckKind::Memory, "guest memory on node 0", "12 pages of 2 MiB on node 0", |seen, _| {
             process(seen).residency[0].pages = vec![(0, 12), (1, 244)];
@@ -193,6 +246,35 @@ fn every_sabotage_is_named() {
         assert_eq!((check.subject.as_str(), &check.outcome), (subject, &Outcome::Mismatch), "{check:?}");
         assert!(check.found.as_deref().unwrap_or_default().contains(found), "{found}: {check:?}");
     }
+}
+
+#[test]
+fn what_holds_a_guest_back_and_cannot_be_read_is_unknown_with_a_reason() {
+    let unknown = |change: fn(&mut Observed, &mut Plan), kind: CheckKind| {
+        let check = broken(change).into_iter().find(|check| check.kind == kind).unwrap();
+        match check.outcome {
+            Outcome::CannotTell { why } => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    let unread: fn(&mut Observed, &mut Plan) = |seen, _| process(seen).threads[3].scheduling = None;
+    assert_eq!(unknown(unread, CheckKind::Scheduling), "`/proc/4703/stat` could not be read");
+    let none: fn(&mut Observed, &mut Plan) = |seen, _| process(seen).time_groups.clear();
+    assert!(unknown(none, CheckKind::ProcessorTime).contains("CPU controller"));
+    let denied: fn(&mut Observed, &mut Plan) = |seen, _| process(seen).time_groups[3].quota = None;
+    assert!(unknown(denied, CheckKind::ProcessorTime).ends_with("/vcpu0/cpu.max` could not be read"));
+    let live: fn(&mut Observed, &mut Plan) = |seen, _| seen.live = Some(Err("no answer".to_owned()));
+    for kind in [CheckKind::Balloon, CheckKind::Throttle] {
+        assert_eq!(unknown(live, kind), "the definition in force could not be read: no answer");
+    }
+    let state: fn(&mut Observed, &mut Plan) = |seen, _| seen.state = Some(Err("no answer".to_owned()));
+    assert_eq!(unknown(state, CheckKind::Running), "no answer");
+}
+
+#[test]
+fn a_balloon_that_gives_more_than_the_guest_starts_with_is_fine() {
+    let less = "<currentMemory unit='KiB'>524288-><currentMemory unit='KiB'>262144";
+    assert_eq!(broken(|seen, _| seen.stored = Ok(facts(less))), []);
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn observed() -> Observed {
     let node = |index, vcpus| GuestNode { index, cpus: cpus(vcpus), memory: None };
     Observed {
         guest: Ok(Some(guest)),
+        state: None,
         pools: Vec::new(),
         stored: Err("not asked".to_owned()),
         live: None,

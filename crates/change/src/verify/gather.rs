@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::{self, OpenFile};
 use nearmetal_host::{GuestProcess, HostFs, ThreadRole};
-use nearmetal_hypervisor::{Definition, Hypervisor, agent};
+use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, agent};
 use nearmetal_place::{DiskEngine, DiskPlacement, Placement, Plan};
 use nearmetal_units::Bytes;
 
@@ -50,14 +50,19 @@ pub fn observe(
     let name = placement.guest.as_str();
     let stored = definition(hypervisor, name, Definition::Inactive);
     let live = runs.then(|| definition(hypervisor, name, Definition::Live));
+    let state = runs.then(|| hypervisor.domain(name).map(|found| found.state).map_err(|error| error.to_string()));
     let mut view = Err("the guest is off".to_owned());
     let mut disks = Vec::new();
     let (mut cells, mut queues, mut vhost_queues) = (None, None, None);
     let expected = functions::expected(placement, &stored);
     if let Ok(Some(process)) = &guest {
-        view = agent::wait(hypervisor, name, effort.agent)
-            .and_then(|()| guest_view::ask(hypervisor, name))
-            .map_err(|error| error.to_string());
+        view = match &state {
+            // Its agent would be waited for in vain.
+            Some(Ok(DomainState::Paused)) => Err("the guest is paused".to_owned()),
+            _ => agent::wait(hypervisor, name, effort.agent)
+                .and_then(|()| guest_view::ask(hypervisor, name))
+                .map_err(|error| error.to_string()),
+        };
         let pid = process.pid;
         cells = (!placement.cells.is_empty()).then(|| cells::look(files, pid));
         vhost_queues = (!placement.networks.is_empty()).then(|| networks::look(files, pid));
@@ -91,7 +96,7 @@ pub fn observe(
             ObservedPool { node, size, pages }
         })
         .collect();
-    Observed { guest, pools, stored, live, cells, functions: passed, hook, queues, vhost_queues, disks, view }
+    Observed { guest, state, pools, stored, live, cells, functions: passed, hook, queues, vhost_queues, disks, view }
 }
 
 /// How often is looked whether the hook has done its work.

@@ -1,10 +1,11 @@
 //! The verdict: pure, from a plan and what was observed.
 
+use nearmetal_hypervisor::DomainState;
 use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, Placement, Plan};
 
 use super::engine::engine;
 use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHEMA, Verification};
-use super::{cells, definition, functions, guest_functions, interrupts, memory, networks, queues, threads};
+use super::{cells, definition, functions, guest_functions, interrupts, limits, memory, networks, queues, threads};
 use crate::{qemu_hook, timestamp};
 
 /// Compares what a plan says about one guest with what was observed.
@@ -13,7 +14,9 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
     let expected = functions::expected(placement, &observed.stored);
     match &observed.guest {
         Ok(Some(guest)) => {
+            checks.extend(observed.state.as_ref().map(running));
             checks.extend(threads::judge(placement, guest));
+            checks.extend(limits::judge(guest, observed));
             checks.extend(memory::residency(placement, guest));
             checks.extend(cells::judge(placement, guest, observed.cells.as_ref()));
             checks.extend(functions::judge(&expected, &placement.interrupts, &observed.functions));
@@ -45,6 +48,18 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
         taken: timestamp::now(),
         checks,
         guest_view: observed.view.as_ref().ok().cloned(),
+    }
+}
+
+/// A QEMU process is there for a guest that is paused, too.
+fn running(state: &Result<DomainState, String>) -> Check {
+    let (subject, planned, place) = ("the guest", "running", "virsh domstate");
+    match state {
+        Ok(state) => {
+            let runs = matches!(state, DomainState::Running | DomainState::Blocked);
+            Check::compared(CheckKind::Running, subject, planned, state.to_string(), runs).at(place)
+        }
+        Err(why) => Check::cannot_tell(CheckKind::Running, subject, planned, why).at(place),
     }
 }
 

@@ -12,6 +12,7 @@ mod guest_functions;
 mod guest_view;
 mod interrupts;
 mod judge;
+mod limits;
 mod load;
 mod memory;
 mod networks;
@@ -75,7 +76,7 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckKind {
-    /// Whether the guest runs at all.
+    /// Whether the guest runs, and its vCPUs with it.
     Running,
     /// PUs of a vCPU thread.
     Vcpu,
@@ -89,6 +90,14 @@ pub enum CheckKind {
     Worker,
     /// PUs of any other thread.
     Helper,
+    /// Policy, priority and nice value of a thread.
+    Scheduling,
+    /// Weight or quota of a control group.
+    ProcessorTime,
+    /// Memory that the balloon leaves the guest.
+    Balloon,
+    /// Limits of a disk or an interface.
+    Throttle,
     /// A NUMA cell of the guest: its vCPUs, memory, distances, and the node its pages are on.
     Cell,
     /// A PCI function the guest is given.
@@ -185,7 +194,12 @@ impl Verification {
         for check in &mut self.checks {
             let waits = !matches!(
                 check.kind,
-                CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Pool | CheckKind::Hook | CheckKind::StoredDefinition
+                CheckKind::Running
+                    | CheckKind::Vcpu
+                    | CheckKind::Emulator
+                    | CheckKind::Pool
+                    | CheckKind::Hook
+                    | CheckKind::StoredDefinition
             );
             if waits && check.outcome == Outcome::Mismatch {
                 check.outcome = Outcome::CannotTell { why: "takes effect at the guest's next start".to_owned() };

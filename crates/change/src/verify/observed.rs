@@ -3,6 +3,7 @@
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::GuestProcess;
 use nearmetal_host::guests::{OpenFile, QemuCell};
+use nearmetal_hypervisor::DomainState;
 use nearmetal_units::{Bytes, PageSize, PciAddress};
 
 use super::interrupts::{DriveInterrupts, ObservedInterrupt};
@@ -15,6 +16,8 @@ use crate::devices::link::Link;
 pub struct Observed {
     /// The QEMU process; `None` if the guest is off.
     pub guest: Result<Option<GuestProcess>, String>,
+    /// What libvirt says the guest is doing; `None` if it is off.
+    pub state: Option<Result<DomainState, String>>,
     /// Pools of the nodes and sizes the plan speaks of.
     pub pools: Vec<ObservedPool>,
     /// The stored definition.

@@ -13,6 +13,12 @@ pub struct SchedulingFacts {
     /// Bandwidth limits by element (`quota`, `emulator_quota`, …) in µs of each period; libvirt takes a negative
     /// value as no limit, and those are not listed.
     pub quotas: Vec<(String, u64)>,
+    /// Lengths of periods by element (`period`, `emulator_period`, …) in µs; the kernel's 100000 where none is written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<(String, u64)>,
+    /// Weight of the whole domain beside others (`<shares>`); `None`: the kernel's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<u64>,
     /// Schedulers that are written.
     pub schedulers: Vec<SchedulerFacts>,
 }
@@ -28,6 +34,25 @@ pub struct SchedulerFacts {
     pub scheduler: String,
     /// Real-time priority, 1 to 99.
     pub priority: Option<u32>,
+}
+
+impl SchedulingFacts {
+    /// The limit of a group of threads (`""` for each vCPU, `"emulator_"`, `"iothread_"`, `"global_"`), as µs and µs of a
+    /// period; `None` for none.
+    pub fn quota(&self, threads: &str) -> Option<(u64, u64)> {
+        let of =
+            |list: &[(String, u64)], name: String| list.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
+        let quota = of(&self.quotas, format!("{threads}quota"))?;
+        Some((quota, of(&self.periods, format!("{threads}period")).filter(|period| *period > 0).unwrap_or(100_000)))
+    }
+
+    /// The scheduler that is written for a vCPU, an iothread or (with number 0) the emulator.
+    pub fn scheduler(&self, threads: &str, number: u32) -> Option<&SchedulerFacts> {
+        let own = |entry: &&SchedulerFacts| {
+            entry.threads == threads && (threads == "emulator" || entry.numbers.contains(number))
+        };
+        self.schedulers.iter().find(own)
+    }
 }
 
 impl SchedulerFacts {
@@ -57,6 +82,15 @@ pub(crate) fn read(document: &Document<'_>) -> Result<SchedulingFacts, DomainErr
                 }
             }
         }
+    }
+    for name in ["period", "global_period", "emulator_period", "iothread_period"] {
+        for node in tree::find_all(document, &["cputune", name]) {
+            let period = tree::whole_number(node, &format!("<{name}>"), &tree::text(node))?;
+            facts.periods.push((name.to_owned(), period));
+        }
+    }
+    for node in tree::find_all(document, &["cputune", "shares"]) {
+        facts.shares = Some(tree::whole_number(node, "<shares>", &tree::text(node))?);
     }
     for (threads, element, numbers) in
         [("vcpu", "vcpusched", "vcpus"), ("iothread", "iothreadsched", "iothreads"), ("emulator", "emulatorsched", "")]

@@ -9,7 +9,9 @@ mod numa_maps;
 mod open_files;
 mod processes;
 mod residency;
+mod scheduling;
 mod threads;
+mod time_groups;
 
 pub use command_line::{CommandLine, QemuCell};
 pub use open_files::{IoUring, OpenFile, count_aio_rings, open_files};
@@ -45,6 +47,11 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         Target::text("thread name", "CPU 12/KVM", |text| _ = threads::role(text, false)),
         Target::text("process stat", "4711 (CPU 0) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0\n", |text| {
             let _ = processes::stat(text);
+        }),
+        Target::text("thread scheduling", scheduling::EXAMPLE, |text| drop(scheduling::of_stat(text))),
+        Target::text("CPU quota", "50000 100000", |text| drop(time_groups::quota(text))),
+        Target::text("control groups of a thread", "4:cpu,cpuacct:/a/b\n0::/c\n", |text| {
+            drop(time_groups::place(text));
         }),
         Target::text("fdinfo", "pos:\t0\nflags:\t02140002\nSqMask:\t0x7f\nSqHead:\t9\nSqTail:\t9\n", |text| {
             drop((open_files::open_flags(text), open_files::ring(text)));

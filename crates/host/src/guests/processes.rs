@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command_line::CommandLine;
-use super::{residency, threads};
+use super::{residency, threads, time_groups};
 use crate::facts::{Facts, parsed};
 use crate::parse::{Parsed, malformed, number};
 use crate::{GuestProcess, HostFs, ReadError, Thread, ThreadRole};
@@ -22,6 +22,7 @@ impl GuestProcess {
             let found = threads::kernel_vhost_threads(&mut facts);
             guest.threads.extend(found.into_iter().filter(|(owner, _)| *owner == pid).map(|(_, thread)| thread));
         }
+        guest.time_groups = time_groups::read(&mut facts, pid, &guest.threads);
         Ok(guest)
     }
 }
@@ -86,6 +87,9 @@ pub(crate) fn read_all(facts: &mut Facts<'_>) -> Vec<GuestProcess> {
             guest.threads.extend(owned.remove(&guest.pid).unwrap_or_default());
         }
     }
+    for guest in &mut guests {
+        guest.time_groups = time_groups::read(facts, guest.pid, &guest.threads);
+    }
     guests
 }
 
@@ -133,6 +137,8 @@ fn read_inside(facts: &mut Facts<'_>, pid: u32, line: &CommandLine) -> Result<Gu
         residency_error,
         swapped: facts.noted(swapped),
         vcpu_waits,
+        // With the kernel's vhost threads, which are not known yet.
+        time_groups: Vec::new(),
     })
 }
 

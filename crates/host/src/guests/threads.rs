@@ -2,6 +2,7 @@
 
 use nearmetal_units::{Bytes, CpuSet};
 
+use super::scheduling;
 use crate::facts::{Facts, parsed};
 use crate::parse::{Parsed, malformed, number};
 use crate::{HostFs, ReadError, Thread, ThreadRole};
@@ -42,8 +43,10 @@ pub(super) fn inside(facts: &mut Facts<'_>, pid: u32) -> Result<Vec<Thread>, Rea
         let Some(name) = facts.text(&format!("{directory}/{id}/comm")) else { continue };
         let name = name.trim_end_matches('\n').to_owned();
         let affinity = affinity_in(facts.fs, &format!("{directory}/{id}/status"));
+        let scheduling = scheduling::read(facts.fs, &format!("{directory}/{id}/stat"));
         let role = role(&name, id == pid);
-        threads.push(Thread { id, role, name, affinity: facts.noted(affinity) });
+        let (affinity, scheduling) = (facts.noted(affinity), facts.noted(scheduling));
+        threads.push(Thread { id, role, name, affinity, scheduling });
     }
     Ok(threads)
 }
@@ -63,7 +66,9 @@ pub(super) fn kernel_vhost_threads(facts: &mut Facts<'_>) -> Vec<(u32, Thread)> 
             continue;
         }
         let affinity = parsed(&path, &status, allowed_cpus);
-        found.push((owner, Thread { id, name, role: ThreadRole::Vhost, affinity: facts.noted(affinity) }));
+        let scheduling = scheduling::read(facts.fs, &format!("/proc/{id}/stat"));
+        let (affinity, scheduling) = (facts.noted(affinity), facts.noted(scheduling));
+        found.push((owner, Thread { id, name, role: ThreadRole::Vhost, affinity, scheduling }));
     }
     found
 }

@@ -17,7 +17,7 @@ mod tuning;
 pub use devices::{
     AccessControl, BlockDevice, NetworkInterface, Offload, PciBar, PciDevice, PciLink, SriovState, VirtualFunction,
 };
-pub use guests::{GuestProcess, Residency, Thread, ThreadRole};
+pub use guests::{CpuQuota, CpuTimeGroup, GuestProcess, Residency, Scheduling, SchedulingPolicy, Thread, ThreadRole};
 pub use interrupts::{Cpuset, Interrupt};
 pub use memory::{HugepagePool, MemoryAccess, MemorySideCache, NumaNode};
 pub use open_vswitch::{DpdkPort, OpenVswitch};

@@ -78,7 +78,7 @@ mod tests {
     use crate::Residency;
 
     fn thread(id: u32, role: ThreadRole, cpus: &str) -> Thread {
-        Thread { id, name: String::new(), role, affinity: Some(cpus.parse::<CpuSet>().unwrap()) }
+        Thread { id, name: String::new(), role, affinity: Some(cpus.parse::<CpuSet>().unwrap()), scheduling: None }
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub(crate) fn process(
         name: "thread".to_owned(),
         role,
         affinity: Some(affinity),
+        scheduling: None,
     };
     let mapping = |(node, size, pages): (u32, PageSize, u64)| Residency {
         start: 0x7f00_0000_0000,

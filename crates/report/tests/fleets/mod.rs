@@ -56,7 +56,8 @@ pub(crate) fn vf(of: Option<&str>, locality: Locality) -> DeviceDemand {
 
 /// A guest with its vCPUs bound to `cpus` and its memory on `node`.
 pub(crate) fn guest(name: &str, node: u32, memory: u64, cpus: &str) -> GuestProcess {
-    let thread = |id, role| Thread { id, name: String::new(), role, affinity: Some(cpus.parse().unwrap()) };
+    let thread =
+        |id, role| Thread { id, name: String::new(), role, affinity: Some(cpus.parse().unwrap()), scheduling: None };
     GuestProcess {
         pid: 4100,
         name: Some(name.to_owned()),

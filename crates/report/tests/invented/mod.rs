@@ -11,6 +11,7 @@ fn guest(name: &str, node: u32, gib: u64, threads: &[(ThreadRole, &str)]) -> Gue
         name: String::new(),
         role: role.clone(),
         affinity: Some(cpus.parse().unwrap_or_default()),
+        scheduling: None,
     });
     let length = Bytes::from_mib(gib * 1024);
     GuestProcess {

@@ -1,12 +1,12 @@
 //! CPUs of domains.
 
-use nearmetal_host::ThreadRole;
+use nearmetal_host::{CpuQuota, Scheduling, SchedulingPolicy, ThreadRole};
 
 use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 29] = [
+pub(crate) const BREAKS: [Break; 33] = [
     Break {
         rule: "cpu-host-passthrough",
         change: |example| {
@@ -99,6 +99,35 @@ pub(crate) const BREAKS: [Break; 29] = [
         expected: &["pins-as-defined db (running): emulator thread"],
     },
     Break {
+        rule: "threads-scheduled-as-defined",
+        change: |example| {
+            let idle = Scheduling { policy: SchedulingPolicy::Idle, ..Scheduling::DEFAULT };
+            example.process("db").threads[1].scheduling = Some(idle);
+        },
+        expected: &["threads-scheduled-as-defined db (running): vCPU 1 (thread 1002)"],
+    },
+    Break {
+        rule: "threads-scheduled-as-defined",
+        change: |example| {
+            let vhost = example.process("web").threads.last_mut().unwrap();
+            vhost.scheduling = Some(Scheduling { nice: 10, ..Scheduling::DEFAULT });
+        },
+        expected: &["threads-scheduled-as-defined web (running): vhost worker `` (thread 3100)"],
+    },
+    Break {
+        rule: "cpu-time-as-defined",
+        change: |example| {
+            let half = CpuQuota::Limited { quota: 50_000, period: 100_000 };
+            example.process("db").time_groups[0].quota = Some(half);
+        },
+        expected: &["cpu-time-as-defined db (running): quota of control group `vcpu0`"],
+    },
+    Break {
+        rule: "cpu-time-as-defined",
+        change: |example| example.process("web").time_groups.last_mut().unwrap().weight = Some(1),
+        expected: &["cpu-time-as-defined web (running): weight of control group `machine-qemu-3000.scope`"],
+    },
+    Break {
         rule: "emulator-pin-separate",
         change: |example| {
             example.replace(
@@ -135,7 +164,14 @@ pub(crate) const BREAKS: [Break; 29] = [
     Break {
         rule: "vcpu-no-cfs-quota",
         change: |example| example.replace("db", r#"<cputune>"#, r#"<cputune><quota>50000</quota>"#),
-        expected: &["vcpu-no-cfs-quota db: <quota>"],
+        // The kernel of the example still gives all the time there is.
+        expected: &[
+            "vcpu-no-cfs-quota db: <quota>",
+            "cpu-time-as-defined db (running): quota of control group `vcpu0`",
+            "cpu-time-as-defined db (running): quota of control group `vcpu1`",
+            "cpu-time-as-defined db (running): quota of control group `vcpu2`",
+            "cpu-time-as-defined db (running): quota of control group `vcpu3`",
+        ],
     },
     Break {
         rule: "vcpu-right-size",

@@ -52,6 +52,13 @@ pub(crate) const BREAKS: [Break; 36] = [
         expected: &["mem-balloon-by-class db: balloon"],
     },
     Break {
+        rule: "balloon-holds-memory",
+        change: |example| {
+            example.replace_in_force("web", "<vcpu>", "<currentMemory unit='GiB'>2</currentMemory><vcpu>")
+        },
+        expected: &["balloon-holds-memory web (running): balloon"],
+    },
+    Break {
         rule: "mem-shared-for-vhost-user",
         change: |example| example.replace("nfv", r#"<access mode='shared'/>"#, r#""#),
         expected: &[

@@ -15,7 +15,9 @@ const LOAD: &str = "less load, a smaller guest or another host: a person chooses
 /// Rule and reason.
 pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("backing-block-device", STORAGE),
+    ("balloon-holds-memory", "the host must have the memory to spare, and the guest gives it back in its own time"),
     ("command-line-near-limit", "which of the arguments is dispensable is not in them"),
+    ("cpu-time-as-defined", "whoever set it meant something by it: a person asks first"),
     ("cpu-topology-honest", PLANNER),
     ("disk-bus-virtio", GUEST),
     ("disk-discard-unmap", STORAGE),
@@ -52,6 +54,7 @@ pub(crate) const UNCURED: &[(&str, &str)] = &[
     ("smt-policy-for-class", "a core less for each that is given up: a person chooses"),
     ("sriov-vfs-sized", "another number of functions takes the card from all its users"),
     ("thermal-throttle-absent", HARDWARE),
+    ("threads-scheduled-as-defined", "whoever set it meant something by it: a person asks first"),
     ("transient-overlay-left", STORAGE),
     (
         "tuned-profile-matches-role",

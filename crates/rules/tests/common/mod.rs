@@ -10,9 +10,10 @@ use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::images::{Image, ImageChain};
 use nearmetal_host::synthetic::{Numbering, Synthetic};
 use nearmetal_host::{
-    BlockDevice, BlockQueue, Boost, Cpuset, DirtyLimit, DpdkPort, FrequencyPolicy, GuestProcess, Host, IdleState,
-    IdleStates, ImageFile, Interrupt, MemoryGroup, Mount, NetworkInterface, Offload, OpenVswitch, PciDevice, PciLink,
-    Residency, Setting, SwapArea, Sysctl, Thread, ThreadRole, Throttling, TunedProfile, Tuning, VirtualFunction,
+    BlockDevice, BlockQueue, Boost, CpuQuota, CpuTimeGroup, Cpuset, DirtyLimit, DpdkPort, FrequencyPolicy,
+    GuestProcess, Host, IdleState, IdleStates, ImageFile, Interrupt, MemoryGroup, Mount, NetworkInterface, Offload,
+    OpenVswitch, PciDevice, PciLink, Residency, Scheduling, SchedulingPolicy, Setting, SwapArea, Sysctl, Thread,
+    ThreadRole, Throttling, TunedProfile, Tuning, VirtualFunction,
 };
 use nearmetal_rules::{Domain, Examination, Input, RULES, Rule, Settings, examine};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
@@ -38,6 +39,8 @@ pub(crate) struct Example {
     pub(crate) texts: Vec<(String, String, bool)>,
     /// Insides of guests by the domain's name.
     pub(crate) insides: BTreeMap<String, Host>,
+    /// Definitions in force that differ from the stored ones, by the domain's name.
+    pub(crate) in_force: BTreeMap<String, String>,
     /// Images by the source that disks name.
     pub(crate) images: BTreeMap<String, Result<ImageChain, String>>,
 }
@@ -49,14 +52,35 @@ impl Example {
         let machine = machine.memory_per_node(Bytes::from_mib(128 << 10)).pool(PageSize::HUGE_2M, 4096);
         let machine = machine.pool(PageSize::HUGE_1G, 24).nvme(0).network(0, 4, 2);
         let process = |pid, name: &str, vcpus: &[u32], page_size, bytes: Bytes| {
-            let thread = |id, role, cpus: CpuSet| Thread { id, name: String::new(), role, affinity: Some(cpus) };
+            let thread = |id, role, cpus: CpuSet| Thread {
+                id,
+                name: String::new(),
+                role,
+                affinity: Some(cpus),
+                scheduling: Some(Scheduling::DEFAULT),
+            };
             let mut threads: Vec<Thread> = (0u32..)
                 .zip(vcpus)
                 .map(|(vcpu, pu)| thread(pid + 1 + vcpu, ThreadRole::Vcpu(vcpu), CpuSet::one(*pu)))
                 .collect();
             threads.push(thread(pid + 100, ThreadRole::Vhost, CpuSet::one(0)));
+            // As libvirt makes them on a host with systemd: a scope, and in it a group for each vCPU and one for the rest.
+            let group = |path: String, threads: Vec<u32>| CpuTimeGroup {
+                path: format!("/machine.slice/machine-qemu-{pid}.scope{path}"),
+                version: 2,
+                threads,
+                weight: Some(100),
+                quota: Some(CpuQuota::Unlimited),
+            };
+            let mut time_groups: Vec<CpuTimeGroup> = (0u32..)
+                .zip(vcpus)
+                .map(|(vcpu, _)| group(format!("/libvirt/vcpu{vcpu}"), vec![pid + 1 + vcpu]))
+                .collect();
+            time_groups.push(group("/libvirt/emulator".to_owned(), vec![pid + 100]));
+            time_groups.push(group(String::new(), Vec::new()));
             GuestProcess {
                 pid,
+                time_groups,
                 start_time: Some(1),
                 name: Some(name.to_owned()),
                 uuid: None,
@@ -79,6 +103,10 @@ impl Example {
             .guest(process(2000, "rt", &[4, 5], PageSize::HUGE_1G, Bytes::from_mib(8 << 10)))
             .guest(process(3000, "web", &[], PageSize::SMALL, Bytes::from_mib(4 << 10)));
         let mut host = machine.build();
+        let fifo = Scheduling { policy: SchedulingPolicy::Fifo, priority: 1, nice: 0 };
+        let rt = host.guests.iter_mut().find(|guest| guest.pid == 2000).unwrap();
+        let vcpus = rt.threads.iter_mut().filter(|thread| matches!(thread.role, ThreadRole::Vcpu(_)));
+        vcpus.for_each(|thread| thread.scheduling = Some(fifo));
         host.system.command_line = Some("root=/dev/sda1 ro quiet".to_owned());
         for device in host.pci_devices.iter_mut().filter(|device| device.physical_function.is_some()) {
             device.driver = Some("vfio-pci".to_owned());
@@ -88,7 +116,7 @@ impl Example {
         let texts = DOMAINS.iter().map(|(name, text, runs)| ((*name).to_owned(), (*text).to_owned(), *runs)).collect();
         let insides = DOMAINS.iter().filter(|(name, ..)| *name != "win");
         let insides = insides.map(|(name, text, _)| ((*name).to_owned(), inside::of(&facts(text)))).collect();
-        Self { host, texts, insides, images: inside::images() }
+        Self { host, texts, insides, in_force: BTreeMap::new(), images: inside::images() }
     }
 
     /// The inside of a guest.
@@ -125,13 +153,22 @@ impl Example {
         *text = text.replacen(from, to, 1);
     }
 
+    /// Replaces a text in the definition in force alone, as a change of the running guest does; it must be there.
+    pub(crate) fn replace_in_force(&mut self, name: &str, from: &str, to: &str) {
+        let stored = &self.texts.iter().find(|(known, ..)| known == name).unwrap().1;
+        assert!(stored.contains(from), "`{from}` is not in the definition of {name}");
+        self.in_force.insert(name.to_owned(), stored.replacen(from, to, 1));
+    }
+
     pub(crate) fn process(&mut self, name: &str) -> &mut GuestProcess {
         self.host.guests.iter_mut().find(|guest| guest.name.as_deref() == Some(name)).unwrap()
     }
 
     pub(crate) fn examine<'a>(&self, rules: impl IntoIterator<Item = &'a Rule>) -> Examination {
         let domain = |(_, text, runs): &(String, String, bool)| {
-            let mut domain = Domain::new(Some(facts(text)), runs.then(|| facts(text)), None).unwrap();
+            let name = facts(text).name;
+            let in_force = self.in_force.get(&name).unwrap_or(text);
+            let mut domain = Domain::new(Some(facts(text)), runs.then(|| facts(in_force)), None).unwrap();
             domain.inside = self.insides.get(&domain.name).cloned();
             domain.images = self.images.clone();
             domain

@@ -13,6 +13,12 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/pool-shrunk-while-in-use", pool_shrunk),
         shared("sabotage/redefined-with-another-cache", redefined),
         shared("sabotage/io-uring-disabled", io_uring_disabled),
+        shared("sabotage/paused", paused),
+        shared("sabotage/vcpu-thread-made-idle", vcpu_made_idle),
+        shared("sabotage/emulator-and-vhost-made-nice", made_nice),
+        shared("sabotage/balloon-inflated", balloon),
+        shared("sabotage/quota-and-shares-set-live", quota),
+        shared("sabotage/disk-and-interface-throttled-live", throttled),
         shared_long("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
         shared_long("read-back/deep-tells-the-iothread-of-each-queue", deep),
         shared_long("sabotage/started-with-another-cache-and-the-xml-put-back", another_cache),
@@ -97,6 +103,95 @@ fn io_uring_disabled(bench: &Bench) -> anyhow::Result<Verdict> {
     let result = found(bench, &["engine"]);
     bench.sh("sysctl -q kernel.io_uring_disabled=0")?;
     result
+}
+
+/// What the doctor finds in the running guest, by rule.
+fn doctor_finds(bench: &Bench, rules: &[&str]) -> anyhow::Result<()> {
+    let report = bench.json("nearmetal doctor --fail-on never --format json")?;
+    let findings = report["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found: Vec<&str> = findings.iter().filter_map(|finding| finding["rule"].as_str()).collect();
+    for rule in rules {
+        ensure!(found.contains(rule), "the doctor does not find `{rule}`: {found:?}");
+    }
+    Ok(())
+}
+
+fn paused(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("virsh -q suspend web1")?;
+    let result = found(bench, &["the guest", "running", "paused"]);
+    bench.sh("virsh -q resume web1")?;
+    bench.wait_for_agent()?;
+    result
+}
+
+fn vcpu_made_idle(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let thread = bench.sh(&format!("{PID}; grep -l 'CPU 1/KVM' /proc/$pid/task/*/comm | cut -d/ -f5"))?;
+    bench.sh(&format!("chrt -i -p 0 {}", thread.trim()))?;
+    let result = found(bench, &["scheduling of vCPU 1", thread.trim(), "SCHED_IDLE"]);
+    let diagnosed = doctor_finds(bench, &["threads-scheduled-as-defined"]);
+    bench.sh(&format!("chrt -o -p 0 {}", thread.trim()))?;
+    diagnosed.and(result)
+}
+
+fn made_nice(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let threads =
+        bench.sh(&format!("{PID}; echo $pid; grep -l '^vhost-' /proc/$pid/task/*/comm | cut -d/ -f5 | head -n 1"))?;
+    let mut threads = threads.split_whitespace();
+    let (Some(emulator), Some(vhost)) = (threads.next(), threads.next()) else {
+        return Ok(Verdict::CannotTry("the guest has no vhost worker among its threads".to_owned()));
+    };
+    bench.sh(&format!("renice -n 10 -p {emulator} {vhost} >/dev/null"))?;
+    let (first, second) = (
+        found(bench, &["scheduling of emulator", emulator, "nice 10"]),
+        found(bench, &["scheduling of vhost worker", vhost, "nice 10"]),
+    );
+    let diagnosed = doctor_finds(bench, &["threads-scheduled-as-defined"]);
+    bench.sh(&format!("renice -n 0 -p {emulator} {vhost} >/dev/null"))?;
+    diagnosed.and(first).and(second)
+}
+
+fn balloon(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let now = "virsh dumpxml web1 | sed -n \"s,.*<currentMemory unit='KiB'>\\([0-9]*\\)<.*,\\1,p\"";
+    // The guest's driver gives pages back one by one.
+    let wait = |kib: u32, test: &str| {
+        bench.sh(&format!(
+            "virsh -q setmem web1 {kib} --live
+             for i in $(seq 60); do [ \"$({now})\" {test} {kib} ] && exit 0; sleep 1; done; echo \"$({now})\" >&2; exit 1"
+        ))
+    };
+    wait(196_608, "-le")?;
+    let result = found(bench, &["memory the balloon leaves", "192 MiB of 384 MiB"]);
+    let diagnosed = doctor_finds(bench, &["balloon-holds-memory"]);
+    wait(393_216, "-ge")?;
+    diagnosed.and(result)
+}
+
+fn quota(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("virsh -q schedinfo web1 --live vcpu_quota=50000 cpu_shares=2 >/dev/null")?;
+    let (quota, weight) = (
+        found(bench, &["quota of control group `vcpu0`", "no quota", "50000 of each 100000"]),
+        found(bench, &["weight of control group", "100", "2"]),
+    );
+    let diagnosed = doctor_finds(bench, &["cpu-time-as-defined", "vcpu-no-cfs-quota"]);
+    bench.sh("virsh -q schedinfo web1 --live vcpu_quota=-1 cpu_shares=100 >/dev/null")?;
+    diagnosed.and(weight).and(quota)
+}
+
+fn throttled(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let mac = bench.sh("virsh -q domiflist web1 | awk '{print $NF}'")?;
+    bench.sh("virsh -q blkdeviotune web1 vda --total-iops-sec 100 --live")?;
+    let disk = found(bench, &["throttle of disk vda", "total_iops_sec 100"]);
+    bench.sh("virsh -q blkdeviotune web1 vda --total-iops-sec 0 --live")?;
+    bench.sh(&format!("virsh -q domiftune web1 {} --inbound 1000 --live", mac.trim()))?;
+    let interface = found(bench, &["throttle of interface", mac.trim(), "inbound 1000"]);
+    bench.sh(&format!("virsh -q domiftune web1 {} --inbound 0 --outbound 0 --live", mac.trim()))?;
+    disk.and(interface)
 }
 
 fn iothread_moved(bench: &Bench) -> anyhow::Result<Verdict> {

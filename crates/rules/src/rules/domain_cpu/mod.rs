@@ -2,6 +2,7 @@
 
 pub(crate) mod cpu_cache_passthrough;
 pub(crate) mod cpu_host_passthrough;
+pub(crate) mod cpu_time_as_defined;
 pub(crate) mod cpu_topology_honest;
 pub(crate) mod emulator_pin_separate;
 pub(crate) mod guest_l3_wider_than_host;
@@ -15,6 +16,7 @@ pub(crate) mod machine_type_current_q35;
 pub(crate) mod pin_on_offline_cpu;
 pub(crate) mod pins_as_defined;
 pub(crate) mod pmu_by_class;
+pub(crate) mod threads_scheduled_as_defined;
 pub(crate) mod timers_hpet_off;
 pub(crate) mod tsc_invariant_when_static;
 pub(crate) mod two_domains_on_one_pu;

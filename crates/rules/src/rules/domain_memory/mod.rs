@@ -1,5 +1,6 @@
 //! Memory of a domain.
 
+pub(crate) mod balloon_holds_memory;
 pub(crate) mod mem_allocation_immediate;
 pub(crate) mod mem_balloon_by_class;
 pub(crate) mod mem_guest_ram_below_limit_swap;

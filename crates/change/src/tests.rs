@@ -5,6 +5,7 @@ mod crash;
 mod devices;
 mod fix;
 mod fleet_plan;
+mod follow;
 mod journal;
 mod new_domain;
 mod plan;

@@ -154,6 +154,9 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         return keep_watch(&args, seconds, &settings, &looked, &gathered, printer);
     }
     looked.give(&mut gathered.domains);
+    if args.xml.is_empty() && args.capture.is_none() {
+        gathered.ask_plans(&args.fix.journal());
+    }
     let examination = checked(&args, &gathered, &settings);
     if let Some(Action::Export { directory }) = &args.action {
         match export(directory, &gathered, &examination, args.capture.is_none()) {

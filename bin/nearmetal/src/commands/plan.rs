@@ -1,17 +1,21 @@
 //! `nearmetal plan`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use nearmetal_change::{ChangeError, DomainInput, PlanFile, compose};
+use nearmetal_change::{Beside, ChangeError, DomainInput, Left, PlanFile, compose, follow_rules};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs, files};
-use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
+use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
 use nearmetal_place::{GuestRequest, Measured, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
+use nearmetal_rules::Domain;
 
+use crate::doctor::Images;
 use crate::exit_status::ExitStatus;
 use crate::fleet::{self, options::FleetArgs};
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
+use crate::live;
 use crate::measured::{Guest, STORE, measured};
 use crate::printer::Printer;
 use crate::refusal::refuse;
@@ -21,6 +25,7 @@ use crate::style::Format;
 /// Decide where guests belong on this machine, and say why
 ///
 /// Reads the machine and libvirt's definitions, and shows the placement, its reasons and the change to each definition.
+/// The plan also sets what the doctor's rules ask of the guest's class, or lists what it leaves, with the reason.
 /// It changes nothing. The exit code is 1 if a guest does not fit.
 ///
 /// With --fleet it plans many VMs over many hosts together. It shows which VM goes where, how good the plan is and how far
@@ -97,7 +102,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         warn_of_unfinished(&args.state.journal(), printer);
     }
     let host = Host::read(&tree);
-    let inputs = inputs(args)?;
+    let Found { inputs, neighbours, versions } = inputs(args)?;
     let mut requests = inputs.iter().map(|input| request(args, &host, input)).collect::<Result<Vec<_>, _>>()?;
     let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
     let occupied = Occupied::from_guests(&host, &uuids);
@@ -114,7 +119,11 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     measured.expect_in(&mut requests);
     let mut planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
     nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
-    let file = compose(&host, &planned.plan, &inputs)?;
+    let mut file = compose(&host, &planned.plan, &inputs)?;
+    let (told, beside) = for_the_rules(args, tree.is_live(), host, &inputs, versions)?;
+    follow_rules(&mut file, &told, &beside, &neighbours)?;
+    // With the reasons of the rules that it follows.
+    planned.plan = file.plan.clone();
     if let Some(path) = args.output.as_ref().filter(|_| !file.domains.is_empty()) {
         file.save(path)?;
     }
@@ -131,6 +140,29 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         None => {}
     }
     Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
+}
+
+/// The host and the domains with what rules look at beside files of /sys, /proc and definitions: as the doctor has it.
+fn for_the_rules(
+    args: &Args,
+    is_live: bool,
+    mut host: Host,
+    inputs: &[DomainInput],
+    versions: Option<Versions>,
+) -> Result<(Host, BTreeMap<String, Beside>), ChangeError> {
+    let mut domains = Vec::new();
+    for input in inputs {
+        domains.extend(Domain::new(Some(facts(&input.inactive_xml, &input.name)?), None, args.class));
+    }
+    if let Some(versions) = versions {
+        live::tell_versions(&mut host, versions);
+    }
+    if is_live {
+        Images::default().look(&mut domains);
+        live::complete(&mut host, &domains);
+    }
+    let beside = domains.into_iter().map(|domain| (domain.name, Beside { class: args.class, images: domain.images }));
+    Ok((host, beside.collect()))
 }
 
 /// What was measured on this machine for these guests.
@@ -179,12 +211,39 @@ fn text(planned: &Planned, file: &PlanFile) -> String {
                 text.push_str(&format!("  {:width$}  {}\n", part.what, part.change));
             }
         }
+        if let (Some(class), false) = (&domain.class, domain.left.is_empty()) {
+            text.push_str(&format!("\n{}: left, against the rules of its class ({class})\n", domain.name));
+            text.push_str(&left(&domain.left));
+        }
+    }
+    if !file.left.is_empty() {
+        text.push_str("\nhost: left, and it holds these guests back\n");
+        text.push_str(&left(&file.left));
     }
     text
 }
 
+/// What rules ask for and the plan leaves, each with the reason.
+fn left(all: &[Left]) -> String {
+    let one = |left: &Left| {
+        let Left { rule, what, found, wanted, why } = left;
+        format!("  {rule}  {what}: {found} (wanted: {wanted})\n    because {why}\n")
+    };
+    all.iter().map(one).collect()
+}
+
+/// What there is.
+struct Found {
+    /// Domains to be planned.
+    inputs: Vec<DomainInput>,
+    /// Domains of the same host that run and are not to be planned.
+    neighbours: Vec<Domain>,
+    /// Of libvirt and QEMU, where they were asked.
+    versions: Option<Versions>,
+}
+
 /// The definitions, from libvirt or from files.
-fn inputs(args: &Args) -> Result<Vec<DomainInput>, ChangeError> {
+fn inputs(args: &Args) -> Result<Found, ChangeError> {
     let mut inputs = Vec::new();
     for path in &args.domain_xml {
         let inactive_xml = files::read_to_string(path)?;
@@ -192,9 +251,10 @@ fn inputs(args: &Args) -> Result<Vec<DomainInput>, ChangeError> {
         inputs.push(DomainInput { name: facts.name, inactive_xml, live_xml: None });
     }
     if args.domains.is_empty() {
-        return Ok(inputs);
+        return Ok(Found { inputs, neighbours: Vec::new(), versions: None });
     }
     let mut libvirt = Libvirt::open(None)?;
+    let versions = libvirt.versions()?;
     for name in &args.domains {
         let summary = libvirt.domain(name)?;
         let runs = !summary.state.is_off();
@@ -204,7 +264,16 @@ fn inputs(args: &Args) -> Result<Vec<DomainInput>, ChangeError> {
             live_xml: if runs { Some(libvirt.domain_xml(name, Definition::Live)?) } else { None },
         });
     }
-    Ok(inputs)
+    let others = libvirt.domains()?.into_iter();
+    let others = others.filter(|other| !other.state.is_off() && inputs.iter().all(|input| input.name != other.name));
+    let names: Vec<String> = others.map(|other| other.name).collect();
+    // One that stops meanwhile, or that cannot be read, is no neighbour that rules could look at.
+    let neighbours = names.iter().filter_map(|name| {
+        let xml = libvirt.domain_xml(name, Definition::Live).ok()?;
+        Domain::new(None, Some(facts(&xml, name).ok()?), None)
+    });
+    let neighbours = neighbours.collect();
+    Ok(Found { inputs, neighbours, versions: Some(versions) })
 }
 
 pub(crate) fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {

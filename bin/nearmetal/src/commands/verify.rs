@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearmetal_change::devices;
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::Transaction;
-use nearmetal_change::verify::{Effort, TAINTS, Verification, judge, observe};
+use nearmetal_change::verify::{Effort, TAINTS, Verification, judge, observe, rules_kept};
 use nearmetal_change::{AnyPlan, ChangeError, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile};
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
@@ -15,6 +15,7 @@ use nearmetal_rules::Scope;
 use super::apply::show;
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
+use crate::live::read_with_versions;
 use crate::printer::Printer;
 use crate::refusal::refuse;
 use crate::state::{StateArgs, load_plan, warn_of_unfinished};
@@ -23,8 +24,10 @@ use crate::style::Format;
 /// Check against the kernel that a plan is in force
 ///
 /// Compares the plan with every thread's PUs, every page's node and size, the pools, the disks' cache and I/O engine,
-/// passed-through functions with their interrupts and cards, libvirt's definitions, and what the guest sees. It also
-/// checks every setting that `nearmetal doctor --fix` changed. The exit code is 1 if anything is not as planned.
+/// passed-through functions with their interrupts and cards, libvirt's definitions, and what the guest sees. It compares
+/// the stored definition with how threads are scheduled, their processor time, the balloon, and throttles of disks and
+/// interfaces. It also checks that the guest is not paused, and every setting that `nearmetal doctor --fix` changed. The
+/// exit code is 1 if anything is not as planned.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Domains to check [default: all domains of the plan, or everything applied and fixed here]
@@ -81,11 +84,18 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         printer.important(&format!("--deep asks QEMU through its monitor: {TAINTS}"));
     }
     let mut verifications = Vec::new();
+    let mut host = None;
     for (domain, plan) in &plans {
         // Known to be there: the plan was chosen by it.
         let Some(placement) = plan.placement(domain) else { continue };
         let observed = observe(&files, &mut libvirt, &plan.plan, placement, &effort);
-        verifications.push(judge(&plan.plan, placement, &observed));
+        let mut verification = judge(&plan.plan, placement, &observed);
+        let change = plan.domains.iter().find(|change| change.name == *domain && !change.followed.is_empty());
+        if let Some(change) = change {
+            let host = host.get_or_insert_with(|| read_with_versions(&files, &mut libvirt));
+            verification.checks.extend(rules_kept(change, host, &observed));
+        }
+        verifications.push(verification);
     }
     let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
     let all = journal.transactions()?;

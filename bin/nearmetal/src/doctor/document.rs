@@ -22,7 +22,17 @@ pub(crate) fn json(report: &Report<'_>) -> serde_json::Result<String> {
             })
         })
         .collect();
-    let findings: Vec<Value> = report.examination.findings.iter().map(finding).collect::<serde_json::Result<_>>()?;
+    let findings: Vec<Value> = report
+        .examination
+        .findings
+        .iter()
+        .map(|found| {
+            let mut value = finding(found)?;
+            let left = gathered.left_by_plan(found).into_iter();
+            value["left_by_plan"] = left.map(|left| json!({"what": left.what, "why": left.why})).collect();
+            Ok(value)
+        })
+        .collect::<serde_json::Result<_>>()?;
     let errors: Vec<&String> = gathered.bad_files.iter().chain(&gathered.bad_domains).collect();
     serde_json::to_string_pretty(&json!({
         "schema": "nearmetal.doctor/1",

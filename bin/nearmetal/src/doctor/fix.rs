@@ -1,7 +1,7 @@
 //! `nearmetal doctor --fix`: shows what is to be done, asks, does it through the journal, looks again.
 
 use nearmetal_change::fix::{CureJob, Findings, FixPlan, cure, plan};
-use nearmetal_change::{ChangeError, Faults, HostIdentity, Machine, fault_points};
+use nearmetal_change::{ChangeError, Faults, HostIdentity, Journal, Machine, fault_points};
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine};
@@ -40,6 +40,11 @@ impl FixArgs {
     /// Whether anything is to be cured.
     pub(crate) fn is_wanted(&self) -> bool {
         self.fix.is_some()
+    }
+
+    /// Where changes of this machine are written down.
+    pub(crate) fn journal(&self) -> Journal {
+        self.state.journal()
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use nearmetal_change::{Journal, Left};
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::{Host, HostFs, files};
 use nearmetal_hypervisor::{Definition, DomainSummary, Hypervisor, HypervisorError, Libvirt};
-use nearmetal_rules::{Domain, WorkloadClass};
+use nearmetal_rules::{Domain, Finding, Scope, WorkloadClass};
 
 use super::Images;
 use crate::live;
@@ -26,6 +27,8 @@ pub(crate) struct Gathered {
     pub bad_domains: Vec<String>,
     /// Why no domain was checked, where no files of definitions were given.
     pub domains_unknown: Option<String>,
+    /// What plans in force leave, by domain; what they leave of the host under the empty name.
+    pub left: BTreeMap<String, Vec<Left>>,
 }
 
 /// Reads the host, and definitions from these files, else from libvirt. A capture has no libvirt.
@@ -84,7 +87,32 @@ impl Gathered {
             bad_files: Vec::new(),
             bad_domains: Vec::new(),
             domains_unknown: None,
+            left: BTreeMap::new(),
         }
+    }
+
+    /// Asks the journal what the plans of these domains leave. Without the right to read it nobody can tell, and findings
+    /// are shown without that.
+    pub(crate) fn ask_plans(&mut self, journal: &Journal) {
+        for domain in &self.domains {
+            let Ok(Some(plan)) = journal.plan_in_force(&domain.name) else { continue };
+            let own = plan.domains.iter().filter(|change| change.name == domain.name);
+            self.left.entry(domain.name.clone()).or_default().extend(own.flat_map(|change| change.left.clone()));
+            self.left.entry(String::new()).or_default().extend(plan.left);
+        }
+    }
+
+    /// Why plans in force leave what a finding is about.
+    pub(crate) fn left_by_plan(&self, finding: &Finding) -> Vec<&Left> {
+        let domain = match &finding.scope {
+            Scope::Host => "",
+            Scope::Domain { name, .. } => name.as_str(),
+        };
+        let is_it =
+            |left: &&Left| left.rule == finding.rule && finding.objects.iter().any(|object| object.what == left.what);
+        let mut left: Vec<&Left> = self.left.get(domain).into_iter().flatten().filter(is_it).collect();
+        left.dedup();
+        left
     }
 
     fn read_files(&mut self, paths: &[PathBuf], class: Option<WorkloadClass>) {
@@ -116,10 +144,7 @@ impl Gathered {
         libvirt: &mut dyn Hypervisor,
         class: Option<WorkloadClass>,
     ) -> Result<(), HypervisorError> {
-        let versions = libvirt.versions()?;
-        let system = &mut self.host.system;
-        system.libvirt_version = Some(versions.libvirt);
-        system.qemu_version = Some(versions.hypervisor).filter(|_| versions.hypervisor_kind == "QEMU");
+        live::tell_versions(&mut self.host, libvirt.versions()?);
         for summary in libvirt.domains()? {
             match definitions(libvirt, &summary) {
                 Ok((stored, running)) => {

@@ -40,6 +40,9 @@ pub(crate) fn text(report: &Report<'_>) -> String {
         if let Some(fix) = fix_line(finding) {
             let _ = writeln!(page, "{:6}  {fix}", "");
         }
+        for left in report.gathered.left_by_plan(finding) {
+            let _ = writeln!(page, "{:6}  left by the plan: {}: {}", "", left.what, left.why);
+        }
     }
     if !findings.is_empty() {
         page.push('\n');

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use nearmetal_change::{
-    FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, Starting, compose_from, now, placement_of,
+    FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, Seat, Starting, compose_from, follow_rules, now, placement_of,
 };
 use nearmetal_fleet::file::{DemandOf, FleetFile, VmEntry};
 use nearmetal_fleet::{Action, DeviceDemand, DeviceSelector, Fleet, FleetPlan, Step, VmPlacement, steps};
@@ -114,7 +114,9 @@ fn host_part(
     }
     let pools = pools(&read.host, &read.name, &own, plan);
     let host_plan = Plan { placements, pools, blocked: Vec::new() };
-    let plan = compose_from(&read.host, &host_plan, &starting)?;
+    let mut plan = compose_from(&read.host, &host_plan, &starting)?;
+    // Of the class that the host's own doctor will see: the fleet file's is in the definitions it makes.
+    follow_rules(&mut plan, &read.host, &BTreeMap::new(), &[])?;
     Ok(Some(HostPart { name: read.name.clone(), reach: read.reach.clone(), plan }))
 }
 

@@ -15,13 +15,20 @@ pub(crate) fn view(plan: &PlanFile, placement: &Placement) -> PlanView {
         because: reason.because.clone(),
         source: reason.source.clone(),
     });
+    let own = plan.domains.iter().find(|change| change.name == placement.guest);
+    let left = own.into_iter().flat_map(|change| &change.left).chain(&plan.left).map(|left| ReasonRow {
+        subject: left.what.clone(),
+        choice: format!("left: {}", left.found),
+        because: format!("rule {} wants {}; {}", left.rule, left.wanted, left.why),
+        source: None,
+    });
     let pools = plan.plan.pools.iter().map(|pool| PoolRow {
         node: pool.node,
         size: pool.size,
         before: pool.before,
         after: pool.after,
     });
-    PlanView { reasons: reasons.collect(), pools: pools.collect() }
+    PlanView { reasons: reasons.chain(left).collect(), pools: pools.collect() }
 }
 
 /// The difference of the definitions, passwords masked.

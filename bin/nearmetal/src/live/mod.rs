@@ -9,11 +9,27 @@ pub(crate) mod vf_table;
 
 use std::process::{Command, Stdio};
 
-use nearmetal_host::Host;
+use nearmetal_host::{Host, HostFs};
+use nearmetal_hypervisor::{Hypervisor, Versions};
 use nearmetal_rules::Domain;
 use serde_json::Value;
 
 use crate::kvm;
+
+/// Versions of libvirt, and of QEMU where that is what it drives.
+pub(crate) fn tell_versions(host: &mut Host, versions: Versions) {
+    host.system.libvirt_version = Some(versions.libvirt);
+    host.system.qemu_version = Some(versions.hypervisor).filter(|_| versions.hypervisor_kind == "QEMU");
+}
+
+/// This machine with the versions that rules about definitions go by. Where libvirt does not answer they are unknown.
+pub(crate) fn read_with_versions(files: &HostFs, hypervisor: &mut dyn Hypervisor) -> Host {
+    let mut host = Host::read(files);
+    if let Ok(versions) = hypervisor.versions() {
+        tell_versions(&mut host, versions);
+    }
+    host
+}
 
 /// Fills in what the rules about these domains look at.
 pub(crate) fn complete(host: &mut Host, domains: &[Domain]) {

@@ -70,6 +70,7 @@ pub fn compose_with_new(
         host: HostIdentity::of(host),
         domains: changes.collect::<Result<_, _>>()?,
         plan: plan.clone(),
+        left: Vec::new(),
     })
 }
 
@@ -88,7 +89,15 @@ pub fn compose_from(host: &Host, plan: &Plan, starting: &[Starting]) -> Result<P
     }
     let schema = PLAN_SCHEMA.to_owned();
     let (created, nearmetal) = (timestamp::now(), env!("CARGO_PKG_VERSION").to_owned());
-    let file = PlanFile { schema, created, nearmetal, host: HostIdentity::of(host), domains, plan: plan.clone() };
+    let file = PlanFile {
+        schema,
+        created,
+        nearmetal,
+        host: HostIdentity::of(host),
+        domains,
+        plan: plan.clone(),
+        left: Vec::new(),
+    };
     let problem = |problem| ChangeError::Compose { domain: file.host.hostname.clone(), problem };
     file.check().map_err(problem)?;
     Ok(file)
@@ -109,6 +118,7 @@ fn from_template(placement: &Placement, template: &DomainXml) -> Result<DomainCh
         xml_after: xml.to_string(),
         needs_restart: Vec::new(),
         live_now: Vec::new(),
+        ..DomainChange::default()
     })
 }
 
@@ -139,6 +149,7 @@ fn resized(
         xml_after: xml.to_string(),
         needs_restart,
         live_now,
+        ..DomainChange::default()
     })
 }
 
@@ -162,6 +173,7 @@ fn new_domain(placement: &Placement, new: &NewDomain) -> Result<DomainChange, Ch
         xml_after: xml.to_string(),
         needs_restart: Vec::new(),
         live_now: Vec::new(),
+        ..DomainChange::default()
     })
 }
 

@@ -5,10 +5,12 @@
 
 mod compose;
 mod edit;
+mod follow;
 mod identity;
 mod parts;
 
 pub use compose::{DomainInput, Starting, compose, compose_from, compose_with_new, shaped_by_class};
+pub use follow::{Beside, Followed, Left, follow_rules};
 pub use identity::HostIdentity;
 
 use std::path::Path;
@@ -41,10 +43,13 @@ pub struct PlanFile {
     pub plan: Plan,
     /// One per placement, in the same order.
     pub domains: Vec<DomainChange>,
+    /// What of the host keeps these guests from their speed, and the plan leaves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
 }
 
 /// What changes in one domain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DomainChange {
     /// Name.
@@ -60,6 +65,15 @@ pub struct DomainChange {
     pub needs_restart: Vec<Part>,
     /// Parts that can change while the guest runs.
     pub live_now: Vec<Part>,
+    /// The class whose rules were followed, and where it comes from; `None` where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// What the rules of its class ask for, and the plan sets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followed: Vec<Followed>,
+    /// What they ask for, and the plan leaves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
 }
 
 impl DomainChange {

@@ -33,6 +33,12 @@ pub(super) fn judge(kind: CheckKind, placement: &Placement, facts: Option<&Resul
     wrong
 }
 
+/// Names of what a definition says otherwise than a placement.
+pub(crate) fn planned_otherwise(placement: &Placement, facts: &DomainFacts) -> Vec<String> {
+    let differing = attributes(placement, facts).into_iter().filter(|attribute| attribute.planned != attribute.found);
+    differing.map(|attribute| attribute.name).collect()
+}
+
 struct Attribute {
     name: String,
     planned: String,

@@ -18,9 +18,11 @@ mod memory;
 mod networks;
 mod observed;
 mod queues;
+mod rules_kept;
 mod text;
 mod threads;
 
+pub(crate) use definition::planned_otherwise;
 pub use engine::EngineEvidence;
 pub use gather::{Effort, engine_under, observe};
 pub use guest_functions::GuestFunction;
@@ -33,6 +35,7 @@ pub use observed::{
     RingMovement,
 };
 pub use queues::TAINTS;
+pub use rules_kept::rules_kept;
 
 use serde::{Deserialize, Serialize};
 

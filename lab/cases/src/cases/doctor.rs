@@ -1,12 +1,17 @@
 //! The doctor on real libvirt: classes in the metadata, and the inside of a guest through its agent.
 
 use anyhow::ensure;
+use serde_json::Value;
 
 use super::{Case, HOLDS, Verdict, shared};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared("doctor/class-is-set-and-cleared", class), shared("doctor/looks-inside-through-the-agent", inside)]
+    vec![
+        shared("doctor/class-is-set-and-cleared", class),
+        shared("doctor/looks-inside-through-the-agent", inside),
+        shared("doctor/finds-no-loss-in-a-planned-guest-that-the-plan-does-not-list", agrees),
+    ]
 }
 
 fn class(bench: &Bench) -> anyhow::Result<Verdict> {
@@ -40,4 +45,36 @@ fn inside(bench: &Bench) -> anyhow::Result<Verdict> {
     huge_pages("madvise")?;
     ensure!(found.contains("guest-thp"), "{found}");
     Ok(HOLDS)
+}
+
+/// After `apply`: what the doctor finds in the guest is what plan.json says it leaves.
+fn agrees(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let plan = bench.json("cat /root/plan.json")?;
+    let report = bench.json("nearmetal doctor --fail-on never --format json")?;
+    let pairs = |list: &Value, rule: Option<&str>| -> Vec<(String, String)> {
+        let word = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let all = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        all.iter().map(|entry| (rule.map_or_else(|| word(entry, "rule"), str::to_owned), word(entry, "what"))).collect()
+    };
+    let mut left = pairs(&plan["domains"][0]["left"], None);
+    let set = pairs(&plan["domains"][0]["followed"], None);
+    ensure!(set.iter().any(|(rule, _)| rule == "timers-hpet-off"), "the plan does not set the timer: {set:?}");
+    let host = pairs(&plan["left"], None);
+    left.extend(host.iter().cloned());
+    let findings = report["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for finding in findings {
+        let severe = matches!(finding["severity"].as_str(), Some("fault" | "loss"));
+        let rule = finding["rule"].as_str().unwrap_or_default();
+        // Of the host, what it is like without the guest is no business of the plan's.
+        if severe && (finding["scope"]["kind"] == "domain" || host.iter().any(|(own, _)| own == rule)) {
+            for object in pairs(&finding["objects"], Some(rule)) {
+                ensure!(left.contains(&object), "the doctor finds {object:?}, and the plan lists {left:?}: {finding}");
+            }
+        }
+    }
+    let balancing = findings.iter().any(|finding| finding["rule"] == "numa-autobalancing-off-when-pinned");
+    let listed = host.iter().any(|(rule, _)| rule == "numa-autobalancing-off-when-pinned");
+    ensure!(balancing == listed, "automatic NUMA balancing: found {balancing}, listed {listed}");
+    Ok(Verdict::Holds(format!("set {}, left {}", set.len(), left.len())))
 }

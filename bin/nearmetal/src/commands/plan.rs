@@ -212,12 +212,12 @@ fn text(planned: &Planned, file: &PlanFile) -> String {
             }
         }
         if let (Some(class), false) = (&domain.class, domain.left.is_empty()) {
-            text.push_str(&format!("\n{}: left, against the rules of its class ({class})\n", domain.name));
+            text.push_str(&format!("\n{}: rules the plan does not meet (class {class})\n", domain.name));
             text.push_str(&left(&domain.left));
         }
     }
     if !file.left.is_empty() {
-        text.push_str("\nhost: left, and it holds these guests back\n");
+        text.push_str("\nhost: rules the plan does not meet, and these guests would gain from\n");
         text.push_str(&left(&file.left));
     }
     text

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_domain::{DefinitionEdit, DomainFacts, DomainXml};
-use nearmetal_host::Host;
 use nearmetal_host::images::ImageChain;
-use nearmetal_place::{Placement, Reason, WorkloadClass};
+use nearmetal_host::{Host, HugepagePool};
+use nearmetal_place::{Placement, PoolChange, Reason, WorkloadClass};
 use nearmetal_rules::{
     Check, Cure, Domain, Examination, Input, Object, RULES, Rule, Settings, Severity, examine, examine_one, rule,
     source,
@@ -79,6 +79,7 @@ pub fn follow_rules(
     beside: &BTreeMap<String, Beside>,
     neighbours: &[Domain],
 ) -> Result<(), ChangeError> {
+    let host = &with_pools(host, &file.plan.pools);
     let mut texts = Vec::new();
     let mut domains = Vec::new();
     for change in &file.domains {
@@ -104,6 +105,20 @@ pub fn follow_rules(
     domains.truncate(texts.len());
     file.left = of_host(host, domains, neighbours);
     Ok(())
+}
+
+/// The host with the pools as the plan will have them: no rule is to ask for pages that come with it.
+fn with_pools(host: &Host, changes: &[PoolChange]) -> Host {
+    let mut host = host.clone();
+    for change in changes {
+        let Some(node) = host.nodes.iter_mut().find(|node| node.index == change.node) else { continue };
+        let more = change.after.saturating_sub(change.before);
+        match node.pools.iter_mut().find(|pool| pool.size == change.size) {
+            Some(pool) => (pool.total, pool.free) = (pool.total + more, pool.free + more),
+            None => node.pools.push(HugepagePool { size: change.size, total: change.after, free: more, surplus: 0 }),
+        }
+    }
+    host
 }
 
 fn record(change: &mut DomainChange, xml: String, domain: &Domain, followed: Vec<Followed>, left: Vec<Left>) {

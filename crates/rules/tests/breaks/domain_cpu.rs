@@ -222,13 +222,19 @@ pub(crate) const BREAKS: [Break; 33] = [
         },
         expected: &[
             "vcpusched-fifo-rt db: vcpu scheduler",
+            // The kernel of the example goes on as before.
+            "threads-scheduled-as-defined db (running): vCPU 0 (thread 1001)",
             "rt-throttle-off-for-fifo-vcpus host: kernel.sched_rt_runtime_us",
         ],
     },
     Break {
         rule: "vcpusched-fifo-rt",
         change: |example| example.replace("rt", r#"priority='1'"#, r#"priority='99'"#),
-        expected: &["vcpusched-fifo-rt rt: vcpu scheduler"],
+        expected: &[
+            "vcpusched-fifo-rt rt: vcpu scheduler",
+            "threads-scheduled-as-defined rt (running): vCPU 0 (thread 2001)",
+            "threads-scheduled-as-defined rt (running): vCPU 1 (thread 2002)",
+        ],
     },
     Break {
         rule: "machine-type-current-q35",

@@ -5,7 +5,7 @@ use nearmetal_units::CpuSet;
 
 use crate::Break;
 
-pub(crate) const BREAKS: [Break; 36] = [
+pub(crate) const BREAKS: [Break; 37] = [
     Break {
         rule: "mem-hugepages",
         change: |example| example.replace("rt", r#"<hugepages><page size='1' unit='GiB'/></hugepages>"#, r#""#),

@@ -81,7 +81,7 @@ fn group(facts: &mut Facts<'_>, place: Place, threads: Vec<u32>) -> Option<CpuTi
         ),
     };
     // Without the controller it has neither file, and its threads have what a group above has.
-    (weight.is_some() || quota.is_some()).then(|| CpuTimeGroup {
+    (weight.is_some() || quota.is_some()).then_some(CpuTimeGroup {
         path: place.path,
         version: place.version,
         threads,

@@ -41,7 +41,7 @@ fn refused(cases: &[(String, &str)]) {
 fn help_lists_the_commands_and_gives_each_an_example() {
     let (code, help) = bench("--help");
     assert_eq!(code, 0, "{help}");
-    for command in ["slice", "inside", "drive", "disk", "net", "together"] {
+    for command in ["slice", "inside", "drive", "disk", "net", "together", "history", "show", "resume", "compare"] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))), "{command}: {help}");
     }
     for command in [
@@ -55,6 +55,10 @@ fn help_lists_the_commands_and_gives_each_an_example() {
         "net read-back",
         "net race",
         "together",
+        "history",
+        "show",
+        "resume",
+        "compare",
     ] {
         let (code, help) = bench(&format!("{command} --help"));
         assert_eq!(code, 0, "{command}: {help}");
@@ -71,14 +75,14 @@ fn a_flag_of_another_command_is_refused_by_its_name() {
         ("slice web1 --scratch /dev/x --resolve 3 --pairs 4", "--resolve"),
         ("slice web1 --scratch /dev/x --no-single-shots", "--quick"),
         ("slice web1 --scratch /dev/x --same-arm-pairs 1", "--same-arm-pairs"),
-        ("inside web1 --pause --resolve 3", "--resolve"),
+        ("inside web1 --pause --resolve 3 --pairs 4", "--resolve"),
         ("inside web1 --pause --block-size 4KiB", "--block-size"),
         ("inside web1 --pause --scratch /dev/x", "--scratch"),
         ("inside web1 --pause --workload random", "--workload"),
         ("inside web1 --pause --appliance /x", "--appliance"),
         ("inside web1 --pause --no-single-shots", "--no-single-shots"),
         ("drive web1 --workload random", "--workload"),
-        ("drive web1 --resolve 3", "--resolve"),
+        ("drive web1 --resolve 3 --pairs 4", "--resolve"),
         ("drive web1 --scratch /dev/x", "--scratch"),
         ("drive web1 --no-memory", "--no-memory"),
         ("drive web1 nvme0", "FUNCTION"),
@@ -116,7 +120,6 @@ fn vms_at_once_work_on_one_kind_of_thing_and_take_its_flags_alone() {
         ("together w0 w1 --drives --test tcp-rr", "--test"),
         ("together w0 w1 --scratch /dev/x --scratch /dev/y --namespace 1", "--namespace"),
         ("together w0 w1 --scratch /dev/x --scratch /dev/y --peer 192.0.2.1", "--peer"),
-        ("together w0 w1 --drives --store x", "--store"),
         ("together w0 w1 --drives --workload random", "--workload"),
         ("together w0 w1 --drives --resolve 3", "--resolve"),
         ("together w0 w1 --port eth9", "--peer"),

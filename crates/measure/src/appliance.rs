@@ -1,9 +1,10 @@
 //! The measuring appliance: a kernel and an initramfs with fio, the guest agent, and the same probe as the host's.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nearmetal_host::files;
 
+use crate::conditions::Conditions;
 use crate::error::MeasureError;
 
 /// Kernel and initramfs of the appliance.
@@ -19,17 +20,18 @@ pub(crate) struct Appliance {
 pub(crate) const PROBE_IN_GUEST: &str = "/usr/bin/nearmetal-probe";
 
 impl Appliance {
-    /// Puts the probe into a copy of the appliance at `directory` (`vmlinuz`, `initramfs.cpio.gz`), written to `work`.
+    /// The appliance of these conditions (`vmlinuz`, `initramfs.cpio.gz`) with the probe put into a copy.
     ///
     /// The kernel unpacks every archive of an initramfs one after the other (Documentation/driver-api/early-userspace/
     /// buffer-format.rst), so the probe goes into a second one behind the first.
-    pub(crate) fn with_probe(directory: &Path, probe: &Path, work: &Path) -> Result<Self, MeasureError> {
-        let kernel = directory.join("vmlinuz");
-        let mut archive = files::read(&directory.join("initramfs.cpio.gz"))?;
+    pub(crate) fn with_probe(conditions: &Conditions) -> Result<Self, MeasureError> {
+        let kernel = conditions.appliance.join("vmlinuz");
+        let mut archive = files::read(&conditions.appliance.join("initramfs.cpio.gz"))?;
         archive.resize(archive.len().next_multiple_of(4), 0);
-        archive.extend(archive_of_one(PROBE_IN_GUEST, &files::read(probe)?));
+        archive.extend(archive_of_one(PROBE_IN_GUEST, &files::read(&conditions.probe)?));
+        let work = conditions.state.join("bench");
         let initramfs = work.join("appliance-with-probe.cpio");
-        files::create_dir_all(work)?;
+        files::create_dir_all(&work)?;
         files::write(&initramfs, &archive)?;
         Ok(Self { kernel, initramfs })
     }

@@ -3,8 +3,9 @@
 use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
 
 use crate::appliance::Appliance;
+use crate::arm::{ArmName, Role, VIRT_INSTALL};
+use crate::engine::Guest;
 use crate::error::MeasureError;
-use crate::results::ArmKind;
 
 /// Devices that cannot be in two guests at once, or have a part outside the guest (sockets, ports, state files) that
 /// the original owns. None of them is in the path that is measured.
@@ -14,18 +15,29 @@ const LEFT_OUT: &[&str] =
 /// Kernel command line of the appliance.
 const COMMAND_LINE: &str = "console=ttyS0 quiet";
 
-/// A clone's XML and the device it measures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Clone {
-    /// Domain name.
-    pub name: String,
-    /// XML.
-    pub xml: String,
+/// What a clone of one arm is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DiskClone<'a> {
+    /// Domain it is a clone of.
+    pub guest: &'a str,
+    /// Arm it stands for.
+    pub arm: &'a ArmName,
+    /// Target of the one disk it keeps.
+    pub target: &'a str,
+    /// What lies behind that disk.
+    pub region: &'a str,
+    /// Its UUID.
+    pub uuid: &'a str,
+    /// Its system.
+    pub appliance: &'a Appliance,
 }
 
+/// The one disk of a clone, as its kernel calls it: whatever the original's target is, it is the first on virtio.
+pub(crate) const DISK_IN_GUEST: &str = "/dev/vda";
+
 /// The name of an arm's clone.
-pub fn clone_name(guest: &str, arm: ArmKind) -> String {
-    format!("{guest}-nearmetal-{}", arm.id())
+pub fn clone_name(guest: &str, arm: &str) -> String {
+    format!("{guest}-nearmetal-{arm}")
 }
 
 /// The target name of the disk that is measured: the first writable virtio disk of a domain.
@@ -41,32 +53,26 @@ pub(crate) fn measured_disk(xml: &str, guest: &str) -> Result<String, MeasureErr
 ///
 /// It keeps everything that decides speed (CPUs, pins, memory, pages, iothreads, the disk's driver options) and gets a
 /// name, UUID and MAC addresses of its own, the appliance as its system, and `region` behind its only disk.
-pub(crate) fn clone_xml(
-    xml: &str,
-    guest: &str,
-    arm: ArmKind,
-    target: &str,
-    region: &str,
-    uuid: &str,
-    appliance: &Appliance,
-) -> Result<Clone, MeasureError> {
-    let name = clone_name(guest, arm);
+pub(crate) fn clone_xml(xml: &str, made: &DiskClone<'_>) -> Result<Guest, MeasureError> {
+    let name = clone_name(made.guest, &made.arm.id);
     let edit = || {
-        let mut clone = make_own(xml, &name, uuid, appliance)?;
+        let mut clone = make_own(xml, &name, made.uuid, made.appliance)?;
         for disk in clone.facts()?.disks {
-            if disk.target != target {
+            if disk.target != made.target {
                 clone.remove_disk(&disk.target)?;
             }
         }
-        clone.replace_disk_source(target, &DiskSource::Block(region.to_owned()))?;
-        if arm == ArmKind::VirtInstall {
+        clone.replace_disk_source(made.target, &DiskSource::Block(made.region.to_owned()))?;
+        if made.arm.id == VIRT_INSTALL {
             let options =
                 DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::Native), ..Default::default() };
-            clone.set_disk_driver(target, &options)?;
+            clone.set_disk_driver(made.target, &options)?;
         }
         Ok(clone.as_str().to_owned())
     };
-    Ok(Clone { xml: edit().map_err(wrap(arm.id()))?, name })
+    let xml = edit().map_err(wrap(&made.arm.id))?;
+    let floats = matches!(made.arm.role, Role::AsFound | Role::Other);
+    Ok(Guest { xml, name, device: DISK_IN_GUEST.to_owned(), floats })
 }
 
 /// A clone with a name, UUID and MAC addresses of its own, the appliance as its system, and no device that the original
@@ -113,18 +119,20 @@ mod tests {
 </domain>
 ";
 
-    fn clone_of(arm: ArmKind) -> nearmetal_domain::DomainFacts {
+    fn clone_of(arm: &ArmName) -> nearmetal_domain::DomainFacts {
         let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
         let target = measured_disk(FOUND, "web1").unwrap();
         let uuid = "22222222-2222-2222-2222-222222222222";
-        let clone = clone_xml(FOUND, "web1", arm, &target, "/dev/nvme0n2p1", uuid, &appliance).unwrap();
+        let region = "/dev/nvme0n2p1";
+        let made = DiskClone { guest: "web1", arm, target: &target, region, uuid, appliance: &appliance };
+        let clone = clone_xml(FOUND, &made).unwrap();
         assert!(!clone.xml.contains("graphics") && !clone.xml.contains("52:54:00:00:00:01"), "{}", clone.xml);
         DomainXml::parse(&clone.xml).unwrap().facts().unwrap()
     }
 
     #[test]
     fn a_clone_has_its_own_identity_and_one_disk() {
-        let facts = clone_of(ArmKind::AsFound);
+        let facts = clone_of(&ArmName::as_found());
         assert_eq!(facts.name, "web1-nearmetal-as-found");
         assert_eq!(facts.uuid.as_deref(), Some("22222222-2222-2222-2222-222222222222"));
         assert_eq!(facts.disks.len(), 1);
@@ -136,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_virt_install_arm_differs_in_its_driver_options_alone() {
-        let facts = clone_of(ArmKind::VirtInstall);
+        let facts = clone_of(&ArmName::virt_install());
         assert_eq!(facts.disks[0].driver.cache.as_deref(), Some("none"));
         assert_eq!(facts.disks[0].driver.io.as_deref(), Some("native"));
         assert_eq!(facts.disks[0].driver.iothread, None);

@@ -2,10 +2,11 @@
 
 use nearmetal_stats::{NoiseFloor, Pair, RatioEstimate, Verdict, noise_floor, ratio, verdict};
 
+use crate::arm::{ArmName, against};
 use crate::error::MeasureError;
+use crate::load::Workload;
 use crate::metric::Unit;
-use crate::results::{ArmKind, Purpose, Results, Run};
-use crate::workload::Workload;
+use crate::results::{Purpose, Results, Run};
 
 /// The confidence of every interval.
 pub const CONFIDENCE: f64 = 0.95;
@@ -15,14 +16,16 @@ pub const CONFIDENCE: f64 = 0.95;
 pub struct Comparison {
     /// Workload.
     pub workload: Workload,
+    /// Tenants at once.
+    pub count: usize,
     /// Metric name.
     pub metric: String,
     /// Unit.
     pub unit: Unit,
     /// The arm in the numerator.
-    pub subject: ArmKind,
+    pub subject: ArmName,
     /// The arm in the denominator.
-    pub reference: ArmKind,
+    pub reference: ArmName,
     /// The pairs, in the order of rounds.
     pub pairs: Vec<Pair>,
     /// The figure.
@@ -48,19 +51,12 @@ pub enum Estimate {
     },
 }
 
-/// Which arms are set against which: everything against bare metal, and the plan against what it replaces.
-pub const AGAINST: [(ArmKind, ArmKind); 5] = [
-    (ArmKind::Planned, ArmKind::BareSlice),
-    (ArmKind::AsFound, ArmKind::BareSlice),
-    (ArmKind::VirtInstall, ArmKind::BareSlice),
-    (ArmKind::Planned, ArmKind::AsFound),
-    (ArmKind::Planned, ArmKind::VirtInstall),
-];
-
 /// The pairs of a metric: (subject, reference) values of the same round.
-pub(crate) fn pairs(runs: &[&Run], metric: &str, subject: ArmKind, reference: ArmKind) -> Vec<Pair> {
-    let value = |round: u32, arm: ArmKind| {
-        runs.iter().find(|run| run.round == round && run.arm == arm)?.value(metric).map(|metric| metric.value)
+pub(crate) fn pairs(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Vec<Pair> {
+    // The last of an arm counts: one that failed may have been run again.
+    let value = |round: u32, arm: &str| {
+        let of = runs.iter().rev().filter(|run| run.round == round && run.arm == arm);
+        of.filter_map(|run| run.value(metric)).map(|metric| metric.value).next()
     };
     let mut rounds: Vec<u32> = runs.iter().map(|run| run.round).collect();
     rounds.dedup();
@@ -70,13 +66,16 @@ pub(crate) fn pairs(runs: &[&Run], metric: &str, subject: ArmKind, reference: Ar
         .collect()
 }
 
+/// What was run once in each of two arms.
+fn once(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Option<Pair> {
+    let value = |arm: &str| runs.iter().rev().filter(|run| run.arm == arm).find_map(|run| run.value(metric));
+    Some(Pair { subject: value(subject)?.value, reference: value(reference)?.value })
+}
+
 /// The noise floor of one arm: its A/A pairs. `None` with fewer than two.
-pub fn noise(results: &Results, workload: &Workload, metric: &str, arm: ArmKind) -> Option<NoiseFloor> {
-    let runs: Vec<&Run> = results
-        .runs
-        .iter()
-        .filter(|run| run.purpose == Purpose::SameArm && run.arm == arm && run.workload == *workload)
-        .collect();
+pub fn noise(results: &Results, workload: &Workload, metric: &str, arm: &str) -> Option<NoiseFloor> {
+    let of = |run: &&Run| run.purpose == Purpose::SameArm && run.arm == arm && run.workload == *workload;
+    let runs: Vec<&Run> = results.runs.iter().filter(of).collect();
     let mut rounds: Vec<u32> = runs.iter().map(|run| run.round).collect();
     rounds.dedup();
     let pairs: Vec<Pair> = rounds
@@ -89,28 +88,45 @@ pub fn noise(results: &Results, workload: &Workload, metric: &str, arm: ArmKind)
     noise_floor(&pairs, CONFIDENCE).ok()
 }
 
-/// Every comparison the runs allow, paired ones first, in the order of [`AGAINST`].
+/// Every comparison the runs allow, paired ones first; of several tenants, fewest at once first.
 pub fn compare(results: &Results) -> Result<Vec<Comparison>, MeasureError> {
+    let names: Vec<ArmName> = results.arms.iter().map(|arm| arm.name.clone()).collect();
+    let against = against(&names);
     let mut comparisons = Vec::new();
     for purpose in [Purpose::Pair, Purpose::SingleShot] {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.purpose == purpose).collect();
-        let mut seen: Vec<&Workload> = Vec::new();
+        let mut seen: Vec<(usize, &Workload)> = Vec::new();
         for run in &runs {
-            if !seen.contains(&&run.workload) {
-                seen.push(&run.workload);
+            if !seen.contains(&(run.count, &run.workload)) {
+                seen.push((run.count, &run.workload));
             }
         }
-        for workload in seen {
-            let of_workload: Vec<&Run> = runs.iter().copied().filter(|run| run.workload == *workload).collect();
-            for (metric, unit) in metrics(&of_workload) {
-                for (subject, reference) in AGAINST {
-                    let pairs = pairs(&of_workload, &metric, subject, reference);
+        // Workloads keep the order in which they first ran; counts are drawn at random.
+        seen.sort_by_key(|(count, _)| *count);
+        for (count, workload) in seen {
+            let of = |run: &&Run| run.workload == *workload && run.count == count;
+            let of: Vec<&Run> = runs.iter().copied().filter(of).collect();
+            for (metric, unit) in metrics(&of) {
+                for (subject, reference) in &against {
+                    let (subject, reference) = (&names[*subject], &names[*reference]);
+                    let pairs = match purpose {
+                        Purpose::SingleShot => once(&of, &metric, &subject.id, &reference.id).into_iter().collect(),
+                        _ => pairs(&of, &metric, &subject.id, &reference.id),
+                    };
                     let Some(estimate) = estimate(results, (workload, &metric, unit), subject, reference, &pairs)?
                     else {
                         continue;
                     };
-                    let (workload, metric) = (workload.clone(), metric.clone());
-                    comparisons.push(Comparison { workload, metric, unit, subject, reference, pairs, estimate });
+                    comparisons.push(Comparison {
+                        workload: workload.clone(),
+                        count,
+                        metric: metric.clone(),
+                        unit,
+                        subject: subject.clone(),
+                        reference: reference.clone(),
+                        pairs,
+                        estimate,
+                    });
                 }
             }
         }
@@ -120,14 +136,11 @@ pub fn compare(results: &Results) -> Result<Vec<Comparison>, MeasureError> {
 
 fn metrics(runs: &[&Run]) -> Vec<(String, Unit)> {
     let mut metrics: Vec<(String, Unit)> = Vec::new();
-    for run in runs {
-        if let crate::results::Outcome::Measured { metrics: measured, .. } = &run.outcome {
-            // Costs say where the time goes: many are rightly 0, and none is claimed as a ratio.
-            for metric in measured.iter().filter(|metric| !metric.is_cost()) {
-                if !metrics.iter().any(|(name, _)| *name == metric.name) {
-                    metrics.push((metric.name.clone(), metric.unit));
-                }
-            }
+    // Costs say where the time goes: many are rightly 0, and none is claimed as a ratio.
+    let all = runs.iter().flat_map(|run| run.metrics());
+    for metric in all.filter(|metric| !metric.is_cost()) {
+        if !metrics.iter().any(|(name, _)| *name == metric.name) {
+            metrics.push((metric.name.clone(), metric.unit));
         }
     }
     metrics
@@ -136,8 +149,8 @@ fn metrics(runs: &[&Run]) -> Vec<(String, Unit)> {
 fn estimate(
     results: &Results,
     (workload, metric, unit): (&Workload, &str, Unit),
-    subject: ArmKind,
-    reference: ArmKind,
+    subject: &ArmName,
+    reference: &ArmName,
     pairs: &[Pair],
 ) -> Result<Option<Estimate>, MeasureError> {
     Ok(match pairs {
@@ -148,7 +161,7 @@ fn estimate(
             // The noise of a ratio is at least that of its noisier side.
             let noise = [subject, reference]
                 .into_iter()
-                .filter_map(|arm| noise(results, workload, metric, arm))
+                .filter_map(|arm| noise(results, workload, metric, &arm.id))
                 .max_by(|left, right| left.factor().total_cmp(&right.factor()));
             let verdict = verdict(&ratio, noise.as_ref());
             let verdict = if unit.higher_is_better() { verdict } else { verdict.of_times() };
@@ -166,7 +179,7 @@ mod tests {
     fn arms_are_paired_within_rounds_and_single_shots_have_no_interval() {
         let comparisons = compare(&sample_results()).unwrap();
         let [paired, single] = comparisons.as_slice() else { panic!("{comparisons:#?}") };
-        assert_eq!((paired.subject, paired.reference), (ArmKind::Planned, ArmKind::BareSlice));
+        assert_eq!((paired.subject.id.as_str(), paired.reference.id.as_str()), ("planned", "bare-slice"));
         let Estimate::Paired { ratio, noise, .. } = &paired.estimate else { panic!() };
         let expected = ((500.0f64 / 1000.0).ln() + (540.0f64 / 1100.0).ln() + (460.0f64 / 900.0).ln()) / 3.0;
         assert!((ratio.ratio - expected.exp()).abs() < 1e-12);

@@ -1,144 +1,102 @@
-//! Carrying out a schedule. Knows only the [`Executor`]; what a run is made of is the executor's.
+//! The list of experiments: a line each. The store keeps a request by its experiment's name, and runs it again.
 
-use std::time::Instant;
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::Hypervisor;
+use serde::{Deserialize, Serialize};
 
+use crate::conditions::Conditions;
+use crate::drive::{DriveRequest, bench_drive};
 use crate::error::MeasureError;
-use crate::metric::Metric;
-use crate::results::{ArmKind, Outcome, Run};
-use crate::schedule::Step;
+use crate::event::Event;
+use crate::inside::{InsideRequest, bench_inside};
+use crate::matrix::{MatrixRequest, MatrixResults, matrix};
+use crate::net::{NetMatrixRequest, NetMatrixResults, net_matrix};
+use crate::results::Results;
+use crate::slice::{SliceRequest, bench_slice};
+use crate::together::{TogetherRequest, bench_together};
 
-/// What a finished run gave.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Measured {
-    /// Values.
-    pub metrics: Vec<Metric>,
-    /// What the workload said of itself.
-    pub notes: Vec<String>,
+/// What an experiment leaves.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Measurement {
+    /// Arms in pairs.
+    Results(Box<Results>),
+    /// A race of ways to a disk.
+    Disk(Box<MatrixResults>),
+    /// A race of ways to a network.
+    Net(Box<NetMatrixResults>),
 }
 
-/// Runs workloads in arms.
-pub trait Executor {
-    /// Runs one step. All other arms are paused meanwhile.
-    fn run(&mut self, step: &Step) -> Result<Measured, MeasureError>;
-
-    /// Boots the guest arms afresh; called before each round unless guests stay up.
-    fn refresh(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError>;
+impl From<Results> for Measurement {
+    fn from(results: Results) -> Self {
+        Self::Results(Box::new(results))
+    }
 }
 
-/// After how many failures in a row the experiment is given up: by then it is not a disturbance.
-pub(crate) const GIVE_UP_AFTER: u32 = 4;
+impl From<MatrixResults> for Measurement {
+    fn from(results: MatrixResults) -> Self {
+        Self::Disk(Box::new(results))
+    }
+}
 
-/// Carries out `steps`, in order. A failed run is kept with its reason and the schedule goes on; four in a row end it.
-///
-/// `fresh`: guests are booted afresh before each round. `progress` is told of each step before it starts.
-pub fn perform(
-    steps: &[Step],
-    fresh: bool,
-    executor: &mut dyn Executor,
-    progress: &mut dyn FnMut(usize, &Step),
-) -> Result<Vec<Run>, MeasureError> {
-    let mut runs = Vec::with_capacity(steps.len());
-    let mut failures = 0;
-    for (index, step) in steps.iter().enumerate() {
-        progress(index, step);
-        if fresh && step.position == 0 {
-            let mut arms: Vec<ArmKind> =
-                steps.iter().filter(|other| other.round == step.round).map(|other| other.arm).collect();
-            arms.sort();
-            arms.dedup();
-            executor.refresh(&arms)?;
-        }
-        let started = nearmetal_change::timestamp::now();
-        let clock = Instant::now();
-        let result = executor.run(step);
-        let outcome = match result {
-            Ok(Measured { metrics, notes }) => {
-                failures = 0;
-                Outcome::Measured { metrics, notes }
-            }
-            Err(error) => {
-                failures += 1;
-                if failures >= GIVE_UP_AFTER {
-                    return Err(error);
+impl From<NetMatrixResults> for Measurement {
+    fn from(results: NetMatrixResults) -> Self {
+        Self::Net(Box::new(results))
+    }
+}
+
+macro_rules! experiments {
+    ($($(#[$doc:meta])* $name:ident, $word:literal, $request:ty, $run:path;)+) => {
+        /// One experiment with its request.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub enum Experiment { $($(#[$doc])* $name(Box<$request>)),+ }
+
+        impl Experiment {
+            /// The experiment that a store keeps under this word.
+            ///
+            /// # Errors
+            /// No experiment has that name, or the request is not of its form.
+            pub fn parse(word: &str, request: &str) -> Result<Self, MeasureError> {
+                let unreadable = |error: serde_json::Error| {
+                    crate::document::unreadable("the request of a measurement", error.to_string(), request)
+                };
+                match word {
+                    $($word => Ok(Self::$name(Box::new(serde_json::from_str(request).map_err(unreadable)?))),)+
+                    other => Err(MeasureError::Unfit(format!("this version knows no experiment `{other}`"))),
                 }
-                Outcome::Failed { why: chain(&error) }
             }
-        };
-        runs.push(Run {
-            round: step.round,
-            position: step.position,
-            purpose: step.purpose,
-            arm: step.arm,
-            workload: step.workload.clone(),
-            seed: step.seed,
-            started,
-            seconds: clock.elapsed().as_secs_f64(),
-            outcome,
-        });
-    }
-    Ok(runs)
+
+            /// Under what it is made.
+            pub fn conditions_mut(&mut self) -> &mut Conditions {
+                match self { $(Self::$name(request) => &mut request.conditions),+ }
+            }
+
+            /// Runs it.
+            ///
+            /// # Errors
+            /// Its own.
+            pub fn perform(
+                &self,
+                fs: &HostFs,
+                hypervisor: &mut dyn Hypervisor,
+                tell: &mut dyn FnMut(Event<'_>),
+            ) -> Result<Measurement, MeasureError> {
+                match self { $(Self::$name(request) => Ok($run(request, fs, hypervisor, tell)?.into())),+ }
+            }
+        }
+    };
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::Purpose;
-    use crate::workload::{FioJob, Workload};
-    use nearmetal_units::Bytes;
-
-    struct Scripted {
-        answers: Vec<bool>,
-        refreshed: Vec<Vec<ArmKind>>,
-    }
-
-    impl Executor for Scripted {
-        fn run(&mut self, _: &Step) -> Result<Measured, MeasureError> {
-            if self.answers.remove(0) { Ok(Measured::default()) } else { Err(MeasureError::Unfit("no".into())) }
-        }
-        fn refresh(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
-            self.refreshed.push(arms.to_vec());
-            Ok(())
-        }
-    }
-
-    fn steps(count: u32) -> Vec<Step> {
-        (0..count)
-            .map(|index| Step {
-                round: index / 2,
-                position: index % 2,
-                purpose: Purpose::Pair,
-                arm: if index % 2 == 0 { ArmKind::Planned } else { ArmKind::BareSlice },
-                workload: Workload::Fio(FioJob::first_seed(Bytes::from_kib(4), 1, 0)),
-                seed: 1,
-            })
-            .collect()
-    }
-
-    #[test]
-    fn one_failure_is_kept_and_four_in_a_row_end_it() {
-        let mut executor = Scripted { answers: vec![true, false, true, true], refreshed: vec![] };
-        let runs = perform(&steps(4), false, &mut executor, &mut |_, _| {}).unwrap();
-        assert_eq!(runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).count(), 1);
-        let mut executor = Scripted { answers: vec![true, false, false, false, false, true], refreshed: vec![] };
-        assert!(perform(&steps(6), false, &mut executor, &mut |_, _| {}).is_err());
-    }
-
-    #[test]
-    fn fresh_guests_are_booted_once_a_round() {
-        let mut executor = Scripted { answers: vec![true; 4], refreshed: vec![] };
-        perform(&steps(4), true, &mut executor, &mut |_, _| {}).unwrap();
-        assert_eq!(executor.refreshed, vec![vec![ArmKind::BareSlice, ArmKind::Planned]; 2]);
-    }
+experiments! {
+    /// A guest in clones.
+    Slice, "slice", SliceRequest, bench_slice;
+    /// A guest in itself.
+    Inside, "inside", InsideRequest, bench_inside;
+    /// A guest with a drive of its own.
+    Drive, "drive", DriveRequest, bench_drive;
+    /// Several guests at once.
+    Together, "together", TogetherRequest, bench_together;
+    /// Ways to a disk.
+    Disk, "disk", MatrixRequest, matrix;
+    /// Ways to a network.
+    Net, "net", NetMatrixRequest, net_matrix;
 }

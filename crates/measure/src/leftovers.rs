@@ -9,12 +9,11 @@ use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
 use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::Event;
-use crate::cost::{mount_counters, stop_counting, unmount_counters};
+use crate::cost::{stop_counting, unmount_counters};
 use crate::error::MeasureError;
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
-use crate::scratch::Scratch;
+use crate::scratch;
 
 /// Changes to take back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -44,6 +43,9 @@ pub(crate) struct Leftovers {
     /// Volume groups made to measure on; they outlive a reboot.
     #[serde(default)]
     pub volume_groups: Vec<String>,
+    /// Devices that were divided.
+    #[serde(default)]
+    pub scratch: Vec<String>,
     /// Schedulers of drives before they were changed: path of the setting, and the word in force.
     #[serde(default)]
     pub schedulers: Vec<(String, String)>,
@@ -120,8 +122,8 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Ends clones, restores pools, THP and schedulers, removes what was made or mounted to measure, resumes what was paused,
-    /// removes the record. Safe to repeat.
+    /// Ends clones, restores pools, THP and schedulers, removes what was made or mounted to measure, wipes what was divided,
+    /// resumes what was paused, removes the record. Safe to repeat.
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         let wrap = |arm: &str| {
             let arm = arm.to_owned();
@@ -166,9 +168,12 @@ impl Leftovers {
         for group in &self.volume_groups {
             remove_volume_group(group)?;
         }
+        // The clones held the regions open, so they come last; all of them, whatever one of them says.
+        let wiped: Vec<_> = self.scratch.iter().map(|device| scratch::wipe(device)).collect();
         for directory in self.directories.iter().filter(|directory| directory.exists()) {
             files::remove_dir_all(directory)?;
         }
+        wiped.into_iter().collect::<Result<Vec<_>, _>>()?;
         files::remove(&self.path)?;
         Ok(())
     }
@@ -186,62 +191,6 @@ pub fn take_back_leftovers(
     let Some(old) = Leftovers::load(state, fs)? else { return Ok(false) };
     let mut hypervisor = hypervisor().map_err(|source| MeasureError::Hypervisor { arm: "all".to_owned(), source })?;
     old.clean_up(fs, hypervisor.as_mut()).map(|()| true)
-}
-
-/// Runs an experiment, first cleaning up what an interrupted one left, and afterwards what this one changed, whatever
-/// came of it. The experiment's own error comes before one of cleaning up.
-pub(crate) fn leaving_nothing<T>(
-    state: &Path,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-    experiment: impl FnOnce(
-        &Host,
-        &mut dyn Hypervisor,
-        &mut Leftovers,
-        &mut dyn FnMut(Event<'_>),
-    ) -> Result<T, MeasureError>,
-) -> Result<T, MeasureError> {
-    if let Some(old) = Leftovers::load(state, fs)? {
-        tell(Event::Stage("cleaning up what an interrupted run left"));
-        old.clean_up(fs, hypervisor)?;
-    }
-    let host = Host::read(fs);
-    let mut leftovers = Leftovers::new(state, &host);
-    let own = std::process::id();
-    leftovers.owner = guests::start_time(fs, own).ok().map(|start| (own, start));
-    mount_counters(fs, &mut leftovers).iter().for_each(|problem| tell(Event::Stage(problem)));
-    let result = experiment(&host, hypervisor, &mut leftovers, tell);
-    tell(Event::Stage("putting everything back"));
-    let cleaned = leftovers.clean_up(fs, hypervisor);
-    let result = result?;
-    cleaned?;
-    Ok(result)
-}
-
-/// [`leaving_nothing`] for an experiment on a scratch device, which it puts into the slot. The clones hold its regions open,
-/// so it is released last.
-pub(crate) fn leaving_nothing_on_scratch<T>(
-    state: &Path,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-    experiment: impl FnOnce(
-        &Host,
-        &mut dyn Hypervisor,
-        &mut Leftovers,
-        &mut Option<Scratch>,
-        &mut dyn FnMut(Event<'_>),
-    ) -> Result<T, MeasureError>,
-) -> Result<T, MeasureError> {
-    let mut scratch = None;
-    let result = leaving_nothing(state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
-        experiment(host, hypervisor, leftovers, &mut scratch, tell)
-    });
-    let released = scratch.map_or(Ok(()), Scratch::release);
-    let result = result?;
-    released?;
-    Ok(result)
 }
 
 /// Writes a kernel setting.

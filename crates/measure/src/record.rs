@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
 use nearmetal_hypervisor::{Definition, Versions};
 
+use crate::arm::ArmName;
+use crate::engine::{Session, failed};
 use crate::error::MeasureError;
-use crate::executor::Machine;
-use crate::results::{Arm, ArmKind};
-use crate::schedule::Design;
+use crate::load::Workload;
+use crate::results::{Arm, Slice};
 
 /// Versions, kernel and arguments: name to value, `unknown` where it cannot be read.
-pub(crate) fn provenance(
+pub(crate) fn provenance<'w>(
     host: &Host,
     versions: Option<&Versions>,
     seed: u64,
-    design: &Design,
+    workloads: impl IntoIterator<Item = &'w Workload>,
 ) -> BTreeMap<String, String> {
     let mut provenance = BTreeMap::new();
     let mut note = |name: &str, value: Option<String>| {
@@ -27,52 +28,44 @@ pub(crate) fn provenance(
     note("transparent huge pages", host.system.transparent_hugepage.clone());
     note("libvirt", versions.map(|versions| versions.libvirt.clone()));
     note("hypervisor", versions.map(|v| format!("{} {}", v.hypervisor_kind, v.hypervisor)));
-    note(
-        "fio",
-        crate::program::run(std::process::Command::new("fio").arg("--version")).ok().map(|v| v.trim().to_owned()),
-    );
     note("seed", Some(seed.to_string()));
-    note(
-        "fio arguments",
-        design.paired.iter().find_map(|workload| match workload {
-            crate::workload::Workload::Fio(job) => Some(job.arguments("DEVICE", 1).join(" ")),
-            crate::workload::Workload::FileSystem(job) => Some(job.arguments(1).join(" ")),
-            _ => None,
-        }),
-    );
+    for (name, value) in workloads.into_iter().filter_map(|workload| workload.load().provenance()) {
+        // The first of a kind stands for all of them: they differ in their sizes alone.
+        if name.starts_with("fio") && !provenance.contains_key("fio") {
+            let version = crate::program::run(std::process::Command::new("fio").arg("--version"));
+            provenance.insert("fio".to_owned(), version.map_or_else(|_| "unknown".to_owned(), |v| v.trim().to_owned()));
+        }
+        provenance.entry(name).or_insert(value);
+    }
     provenance
 }
 
-/// What an arm really is, read from the kernel and libvirt once it runs.
-pub(crate) fn record(machine: &mut Machine<'_>, arm: ArmKind, region: &str) -> Result<Arm, MeasureError> {
-    let description = match arm {
-        ArmKind::BareSlice => "the host itself, bound to the vCPUs' PUs and the guest's node by system calls",
-        ArmKind::AsFound => "the domain as it was found",
-        ArmKind::Planned => "the domain as planned",
-        ArmKind::VirtInstall => "as found, with cache=none and io=native as virt-install writes them",
-    };
+/// What an arm really is, read from the kernel and libvirt once it runs: in the guest `clone`, or on the slice.
+pub(crate) fn record(
+    session: &mut Session<'_>,
+    name: &ArmName,
+    description: &str,
+    region: &str,
+    clone: Option<&str>,
+    slice: &Slice,
+) -> Result<Arm, MeasureError> {
     let mut record = Arm {
-        kind: arm,
+        name: name.clone(),
         description: description.to_owned(),
         region: region.to_owned(),
         xml: None,
         command_line: None,
         placement: Vec::new(),
     };
-    let Some(guest) = machine.guests.get(&arm) else {
-        record.placement.push(format!("PUs {}, node {}", machine.slice.cpus, machine.slice.nodes));
+    let Some(clone) = clone else {
+        record.placement.push(format!("PUs {}, node {}", slice.cpus, slice.nodes));
         return Ok(record);
     };
-    let name = guest.name.clone();
-    let wrap = |source| MeasureError::Hypervisor { arm: arm.id().to_owned(), source };
-    record.xml = Some(machine.hypervisor.domain_xml(&name, Definition::Live).map_err(wrap)?);
-    let uuid = machine.hypervisor.domain(&name).map_err(wrap)?.uuid;
-    if let Ok(Some(process)) = nearmetal_host::guests::find(machine.fs, &uuid) {
-        record.command_line = machine
-            .fs
-            .read(&format!("/proc/{}/cmdline", process.pid))
-            .ok()
-            .map(|text| text.trim_end_matches('\0').replace('\0', " "));
+    record.xml = Some(session.hypervisor.domain_xml(clone, Definition::Live).map_err(failed(clone))?);
+    let uuid = session.hypervisor.domain(clone).map_err(failed(clone))?.uuid;
+    if let Ok(Some(process)) = nearmetal_host::guests::find(session.fs, &uuid) {
+        let words = session.fs.read(&format!("/proc/{}/cmdline", process.pid)).ok();
+        record.command_line = words.map(|text| text.trim_end_matches('\0').replace('\0', " "));
         record.placement = placement_lines(&process);
     }
     Ok(record)

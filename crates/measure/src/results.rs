@@ -1,21 +1,31 @@
-//! What an experiment leaves: every run with its raw values, and enough to judge them later. Schema `nearmetal.results/1`.
+//! What an experiment leaves: one document for every kind of it. Schema `nearmetal.results/2`.
+//!
+//! Every run is kept with its raw values, whatever came of it, and enough to judge them later. What may be said of them is
+//! worked out afterwards ([`crate::compare`]). Documents of earlier versions are read by [`crate::older`].
 
 use std::collections::BTreeMap;
 
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::arm::ArmName;
+use crate::document;
+use crate::error::MeasureError;
+use crate::load::{Window, Workload};
 use crate::metric::Metric;
-use crate::workload::Workload;
+use crate::older;
 
 /// Value of [`Results::schema`].
-pub const SCHEMA: &str = "nearmetal.results/1";
+pub const SCHEMA: &str = "nearmetal.results/2";
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Always [`SCHEMA`] for this version.
     pub schema: String,
+    /// Which experiment: `slice`, `inside`, `drive`, `together`.
+    pub experiment: String,
     /// RFC 3339, UTC.
     pub created: String,
     /// nearmetal's version.
@@ -26,10 +36,11 @@ pub struct Results {
     pub quick: bool,
     /// Seed of order and bootstrap.
     pub seed: u64,
-    /// Domain measured.
-    pub guest: String,
-    /// What the guest owns, and bare metal is confined to.
-    pub slice: Slice,
+    /// The guests, in the order in which they join: two at once are the first two.
+    pub tenants: Vec<Tenant>,
+    /// The least overlap of a run of several tenants that counts, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_overlap: Option<f64>,
     /// Arms, bare metal first.
     pub arms: Vec<Arm>,
     /// Runs in the order they ran.
@@ -38,6 +49,51 @@ pub struct Results {
     pub caveats: Vec<String>,
     /// Versions, kernel, command lines: name to value.
     pub provenance: BTreeMap<String, String>,
+}
+
+/// A guest with its slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Domain.
+    pub guest: String,
+    /// What it owns, and bare metal is confined to.
+    pub slice: Slice,
+    /// Affinity of its clone's threads as read from /proc, where each tenant has a clone of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placement: Vec<String>,
+}
+
+impl Results {
+    /// Reads a document of this version or an earlier one.
+    ///
+    /// # Errors
+    /// Another schema, or not of its form.
+    pub fn parse(text: &str) -> Result<Self, MeasureError> {
+        const WHAT: &str = "the results of an experiment";
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| document::unreadable(WHAT, error.to_string(), text))?;
+        document::parse(&older::upgraded(value).to_string(), WHAT, SCHEMA, |results: &Self| &results.schema)
+    }
+
+    /// The first guest: the only one, where several do not run at once.
+    pub fn guest(&self) -> &str {
+        self.tenants.first().map_or("", |tenant| tenant.guest.as_str())
+    }
+
+    /// Its slice.
+    pub fn slice(&self) -> Option<&Slice> {
+        self.tenants.first().map(|tenant| &tenant.slice)
+    }
+
+    /// The arm with this id.
+    pub fn arm(&self, id: &str) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.name.id == id)
+    }
+
+    /// What a person calls the arm with this id.
+    pub fn title<'a>(&'a self, id: &'a str) -> &'a str {
+        self.arm(id).map_or(id, |arm| arm.name.title.as_str())
+    }
 }
 
 /// Silicon, or a lab whose clock is emulated.
@@ -84,50 +140,15 @@ pub struct Slice {
     pub cpus_on_top: CpuSet,
 }
 
-/// What an arm is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ArmKind {
-    /// The workload on the host, confined to the slice.
-    BareSlice,
-    /// The domain as it was found.
-    AsFound,
-    /// The domain as planned.
-    Planned,
-    /// As found, with the driver options virt-install writes: cache=none, io=native.
-    VirtInstall,
-}
-
-impl ArmKind {
-    /// The arm's id in tables and files.
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::BareSlice => "bare-slice",
-            Self::AsFound => "as-found",
-            Self::Planned => "planned",
-            Self::VirtInstall => "virt-install",
-        }
-    }
-
-    /// What a person calls it.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::BareSlice => "bare slice",
-            Self::AsFound => "as found",
-            Self::Planned => "planned",
-            Self::VirtInstall => "virt-install",
-        }
-    }
-}
-
 /// One arm as it ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Kind; its id names the arm in runs.
-    pub kind: ArmKind,
+    /// Its name; the id names it in runs.
+    #[serde(flatten)]
+    pub name: ArmName,
     /// One sentence.
     pub description: String,
-    /// Region of the scratch device it works on.
+    /// Region of the scratch device, function or port it works on.
     pub region: String,
     /// Domain XML as libvirt ran it; `None` for bare metal.
     pub xml: Option<String>,
@@ -147,6 +168,12 @@ pub enum Purpose {
     SameArm,
     /// Once, without a pair: shown, never claimed.
     SingleShot,
+    /// A run of a race: the arms of a round are paired with each other, and the worst leave.
+    Race,
+    /// Once more, with VM exits counted by the processor's reason: only its costs are kept.
+    ExitReasons,
+    /// Without a guest and without a slice: the most that this machine and the other end do.
+    Ceiling,
 }
 
 /// One run of one workload in one arm.
@@ -158,8 +185,11 @@ pub struct Run {
     pub position: u32,
     /// Why.
     pub purpose: Purpose,
-    /// Arm.
-    pub arm: ArmKind,
+    /// Id of the arm.
+    pub arm: String,
+    /// How many tenants ran at once: the first ones.
+    #[serde(default = "one")]
+    pub count: usize,
     /// Workload.
     pub workload: Workload,
     /// Seed of the workload: one per round, the same for all its arms.
@@ -170,6 +200,35 @@ pub struct Run {
     pub seconds: f64,
     /// What came of it.
     pub outcome: Outcome,
+    /// What each of several tenants did, and how far they ran side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Several tenants, begun at one moment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Together {
+    /// One for each tenant.
+    pub parts: Vec<Part>,
+    /// The part of the longest job during which all ran, from 0 to 1.
+    pub overlap: f64,
+    /// How much the clocks of the tenants may be apart beyond what was taken into account, ms.
+    pub clocks_within: f64,
+}
+
+/// One tenant's part of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Domain.
+    pub guest: String,
+    /// Its rate, in the unit of the load.
+    pub rate: f64,
+    /// When it measured, on the host's clock.
+    pub window: Window,
 }
 
 /// A run has values or a reason, never a zero that stands for a failure.
@@ -178,13 +237,13 @@ pub struct Run {
 pub enum Outcome {
     /// It ran.
     Measured {
-        /// Values.
+        /// Values; of several tenants their sum.
         metrics: Vec<Metric>,
         /// What the workload said of itself (page size that backed it, …).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
-    /// It did not.
+    /// It did not, or its tenants did not run side by side.
     Failed {
         /// Why.
         why: String,
@@ -194,9 +253,22 @@ pub enum Outcome {
 impl Run {
     /// The value of a metric, if this run has it.
     pub fn value(&self, metric: &str) -> Option<&Metric> {
+        self.metrics().iter().find(|candidate| candidate.name == metric)
+    }
+
+    /// Its values; none of a run that failed.
+    pub fn metrics(&self) -> &[Metric] {
         match &self.outcome {
-            Outcome::Measured { metrics, .. } => metrics.iter().find(|candidate| candidate.name == metric),
-            Outcome::Failed { .. } => None,
+            Outcome::Measured { metrics, .. } => metrics,
+            Outcome::Failed { .. } => &[],
+        }
+    }
+
+    /// Why it does not count; `None` if it does.
+    pub fn failure(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Measured { .. } => None,
+            Outcome::Failed { why } => Some(why),
         }
     }
 }
@@ -204,17 +276,18 @@ impl Run {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::load::FioJob;
     use crate::metric::Unit;
-    use crate::workload::FioJob;
 
     /// Three rounds of two arms, A/A pairs, a single shot and a failure: invented values for tests.
     pub(crate) fn sample_results() -> Results {
         let job = |size| Workload::Fio(FioJob::first_seed(Bytes::new(size), 5, 1));
-        let run = |round, position, purpose, arm, workload, value: Option<f64>| Run {
+        let run = |round, position, purpose, arm: &ArmName, workload, value: Option<f64>| Run {
             round,
             position,
             purpose,
-            arm,
+            arm: arm.id.clone(),
+            count: 1,
             workload,
             seed: 1,
             started: "2026-01-01T00:00:00Z".into(),
@@ -223,8 +296,9 @@ pub(crate) mod tests {
                 Some(metric) => Outcome::Measured { metrics: vec![metric], notes: vec![] },
                 None => Outcome::Failed { why: "agent timed out".into() },
             },
+            together: None,
         };
-        let (bare, planned) = (ArmKind::BareSlice, ArmKind::Planned);
+        let (bare, planned) = (&ArmName::bare_slice(), &ArmName::planned());
         let mut runs = Vec::new();
         for (round, (left, right)) in [(1000.0, 500.0), (1100.0, 540.0), (900.0, 460.0)].into_iter().enumerate() {
             runs.push(run(round as u32, 0, Purpose::Pair, bare, job(4096), Some(left)));
@@ -239,30 +313,32 @@ pub(crate) mod tests {
         runs.push(run(5, 1, Purpose::SingleShot, planned, job(512), Some(800.0)));
         runs.push(run(6, 0, Purpose::SingleShot, bare, job(8192), Some(700.0)));
         runs.push(run(6, 1, Purpose::SingleShot, planned, job(8192), None));
-        let arm = |kind| Arm {
-            kind,
+        let arm = |name: &ArmName| Arm {
+            name: name.clone(),
             description: "test".into(),
             region: "/dev/x1".into(),
             xml: None,
             command_line: None,
             placement: vec![],
         };
+        let slice = Slice {
+            cpus: CpuSet::one(2),
+            nodes: NodeSet::one(1),
+            page_size: Some(PageSize::HUGE_2M),
+            device: "/dev/nvme0n2".into(),
+            region: Bytes::from_mib(512),
+            cpus_on_top: CpuSet::one(3),
+        };
         Results {
             schema: SCHEMA.into(),
+            experiment: "slice".into(),
             created: "2026-01-01T00:00:00Z".into(),
             version: "0".into(),
             environment: Environment::Lab { machine: "quad".into() },
             quick: true,
             seed: 1,
-            guest: "web1".into(),
-            slice: Slice {
-                cpus: CpuSet::one(2),
-                nodes: NodeSet::one(1),
-                page_size: Some(PageSize::HUGE_2M),
-                device: "/dev/nvme0n2".into(),
-                region: Bytes::from_mib(512),
-                cpus_on_top: CpuSet::one(3),
-            },
+            tenants: vec![Tenant { guest: "web1".into(), slice, placement: vec![] }],
+            least_overlap: None,
             arms: vec![arm(bare), arm(planned)],
             runs,
             caveats: vec![],
@@ -274,6 +350,7 @@ pub(crate) mod tests {
     fn results_survive_json() {
         let results = sample_results();
         let text = serde_json::to_string(&results).unwrap();
-        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+        assert_eq!(Results::parse(&text).unwrap(), results);
+        assert!(Results::parse(&text.replace("results/2", "results/9")).is_err(), "a newer one is refused");
     }
 }

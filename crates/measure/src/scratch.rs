@@ -10,16 +10,23 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_units::Bytes;
 
 use crate::error::MeasureError;
-use crate::program::{run, settle_names};
+use crate::program::{run, run_with_input, settle_names};
 
 /// Partition names start with this; a device divided by an earlier, interrupted run is recognised by it.
 const LABEL: &str = "nearmetal-scratch";
 /// Smaller regions would sit in the drive's own caches.
 const SMALLEST_REGION: Bytes = Bytes::from_mib(64);
 
-/// A divided scratch device; [`Scratch::release`] wipes the partition table again.
+/// An empty device that may be divided.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Empty {
+    device: String,
+    size: Bytes,
+}
+
+/// A divided scratch device; [`wipe`] takes the partition table off again.
+#[derive(Debug)]
+pub(crate) struct Scratch {
     device: String,
     /// Paths of the regions, `/dev/nvme0n2p1`, ….
     pub regions: Vec<String>,
@@ -27,48 +34,79 @@ pub struct Scratch {
     pub region_size: Bytes,
 }
 
-impl Scratch {
-    /// Divides `device` (`/dev/nvme1n1`, or a link to it) into `count` equal partitions.
+fn refused(device: &str, why: String) -> MeasureError {
+    MeasureError::Scratch { device: device.to_owned(), why }
+}
+
+impl Empty {
+    /// The device, links followed.
+    pub(crate) fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Divides it into `count` equal partitions.
     ///
-    /// Refused: a path that is no whole block device, one with holders, partitions, a mounted or swapped part, or any
-    /// signature that wipefs knows.
-    pub fn prepare(fs: &HostFs, device: &str, count: usize) -> Result<Self, MeasureError> {
-        let refuse = |why: String| MeasureError::Scratch { device: device.to_owned(), why };
-        // A stable name under /dev/disk is a link to the kernel's.
-        let resolved = Path::new(device).canonicalize().map_err(|error| refuse(error.to_string()))?;
-        let device = resolved.to_str().unwrap_or_default();
-        let name = device.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
-        let name = name.ok_or_else(|| refuse("name a whole device, such as /dev/nvme1n1".into()))?;
-        let size =
-            must_be_empty(&Host::read(fs), name)?.ok_or_else(|| refuse("the kernel does not give its size".into()))?;
+    /// # Errors
+    /// It is too small for them, or sfdisk's own words.
+    pub(crate) fn divide(self, count: usize) -> Result<Scratch, MeasureError> {
+        let Self { device, size } = self;
         // Two MiB are left for the partition tables at both ends.
         let region_mib = (size.get() >> 20).saturating_sub(2) / count.max(1) as u64;
         if Bytes::from_mib(region_mib) < SMALLEST_REGION {
-            return Err(refuse(format!(
-                "it holds {size}, and {count} regions of at least {SMALLEST_REGION} each are needed"
-            )));
+            let why = format!("it holds {size}, and {count} regions of at least {SMALLEST_REGION} each are needed");
+            return Err(refused(&device, why));
         }
         let mut table = "label: gpt\n".to_owned();
         for index in 1..=count {
             table.push_str(&format!("size={region_mib}MiB, name={LABEL}-{index}\n"));
         }
-        crate::program::run_with_input(Command::new("sfdisk").args(["--quiet", "--wipe", "always", device]), &table)?;
+        run_with_input(Command::new("sfdisk").args(["--quiet", "--wipe", "always", &device]), &table)?;
         settle_names()?;
-        let separator = if name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+        let separator = if device.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
         let regions = (1..=count).map(|index| format!("{device}{separator}{index}")).collect();
-        Ok(Self { device: device.to_owned(), regions, region_size: Bytes::from_mib(region_mib) })
+        Ok(Scratch { device, regions, region_size: Bytes::from_mib(region_mib) })
+    }
+}
+
+impl Scratch {
+    /// Looks at `device` (`/dev/nvme1n1`, or a link to it).
+    ///
+    /// # Errors
+    /// A path that is no whole block device, one with holders, partitions, a mounted or swapped part, or any signature that
+    /// wipefs knows.
+    pub(crate) fn examine(fs: &HostFs, device: &str) -> Result<Empty, MeasureError> {
+        // A stable name under /dev/disk is a link to the kernel's.
+        let resolved = match fs.is_live() {
+            true => Path::new(device).canonicalize().map_err(|error| refused(device, error.to_string()))?,
+            false => device.into(),
+        };
+        let path = resolved.to_str().unwrap_or_default();
+        let name = path.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
+        let name = name.ok_or_else(|| refused(device, "name a whole device, such as /dev/nvme1n1".into()))?;
+        let size = must_be_empty(&Host::read(fs), name)?
+            .ok_or_else(|| refused(path, "the kernel does not give its size".into()))?;
+        Ok(Empty { device: path.to_owned(), size })
     }
 
     /// The device, links followed.
-    pub fn device(&self) -> &str {
+    pub(crate) fn device(&self) -> &str {
         &self.device
     }
+}
 
-    /// Wipes the partition table: the device is as empty as it was.
-    pub fn release(self) -> Result<(), MeasureError> {
-        run(Command::new("wipefs").args(["--quiet", "--all", "--force", &self.device]))?;
-        run(Command::new("blockdev").args(["--rereadpt", &self.device])).map(drop)
+/// Takes nearmetal's partition table off a device: it is as empty as it was. One that has none of nearmetal's is left
+/// alone.
+///
+/// # Errors
+/// The words of lsblk, wipefs or blockdev.
+pub(crate) fn wipe(device: &str) -> Result<(), MeasureError> {
+    let labels = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
+    let labels: Vec<&str> = labels.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if labels.is_empty() || !labels.iter().all(|label| label.starts_with(LABEL)) {
+        return Ok(());
     }
+    run(Command::new("wipefs").args(["--quiet", "--all", "--force", device]))?;
+    run(Command::new("blockdev").args(["--rereadpt", device])).map(drop)
 }
 
 /// Refuses a whole block device (`nvme1n1`) that holds data or is in use; gives its size, if the kernel does.

@@ -1,7 +1,7 @@
 //! The arms: what ran, with which settings, and what it used beside the slice.
 
 use nearmetal_domain::{DomainFacts, DomainXml};
-use nearmetal_measure::{Arm, ArmKind, Outcome, Results};
+use nearmetal_measure::{Arm, Results, Role, Run};
 use nearmetal_place::Placement;
 use nearmetal_report::view::{ArmRole, ArmView, ExtraPus, IncompleteArm, SliceRole};
 
@@ -23,17 +23,13 @@ pub(crate) fn views(results: &Results, placement: &Placement) -> Result<Vec<ArmV
 /// The arms that lost samples, with why the first of each failed.
 pub(crate) fn incomplete(results: &Results) -> Vec<IncompleteArm> {
     let of = |arm: &Arm| {
-        let runs = || results.runs.iter().filter(|run| run.arm == arm.kind);
-        let mut failures = runs().filter_map(|run| match &run.outcome {
-            Outcome::Failed { why } => Some(why),
-            Outcome::Measured { .. } => None,
-        });
-        let why = failures.next()?.as_str();
+        let runs: Vec<&Run> = results.runs.iter().filter(|run| run.arm == arm.name.id).collect();
+        let failures: Vec<&str> = runs.iter().filter_map(|run| run.failure()).collect();
         Some(IncompleteArm {
-            arm: arm.kind.id().to_owned(),
-            failed: failures.count() as u32 + 1,
-            samples: runs().count() as u32,
-            why: cut(why, LONGEST_REASON),
+            arm: arm.name.id.clone(),
+            failed: failures.len() as u32,
+            samples: runs.len() as u32,
+            why: cut(failures.first()?, LONGEST_REASON),
         })
     };
     results.arms.iter().filter_map(of).collect()
@@ -48,7 +44,11 @@ pub(crate) fn facts(index: usize, arm: &Arm) -> Result<Option<DomainFacts>, JobE
 fn view(index: usize, arm: &Arm, results: &Results, placement: &Placement) -> Result<ArmView, JobError> {
     let mut configuration = match facts(index, arm)? {
         Some(facts) => describe::settings(&facts),
-        None => vec![format!("confined to PUs {}, memory on node {}", results.slice.cpus, results.slice.nodes)],
+        None => results
+            .slice()
+            .map(|slice| format!("confined to PUs {}, memory on node {}", slice.cpus, slice.nodes))
+            .into_iter()
+            .collect(),
     };
     configuration.push(format!("measures {}", arm.region));
     if !arm.placement.is_empty() {
@@ -58,26 +58,27 @@ fn view(index: usize, arm: &Arm, results: &Results, placement: &Placement) -> Re
         configuration.extend((left > 0).then(|| format!("… and {left} more lines")));
     }
     Ok(ArmView {
-        id: arm.kind.id().to_owned(),
-        name: arm.kind.title().to_owned(),
+        id: arm.name.id.clone(),
+        name: arm.name.title.clone(),
         description: arm.description.clone(),
-        role: match arm.kind {
-            ArmKind::BareSlice => ArmRole::Bare,
-            ArmKind::AsFound => ArmRole::AsFound,
-            ArmKind::Planned => ArmRole::Planned,
-            ArmKind::VirtInstall => ArmRole::Other,
+        role: match arm.name.role {
+            Role::Bare => ArmRole::Bare,
+            Role::AsFound => ArmRole::AsFound,
+            Role::Planned => ArmRole::Planned,
+            Role::Other => ArmRole::Other,
         },
         configuration,
-        extra_pus: if arm.kind == ArmKind::Planned { extra(results, placement) } else { Vec::new() },
+        extra_pus: if arm.name.role == Role::Planned { extra(results, placement) } else { Vec::new() },
     })
 }
 
 /// PUs of the planned guest's other threads that are not in the slice both sides own. A floating guest has none of its
 /// own: its threads share the host's.
 fn extra(results: &Results, placement: &Placement) -> Vec<ExtraPus> {
+    let Some(slice) = results.slice() else { return Vec::new() };
     let emulator = (SliceRole::Emulator, &placement.emulator);
     let all = [emulator].into_iter().chain(placement.iothreads.iter().map(|cpus| (SliceRole::Iothread, cpus)));
-    all.map(|(role, cpus)| ExtraPus { role, cpus: cpus.difference(&results.slice.cpus) })
+    all.map(|(role, cpus)| ExtraPus { role, cpus: cpus.difference(&slice.cpus) })
         .filter(|extra| !extra.cpus.is_empty())
         .collect()
 }

@@ -98,7 +98,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
 /// Which of the plan's domains the report is about: the one asked for, the one measured, or the only one.
 fn choose(job: &JobFiles, domain: Option<&str>) -> Result<usize, JobError> {
     let names: Vec<&str> = job.plan.domains.iter().map(|change| change.name.as_str()).collect();
-    let measured = job.results.as_ref().map(|results| results.guest.as_str());
+    let measured = job.results.as_ref().map(Results::guest);
     let position = |wanted: &str| names.iter().position(|name| *name == wanted);
     let known = || names.iter().map(|name| format!("`{}`", short(name))).collect::<Vec<_>>().join(", ");
     match (domain, measured) {
@@ -209,7 +209,7 @@ fn failures(results: &Results) -> Option<String> {
         .iter()
         .filter_map(|run| match &run.outcome {
             Outcome::Failed { why } => {
-                Some(format!("{} in arm {} ({})", run.workload.id(), run.arm.title(), short(why)))
+                Some(format!("{} in arm {} ({})", run.workload.id(), results.title(&run.arm), short(why)))
             }
             Outcome::Measured { .. } => None,
         })

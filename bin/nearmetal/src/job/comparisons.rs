@@ -1,6 +1,6 @@
 //! Ratios, raw samples and noise floors, in the units of the screen.
 
-use nearmetal_measure::{ArmKind, CONFIDENCE, Comparison, Estimate, MeasureError, Purpose, Results, compare, noise};
+use nearmetal_measure::{ArmName, CONFIDENCE, Comparison, Estimate, MeasureError, Purpose, Results, compare, noise};
 use nearmetal_report::view::{Bounds, ComparisonView, NoiseFloorView, SampleSeries};
 use nearmetal_stats::{Interval, IntervalKind, NoiseFloor, Pair, Verdict};
 
@@ -9,10 +9,12 @@ use super::metrics::Shown;
 /// Every comparison of a shown quantity, in the order of the quantities.
 pub(crate) fn views(results: &Results, shown: &[Shown]) -> Result<Vec<ComparisonView>, MeasureError> {
     let compared = compare(results)?;
+    let all = compared.iter().map(|row| row.count).max().unwrap_or(1);
     let of = |metric: &Shown| -> Vec<ComparisonView> {
         compared
             .iter()
-            .filter(|row| row.workload == metric.workload && row.metric == metric.name)
+            // Of several guests, all at once.
+            .filter(|row| row.workload == metric.workload && row.metric == metric.name && row.count == all)
             .map(|row| view(row, metric))
             .collect()
     };
@@ -20,7 +22,7 @@ pub(crate) fn views(results: &Results, shown: &[Shown]) -> Result<Vec<Comparison
 }
 
 fn view(row: &Comparison, metric: &Shown) -> ComparisonView {
-    let (subject, reference) = (row.subject.id().to_owned(), row.reference.id().to_owned());
+    let (subject, reference) = (row.subject.id.clone(), row.reference.id.clone());
     let mean = |side: fn(&Pair) -> f64| geometric_mean(row.pairs.iter().map(side)).map(|value| value * metric.scale);
     let (ratio, interval, bootstrap, method, verdict) = match &row.estimate {
         Estimate::Paired { ratio, noise, verdict } => {
@@ -28,7 +30,7 @@ fn view(row: &Comparison, metric: &Shown) -> ComparisonView {
                 IntervalKind::StudentT => "Student's t on log-ratios",
                 IntervalKind::Bootstrap => "percentile bootstrap over pairs",
             };
-            let words = words(*verdict, noise.is_some(), metric, row.subject, row.reference);
+            let words = words(*verdict, noise.is_some(), metric, &row.subject, &row.reference);
             (ratio.ratio, Some(bounds(ratio.interval())), Some(bounds(&ratio.bootstrap)), method, words)
         }
         Estimate::SingleShot { ratio } => {
@@ -65,13 +67,13 @@ pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// What may be claimed. Faster is the better one, of rates and of times.
-fn words(verdict: Verdict, control: bool, metric: &Shown, subject: ArmKind, reference: ArmKind) -> String {
+fn words(verdict: Verdict, control: bool, metric: &Shown, subject: &ArmName, reference: &ArmName) -> String {
     let (faster, slower) = match (metric.view.higher_is_better, metric.name.as_str()) {
         (true, _) => ("does more than", "does less than"),
         (false, "cpu") => ("takes less CPU time than", "takes more CPU time than"),
         (false, _) => ("takes less time than", "takes longer than"),
     };
-    let (subject, reference) = (subject.title(), reference.title());
+    let (subject, reference) = (&subject.title, &reference.title);
     let beyond =
         if control { ", beyond the noise floor" } else { "; no A/A pairs, so no noise floor to hold it against" };
     match verdict {
@@ -90,12 +92,12 @@ pub(crate) fn samples(results: &Results, shown: &[Shown]) -> Vec<SampleSeries> {
     let mut series = Vec::new();
     for metric in shown {
         for arm in &results.arms {
-            let runs = results.runs.iter().filter(|run| run.arm == arm.kind && run.workload == metric.workload);
+            let runs = results.runs.iter().filter(|run| run.arm == arm.name.id && run.workload == metric.workload);
             let values: Vec<f64> =
                 runs.filter_map(|run| run.value(&metric.name)).map(|found| found.value * metric.scale).collect();
             if !values.is_empty() {
                 series.push(SampleSeries {
-                    arm: arm.kind.id().to_owned(),
+                    arm: arm.name.id.clone(),
                     metric: metric.view.id.clone(),
                     unit: metric.view.unit.clone(),
                     values,
@@ -109,7 +111,7 @@ pub(crate) fn samples(results: &Results, shown: &[Shown]) -> Vec<SampleSeries> {
 /// One floor a quantity: the widest of the arms that were measured against themselves.
 pub(crate) fn floors(results: &Results, shown: &[Shown]) -> Vec<NoiseFloorView> {
     let widest = |metric: &Shown| -> Option<NoiseFloorView> {
-        let arms = results.arms.iter().filter_map(|arm| noise(results, &metric.workload, &metric.name, arm.kind));
+        let arms = results.arms.iter().filter_map(|arm| noise(results, &metric.workload, &metric.name, &arm.name.id));
         let floor = arms.max_by(|left, right| left.factor().total_cmp(&right.factor()))?;
         Some(floor_view(&floor, &metric.view.id))
     };

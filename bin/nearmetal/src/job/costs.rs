@@ -7,7 +7,7 @@ use nearmetal_report::view::{CostFigure, CostLine, LiftLine};
 pub(super) fn lines(results: &Results) -> Vec<CostLine> {
     let mut lines: Vec<CostLine> = Vec::new();
     for row in cost_table(results) {
-        let (workload, arm, group) = (row.workload.label(), row.arm.id(), row.cost.title());
+        let (workload, arm, group) = (row.workload.label(), row.arm.id.as_str(), row.cost.title());
         let figure = figure(&row);
         match lines.last_mut().filter(|line| line.workload == workload && line.arm == arm && line.group == group) {
             Some(line) => line.figures.push(figure),

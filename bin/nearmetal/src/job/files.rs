@@ -67,7 +67,7 @@ impl JobFiles {
             host_after: host(HOST_AFTER)?,
             plan,
             verification: verifications(directory)?,
-            results: load(directory, RESULTS, nearmetal_measure::SCHEMA)?,
+            results: results(directory)?,
             rollback: load(directory, ROLLBACK, ROLLBACK_SCHEMA)?,
         };
         let found = [
@@ -123,6 +123,12 @@ fn load<T: DeserializeOwned>(
     schema: &'static str,
 ) -> Result<Option<T>, JobError> {
     document(directory, file)?.map(|value| typed(&directory.join(file), "", value, schema)).transpose()
+}
+
+/// Results of this version or an earlier one.
+fn results(directory: &Path) -> Result<Option<Results>, JobError> {
+    let document = document(directory, RESULTS)?.map(nearmetal_measure::upgraded);
+    document.map(|value| typed(&directory.join(RESULTS), "", value, nearmetal_measure::SCHEMA)).transpose()
 }
 
 /// `verify` prints one document for one domain, and a list of them for several.

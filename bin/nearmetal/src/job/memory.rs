@@ -2,7 +2,9 @@
 
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::Host;
-use nearmetal_measure::{Arm, ArmKind, MemoryJob, Pattern, ProbePages, Purpose, Results, Run, Workload};
+use nearmetal_measure::{
+    Arm, MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Purpose, Results, Role, Run, Workload,
+};
 use nearmetal_report::view::{MemoryRow, MemorySide, MemoryTable};
 use nearmetal_units::PageSize;
 use serde_json::Value;
@@ -19,7 +21,8 @@ pub(crate) fn table(results: &Results, host: &Host, lab: bool) -> Result<Option<
     let mut rows = Vec::new();
     for workload in workloads(results) {
         for (index, arm) in results.arms.iter().enumerate() {
-            let ran = |run: &&Run| run.arm == arm.kind && run.workload == *workload && run.purpose != Purpose::SameArm;
+            let ran =
+                |run: &&Run| run.arm == arm.name.id && run.workload == *workload && run.purpose != Purpose::SameArm;
             let runs: Vec<&Run> = results.runs.iter().filter(ran).collect();
             let facts = arms::facts(index, arm)?;
             rows.extend(row(arm, facts.as_ref(), workload, &runs, host));
@@ -43,18 +46,18 @@ fn workloads(results: &Results) -> Vec<&Workload> {
 fn row(arm: &Arm, facts: Option<&DomainFacts>, workload: &Workload, runs: &[&Run], host: &Host) -> Option<MemoryRow> {
     let mean = |name: &str| geometric_mean(runs.iter().filter_map(|run| run.value(name)).map(|metric| metric.value));
     let (job, walk) = match workload {
-        Workload::Fio(_) | Workload::FileSystem(_) => return None,
-        Workload::MemoryLatency(job) => (job, walk(job.pattern)),
-        Workload::MemoryBandwidth(job) => (job, "reading one after the other"),
+        Workload::MemoryLatency(MemoryLatency(job)) => (job, walk(job.pattern)),
+        Workload::MemoryBandwidth(MemoryBandwidth(job)) => (job, "reading one after the other"),
+        _ => return None,
     };
-    let bare = arm.kind == ArmKind::BareSlice;
+    let bare = arm.name.is_bare();
     let (page, doubt) = page(job, runs);
     let mut pattern = format!("{walk}, {}", job.size);
     if !bare {
         pattern.push_str(", ");
-        pattern.push_str(arm.kind.title());
+        pattern.push_str(&arm.name.title);
     }
-    let backing = if bare { None } else { backing(arm.kind, facts, host) };
+    let backing = if bare { None } else { backing(arm.name.role, facts, host) };
     pattern.push_str(doubt.as_deref().unwrap_or_default());
     if !bare && backing.is_none() {
         pattern.push_str(", backing left to the kernel");
@@ -128,12 +131,12 @@ fn distinct(names: &[String]) -> String {
 /// Pages behind the guest's memory: its huge pages, or base pages where the host makes no transparent huge ones. QEMU
 /// asks for those itself, so `madvise` leaves it as open as `always` does; `nearmetal bench` therefore boots the guest
 /// as found with the host's setting at `never` for these runs, where the host has that setting.
-fn backing(kind: ArmKind, facts: Option<&DomainFacts>, host: &Host) -> Option<PageSize> {
+fn backing(role: Role, facts: Option<&DomainFacts>, host: &Host) -> Option<PageSize> {
     let transparent = host.system.transparent_hugepage.as_deref();
     match facts {
         Some(facts) if facts.hugepages.is_some() => describe::huge_page(facts),
         Some(_) if transparent == Some("never") => Some(PageSize::SMALL),
-        Some(_) if kind == ArmKind::AsFound && transparent.is_some() => Some(PageSize::SMALL),
+        Some(_) if role == Role::AsFound && transparent.is_some() => Some(PageSize::SMALL),
         _ => None,
     }
 }

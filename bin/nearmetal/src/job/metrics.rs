@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_measure::{FioJob, Order, Outcome, Purpose, Results, Unit, Workload};
+use nearmetal_measure::{FioJob, MemoryBandwidth, MemoryLatency, Order, Outcome, Purpose, Results, Unit, Workload};
 use nearmetal_report::view::Metric;
 use nearmetal_units::Bytes;
 
@@ -114,7 +114,7 @@ fn request_size(workload: &Workload) -> Option<Bytes> {
     match workload {
         Workload::Fio(job) => Some(job.block_size),
         Workload::FileSystem(job) => Some(job.record),
-        Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => None,
+        _ => None,
     }
 }
 
@@ -122,8 +122,11 @@ fn workload_id(workload: &Workload) -> String {
     match workload {
         Workload::Fio(job) => fio_id(job),
         Workload::FileSystem(job) => format!("iozone-{}-{}k", job.file_system.name(), job.record.kib()),
-        Workload::MemoryLatency(job) => format!("memory-latency-{}-{}", job.pattern.argument(), job.pages.argument()),
-        Workload::MemoryBandwidth(job) => format!("memory-bandwidth-{}", job.pages.argument()),
+        Workload::MemoryLatency(MemoryLatency(job)) => {
+            format!("memory-latency-{}-{}", job.pattern.argument(), job.pages.argument())
+        }
+        Workload::MemoryBandwidth(MemoryBandwidth(job)) => format!("memory-bandwidth-{}", job.pages.argument()),
+        other => other.id(),
     }
 }
 

@@ -6,6 +6,7 @@
 mod arms;
 mod assemble;
 mod checks;
+pub(crate) mod compared;
 mod comparisons;
 mod costs;
 mod describe;

@@ -3,7 +3,7 @@
 use nearmetal_change::verify::{GuestDisk, GuestNode, GuestView};
 use nearmetal_change::{DomainChange, PlanFile};
 use nearmetal_host::Host;
-use nearmetal_measure::{ArmKind, Outcome, Purpose, Results, Workload};
+use nearmetal_measure::{Outcome, Purpose, Results, Workload};
 use nearmetal_report::view::{Fact, LongText};
 
 use super::secrets;
@@ -35,11 +35,12 @@ pub(crate) fn facts(host: &Host, plan: &PlanFile, guest: Option<&GuestView>, res
     }
     let Some(results) = results else { return facts };
     add("Measured", Some(format!("{} by nearmetal {}", results.created, results.version)));
-    let slice = &results.slice;
-    add("Slice both sides own", Some(format!("PUs {}, node {}", slice.cpus, slice.nodes)));
-    add("PUs on top, guest side only", Some(slice.cpus_on_top.to_string()).filter(|cpus| !cpus.is_empty()));
-    add("Page size behind the guest", slice.page_size.map(|size| size.to_string()));
-    add("Scratch device", Some(format!("{}, {} for each arm", slice.device, slice.region)));
+    if let Some(slice) = results.slice() {
+        add("Slice both sides own", Some(format!("PUs {}, node {}", slice.cpus, slice.nodes)));
+        add("PUs on top, guest side only", Some(slice.cpus_on_top.to_string()).filter(|cpus| !cpus.is_empty()));
+        add("Page size behind the guest", slice.page_size.map(|size| size.to_string()));
+        add("Scratch device", Some(format!("{}, {} for each arm", slice.device, slice.region)));
+    }
     add("Runs", Some(runs(results)));
     add("Seed", Some(results.seed.to_string()));
     add("Order of runs", Some("random within each round, drawn from the seed".to_owned()));
@@ -60,7 +61,7 @@ pub(crate) fn texts(change: &DomainChange, results: Option<&Results>) -> Vec<Lon
     add("Domain XML, as planned".to_owned(), secrets::mask(&change.xml_after));
     let Some(results) = results else { return texts };
     for arm in &results.arms {
-        let title = arm.kind.title();
+        let title = &arm.name.title;
         if let Some(xml) = &arm.xml {
             add(format!("Domain XML of the arm `{title}`, as libvirt ran it"), secrets::mask(xml));
         }
@@ -110,7 +111,7 @@ fn runs(results: &Results) -> String {
 
 /// fio's arguments of each job on bare metal; the guest's differ in the device's name alone.
 fn fio_arguments(results: &Results) -> Option<String> {
-    let bare = results.arms.iter().find(|arm| arm.kind == ArmKind::BareSlice);
+    let bare = results.arms.iter().find(|arm| arm.name.is_bare());
     let device = bare.map_or("DEVICE", |arm| arm.region.as_str());
     let mut seen: Vec<&Workload> = Vec::new();
     let mut lines = Vec::new();
@@ -118,7 +119,7 @@ fn fio_arguments(results: &Results) -> Option<String> {
         let arguments = match &run.workload {
             Workload::Fio(job) => job.arguments(device, run.seed),
             Workload::FileSystem(job) => job.arguments(run.seed),
-            Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => continue,
+            _ => continue,
         };
         if !seen.contains(&&run.workload) {
             seen.push(&run.workload);
@@ -135,12 +136,15 @@ fn order(results: &Results) -> String {
             Purpose::Pair => "pair",
             Purpose::SameArm => "A/A",
             Purpose::SingleShot => "single",
+            Purpose::Race => "race",
+            Purpose::ExitReasons => "exits",
+            Purpose::Ceiling => "ceiling",
         };
         let end = match &run.outcome {
             Outcome::Measured { .. } => String::new(),
             Outcome::Failed { why } => format!("  failed: {why}"),
         };
-        let (round, arm, workload) = (run.round, run.arm.id(), run.workload.id());
+        let (round, arm, workload) = (run.round, &run.arm, run.workload.id());
         format!("{}  round {round:<3} {purpose:<7} {arm:<13} {workload}{end}", run.started)
     };
     results.runs.iter().map(line).collect::<Vec<_>>().join("\n")

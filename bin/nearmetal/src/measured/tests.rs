@@ -33,7 +33,7 @@ fn found(
 ) -> (Vec<MeasuredNetwork>, Vec<Note>) {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(&directory.path().join("results.sqlite")).unwrap();
-    store.add_net_matrix(recorded).unwrap();
+    store.keep_net_matrix(recorded).unwrap();
     let kernel = host.system.kernel.as_deref().unwrap();
     let ground = Ground { store: &store, host, kernel, environment };
     let request = request(host, stored);

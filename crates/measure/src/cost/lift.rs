@@ -5,7 +5,6 @@
 
 use super::table::count_text;
 use super::{Cost, CostRow};
-use crate::results::ArmKind;
 
 /// Part of all exits from which a kind is worth a word.
 const OFTEN: f64 = 0.05;
@@ -76,8 +75,8 @@ pub struct CostsOf<'a> {
 pub fn costs_of_guests(rows: &[CostRow]) -> Vec<CostsOf<'_>> {
     let mut guests: Vec<CostsOf<'_>> = Vec::new();
     let first = rows.first().map(|row| &row.workload);
-    for row in rows.iter().filter(|row| Some(&row.workload) == first && row.arm != ArmKind::BareSlice) {
-        let (who, cost) = (row.arm.title(), (row.cost, row.name.as_str(), row.per_io));
+    for row in rows.iter().filter(|row| Some(&row.workload) == first && !row.arm.is_bare()) {
+        let (who, cost) = (row.arm.title.as_str(), (row.cost, row.name.as_str(), row.per_io));
         match guests.iter_mut().find(|own| own.who == who) {
             Some(own) => own.costs.push(cost),
             None => guests.push(CostsOf { who: who.to_owned(), costs: vec![cost] }),

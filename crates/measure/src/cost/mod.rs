@@ -17,7 +17,7 @@ mod watch;
 
 pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, liftings};
 pub(crate) use mounts::{mount_counters, unmount_counters};
-pub(crate) use reasons::{exit_reasons, stop_counting};
+pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
 pub(crate) use watch::{Middle, Target, Watched, watched};
 
@@ -94,7 +94,12 @@ impl Each {
         }
     }
 
-    fn unit(self, cost: Cost) -> Unit {
+    /// How many of them a rate in the load's unit is, each second: streams count in bits.
+    pub(crate) fn done(self, rate: f64) -> f64 {
+        if self == Self::Gigabit { rate / 1e9 } else { rate }
+    }
+
+    pub(crate) fn unit(self, cost: Cost) -> Unit {
         match (self, cost) {
             (Self::Io, Cost::Cpu) => Unit::CpuNanosecondsPerIo,
             (Self::Io, _) => Unit::PerIo,

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use nearmetal_host::HostFs;
 
+use crate::engine::chain;
 use crate::error::MeasureError;
-use crate::experiment::chain;
 use crate::leftovers::Leftovers;
 use crate::program;
 

@@ -4,76 +4,15 @@
 //! exit, so that a run under it is a run of its own, whose rate is not kept.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use nearmetal_host::HostFs;
 
 use super::{Cost, PREFIX};
 use crate::error::MeasureError;
-use crate::executor::iops;
-use crate::experiment::{Executor, GIVE_UP_AFTER, chain};
-use crate::leftovers::Leftovers;
-use crate::metric::{Metric, Unit};
-use crate::results::{ArmKind, Outcome, Purpose, Run};
-use crate::schedule::{Design, Step};
+use crate::metric::Metric;
 
 const EVENT: &str = "/sys/kernel/tracing/events/kvm/kvm_exit";
 const COUNT: &str = "hist:keys=isa,exit_reason";
-
-/// Runs the first paired workload once more in each guest arm, with exits counted by reason. What cannot be counted gives
-/// a failed run with the reason; where the kernel has no such tracepoint to show, a note says so.
-///
-/// The histogram counts all guests: the others are paused meanwhile. Its numbers are divided among the exits of the whole
-/// run, fio's start and the agent's words included; what counts is their share, so `cost.exits.all` is split by it.
-pub(crate) fn exit_reasons(
-    fs: &HostFs,
-    design: &Design,
-    seed: u64,
-    round: u32,
-    executor: &mut dyn Executor,
-    leftovers: &mut Leftovers,
-) -> (Vec<Run>, Vec<String>) {
-    let Some(workload) = design.paired.first() else { return (Vec::new(), Vec::new()) };
-    if !fs.exists(EVENT) {
-        let note = format!(
-            "exits by reason were not counted: there is no {EVENT} (mount -t tracefs tracefs /sys/kernel/tracing)"
-        );
-        return (Vec::new(), vec![note]);
-    }
-    leftovers.counts_exits = true;
-    if let Err(error) = leftovers.save() {
-        return (Vec::new(), vec![format!("exits by reason were not counted: {}", chain(&error))]);
-    }
-    let guests = design.arms.iter().filter(|arm| **arm != ArmKind::BareSlice);
-    let mut runs = Vec::new();
-    for (position, arm) in guests.enumerate().take(GIVE_UP_AFTER as usize) {
-        let step = Step {
-            round,
-            position: position as u32,
-            purpose: Purpose::SingleShot,
-            arm: *arm,
-            workload: workload.clone(),
-            seed: (seed >> 33) | 1,
-        };
-        let (started, clock) = (nearmetal_change::timestamp::now(), Instant::now());
-        let outcome = match one(fs, &step, executor) {
-            Ok(metrics) => Outcome::Measured { metrics, notes: vec![NOTE.to_owned()] },
-            Err(why) => Outcome::Failed { why },
-        };
-        runs.push(Run {
-            round,
-            position: step.position,
-            purpose: step.purpose,
-            arm: step.arm,
-            workload: step.workload,
-            seed: step.seed,
-            started,
-            seconds: clock.elapsed().as_secs_f64(),
-            outcome,
-        });
-    }
-    (runs, Vec::new())
-}
 
 /// Ends what a killed run was counting; nothing where nothing counts.
 ///
@@ -88,31 +27,63 @@ pub(crate) fn stop_counting(fs: &HostFs) -> Result<(), MeasureError> {
         .map_err(|source| MeasureError::KernelWrite { what: "cannot stop counting exits by reason".to_owned(), source })
 }
 
-const NOTE: &str = "exits by reason were counted in this run, which costs time at every exit: its rate is not kept";
+/// Why exits cannot be counted by reason here; `None` if they can.
+pub(crate) fn why_no_reasons(fs: &HostFs) -> Option<String> {
+    (!fs.exists(EVENT)).then(|| {
+        format!("exits by reason were not counted: there is no {EVENT} (mount -t tracefs tracefs /sys/kernel/tracing)")
+    })
+}
 
-fn one(fs: &HostFs, step: &Step, executor: &mut dyn Executor) -> Result<Vec<Metric>, String> {
+/// Exits by reason, while something ran.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reasons(BTreeMap<String, u64>);
+
+/// Does some work with exits counted by reason. The histogram counts all guests: the others are paused meanwhile.
+///
+/// # Errors
+/// The kernel refuses to count, or to stop.
+pub(crate) fn counting_reasons<T>(fs: &HostFs, work: impl FnOnce() -> T) -> Result<(T, Option<Reasons>), MeasureError> {
     let trigger = format!("{EVENT}/trigger");
-    fs.write(&trigger, COUNT).map_err(|error| format!("exits by reason: {error}"))?;
-    let measured = executor.run(step);
-    let text = fs.read(&format!("{EVENT}/hist"));
-    let removed = fs.write(&trigger, &format!("!{COUNT}"));
-    let measured = measured.map_err(|error| chain(&error))?;
-    let text = text.map_err(|error| error.to_string())?;
-    removed.map_err(|error| error.to_string())?;
-    let all = format!("{PREFIX}{}.all", Cost::Exits.id());
-    let exits = measured.metrics.iter().find(|metric| metric.name == all).map(|metric| metric.value);
-    let exits = exits.filter(|_| iops(&measured.metrics) > 0.0).ok_or("exits by reason: KVM's own count is missing")?;
-    let counts = parse(&text);
-    let total: u64 = counts.values().sum();
-    if total == 0 {
-        return Err("exits by reason: the tracepoint counted none".to_owned());
-    }
-    let metric = |(reason, count): (&String, &u64)| Metric {
-        name: format!("{PREFIX}{}.{reason}", Cost::Reasons.id()),
-        unit: Unit::PerIo,
-        value: exits * *count as f64 / total as f64,
+    let set = |value: &str| {
+        fs.write(&trigger, value)
+            .map_err(|source| MeasureError::KernelWrite { what: "exits by reason".to_owned(), source })
     };
-    Ok(counts.iter().map(metric).collect())
+    set(COUNT)?;
+    let done = work();
+    let text = fs.read(&format!("{EVENT}/hist"));
+    set(&format!("!{COUNT}"))?;
+    let text = text.map_err(|source| MeasureError::Kernel { what: "exits by reason".to_owned(), source })?;
+    Ok((done, Some(Reasons(parse(&text)))))
+}
+
+impl Reasons {
+    /// The costs of a run with `cost.exits.all` split by reason; its rate is not kept, since counting is work at every exit.
+    ///
+    /// The numbers are of the whole run, its start and the agent's words included; what counts is their share.
+    ///
+    /// # Errors
+    /// KVM's own count is missing, or nothing was counted.
+    pub(crate) fn split(&self, metrics: &[Metric]) -> Result<Vec<Metric>, MeasureError> {
+        let unfit = |why: &str| MeasureError::Unfit(format!("exits by reason: {why}"));
+        let all = format!("{PREFIX}{}.all", Cost::Exits.id());
+        let exits = metrics.iter().find(|metric| metric.name == all);
+        let exits = exits.ok_or_else(|| unfit("KVM's own count is missing"))?;
+        let total: u64 = self.0.values().sum();
+        if total == 0 {
+            return Err(unfit("the tracepoint counted none"));
+        }
+        let metric = |(reason, count): (&String, &u64)| Metric {
+            name: format!("{PREFIX}{}.{reason}", Cost::Reasons.id()),
+            unit: exits.unit,
+            value: exits.value * *count as f64 / total as f64,
+        };
+        Ok(self.0.iter().map(metric).collect())
+    }
+
+    /// What a reader of such a run must know.
+    pub(crate) fn note(&self) -> String {
+        "exits by reason were counted in this run, which costs time at every exit: its rate is not kept".to_owned()
+    }
 }
 
 /// Lines of a histogram: `{ isa: 2, exit_reason: 124 } hitcount: 1958`. Others are headings.
@@ -175,6 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::metric::Unit;
 
     #[test]
     fn a_histogram_is_read_by_its_lines() {
@@ -188,6 +160,16 @@ mod tests {
         assert_eq!((counts["msr"], counts["cpuid"], counts["ept-violation"]), (1958, 176, 3));
         assert_eq!(counts["reason-0x270f"], 1);
         assert_eq!(counts.len(), 4);
+    }
+
+    #[test]
+    fn reasons_share_what_kvm_counted() {
+        let exits = Metric { name: "cost.exits.all".into(), unit: Unit::PerIo, value: 8.0 };
+        let reasons = Reasons(BTreeMap::from([("msr".to_owned(), 3), ("hlt".to_owned(), 1)]));
+        let split = reasons.split(&[exits]).unwrap();
+        let values: Vec<(&str, f64)> = split.iter().map(|metric| (metric.name.as_str(), metric.value)).collect();
+        assert_eq!(values, [("cost.exit-reasons.hlt", 2.0), ("cost.exit-reasons.msr", 6.0)]);
+        assert!(reasons.split(&[]).is_err(), "without KVM's count there is nothing to split");
     }
 
     proptest! {

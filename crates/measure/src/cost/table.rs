@@ -1,8 +1,9 @@
 //! Costs of a whole experiment: by workload and arm, averaged over its runs.
 
 use super::Cost;
-use crate::results::{ArmKind, Outcome, Results, Run};
-use crate::workload::Workload;
+use crate::arm::ArmName;
+use crate::load::Workload;
+use crate::results::{Results, Run};
 
 /// One cost of one arm.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +11,7 @@ pub struct CostRow {
     /// Workload.
     pub workload: Workload,
     /// Arm.
-    pub arm: ArmKind,
+    pub arm: ArmName,
     /// Group.
     pub cost: Cost,
     /// What of it: `vcpus`, `io`, `nvme1q1`.
@@ -27,22 +28,22 @@ pub struct CostRow {
 pub fn cost_table(results: &Results) -> Vec<CostRow> {
     let mut rows: Vec<CostRow> = Vec::new();
     // Reasons are counted in runs of their own, the rest in all others.
-    let mut counted: Vec<(&Workload, ArmKind, bool, u32)> = Vec::new();
-    for run in &results.runs {
+    let mut counted: Vec<(&Workload, &str, bool, u32)> = Vec::new();
+    // Of several tenants, with all of them at once.
+    let all = results.runs.iter().map(|run| run.count).max().unwrap_or(1);
+    for run in results.runs.iter().filter(|run| run.count == all) {
         let costs = costs(run);
-        if costs.is_empty() {
-            continue;
-        }
+        let Some(arm) = results.arm(&run.arm).map(|arm| &arm.name).filter(|_| !costs.is_empty()) else { continue };
         let reasons = costs.iter().any(|(cost, ..)| *cost == Cost::Reasons);
         let same =
-            |one: &&mut (&Workload, ArmKind, bool, u32)| *one.0 == run.workload && one.1 == run.arm && one.2 == reasons;
+            |one: &&mut (&Workload, &str, bool, u32)| *one.0 == run.workload && one.1 == run.arm && one.2 == reasons;
         match counted.iter_mut().find(same) {
             Some((.., runs)) => *runs += 1,
-            None => counted.push((&run.workload, run.arm, reasons, 1)),
+            None => counted.push((&run.workload, &run.arm, reasons, 1)),
         }
         for (cost, name, value) in costs {
             let same = |row: &&mut CostRow| {
-                row.workload == run.workload && row.arm == run.arm && row.cost == cost && row.name == name
+                row.workload == run.workload && row.arm == *arm && row.cost == cost && row.name == name
             };
             match rows.iter_mut().find(same) {
                 Some(row) => {
@@ -51,7 +52,7 @@ pub fn cost_table(results: &Results) -> Vec<CostRow> {
                 }
                 None => rows.push(CostRow {
                     workload: run.workload.clone(),
-                    arm: run.arm,
+                    arm: arm.clone(),
                     cost,
                     name: name.to_owned(),
                     per_io: value,
@@ -62,12 +63,12 @@ pub fn cost_table(results: &Results) -> Vec<CostRow> {
     }
     let runs = |row: &CostRow| {
         let reasons = row.cost == Cost::Reasons;
-        let found = counted.iter().find(|one| *one.0 == row.workload && one.1 == row.arm && one.2 == reasons);
+        let found = counted.iter().find(|one| *one.0 == row.workload && one.1 == row.arm.id && one.2 == reasons);
         found.map_or(1, |(.., runs)| *runs)
     };
     let divisors: Vec<u32> = rows.iter().map(runs).collect();
     rows.iter_mut().zip(divisors).for_each(|(row, runs)| row.per_io /= f64::from(runs));
-    let place = |row: &CostRow| counted.iter().position(|one| *one.0 == row.workload && one.1 == row.arm);
+    let place = |row: &CostRow| counted.iter().position(|one| *one.0 == row.workload && one.1 == row.arm.id);
     rows.sort_by(|left, right| {
         let key = |row: &CostRow| (place(row), row.cost);
         key(left).cmp(&key(right)).then(right.per_io.total_cmp(&left.per_io))
@@ -76,13 +77,8 @@ pub fn cost_table(results: &Results) -> Vec<CostRow> {
 }
 
 fn costs(run: &Run) -> Vec<(Cost, &str, f64)> {
-    match &run.outcome {
-        Outcome::Measured { metrics, .. } => metrics
-            .iter()
-            .filter_map(|metric| Cost::of(&metric.name).map(|(cost, name)| (cost, name, metric.value)))
-            .collect(),
-        Outcome::Failed { .. } => Vec::new(),
-    }
+    let costs = run.metrics().iter().filter_map(|metric| Some((Cost::of(&metric.name)?, metric.value)));
+    costs.map(|((cost, name), value)| (cost, name, value)).collect()
 }
 
 /// How many of a group are shown; the JSON has all.
@@ -93,15 +89,15 @@ pub fn cost_text(rows: &[CostRow]) -> String {
     let mut text = String::new();
     let mut at = 0;
     while let Some(first) = rows.get(at) {
-        let of_line = |row: &&CostRow| row.workload == first.workload && row.arm == first.arm && row.cost == first.cost;
+        let of_line = |row: &&CostRow| (&row.workload, &row.arm, row.cost) == (&first.workload, &first.arm, first.cost);
         let line: Vec<&CostRow> = rows[at..].iter().take_while(of_line).collect();
         at += line.len();
         let line: Vec<(&str, f64)> = line.iter().map(|row| (row.name.as_str(), row.per_io)).collect();
         text.push_str(&format!(
             "{:44} {:12} {:16} {}\n",
             first.workload.label(),
-            first.arm.title(),
-            format!("{}/IO", first.cost.title()),
+            first.arm.title,
+            format!("{}/{}", first.cost.title(), first.workload.each()),
             cost_figures(first.cost, &line)
         ));
     }
@@ -141,11 +137,12 @@ mod tests {
         assert_eq!([0.0, 0.5731, 4.0, 12.34, 16502.84].map(count_text), ["0.000", "0.573", "4.000", "12.3", "16503"]);
     }
     use crate::metric::{Metric, Unit};
+    use crate::results::Outcome;
     use crate::results::tests::sample_results;
 
     fn with_costs() -> Results {
         let mut results = sample_results();
-        let planned = results.runs.iter_mut().filter(|run| run.arm == ArmKind::Planned);
+        let planned = results.runs.iter_mut().filter(|run| run.arm == "planned");
         for (number, run) in planned.enumerate() {
             if let Outcome::Measured { metrics, .. } = &mut run.outcome {
                 let mut add = |name: &str, value: f64| {
@@ -158,7 +155,7 @@ mod tests {
             }
         }
         // Reasons come from one run of their own.
-        let mut reasons = results.runs.iter().find(|run| run.arm == ArmKind::Planned).unwrap().clone();
+        let mut reasons = results.runs.iter().find(|run| run.arm == "planned").unwrap().clone();
         let metric = Metric { name: "cost.exit-reasons.msr".to_owned(), unit: Unit::PerIo, value: 3.0 };
         reasons.outcome = Outcome::Measured { metrics: vec![metric], notes: vec![] };
         reasons.purpose = crate::results::Purpose::SingleShot;

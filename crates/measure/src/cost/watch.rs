@@ -7,8 +7,8 @@ use nearmetal_host::HostFs;
 
 pub(crate) use super::snapshot::Target;
 use super::{Each, Snapshot, between};
+use crate::load::FioJob;
 use crate::metric::Metric;
-use crate::workload::FioJob;
 
 /// The part of a sample that is counted, from the moment its command is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_place::DiskEngine;
 
 use super::path::DiskPath;
-use crate::executor::settle;
+use crate::engine::settle;
 
 /// How long one write in the guest may take under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -6,7 +6,6 @@
 mod advice;
 mod arms;
 mod containers;
-mod contest;
 mod disks;
 mod effect;
 mod flushes;
@@ -19,13 +18,12 @@ mod scheduler;
 mod served;
 mod space;
 mod survey;
+mod turn;
 mod volumes;
 
 pub use advice::Advice;
 pub use arms::{Ground, LeftOut, MOST_ARMS, arms, major_minor, path_words};
 pub(crate) use containers::fill;
-pub use contest::Turn;
-pub(crate) use contest::{Track, contest};
 pub use effect::{Effect, Proof};
 pub use path::{Bus, Container, DiskPath, PathCache, Scheduler};
 #[cfg(test)]
@@ -33,4 +31,5 @@ pub(crate) use results::tests::sample_matrix;
 pub use results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults};
 pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds, matrix};
 pub use survey::{PATHS_SCHEMA, PathRow, PathTable, read_back_paths};
+pub use turn::Turn;
 pub(crate) use volumes::remove as remove_volume_group;

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::advice::Advice;
 use super::arms::LeftOut;
-use super::contest::Turn;
 use super::effect::Effect;
 use super::path::DiskPath;
+use super::turn::{METRIC, Turn};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::document;
 use crate::error::MeasureError;
-use crate::results::{ArmKind, Environment, Run, Slice};
-use crate::workload::Workload;
+use crate::load::Workload;
+use crate::results::{Environment, Purpose, Run, Slice};
 
 /// Value of [`MatrixResults::schema`].
 pub const MATRIX_SCHEMA: &str = "nearmetal.matrix/1";
@@ -104,7 +104,7 @@ pub struct ArmResult {
 /// The winner, QEMU's default and bare metal, each guest alone with its disk, in fresh rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confirmation {
-    /// Runs: `planned` is the winner, `as-found` QEMU's default.
+    /// Runs: `winner`, `qemu-default` and `bare-slice`; of before 0.2 `planned` is the winner, `as-found` QEMU's default.
     pub runs: Vec<Run>,
     /// Winner over default.
     pub to_default: Option<RatioEstimate>,
@@ -115,10 +115,9 @@ pub struct Confirmation {
 impl Confirmation {
     /// Works out the ratios of fresh runs.
     pub(crate) fn of(runs: Vec<Run>, seed: u64) -> Self {
-        let all: Vec<&Run> = runs.iter().collect();
-        let against =
-            |reference| ratio(&pairs(&all, super::contest::METRIC, ArmKind::Planned, reference), CONFIDENCE, seed).ok();
-        Self { to_default: against(ArmKind::AsFound), to_bare: against(ArmKind::BareSlice), runs }
+        let all: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Pair).collect();
+        let against = |reference| ratio(&pairs(&all, METRIC, "winner", reference), CONFIDENCE, seed).ok();
+        Self { to_default: against("qemu-default"), to_bare: against("bare-slice"), runs }
     }
 }
 
@@ -162,10 +161,10 @@ pub(crate) fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEst
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::load::FioJob;
     use crate::matrix::path::{Container, PathCache};
     use crate::metric::{Metric, Unit};
     use crate::results::{Outcome, Purpose};
-    use crate::workload::FioJob;
     use nearmetal_place::DiskEngine;
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
@@ -198,7 +197,9 @@ pub(crate) mod tests {
                 round,
                 position: arm as u32,
                 purpose: Purpose::Pair,
-                arm: if arm == 1 { ArmKind::Planned } else { ArmKind::AsFound },
+                arm: if arm == 1 { "winner".into() } else { "qemu-default".into() },
+                count: 1,
+                together: None,
                 workload: workload.clone(),
                 seed: 1,
                 started: started.clone(),
@@ -272,7 +273,7 @@ pub(crate) mod tests {
         assert_eq!(MatrixResults { winner: Some(0), ..results.clone() }.advice(), Advice::Default);
         let mut equal = results.clone();
         for run in equal.confirmation.iter_mut().flat_map(|confirmation| confirmation.runs.iter_mut()) {
-            run.arm = if run.arm == ArmKind::Planned { ArmKind::AsFound } else { ArmKind::Planned };
+            run.arm = if run.arm == "winner" { "qemu-default".into() } else { "winner".into() };
         }
         equal.confirmation = equal.confirmation.map(|confirmation| Confirmation::of(confirmation.runs, 1));
         assert!(matches!(equal.advice(), Advice::NoneFaster(_, estimate) if estimate.ratio < 0.6));

@@ -1,31 +1,28 @@
 //! The guest of the race: booted, read back, raced; then the winner in a guest of its own.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nearmetal_host::{Host, HostFs, guests};
-use nearmetal_hypervisor::{Hypervisor, agent};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
 
-use super::contest::{Track, Turn, contest};
 use super::disks::{ArmDisk, guest_with};
 use super::effect::{Effect, Proof, Seen, read_back, seen};
 use super::flushes::{self, Flush, drive_under};
 use super::path::{Bus, DiskPath, Scheduler};
-use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, confirming};
-use super::scheduler::{Scheduled, Setting};
+use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, SAME_ARM_PAIRS, confirming};
+use super::scheduler::Setting;
+use super::turn::Turn;
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
-use crate::bench::{Event, new_uuid};
+use crate::arm::{ArmName, Role};
 use crate::clones::clone_name;
-use crate::cost::{Each, Middle, Target, watched};
+use crate::cost::why_no_reasons;
+use crate::engine::{
+    Clones, Fresh, Guest, Pairs, Path, Plan, Racing, Seat, Session, Step, Subject, Tenant, carry_out, chain, failed,
+    restart_if_dead,
+};
 use crate::error::MeasureError;
-use crate::executor::{FILE_SET_LIMIT, GuestArm, Machine, SLACK, iops, settle};
-use crate::experiment::{Measured, chain, perform};
-use crate::results::{ArmKind, Run, Slice};
-use crate::schedule::{Design, Step, schedule};
-use crate::workload::{FioJob, Workload};
-use crate::{file_set, fio, host_cpu};
+use crate::load::{FioJob, SLACK, Workload, missing_file_system};
+use crate::results::{Run, Slice};
 
 /// One arm with what stands for it.
 pub(super) struct Entrant {
@@ -43,23 +40,16 @@ pub(super) fn shown(entrants: &[Entrant]) -> Vec<usize> {
 /// The guest of the race, and what runs in it.
 pub(super) struct Rig<'a> {
     pub(super) request: &'a MatrixRequest,
-    pub(super) fs: &'a HostFs,
-    pub(super) hypervisor: &'a mut dyn Hypervisor,
     pub(super) appliance: Appliance,
     pub(super) slice: Slice,
     pub(super) job: FioJob,
     /// The drive's scheduler; `None` where it has none.
     pub(super) setting: Option<Setting>,
-    pub(super) notes: Vec<String>,
 }
 
 impl Rig<'_> {
     pub(super) fn name(&self) -> String {
         format!("{}-nearmetal-matrix", self.request.guest)
-    }
-
-    fn machine(&mut self, guests: BTreeMap<ArmKind, GuestArm>, bare: &str) -> Machine<'_> {
-        Machine::of_clones(&mut *self.hypervisor, self.fs, &self.request.conditions, &self.slice, bare, guests)
     }
 
     /// What every run runs.
@@ -75,38 +65,22 @@ impl Rig<'_> {
         self.job.span.unwrap_or(self.slice.region)
     }
 
-    fn pid(&mut self, name: &str) -> Result<u32, MeasureError> {
-        let uuid = self
-            .hypervisor
-            .domain(name)
-            .map_err(|source| MeasureError::Hypervisor { arm: name.to_owned(), source })?
-            .uuid;
-        let process = guests::find(self.fs, &uuid)
-            .map_err(|source| MeasureError::Kernel { what: format!("cannot find the process of `{name}`"), source })?;
-        process
-            .map(|process| process.pid)
-            .ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))
-    }
-
-    /// Boots the guest of the race and lets it run; gives QEMU's process id.
-    pub(super) fn boot(&mut self, disks: &[ArmDisk]) -> Result<u32, MeasureError> {
+    /// Boots the guest of the race and lets it run; gives it with QEMU's process id.
+    pub(super) fn boot(&self, disks: &[ArmDisk], session: &mut Session<'_>) -> Result<(Guest, u32), MeasureError> {
         let name = self.name();
-        let xml = guest_with(&self.request.xml, &name, &new_uuid(self.fs)?, disks, &self.appliance)?;
-        let guest = GuestArm { name: name.clone(), xml, device: String::new() };
-        let mut machine = self.machine(BTreeMap::from([(ArmKind::Planned, guest)]), "");
-        machine.boot(&[ArmKind::Planned])?;
-        let notes = std::mem::take(&mut machine.notes);
-        self.notes.extend(notes);
-        self.hypervisor.resume(&name).map_err(|source| MeasureError::Hypervisor { arm: name.clone(), source })?;
-        self.pid(&name)
+        session.without_fio();
+        let xml = guest_with(&self.request.xml, &name, &session.new_uuid()?, disks, &self.appliance)?;
+        let guest = Guest { name, xml, device: String::new(), floats: false };
+        session.boot(&guest)?;
+        let pid = session.must_have_process(&guest.name)?;
+        Ok((guest, pid))
     }
 
     /// A set over a file system that the guest cannot have is refused before anything is measured.
-    fn refuse_without_file_system(&mut self, name: &str) -> Result<(), MeasureError> {
+    fn refuse_without_file_system(&self, name: &str, session: &mut Session<'_>) -> Result<(), MeasureError> {
         let Some(files) = &self.request.files else { return Ok(()) };
-        let output = agent::exec(self.hypervisor, name, &[PROBE_IN_GUEST, "file-systems"], None, SLACK)
-            .map_err(|source| MeasureError::Hypervisor { arm: name.to_owned(), source })?;
-        match file_set::missing(&String::from_utf8_lossy(&output.stdout), files.file_system) {
+        let output = session.ask(name, &[PROBE_IN_GUEST, "file-systems"], SLACK)?;
+        match missing_file_system(&output, files.file_system) {
             None => Ok(()),
             Some(why) => Err(MeasureError::Unfit(format!(
                 "the guest cannot have {}: {why}; measure another file system, or give it another --appliance",
@@ -115,42 +89,36 @@ impl Rig<'_> {
         }
     }
 
+    /// Reads every arm back; the guest runs.
     pub(super) fn read_back(
-        &mut self,
+        &self,
         pid: u32,
         disks: Vec<ArmDisk>,
-        span: Bytes,
-        host: &Host,
         device: &str,
+        session: &mut Session<'_>,
     ) -> Result<Vec<Entrant>, MeasureError> {
         let name = self.name();
-        self.refuse_without_file_system(&name)?;
-        let found = seen(self.hypervisor, &name)?;
-        let free: u64 = host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
+        self.refuse_without_file_system(&name, session)?;
+        let found = seen(session.hypervisor, &name)?;
+        let free: u64 = session.host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
         let mut entrants = Vec::new();
         for disk in disks {
             let seen = found.get(&disk.serial).cloned().unwrap_or_default();
             let mut effect = if seen.name.is_empty() {
                 Effect::NotShown { why: format!("the guest has no disk with serial number {}", disk.serial) }
             } else {
-                self.read_back_one(&name, pid, &disk, &seen).effect()
+                self.read_back_one(&name, pid, &disk, &seen, session).effect()
             };
-            let mut cannot_win = cannot_win(&disk.path, span, Bytes::new(free));
+            let mut cannot_win = cannot_win(&disk.path, self.span(), Bytes::new(free));
             if let Effect::Shown { evidence } = &mut effect {
-                let drive = if disk.path.container.is_file() {
-                    drive_under(host, &disk.source)
-                } else {
-                    device.strip_prefix("/dev/").map(str::to_owned)
-                };
-                let device = format!("/dev/{}", seen.name);
-                match flushes::tried(self.fs, self.hypervisor, &name, &disk.path, drive.as_deref(), &device) {
+                match self.flushed(&name, &disk, &seen, device, session) {
                     Some(Flush::Seen(words)) => evidence.push(words),
                     Some(Flush::Missed(words)) => {
                         cannot_win = Some(format!("QEMU does not flush all that it should: {words}"));
                         evidence.push(words);
                     }
                     Some(Flush::Unknown(why)) => {
-                        evidence.push(format!("whether its writes are flushed: unknown, {why}"))
+                        evidence.push(format!("whether its writes are flushed: unknown, {why}"));
                     }
                     None => {}
                 }
@@ -165,11 +133,36 @@ impl Rig<'_> {
         Ok(entrants)
     }
 
+    /// Whether a write of the guest reaches the drive before it is called done.
+    pub(super) fn flushed(
+        &self,
+        name: &str,
+        disk: &ArmDisk,
+        seen: &Seen,
+        device: &str,
+        session: &mut Session<'_>,
+    ) -> Option<Flush> {
+        let drive = match disk.path.container.is_file() {
+            true => drive_under(&session.host, &disk.source),
+            false => device.strip_prefix("/dev/").map(str::to_owned),
+        };
+        let in_guest = format!("/dev/{}", seen.name);
+        flushes::tried(session.fs, session.hypervisor, name, &disk.path, drive.as_deref(), &in_guest)
+    }
+
     /// One arm, with the drive's scheduler as it wants it.
-    pub(super) fn read_back_one(&mut self, name: &str, pid: u32, disk: &ArmDisk, seen: &Seen) -> Proof {
+    pub(super) fn read_back_one(
+        &self,
+        name: &str,
+        pid: u32,
+        disk: &ArmDisk,
+        seen: &Seen,
+        session: &mut Session<'_>,
+    ) -> Proof {
         let span = self.span();
+        let fs = session.fs;
         let set = |wanted| match (&self.setting, wanted) {
-            (Some(setting), wanted) => setting.set(self.fs, wanted).map_err(|error| chain(&error)),
+            (Some(setting), wanted) => setting.set(fs, wanted).map_err(|error| chain(&error)),
             (None, None) => Ok("none to set".to_owned()),
             (None, Some(_)) => Err("the drive has no scheduler to set".to_owned()),
         };
@@ -177,7 +170,7 @@ impl Rig<'_> {
             None => Ok(None),
             wanted => set(wanted).map(Some),
         };
-        let mut proof = read_back(self.fs, self.hypervisor, name, pid, &disk.path, &disk.source, seen, span);
+        let mut proof = read_back(session.fs, session.hypervisor, name, pid, &disk.path, &disk.source, seen, span);
         match scheduler {
             Ok(words) => proof.scheduler = words,
             Err(why) => proof.amiss = Some(why),
@@ -190,12 +183,14 @@ impl Rig<'_> {
         proof
     }
 
-    /// The race among the arms that took effect, in what is left of the budget beside the winner's fresh rounds.
+    /// The race among the arms that took effect, in what is left of the budget beside the winner's fresh rounds. The guest
+    /// runs before it, and is paused after it.
     pub(super) fn race(
-        &mut self,
+        &self,
+        guest: Guest,
         entrants: &[Entrant],
         began: Instant,
-        tell: &mut dyn FnMut(Event<'_>),
+        session: &mut Session<'_>,
     ) -> Result<(Race, Vec<Turn>), MeasureError> {
         let running = shown(entrants);
         let can_win: Vec<bool> = running.iter().map(|arm| entrants[*arm].cannot_win.is_none()).collect();
@@ -206,133 +201,125 @@ impl Rig<'_> {
                 entrants.len()
             )));
         }
-        let mut race = Race::new(&can_win, 0, self.request.error, &doubling_looks(FIRST_LOOK, LOOKS))?;
+        session.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))?;
+        let race = Race::new(&can_win, 0, self.request.error, &doubling_looks(FIRST_LOOK, LOOKS))?;
         let left =
             f64::from(self.request.budget.saturating_sub(confirming(self.request))) - began.elapsed().as_secs_f64();
-        let start = Instant::now();
-        let titles: Vec<String> = running.iter().map(|arm| entrants[*arm].disk.path.title()).collect();
-        let devices = running.iter().map(|arm| format!("/dev/{}", entrants[*arm].seen.name)).collect();
-        let schedulers = running.iter().map(|arm| entrants[*arm].disk.path.scheduler).collect();
-        let (name, workload) = (self.name(), self.workload());
-        let mut lane = Lane {
-            guest: name,
-            fs: self.fs,
-            hypervisor: self.hypervisor,
-            workload,
-            target: Target {
-                guests: Vec::new(),
-                slice: self.slice.cpus.clone(),
-                on_top: self.slice.cpus_on_top.clone(),
-            },
-            devices,
-            schedulers,
-            setting: self.setting.as_ref(),
+        let name = |entrant: &Entrant| {
+            let path = &entrant.disk.path;
+            ArmName::new(&path.id(), &path.title(), if path.is_qemu_default() { Role::AsFound } else { Role::Other })
         };
-        let seed = self.request.conditions.seed;
-        let mut clock = || start.elapsed().as_secs_f64();
-        let turns = contest(&mut race, seed, left, &mut clock, &mut lane, &mut |round, arm, racing| {
-            tell(Event::Turn { round, arm: &titles[arm], racing });
-        })?;
-        Ok((race, turns))
+        let arms: Vec<ArmName> = entrants.iter().map(name).collect();
+        let ids = running.iter().map(|arm| (*arm, arms[*arm].id.clone())).collect();
+        let mut path = Scheduled {
+            inner: Disks { guest, devices: entrants.iter().map(|one| format!("/dev/{}", one.seen.name)).collect() },
+            setting: self.setting.clone(),
+            wanted: entrants.iter().map(|one| one.disk.path.scheduler).collect(),
+        };
+        let mut racing = Racing::new(race, ids, self.workload(), left, self.request.conditions.seed);
+        let runs = carry_out(&mut racing, &mut self.subject(arms.clone(), &mut path), session)?;
+        let place = |run: &Run| arms.iter().position(|arm| arm.id == run.arm);
+        let turns = runs.into_iter().filter_map(|run| Some((place(&run)?, run))).map(|(arm, run)| Turn::of(run, arm));
+        Ok((racing.race().clone(), turns.collect()))
+    }
+
+    fn subject<'p>(&self, arms: Vec<ArmName>, path: &'p mut dyn Path) -> Subject<'p> {
+        let tenants = vec![Tenant::new(&self.request.guest, self.slice.clone())];
+        Subject { arms, tenants, path, least_overlap: 0.0 }
     }
 
     /// The winner and QEMU's default, each in a guest with no other disk, and bare metal.
     pub(super) fn confirm(
-        &mut self,
+        &self,
         winner: &ArmDisk,
         default: &ArmDisk,
         bare: &str,
-        tell: &mut dyn FnMut(Event<'_>),
+        session: &mut Session<'_>,
     ) -> Result<Vec<Run>, MeasureError> {
-        let mut guests = BTreeMap::new();
-        for (kind, disk) in [(ArmKind::Planned, winner), (ArmKind::AsFound, default)] {
-            let name = clone_name(&self.request.guest, kind);
-            let xml =
-                guest_with(&self.request.xml, &name, &new_uuid(self.fs)?, std::slice::from_ref(disk), &self.appliance)?;
+        let arms = fresh_arms(&winner.path);
+        let mut guests = vec![None];
+        for (arm, disk) in arms[1..].iter().zip([default, winner]) {
+            let name = clone_name(&self.request.guest, &arm.id);
+            let uuid = session.new_uuid()?;
+            let xml = guest_with(&self.request.xml, &name, &uuid, std::slice::from_ref(disk), &self.appliance)?;
             // Its only disk, so the guest's kernel names it the first of its kind.
             let device = if disk.path.bus == Bus::VirtioScsi { "/dev/sda" } else { "/dev/vda" };
-            guests.insert(kind, GuestArm { name, xml, device: device.to_owned() });
+            guests.push(Some(Guest { name, xml, device: device.to_owned(), floats: false }));
         }
-        let arms = vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned];
-        let design =
-            Design { arms: arms.clone(), paired: vec![self.workload()], rounds: self.request.pairs, ..no_design() };
-        let steps = schedule(&design, self.request.conditions.seed.wrapping_add(1));
-        let (setting, fs) = (self.setting.clone(), self.fs);
-        let mut machine = self.machine(guests, bare);
-        machine.boot(&arms)?;
-        let total = steps.len();
-        let mut progress = |index: usize, step: &Step| tell(Event::Step { index, total, step });
-        let runs = match (&setting, winner.path.scheduler) {
-            // Bare metal has the winner's scheduler too: what remains between them is what virtualization costs.
-            (Some(setting), Some(scheduler)) => {
-                let wanted = [ArmKind::Planned, ArmKind::BareSlice].map(|arm| (arm, scheduler)).into();
-                let mut executor = Scheduled { inner: &mut machine, fs, setting, wanted };
-                perform(&steps, false, &mut executor, &mut progress)?
-            }
-            _ => perform(&steps, false, &mut machine, &mut progress)?,
-        };
-        let notes = std::mem::take(&mut machine.notes);
-        self.notes.extend(notes);
+        let clones = Clones { guests, bare: bare.to_owned() };
+        clones.boot(&[1, 2], session)?;
+        // Bare metal has the winner's scheduler too: what remains between them is what virtualization costs.
+        let wanted = vec![winner.path.scheduler, None, winner.path.scheduler];
+        let mut path = Scheduled { inner: clones, setting: self.setting.clone(), wanted };
+        let untold = why_no_reasons(session.fs);
+        let mut design = Pairs::new(Plan {
+            arms: arms.to_vec(),
+            paired: vec![self.workload()],
+            rounds: self.request.pairs,
+            resolve: None,
+            same_arm: vec![2],
+            same_arm_pairs: SAME_ARM_PAIRS,
+            single_shot: Vec::new(),
+            fresh: Fresh::No,
+            reasons: untold.is_none(),
+            seed: self.request.conditions.seed.wrapping_add(1),
+        });
+        untold.into_iter().for_each(|note| session.note(note));
+        let runs = carry_out(&mut design, &mut self.subject(arms.to_vec(), &mut path), session)?;
         if let Some(setting) = &self.setting {
-            setting.set(self.fs, None)?;
+            setting.set(session.fs, None)?;
         }
         Ok(runs)
     }
 }
 
-/// Runs arms in the one guest that has them all.
-struct Lane<'a> {
-    guest: String,
-    fs: &'a HostFs,
-    hypervisor: &'a mut dyn Hypervisor,
-    workload: Workload,
-    /// PUs whose time is the guest's: its vCPUs' and what virtualization costs on top.
-    target: Target,
-    devices: Vec<String>,
-    schedulers: Vec<Option<Scheduler>>,
-    setting: Option<&'a Setting>,
+/// The arms of the fresh rounds: bare metal, what all is compared with, the winner.
+pub(crate) fn fresh_arms(winner: &DiskPath) -> [ArmName; 3] {
+    [
+        ArmName::bare_slice(),
+        ArmName::new("qemu-default", "QEMU's default", Role::AsFound),
+        ArmName::new("winner", &winner.title(), Role::Planned),
+    ]
 }
 
-impl Track for Lane<'_> {
-    fn run(&mut self, arm: usize, seed: u64) -> Result<Measured, MeasureError> {
-        settle(self.fs)?;
-        if let Some(setting) = self.setting.filter(|_| self.schedulers.iter().any(Option::is_some)) {
-            setting.set(self.fs, self.schedulers[arm])?;
+/// The path of the race: arms are disks of the one guest that has them all.
+struct Disks {
+    guest: Guest,
+    devices: Vec<String>,
+}
+
+impl Path for Disks {
+    fn seat(&self, arm: usize, _: usize) -> Seat {
+        Seat::guest(&self.guest.name, &self.devices[arm])
+    }
+
+    fn revive(&mut self, _: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        restart_if_dead(&self.guest, session)
+    }
+}
+
+/// Another path, before whose steps the drive's scheduler is set as each arm wants it. One setting serves the whole drive.
+struct Scheduled<P> {
+    inner: P,
+    setting: Option<Setting>,
+    /// By arm; `None`: as it was found.
+    wanted: Vec<Option<Scheduler>>,
+}
+
+impl<P: Path> Path for Scheduled<P> {
+    fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        if let Some(setting) = self.setting.as_ref().filter(|_| self.wanted.iter().any(Option::is_some)) {
+            setting.set(session.fs, self.wanted[step.arm])?;
         }
-        let device = &self.devices[arm];
-        let (words, limit) = match &self.workload {
-            Workload::FileSystem(job) => (job.command(PROBE_IN_GUEST, device, seed), FILE_SET_LIMIT),
-            Workload::Fio(job) => {
-                let mut words = vec!["fio".to_owned()];
-                words.extend(job.arguments(device, seed));
-                (words, u64::from(job.seconds + job.ramp_seconds))
-            }
-            other => return Err(MeasureError::Unfit(format!("{} needs no disk", other.label()))),
-        };
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let middle = match &self.workload {
-            Workload::Fio(job) => Some(Middle::of(job)),
-            _ => None,
-        };
-        let (hypervisor, guest) = (&mut *self.hypervisor, &self.guest);
-        let (output, counted) = watched(self.fs, &self.target, middle, || {
-            agent::exec(hypervisor, guest, &words, None, Duration::from_secs(limit) + SLACK)
-        });
-        let output = output.map_err(|source| MeasureError::Hypervisor { arm: device.clone(), source })?;
-        if !output.status.is_success() {
-            let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-            return Err(MeasureError::WorkloadFailed { what: format!("{} on {device}", self.workload.label()), why });
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        match &self.workload {
-            Workload::Fio(_) => {
-                let mut metrics = fio::metrics(&text)?;
-                // Of what is counted beside a race's runs only the sum is kept: there are hundreds of them.
-                metrics.extend(host_cpu::of(&counted.costs(iops(&metrics), Each::Io).0, false));
-                Ok(Measured { metrics, notes: vec![] })
-            }
-            _ => file_set::measured(&text),
-        }
+        self.inner.turn_to(step, session)
+    }
+
+    fn seat(&self, arm: usize, tenant: usize) -> Seat {
+        self.inner.seat(arm, tenant)
+    }
+
+    fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        self.inner.revive(step, session)
     }
 }
 
@@ -349,10 +336,6 @@ fn cannot_win(path: &DiskPath, span: Bytes, free: Bytes) -> Option<String> {
             "the host's free memory ({free}) holds all {span} it works on: its figure is the memory's, not the drive's"
         )
     })
-}
-
-pub(super) fn no_design() -> Design {
-    Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] }
 }
 
 #[cfg(test)]

@@ -7,29 +7,31 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Versions};
 use nearmetal_place::Placement;
 use nearmetal_stats::{Race, doubling_looks};
+use nearmetal_units::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::arms::{Ground, arms, major_minor};
-use super::contest::Turn;
 use super::disks::{ArmDisk, serial};
 use super::path::{Container, DiskPath, Scheduler};
 use super::results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};
-use super::rig::{Entrant, Rig, no_design, shown};
+use super::rig::{Entrant, Rig, fresh_arms, shown};
 use super::scheduler::Setting;
 use super::space::Space;
+use super::turn::Turn;
 use super::volumes;
 use crate::appliance::Appliance;
-use crate::bench::{Event, grow_pools, needed, pause_original, slice, stay_off};
 use crate::clones::clone_name;
 use crate::conditions::Conditions;
+use crate::engine::{Session, Site, slice_of};
 use crate::error::MeasureError;
-use crate::file_set::FileJob;
-use crate::leftovers::{Leftovers, leaving_nothing_on_scratch};
-use crate::record::provenance;
-use crate::results::{ArmKind, Environment, Slice};
-use crate::schedule::Design;
-use crate::scratch::Scratch;
-use crate::workload::FioJob;
+use crate::event::Event;
+use crate::finish::{in_a_session, lab_caveat, on_top_caveat};
+use crate::leftovers::Leftovers;
+use crate::load::{FileJob, FioJob};
+use crate::results::Slice;
 
+/// A/A pairs of the winner.
+pub(super) const SAME_ARM_PAIRS: u32 = 2;
 /// Rounds before the first look. Ten arms and an error of 5 % make Student's factor 8 there; with 3 rounds it were 19, and
 /// nothing could be said of an arm that is cut then.
 pub const FIRST_LOOK: u32 = 4;
@@ -41,7 +43,7 @@ const BESIDE_A_RUN: u32 = 2;
 const BOOT: u32 = 30;
 
 /// What to measure.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MatrixRequest {
     /// Domain.
     pub guest: String,
@@ -110,7 +112,7 @@ pub fn least_seconds(request: &MatrixRequest, arms: usize) -> u32 {
 /// Seconds of the winner's fresh rounds.
 pub(super) fn confirming(request: &MatrixRequest) -> u32 {
     let run = request.job.seconds + request.job.ramp_seconds + BESIDE_A_RUN;
-    request.pairs.saturating_mul(3 * run) + 2 * BOOT
+    (request.pairs.saturating_mul(3) + 2 * SAME_ARM_PAIRS).saturating_mul(run) + 2 * BOOT
 }
 
 /// The model of the drive behind a block device or a file, as the kernel has it; `unknown` where it says nothing.
@@ -136,104 +138,78 @@ pub fn matrix(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<MatrixResults, MeasureError> {
-    leaving_nothing_on_scratch(
-        &request.conditions.state,
-        fs,
-        hypervisor,
-        tell,
-        |host, hypervisor, leftovers, scratch, tell| measure(request, fs, host, hypervisor, leftovers, scratch, tell),
-    )
+    let text = serde_json::to_string(request).unwrap_or_default();
+    let site = Site { fs, hypervisor, tell };
+    let device = |session: &Session<'_>| model_of(request, session);
+    let guests = vec![request.guest.clone()];
+    in_a_session("disk", guests, Some(&device), text, &request.conditions, site, |session| measure(request, session))
 }
 
-fn measure(
-    request: &MatrixRequest,
-    fs: &HostFs,
-    host: &Host,
-    hypervisor: &mut dyn Hypervisor,
-    leftovers: &mut Leftovers,
-    scratch_slot: &mut Option<Scratch>,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<MatrixResults, MeasureError> {
+/// The model of the drive behind the scratch space.
+fn model_of(request: &MatrixRequest, session: &Session<'_>) -> String {
+    let named = request.scratch.iter().find(|path| !Path::new(path).is_dir()).or(request.scratch.first());
+    let resolved = named.and_then(|path| Path::new(path).canonicalize().ok());
+    let name = resolved.as_ref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default();
+    device_model(session.fs, &session.host, name)
+}
+
+fn measure(request: &MatrixRequest, session: &mut Session<'_>) -> Result<MatrixResults, MeasureError> {
     let began = Instant::now();
-    let versions = hypervisor.versions().ok();
-    let mut ground = ground(request, fs, host, versions.as_ref());
+    let versions = session.versions();
+    let mut ground = ground(request, session.fs, &session.host, versions.as_ref());
     affordable(request, arms(&ground).0.len())?;
     if let (Some(files), Some(span)) = (&request.files, request.job.span) {
-        if needed(files) > span {
+        if files.room() > span {
             return Err(MeasureError::Unfit(format!(
                 "{} needs storage of {} for each arm, and --span is {span}: give a larger one",
                 files.file_system.name(),
-                needed(files)
+                files.room()
             )));
         }
     }
-    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
-    tell(Event::Stage("filling the scratch space"));
-    let space = Space::prepare(request, fs, leftovers, scratch_slot, &mut ground)?;
-    let Space { paths, left_out, sources, bare, device, span } = space;
-    let slice = slice(&request.placement, &device, span);
-    stay_off(host, &slice)?;
-    grow_pools(&request.placement, 2, host, fs, leftovers)?;
-
-    let appliance = Appliance::with_probe(
-        &request.conditions.appliance,
-        &request.conditions.probe,
-        &request.conditions.state.join("bench"),
-    )?;
-    let disks: Vec<ArmDisk> = paths
-        .iter()
-        .zip(sources)
-        .enumerate()
-        .map(|(arm, (path, source))| ArmDisk {
-            path: *path,
-            source: source.path,
-            part: source.part,
-            serial: serial(arm),
-        })
-        .collect();
-    let setting = scheduler_setting(request, fs, host);
-    remember_scheduler(setting.as_ref(), &paths, leftovers)?;
-    let job = FioJob { span: Some(span), ..request.job.clone() };
-    let mut rig = Rig { request, fs, hypervisor, appliance, slice: slice.clone(), job, setting, notes: Vec::new() };
-    leftovers.clones =
-        vec![rig.name(), clone_name(&request.guest, ArmKind::Planned), clone_name(&request.guest, ArmKind::AsFound)];
-    leftovers.save()?;
-    tell(Event::Stage("booting the guest that has every arm as a disk"));
-    let pid = rig.boot(&disks)?;
-    tell(Event::Stage("reading back what each arm really is"));
-    let entrants = rig.read_back(pid, disks, span, host, &device)?;
-    let (race, turns) = rig.race(&entrants, began, tell)?;
-    let name = rig.name();
-    rig.hypervisor.destroy(&name).map_err(|source| MeasureError::Hypervisor { arm: name.clone(), source })?;
+    session.pause_original(&request.guest)?;
+    session.stage("filling the scratch space");
+    let Space { paths, left_out, sources, bare, device, span } = Space::prepare(request, session, &mut ground)?;
+    let rig = prepared(request, &paths, &device, span, 2, session)?;
+    let disk = |(arm, (path, source)): (usize, (&DiskPath, super::space::Source))| ArmDisk {
+        path: *path,
+        source: source.path,
+        part: source.part,
+        serial: serial(arm),
+    };
+    let disks: Vec<ArmDisk> = paths.iter().zip(sources).enumerate().map(disk).collect();
+    let clones = fresh_arms(&paths[0]);
+    session.will_clone(clones[1..].iter().map(|arm| clone_name(&request.guest, &arm.id)))?;
+    session.stage("booting the guest that has every arm as a disk");
+    let (guest, pid) = rig.boot(&disks, session)?;
+    session.stage("reading back what each arm really is");
+    let entrants = rig.read_back(pid, disks, &device, session)?;
+    let (race, turns) = rig.race(guest, &entrants, began, session)?;
+    session.end(&rig.name())?;
 
     let running: Vec<usize> = shown(&entrants);
     let winner = race.leader().map(|leader| running[leader]);
     let confirmation = match winner {
         Some(winner) if winner != 0 => {
-            tell(Event::Stage("measuring the winner again"));
-            let runs = rig.confirm(&entrants[winner].disk, &entrants[0].disk, &bare, tell)?;
+            session.stage("measuring the winner again");
+            let runs = rig.confirm(&entrants[winner].disk, &entrants[0].disk, &bare, session)?;
             Some(Confirmation::of(runs, request.conditions.seed))
         }
         _ => None,
     };
-    let design = Design { paired: vec![rig.workload()], ..no_design() };
     let workload = rig.workload();
-    let provenance = provenance(host, versions.as_ref(), request.conditions.seed, &design);
-    let mut caveats = caveats(request, &slice, &device, host);
-    caveats.extend(rig.notes);
-    Ok(MatrixResults {
+    let mut caveats = caveats(request, &rig.slice, &device, &session.host);
+    caveats.append(&mut session.notes);
+    let results = MatrixResults {
         schema: MATRIX_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         environment: request.conditions.environment.clone(),
-        ground: GroundKey {
-            device: device_model(fs, host, device.trim_start_matches("/dev/")),
-            kernel: host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
-            qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
-        },
+        ground: ground_key(&device, versions.as_ref(), session),
         guest: request.guest.clone(),
+        provenance: session.provenance([&workload]),
         workload,
-        slice,
+        slice: rig.slice,
         seed: request.conditions.seed,
         budget: request.budget,
         took: began.elapsed().as_secs_f64(),
@@ -241,18 +217,51 @@ fn measure(
         looks: doubling_looks(FIRST_LOOK, LOOKS),
         arms: arm_results(entrants, &running, &race, &turns, request.conditions.seed),
         left_out,
-        // The file speaks of arms by their place in the list, and arms without effect are in it too.
-        turns: turns.into_iter().map(|turn| Turn { arm: running[turn.arm], ..turn }).collect(),
+        turns,
         winner,
         slack: race.slack(),
         confirmation,
         caveats,
-        provenance,
-    })
+    };
+    let won = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
+    if let Some(log) = session.log() {
+        log.finish(&serde_json::to_string(&results).unwrap_or_default(), won)?;
+    }
+    Ok(results)
+}
+
+/// Everything but the disks: off the slice, room in the pools, the appliance, the drive's scheduler written down.
+pub(super) fn prepared<'r>(
+    request: &'r MatrixRequest,
+    paths: &[DiskPath],
+    device: &str,
+    span: Bytes,
+    clones: u64,
+    session: &mut Session<'_>,
+) -> Result<Rig<'r>, MeasureError> {
+    let slice = slice_of(&request.placement, device, span);
+    session.stay_off(std::slice::from_ref(&slice))?;
+    session.grow_pools(&request.placement, clones)?;
+    let appliance = Appliance::with_probe(&request.conditions)?;
+    let setting = scheduler_setting(request, session.fs, &session.host);
+    remember_scheduler(setting.as_ref(), paths, &mut session.leftovers)?;
+    let job = FioJob { span: Some(span), ..request.job.clone() };
+    let rig = Rig { request, appliance, slice, job, setting };
+    session.will_clone([rig.name()])?;
+    Ok(rig)
+}
+
+/// What a recorded winner holds for.
+pub(super) fn ground_key(device: &str, versions: Option<&Versions>, session: &Session<'_>) -> GroundKey {
+    GroundKey {
+        device: device_model(session.fs, &session.host, device.trim_start_matches("/dev/")),
+        kernel: session.host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
+        qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor.clone()),
+    }
 }
 
 /// Writes down which scheduler was found, if any arm wants another.
-pub(super) fn remember_scheduler(
+fn remember_scheduler(
     setting: Option<&Setting>,
     paths: &[DiskPath],
     leftovers: &mut Leftovers,
@@ -278,7 +287,7 @@ fn affordable(request: &MatrixRequest, arms: usize) -> Result<(), MeasureError> 
 fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[Turn], seed: u64) -> Vec<ArmResult> {
     let one = |(number, entrant): (usize, Entrant)| {
         let place = running.iter().position(|arm| *arm == number);
-        let (to_default, median) = place.map_or((None, None), |place| figures(turns, place, seed));
+        let (to_default, median) = place.map_or((None, None), |_| figures(turns, number, seed));
         ArmResult {
             id: entrant.disk.path.id(),
             path: entrant.disk.path,
@@ -295,12 +304,7 @@ fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[
 }
 
 fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) -> Vec<String> {
-    let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.conditions.environment {
-        caveats.push(format!(
-            "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
-        ));
-    }
+    let mut caveats: Vec<String> = lab_caveat(&request.conditions.environment).into_iter().collect();
     if containers_of(&request.scratch).contains(&Container::Partition)
         && containers_of(&request.scratch).contains(&Container::RawFile)
     {
@@ -311,12 +315,7 @@ fn caveats(request: &MatrixRequest, slice: &Slice, device: &str, host: &Host) ->
             below.unwrap_or_else(|| "an unknown device".to_owned())
         ));
     }
-    if !slice.cpus_on_top.is_empty() {
-        caveats.push(format!(
-            "the guest also uses PUs {} for its emulator thread and iothreads: what virtualization costs on top of the slice",
-            slice.cpus_on_top
-        ));
-    }
+    caveats.extend(on_top_caveat(slice, "iothreads"));
     caveats.push("the race's arms are disks of one guest; the winner and QEMU's default were measured again each in a guest of its own".to_owned());
     caveats
 }

@@ -1,16 +1,11 @@
 //! The host's scheduler of the drive: read, set, read back. One setting serves the whole drive, so it is set anew before
 //! each run of an arm that wants another.
 
-use std::collections::BTreeMap;
-
 use nearmetal_host::{Host, HostFs};
 
 use super::path::Scheduler;
 use crate::error::MeasureError;
-use crate::experiment::{Executor, Measured};
 use crate::leftovers::write;
-use crate::results::ArmKind;
-use crate::schedule::Step;
 
 /// A drive's scheduler setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,29 +60,6 @@ fn parse(text: &str) -> Option<(String, Vec<String>)> {
     let bare = |word: &str| word.trim_matches(['[', ']']).to_owned();
     let found = text.split_whitespace().find(|word| word.starts_with('[') && word.ends_with(']')).map(bare)?;
     Some((found, text.split_whitespace().map(bare).collect()))
-}
-
-/// Another executor, before whose runs the scheduler of each arm is set.
-pub(crate) struct Scheduled<'a> {
-    /// Who runs.
-    pub(crate) inner: &'a mut dyn Executor,
-    /// The kernel.
-    pub(crate) fs: &'a HostFs,
-    /// The drive's setting.
-    pub(crate) setting: &'a Setting,
-    /// Arms that want another than what was found.
-    pub(crate) wanted: BTreeMap<ArmKind, Scheduler>,
-}
-
-impl Executor for Scheduled<'_> {
-    fn run(&mut self, step: &Step) -> Result<Measured, MeasureError> {
-        self.setting.set(self.fs, self.wanted.get(&step.arm).copied())?;
-        self.inner.run(step)
-    }
-
-    fn refresh(&mut self, arms: &[ArmKind]) -> Result<(), MeasureError> {
-        self.inner.refresh(arms)
-    }
 }
 
 #[cfg(test)]

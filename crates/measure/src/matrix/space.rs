@@ -11,8 +11,8 @@ use super::disks::Part;
 use super::path::{Container, DiskPath};
 use super::run::MatrixRequest;
 use super::volumes;
+use crate::engine::Session;
 use crate::error::MeasureError;
-use crate::leftovers::Leftovers;
 use crate::scratch::Scratch;
 
 /// Scratch space, divided among the arms.
@@ -43,9 +43,7 @@ pub(super) struct Source {
 impl Space {
     pub(super) fn prepare(
         request: &MatrixRequest,
-        fs: &HostFs,
-        leftovers: &mut Leftovers,
-        slot: &mut Option<Scratch>,
+        session: &mut Session<'_>,
         ground: &mut Ground,
     ) -> Result<Self, MeasureError> {
         let span = request.job.span.unwrap_or(Bytes::from_mib(256));
@@ -54,12 +52,12 @@ impl Space {
         let mut files = None;
         if let Some(directory) = directory {
             let count = paths.iter().filter(|path| path.container.is_file()).count() + 1;
-            leftovers.directories.push(Files::inside(Path::new(directory)));
+            session.leftovers.directories.push(Files::inside(Path::new(directory)));
             // One that was there before is not this run's to remove.
             if !Files::inside(Path::new(directory)).exists() {
-                leftovers.save()?;
+                session.leftovers.save()?;
             } else {
-                leftovers.directories.clear();
+                session.leftovers.directories.clear();
             }
             let made = Files::begin(Path::new(directory), count, span)?;
             ground.files_direct = Some(made.direct());
@@ -73,7 +71,7 @@ impl Space {
             let count = |container| paths.iter().filter(|path| path.container == container).count();
             let (parts, volumes) = (count(Container::Device), count(Container::Lvm));
             let regions = count(Container::Partition) + 1 + parts + volumes;
-            let scratch = slot.insert(Scratch::prepare(fs, device, regions)?);
+            let scratch = session.divide(device, regions)?;
             let room = if volumes > 0 { scratch.region_size.less(volumes::LOST) } else { scratch.region_size };
             if room < span {
                 return Err(MeasureError::Scratch {
@@ -84,7 +82,7 @@ impl Space {
                 });
             }
             behind = scratch.device().to_owned();
-            blocks = Some(Blocks::divide(fs, leftovers, scratch, parts, volumes, span)?);
+            blocks = Some(Blocks::divide(session, &scratch, parts, volumes, span)?);
         }
         let mut source = |path: &DiskPath| -> Result<Source, MeasureError> {
             let missing = || MeasureError::Unfit(format!("there is no scratch space for {}", path.title()));
@@ -112,8 +110,7 @@ struct Blocks {
 impl Blocks {
     /// Makes parts and volumes of the first regions, and fills all.
     fn divide(
-        fs: &HostFs,
-        leftovers: &mut Leftovers,
+        session: &mut Session<'_>,
         scratch: &Scratch,
         parts: usize,
         volumes: usize,
@@ -126,14 +123,14 @@ impl Blocks {
             fill(region, Bytes::ZERO, span)?;
         }
         let parts = match of_parts.first() {
-            Some(first) => parts_of(fs, scratch.device(), first, of_parts.len(), span)?,
+            Some(first) => parts_of(session.fs, scratch.device(), first, of_parts.len(), span)?,
             None => Vec::new(),
         };
         let mut made = Vec::new();
         if !of_volumes.is_empty() {
-            let group = volumes::new_name(fs)?;
-            leftovers.volume_groups.push(group.clone());
-            leftovers.save()?;
+            let group = volumes::new_name(session.fs)?;
+            session.leftovers.volume_groups.push(group.clone());
+            session.leftovers.save()?;
             made = volumes::make(&group, of_volumes)?;
             for volume in &made {
                 fill(volume, Bytes::ZERO, span)?;

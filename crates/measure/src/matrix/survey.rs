@@ -2,27 +2,23 @@
 
 use std::time::Instant;
 
-use nearmetal_host::{Host, HostFs};
+use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Hypervisor;
 use serde::{Deserialize, Serialize};
 
 use super::arms::LeftOut;
 use super::disks::{ArmDisk, serial};
 use super::effect::{Proof, seen};
-use super::flushes::{self, Flush, drive_under};
+use super::flushes::Flush;
 use super::path::DiskPath;
 use super::results::GroundKey;
 use super::rig::Rig;
-use super::run::{MatrixRequest, device_model, ground, remember_scheduler, scheduler_setting};
+use super::run::{MatrixRequest, ground, ground_key, prepared};
 use super::space::Space;
-use crate::appliance::Appliance;
-use crate::bench::{Event, grow_pools, pause_original, slice, stay_off};
+use crate::engine::{Session, Site, chain};
 use crate::error::MeasureError;
-use crate::experiment::chain;
-use crate::leftovers::{Leftovers, leaving_nothing_on_scratch};
+use crate::event::Event;
 use crate::results::Environment;
-use crate::scratch::Scratch;
-use crate::workload::FioJob;
 
 /// Value of [`PathTable::schema`].
 pub const PATHS_SCHEMA: &str = "nearmetal.paths/1";
@@ -74,46 +70,18 @@ pub fn read_back_paths(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<PathTable, MeasureError> {
-    leaving_nothing_on_scratch(
-        &request.conditions.state,
-        fs,
-        hypervisor,
-        tell,
-        |host, hypervisor, leftovers, scratch, tell| survey(request, fs, host, hypervisor, leftovers, scratch, tell),
-    )
+    Session::run(&request.conditions, Site { fs, hypervisor, tell }, |session| survey(request, session))
 }
 
-fn survey(
-    request: &MatrixRequest,
-    fs: &HostFs,
-    host: &Host,
-    hypervisor: &mut dyn Hypervisor,
-    leftovers: &mut Leftovers,
-    scratch_slot: &mut Option<Scratch>,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<PathTable, MeasureError> {
+fn survey(request: &MatrixRequest, session: &mut Session<'_>) -> Result<PathTable, MeasureError> {
     let began = Instant::now();
-    let versions = hypervisor.versions().ok();
-    let mut ground = ground(request, fs, host, versions.as_ref());
+    let versions = session.versions();
+    let mut ground = ground(request, session.fs, &session.host, versions.as_ref());
     ground.every = true;
-    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
-    tell(Event::Stage("filling the scratch space"));
-    let Space { paths, left_out, sources, device, span, .. } =
-        Space::prepare(request, fs, leftovers, scratch_slot, &mut ground)?;
-    let slice = slice(&request.placement, &device, span);
-    stay_off(host, &slice)?;
-    grow_pools(&request.placement, 1, host, fs, leftovers)?;
-    let setting = scheduler_setting(request, fs, host);
-    remember_scheduler(setting.as_ref(), &paths, leftovers)?;
-    let appliance = Appliance::with_probe(
-        &request.conditions.appliance,
-        &request.conditions.probe,
-        &request.conditions.state.join("bench"),
-    )?;
-    let job = FioJob { span: Some(span), ..request.job.clone() };
-    let mut rig = Rig { request, fs, hypervisor, appliance, slice, job, setting, notes: Vec::new() };
-    leftovers.clones = vec![rig.name()];
-    leftovers.save()?;
+    session.pause_original(&request.guest)?;
+    session.stage("filling the scratch space");
+    let Space { paths, left_out, sources, device, span, .. } = Space::prepare(request, session, &mut ground)?;
+    let rig = prepared(request, &paths, &device, span, 1, session)?;
     let disks: Vec<ArmDisk> = paths
         .iter()
         .zip(sources)
@@ -128,8 +96,8 @@ fn survey(
         .collect();
     let mut rows = Vec::new();
     for (number, batch) in disks.chunks(BATCH).enumerate() {
-        tell(Event::Stage(&format!("guest {} of {}", number + 1, disks.len().div_ceil(BATCH))));
-        let proofs = of_batch(&mut rig, batch, host, &device, tell).unwrap_or_else(|error| {
+        session.stage(&format!("guest {} of {}", number + 1, disks.len().div_ceil(BATCH)));
+        let proofs = of_batch(&rig, batch, &device, session).unwrap_or_else(|error| {
             let amiss = Some(format!("the guest with this disk did not come up: {}", chain(&error)));
             batch.iter().map(|_| Proof { amiss: amiss.clone(), ..Proof::default() }).collect()
         });
@@ -139,21 +107,13 @@ fn survey(
             source: disk.source.clone(),
             proof,
         }));
-        let name = rig.name();
-        match rig.hypervisor.destroy(&name) {
-            Ok(()) | Err(nearmetal_hypervisor::HypervisorError::NoSuchDomain { .. }) => {}
-            Err(source) => return Err(MeasureError::Hypervisor { arm: name, source }),
-        }
+        session.end(&rig.name())?;
     }
     Ok(PathTable {
         schema: PATHS_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         environment: request.conditions.environment.clone(),
-        ground: GroundKey {
-            device: device_model(fs, host, device.trim_start_matches("/dev/")),
-            kernel: host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
-            qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
-        },
+        ground: ground_key(&device, versions.as_ref(), session),
         guest: request.guest.clone(),
         took: began.elapsed().as_secs_f64(),
         rows,
@@ -162,38 +122,30 @@ fn survey(
 }
 
 fn of_batch(
-    rig: &mut Rig<'_>,
+    rig: &Rig<'_>,
     disks: &[ArmDisk],
-    host: &Host,
     device: &str,
-    tell: &mut dyn FnMut(Event<'_>),
+    session: &mut Session<'_>,
 ) -> Result<Vec<Proof>, MeasureError> {
-    let pid = rig.boot(disks)?;
-    let name = rig.name();
-    let found = seen(rig.hypervisor, &name)?;
+    let (guest, pid) = rig.boot(disks, session)?;
+    let name = guest.name;
+    let found = seen(session.hypervisor, &name)?;
     let mut one = |disk: &ArmDisk| {
         let Some(seen) = found.get(&disk.serial) else {
             let amiss = Some(format!("the guest has no disk with serial number {}", disk.serial));
             return Proof { amiss, ..Proof::default() };
         };
-        let mut proof = rig.read_back_one(&name, pid, disk, seen);
+        let mut proof = rig.read_back_one(&name, pid, disk, seen, session);
         if proof.amiss.is_none() {
-            let drive = if disk.path.container.is_file() {
-                drive_under(host, &disk.source)
-            } else {
-                device.strip_prefix("/dev/").map(str::to_owned)
-            };
-            let in_guest = format!("/dev/{}", seen.name);
-            let tried = flushes::tried(rig.fs, rig.hypervisor, &name, &disk.path, drive.as_deref(), &in_guest);
-            proof.flush = tried.map(|flush| match flush {
+            proof.flush = rig.flushed(&name, disk, seen, device, session).map(|flush| match flush {
                 Flush::Seen(words) => words,
                 Flush::Missed(words) => format!("NOT FLUSHED: {words}"),
                 Flush::Unknown(why) => format!("whether its writes are flushed: unknown, {why}"),
             });
         }
         match &proof.amiss {
-            None => tell(Event::Stage(&format!("read back: {}", disk.path.title()))),
-            Some(why) => tell(Event::Stage(&format!("did not take effect: {}: {why}", disk.path.title()))),
+            None => session.stage(&format!("read back: {}", disk.path.title())),
+            Some(why) => session.stage(&format!("did not take effect: {}: {why}", disk.path.title())),
         }
         proof
     };

@@ -7,7 +7,7 @@ use std::process::Command;
 use nearmetal_host::HostFs;
 use nearmetal_units::Bytes;
 
-use crate::bench::new_uuid;
+use crate::engine::new_uuid;
 use crate::error::MeasureError;
 use crate::program::{run, settle_names};
 

@@ -4,8 +4,8 @@
 //! has its test's name before it: `tcp-rr.cost.exits.all`.
 
 use super::results::{NetMatrixResults, metrics};
-use super::test::{Moved, NetTest};
-use crate::cost::{Cost, Watched};
+use super::test::NetTest;
+use crate::cost::Cost;
 use crate::metric::Metric;
 
 /// One cost of one arm in one test.
@@ -36,11 +36,10 @@ fn split(metric: &str) -> Option<(NetTest, Cost, &str)> {
     Some((test, cost, name))
 }
 
-/// The costs of one run, and what could not be read.
-pub(super) fn costs_of(test: NetTest, counted: &Watched, moved: &Moved) -> (Vec<Metric>, Vec<String>) {
-    let (metrics, unknown) = counted.costs(moved.units / moved.seconds, test.each());
-    let named = |metric: Metric| Metric { name: format!("{}.{}", test.id(), metric.name), ..metric };
-    (metrics.into_iter().map(named).collect(), unknown)
+/// The metrics of one run of a test, with the test's name before those that every load has.
+pub(super) fn named(test: NetTest, metric: Metric) -> Metric {
+    let own = metric.name.starts_with(test.id());
+    Metric { name: if own { metric.name } else { format!("{}.{}", test.id(), metric.name) }, ..metric }
 }
 
 /// The costs of every arm: in the fresh rounds, or in the race for those that have none; by test and arm, the largest of a

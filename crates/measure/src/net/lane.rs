@@ -1,48 +1,36 @@
-//! The race and the fresh rounds: which arm is brought up when.
-
-use std::time::Instant;
+//! The race and the fresh rounds of the network matrix.
 
 use nearmetal_stats::{Race, doubling_looks};
 
-use super::guest::ArmCard;
-use super::path::{Link, Role};
-use super::request::{FIRST_LOOK, LOOKS};
+use super::costs::named;
+use super::path::Link;
+use super::request::{CEILING_RUNS, FIRST_LOOK, LOOKS};
+use super::results::Ceiling;
 use super::rig::NetRig;
 use super::test::NetTest;
-use crate::bench::Event;
+use crate::arm::{ArmName, Role};
+use crate::engine::{Fresh, Pairs, Plan, Racing, Session, Subject, Tenant, carry_out, chain};
 use crate::error::MeasureError;
-use crate::experiment::{GIVE_UP_AFTER, Measured, chain};
-use crate::matrix::{Effect, Track, Turn, contest};
-use crate::results::Outcome;
-use crate::schedule::SplitMix;
-
-/// Arms that share a guest: those that need the port in the same way.
-fn batches(cards: &[ArmCard], arms: &[usize]) -> Vec<Vec<usize>> {
-    let role = |arm: usize| cards[arm].path.link.role();
-    let mut roles: Vec<Role> = arms.iter().map(|arm| role(*arm)).collect();
-    roles.sort();
-    roles.dedup();
-    roles.into_iter().map(|one| arms.iter().copied().filter(|arm| role(*arm) == one).collect()).collect()
-}
+use crate::load::Workload;
+use crate::matrix::{Effect, Turn};
+use crate::metric::Unit;
+use crate::results::{Outcome, Purpose, Run};
 
 /// Brings each arm up for the first time and reads it back. One that cannot be brought up does not take the others of its
 /// guest with it: they are tried one by one.
-pub(super) fn read_back_all(
-    rig: &mut NetRig<'_>,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<Vec<Effect>, MeasureError> {
+pub(super) fn read_back_all(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result<Vec<Effect>, MeasureError> {
     let all: Vec<usize> = (0..rig.cards.len()).collect();
     let mut effects: Vec<Option<Effect>> = vec![None; all.len()];
-    for batch in batches(&rig.cards, &all) {
+    for batch in rig.batches(&all) {
         let bare = rig.cards[batch[0]].path.link == Link::Bare;
-        let brought = if bare { rig.stand_bare() } else { rig.stand_guest(&batch).map(drop) };
+        let brought = if bare { rig.stand_bare(session) } else { rig.stand_guest(&batch, session).map(drop) };
         let alone = batch.len() > 1;
         for arm in batch {
-            tell(Event::Stage(&format!("reading back {} of {}: {}", arm + 1, all.len(), rig.title(arm))));
+            session.stage(&format!("reading back {} of {}: {}", arm + 1, all.len(), rig.title(arm)));
             effects[arm] = Some(match &brought {
-                Ok(()) => rig.read_back(arm),
-                Err(_) if alone => match rig.stand_guest(&[arm]) {
-                    Ok(_) => rig.read_back(arm),
+                Ok(()) => rig.read_back(arm, session),
+                Err(_) if alone => match rig.stand_guest(&[arm], session) {
+                    Ok(_) => rig.read_back(arm, session),
                     Err(error) => Effect::NotShown { why: chain(&error) },
                 },
                 Err(error) => Effect::NotShown { why: chain(error) },
@@ -53,50 +41,82 @@ pub(super) fn read_back_all(
     Ok(effects.into_iter().map(|effect| effect.unwrap_or_else(missing)).collect())
 }
 
-/// Runs arms of the race, `running` by their place in the list.
-struct Lane<'a, 'b> {
-    rig: &'b mut NetRig<'a>,
-    running: Vec<usize>,
-    test: NetTest,
+/// The arms by name, and behind them bare metal without a slice.
+fn names(rig: &NetRig<'_>) -> Vec<ArmName> {
+    let role = |link: Link| if link == Link::Bare { Role::Bare } else { Role::Other };
+    let one = |card: &super::guest::ArmCard| ArmName::new(&card.path.id(), &card.path.title(), role(card.path.link));
+    let all_pus = ArmName::new("all-pus", "bare metal, all PUs", Role::Bare);
+    rig.cards.iter().map(one).chain([all_pus]).collect()
 }
 
-impl Lane<'_, '_> {
-    fn stand(&mut self, arm: usize) -> Result<(), MeasureError> {
-        if self.rig.cards[arm].path.link == Link::Bare {
-            return self.rig.stand_bare();
+/// Runs with their arms by place.
+fn turns(runs: Vec<Run>, arms: &[ArmName]) -> Vec<Turn> {
+    let place = |run: &Run| arms.iter().position(|arm| arm.id == run.arm);
+    runs.into_iter().filter_map(|run| Some((place(&run)?, run))).map(|(arm, run)| with_test(run, arm)).collect()
+}
+
+/// A run of one test, whose name stands before what every load has.
+fn with_test(mut run: Run, arm: usize) -> Turn {
+    if let (Workload::Net(job), Outcome::Measured { metrics, .. }) = (&run.workload, &mut run.outcome) {
+        *metrics = std::mem::take(metrics).into_iter().map(|metric| named(job.test, metric)).collect();
+    }
+    Turn::whole(run, arm)
+}
+
+/// Bare metal, on all PUs and on the slice, in turn: no arm can be shown to do more.
+pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result<Vec<Ceiling>, MeasureError> {
+    rig.stand_bare(session)?;
+    if let Effect::NotShown { why } = rig.read_back(0, session) {
+        return Err(MeasureError::Unfit(format!(
+            "{} is out of reach from {}: {why}. Does netserver run there?",
+            rig.request.peer, rig.request.port
+        )));
+    }
+    let arms = names(rig);
+    let all_pus = arms.len() - 1;
+    let slice = rig.cards.iter().position(|card| card.path.link == Link::Bare).unwrap_or(all_pus);
+    let workloads: Vec<Workload> = rig.request.tests.iter().map(|test| rig.request.job(*test)).collect();
+    let mut design = Pairs::new(Plan {
+        arms: arms.clone(),
+        paired: Vec::new(),
+        rounds: 0,
+        resolve: None,
+        same_arm: Vec::new(),
+        same_arm_pairs: 0,
+        single_shot: (0..CEILING_RUNS)
+            .flat_map(|_| workloads.iter().map(|workload| (workload.clone(), vec![all_pus, slice])))
+            .collect(),
+        fresh: Fresh::No,
+        reasons: false,
+        seed: rig.request.conditions.seed,
+    });
+    let runs = carried_out(&mut design, rig, &arms, session)?;
+    let rates = |test: NetTest, arm: usize| -> Vec<f64> {
+        let of = runs.iter().filter(|run| run.arm == arms[arm].id && run.workload.id() == test.id());
+        of.filter_map(|run| run.value(&test.rate())).map(|metric| metric.value).collect()
+    };
+    let one = |test: &NetTest| {
+        let unit = if test.is_stream() { Unit::BitsPerSecond } else { Unit::TransactionsPerSecond };
+        let (unconfined, confined) = (rates(*test, all_pus), rates(*test, slice));
+        if !unconfined.is_empty() || !confined.is_empty() {
+            return Ok(Ceiling { test: *test, unit, unconfined, confined });
         }
-        let batch = batches(&self.rig.cards, &self.running).into_iter().find(|batch| batch.contains(&arm));
-        self.rig.stand_guest(&batch.unwrap_or_else(|| vec![arm])).map(drop)
-    }
+        // One that fails now and then is the machine's noise; one that never ends well is no test of this peer.
+        let why = runs.iter().filter(|run| run.workload.id() == test.id()).find_map(Run::failure);
+        Err(MeasureError::Unfit(format!("{}: {}", test.label(), why.unwrap_or("it was not run"))))
+    };
+    rig.request.tests.iter().map(one).collect()
 }
 
-impl Track for Lane<'_, '_> {
-    fn run(&mut self, place: usize, _seed: u64) -> Result<Measured, MeasureError> {
-        let arm = self.running[place];
-        self.stand(arm)?;
-        self.rig.sample(arm, &[self.test])
-    }
-
-    fn metric(&self) -> String {
-        self.test.rate()
-    }
-
-    fn arrange(&mut self, order: &mut Vec<usize>, random: &mut SplitMix) {
-        let arms: Vec<usize> = order.iter().map(|place| self.running[*place]).collect();
-        let arranged = by_guest(&self.rig.cards, &arms, |arm| self.rig.stands(arm), random);
-        let place = |arm: usize| self.running.iter().position(|other| *other == arm);
-        *order = arranged.into_iter().filter_map(place).collect();
-    }
-}
-
-/// Arms of one guest run together, in random order, and the guests come in random order, except that the one that is there
-/// goes first: else every round would boot it twice.
-fn by_guest(cards: &[ArmCard], arms: &[usize], stands: impl Fn(usize) -> bool, random: &mut SplitMix) -> Vec<usize> {
-    let mut groups = batches(cards, arms);
-    random.shuffle(&mut groups);
-    groups.sort_by_key(|group| !group.iter().any(|arm| stands(*arm)));
-    groups.iter_mut().for_each(|group| random.shuffle(group));
-    groups.concat()
+fn carried_out(
+    design: &mut dyn crate::engine::Design,
+    rig: &mut NetRig<'_>,
+    arms: &[ArmName],
+    session: &mut Session<'_>,
+) -> Result<Vec<Run>, MeasureError> {
+    let tenants = vec![Tenant::new(&rig.request.guest, rig.slice.clone())];
+    let mut subject = Subject { arms: arms.to_vec(), tenants, path: rig, least_overlap: 0.0 };
+    carry_out(design, &mut subject, session)
 }
 
 /// The race among the arms that took effect, all against `reference`, for `seconds`.
@@ -106,101 +126,82 @@ pub(super) fn race(
     can_win: &[bool],
     reference: usize,
     seconds: f64,
-    tell: &mut dyn FnMut(Event<'_>),
+    session: &mut Session<'_>,
 ) -> Result<(Race, Vec<Turn>), MeasureError> {
-    let (error, seed, test) = (rig.request.error, rig.request.conditions.seed, rig.request.decided_by());
+    let (error, seed, workload) =
+        (rig.request.error, rig.request.conditions.seed, rig.request.job(rig.request.decided_by()));
     let reference = running.iter().position(|arm| *arm == reference).unwrap_or(0);
-    let mut race = Race::new(can_win, reference, error, &doubling_looks(FIRST_LOOK, LOOKS))?;
-    let titles: Vec<String> = running.iter().map(|arm| rig.title(*arm)).collect();
-    let start = Instant::now();
-    let mut clock = || start.elapsed().as_secs_f64();
-    let mut lane = Lane { rig, running: running.to_vec(), test };
-    let turns = contest(&mut race, seed, seconds, &mut clock, &mut lane, &mut |round, arm, racing| {
-        tell(Event::Turn { round, arm: &titles[arm], racing });
-    })?;
-    Ok((race, turns))
+    let race = Race::new(can_win, reference, error, &doubling_looks(FIRST_LOOK, LOOKS))?;
+    let arms = names(rig);
+    rig.running = running.to_vec();
+    let ids = running.iter().map(|arm| (*arm, arms[*arm].id.clone())).collect();
+    let mut racing = Racing::new(race, ids, workload, seconds, seed);
+    let runs = carried_out(&mut racing, rig, &arms, session)?;
+    Ok((racing.race().clone(), turns(runs, &arms)))
 }
 
 /// Fresh rounds of the winner, the reference and bare metal: every guest is booted for its run and has one card.
 pub(super) fn confirm(
     rig: &mut NetRig<'_>,
     arms: &[usize],
-    tell: &mut dyn FnMut(Event<'_>),
+    session: &mut Session<'_>,
 ) -> Result<Vec<Turn>, MeasureError> {
-    let tests = rig.request.tests.clone();
-    let mut random = SplitMix::new(rig.request.conditions.seed.wrapping_add(1));
-    let (mut turns, mut failures) = (Vec::new(), 0);
-    for round in 0..rig.request.pairs {
-        let mut order = arms.to_vec();
-        random.shuffle(&mut order);
-        for (position, arm) in order.into_iter().enumerate() {
-            tell(Event::Turn { round, arm: &rig.title(arm), racing: arms.len() });
-            let (started, began) = (nearmetal_change::timestamp::now(), Instant::now());
-            rig.clear()?;
-            let bare = rig.cards[arm].path.link == Link::Bare;
-            let stood = if bare { rig.stand_bare() } else { rig.stand_guest(&[arm]).map(drop) };
-            let outcome = match stood.and_then(|()| rig.sample(arm, &tests)) {
-                Ok(Measured { metrics, notes }) => {
-                    failures = 0;
-                    Outcome::Measured { metrics, notes }
-                }
-                Err(error) if failures + 1 >= GIVE_UP_AFTER => return Err(error),
-                Err(error) => {
-                    failures += 1;
-                    Outcome::Failed { why: chain(&error) }
-                }
-            };
-            let seconds = began.elapsed().as_secs_f64();
-            let (seed, position) = (rig.request.conditions.seed, position as u32);
-            turns.push(Turn { round, position, arm, seed, started, seconds, outcome });
-        }
-    }
-    rig.clear()?;
-    Ok(turns)
+    let names = names(rig);
+    rig.alone = true;
+    let workloads: Vec<Workload> = rig.request.tests.iter().map(|test| rig.request.job(*test)).collect();
+    let seed = rig.request.conditions.seed.wrapping_add(1);
+    let mut design = Rounds::new(arms, &workloads, rig.request.pairs, seed);
+    let runs = carried_out(&mut design, rig, &names, session)?;
+    rig.clear(session)?;
+    Ok(joined(turns(runs, &names)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::path::NetPath;
+/// Rounds in which every arm has all tests, booted for them.
+struct Rounds(std::collections::VecDeque<crate::engine::Round>);
 
-    fn cards() -> Vec<ArmCard> {
-        let links = [
-            NetPath::libvirt_default(),
-            NetPath::virtio(Link::MacvtapBridge),
-            NetPath::hardware(Link::VfHostdev),
-            NetPath::virtio(Link::MacvtapPrivate),
-            NetPath::virtio(Link::MacvtapPassthrough),
-            NetPath::hardware(Link::Bare),
-        ];
-        let card =
-            |path| ArmCard { path, mac: String::new(), tap: String::new(), lower: String::new(), function: None };
-        links.into_iter().map(card).collect()
+impl Rounds {
+    fn new(arms: &[usize], workloads: &[Workload], rounds: u32, seed: u64) -> Self {
+        let mut random = crate::engine::SplitMix::new(seed);
+        let one = |number| {
+            let mut order = arms.to_vec();
+            random.shuffle(&mut order);
+            let seed = random.load_seed();
+            let step = |arm: usize, workload: &Workload| crate::engine::Step {
+                purpose: Purpose::Pair,
+                arm,
+                count: 1,
+                workload: workload.clone(),
+                seed,
+            };
+            let steps = order.into_iter().flat_map(|arm| workloads.iter().map(move |workload| step(arm, workload)));
+            crate::engine::Round { number, steps: steps.collect(), fresh: Fresh::Arm, whole_or_nothing: false }
+        };
+        Self((0..rounds).map(one).collect())
+    }
+}
+
+impl crate::engine::Design for Rounds {
+    fn next(
+        &mut self,
+        _: &[Run],
+        _: &mut dyn FnMut(&mut Vec<usize>, &mut crate::engine::SplitMix),
+    ) -> Result<Option<crate::engine::Round>, MeasureError> {
+        Ok(self.0.pop_front())
     }
 
-    #[test]
-    fn arms_that_can_share_a_guest_do_and_no_others() {
-        let cards = cards();
-        let mut found = batches(&cards, &[0, 1, 2, 3, 4, 5]);
-        found.sort();
-        assert_eq!(found, [vec![0, 2], vec![1, 3], vec![4], vec![5]]);
-        assert_eq!(batches(&cards, &[1, 5]), [vec![1], vec![5]]);
+    fn total(&self) -> usize {
+        self.0.iter().map(|round| round.steps.len()).sum()
     }
+}
 
-    #[test]
-    fn a_round_has_every_arm_once_guest_by_guest_and_goes_on_with_the_one_that_is_there() {
-        let cards = cards();
-        let mut orders = std::collections::BTreeSet::new();
-        for seed in 0..40 {
-            let order = by_guest(&cards, &[0, 1, 2, 3, 4, 5], |arm| arm == 4, &mut SplitMix::new(seed));
-            assert_eq!(order[0], 4, "it is there");
-            let mut all = order.clone();
-            all.sort_unstable();
-            assert_eq!(all, [0, 1, 2, 3, 4, 5]);
-            let at = |arm: usize| order.iter().position(|other| *other == arm).unwrap();
-            assert!(at(0).abs_diff(at(2)) == 1 && at(1).abs_diff(at(3)) == 1, "{order:?}");
-            orders.insert(order);
+/// The tests of one boot as one turn, as the document keeps them.
+fn joined(turns: Vec<Turn>) -> Vec<Turn> {
+    let mut joined: Vec<Turn> = Vec::new();
+    for turn in turns {
+        match joined.last_mut().filter(|last| (last.round, last.arm) == (turn.round, turn.arm)) {
+            Some(last) => last.join(turn),
+            None => joined.push(turn),
         }
-        assert!(orders.len() > 10, "the order is drawn");
     }
+    joined
 }

@@ -6,7 +6,6 @@
 
 mod arms;
 mod costs;
-mod cpu;
 mod effect;
 mod guest;
 mod interface;
@@ -18,7 +17,7 @@ mod request;
 mod results;
 mod rig;
 mod run;
-mod several;
+pub(crate) mod several;
 mod sockperf;
 mod space;
 mod test;
@@ -33,5 +32,5 @@ pub use request::{NetMatrixRequest, net_ground, net_least_seconds, port_function
 pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
 pub use run::{net_matrix, port_model};
-pub use several::{NetMember, NetTogetherRequest, bench_net_together};
 pub use test::NetTest;
+pub(crate) use test::read as read_test;

@@ -7,6 +7,7 @@ use std::process::Command;
 use nearmetal_host::{Host, HostFs, assignable, ledger};
 use nearmetal_place::Placement;
 use nearmetal_units::PciAddress;
+use serde::{Deserialize, Serialize};
 
 use super::arms::{Function, NetGround};
 use super::guest::own_kernel;
@@ -14,6 +15,7 @@ use super::path::{Link, NetPath};
 use super::test::NetTest;
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
+use crate::load::{NetJob, Workload};
 
 /// Rounds before the first look, as in the disk's matrix.
 pub(super) const FIRST_LOOK: u32 = crate::matrix::FIRST_LOOK;
@@ -27,7 +29,7 @@ const BOOT: u32 = 30;
 pub(super) const CEILING_RUNS: u32 = 3;
 
 /// What to measure.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetMatrixRequest {
     /// Domain.
     pub guest: String,
@@ -60,6 +62,11 @@ pub struct NetMatrixRequest {
 }
 
 impl NetMatrixRequest {
+    /// What one run runs.
+    pub(super) fn job(&self, test: NetTest) -> Workload {
+        NetJob { test, peer: self.peer, seconds: self.seconds }.into()
+    }
+
     /// The test that decides the race.
     pub(super) fn decided_by(&self) -> NetTest {
         self.tests.first().copied().unwrap_or(NetTest::TcpRr)

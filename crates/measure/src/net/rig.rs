@@ -1,33 +1,20 @@
-//! The guests of the network matrix and the bare slice: brought up, read back, and one sample of one arm.
+//! The guests of the network matrix and the bare slice: brought up, read back, and the path of the race.
 
-use std::collections::BTreeMap;
-use std::process::Command;
-use std::time::Duration;
-
-use nearmetal_host::{Host, HostFs, guests};
-use nearmetal_hypervisor::{Hypervisor, agent};
-use nearmetal_units::{CpuSet, NodeSet};
-
-use super::costs::costs_of;
-use super::cpu::Busy;
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::guest::{ArmCard, DOWN, UP, guest_with};
 use super::netperf::{greeted, greeting};
-use super::path::Link;
-use super::port::Port;
+use super::path::{Link, Role};
+use super::port::{BRIDGE, Port};
 use super::request::NetMatrixRequest;
 use super::space::NAMESPACE;
-use super::test::{NetTest, read};
+use super::test::NetTest;
 use crate::appliance::Appliance;
-use crate::bench::new_uuid;
-use crate::cost::{Middle, Target, watched};
+use crate::engine::{Guest, Path, Seat, Session, SplitMix, Step, chain, failed};
 use crate::error::MeasureError;
-use crate::executor::{GuestArm, Machine, SLACK};
-use crate::experiment::{Measured, chain};
+use crate::load::SLACK;
 use crate::matrix::Effect;
-use crate::metric::{Metric, Unit};
 use crate::program::run;
-use crate::results::{ArmKind, Slice};
+use crate::results::Slice;
 
 /// What shows which thread moves the packets: many small ones.
 const LOAD: NetTest = NetTest::UdpRr;
@@ -36,16 +23,18 @@ const LOAD: NetTest = NetTest::UdpRr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     Nothing,
-    Guest { arms: Vec<usize>, pid: u32 },
+    /// A guest that has the cards of these arms, paused; and the one whose card is up.
+    Guest {
+        arms: Vec<usize>,
+        pid: u32,
+        up: Option<usize>,
+    },
     Bare,
 }
 
-/// All that stands for the arms.
+/// All that stands for the arms: the cards by their place, and behind them the arm without a slice.
 pub(super) struct NetRig<'a> {
     pub(super) request: &'a NetMatrixRequest,
-    pub(super) fs: &'a HostFs,
-    pub(super) host: &'a Host,
-    pub(super) hypervisor: &'a mut dyn Hypervisor,
     pub(super) appliance: Appliance,
     pub(super) slice: Slice,
     pub(super) port: Port,
@@ -53,34 +42,24 @@ pub(super) struct NetRig<'a> {
     pub(super) bare: (String, Option<String>),
     /// The arms, in their order.
     pub(super) cards: Vec<ArmCard>,
-    pub(super) notes: Vec<String>,
+    /// Arms whose guests have no other card; else those that need the port in the same way share one.
+    pub(super) alone: bool,
+    /// Arms that are in it: a guest has no card of another.
+    pub(super) running: Vec<usize>,
     standing: Standing,
 }
 
-/// Where bare metal runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Confinement {
-    /// On the guest's PUs and node.
-    Slice,
-    /// Wherever the kernel puts it.
-    None,
-}
-
 impl<'a> NetRig<'a> {
-    #[allow(clippy::too_many_arguments, reason = "each is one part of the rig, and there is one caller")]
     pub(super) fn new(
         request: &'a NetMatrixRequest,
-        fs: &'a HostFs,
-        host: &'a Host,
-        hypervisor: &'a mut dyn Hypervisor,
         appliance: Appliance,
         slice: Slice,
         port: Port,
         bare: (String, Option<String>),
         cards: Vec<ArmCard>,
     ) -> Self {
-        let (notes, standing) = (Vec::new(), Standing::Nothing);
-        Self { request, fs, host, hypervisor, appliance, slice, port, bare, cards, notes, standing }
+        let running = (0..cards.len()).collect();
+        Self { request, appliance, slice, port, bare, cards, alone: false, running, standing: Standing::Nothing }
     }
 
     /// Name of the guests, of which there is one at a time.
@@ -89,90 +68,96 @@ impl<'a> NetRig<'a> {
     }
 
     pub(super) fn title(&self, arm: usize) -> String {
-        self.cards[arm].path.title()
+        self.cards.get(arm).map_or_else(|| "bare metal, all PUs".to_owned(), |card| card.path.title())
+    }
+
+    fn is_bare(&self, arm: usize) -> bool {
+        self.cards.get(arm).is_none_or(|card| card.path.link == Link::Bare)
     }
 
     /// Ends what there is.
-    pub(super) fn clear(&mut self) -> Result<(), MeasureError> {
+    pub(super) fn clear(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
         match std::mem::replace(&mut self.standing, Standing::Nothing) {
             Standing::Nothing => Ok(()),
-            Standing::Bare => self.port.leave(&self.bare.0, self.fs),
-            Standing::Guest { .. } => {
-                let name = Self::name(self.request);
-                self.hypervisor.destroy(&name).map_err(|source| MeasureError::Hypervisor { arm: name, source })
-            }
+            Standing::Bare => self.port.leave(&self.bare.0, session.fs),
+            Standing::Guest { .. } => session.end(&Self::name(self.request)),
         }
     }
 
     /// Whether an arm is there now.
-    pub(super) fn stands(&self, arm: usize) -> bool {
+    fn stands(&self, arm: usize) -> bool {
         match &self.standing {
             Standing::Nothing => false,
             Standing::Guest { arms, .. } => arms.contains(&arm),
-            Standing::Bare => self.cards[arm].path.link == Link::Bare,
+            Standing::Bare => self.is_bare(arm),
         }
+    }
+
+    /// Arms that share a guest.
+    pub(super) fn batches(&self, arms: &[usize]) -> Vec<Vec<usize>> {
+        batches(&self.cards, arms)
+    }
+
+    /// Brings up what an arm needs, unless it is there.
+    pub(super) fn stand(&mut self, arm: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        if self.is_bare(arm) {
+            return self.stand_bare(session);
+        }
+        let batch = match self.alone {
+            true => None,
+            false => self.batches(&self.running).into_iter().find(|batch| batch.contains(&arm)),
+        };
+        self.stand_guest(&batch.unwrap_or_else(|| vec![arm]), session).map(drop)
     }
 
     /// Brings up bare metal.
-    pub(super) fn stand_bare(&mut self) -> Result<(), MeasureError> {
+    pub(super) fn stand_bare(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
         if self.standing == Standing::Bare {
             return Ok(());
         }
-        self.clear()?;
+        self.clear(session)?;
         // Before it is there in full, so that a failure half way is cleared as well.
         self.standing = Standing::Bare;
-        self.port.enter(&self.bare.0.clone(), &self.request.address, self.fs)
+        self.port.enter(&self.bare.0.clone(), &self.request.address, session.fs)
     }
 
-    /// Boots a guest that has the cards of `arms` and no others, unless it is there.
-    pub(super) fn stand_guest(&mut self, arms: &[usize]) -> Result<u32, MeasureError> {
+    /// Boots a guest that has the cards of `arms` and no others, unless it is there; it is paused.
+    pub(super) fn stand_guest(&mut self, arms: &[usize], session: &mut Session<'_>) -> Result<u32, MeasureError> {
         match &self.standing {
-            Standing::Guest { arms: there, pid } if there == arms => return Ok(*pid),
-            _ => self.clear()?,
+            Standing::Guest { arms: there, pid, .. } if there == arms => return Ok(*pid),
+            _ => self.clear(session)?,
         }
         let Some(first) = arms.first() else { return Err(MeasureError::Unfit("a guest of no arms".to_owned())) };
-        self.port.make(self.cards[*first].path.link.role(), self.fs)?;
+        self.port.make(self.cards[*first].path.link.role(), session.fs)?;
         let name = Self::name(self.request);
         let cards: Vec<&ArmCard> = arms.iter().map(|arm| &self.cards[*arm]).collect();
-        let uuid = new_uuid(self.fs)?;
-        let xml = guest_with(&self.request.xml, &name, &uuid, super::port::BRIDGE, &cards, &self.appliance)?;
-        let guest = GuestArm { name: name.clone(), xml, device: String::new() };
-        let guests = BTreeMap::from([(ArmKind::Planned, guest)]);
-        let conditions = &self.request.conditions;
-        let mut machine = Machine::of_clones(&mut *self.hypervisor, self.fs, conditions, &self.slice, "", guests);
-        let booted = machine.boot(&[ArmKind::Planned]);
-        let notes = std::mem::take(&mut machine.notes);
-        if booted.is_err() {
+        let xml = guest_with(&self.request.xml, &name, &session.new_uuid()?, BRIDGE, &cards, &self.appliance)?;
+        let guest = Guest { name: name.clone(), xml, device: String::new(), floats: false };
+        if let Err(error) = session.boot(&guest) {
             // A guest whose agent never answers is there all the same.
-            let _ = machine.end_all();
+            session.end(&name)?;
+            return Err(error);
         }
-        self.notes.extend(notes);
-        booted?;
-        let wrap = |source| MeasureError::Hypervisor { arm: name.clone(), source };
-        self.hypervisor.resume(&name).map_err(wrap)?;
-        let process = guests::find(self.fs, &uuid)
-            .map_err(|source| MeasureError::Kernel { what: format!("cannot find the process of `{name}`"), source })?;
-        let pid = process
-            .map(|process| process.pid)
-            .ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))?;
-        self.standing = Standing::Guest { arms: arms.to_vec(), pid };
+        let pid = session.must_have_process(&name)?;
+        self.standing = Standing::Guest { arms: arms.to_vec(), pid, up: None };
         let vcpus = self.request.placement.vcpus.len() as u32;
         for card in arms.iter().map(|arm| &self.cards[*arm]) {
             if card.path.link == Link::Bridge {
                 self.port.settle(&card.tap, &card.mac)?;
             }
             if card.path.rps {
-                spread(self.hypervisor, &name, &card.mac, vcpus)?;
+                spread(session.hypervisor, &name, &card.mac, vcpus)?;
             }
         }
+        session.hypervisor.suspend(&name).map_err(failed(&name))?;
         Ok(pid)
     }
 
     /// Reads an arm back that is there: what the guest has, what the host has, and who moves its packets.
-    pub(super) fn read_back(&mut self, arm: usize) -> Effect {
+    pub(super) fn read_back(&mut self, arm: usize, session: &mut Session<'_>) -> Effect {
         let shown = match self.standing.clone() {
-            Standing::Bare => self.read_back_bare(),
-            Standing::Guest { pid, .. } => self.read_back_guest(arm, pid),
+            Standing::Bare => self.read_back_bare(session),
+            Standing::Guest { pid, .. } => self.read_back_guest(arm, pid, session),
             Standing::Nothing => Err("nothing of it is there".to_owned()),
         };
         match shown {
@@ -181,20 +166,36 @@ impl<'a> NetRig<'a> {
         }
     }
 
-    fn read_back_guest(&mut self, arm: usize, pid: u32) -> Result<Vec<String>, String> {
+    fn read_back_guest(&mut self, arm: usize, pid: u32, session: &mut Session<'_>) -> Result<Vec<String>, String> {
         let card = self.cards[arm].clone();
         let name = Self::name(self.request);
-        let found = seen(self.hypervisor, &name).map_err(|error| chain(&error))?;
+        session.hypervisor.resume(&name).map_err(|error| error.to_string())?;
+        let evidence = self.read_back_running(&card, arm, pid, session);
+        // Whatever came of it: the next arm finds its guest paused.
+        session.hypervisor.suspend(&name).map_err(|error| error.to_string())?;
+        evidence
+    }
+
+    fn read_back_running(
+        &mut self,
+        card: &ArmCard,
+        arm: usize,
+        pid: u32,
+        session: &mut Session<'_>,
+    ) -> Result<Vec<String>, String> {
+        let found = seen(session.hypervisor, &Self::name(self.request)).map_err(|error| chain(&error))?;
         let seen =
             found.get(&card.mac).ok_or_else(|| format!("the guest has no card with the address {}", card.mac))?;
-        let driver = self.function_driver(&card);
+        let driver = card.function.filter(|_| card.path.link == Link::VfHostdev);
+        // The host's driver of a card's function, which the guest's must be too.
+        let driver = driver.and_then(|function| self.request.function_driver(&session.host, Some(function)));
         let mut evidence = vec![
-            on_the_host(self.fs, &card, &self.port.name, pid)?,
+            on_the_host(session.fs, card, &self.port.name, pid)?,
             in_the_guest(&card.path, driver.as_deref(), seen)?,
         ];
-        let movers = self.under_load(arm, pid);
+        let movers = self.under_load(arm, pid, session);
         // Whatever came of it: a card left up would answer in the next one's place.
-        self.down(arm).map_err(|error| chain(&error))?;
+        self.down(session).map_err(|error| chain(&error))?;
         let (before, after) = movers?;
         evidence.push(match card.path.backend {
             Some(backend) => mover(backend, &before, &after)?,
@@ -203,18 +204,20 @@ impl<'a> NetRig<'a> {
         Ok(evidence)
     }
 
-    fn under_load(&mut self, arm: usize, pid: u32) -> Result<(Movers, Movers), String> {
-        self.up(arm).map_err(|error| {
+    fn under_load(&mut self, arm: usize, pid: u32, session: &mut Session<'_>) -> Result<(Movers, Movers), String> {
+        self.up(arm, session).map_err(|error| {
             let bridged = self.cards[arm].path.link == Link::Bridge;
             format!("the peer does not answer: {}{}", chain(&error), self.port.why_a_bridge_fails(bridged))
         })?;
-        let before = Movers::read(self.fs, pid)?;
-        self.netperf(arm, LOAD, 1, Confinement::Slice).map_err(|error| chain(&error))?;
-        Ok((before, Movers::read(self.fs, pid)?))
+        let before = Movers::read(session.fs, pid)?;
+        let words = LOAD.command(self.request.peer, 1);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        session.ask(&Self::name(self.request), &words, SLACK).map_err(|error| chain(&error))?;
+        Ok((before, Movers::read(session.fs, pid)?))
     }
 
-    fn read_back_bare(&mut self) -> Result<Vec<String>, String> {
-        self.greet().map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
+    fn read_back_bare(&mut self, session: &Session<'_>) -> Result<Vec<String>, String> {
+        self.greet(session).map_err(|error| format!("the peer does not answer: {}", chain(&error)))?;
         let driver = self.bare.1.as_deref().unwrap_or("unknown");
         Ok(vec![
             format!("{} in namespace {NAMESPACE}, driver {driver}; the peer answered through it", self.bare.0),
@@ -222,127 +225,147 @@ impl<'a> NetRig<'a> {
         ])
     }
 
-    /// The host's driver of a card's function, which the guest's must be too.
-    fn function_driver(&self, card: &ArmCard) -> Option<String> {
-        card.function.filter(|_| card.path.link == Link::VfHostdev)?;
-        self.request.function_driver(self.host, card.function)
-    }
-
-    /// One sample of an arm that is there: every test, with the processor time the host spent on it.
-    pub(super) fn sample(&mut self, arm: usize, tests: &[NetTest]) -> Result<Measured, MeasureError> {
-        let mut metrics = Vec::new();
-        let result = self.up(arm).and_then(|()| {
-            tests.iter().try_for_each(|test| {
-                metrics.extend(self.measured(arm, *test, Confinement::Slice)?);
-                Ok(())
-            })
-        });
-        self.down(arm)?;
-        result.map(|()| Measured { metrics, notes: vec![] })
-    }
-
-    /// One test of bare metal or the guest, with what it cost.
-    pub(super) fn measured(
-        &mut self,
-        arm: usize,
-        test: NetTest,
-        confinement: Confinement,
-    ) -> Result<Vec<Metric>, MeasureError> {
-        let cpus = self.slice.cpus.union(&self.slice.cpus_on_top);
-        let before = Busy::read(self.fs, &cpus)?;
-        let (fs, target) = (self.fs, self.target());
-        let middle = Middle::after(test.ramp(), Duration::from_secs(self.request.seconds.into()));
-        let (text, counted) =
-            watched(fs, &target, Some(middle), || self.netperf(arm, test, self.request.seconds, confinement));
-        let text = text?;
-        let busy = Busy::read(self.fs, &cpus)?.since(before);
-        let moved = read(test, &text)?;
-        let (unit, factor) = if test.is_stream() {
-            (Unit::CpuSecondsPerGigabit, 1.0)
-        } else {
-            (Unit::CpuNanosecondsPerTransaction, 1e9)
-        };
-        let cost = |name: &str, seconds: f64| {
-            Metric::new(&format!("{}.{name}", test.id()), unit, seconds * factor / moved.units.max(f64::MIN_POSITIVE))
-        };
-        let (counts, unknown) = costs_of(test, &counted, &moved);
-        for note in unknown.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>() {
-            self.notes.push(note);
-        }
-        let mut metrics = moved.metrics;
-        metrics.extend([cost("cpu-slice", busy.slice), cost("cpu-host", busy.host)].into_iter().flatten());
-        metrics.extend(counts);
-        Ok(metrics)
-    }
-
-    /// Whose counters are read beside a run.
-    fn target(&self) -> Target {
-        let guests = match &self.standing {
-            Standing::Guest { pid, .. } => vec![*pid],
-            Standing::Bare | Standing::Nothing => Vec::new(),
-        };
-        Target { guests, slice: self.slice.cpus.clone(), on_top: self.slice.cpus_on_top.clone() }
-    }
-
-    fn up(&mut self, arm: usize) -> Result<(), MeasureError> {
-        if self.standing == Standing::Bare {
-            return self.greet();
-        }
+    /// Brings a guest's card up; the guest runs.
+    fn up(&mut self, arm: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
         let mac = self.cards[arm].mac.clone();
         let (address, peer) = (self.request.address.clone(), self.request.peer.to_string());
-        self.in_guest(arm, &["sh", "-c", UP, "up", &mac, &address, &peer], PATIENCE).map(drop)
+        let words = ["sh", "-c", UP, "up", &mac, &address, &peer];
+        session.ask(&Self::name(self.request), &words, PATIENCE).map(drop)
     }
 
-    fn down(&mut self, arm: usize) -> Result<(), MeasureError> {
-        if self.standing == Standing::Bare {
-            return Ok(());
-        }
-        self.in_guest(arm, &["sh", "-c", DOWN], PATIENCE).map(drop)
+    /// Takes a guest's cards down; the guest runs.
+    fn down(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        session.ask(&Self::name(self.request), &["sh", "-c", DOWN], PATIENCE).map(drop)
     }
 
-    fn greet(&self) -> Result<(), MeasureError> {
+    fn greet(&self, session: &Session<'_>) -> Result<(), MeasureError> {
         let words = greeting(self.request.peer);
-        greeted(|| self.on_bare_metal(&words, Confinement::Slice))
+        let probe = &session.conditions.probe;
+        greeted(|| {
+            let mut command = std::process::Command::new("ip");
+            command.args(["netns", "exec", NAMESPACE]).arg(probe);
+            command.args([
+                "bind",
+                "--cpus",
+                &self.slice.cpus.to_string(),
+                "--nodes",
+                &self.slice.nodes.to_string(),
+                "--",
+            ]);
+            run(command.args(&words))
+        })
     }
+}
 
-    fn netperf(
-        &mut self,
-        arm: usize,
-        test: NetTest,
-        seconds: u32,
-        confinement: Confinement,
-    ) -> Result<String, MeasureError> {
-        let words = test.command(self.request.peer, seconds);
-        if self.standing == Standing::Bare {
-            return self.on_bare_metal(&words, confinement);
+impl Path for NetRig<'_> {
+    fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        let arm = step.arm;
+        self.stand(arm, session)?;
+        let name = Self::name(self.request);
+        match self.standing.clone() {
+            Standing::Guest { up, .. } if up == Some(arm) => return Ok(()),
+            Standing::Guest { .. } => {}
+            _ => return self.greet(session),
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.in_guest(arm, &words, Duration::from_secs(u64::from(seconds)) + SLACK)
-    }
-
-    fn on_bare_metal(&self, words: &[String], confinement: Confinement) -> Result<String, MeasureError> {
-        // This process keeps off the slice, and what it starts inherits that: even "anywhere" has to be said.
-        let all = || (self.host.online(), self.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
-        let (cpus, nodes): (CpuSet, NodeSet) = match confinement {
-            Confinement::Slice => (self.slice.cpus.clone(), self.slice.nodes.clone()),
-            Confinement::None => all(),
-        };
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", NAMESPACE]).arg(&self.request.conditions.probe);
-        command.args(["bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"]).args(words);
-        run(&mut command)
-    }
-
-    fn in_guest(&mut self, arm: usize, words: &[&str], limit: Duration) -> Result<String, MeasureError> {
-        let title = self.title(arm);
-        let output = agent::exec(self.hypervisor, &Self::name(self.request), words, None, limit)
-            .map_err(|source| MeasureError::Hypervisor { arm: title.clone(), source })?;
-        if output.status.is_success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        session.hypervisor.resume(&name).map_err(failed(&name))?;
+        let result = self.down(session).and_then(|()| self.up(arm, session));
+        session.hypervisor.suspend(&name).map_err(failed(&name))?;
+        if let Standing::Guest { up, .. } = &mut self.standing {
+            *up = result.is_ok().then_some(arm);
         }
-        let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
-        let why = said.into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| format!("{:?}", output.status));
-        let why = why.chars().take(400).collect();
-        Err(MeasureError::WorkloadFailed { what: format!("`{}` in the guest, {title}", words[0]), why })
+        result
+    }
+
+    fn seat(&self, arm: usize, _: usize) -> Seat {
+        if self.is_bare(arm) {
+            let around = ["ip", "netns", "exec", NAMESPACE].map(str::to_owned).to_vec();
+            return Seat { around, anywhere: arm >= self.cards.len(), ..Seat::default() };
+        }
+        Seat::guest(&Self::name(self.request), "")
+    }
+
+    fn refresh(&mut self, _: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.clear(session)
+    }
+
+    fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        let name = Self::name(self.request);
+        if self.is_bare(step.arm) || (self.stands(step.arm) && session.answers(&name)?) {
+            return Ok(false);
+        }
+        session.note(format!("the clone `{name}` stopped answering and was started again"));
+        // Whatever is there: the next turn begins with a new one.
+        session.end(&name)?;
+        self.standing = Standing::Nothing;
+        Ok(true)
+    }
+
+    fn arrange(&self, arms: &mut Vec<usize>, random: &mut SplitMix) {
+        *arms = by_guest(&self.cards, arms, |arm| self.stands(arm), random);
+    }
+}
+
+/// Arms that share a guest: those that need the port in the same way. Behind the cards is bare metal without a slice.
+fn batches(cards: &[ArmCard], arms: &[usize]) -> Vec<Vec<usize>> {
+    let role = |arm: usize| cards.get(arm).map_or(Role::Bare, |card| card.path.link.role());
+    let mut roles: Vec<Role> = arms.iter().map(|arm| role(*arm)).collect();
+    roles.sort();
+    roles.dedup();
+    roles.into_iter().map(|one| arms.iter().copied().filter(|arm| role(*arm) == one).collect()).collect()
+}
+
+/// Arms of one guest run together, in random order, and the guests come in random order, except that the one that is there
+/// goes first: else every round would boot it twice.
+fn by_guest(cards: &[ArmCard], arms: &[usize], stands: impl Fn(usize) -> bool, random: &mut SplitMix) -> Vec<usize> {
+    let mut groups = batches(cards, arms);
+    random.shuffle(&mut groups);
+    groups.sort_by_key(|group| !group.iter().any(|arm| stands(*arm)));
+    groups.iter_mut().for_each(|group| random.shuffle(group));
+    groups.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::path::NetPath;
+
+    fn cards() -> Vec<ArmCard> {
+        let links = [
+            NetPath::libvirt_default(),
+            NetPath::virtio(Link::MacvtapBridge),
+            NetPath::hardware(Link::VfHostdev),
+            NetPath::virtio(Link::MacvtapPrivate),
+            NetPath::virtio(Link::MacvtapPassthrough),
+            NetPath::hardware(Link::Bare),
+        ];
+        let card =
+            |path| ArmCard { path, mac: String::new(), tap: String::new(), lower: String::new(), function: None };
+        links.into_iter().map(card).collect()
+    }
+
+    #[test]
+    fn arms_that_can_share_a_guest_do_and_no_others() {
+        let cards = cards();
+        let mut found = batches(&cards, &[0, 1, 2, 3, 4, 5]);
+        found.sort();
+        assert_eq!(found, [vec![0, 2], vec![1, 3], vec![4], vec![5]]);
+        assert_eq!(batches(&cards, &[1, 5]), [vec![1], vec![5]]);
+    }
+
+    #[test]
+    fn a_round_has_every_arm_once_guest_by_guest_and_goes_on_with_the_one_that_is_there() {
+        let cards = cards();
+        let mut orders = std::collections::BTreeSet::new();
+        for seed in 0..40 {
+            let order = by_guest(&cards, &[0, 1, 2, 3, 4, 5], |arm| arm == 4, &mut SplitMix::new(seed));
+            assert_eq!(order[0], 4, "it is there");
+            let mut all = order.clone();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3, 4, 5]);
+            let at = |arm: usize| order.iter().position(|other| *other == arm).unwrap();
+            assert!(at(0).abs_diff(at(2)) == 1 && at(1).abs_diff(at(3)) == 1, "{order:?}");
+            orders.insert(order);
+        }
+        assert!(orders.len() > 10, "the order is drawn");
     }
 }

@@ -10,25 +10,22 @@ use nearmetal_units::Bytes;
 
 use super::arms::{Function, NetGround, net_arms};
 use super::guest::{ArmCard, appliance, mac_of_run, own_kernel};
-use super::lane::{confirm, race, read_back_all};
+use super::lane::{ceiling, confirm, race, read_back_all};
 use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
-use super::request::{CEILING_RUNS, FIRST_LOOK, LOOKS, NetMatrixRequest, affordable, confirming, net_ground};
+use super::request::{FIRST_LOOK, LOOKS, NetMatrixRequest, affordable, confirming, net_ground};
 use super::results::{
     Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults, bound, median, medians, pairs,
 };
-use super::rig::{Confinement, NetRig};
+use super::rig::NetRig;
 use super::test::NetTest;
-use crate::bench::{Event, grow_pools, new_uuid, pause_original, slice, stay_off};
 use crate::compare::CONFIDENCE;
+use crate::engine::{Session, Site, slice_of};
 use crate::error::MeasureError;
-use crate::experiment::chain;
-use crate::leftovers::{Leftovers, leaving_nothing};
+use crate::event::Event;
+use crate::finish::{in_a_session, lab_caveat, on_top_caveat};
 use crate::matrix::{Effect, GroundKey, Turn};
-use crate::metric::Unit;
-use crate::record::provenance;
-use crate::results::{Environment, Slice};
-use crate::schedule::Design;
+use crate::results::Slice;
 
 /// Runs a network matrix and puts everything back, whatever came of it.
 ///
@@ -41,31 +38,31 @@ pub fn net_matrix(
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<NetMatrixResults, MeasureError> {
-    leaving_nothing(&request.conditions.state, fs, hypervisor, tell, |host, hypervisor, leftovers, tell| {
-        measure(request, fs, host, hypervisor, leftovers, tell)
-    })
+    let text = serde_json::to_string(request).unwrap_or_default();
+    let site = Site { fs, hypervisor, tell };
+    let device = |session: &Session<'_>| port_model(&request.port, &session.host);
+    let guests = vec![request.guest.clone()];
+    if !request.race {
+        return Session::run(&request.conditions, site, |session| measure(request, session));
+    }
+    in_a_session("net", guests, Some(&device), text, &request.conditions, site, |session| measure(request, session))
 }
 
-fn measure(
-    request: &NetMatrixRequest,
-    fs: &HostFs,
-    host: &Host,
-    hypervisor: &mut dyn Hypervisor,
-    leftovers: &mut Leftovers,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<NetMatrixResults, MeasureError> {
+fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetMatrixResults, MeasureError> {
     let began = Instant::now();
+    let host = &session.host.clone();
     if let Some(why) = why_not(&request.port, host) {
         return Err(MeasureError::Unfit(why));
     }
-    let versions = hypervisor.versions().ok();
-    let ground = net_ground(request, fs, host);
+    session.without_fio();
+    let versions = session.versions();
+    let ground = net_ground(request, session.fs, host);
     let (paths, left_out) = net_arms(&ground);
     affordable(request, &paths)?;
-    pause_original(&request.guest, request.conditions.pause, hypervisor, leftovers)?;
-    let slice = slice(&request.placement, &request.port, Bytes::new(0));
-    stay_off(host, &slice)?;
-    grow_pools(&request.placement, 1, host, fs, leftovers)?;
+    session.pause_original(&request.guest)?;
+    let slice = slice_of(&request.placement, &request.port, Bytes::new(0));
+    session.stay_off(std::slice::from_ref(&slice))?;
+    session.grow_pools(&request.placement, 1)?;
 
     let kernel = own_kernel(host.system.kernel.as_deref()).ok();
     let drivers: Vec<String> = ground.given().and_then(|function| function.driver.clone()).into_iter().collect();
@@ -74,7 +71,7 @@ fn measure(
     let programs = NetTest::programs(&request.tests);
     let work = request.conditions.state.join("bench");
     let appliance = appliance(&request.conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
-    let cards = cards(&paths, &ground, &new_uuid(fs)?);
+    let cards = cards(&paths, &ground, &session.new_uuid()?);
     let bare = match ground.given() {
         Some(Function { interface: Some(interface), driver, .. }) => (interface.clone(), driver.clone()),
         _ => {
@@ -82,19 +79,19 @@ fn measure(
             (request.port.clone(), port.and_then(|port| port.driver.clone()))
         }
     };
-    leftovers.clones = vec![NetRig::name(request)];
+    session.will_clone([NetRig::name(request)])?;
     let macs = cards.iter().filter(|card| card.path.link == Link::Bridge).map(|card| card.mac.clone()).collect();
-    let port = Port::take(&request.port, macs, host, fs, leftovers)?;
-    let mut rig = NetRig::new(request, fs, host, hypervisor, appliance, slice.clone(), port, bare, cards);
+    let port = Port::take(&request.port, macs, host, session.fs, &mut session.leftovers)?;
+    let mut rig = NetRig::new(request, appliance, slice.clone(), port, bare, cards);
 
     let ceiling = if request.race {
-        tell(Event::Stage("measuring what this machine and the peer get without a guest"));
-        ceiling(&mut rig)?
+        session.stage("measuring what this machine and the peer get without a guest");
+        ceiling(&mut rig, session)?
     } else {
         Vec::new()
     };
-    tell(Event::Stage("reading back what each arm really is"));
-    let effects = read_back_all(&mut rig, tell)?;
+    session.stage("reading back what each arm really is");
+    let effects = read_back_all(&mut rig, session)?;
     let running: Vec<usize> = (0..effects.len()).filter(|arm| matches!(effects[*arm], Effect::Shown { .. })).collect();
     let cannot: Vec<Option<String>> = paths.iter().map(cannot_win).collect();
     let can_win: Vec<bool> = running.iter().map(|arm| cannot[*arm].is_none()).collect();
@@ -108,38 +105,28 @@ fn measure(
     }
     let reference = reference(&effects, &cannot);
     let (race, turns) = if request.race {
-        tell(Event::Stage("racing"));
+        session.stage("racing");
         let left = f64::from(request.budget.saturating_sub(confirming(request))) - began.elapsed().as_secs_f64();
-        let (race, turns) = race(&mut rig, &running, &can_win, reference, left, tell)?;
+        let (race, turns) = race(&mut rig, &running, &can_win, reference, left, session)?;
         (Some(race), turns)
     } else {
         (None, Vec::new())
     };
-    // The file speaks of arms by their place in the list, and arms without effect are in it too.
-    let turns: Vec<Turn> = turns.into_iter().map(|turn| Turn { arm: running[turn.arm], ..turn }).collect();
-
     let winner = race.as_ref().and_then(Race::leader).map(|leader| running[leader]);
     let bare_arm = running.iter().copied().find(|arm| paths[*arm].link == Link::Bare);
     let confirmation = match winner {
         Some(winner) => {
-            tell(Event::Stage("measuring the winner again"));
+            session.stage("measuring the winner again");
             let mut arms = vec![reference];
             arms.extend([Some(winner), bare_arm].into_iter().flatten().filter(|arm| *arm != reference));
-            let fresh = confirm(&mut rig, &arms, tell)?;
+            let fresh = confirm(&mut rig, &arms, session)?;
             Some(NetConfirmation::of(fresh, (winner, reference), bare_arm, &ceiling, request.conditions.seed))
         }
         None => None,
     };
-    rig.clear()?;
-    let notes = std::mem::take(&mut rig.notes);
+    rig.clear(session)?;
     let cards = std::mem::take(&mut rig.cards);
-    let design =
-        Design { arms: vec![], paired: vec![], rounds: 0, same_arm: vec![], same_arm_pairs: 0, single_shot: vec![] };
-    let mut provenance = provenance(host, versions.as_ref(), request.conditions.seed, &design);
-    provenance.retain(|name, _| !name.starts_with("fio"));
-    for test in &request.tests {
-        provenance.insert(format!("{} command", test.id()), test.command(request.peer, request.seconds).join(" "));
-    }
+    let workloads: Vec<_> = request.tests.iter().map(|test| request.job(*test)).collect();
     let arms = arm_results(&cards, effects, cannot, &running, reference, race.as_ref(), &turns, &ceiling, request);
     let port_node = host.network_interfaces.iter().find(|found| found.name == request.port).and_then(|port| port.node);
     let mut caveats = caveats(request, &slice, port_node, kernel.is_some());
@@ -149,8 +136,8 @@ fn measure(
             paths[reference].title()
         ));
     }
-    caveats.extend(notes);
-    Ok(NetMatrixResults {
+    caveats.append(&mut session.notes);
+    let results = NetMatrixResults {
         schema: NET_MATRIX_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -181,8 +168,13 @@ fn measure(
         slack: race.as_ref().and_then(Race::slack),
         confirmation,
         caveats,
-        provenance,
-    })
+        provenance: session.provenance(&workloads),
+    };
+    let won = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
+    if let Some(log) = session.log() {
+        log.finish(&serde_json::to_string(&results).unwrap_or_default(), won)?;
+    }
+    Ok(results)
 }
 
 /// The cards of the arms. `uuid` makes their addresses those of this run, since another host may measure beside this one.
@@ -203,47 +195,6 @@ fn cards(paths: &[NetPath], ground: &NetGround, uuid: &str) -> Vec<ArmCard> {
         }
     };
     paths.iter().enumerate().map(one).collect()
-}
-
-/// Bare metal, on all PUs and on the slice, in turn: no arm can be shown to do more.
-fn ceiling(rig: &mut NetRig<'_>) -> Result<Vec<Ceiling>, MeasureError> {
-    rig.stand_bare()?;
-    let reached = rig.read_back(0);
-    if let Effect::NotShown { why } = reached {
-        return Err(MeasureError::Unfit(format!(
-            "{} is out of reach from {}: {why}. Does netserver run there?",
-            rig.request.peer, rig.request.port
-        )));
-    }
-    let mut found = Vec::new();
-    for test in rig.request.tests.clone() {
-        let unit = if test.is_stream() { Unit::BitsPerSecond } else { Unit::TransactionsPerSecond };
-        let mut ceiling = Ceiling { test, unit, unconfined: Vec::new(), confined: Vec::new() };
-        let mut failed = None;
-        for _ in 0..CEILING_RUNS {
-            for confinement in [Confinement::None, Confinement::Slice] {
-                let metrics = match rig.measured(0, test, confinement) {
-                    Ok(metrics) => metrics,
-                    Err(error) => {
-                        rig.notes.push(format!("a run for the ceiling failed: {}", chain(&error)));
-                        failed = Some(error);
-                        continue;
-                    }
-                };
-                let rate = metrics.into_iter().find(|metric| metric.name == test.rate()).map(|metric| metric.value);
-                match confinement {
-                    Confinement::None => ceiling.unconfined.extend(rate),
-                    Confinement::Slice => ceiling.confined.extend(rate),
-                }
-            }
-        }
-        // One that fails now and then is the machine's noise; one that never ends well is no test of this peer.
-        match failed {
-            Some(error) if ceiling.unconfined.is_empty() && ceiling.confined.is_empty() => return Err(error),
-            _ => found.push(ceiling),
-        }
-    }
-    Ok(found)
 }
 
 /// The arm that all others are compared with: libvirt's default, or where that took no effect the first a guest can use.
@@ -321,12 +272,7 @@ pub fn port_model(port: &str, host: &Host) -> String {
 }
 
 fn caveats(request: &NetMatrixRequest, slice: &Slice, port_node: Option<u32>, own_kernel: bool) -> Vec<String> {
-    let mut caveats = Vec::new();
-    if let Environment::Lab { machine } = &request.conditions.environment {
-        caveats.push(format!(
-            "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
-        ));
-    }
+    let mut caveats: Vec<String> = lab_caveat(&request.conditions.environment).into_iter().collect();
     match port_node {
         Some(node) if !slice.nodes.contains(node) => caveats.push(format!(
             "the port is on node {node} and the guest on node {}: every packet crosses nodes",
@@ -337,12 +283,7 @@ fn caveats(request: &NetMatrixRequest, slice: &Slice, port_node: Option<u32>, ow
     if !own_kernel {
         caveats.push("the guest runs the appliance's kernel, since this host's own was not found".to_owned());
     }
-    if !slice.cpus_on_top.is_empty() {
-        caveats.push(format!(
-            "the guest also uses PUs {} for its emulator thread and vhost workers: what virtualization costs on top of the slice",
-            slice.cpus_on_top
-        ));
-    }
+    caveats.extend(on_top_caveat(slice, "vhost workers"));
     caveats.push(
         "interrupts of the port stay where the host has them, for every arm: bare metal's are outside its confinement too"
             .to_owned(),

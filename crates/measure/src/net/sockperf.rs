@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::test::{Moved, NetTest};
+use super::test::NetTest;
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 
@@ -55,8 +55,8 @@ pub(super) fn command(protocol: Protocol, peer: IpAddr, seconds: u32) -> Vec<Str
     words.into_iter().chain(tcp).map(str::to_owned).collect()
 }
 
-/// Reads what it printed: rate and percentiles of what it calls the valid part, units of the whole run.
-pub(super) fn read(test: NetTest, protocol: Protocol, text: &str) -> Result<Moved, MeasureError> {
+/// Reads what it printed: rate and percentiles of what it calls the valid part.
+pub(super) fn read(test: NetTest, protocol: Protocol, text: &str) -> Result<Vec<Metric>, MeasureError> {
     let text = &plain(text);
     let failed = |why: String| MeasureError::WorkloadFailed { what: PROGRAM.to_owned(), why };
     let unreadable = |why: &str| MeasureError::Unreadable {
@@ -113,8 +113,7 @@ pub(super) fn read(test: NetTest, protocol: Protocol, text: &str) -> Result<Move
             metrics.extend(Metric::new(&format!("{}.{name}", test.id()), Unit::Nanoseconds, value * 1e3));
         }
     }
-    // What it costs is counted over the whole run, so what was moved is too.
-    Ok(Moved { metrics, units: answers, seconds: total })
+    Ok(metrics)
 }
 
 /// What it says went wrong, and what to do about it. It ends with 0 all the same.

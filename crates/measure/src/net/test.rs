@@ -117,7 +117,7 @@ impl NetTest {
     }
 
     /// How long its program waits before it begins to move anything.
-    pub(super) fn ramp(self) -> Duration {
+    pub(crate) fn ramp(self) -> Duration {
         match self.program() {
             Program::Netperf { .. } => Duration::ZERO,
             Program::Sockperf(_) => sockperf::RAMP,
@@ -133,20 +133,11 @@ impl NetTest {
     }
 }
 
-/// What a run gave: its metrics, how many units it moved (gigabits, or transactions), and in which time.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Moved {
-    pub metrics: Vec<Metric>,
-    pub units: f64,
-    /// How long it moved them.
-    pub seconds: f64,
-}
-
 /// Reads what the program of a test printed.
 ///
 /// # Errors
 /// The program failed, or this is not what it prints.
-pub(crate) fn read(test: NetTest, text: &str) -> Result<Moved, MeasureError> {
+pub(crate) fn read(test: NetTest, text: &str) -> Result<Vec<Metric>, MeasureError> {
     match test.program() {
         Program::Netperf { stream, .. } => netperf::read(test, stream, text),
         Program::Sockperf(protocol) => sockperf::read(test, protocol, text),

@@ -1,26 +1,190 @@
 //! Several guests at once against their bare slices at once.
 //!
 //! One guest after the other says nothing of what they take from each other: memory channels, the IOMMU, the PCIe fabric,
-//! power. Here all guests of a sample begin at one moment, and so do the bare slices they are compared with ([`barrier`]).
-//! That they ran side by side is not believed but read from the times fio gives: a sample whose overlap is too small is
-//! thrown away ([`window`]).
+//! power. Here all guests of a sample begin at one moment, and so do the bare slices they are compared with
+//! ([`crate::barrier`]). That they ran side by side is not believed but read from the times their programs give: a sample
+//! whose overlap is too small does not count.
 
-mod barrier;
-mod drives;
-mod prepare;
-mod ready;
-mod results;
-mod rounds;
-mod sample;
-mod window;
+mod over;
+mod over_drives;
+mod over_scratch;
 
-pub(crate) use drives::{Drives, OnDrives};
-pub use prepare::{Member, TogetherRequest, TogetherTerms, bench_together};
-pub(crate) use prepare::{apart, lab_caveat, make_room, pause_all};
-pub(crate) use ready::Ready;
-pub use results::{
-    MemberInfo, MemberSample, Side, TOGETHER_SCHEMA, TogetherLoad, TogetherRatio, TogetherResults, TogetherSample,
-    together_text,
-};
-pub(crate) use sample::{Load, Running, Turn};
-pub(crate) use window::{Window, of_netperf};
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::Hypervisor;
+use nearmetal_place::Placement;
+use nearmetal_units::CpuSet;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+use crate::conditions::Conditions;
+use crate::engine::{Path, Scaling, ScalingPlan, Session, Site, Tenant};
+use crate::error::MeasureError;
+use crate::event::Event;
+use crate::finish::{Experiment, in_a_session};
+use crate::load::Workload;
+use crate::record::record;
+use crate::results::{Arm, Environment, Results};
+
+pub use self::over::Over;
+
+/// The most guests at once: each is told in turn when to begin, and that takes its time.
+pub const MOST_TOGETHER: usize = 16;
+/// Samples of the ceiling.
+const CEILING_RUNS: u32 = 3;
+
+/// One guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Domain.
+    pub guest: String,
+    /// Where the plan puts it: its slice.
+    pub placement: Placement,
+    /// Its XML as planned.
+    pub xml_planned: String,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TogetherRequest {
+    /// The guests, in the order in which they join.
+    pub members: Vec<Member>,
+    /// What they work on.
+    pub over: Over,
+    /// Pairs for each number of guests.
+    pub pairs: u32,
+    /// A/A pairs of all guests at once.
+    pub same_arm_pairs: u32,
+    /// Whether every number from one to all is measured, or all alone.
+    pub scaling: bool,
+    /// The least overlap of a sample that counts, from 0 to 1.
+    pub least_overlap: f64,
+    /// Under what.
+    pub conditions: Conditions,
+}
+
+/// What the tenants are, once they are there: arm 0 is bare metal, arm 1 the guests.
+pub(crate) struct Ready<'p> {
+    pub path: Box<dyn Path + 'p>,
+    pub tenants: Vec<Tenant>,
+    /// What each runs.
+    pub workload: Workload,
+    /// One sentence on what they share, or do not.
+    pub caveats: Vec<String>,
+    /// Whether what the machine and the other end do without slices bounds them.
+    pub ceiling: bool,
+}
+
+/// Runs the experiment and puts everything back, whatever came of it.
+///
+/// # Errors
+/// Slices that share PUs, something to work on that two of them name or that holds data, clones that do not come up; or
+/// four samples in a row that fail.
+pub fn bench_together(
+    request: &TogetherRequest,
+    fs: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Results, MeasureError> {
+    apart(&request.members)?;
+    request.over.check(request)?;
+    let text = serde_json::to_string(request).unwrap_or_default();
+    let guests = request.members.iter().map(|member| member.guest.clone()).collect();
+    let site = Site { fs, hypervisor, tell };
+    in_a_session("together", guests, None, text, &request.conditions, site, |session| measure(request, session))
+}
+
+fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+    let Ready { mut path, tenants, workload, mut caveats, ceiling } = request.over.ready(request, session)?;
+    let all = tenants.len();
+    let arms = arms(&tenants, &*path, ceiling, session)?;
+    let plan = ScalingPlan {
+        arms: vec![0, 1],
+        counts: if request.scaling { (1..=all).collect() } else { vec![all] },
+        workload: workload.clone(),
+        pairs: request.pairs,
+        same_arm: (request.same_arm_pairs > 0).then_some((1, request.same_arm_pairs)),
+        ceiling: ceiling.then_some((2, CEILING_RUNS)),
+        seed: request.conditions.seed,
+    };
+    if let Environment::Lab { machine } = &request.conditions.environment {
+        caveats.insert(0, format!(
+            "lab: emulated time. The machine `{machine}` is software, and all of its processors share a few real ones: what its guests take from each other says nothing of silicon"
+        ));
+    }
+    let mut experiment = Experiment {
+        experiment: "together",
+        quick: true,
+        arms,
+        tenants,
+        least_overlap: Some(request.least_overlap),
+        caveats,
+        workloads: vec![workload],
+        facts: Vec::new(),
+        path: &mut *path,
+    };
+    let runs = experiment.runs(&mut Scaling::new(&plan), session)?;
+    experiment.document(runs, session)
+}
+
+/// Both sides, and the one without slices where there is a ceiling.
+fn arms(
+    tenants: &[Tenant],
+    path: &dyn Path,
+    ceiling: bool,
+    session: &mut Session<'_>,
+) -> Result<Vec<Arm>, MeasureError> {
+    let Some(first) = tenants.first() else { return Ok(Vec::new()) };
+    let titled = |name: ArmName, title: &str| ArmName { title: title.to_owned(), ..name };
+    let bare = titled(ArmName::bare_slice(), "bare slices");
+    let bare = record(session, &bare, "the host itself, a process bound to each slice", "its own", None, &first.slice)?;
+    let clone = path.seat(1, 0).guest;
+    let guests = titled(ArmName::planned(), "guests");
+    // A guest that is booted for its turn need not be there now.
+    let mut guests = record(session, &guests, "the domains as planned", "its own", clone.as_deref(), &first.slice)?;
+    guests.placement = Vec::new();
+    let mut arms = vec![bare, guests];
+    if ceiling {
+        let name = ArmName::new("all-pus", "all PUs, without a guest", crate::arm::Role::Bare);
+        arms.push(record(session, &name, "the host itself, where the kernel puts it", "its own", None, &first.slice)?);
+    }
+    Ok(arms)
+}
+
+/// The PUs of a slice; none where the plan pins nothing.
+fn pus(placement: &Placement) -> CpuSet {
+    placement.vcpus.iter().fold(CpuSet::new(), |cpus, pin| cpus.union(&pin.cpus))
+}
+
+/// Refuses members that cannot run side by side.
+fn apart(members: &[Member]) -> Result<(), MeasureError> {
+    let unfit = |why: String| Err(MeasureError::Unfit(why));
+    if members.len() > MOST_TOGETHER {
+        return unfit(format!("{} guests are named, and {MOST_TOGETHER} at once are possible", members.len()));
+    }
+    for (number, Member { guest, placement, .. }) in members.iter().enumerate() {
+        let own = pus(placement);
+        if own.is_empty() {
+            return unfit(format!("the plan pins nothing of `{guest}`, so that there is no slice to compare it with"));
+        }
+        for Member { guest: other, placement: beside, .. } in &members[..number] {
+            if other == guest {
+                return unfit(format!("`{guest}` is named twice"));
+            }
+            let shared = own.intersection(&pus(beside));
+            if !shared.is_empty() {
+                return unfit(format!(
+                    "`{other}` and `{guest}` share PUs {shared}: their bare slices cannot run side by side; plan them together"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Keeps this process off the slices, and sees that the pools hold a clone of each member.
+pub(crate) fn make_room(members: &[Member], tenants: &[Tenant], session: &mut Session<'_>) -> Result<(), MeasureError> {
+    let slices: Vec<_> = tenants.iter().map(|tenant| tenant.slice.clone()).collect();
+    session.stay_off(&slices)?;
+    session.stage("sizing hugepage pools");
+    members.iter().try_for_each(|member| session.grow_pools(&member.placement, 1))
+}

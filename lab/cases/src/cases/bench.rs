@@ -1,7 +1,7 @@
 //! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{ArmKind, Cost, Estimate, Results, TogetherResults, compare, cost_table};
+use nearmetal_measure::{BARE_SLICE, Comparison, Cost, Estimate, PLANNED, Results, compare, cost_table};
 
 use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
@@ -52,22 +52,22 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     let results: Results = serde_json::from_str(&bench.sh("cat /root/function.json")?)?;
-    let side = |arm: ArmKind| results.arms.iter().find(|one| one.kind == arm).map(|one| one.placement.join("; "));
-    let bare = side(ArmKind::BareSlice).context("no bare arm")?;
-    let guest = side(ArmKind::Planned).context("no guest")?;
+    let side = |arm: &str| results.arm(arm).map(|one| one.placement.join("; "));
+    let bare = side(BARE_SLICE).context("no bare arm")?;
+    let guest = side(PLANNED).context("no guest")?;
     ensure!(bare.contains("driver nvme,") && guest.contains("driver vfio-pci,"), "{bare}\n{guest}");
     ensure!(guest.contains("the guest sees /dev/nvme"), "{guest}");
     let found = compare(&results)?.into_iter().find(|one| one.metric == "iops").context("no ratio")?;
     let Estimate::Paired { ratio, .. } = found.estimate else { anyhow::bail!("no pairs: {text}") };
     let costs = cost_table(&results);
-    let cost = |arm: ArmKind, group: Cost, name: &str| {
-        let row = costs.iter().find(|row| row.arm == arm && row.cost == group && row.name.starts_with(name));
-        row.map(|row| row.per_io).with_context(|| format!("no {name} of {}: {text}", arm.title()))
+    let cost = |arm: &str, group: Cost, name: &str| {
+        let row = costs.iter().find(|row| row.arm.id == arm && row.cost == group && row.name.starts_with(name));
+        row.map(|row| row.per_io).with_context(|| format!("no {name} of {arm}: {text}"))
     };
     // What runs on the host raises the drive's interrupt there; the guest's comes by VFIO, and costs exits.
-    let bare_interrupts = cost(ArmKind::BareSlice, Cost::Interrupts, "nvme1q")?;
-    let guest_interrupts = cost(ArmKind::Planned, Cost::Interrupts, "vfio-msi")?;
-    let exits = cost(ArmKind::Planned, Cost::Exits, "all")?;
+    let bare_interrupts = cost(BARE_SLICE, Cost::Interrupts, "nvme1q")?;
+    let guest_interrupts = cost(PLANNED, Cost::Interrupts, "vfio-msi")?;
+    let exits = cost(PLANNED, Cost::Exits, "all")?;
     ensure!(exits > 0.0 && bare_interrupts > 0.0 && guest_interrupts > 0.0, "{text}");
     ensure!(costs.iter().any(|row| row.cost == Cost::Reasons && row.name == "interrupt"), "no reasons: {text}");
     ensure!(text.contains("lab: emulated time"), "{text}");
@@ -120,19 +120,26 @@ fn define_four(bench: &Bench, disk: impl Fn(usize) -> anyhow::Result<String>) ->
     bench.sh("nearmetal plan w0 w1 w2 w3 -o /root/plan.json").map(drop)
 }
 
+/// Guests over bare slices by rate, for each number of guests.
+pub(super) fn rates(results: &Results) -> anyhow::Result<Vec<Comparison>> {
+    let rate = |one: &Comparison| Some(&one.metric) == one.workload.rate().as_ref() && one.pairs.len() > 1;
+    Ok(compare(results)?.into_iter().filter(rate).collect())
+}
+
 /// Each guest is on its drive's node, each sample that counts ran side by side, and at least three pairs of all four count.
 fn four_side_by_side(bench: &Bench, text: &str) -> anyhow::Result<Verdict> {
     ensure!(text.contains("lab: emulated time") && text.contains("overlap: "), "{text}");
-    let results: TogetherResults = serde_json::from_str(&bench.sh("cat /root/together.json")?)?;
-    for (node, member) in results.members.iter().enumerate() {
+    let results: Results = serde_json::from_str(&bench.sh("cat /root/together.json")?)?;
+    for (node, member) in results.tenants.iter().enumerate() {
         let nodes = member.slice.nodes.to_string();
         ensure!(nodes == node.to_string(), "{} is on node {nodes}, and its drive on {node}", member.guest);
     }
-    let counted = results.samples.iter().filter(|sample| sample.thrown_away.is_none());
-    ensure!(counted.clone().all(|sample| sample.overlap >= results.least_overlap), "{text}");
-    let ratios = results.ratios()?;
+    let counted = results.runs.iter().filter(|run| run.failure().is_none()).filter_map(|run| run.together.as_ref());
+    let least = results.least_overlap.context("no least overlap")?;
+    ensure!(counted.clone().count() > 0 && counted.clone().all(|sample| sample.overlap >= least), "{text}");
+    let ratios = rates(&results)?;
     let all = ratios.iter().find(|one| one.count == 4).with_context(|| format!("no ratio of four: {text}"))?;
-    ensure!(all.ratio.n >= 3, "only {} pairs of four ran side by side: {text}", all.ratio.n);
+    ensure!(all.pairs.len() >= 3, "only {} pairs of four ran side by side: {text}", all.pairs.len());
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("note: ")).collect();
     Ok(Verdict::Holds(lines.join(" | ")))
 }

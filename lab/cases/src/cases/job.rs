@@ -1,7 +1,7 @@
 //! The job itself: plan, apply, verify, rollback, and a short measurement.
 
 use anyhow::ensure;
-use nearmetal_measure::{ArmKind, Outcome, Results};
+use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results, VIRT_INSTALL};
 
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::{Bench, Boot};
@@ -78,10 +78,10 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(text.contains("--pause"), "{text}");
     bench.sh("nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
     let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
-    for arm in [ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall] {
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         let good = results.runs.iter().filter(|run| run.arm == arm && matches!(run.outcome, Outcome::Measured { .. }));
         let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
-        ensure!(good.count() >= 2, "arm {} has too few runs: {failed:?}", arm.id());
+        ensure!(good.count() >= 2, "arm {arm} has too few runs: {failed:?}");
     }
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh("virsh domstate web1")? == running, "the original is not as it was");
@@ -121,10 +121,10 @@ fn own_guest(bench: &Bench) -> anyhow::Result<Verdict> {
     let results: Results = serde_json::from_str(&bench.sh("cat /root/own.json")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty(), "{failed:?}");
-    for arm in [ArmKind::BareSlice, ArmKind::Planned] {
+    for arm in [BARE_SLICE, PLANNED] {
         let kinds =
             |prefix: &str| results.runs.iter().any(|run| run.arm == arm && run.workload.id().starts_with(prefix));
-        ensure!(kinds("fio.") && kinds("memory.latency") && kinds("memory.bandwidth"), "{} lacks a workload", arm.id());
+        ensure!(kinds("fio.") && kinds("memory.latency") && kinds("memory.bandwidth"), "{arm} lacks a workload");
     }
     let fio = results.provenance.get("fio in the guest").cloned().unwrap_or_default();
     ensure!(fio.starts_with("fio-"), "the guest's fio is `{fio}`");

@@ -1,7 +1,7 @@
 //! Workloads beyond the random job: each on bare metal and in clones, with every figure it is there for.
 
 use anyhow::ensure;
-use nearmetal_measure::{ArmKind, FileStep, Outcome, Results, Workload};
+use nearmetal_measure::{AS_FOUND, BARE_SLICE, FileStep, Outcome, PLANNED, Results, VIRT_INSTALL, Workload};
 
 use super::{Case, Verdict, shared_long};
 use crate::context::Bench;
@@ -30,21 +30,21 @@ fn run(bench: &Bench, arguments: &str) -> anyhow::Result<Results> {
 }
 
 /// The values of one metric, of all runs of an arm that measured a workload.
-fn has(results: &Results, arm: ArmKind, metric: &str, of: impl Fn(&Workload) -> bool) -> anyhow::Result<()> {
+fn has(results: &Results, arm: &str, metric: &str, of: impl Fn(&Workload) -> bool) -> anyhow::Result<()> {
     let own: Vec<_> = results.runs.iter().filter(|run| run.arm == arm && of(&run.workload)).collect();
-    ensure!(!own.is_empty(), "{} did not run it", arm.title());
+    ensure!(!own.is_empty(), "{arm} did not run it");
     for run in own {
         if let Outcome::Failed { why } = &run.outcome {
-            anyhow::bail!("{}, {}: {why}", arm.title(), run.workload.label());
+            anyhow::bail!("{arm}, {}: {why}", run.workload.label());
         }
-        ensure!(run.value(metric).is_some(), "{}, {}: no {metric}", arm.title(), run.workload.label());
+        ensure!(run.value(metric).is_some(), "{arm}, {}: no {metric}", run.workload.label());
     }
     Ok(())
 }
 
 fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
     let results = run(bench, "--workload iozone --pairs 2 --span 32MiB")?;
-    for arm in [ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall] {
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for name in ["ext4", "xfs"] {
             let of =
                 |workload: &Workload| matches!(workload, Workload::FileSystem(job) if job.file_system.name() == name);
@@ -58,7 +58,7 @@ fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
 
 fn sequential(bench: &Bench) -> anyhow::Result<Verdict> {
     let results = run(bench, "--workload sequential --block-size 64KiB --pairs 2 --seconds 2")?;
-    for arm in [ArmKind::BareSlice, ArmKind::Planned] {
+    for arm in [BARE_SLICE, PLANNED] {
         for percent in [100, 0] {
             let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);
             has(&results, arm, "cpu", of)?;

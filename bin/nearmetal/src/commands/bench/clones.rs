@@ -43,5 +43,8 @@ pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
         state: journal.state_directory().to_owned(),
         environment: Environment::detect(fs),
         pause: false,
+        store: None,
+        plan: None,
+        resume: None,
     }
 }

@@ -1,15 +1,14 @@
 //! `nearmetal bench drive`.
 
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{ArmKind, FioJob, FunctionRequest, MeasureError, Workload, bench_function, function_of};
+use nearmetal_measure::{DriveRequest, Experiment, FioJob, MeasureError, Workload, function_of};
 use nearmetal_units::{Bytes, PciAddress};
 
 use super::clones::CloneArgs;
-use super::keep::{KeepArgs, keep};
-use super::measuring::{need_root, watch};
+use super::keep::KeepArgs;
+use super::measuring::need_root;
 use super::planned::PlanArgs;
-use super::rounds::{RoundArgs, block_size};
+use super::rounds::{RoundArgs, block_size, percent};
 use super::workload::{SPAN, USUAL_SIZE};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
@@ -40,6 +39,10 @@ pub(super) struct Args {
     clones: CloneArgs,
     #[command(flatten)]
     rounds: RoundArgs,
+    /// How far the interval of each ratio may reach to either side, in percent: the pairs are then a pilot, from which their
+    /// number is fixed, 100 at most
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
+    resolve: Option<f64>,
     /// Block size that is paired; repeat it for more [default: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Vec<Bytes>,
@@ -57,24 +60,23 @@ pub(super) fn drive(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     };
     need_root("starts guests and changes drivers", "")?;
     let fs = HostFs::live();
-    let mut libvirt = Libvirt::open(None)?;
     // Each turn costs a change of drivers, so one size unless more are asked for.
     let sizes = if args.block_size.is_empty() { &[USUAL_SIZE][..] } else { &args.block_size };
     let job = |size: &Bytes| {
         let job = FioJob::first_seed(*size, args.rounds.seconds(), args.rounds.ramp());
         Workload::Fio(FioJob { span: Some(SPAN), ..job })
     };
-    let request = FunctionRequest {
+    let conditions = args.clones.conditions(args.rounds.seed, &fs, &journal)?;
+    let request = DriveRequest {
         guest: args.domain.clone(),
+        conditions: args.keep.kept(conditions, &planned, &journal),
         placement: planned.placement,
         xml_planned: planned.change.xml_after,
         function,
         namespace: args.namespace,
-        design: args.rounds.two_sided(sizes.iter().map(job).collect()),
-        conditions: args.clones.conditions(args.rounds.seed, &fs, &journal)?,
+        pairing: args.rounds.pairing(sizes.iter().map(job).collect(), args.resolve),
     };
-    let results = watch(printer, ArmKind::title, |tell| bench_function(&request, &fs, &mut libvirt, tell))?;
-    keep(&args.keep, &results, printer)
+    args.keep.run(&Experiment::Drive(Box::new(request)), printer)
 }
 
 /// The function that a definition hands through.

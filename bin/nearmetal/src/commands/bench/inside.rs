@@ -1,13 +1,13 @@
 //! `nearmetal bench inside`.
 
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{ArmKind, Environment, FioJob, OwnGuestRequest, Workload, bench_own_guest};
+use nearmetal_measure::{Conditions, Experiment, FioJob, InsideRequest, Pairing, Workload};
 
-use super::keep::{KeepArgs, keep};
-use super::measuring::{need_root, watch};
+use super::clones;
+use super::keep::KeepArgs;
+use super::measuring::need_root;
 use super::planned::PlanArgs;
-use super::rounds::RoundArgs;
+use super::rounds::{RoundArgs, percent};
 use super::workload::{USUAL_SIZE, memory};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::installed::beside_this_program;
@@ -31,6 +31,10 @@ pub(super) struct Args {
     plan: PlanArgs,
     #[command(flatten)]
     rounds: RoundArgs,
+    /// How far the interval of the ratio may reach to either side, in percent: the pairs are then a pilot, from which their
+    /// number is fixed, 100 at most
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
+    resolve: Option<f64>,
     /// Leave memory latency and bandwidth out
     #[arg(long)]
     no_memory: bool,
@@ -51,18 +55,20 @@ pub(super) fn inside(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitS
     let planned = args.plan.of(&args.domain, &journal)?;
     need_root("pauses guests and drops caches", "")?;
     let fs = HostFs::live();
-    let mut libvirt = Libvirt::open(None)?;
     let reads = FioJob { read_percent: 100, ..FioJob::first_seed(USUAL_SIZE, args.rounds.seconds(), 1) };
-    let request = OwnGuestRequest {
-        guest: args.domain.clone(),
-        placement: planned.placement,
-        design: args.rounds.two_sided(vec![Workload::Fio(reads)]),
-        memory: if args.no_memory { Vec::new() } else { memory() },
-        seed: args.rounds.seed,
+    let conditions = Conditions {
         probe: beside_this_program("nearmetal-probe")?,
-        state: journal.state_directory().to_owned(),
-        environment: Environment::detect(&fs),
+        pause: true,
+        ..clones::none(args.rounds.seed, &fs, &journal)
     };
-    let results = watch(printer, ArmKind::title, |tell| bench_own_guest(&request, &fs, &mut libvirt, tell))?;
-    keep(&args.keep, &results, printer)
+    let request = InsideRequest {
+        guest: args.domain.clone(),
+        conditions: args.keep.kept(conditions, &planned, &journal),
+        placement: planned.placement,
+        pairing: Pairing {
+            memory: if args.no_memory { Vec::new() } else { memory() },
+            ..args.rounds.pairing(vec![Workload::Fio(reads)], args.resolve)
+        },
+    };
+    args.keep.run(&Experiment::Inside(Box::new(request)), printer)
 }

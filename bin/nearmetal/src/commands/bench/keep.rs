@@ -1,15 +1,15 @@
-//! Where the results of a comparison go, and what is printed of them.
+//! Where a measurement is kept, and what is printed of it.
 
 use std::path::PathBuf;
 
-use nearmetal_measure::{
-    Comparison, Environment, Estimate, Order, Results, Store, Workload, compare, cost_table, cost_text,
-    costs_of_guests, lift_text,
-};
-use nearmetal_stats::ShownRatio;
+use nearmetal_change::Journal;
+use nearmetal_measure::{Conditions, Experiment, Measurement};
 
-use super::measuring::written;
+use super::measuring::{perform, written};
+use super::planned::Planned;
 use crate::exit_status::ExitStatus;
+use crate::job::{compared, matrix, net_matrix};
+use crate::measured::STORE;
 use crate::printer::Printer;
 
 /// Where all runs go.
@@ -18,61 +18,54 @@ pub(super) struct KeepArgs {
     /// Write all runs here as JSON
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Add all runs to this SQLite store
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// The store.
+#[derive(Debug, clap::Args)]
+pub(super) struct StoreArgs {
+    /// Keep every run in this SQLite store as it ends [default: results.sqlite in the state directory]
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
 
-/// Writes the results where they were asked for, and shows the ratios.
-pub(super) fn keep(args: &KeepArgs, results: &Results, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    written(results, args.output.as_deref())?;
-    if let Some(path) = &args.store {
-        Store::open(path)?.add(results)?;
+impl StoreArgs {
+    /// Its path.
+    pub(super) fn path(&self, journal: &Journal) -> PathBuf {
+        self.store.clone().unwrap_or_else(|| journal.state_directory().join(STORE))
     }
-    printer.data(&text(results, &compare(results)?));
-    let costs = cost_table(results);
-    if !costs.is_empty() {
-        let lifts = lift_text(&costs_of_guests(&costs));
-        printer.data(&format!("where the time goes, for each I/O:\n{}{lifts}", cost_text(&costs)));
+
+    /// The conditions of a measurement that this store keeps.
+    pub(super) fn kept(&self, conditions: Conditions, planned: &Planned, journal: &Journal) -> Conditions {
+        Conditions { store: Some(self.path(journal)), plan: Some(planned.created.clone()), ..conditions }
     }
-    Ok(ExitStatus::Done)
 }
 
-/// One line a comparison: the ratio with its interval, and what may be said.
-fn text(results: &Results, comparisons: &[Comparison]) -> String {
-    let mut text = String::new();
-    if let Environment::Lab { machine } = &results.environment {
-        text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
+impl KeepArgs {
+    /// See [`StoreArgs::kept`].
+    pub(super) fn kept(&self, conditions: Conditions, planned: &Planned, journal: &Journal) -> Conditions {
+        self.store.kept(conditions, planned, journal)
     }
-    for comparison in comparisons.iter().filter(|comparison| is_shown(comparison)) {
-        let pair = format!("{} / {}", comparison.subject.title(), comparison.reference.title());
-        let figure = match &comparison.estimate {
-            Estimate::Paired { ratio, verdict, .. } => format!("{ratio}, n = {}, {verdict}", ratio.n),
-            Estimate::SingleShot { ratio } => format!("{}, single shot", ShownRatio::new(*ratio, None)),
+
+    /// Runs an experiment, writes its results where they were asked for, and shows them.
+    pub(super) fn run(&self, experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+        let measurement = perform(experiment, printer)?;
+        match &measurement {
+            Measurement::Results(results) => written(results, self.output.as_deref())?,
+            Measurement::Disk(results) => written(results, self.output.as_deref())?,
+            Measurement::Net(results) => written(results, self.output.as_deref())?,
         };
-        let mut what = comparison.workload.label();
-        if comparison.metric != "iops" {
-            what.push_str(&format!(": {}", metric_title(&comparison.metric)));
-        }
-        text.push_str(&format!("{what:44} {pair:28} {figure}\n"));
+        printer.data(&text(&measurement)?);
+        Ok(ExitStatus::Done)
     }
-    for caveat in &results.caveats {
-        text.push_str(&format!("note: {caveat}\n"));
-    }
-    text
 }
 
-/// Rates and medians; every step of a set; processor time where it was asked for, with sequential requests.
-fn is_shown(comparison: &Comparison) -> bool {
-    let sequential = matches!(&comparison.workload, Workload::Fio(job) if job.order == Order::Sequential);
-    let metric = comparison.metric.as_str();
-    metric.starts_with("iops") || metric == "latency.median" || (sequential && matches!(metric, "cpu" | "cpu.host"))
-}
-
-fn metric_title(metric: &str) -> String {
-    match metric {
-        "cpu" => "fio's processor time per request".to_owned(),
-        "cpu.host" => "the host's processor time per request".to_owned(),
-        other => other.strip_prefix("iops.").unwrap_or(other).to_owned(),
-    }
+/// A measurement for people.
+pub(super) fn text(measurement: &Measurement) -> anyhow::Result<String> {
+    Ok(match measurement {
+        Measurement::Results(results) => compared::text(results)?,
+        Measurement::Disk(results) => matrix::text(results),
+        Measurement::Net(results) => net_matrix::text(results),
+    })
 }

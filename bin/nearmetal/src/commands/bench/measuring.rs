@@ -1,10 +1,11 @@
-//! What every measurement begins and ends with: the right to measure, how far it is, the file it is written to.
+//! What every measurement begins and ends with: the right to measure, how far it is, where it is kept.
 
 use std::path::Path;
 
 use anyhow::bail;
-use nearmetal_host::files;
-use nearmetal_measure::{ArmKind, Event, MeasureError};
+use nearmetal_host::{HostFs, files};
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_measure::{Event, Experiment, MeasureError, Measurement};
 use serde::Serialize;
 
 use crate::printer::Printer;
@@ -17,10 +18,16 @@ pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
     bail!("measuring {what}: run this as root{instead}")
 }
 
-/// Runs an experiment and shows how far it is; `title` is what a person calls an arm.
+/// Runs an experiment on this machine and shows how far it is.
+pub(super) fn perform(experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<Measurement> {
+    let fs = HostFs::live();
+    let mut libvirt = Libvirt::open(None)?;
+    watch(printer, |tell| experiment.perform(&fs, &mut libvirt, tell))
+}
+
+/// Shows how far something is.
 pub(super) fn watch<T>(
     printer: &mut Printer,
-    title: fn(ArmKind) -> &'static str,
     experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, MeasureError>,
 ) -> anyhow::Result<T> {
     let bar = printer.progress(1, "measuring");
@@ -32,21 +39,22 @@ pub(super) fn watch<T>(
                 printer.say(&format!("bench: {stage}"));
             }
         }
-        Event::Turn { round, arm, racing } => {
-            bar.set_message(format!("round {}, {racing} arms: {arm}", round + 1));
+        // A race does not know how many runs there will be.
+        Event::Run { total: 0, round, arm, load, .. } => {
+            bar.set_message(format!("round {}: {arm}, {load}", round + 1));
             bar.tick();
             if bar.is_hidden() && round_told != Some(round) {
-                printer.say(&format!("bench: round {}, {racing} arms", round + 1));
+                printer.say(&format!("bench: round {}", round + 1));
             }
             round_told = Some(round);
         }
-        Event::Step { index, total, step } => {
+        Event::Run { done, total, arm, load, .. } => {
             bar.set_length(total as u64);
-            bar.set_position(index as u64);
-            bar.set_message(format!("{} {}", title(step.arm), step.workload.label()));
+            bar.set_position(done as u64);
+            bar.set_message(format!("{arm}, {load}"));
             // Without a terminal, a line now and then shows that it lives.
-            if bar.is_hidden() && index % 10 == 0 {
-                printer.say(&format!("bench: run {} of {total}", index + 1));
+            if bar.is_hidden() && done % 10 == 0 {
+                printer.say(&format!("bench: run {} of {total}", done + 1));
             }
         }
     });

@@ -11,6 +11,7 @@ mod planned;
 mod race;
 mod rounds;
 mod slice;
+mod stored;
 mod together;
 mod workload;
 
@@ -36,7 +37,8 @@ Examples:
   nearmetal bench drive db --pause --quick
   nearmetal bench disk race web1 --scratch /dev/nvme1n1 --pause
   nearmetal bench net race web1 --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24 --pause
-  nearmetal bench together w0 w1 --scratch /dev/nvme0n1 --scratch /dev/nvme1n1 --quick --pause";
+  nearmetal bench together w0 w1 --scratch /dev/nvme0n1 --scratch /dev/nvme1n1 --quick --pause
+  nearmetal bench history web1";
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
@@ -46,6 +48,10 @@ enum What {
     Disk(disk::Args),
     Net(net::Args),
     Together(together::Args),
+    History(stored::HistoryArgs),
+    Show(stored::ShowArgs),
+    Resume(stored::ResumeArgs),
+    Compare(stored::CompareArgs),
 }
 
 /// Runs one of them.
@@ -57,5 +63,9 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         What::Disk(args) => disk::disk(&args, printer),
         What::Net(args) => net::net(&args, printer),
         What::Together(args) => together::together(&args, printer),
+        What::History(args) => stored::history(&args, printer),
+        What::Show(args) => stored::show(&args, printer),
+        What::Resume(args) => stored::resume(&args, printer),
+        What::Compare(args) => stored::compare_two(&args, printer),
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Planned {
     pub(super) change: DomainChange,
     /// Where it goes: the slice.
     pub(super) placement: Placement,
+    /// When the plan was made.
+    pub(super) created: String,
 }
 
 impl PlanArgs {
@@ -49,7 +51,9 @@ impl PlanArgs {
         };
         let change = plan.domains.iter().find(|change| change.name == domain);
         match (change, plan.placement(domain)) {
-            (Some(change), Some(placement)) => Ok(Planned { change: change.clone(), placement: placement.clone() }),
+            (Some(change), Some(placement)) => {
+                Ok(Planned { change: change.clone(), placement: placement.clone(), created: plan.created.clone() })
+            }
             _ => Err(WrongUse(format!("`{domain}` is not in the plan, which {}", placed(&plan))).into()),
         }
     }

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use nearmetal_measure::ArmKind;
-
+use super::keep::StoreArgs;
 use crate::exit_status::WrongUse;
 use crate::style::Format;
 
@@ -71,9 +70,8 @@ pub(super) struct RaceArgs {
     /// Write the chart here as SVG
     #[arg(long, value_name = "FILE")]
     pub(super) chart: Option<PathBuf>,
-    /// Keep the result in this SQLite store [default: results.sqlite in the state directory]
-    #[arg(long, value_name = "FILE")]
-    pub(super) store: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
 }
 
 /// How a race or a read-back is shown.
@@ -92,11 +90,6 @@ fn error_percent(text: &str) -> Result<f64, String> {
         Ok(value) if (0.1..=20.0).contains(&value) => Ok(value),
         _ => Err("write a number from 0.1 to 20, such as 5".to_owned()),
     }
-}
-
-/// What a person calls an arm of the fresh rounds.
-pub(super) fn winner(arm: ArmKind) -> &'static str {
-    if arm == ArmKind::Planned { "the winner again" } else { arm.title() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How long a sample takes and how many pairs there are, where arms are compared in pairs.
 
-use nearmetal_measure::{ArmKind, Design, Workload};
+use nearmetal_measure::{Pairing, Workload};
 use nearmetal_units::Bytes;
 
 /// Pairs with --quick: enough for an interval, few enough for minutes.
@@ -52,15 +52,17 @@ impl RoundArgs {
         self.pairs.unwrap_or(if self.quick { QUICK_PAIRS } else { PAIRS })
     }
 
-    /// The bare slice and the guest alone, with the guest's A/A pairs.
-    pub(super) fn two_sided(&self, paired: Vec<Workload>) -> Design {
-        Design {
-            arms: vec![ArmKind::BareSlice, ArmKind::Planned],
+    /// These workloads in pairs, with A/A pairs. Without a fixed number the pairs are a pilot where `resolve` is given, from
+    /// which their number is fixed.
+    pub(super) fn pairing(&self, paired: Vec<Workload>, resolve: Option<f64>) -> Pairing {
+        Pairing {
             paired,
             rounds: self.pairs(),
-            same_arm: vec![ArmKind::Planned],
+            resolve: resolve.filter(|_| self.pairs.is_none() && !self.quick).map(|percent| percent / 100.0),
             same_arm_pairs: SAME_ARM_PAIRS,
             single_shot: Vec::new(),
+            memory: Vec::new(),
+            quick: self.quick,
         }
     }
 }

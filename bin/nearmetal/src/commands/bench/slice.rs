@@ -1,13 +1,12 @@
 //! `nearmetal bench slice`.
 
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{ArmKind, Design, Request, bench as measure};
+use nearmetal_measure::{Experiment, Pairing, SliceRequest};
 use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;
-use super::keep::{KeepArgs, keep};
-use super::measuring::{need_root, watch};
+use super::keep::KeepArgs;
+use super::measuring::need_root;
 use super::planned::PlanArgs;
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
 use super::workload::{SPAN, Several, memory, span};
@@ -84,21 +83,17 @@ pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     }
     need_root("starts guests and drops caches", "")?;
     let fs = HostFs::live();
-    let mut libvirt = Libvirt::open(None)?;
-    let request = Request {
+    let conditions = args.clones.conditions(args.rounds.seed, &fs, &journal)?;
+    let request = SliceRequest {
         guest: args.domain.clone(),
+        conditions: args.keep.kept(conditions, &planned, &journal),
         placement: planned.placement,
         xml_found: planned.change.xml_before,
         xml_planned: planned.change.xml_after,
         scratch: args.scratch.clone(),
-        design: args.design(),
-        resolve: (args.rounds.pairs.is_none() && !args.rounds.quick).then_some(args.resolve / 100.0),
-        memory: if args.no_memory { Vec::new() } else { memory() },
-        quick: args.rounds.quick,
-        conditions: args.clones.conditions(args.rounds.seed, &fs, &journal)?,
+        pairing: args.pairing(),
     };
-    let results = watch(printer, ArmKind::title, |tell| measure(&request, &fs, &mut libvirt, tell))?;
-    keep(&args.keep, &results, printer)
+    args.keep.run(&Experiment::Slice(Box::new(request)), printer)
 }
 
 impl Args {
@@ -116,7 +111,7 @@ impl Args {
         Ok(())
     }
 
-    fn design(&self) -> Design {
+    fn pairing(&self) -> Pairing {
         let (quick, kind, seconds) = (self.rounds.quick, self.workload, self.rounds.seconds());
         let span = self.span.unwrap_or(SPAN);
         let jobs = |size: u64, seconds: u32| kind.of_size(Bytes::new(size), seconds, self.rounds.ramp(), span);
@@ -132,13 +127,12 @@ impl Args {
         if !quick || sizes.len() == 1 || self.no_single_shots {
             single.clear();
         }
-        Design {
-            arms: vec![ArmKind::BareSlice, ArmKind::AsFound, ArmKind::Planned, ArmKind::VirtInstall],
-            paired: paired.into_iter().flat_map(|size| jobs(size, seconds)).collect(),
-            rounds: self.rounds.pairs(),
-            same_arm: if quick { vec![ArmKind::Planned] } else { vec![ArmKind::BareSlice, ArmKind::Planned] },
+        let paired = paired.into_iter().flat_map(|size| jobs(size, seconds)).collect();
+        Pairing {
             same_arm_pairs: self.same_arm_pairs,
             single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
+            memory: if self.no_memory { Vec::new() } else { memory() },
+            ..self.rounds.pairing(paired, Some(self.resolve))
         }
     }
 }

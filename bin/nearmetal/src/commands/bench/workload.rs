@@ -1,6 +1,8 @@
 //! What is run on each side, by the words of `--workload`.
 
-use nearmetal_measure::{FileJob, FileSystem, FioJob, MemoryJob, Pattern, ProbePages, Workload};
+use nearmetal_measure::{
+    FileJob, FileSystem, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload,
+};
 use nearmetal_units::Bytes;
 
 /// Block sizes of the first seed paper's random I/O figure.
@@ -137,9 +139,9 @@ pub(super) fn memory() -> Vec<Workload> {
     let mut workloads = Vec::new();
     for pages in [ProbePages::Small, ProbePages::Transparent] {
         for pattern in [Pattern::Groups, Pattern::Page] {
-            workloads.push(Workload::MemoryLatency(MemoryJob { size: MEMORY_BUFFER, pages, pattern }));
+            workloads.push(MemoryLatency(MemoryJob { size: MEMORY_BUFFER, pages, pattern }).into());
         }
-        workloads.push(Workload::MemoryBandwidth(MemoryJob { size: MEMORY_BUFFER, pages, pattern: Pattern::Groups }));
+        workloads.push(MemoryBandwidth(MemoryJob { size: MEMORY_BUFFER, pages, pattern: Pattern::Groups }).into());
     }
     workloads
 }

@@ -66,7 +66,7 @@ fn render(output: &Path, printer: &mut Printer) -> anyhow::Result<Summary> {
 fn manifest(job: &Job<'_>, course: &Course<'_>) -> Manifest {
     // What is wrong with the results is the report's to say: it names the field.
     let results = files::read_to_string(&job.output.join("results.json")).ok();
-    let results = results.and_then(|text| serde_json::from_str::<Results>(&text).ok());
+    let results = results.and_then(|text| Results::parse(&text).ok());
     let environment = match &results {
         Some(results) => results.environment.clone(),
         None => Environment::Lab { machine: MACHINE.to_owned() },

@@ -5,12 +5,11 @@
 
 use std::process::Command;
 
-use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Hypervisor;
 use nearmetal_units::PciAddress;
 
-use super::Setup;
 use super::member_clone::MemberClone;
+use super::{Side, bare_seat};
+use crate::engine::{Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::net::arms::Function;
 use crate::net::interface::{exists, until};
@@ -19,7 +18,6 @@ use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::net::space;
 use crate::program::run;
-use crate::together::{Side, Turn};
 
 /// A function that nobody has and the host drives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,59 +76,64 @@ impl<'a> Functions<'a> {
         Self { port, members, standing: None }
     }
 
+    /// The guests, whether they are there or not.
+    pub(super) fn clones(&self) -> impl Iterator<Item = &MemberClone<'a>> {
+        self.members.iter().map(|member| &member.clone)
+    }
+
     /// Ends whatever guests and namespaces there are, and waits until the host has its functions back.
-    fn clear(&mut self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
+    fn clear(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
         self.standing = None;
-        let wrap = |arm: &str| {
-            let arm = arm.to_owned();
-            move |source| MeasureError::Hypervisor { arm, source }
-        };
-        let there = hypervisor.domains().map_err(wrap("all"))?;
-        for name in self.members.iter().map(|member| member.clone.name()) {
-            if there.iter().any(|one| one.name == name) {
-                hypervisor.destroy(&name).map_err(wrap(&name))?;
-            }
-        }
+        self.members.iter().try_for_each(|member| session.end(&member.clone.name()))?;
         for (number, OnFunction { interface, .. }) in self.members.iter().enumerate() {
-            space::leave(&space::numbered(number), interface, fs)?;
-            if !until(|| exists(fs, interface)) {
+            space::leave(&space::numbered(number), interface, session.fs)?;
+            if !until(|| exists(session.fs, interface)) {
                 return Err(MeasureError::Unfit(format!("`{interface}` did not come back to the host")));
             }
         }
         Ok(())
     }
-}
 
-impl<'a> Setup<'a> for Functions<'a> {
-    fn turn_to(&mut self, turn: &mut Turn<'_>) -> Result<(), MeasureError> {
-        let wanted = Some((turn.side, turn.count));
-        if self.standing == wanted {
+    /// Makes the machine what the first `count` of a side need.
+    pub(super) fn stand(&mut self, side: Side, count: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        if self.standing == Some((side, count)) {
             return Ok(());
         }
-        self.clear(turn.fs, turn.hypervisor)?;
+        self.clear(session)?;
         // Its functions have a link when the port has, and the port serves nobody else meanwhile.
-        self.port.make(Link::Bare.role(), turn.fs)?;
-        for (number, member) in self.members.iter_mut().take(turn.count).enumerate() {
-            if turn.side == Side::Guests {
-                member.clone.boot(turn.fs, turn.hypervisor, &self.port)?;
+        self.port.make(Link::Bare.role(), session.fs)?;
+        for (number, member) in self.members.iter_mut().take(count).enumerate() {
+            if side == Side::Guests {
+                member.clone.boot(session, &self.port)?;
                 continue;
             }
             let space = space::numbered(number);
-            space::enter(&space, &member.interface, &member.address, turn.fs)?;
+            space::enter(&space, &member.interface, &member.address, session.fs)?;
             // Its first packets may be lost while the link comes up, and netperf would begin late for it.
-            let words = greeting(member.clone.request.peer);
+            let words = greeting(member.clone.over.peer);
             greeted(|| run(Command::new("ip").args(["netns", "exec", &space]).args(&words)))?;
         }
-        self.standing = wanted;
+        self.standing = Some((side, count));
         Ok(())
     }
+}
 
-    fn space(&self, number: usize) -> String {
-        space::numbered(number)
+impl Path for Functions<'_> {
+    fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.stand(Side::of(step.arm), step.count, session)
     }
 
-    fn clones(&self) -> Vec<&MemberClone<'a>> {
-        self.members.iter().map(|member| &member.clone).collect()
+    fn seat(&self, arm: usize, tenant: usize) -> Seat {
+        match Side::of(arm) {
+            Side::Bare => bare_seat(&space::numbered(tenant), arm),
+            Side::Guests => Seat::guest(&self.members[tenant].clone.name(), ""),
+        }
+    }
+
+    fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        // Whatever state they are in: the next turn begins with new ones.
+        self.clear(session)?;
+        Ok(Side::of(step.arm) == Side::Guests)
     }
 }
 

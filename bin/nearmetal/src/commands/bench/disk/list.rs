@@ -31,7 +31,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let (fs, request) = args.ways.request(&args.scratch, |fs, journal| Ok(clones::none(1, fs, journal)))?;
+    let (fs, request) = args.ways.request(&args.scratch, |fs, journal, _| Ok(clones::none(1, fs, journal)))?;
     let job = FioJob { seconds: args.budget.seconds(), ..request.job.clone() };
     let request = MatrixRequest { job, budget: args.budget.budget, pairs: args.pairs, ..request };
     let (kept, left_out) = arms(&ground(&request, &fs));

@@ -1,19 +1,19 @@
 //! `nearmetal bench disk race`.
 
+use std::path::Path;
+
 use nearmetal_host::files;
-use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{FioJob, MatrixRequest, MatrixResults, Store, Workload, matrix};
+use nearmetal_measure::{Experiment, FioJob, MatrixRequest, MatrixResults, Measurement, Workload};
 use nearmetal_units::Bytes;
 
 use super::ways::{PAIRS, WaysArgs};
 use crate::commands::bench::clones::CloneArgs;
-use crate::commands::bench::measuring::{need_root, watch, written};
-use crate::commands::bench::race::{RaceArgs, ShowArgs, winner};
+use crate::commands::bench::measuring::{need_root, perform, written};
+use crate::commands::bench::race::{RaceArgs, ShowArgs};
 use crate::commands::bench::rounds::block_size;
 use crate::commands::bench::workload::{One, span};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::matrix::{chart, text};
-use crate::measured::STORE;
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -56,13 +56,16 @@ pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     if args.workload.is_of_files() && args.race.budget.has_seconds() {
         return Err(WrongUse("--seconds: the steps of iozone run to their end, so leave it out".to_owned()).into());
     }
-    let (fs, request) =
-        args.ways.request(&args.scratch, |fs, journal| args.clones.conditions(args.race.seed, fs, journal))?;
+    let (_, request) = args.ways.request(&args.scratch, |fs, journal, planned| {
+        let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
+        Ok(args.race.store.kept(conditions, planned, journal))
+    })?;
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
     let request = args.run(request);
-    let mut libvirt = Libvirt::open(None)?;
-    let results = watch(printer, winner, |tell| matrix(&request, &fs, &mut libvirt, tell))?;
-    keep(args, &results, &request.conditions.state.join(STORE), printer)?;
+    let store = request.conditions.store.clone();
+    if let Measurement::Disk(results) = perform(&Experiment::Disk(Box::new(request)), printer)? {
+        show(args, &results, store.as_deref(), printer)?;
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -76,7 +79,7 @@ impl Args {
         match self.workload.of_size(size, seconds, 1, files_span) {
             Workload::Fio(only) => job = only,
             Workload::FileSystem(only) => files = Some(only),
-            Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_) => {}
+            _ => {}
         }
         job.span = Some(self.span);
         MatrixRequest {
@@ -90,17 +93,16 @@ impl Args {
     }
 }
 
-fn keep(args: &Args, results: &MatrixResults, store: &std::path::Path, printer: &mut Printer) -> anyhow::Result<()> {
+fn show(args: &Args, results: &MatrixResults, store: Option<&Path>, printer: &mut Printer) -> anyhow::Result<()> {
     let document = written(results, args.show.output.as_deref())?;
     if let Some(path) = &args.race.chart {
         files::write_atomic(path, chart(results))?;
     }
-    let store = args.race.store.as_deref().unwrap_or(store);
-    Store::open(store)?.add_matrix(results)?;
     match args.show.format {
         Format::Json => printer.data(&document),
         Format::Text => printer.data(&text(results)),
     }
-    printer.say(&format!("kept in {}: `nearmetal plan` uses it where drive and kernel are the same", store.display()));
+    let store = store.map(|store| store.display().to_string()).unwrap_or_default();
+    printer.say(&format!("kept in {}: `nearmetal plan` uses it where drive and kernel are the same", store));
     Ok(())
 }

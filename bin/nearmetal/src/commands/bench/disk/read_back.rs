@@ -7,7 +7,7 @@ use nearmetal_units::Bytes;
 use super::ways::WaysArgs;
 use crate::commands::bench::clones::CloneArgs;
 use crate::commands::bench::measuring::{need_root, watch, written};
-use crate::commands::bench::race::{ShowArgs, winner};
+use crate::commands::bench::race::ShowArgs;
 use crate::commands::bench::workload::span;
 use crate::exit_status::ExitStatus;
 use crate::job::paths::paths_text;
@@ -38,12 +38,12 @@ pub(super) struct Args {
 
 /// Runs the command. A way that did not take effect is a failed verification.
 pub(super) fn read_back(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let (fs, request) = args.ways.request(&args.scratch, |fs, journal| args.clones.conditions(1, fs, journal))?;
+    let (fs, request) = args.ways.request(&args.scratch, |fs, journal, _| args.clones.conditions(1, fs, journal))?;
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
     let job = FioJob { span: Some(args.span), ..request.job.clone() };
     let request = MatrixRequest { job, ..request };
     let mut libvirt = Libvirt::open(None)?;
-    let table = watch(printer, winner, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
+    let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
     let document = written(&table, args.show.output.as_deref())?;
     match args.show.format {
         Format::Json => printer.data(&document),

@@ -35,14 +35,16 @@ impl WaysArgs {
     pub(super) fn request(
         &self,
         scratch: &[String],
-        conditions: impl FnOnce(&HostFs, &Journal) -> anyhow::Result<Conditions>,
+        conditions: impl FnOnce(&HostFs, &Journal, &Planned) -> anyhow::Result<Conditions>,
     ) -> anyhow::Result<(HostFs, MatrixRequest)> {
         self.without.check(&path_words())?;
         if let Some(twice) = scratch.iter().enumerate().find(|(number, path)| scratch[..*number].contains(path)) {
             return Err(WrongUse(format!("--scratch: `{}` is named twice", twice.1)).into());
         }
         let (fs, journal) = (HostFs::live(), self.plan.journal());
-        let Planned { change, placement } = self.plan.pinned(&self.domain, &journal)?;
+        let planned = self.plan.pinned(&self.domain, &journal)?;
+        let conditions = conditions(&fs, &journal, &planned)?;
+        let Planned { change, placement, .. } = planned;
         let request = MatrixRequest {
             guest: self.domain.clone(),
             placement,
@@ -55,7 +57,7 @@ impl WaysArgs {
             budget: 0,
             error: 0.0,
             pairs: 0,
-            conditions: conditions(&fs, &journal)?,
+            conditions,
         };
         Ok((fs, request))
     }

@@ -30,7 +30,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let (fs, request) = args.ways.request(|fs, journal| Ok(clones::none(1, fs, journal)))?;
+    let (fs, request) = args.ways.request(|fs, journal, _| Ok(clones::none(1, fs, journal)))?;
     let request = NetMatrixRequest {
         tests: args.tests.tests(),
         seconds: args.budget.seconds(),

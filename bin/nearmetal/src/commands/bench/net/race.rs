@@ -1,17 +1,17 @@
 //! `nearmetal bench net race`.
 
+use std::path::Path;
+
 use nearmetal_host::files;
-use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{NetMatrixRequest, NetMatrixResults, Store, net_matrix};
+use nearmetal_measure::{Experiment, Measurement, NetMatrixRequest, NetMatrixResults};
 
 use super::tests::TestArgs;
 use super::ways::{PAIRS, PeerArgs, WaysArgs};
 use crate::commands::bench::clones::CloneArgs;
-use crate::commands::bench::measuring::{need_root, watch, written};
-use crate::commands::bench::race::{RaceArgs, ShowArgs, winner};
+use crate::commands::bench::measuring::{need_root, perform, written};
+use crate::commands::bench::race::{RaceArgs, ShowArgs};
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::{chart, text};
-use crate::measured::STORE;
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -45,7 +45,10 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     args.peer.check()?;
-    let (fs, request) = args.ways.request(|fs, journal| args.clones.conditions(args.race.seed, fs, journal))?;
+    let (_, request) = args.ways.request(|fs, journal, planned| {
+        let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
+        Ok(args.race.store.kept(conditions, planned, journal))
+    })?;
     need_root("starts guests and takes a port", ", or see what it would do with `nearmetal bench net list`")?;
     let request = NetMatrixRequest {
         peer: args.peer.peer,
@@ -58,13 +61,14 @@ pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         race: true,
         ..request
     };
-    let mut libvirt = Libvirt::open(None)?;
-    let results = watch(printer, winner, |tell| net_matrix(&request, &fs, &mut libvirt, tell))?;
-    keep(args, &results, &request.conditions.state.join(STORE), printer)?;
+    let store = request.conditions.store.clone();
+    if let Measurement::Net(results) = perform(&Experiment::Net(Box::new(request)), printer)? {
+        show(args, &results, store.as_deref(), printer)?;
+    }
     Ok(ExitStatus::Done)
 }
 
-fn keep(args: &Args, results: &NetMatrixResults, store: &std::path::Path, printer: &mut Printer) -> anyhow::Result<()> {
+fn show(args: &Args, results: &NetMatrixResults, store: Option<&Path>, printer: &mut Printer) -> anyhow::Result<()> {
     let document = written(results, args.show.output.as_deref())?;
     if let Some(path) = &args.race.chart {
         files::write_atomic(path, chart(results))?;
@@ -73,8 +77,7 @@ fn keep(args: &Args, results: &NetMatrixResults, store: &std::path::Path, printe
         Format::Json => printer.data(&document),
         Format::Text => printer.data(&text(results)),
     }
-    let store = args.race.store.as_deref().unwrap_or(store);
-    Store::open(store)?.add_net_matrix(results)?;
-    printer.say(&format!("kept in {}: `nearmetal plan` uses it where card and kernel are the same", store.display()));
+    let store = store.map(|store| store.display().to_string()).unwrap_or_default();
+    printer.say(&format!("kept in {}: `nearmetal plan` uses it where card and kernel are the same", store));
     Ok(())
 }

@@ -6,7 +6,7 @@ use nearmetal_measure::{Effect, NetMatrixRequest, net_matrix};
 use super::ways::{PeerArgs, WaysArgs};
 use crate::commands::bench::clones::CloneArgs;
 use crate::commands::bench::measuring::{need_root, watch, written};
-use crate::commands::bench::race::{ShowArgs, winner};
+use crate::commands::bench::race::ShowArgs;
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::paths_text;
 use crate::printer::Printer;
@@ -34,11 +34,11 @@ pub(super) struct Args {
 /// Runs the command. A way that did not take effect is a failed verification.
 pub(super) fn read_back(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     args.peer.check()?;
-    let (fs, request) = args.ways.request(|fs, journal| args.clones.conditions(1, fs, journal))?;
+    let (fs, request) = args.ways.request(|fs, journal, _| args.clones.conditions(1, fs, journal))?;
     need_root("starts guests and takes a port", ", or see what it would do with `nearmetal bench net list`")?;
     let request = NetMatrixRequest { peer: args.peer.peer, address: args.peer.address.clone(), ..request };
     let mut libvirt = Libvirt::open(None)?;
-    let results = watch(printer, winner, |tell| net_matrix(&request, &fs, &mut libvirt, tell))?;
+    let results = watch(printer, |tell| net_matrix(&request, &fs, &mut libvirt, tell))?;
     let document = written(&results, args.show.output.as_deref())?;
     match args.show.format {
         Format::Json => printer.data(&document),

@@ -35,11 +35,13 @@ impl WaysArgs {
     /// [`WrongUse`] of a word of `--without`, the plan or the VM's name; `conditions` may have its own.
     pub(super) fn request(
         &self,
-        conditions: impl FnOnce(&HostFs, &Journal) -> anyhow::Result<Conditions>,
+        conditions: impl FnOnce(&HostFs, &Journal, &Planned) -> anyhow::Result<Conditions>,
     ) -> anyhow::Result<(HostFs, NetMatrixRequest)> {
         self.without.check(&net_words())?;
         let (fs, journal) = (HostFs::live(), self.plan.journal());
-        let Planned { change, placement } = self.plan.pinned(&self.domain, &journal)?;
+        let planned = self.plan.pinned(&self.domain, &journal)?;
+        let conditions = conditions(&fs, &journal, &planned)?;
+        let Planned { change, placement, .. } = planned;
         let request = NetMatrixRequest {
             guest: self.domain.clone(),
             placement,
@@ -53,7 +55,7 @@ impl WaysArgs {
             budget: 0,
             error: 0.0,
             pairs: 0,
-            conditions: conditions(&fs, &journal)?,
+            conditions,
             race: false,
         };
         Ok((fs, request))

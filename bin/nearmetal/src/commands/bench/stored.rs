@@ -1,0 +1,260 @@
+//! `nearmetal bench history`, `show`, `compare` and `resume`: what was measured before.
+
+use std::path::PathBuf;
+
+use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, MeasureError, State, Store, compare};
+use nearmetal_stats::ShownRatio;
+
+use super::keep::{self, StoreArgs};
+use super::measuring::{need_root, perform, written};
+use crate::exit_status::{ExitStatus, WrongUse};
+use crate::printer::Printer;
+use crate::state::StateArgs;
+
+/// Which store.
+#[derive(Debug, clap::Args)]
+struct FromArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+impl FromArgs {
+    fn path(&self) -> PathBuf {
+        self.store.path(&self.state.journal())
+    }
+
+    /// The store, brought to this version's schema if an earlier one wrote it.
+    fn open(&self) -> anyhow::Result<Store> {
+        let path = self.path();
+        if !path.exists() {
+            let why = format!("nothing has been measured here: there is no results store `{}`", path.display());
+            return Err(WrongUse(why).into());
+        }
+        // Read-only first, so that whoever may only read it can look.
+        match Store::read_only(&path)? {
+            Some(store) => Ok(store),
+            None => Ok(Store::open(&path)?),
+        }
+    }
+}
+
+/// List what was measured of a VM: when, on what kernel and QEMU, by which plan, and how it ended
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench history web1")]
+pub(super) struct HistoryArgs {
+    /// The VM [default: all of them]
+    #[arg(value_name = "VM")]
+    domain: Option<String>,
+    #[command(flatten)]
+    from: FromArgs,
+}
+
+/// Runs the command.
+pub(super) fn history(args: &HistoryArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let entries = args.from.open()?.entries(args.domain.as_deref())?;
+    if entries.is_empty() {
+        let of = args.domain.as_ref().map_or_else(String::new, |domain| format!(" of `{domain}`"));
+        printer.say(&format!("nothing was measured{of} here yet"));
+        return Ok(ExitStatus::Done);
+    }
+    let lines: String = entries.iter().map(|entry| line(entry) + "\n").collect();
+    let head = "  id  when                  what       VMs              kernel               QEMU      runs  plan of               result\n";
+    printer.data(&format!("{head}{lines}"));
+    Ok(ExitStatus::Done)
+}
+
+fn line(entry: &Entry) -> String {
+    let result = match (&entry.state, &entry.winner) {
+        (State::Done, Some(winner)) => format!("{winner} won"),
+        (State::Done, None) => "done".to_owned(),
+        (State::Failed(why), _) => format!("failed: {why}; `nearmetal bench resume {}` goes on", entry.id),
+        (State::Running, _) => {
+            format!("running, or killed: `nearmetal bench resume {}` goes on once nothing measures", entry.id)
+        }
+    };
+    let lab = if matches!(entry.environment, Environment::Lab { .. }) { " (lab: emulated time)" } else { "" };
+    format!(
+        "{:>4}  {:20}  {:9}  {:15}  {:19}  {:8}  {:>4}  {:20}  {result}{lab}",
+        entry.id,
+        entry.created,
+        entry.experiment,
+        entry.guests.join(","),
+        entry.kernel,
+        entry.qemu.split_whitespace().next().unwrap_or("unknown"),
+        entry.runs,
+        entry.plan.as_deref().unwrap_or("unknown"),
+    )
+}
+
+/// Show a measurement again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench show 12")]
+pub(super) struct ShowArgs {
+    /// Its number, as `nearmetal bench history` lists it
+    #[arg(value_name = "ID")]
+    id: i64,
+    /// Write its document here as JSON
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    from: FromArgs,
+}
+
+/// Runs the command.
+pub(super) fn show(args: &ShowArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let store = args.from.open()?;
+    let measurement = store.measurement(args.id).map_err(wrong)?;
+    if let (Some(path), Some(document)) = (&args.output, store.document(args.id)?) {
+        nearmetal_host::files::write_atomic(path, document)?;
+    }
+    printer.data(&keep::text(&measurement)?);
+    Ok(ExitStatus::Done)
+}
+
+/// Go on with a measurement that was interrupted, in the same order
+///
+/// What was written down stays; the round that was interrupted is run again. The VM, its plan, the kernel and everything
+/// that was named then must still be there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench resume 12")]
+pub(super) struct ResumeArgs {
+    /// Its number, as `nearmetal bench history` lists it
+    #[arg(value_name = "ID")]
+    id: i64,
+    /// Write all runs here as JSON
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    from: FromArgs,
+}
+
+/// Runs the command.
+pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let store = args.from.open()?;
+    let entry = store.entry(args.id).map_err(wrong)?;
+    let id = entry.id;
+    if entry.state == State::Done {
+        return Err(WrongUse(format!("measurement {id} is complete: `nearmetal bench show {id}` shows it")).into());
+    }
+    let Some(request) = &entry.request else {
+        return Err(WrongUse(format!("measurement {id} is of a version that kept no request: measure anew")).into());
+    };
+    let mut experiment = Experiment::parse(&entry.experiment, request)?;
+    need_root("starts guests and drops caches", "")?;
+    drop(store);
+    let conditions = experiment.conditions_mut();
+    (conditions.resume, conditions.store) = (Some(id), Some(args.from.path()));
+    let measurement = perform(&experiment, printer)?;
+    if let nearmetal_measure::Measurement::Results(results) = &measurement {
+        written(results, args.output.as_deref())?;
+    }
+    printer.data(&keep::text(&measurement)?);
+    Ok(ExitStatus::Done)
+}
+
+/// Say what changed between two measurements of the same kind
+///
+/// Shows the ratios of both side by side, and whether their intervals are apart. Two measurements of different workloads,
+/// or one of the lab and one of silicon, are refused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench compare 12 15")]
+pub(super) struct CompareArgs {
+    /// The earlier one, by its number
+    #[arg(value_name = "A")]
+    before: i64,
+    /// The later one, by its number
+    #[arg(value_name = "B")]
+    after: i64,
+    #[command(flatten)]
+    from: FromArgs,
+}
+
+/// Runs the command.
+pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let store = args.from.open()?;
+    let entry = |id| store.entry(id).map_err(wrong);
+    let (before, after) = (entry(args.before)?, entry(args.after)?);
+    if before.environment != after.environment {
+        let name = |environment: &Environment| match environment {
+            Environment::Silicon => "silicon".to_owned(),
+            Environment::Lab { machine } => format!("the lab machine {machine}, whose time is emulated"),
+        };
+        let (one, other) = (name(&before.environment), name(&after.environment));
+        return Err(WrongUse(format!(
+            "{} is of {one} and {} of {other}: they cannot be compared",
+            before.id, after.id
+        ))
+        .into());
+    }
+    let of =
+        |entry: &Entry| -> anyhow::Result<Vec<Comparison>> { Ok(compare(&store.results(entry.id).map_err(wrong)?)?) };
+    let (old, new) = (of(&before)?, of(&after)?);
+    let same = |one: &Comparison, other: &Comparison| {
+        (&one.workload, one.count, &one.metric, &one.subject.id, &one.reference.id)
+            == (&other.workload, other.count, &other.metric, &other.subject.id, &other.reference.id)
+    };
+    let rates = |one: &&Comparison| Some(&one.metric) == one.workload.rate().as_ref();
+    let mut lines = String::new();
+    for one in old.iter().filter(rates) {
+        if let Some(other) = new.iter().find(|other| same(one, other)) {
+            lines.push_str(&changed(one, other));
+        }
+    }
+    if lines.is_empty() {
+        let loads = |all: &[Comparison]| {
+            let mut labels: Vec<String> = all.iter().map(|one| one.workload.label()).collect();
+            labels.dedup();
+            labels.join("; ")
+        };
+        return Err(WrongUse(format!(
+            "{} and {} have no workload in common: one ran {}, the other {}",
+            before.id,
+            after.id,
+            loads(&old),
+            loads(&new)
+        ))
+        .into());
+    }
+    let mut text = String::new();
+    for (what, one, other) in [
+        ("kernel", Some(before.kernel.clone()), Some(after.kernel.clone())),
+        ("QEMU", Some(before.qemu.clone()), Some(after.qemu.clone())),
+        ("plan of", before.plan.clone(), after.plan.clone()),
+        ("VMs", Some(before.guests.join(", ")), Some(after.guests.join(", "))),
+    ] {
+        let word = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+        let (one, other) = (word(&one), word(&other));
+        text.push_str(&match one == other {
+            true => format!("{what}: {one}, the same\n"),
+            false => format!("{what}: {one} -> {other}\n"),
+        });
+    }
+    printer.data(&(text + &lines));
+    Ok(ExitStatus::Done)
+}
+
+fn changed(one: &Comparison, other: &Comparison) -> String {
+    let figure = |comparison: &Comparison| match &comparison.estimate {
+        Estimate::Paired { ratio, .. } => (format!("{ratio}, n = {}", ratio.n), Some(ratio.interval().clone())),
+        Estimate::SingleShot { ratio } => (format!("{}, single shot", ShownRatio::new(*ratio, None)), None),
+    };
+    let ((old, before), (new, after)) = (figure(one), figure(other));
+    let verdict = match (&before, &after) {
+        (Some(before), Some(after)) if after.low > before.high => "higher",
+        (Some(before), Some(after)) if after.high < before.low => "lower",
+        (Some(_), Some(_)) => "no difference shown: the intervals overlap",
+        _ => "single shots: nothing is claimed",
+    };
+    let pair = format!("{} / {}", one.subject.title, one.reference.title);
+    format!("{:44} {pair:28} {old} -> {new}: {verdict}\n", one.workload.label())
+}
+
+/// A number that names nothing, or nothing of the kind, is the user's mistake.
+fn wrong(error: MeasureError) -> anyhow::Error {
+    match error {
+        MeasureError::Unfit(why) => WrongUse(why).into(),
+        other => other.into(),
+    }
+}

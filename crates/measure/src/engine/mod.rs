@@ -1,0 +1,31 @@
+//! One engine for every comparison of a guest with bare metal.
+//!
+//! Five words, and a composition says what each of them is:
+//! - a **load** is what runs ([`crate::load::Load`]): its command, the reader of its output, its unit and length;
+//! - a **tenant** is who runs it: a guest with its slice; a single guest is one tenant;
+//! - an **arm** is one way of running it ([`crate::ArmName`]), as data;
+//! - a **path** gets the tenants of an arm to what they work on ([`Path`]): prepare, turn to an arm, read back;
+//! - a **design** says what runs next ([`Design`]): pairs with a pilot, a race, scaling from one to all.
+//!
+//! [`carry_out`] asks the design for rounds and runs their steps by [`sample`]; a [`Session`] holds everything that was
+//! borrowed from the host, and gives it back, whoever dies.
+
+mod pairs;
+mod path;
+mod race;
+mod random;
+mod round;
+mod sample;
+mod scaling;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use pairs::{Pairs, Plan};
+pub(crate) use path::{Clones, Guest, Path, Seat, restart_if_dead};
+pub(crate) use race::Racing;
+pub(crate) use random::SplitMix;
+pub(crate) use round::{Design, Fresh, Round, Step, carry_out, chain};
+pub(crate) use sample::{Subject, Tenant, settle};
+pub(crate) use scaling::{Scaling, ScalingPlan};
+pub(crate) use session::{Session, Site, failed, new_uuid, slice_of};

@@ -1,0 +1,288 @@
+//! The design of pairs: rounds in which every arm runs once, in an order drawn per round.
+//!
+//! Running all of one arm and then all of the next lets drift (neighbours, temperature) pass for a difference; in a
+//! round the arms are minutes apart at most, and the random order keeps any of them from always going first
+//! (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
+//!
+//! With [`Plan::resolve`] the first rounds are a pilot. From their scatter, and before anybody looks at a ratio, the number
+//! of pairs is worked out that brings every interval to the width asked for; it is then fixed. Stopping when a result
+//! pleases is not an experiment.
+
+use std::collections::VecDeque;
+
+use nearmetal_stats::{PairsNeeded, pairs_needed};
+
+use super::SplitMix;
+use super::round::{Design, Fresh, Round, Step};
+use crate::arm::{ArmName, against};
+use crate::compare::{CONFIDENCE, pairs};
+use crate::error::MeasureError;
+use crate::load::Workload;
+use crate::results::{Purpose, Run};
+
+/// How many guests have their exits counted by reason at most.
+const MOST_WITH_REASONS: usize = 4;
+
+/// What is to be run in pairs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan {
+    /// The arms; steps name them by their place.
+    pub arms: Vec<ArmName>,
+    /// Workloads run in pairs.
+    pub paired: Vec<Workload>,
+    /// Rounds of pairs: n of the intervals, or the pilot.
+    pub rounds: u32,
+    /// The factor above 1, such as 0.05, to which every interval is brought; `None`: the rounds are all.
+    pub resolve: Option<f64>,
+    /// Arms measured against themselves, for the noise floor.
+    pub same_arm: Vec<usize>,
+    /// A/A pairs for each of them.
+    pub same_arm_pairs: u32,
+    /// Workloads run once in these arms.
+    pub single_shot: Vec<(Workload, Vec<usize>)>,
+    /// Which guests are booted afresh for each round of pairs.
+    pub fresh: Fresh,
+    /// Whether the first paired workload runs once more in each guest arm, with exits counted by reason.
+    pub reasons: bool,
+    /// The same seed gives the same order.
+    pub seed: u64,
+}
+
+/// See the module.
+pub(crate) struct Pairs {
+    plan: Plan,
+    queue: VecDeque<Round>,
+    stage: Stage,
+    next_number: u32,
+    total: usize,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Planned,
+    Resolved,
+}
+
+impl Pairs {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let mut random = SplitMix::new(plan.seed);
+        let all: Vec<usize> = (0..plan.arms.len()).collect();
+        // Each entry is one round: its purpose, workload and arms.
+        let mut rounds: Vec<(Purpose, Workload, Vec<usize>)> = Vec::new();
+        for workload in &plan.paired {
+            for _ in 0..plan.rounds {
+                rounds.push((Purpose::Pair, workload.clone(), all.clone()));
+            }
+            for arm in &plan.same_arm {
+                for _ in 0..plan.same_arm_pairs {
+                    rounds.push((Purpose::SameArm, workload.clone(), vec![*arm, *arm]));
+                }
+            }
+        }
+        // A/A rounds are spread among the others, so that the noise floor is that of the same minutes.
+        random.shuffle(&mut rounds);
+        let mut pairs =
+            Self { plan, queue: VecDeque::new(), stage: Stage::Planned, next_number: 0, total: 0, notes: vec![] };
+        pairs.queue(rounds, &mut random);
+        if pairs.plan.resolve.is_none() {
+            pairs.last(&mut random);
+        }
+        pairs
+    }
+
+    fn queue(&mut self, rounds: Vec<(Purpose, Workload, Vec<usize>)>, random: &mut SplitMix) {
+        for (purpose, workload, mut arms) in rounds {
+            random.shuffle(&mut arms);
+            let seed = random.load_seed();
+            let step = |arm| Step { purpose, arm, count: 1, workload: workload.clone(), seed };
+            let steps: Vec<Step> = arms.into_iter().map(step).collect();
+            let single = matches!(purpose, Purpose::SingleShot | Purpose::ExitReasons);
+            let fresh = if single { Fresh::No } else { self.plan.fresh };
+            self.total += steps.len();
+            self.queue.push_back(Round { number: self.next_number, steps, fresh, whole_or_nothing: false });
+            self.next_number += 1;
+        }
+    }
+
+    /// What comes once, after all pairs.
+    fn last(&mut self, random: &mut SplitMix) {
+        self.stage = Stage::Resolved;
+        let mut rounds: Vec<(Purpose, Workload, Vec<usize>)> = Vec::new();
+        if let (true, Some(workload)) = (self.plan.reasons, self.plan.paired.first()) {
+            let guests = (0..self.plan.arms.len()).filter(|arm| !self.plan.arms[*arm].is_bare());
+            rounds.push((Purpose::ExitReasons, workload.clone(), guests.take(MOST_WITH_REASONS).collect()));
+        }
+        let singles = self.plan.single_shot.clone();
+        rounds.extend(singles.into_iter().map(|(workload, arms)| (Purpose::SingleShot, workload, arms)));
+        self.queue(rounds, random);
+    }
+
+    /// More rounds of each workload, as many as the pilot says, and what comes after them.
+    fn resolve(&mut self, resolve: f64, runs: &[Run]) -> Result<(), MeasureError> {
+        let mut random = SplitMix::new(self.plan.seed.wrapping_add(1));
+        let all: Vec<usize> = (0..self.plan.arms.len()).collect();
+        let mut rounds = Vec::new();
+        for workload in self.plan.paired.clone() {
+            let Some(needed) = needed(runs, &self.plan.arms, &workload, resolve)? else { continue };
+            let more = (needed.n as u32).saturating_sub(self.plan.rounds);
+            let capped =
+                if needed.capped { format!(" of the {} it would take", needed.uncapped) } else { String::new() };
+            self.notes.push(format!(
+                "{}: {} pairs{capped}, fixed after a pilot of {} to resolve {:.1} %",
+                workload.label(),
+                self.plan.rounds + more,
+                self.plan.rounds,
+                resolve * 100.0
+            ));
+            rounds.extend((0..more).map(|_| (Purpose::Pair, workload.clone(), all.clone())));
+        }
+        self.queue(rounds, &mut random);
+        self.last(&mut random);
+        Ok(())
+    }
+}
+
+impl Design for Pairs {
+    fn next(
+        &mut self,
+        runs: &[Run],
+        _: &mut dyn FnMut(&mut Vec<usize>, &mut SplitMix),
+    ) -> Result<Option<Round>, MeasureError> {
+        if let (true, Stage::Planned, Some(resolve)) = (self.queue.is_empty(), self.stage, self.plan.resolve) {
+            self.resolve(resolve, runs)?;
+        }
+        Ok(self.queue.pop_front())
+    }
+
+    fn total(&self) -> usize {
+        self.total
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+/// The pairs one workload needs so that every ratio's interval reaches no farther than a factor of 1 + `resolve`: the
+/// most that any two arms need. `None` where the pilot gave fewer than two pairs, or the workload has no rate.
+fn needed(
+    runs: &[Run],
+    arms: &[ArmName],
+    workload: &Workload,
+    resolve: f64,
+) -> Result<Option<PairsNeeded>, MeasureError> {
+    let Some(rate) = workload.rate() else { return Ok(None) };
+    let of: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Pair && run.workload == *workload).collect();
+    let mut most: Option<PairsNeeded> = None;
+    for (subject, reference) in against(arms) {
+        let pilot = pairs(&of, &rate, &arms[subject].id, &arms[reference].id);
+        if pilot.len() < 2 {
+            continue;
+        }
+        let found = pairs_needed(&pilot, resolve, CONFIDENCE)?;
+        if most.is_none_or(|most| found.uncapped > most.uncapped) {
+            most = Some(found);
+        }
+    }
+    Ok(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_units::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::FioJob;
+    use crate::results::tests::sample_results;
+
+    fn job(size: u64) -> Workload {
+        Workload::Fio(FioJob::first_seed(Bytes::new(size), 5, 1))
+    }
+
+    fn plan(rounds: u32, seed: u64) -> Plan {
+        Plan {
+            arms: vec![ArmName::bare_slice(), ArmName::as_found(), ArmName::planned(), ArmName::virt_install()],
+            paired: vec![job(4096)],
+            rounds,
+            resolve: None,
+            same_arm: vec![0, 2],
+            same_arm_pairs: 2,
+            single_shot: vec![(job(512), vec![0, 1, 2, 3]), (job(8192), vec![0, 2])],
+            fresh: Fresh::Round,
+            reasons: true,
+            seed,
+        }
+    }
+
+    fn all(mut pairs: Pairs, runs: &[Run]) -> Vec<Round> {
+        let mut rounds = Vec::new();
+        while let Some(round) = pairs.next(runs, &mut |_, _| {}).unwrap() {
+            rounds.push(round);
+        }
+        assert_eq!(rounds.iter().map(|round| round.steps.len()).sum::<usize>(), pairs.total());
+        rounds
+    }
+
+    proptest! {
+        #[test]
+        fn every_round_holds_every_arm_once_with_one_seed(seed: u64, count in 1u32..12) {
+            let rounds = all(Pairs::new(plan(count, seed)), &[]);
+            prop_assert_eq!(&rounds, &all(Pairs::new(plan(count, seed)), &[]), "the same seed gives the same order");
+            let of = |purpose| rounds.iter().filter(move |round| round.steps[0].purpose == purpose);
+            prop_assert_eq!(of(Purpose::Pair).count(), count as usize);
+            prop_assert_eq!(of(Purpose::SameArm).count(), 4);
+            prop_assert_eq!(of(Purpose::SingleShot).map(|round| round.steps.len()).collect::<Vec<_>>(), [4, 2]);
+            prop_assert_eq!(of(Purpose::ExitReasons).map(|round| round.steps.len()).collect::<Vec<_>>(), [3]);
+            for (number, round) in rounds.iter().enumerate() {
+                prop_assert_eq!(round.number, number as u32);
+                let seed = round.steps[0].seed;
+                prop_assert!(round.steps.iter().all(|step| step.seed == seed && seed > 0 && seed < 1 << 31));
+                let arms: std::collections::BTreeSet<_> = round.steps.iter().map(|step| step.arm).collect();
+                match round.steps[0].purpose {
+                    Purpose::SameArm => prop_assert_eq!((round.steps.len(), arms.len()), (2, 1)),
+                    _ => prop_assert_eq!(round.steps.len(), arms.len()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_arm_always_goes_first() {
+        let rounds = all(Pairs::new(plan(40, 1)), &[]);
+        let firsts: std::collections::BTreeSet<_> = rounds.iter().map(|round| round.steps[0].arm).collect();
+        assert_eq!(firsts.len(), 4);
+    }
+
+    #[test]
+    fn a_scattered_pilot_needs_more_pairs_than_it_had() {
+        let results = sample_results();
+        let arms: Vec<ArmName> = results.arms.iter().map(|arm| arm.name.clone()).collect();
+        let needed = |workload: &Workload, resolve| needed(&results.runs, &arms, workload, resolve).unwrap();
+        let (wide, narrow) = (needed(&job(4096), 0.5).unwrap(), needed(&job(4096), 0.005).unwrap());
+        assert_eq!(wide.n, 3, "three pairs of much the same ratio");
+        assert!(narrow.n > wide.n, "{narrow:?}");
+        assert_eq!(needed(&job(65_536), 0.05), None);
+    }
+
+    #[test]
+    fn what_the_pilot_asks_for_goes_on_counting_and_comes_before_what_runs_once() {
+        let results = sample_results();
+        let two = Plan {
+            arms: vec![ArmName::bare_slice(), ArmName::planned()],
+            rounds: 3,
+            resolve: Some(0.005),
+            same_arm: vec![],
+            single_shot: vec![(job(512), vec![0, 1])],
+            ..plan(3, 7)
+        };
+        let mut pairs = Pairs::new(two);
+        let first: Vec<Round> = (0..3).filter_map(|_| pairs.next(&[], &mut |_, _| {}).unwrap()).collect();
+        assert!(first.iter().all(|round| round.steps[0].purpose == Purpose::Pair));
+        let rest: Vec<Round> = std::iter::from_fn(|| pairs.next(&results.runs, &mut |_, _| {}).unwrap()).collect();
+        assert!(rest.len() > 3 && rest[0].number == 3 && rest[0].steps[0].purpose == Purpose::Pair);
+        assert_eq!(rest.last().map(|round| round.steps[0].purpose), Some(Purpose::SingleShot));
+        assert!(pairs.notes()[0].contains("fixed after a pilot of 3"), "{:?}", pairs.notes());
+    }
+}

@@ -1,0 +1,164 @@
+//! The design of a race: rounds in random order until it is over or its time is ([`nearmetal_stats::Race`]).
+
+use nearmetal_stats::Race;
+
+use super::SplitMix;
+use super::round::{Design, Fresh, Round, Step};
+use crate::error::MeasureError;
+use crate::load::Workload;
+use crate::results::{Purpose, Run};
+
+/// A race among arms.
+pub(crate) struct Racing {
+    race: Race,
+    /// Places and ids of the arms that race, in the order in which the race knows them.
+    running: Vec<(usize, String)>,
+    workload: Workload,
+    /// Name of the metric that decides.
+    metric: String,
+    /// Seconds it may take.
+    seconds: f64,
+    random: SplitMix,
+    /// The number of the round that was handed out and is not recorded yet.
+    pending: Option<u32>,
+}
+
+impl Racing {
+    /// Among `running`, by their places and ids in the subject's list; the race knows them in that order.
+    pub(crate) fn new(race: Race, running: Vec<(usize, String)>, workload: Workload, seconds: f64, seed: u64) -> Self {
+        let metric = workload.rate().unwrap_or_default();
+        Self { race, running, workload, metric, seconds, random: SplitMix::new(seed), pending: None }
+    }
+
+    /// The race as it stands.
+    pub(crate) fn race(&self) -> &Race {
+        &self.race
+    }
+
+    /// Records the round that was handed out.
+    fn record(&mut self, number: u32, runs: &[Run]) -> Result<(), MeasureError> {
+        let value = |run: &Run| {
+            let place = self.running.iter().position(|(_, id)| *id == run.arm)?;
+            Some((place, run.value(&self.metric).map(|metric| metric.value)))
+        };
+        let of = runs.iter().filter(|run| run.round == number && run.purpose == Purpose::Race);
+        let values: Vec<(usize, Option<f64>)> = of.filter_map(value).collect();
+        Ok(self.race.record(&values)?)
+    }
+}
+
+impl Design for Racing {
+    fn next(
+        &mut self,
+        runs: &[Run],
+        arrange: &mut dyn FnMut(&mut Vec<usize>, &mut SplitMix),
+    ) -> Result<Option<Round>, MeasureError> {
+        if let Some(number) = self.pending.take() {
+            self.record(number, runs)?;
+        }
+        if self.race.is_over() {
+            return Ok(None);
+        }
+        if self.race.rounds_to_look() == 0 {
+            // Successive halving: what is left of the time is shared equally among the rungs to come. The time is that of
+            // the runs, so that an interrupted race goes on as it would have.
+            let of: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Race).collect();
+            let took: f64 = of.iter().map(|run| run.seconds).sum();
+            let (per_run, left) = (took / of.len().max(1) as f64, (self.seconds - took).max(0.0));
+            let rungs = self.race.looks_left().saturating_sub(1).max(1) as f64;
+            self.race.look(if per_run > 0.0 { (left / rungs / per_run) as u64 } else { u64::MAX });
+            let all = (left / per_run.max(f64::MIN_POSITIVE)) as u64;
+            let next = self.race.next_round().len() as u64 * u64::from(self.race.rounds_to_look());
+            if self.race.is_over() || next > all {
+                return Ok(None);
+            }
+        }
+        let mut order: Vec<usize> = self.race.next_round().into_iter().map(|place| self.running[place].0).collect();
+        arrange(&mut order, &mut self.random);
+        let seed = self.random.load_seed();
+        let number = self.race.rounds();
+        self.pending = Some(number);
+        let workload = &self.workload;
+        let step = |arm| Step { purpose: Purpose::Race, arm, count: 1, workload: workload.clone(), seed };
+        let steps = order.into_iter().map(step).collect();
+        Ok(Some(Round { number, steps, fresh: Fresh::No, whole_or_nothing: false }))
+    }
+
+    fn total(&self) -> usize {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_stats::{Fate, doubling_looks};
+    use nearmetal_units::Bytes;
+
+    use super::*;
+    use crate::load::FioJob;
+    use crate::metric::{Metric, Unit};
+    use crate::results::Outcome;
+
+    /// Arms with fixed rates, each a little different every time; some fail. A run takes a second.
+    fn run(rates: &[f64], failing: &[usize], seconds: f64) -> (Racing, Vec<Run>) {
+        let race = Race::new(&vec![true; rates.len()], 0, 0.05, &doubling_looks(3, 4)).unwrap();
+        let ids = (0..rates.len()).map(|arm| (arm, format!("arm{arm}"))).collect();
+        let workload: Workload = FioJob::first_seed(Bytes::from_kib(4), 1, 0).into();
+        let mut racing = Racing::new(race, ids, workload, seconds, 1);
+        let mut runs = Vec::new();
+        while let Some(round) = racing.next(&runs, &mut |arms, random| random.shuffle(arms)).unwrap() {
+            for (position, step) in round.steps.iter().enumerate() {
+                let (arm, seed) = (step.arm, step.seed);
+                let jitter = 1.0 + (seed % 7) as f64 / 100.0 + ((seed / 7 + arm as u64) % 5) as f64 / 200.0;
+                let metrics = Metric::new("iops", Unit::Iops, rates[arm] * jitter).into_iter().collect();
+                runs.push(Run {
+                    round: round.number,
+                    position: position as u32,
+                    purpose: step.purpose,
+                    arm: format!("arm{arm}"),
+                    count: 1,
+                    workload: step.workload.clone(),
+                    seed,
+                    started: String::new(),
+                    seconds: 1.0,
+                    outcome: match failing.contains(&arm) {
+                        true => Outcome::Failed { why: "no".into() },
+                        false => Outcome::Measured { metrics, notes: vec![] },
+                    },
+                    together: None,
+                });
+            }
+        }
+        (racing, runs)
+    }
+
+    #[test]
+    fn a_race_finds_the_best_and_keeps_its_time() {
+        let rates = [1000.0, 1500.0, 2000.0, 1200.0, 900.0, 1100.0];
+        let (racing, runs) = run(&rates, &[], 60.0);
+        let race = racing.race();
+        assert_eq!(race.leader(), Some(2));
+        assert!(runs.len() <= 60, "{} runs of a second in 60 s", runs.len());
+        assert!(race.fates().contains(&Fate::ShownWorse { look: 0, than: 2 }), "{:?}", race.fates());
+        let (again, same) = run(&rates, &[], 60.0);
+        assert_eq!((race.fates(), runs), (again.race().fates(), same), "the seed decides all");
+    }
+
+    #[test]
+    fn a_round_has_one_seed_and_every_arm_once() {
+        let (_, runs) = run(&[1000.0, 1001.0, 1002.0], &[], 200.0);
+        for round in 0..3 {
+            let of_round: Vec<_> = runs.iter().filter(|run| run.round == round).collect();
+            let mut arms: Vec<_> = of_round.iter().map(|run| run.arm.as_str()).collect();
+            arms.sort_unstable();
+            assert_eq!(arms, ["arm0", "arm1", "arm2"]);
+            assert!(of_round.iter().all(|run| run.seed == of_round[0].seed && run.seed < 1 << 31));
+        }
+    }
+
+    #[test]
+    fn a_failing_arm_is_withdrawn() {
+        let (racing, _) = run(&[1000.0, 2000.0, 1500.0, 1600.0], &[3], 100.0);
+        assert_eq!((racing.race().fates()[3], racing.race().leader()), (Fate::Withdrawn, Some(1)));
+    }
+}

@@ -1,0 +1,337 @@
+//! One sample: the tenants of one arm, on the host or in guests, begun at one moment where there are several.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::agent;
+use nearmetal_units::{CpuSet, NodeSet};
+
+use super::path::{Path, Seat};
+use super::session::failed;
+use super::{Session, Step};
+use crate::arm::ArmName;
+use crate::barrier::{Ahead, lead, now, waiting};
+use crate::cost::{Middle, Target, Watched, counting_reasons, watched};
+use crate::error::MeasureError;
+use crate::load::{At, Load, Measured, Window, Workload, overlap};
+use crate::metric::Metric;
+use crate::program;
+use crate::results::{Part, Purpose, Slice, Together};
+
+/// Who runs a load.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenant {
+    /// Domain.
+    pub guest: String,
+    /// What it owns, and bare metal is confined to.
+    pub slice: Slice,
+    /// What it runs, where that is not what the step says: a consolidation tile has servers of several kinds.
+    pub load: Option<Workload>,
+    /// What was read back of its clone's threads, where each tenant has a clone of its own.
+    pub placement: Vec<String>,
+}
+
+impl Tenant {
+    /// One that runs what the steps say.
+    pub(crate) fn new(guest: &str, slice: Slice) -> Self {
+        Self { guest: guest.to_owned(), slice, load: None, placement: Vec::new() }
+    }
+}
+
+/// What an experiment compares.
+pub(crate) struct Subject<'a> {
+    /// The arms.
+    pub arms: Vec<ArmName>,
+    /// The tenants, in the order in which they join.
+    pub tenants: Vec<Tenant>,
+    /// How they get to what they work on.
+    pub path: &'a mut dyn Path,
+    /// The least overlap of a sample of several tenants that counts, from 0 to 1.
+    pub least_overlap: f64,
+}
+
+/// What came of a sample.
+pub(super) struct Sample {
+    pub metrics: Vec<Metric>,
+    pub notes: Vec<String>,
+    pub together: Option<Together>,
+    /// Why it does not count.
+    pub thrown_away: Option<String>,
+}
+
+/// What one tenant gave: the program's words, and how far its clock is before the host's.
+struct Told {
+    output: String,
+    clock: Ahead,
+}
+
+/// The moment at which several begin.
+#[derive(Clone, Copy)]
+struct Start {
+    /// How long after now; `None`: at once, since one waits for nobody.
+    lead: Option<Duration>,
+}
+
+impl Subject<'_> {
+    /// Starts guests of a step again that died; says whether there was one.
+    pub(super) fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        self.path.revive(step, session)
+    }
+
+    /// Runs one sample.
+    ///
+    /// # Errors
+    /// The path does not get there, a program fails, or its output is something else.
+    pub(super) fn sample(&mut self, step: &Step, session: &mut Session<'_>) -> Result<Sample, MeasureError> {
+        self.path.turn_to(step, session)?;
+        let tenants = &self.tenants[..step.count];
+        let seats: Vec<Seat> = (0..tenants.len()).map(|tenant| self.path.seat(step.arm, tenant)).collect();
+        let loads: Vec<&Workload> =
+            tenants.iter().map(|tenant| tenant.load.as_ref().unwrap_or(&step.workload)).collect();
+        if loads.iter().any(|load| load.load().cold()) {
+            settle(session.fs)?;
+        }
+        let start = Start { lead: (tenants.len() > 1).then(|| lead(tenants.len())) };
+        let target = target(tenants, &seats, session)?;
+        let middle = loads.first().and_then(|load| load.load().middle());
+        let shifted = middle.map(|(middle, _)| {
+            let lead = start.lead.unwrap_or_default();
+            Middle { begins: middle.begins + lead, ends: middle.ends + lead }
+        });
+        if step.purpose == Purpose::ExitReasons {
+            session.leftovers.counts_exits = true;
+            session.leftovers.save()?;
+        }
+        let fs = session.fs;
+        let mut work = || {
+            watched(fs, &target, shifted, || match seats.iter().all(|seat| seat.guest.is_none()) {
+                true => bare(tenants, &seats, &loads, step.seed, start, session),
+                false => in_guests(tenants, &seats, &loads, step.seed, start, session),
+            })
+        };
+        let ((told, counted), reasons) = match step.purpose {
+            Purpose::ExitReasons => counting_reasons(fs, work)?,
+            _ => (work(), None),
+        };
+        let mut sample = read(tenants, &loads, &told?)?;
+        let floats = seats.iter().any(|seat| seat.floats);
+        add_costs(&mut sample, loads.first().copied(), middle.map(|(_, each)| each), &counted, floats);
+        if let Some(reasons) = reasons {
+            sample.metrics = reasons.split(&sample.metrics)?;
+            sample.notes = vec![reasons.note()];
+        }
+        if let Some(together) = sample.together.as_ref().filter(|together| together.overlap < self.least_overlap) {
+            sample.thrown_away = Some(format!(
+                "{}, {} at once: they ran together for {:.0} % of the time",
+                self.arms[step.arm].title,
+                step.count,
+                together.overlap * 100.0
+            ));
+        }
+        Ok(sample)
+    }
+}
+
+/// Whose counters are read beside a sample.
+fn target(tenants: &[Tenant], seats: &[Seat], session: &mut Session<'_>) -> Result<Target, MeasureError> {
+    let union =
+        |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
+    let slice = union(|slice| &slice.cpus);
+    let mut guests = Vec::new();
+    for name in seats.iter().filter_map(|seat| seat.guest.as_ref()) {
+        guests.extend(session.process(name)?);
+    }
+    Ok(Target { guests, on_top: union(|slice| &slice.cpus_on_top).difference(&slice), slice })
+}
+
+/// The values of all tenants: of one its own, of several the sum of their rates.
+fn read(tenants: &[Tenant], loads: &[&Workload], told: &[Told]) -> Result<Sample, MeasureError> {
+    let (mut metrics, mut notes): (Vec<Metric>, Vec<String>) = (Vec::new(), Vec::new());
+    if let ([load], [told]) = (loads, told) {
+        let Measured { metrics, notes } = load.load().read(&told.output)?;
+        return Ok(Sample { metrics, notes, together: None, thrown_away: None });
+    }
+    let mut together = Together::default();
+    for ((tenant, load), told) in tenants.iter().zip(loads).zip(told) {
+        let measured = load.load().read(&told.output)?;
+        let name = load.rate().unwrap_or_default();
+        let found = measured.metrics.into_iter().find(|metric| metric.name == name);
+        let rate = found.ok_or_else(|| MeasureError::Unfit(format!("{} has no rate to add up", load.label())))?;
+        let window = load.load().window(&told.output, told.clock.milliseconds())?;
+        together.parts.push(Part { guest: tenant.guest.clone(), rate: rate.value, window });
+        together.clocks_within = together.clocks_within.max(told.clock.give_or_take as f64 / 1e6);
+        match metrics.iter_mut().find(|metric| metric.name == rate.name) {
+            Some(sum) => sum.value += rate.value,
+            None => metrics.push(rate),
+        }
+        notes.extend(measured.notes);
+    }
+    let windows: Vec<Window> = together.parts.iter().map(|part| part.window).collect();
+    together.overlap = overlap(&windows);
+    Ok(Sample { metrics, notes, together: Some(together), thrown_away: None })
+}
+
+/// What all of it cost, for each of what was done.
+fn add_costs(
+    sample: &mut Sample,
+    load: Option<&Workload>,
+    each: Option<crate::cost::Each>,
+    counted: &Watched,
+    floats: bool,
+) {
+    let (Some(load), Some(each)) = (load, each) else { return };
+    let name = load.rate().unwrap_or_default();
+    let rate = sample.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value);
+    let (costs, notes) = counted.costs(each.done(rate), each);
+    sample.metrics.extend(crate::host_cpu::of(&costs, each, floats));
+    sample.metrics.extend(costs);
+    sample.notes.extend(notes);
+}
+
+/// The command of one tenant on one side.
+fn command(load: &dyn Load, probe: &str, seat: &Seat, seed: u64, moment: Option<(i128, Ahead)>) -> Vec<String> {
+    let command = load.command(&At { probe, device: &seat.device }, seed);
+    match moment {
+        Some((moment, clock)) => waiting(probe, moment, clock, load.stamp(), &command),
+        None => command,
+    }
+}
+
+/// On the host: one process each, bound to its slice.
+fn bare(
+    tenants: &[Tenant],
+    seats: &[Seat],
+    loads: &[&Workload],
+    seed: u64,
+    start: Start,
+    session: &mut Session<'_>,
+) -> Result<Vec<Told>, MeasureError> {
+    let probe = session.conditions.probe.display().to_string();
+    let moment = start.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
+    // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
+    let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
+    let mut children: Vec<Child> = Vec::new();
+    let mut problem = None;
+    for (number, ((tenant, seat), load)) in tenants.iter().zip(seats).zip(loads).enumerate() {
+        let (cpus, nodes) = match seat.anywhere {
+            true => all(),
+            false => (tenant.slice.cpus.clone(), tenant.slice.nodes.clone()),
+        };
+        let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
+        let words = seat.around.iter().map(String::as_str).chain(bind);
+        let job = command(load.load(), &probe, seat, seed + number as u64, moment);
+        let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
+        let Some((first, rest)) = words.split_first() else { continue };
+        let mut process = Command::new(first);
+        process.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        match program::spawn(&mut process) {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                problem = Some(error);
+                break;
+            }
+        }
+    }
+    // Waited for in any case: one left behind would disturb the next sample.
+    let outputs: Vec<_> = children.into_iter().map(Child::wait_with_output).collect();
+    if let Some(problem) = problem {
+        return Err(problem);
+    }
+    let told = tenants.iter().zip(loads).zip(outputs).map(|((tenant, load), output)| {
+        let what = format!("{} on the bare slice of `{}`", load.label(), tenant.guest);
+        Ok(Told { output: program::judged(what, output)?, clock: Ahead::HOST })
+    });
+    told.collect()
+}
+
+/// In the guests: resumed, told, waited for, and paused again whatever came of it.
+fn in_guests(
+    tenants: &[Tenant],
+    seats: &[Seat],
+    loads: &[&Workload],
+    seed: u64,
+    start: Start,
+    session: &mut Session<'_>,
+) -> Result<Vec<Told>, MeasureError> {
+    let names: Vec<&str> = seats.iter().filter_map(|seat| seat.guest.as_deref()).collect();
+    for (number, name) in names.iter().enumerate() {
+        if let Err(error) = session.hypervisor.resume(name) {
+            pause(&names[..number], session).ok();
+            return Err(failed(name)(error));
+        }
+    }
+    let result = told(tenants, seats, loads, seed, start, session);
+    // Paused again whatever came of the run: the next arm must not share its PUs.
+    let paused = pause(&names, session);
+    let result = result?;
+    paused?;
+    Ok(result)
+}
+
+fn pause(names: &[&str], session: &mut Session<'_>) -> Result<(), MeasureError> {
+    let results = names.iter().map(|name| session.hypervisor.suspend(name).map_err(failed(name)));
+    // All of them, and the first error: the others must not run on.
+    results.collect::<Vec<_>>().into_iter().collect()
+}
+
+fn told(
+    tenants: &[Tenant],
+    seats: &[Seat],
+    loads: &[&Workload],
+    seed: u64,
+    start: Start,
+    session: &mut Session<'_>,
+) -> Result<Vec<Told>, MeasureError> {
+    let mut clocks = Vec::new();
+    for seat in seats {
+        let name = seat.guest.as_deref().unwrap_or_default();
+        clocks.push(match start.lead {
+            Some(_) => Ahead::of_guest(session.hypervisor, name).map_err(failed(name))?,
+            None => Ahead::HOST,
+        });
+    }
+    let moment = start.lead.map(|lead| now() + lead.as_nanos() as i128);
+    let mut running = Vec::new();
+    for (number, ((seat, load), clock)) in seats.iter().zip(loads).zip(&clocks).enumerate() {
+        let name = seat.guest.as_deref().unwrap_or_default();
+        let at = moment.map(|moment| (moment, *clock));
+        let words = command(load.load(), &seat.probe, seat, seed + number as u64, at);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        // Those told already end by themselves, and the clones with them.
+        running.push(agent::start(session.hypervisor, name, &words, None).map_err(failed(name))?);
+    }
+    let lead = start.lead.unwrap_or_default();
+    // Nobody is asked before the end, since each answer is work for a guest.
+    let longest = loads.iter().filter_map(|load| load.load().length()).max().unwrap_or_default();
+    if session.fs.is_live() {
+        std::thread::sleep(lead + longest);
+    }
+    let mut told = Vec::new();
+    for (number, (running, clock)) in running.into_iter().zip(clocks).enumerate() {
+        let name = seats[number].guest.as_deref().unwrap_or_default();
+        let limit = lead + loads[number].load().limit();
+        let output = running.wait(session.hypervisor, limit).map_err(failed(name))?;
+        if !output.status.is_success() {
+            let words: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
+            let why = if words.is_empty() { format!("{:?}", output.status) } else { words };
+            let what = format!("{} in `{}`", loads[number].label(), tenants[number].guest);
+            return Err(MeasureError::WorkloadFailed { what, why });
+        }
+        told.push(Told { output: String::from_utf8_lossy(&output.stdout).into_owned(), clock });
+    }
+    Ok(told)
+}
+
+/// Writes dirty pages and drops the page cache, so that no sample pays for or profits from the one before.
+pub(crate) fn settle(fs: &HostFs) -> Result<(), MeasureError> {
+    // A fixture has no cache, and takes no writes.
+    if !fs.is_live() {
+        return Ok(());
+    }
+    rustix::fs::sync();
+    fs.write("/proc/sys/vm/drop_caches", "3").map_err(|source| MeasureError::KernelWrite {
+        what: "cannot drop the page cache before a sample".into(),
+        source,
+    })
+}

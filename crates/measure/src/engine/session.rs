@@ -1,0 +1,383 @@
+//! Everything an experiment borrows from the host, in one place that gives it back.
+//!
+//! What is borrowed is written down before it is taken ([`Leftovers`]), so that the next experiment, or
+//! `nearmetal rollback`, gives back what a killed one could not.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use nearmetal_change::{POOL_PATIENCE, resize_pool};
+use nearmetal_host::{Host, HostFs, guests};
+use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions, agent};
+use nearmetal_place::Placement;
+use nearmetal_units::{Bytes, CpuSet};
+
+use super::Round;
+use super::path::{Guest, is_gone, is_there};
+use crate::arm::ArmName;
+use crate::conditions::Conditions;
+use crate::cost::mount_counters;
+use crate::error::MeasureError;
+use crate::event::Event;
+use crate::leftovers::{Leftovers, PoolBefore};
+use crate::load::SLACK;
+use crate::log::Log;
+use crate::program;
+use crate::results::{Run, Slice};
+use crate::scratch::Scratch;
+
+/// How long a clone may take from power-on to an agent that answers.
+const BOOT_LIMIT: Duration = Duration::from_secs(90);
+/// How often a clone is booted before it counts as one that does not come up.
+const BOOTS: u32 = 2;
+/// How long the agent of a clone that has answered before may take.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// What an experiment is made on and tells: the parts that outlive it.
+pub(crate) struct Site<'a> {
+    /// The kernel.
+    pub fs: &'a HostFs,
+    /// libvirt.
+    pub hypervisor: &'a mut dyn Hypervisor,
+    /// Who is told.
+    pub tell: &'a mut dyn FnMut(Event<'_>),
+}
+
+/// One experiment's time on the host.
+pub(crate) struct Session<'a> {
+    /// The kernel.
+    pub fs: &'a HostFs,
+    /// The host as it was when the session began.
+    pub host: Host,
+    /// libvirt.
+    pub hypervisor: &'a mut dyn Hypervisor,
+    /// Under what.
+    pub conditions: Conditions,
+    /// What is to be given back.
+    pub leftovers: Leftovers,
+    /// What a reader of the figures must know of how they came about.
+    pub notes: Vec<String>,
+    tell: &'a mut dyn FnMut(Event<'_>),
+    /// Whether the clones' fio was compared with the host's, or need not be.
+    fio_compared: bool,
+    log: Option<Log>,
+}
+
+impl<'a> Session<'a> {
+    /// Runs an experiment, first cleaning up what an interrupted one left, and afterwards what this one changed, whatever
+    /// came of it. The experiment's own error comes before one of cleaning up.
+    pub(crate) fn run<T>(
+        conditions: &Conditions,
+        site: Site<'a>,
+        experiment: impl FnOnce(&mut Session<'a>) -> Result<T, MeasureError>,
+    ) -> Result<T, MeasureError> {
+        let Site { fs, hypervisor, tell } = site;
+        if let Some(old) = Leftovers::load(&conditions.state, fs)? {
+            tell(Event::Stage("cleaning up what an interrupted run left"));
+            old.clean_up(fs, hypervisor)?;
+        }
+        let host = Host::read(fs);
+        let mut leftovers = Leftovers::new(&conditions.state, &host);
+        let own = std::process::id();
+        leftovers.owner = guests::start_time(fs, own).ok().map(|start| (own, start));
+        mount_counters(fs, &mut leftovers).iter().for_each(|problem| tell(Event::Stage(problem)));
+        let mut session = Self {
+            fs,
+            host,
+            hypervisor,
+            conditions: conditions.clone(),
+            leftovers,
+            notes: Vec::new(),
+            tell,
+            fio_compared: false,
+            log: None,
+        };
+        let result = experiment(&mut session);
+        session.tell(Event::Stage("putting everything back"));
+        let cleaned = session.leftovers.clean_up(fs, session.hypervisor);
+        let result = result?;
+        cleaned?;
+        Ok(result)
+    }
+
+    /// Tells the caller.
+    pub(crate) fn tell(&mut self, event: Event<'_>) {
+        (self.tell)(event);
+    }
+
+    /// Tells the caller that a stage begins.
+    pub(crate) fn stage(&mut self, stage: &str) {
+        self.tell(Event::Stage(stage));
+    }
+
+    /// Adds a note, once.
+    pub(crate) fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// No clone has the appliance's fio, or it need not be the host's.
+    pub(crate) fn without_fio(&mut self) {
+        self.fio_compared = true;
+    }
+
+    /// Versions of libvirt and the hypervisor, if they tell.
+    pub(crate) fn versions(&mut self) -> Option<Versions> {
+        self.hypervisor.versions().ok()
+    }
+
+    /// Writes every run down as it ends, in this log.
+    pub(crate) fn log_to(&mut self, log: Log) {
+        self.log = Some(log);
+    }
+
+    /// The log, for the document at the end.
+    pub(crate) fn log(&mut self) -> Option<&mut Log> {
+        self.log.as_mut()
+    }
+
+    /// A design begins.
+    pub(super) fn next_phase(&mut self) {
+        self.log.iter_mut().for_each(Log::next_phase);
+    }
+
+    /// Writes a run down.
+    pub(super) fn keep(&mut self, run: &Run) -> Result<(), MeasureError> {
+        self.log.as_mut().map_or(Ok(()), |log| log.add(run))
+    }
+
+    /// The runs of a round that an interrupted experiment had written down whole.
+    pub(super) fn recorded(&mut self, round: &Round, arms: &[ArmName]) -> Vec<Run> {
+        self.log.as_mut().map(|log| log.recorded(round, arms)).unwrap_or_default()
+    }
+
+    /// Pauses the original of a guest, which owns the slice that is measured.
+    ///
+    /// # Errors
+    /// It runs, and pausing it is not allowed.
+    pub(crate) fn pause_original(&mut self, guest: &str) -> Result<(), MeasureError> {
+        let wrap = |source| MeasureError::Hypervisor { arm: guest.to_owned(), source };
+        let summary = self.hypervisor.domain(guest).map_err(wrap)?;
+        if summary.state != DomainState::Running {
+            return Ok(());
+        }
+        if !self.conditions.pause {
+            return Err(MeasureError::Unfit(format!(
+                "`{guest}` is running on the slice that is to be measured: allow it to be paused meanwhile (--pause), or shut it down"
+            )));
+        }
+        self.leftovers.paused.push(guest.to_owned());
+        self.leftovers.save()?;
+        self.hypervisor.suspend(guest).map_err(wrap)
+    }
+
+    /// Divides a scratch device among `count`; it is wiped when the session ends.
+    pub(crate) fn divide(&mut self, device: &str, count: usize) -> Result<Scratch, MeasureError> {
+        let empty = Scratch::examine(self.fs, device)?;
+        self.leftovers.scratch.push(empty.device().to_owned());
+        self.leftovers.save()?;
+        empty.divide(count)
+    }
+
+    /// Moves this process off the PUs that are measured, where there are others.
+    pub(crate) fn stay_off(&self, slices: &[Slice]) -> Result<(), MeasureError> {
+        let measured = slices.iter().fold(CpuSet::new(), |all, slice| all.union(&slice.cpus).union(&slice.cpus_on_top));
+        let elsewhere = self.host.online().difference(&measured);
+        if elsewhere.is_empty() || !self.fs.is_live() {
+            return Ok(());
+        }
+        let mut set = rustix::thread::CpuSet::new();
+        elsewhere.iter().for_each(|cpu| set.set(cpu as usize));
+        rustix::thread::sched_setaffinity(None, &set)
+            .map_err(|error| MeasureError::Unfit(format!("cannot move to PUs {elsewhere}, off the slice: {error}")))
+    }
+
+    /// Room in the pools for that many planned clones beside what is in use; equal for all arms, since done before the
+    /// first.
+    pub(crate) fn grow_pools(&mut self, placement: &Placement, clones: u64) -> Result<(), MeasureError> {
+        let memory = &placement.memory;
+        let Some(size) = memory.page_size else { return Ok(()) };
+        let nodes = memory.nodes.len().max(1) as u64;
+        // Read anew, since two tenants may share a pool; what it had before the first is what it gets back.
+        let host = Host::read(self.fs);
+        for index in memory.nodes.iter() {
+            // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
+            let needed = memory.pages.saturating_mul(clones).div_ceil(nodes);
+            let pool = host.node(index).and_then(|node| node.pool(size)).ok_or_else(|| {
+                MeasureError::Unfit(format!("node {index} has no pool of {size} pages: does this kernel support them?"))
+            })?;
+            if pool.free >= needed {
+                continue;
+            }
+            if !self.leftovers.pools.iter().any(|before| (before.node, before.size) == (index, size)) {
+                self.leftovers.pools.push(PoolBefore { node: index, size, pages: pool.persistent() });
+                self.leftovers.save()?;
+            }
+            resize_pool(self.fs, index, size, pool.persistent() + needed - pool.free, POOL_PATIENCE)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down that clones of these names will be made.
+    pub(crate) fn will_clone(&mut self, names: impl IntoIterator<Item = String>) -> Result<(), MeasureError> {
+        self.leftovers.clones.extend(names);
+        self.leftovers.save()
+    }
+
+    /// A UUID that nobody has.
+    pub(crate) fn new_uuid(&self) -> Result<String, MeasureError> {
+        new_uuid(self.fs)
+    }
+
+    /// Boots a clone until its agent answers, and lets it run. One that hangs has measured nothing yet, so it is booted
+    /// again and the report says so.
+    pub(crate) fn boot(&mut self, guest: &Guest) -> Result<(), MeasureError> {
+        let name = &guest.name;
+        let mut boot = 1;
+        loop {
+            self.hypervisor.create_transient(&guest.xml, false).map_err(failed(name))?;
+            match agent::wait(self.hypervisor, name, BOOT_LIMIT) {
+                Ok(()) => {
+                    self.compare_fio(name);
+                    return Ok(());
+                }
+                Err(HypervisorError::AgentNotResponding { .. }) if boot < BOOTS => {
+                    let seconds = BOOT_LIMIT.as_secs();
+                    self.note(format!(
+                        "the clone `{name}` was booted again: its agent did not answer within {seconds} s"
+                    ));
+                    self.hypervisor.destroy(name).map_err(failed(name))?;
+                    boot += 1;
+                }
+                Err(error) => return Err(failed(name)(error)),
+            }
+        }
+    }
+
+    /// The same, and pauses it.
+    pub(crate) fn boot_paused(&mut self, guest: &Guest) -> Result<(), MeasureError> {
+        self.boot(guest)?;
+        self.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))
+    }
+
+    /// Ends a clone, if it exists: it is nearmetal's own, without state worth keeping.
+    pub(crate) fn end(&mut self, name: &str) -> Result<(), MeasureError> {
+        match self.hypervisor.destroy(name) {
+            Ok(()) => Ok(()),
+            Err(error) if is_gone(&error) => Ok(()),
+            // libvirt itself ends what a process made that is gone, maybe between our look and our word.
+            Err(_) if self.hypervisor.domain(name).is_err_and(|error| is_gone(&error)) => Ok(()),
+            Err(error) => Err(failed(name)(error)),
+        }
+    }
+
+    /// Whether a paused guest still answers. It is paused again.
+    pub(crate) fn answers(&mut self, name: &str) -> Result<bool, MeasureError> {
+        let state = match self.hypervisor.domain(name) {
+            Ok(summary) => summary.state,
+            Err(error) if is_gone(&error) => return Ok(false),
+            Err(error) => return Err(failed(name)(error)),
+        };
+        if !is_there(state) {
+            return Ok(false);
+        }
+        self.hypervisor.resume(name).map_err(failed(name))?;
+        let answered = agent::wait(self.hypervisor, name, ANSWER).is_ok();
+        self.hypervisor.suspend(name).map_err(failed(name))?;
+        Ok(answered)
+    }
+
+    /// Runs a small command in a guest that runs; gives its stdout.
+    ///
+    /// # Errors
+    /// The agent refused, or the command failed, in its own words.
+    pub(crate) fn ask(&mut self, name: &str, words: &[&str], limit: Duration) -> Result<String, MeasureError> {
+        let output = agent::exec(self.hypervisor, name, words, None, limit).map_err(failed(name))?;
+        if output.status.is_success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+        let why = said.into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| format!("{:?}", output.status));
+        let what = format!("`{}` in `{name}`", words.first().unwrap_or(&""));
+        Err(MeasureError::WorkloadFailed { what, why: why.chars().take(400).collect() })
+    }
+
+    /// The same, in a guest that is paused before and after.
+    pub(crate) fn ask_paused(&mut self, name: &str, words: &[&str], limit: Duration) -> Result<String, MeasureError> {
+        self.hypervisor.resume(name).map_err(failed(name))?;
+        let answer = self.ask(name, words, limit);
+        self.hypervisor.suspend(name).map_err(failed(name))?;
+        answer
+    }
+
+    /// Runs a command of the probe on the host, bound to a slice; gives its stdout.
+    pub(crate) fn on_the_slice(&self, slice: &Slice, words: &[&str]) -> Result<String, MeasureError> {
+        let probe = &self.conditions.probe;
+        let mut bound = Command::new(probe);
+        bound.args(["bind", "--cpus", &slice.cpus.to_string(), "--nodes", &slice.nodes.to_string(), "--"]);
+        program::run(bound.arg(probe).args(words))
+    }
+
+    /// QEMU's process of a guest; `None` where it cannot be found.
+    pub(crate) fn process(&mut self, name: &str) -> Result<Option<u32>, MeasureError> {
+        let uuid = self.hypervisor.domain(name).map_err(failed(name))?.uuid;
+        Ok(guests::pid_of(self.fs, &uuid).ok().flatten())
+    }
+
+    /// The same, where nothing goes on without it.
+    pub(crate) fn must_have_process(&mut self, name: &str) -> Result<u32, MeasureError> {
+        self.process(name)?.ok_or_else(|| MeasureError::Unfit(format!("`{name}` has no QEMU process in /proc")))
+    }
+
+    /// Says if the clones' fio, which is the appliance's, is another than the host's.
+    fn compare_fio(&mut self, clone: &str) {
+        if std::mem::replace(&mut self.fio_compared, true) {
+            return;
+        }
+        let own = program::run(Command::new("fio").arg("--version"));
+        let inside = self.ask(clone, &["fio", "--version"], SLACK);
+        let (Ok(own), Ok(inside)) = (own, inside) else { return };
+        if own.trim() != inside.trim() {
+            self.note(format!("the clones have {}, the host {}: not the same program", inside.trim(), own.trim()));
+        }
+    }
+
+    /// Versions, kernel and arguments: name to value, `unknown` where it cannot be read.
+    pub(crate) fn provenance<'w>(
+        &mut self,
+        workloads: impl IntoIterator<Item = &'w crate::load::Workload>,
+    ) -> BTreeMap<String, String> {
+        let versions = self.versions();
+        crate::record::provenance(&self.host, versions.as_ref(), self.conditions.seed, workloads)
+    }
+}
+
+/// An error of libvirt or of an agent, with the domain it was about.
+pub(crate) fn failed(name: &str) -> impl FnOnce(HypervisorError) -> MeasureError + use<> {
+    let arm = name.to_owned();
+    move |source| MeasureError::Hypervisor { arm, source }
+}
+
+/// A UUID from the kernel.
+pub(crate) fn new_uuid(fs: &HostFs) -> Result<String, MeasureError> {
+    let text = fs
+        .read("/proc/sys/kernel/random/uuid")
+        .map_err(|source| MeasureError::Kernel { what: "cannot make a UUID".into(), source })?;
+    Ok(text.trim().to_owned())
+}
+
+/// The slice that a placement gives a guest, with `device` as what both sides measure.
+pub(crate) fn slice_of(placement: &Placement, device: &str, region: Bytes) -> Slice {
+    let cpus = placement.vcpus.iter().fold(CpuSet::new(), |cpus, pin| cpus.union(&pin.cpus));
+    let on_top = placement.iothreads.iter().fold(placement.emulator.clone(), |cpus, more| cpus.union(more));
+    Slice {
+        nodes: placement.memory.nodes.clone(),
+        page_size: placement.memory.page_size,
+        device: device.to_owned(),
+        region,
+        cpus_on_top: on_top.difference(&cpus),
+        cpus,
+    }
+}

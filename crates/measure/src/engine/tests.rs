@@ -1,0 +1,274 @@
+//! Compositions on a hypervisor in memory: loads, paths and designs that never met in an experiment do work together, and
+//! give back what they took wherever they die.
+
+use std::sync::{Arc, Mutex};
+
+use nearmetal_host::{Entry, HostFs, MemoryTree};
+use nearmetal_hypervisor::{Fake, Hypervisor};
+use nearmetal_stats::{Race, doubling_looks};
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::arm::ArmName;
+use crate::barrier::now;
+use crate::conditions::Conditions;
+use crate::error::MeasureError;
+use crate::finish::in_a_session;
+use crate::leftovers::Leftovers;
+use crate::load::{FioJob, Workload};
+use crate::program::scripted;
+use crate::results::{Environment, Run, Slice};
+use crate::store::Store;
+
+const ORIGINAL: &str = "web1";
+
+/// What is composed: how many tenants, and which design.
+#[derive(Debug, Clone, Copy)]
+struct Composition {
+    tenants: usize,
+    design: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// Pairs whose guests are booted afresh before every round.
+    Pairs,
+    Scaling,
+    Race,
+}
+
+impl Composition {
+    const ALL: [Self; 5] = [
+        Self { tenants: 1, design: Kind::Pairs },
+        Self { tenants: 3, design: Kind::Pairs },
+        Self { tenants: 1, design: Kind::Scaling },
+        Self { tenants: 3, design: Kind::Scaling },
+        Self { tenants: 1, design: Kind::Race },
+    ];
+
+    fn design(self) -> Box<dyn Design> {
+        let workload: Workload = FioJob::first_seed(Bytes::from_kib(4), 3, 1).into();
+        match self.design {
+            Kind::Pairs => Box::new(Pairs::new(Plan {
+                arms: arms(),
+                paired: vec![workload],
+                rounds: 3,
+                resolve: None,
+                same_arm: vec![0],
+                same_arm_pairs: 2,
+                single_shot: vec![],
+                fresh: Fresh::Round,
+                reasons: false,
+                seed: 7,
+            })),
+            Kind::Scaling => Box::new(Scaling::new(&ScalingPlan {
+                arms: vec![0, 1],
+                counts: (1..=self.tenants).collect(),
+                workload,
+                pairs: 2,
+                same_arm: Some((1, 2)),
+                ceiling: None,
+                seed: 7,
+            })),
+            Kind::Race => {
+                let race = Race::new(&[true, true], 0, 0.05, &doubling_looks(2, 2)).unwrap();
+                let running = arms().into_iter().enumerate().map(|(place, arm)| (place, arm.id)).collect();
+                Box::new(Racing::new(race, running, workload, 1e6, 7))
+            }
+        }
+    }
+}
+
+fn arms() -> Vec<ArmName> {
+    vec![ArmName::bare_slice(), ArmName::planned()]
+}
+
+/// A path that none of the experiments has: clones of all tenants, booted for the arm that has them.
+struct TestPath(Vec<Guest>);
+
+impl Path for TestPath {
+    fn seat(&self, arm: usize, tenant: usize) -> Seat {
+        match arm {
+            0 => Seat::bare("/dev/x"),
+            _ => Seat::guest(&self.0[tenant].name, &self.0[tenant].device),
+        }
+    }
+
+    fn refresh(&mut self, _: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.0.iter().try_for_each(|guest| session.end(&guest.name).and_then(|()| session.boot_paused(guest)))
+    }
+
+    fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        let guests = if step.arm == 0 { &[][..] } else { &self.0[..step.count] };
+        guests.iter().try_fold(false, |any, guest| Ok(restart_if_dead(guest, session)? || any))
+    }
+}
+
+/// What fio says on either side: the guests do nine tenths.
+fn fio(rate: u32) -> String {
+    let began = now() / 1_000_000;
+    let half = |rate: u32| json!({"iops": rate, "bw_bytes": rate * 4096, "total_ios": rate * 3});
+    json!({"jobs": [{"error": 0, "job_start": began, "job_runtime": 60_000, "read": half(rate), "write": half(0)}]})
+        .to_string()
+}
+
+/// One machine: a running original, a kernel, and programs that were run in guests.
+struct Machine {
+    fake: Fake,
+    fs: HostFs,
+    state: tempfile::TempDir,
+    executed: Arc<Mutex<u32>>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let mut tree = MemoryTree::new();
+        for (path, text) in [
+            ("/proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000000\n"),
+            ("/proc/sys/kernel/osrelease", "6.12.41\n"),
+        ] {
+            tree.put(path, Entry::File(text.as_bytes().to_vec())).unwrap();
+        }
+        let mut fake = Fake::new("").with_running_domain(&domain(ORIGINAL));
+        let executed = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&executed);
+        fake.on_agent(move |_, command| {
+            Ok(match command["execute"].as_str().unwrap() {
+                "guest-get-time" => json!(now() as i64),
+                "guest-exec" => {
+                    *count.lock().unwrap() += u32::from(command.to_string().contains("output-format"));
+                    json!({"pid": 77})
+                }
+                "guest-exec-status" => json!({"exited": true, "exitcode": 0, "out-data": base64(&fio(900))}),
+                _ => json!({}),
+            })
+        });
+        scripted::play(|_| Ok(fio(1000)));
+        Self { fake, fs: HostFs::of_tree(tree, "a machine"), state: tempfile::tempdir().unwrap(), executed }
+    }
+
+    fn store(&self) -> Store {
+        Store::open(&self.state.path().join("results.sqlite")).unwrap()
+    }
+
+    fn measure(&mut self, composition: Composition, resume: Option<i64>) -> Result<Vec<Run>, MeasureError> {
+        let conditions = Conditions {
+            seed: 7,
+            appliance: "/appliance".into(),
+            probe: "/probe".into(),
+            state: self.state.path().to_owned(),
+            environment: Environment::Lab { machine: "quad".into() },
+            pause: true,
+            store: Some(self.state.path().join("results.sqlite")),
+            plan: None,
+            resume,
+        };
+        let names: Vec<String> = (0..composition.tenants).map(|tenant| format!("nearmetal-{tenant}")).collect();
+        let guest =
+            |name: &String| Guest { name: name.clone(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
+        let mut path = TestPath(names.iter().map(guest).collect());
+        let tenants = names.iter().map(|name| Tenant::new(name, slice())).collect();
+        let site = Site { fs: &self.fs, hypervisor: &mut self.fake, tell: &mut |_| {} };
+        in_a_session("test", vec![ORIGINAL.into()], None, "{}".into(), &conditions, site, |session| {
+            session.pause_original(ORIGINAL)?;
+            session.will_clone(names.clone())?;
+            path.refresh(&[1], session)?;
+            let mut subject = Subject { arms: arms(), tenants, path: &mut path, least_overlap: 0.8 };
+            carry_out(composition.design().as_mut(), &mut subject, session)
+        })
+    }
+
+    /// What the next measurement, or `nearmetal rollback`, does after one that was killed.
+    fn take_back(&mut self) {
+        if let Some(old) = Leftovers::load(self.state.path(), &self.fs).unwrap() {
+            old.clean_up(&self.fs, &mut self.fake).unwrap();
+        }
+    }
+
+    /// Only the original is there, and it runs.
+    fn is_as_before(&mut self) -> bool {
+        let domains = self.fake.domains().unwrap();
+        let original = domains.iter().find(|domain| domain.name == ORIGINAL);
+        domains.len() == 1 && original.is_some_and(|domain| domain.state == nearmetal_hypervisor::DomainState::Running)
+    }
+}
+
+fn domain(name: &str) -> String {
+    format!("<domain type='kvm'><name>{name}</name></domain>")
+}
+
+fn slice() -> Slice {
+    Slice {
+        cpus: CpuSet::one(1),
+        nodes: NodeSet::one(0),
+        page_size: None,
+        device: "/dev/x".into(),
+        region: Bytes::from_mib(1),
+        cpus_on_top: CpuSet::new(),
+    }
+}
+
+fn base64(text: &str) -> Value {
+    use base64::Engine as _;
+    Value::String(base64::engine::general_purpose::STANDARD.encode(text))
+}
+
+/// What a run was, without when.
+fn order(runs: &[Run]) -> Vec<(u32, u32, String, usize, u64)> {
+    runs.iter().map(|run| (run.round, run.position, run.arm.clone(), run.count, run.seed)).collect()
+}
+
+fn broken() -> nearmetal_hypervisor::HypervisorError {
+    nearmetal_hypervisor::HypervisorError::HelperMissing { path: "x".into(), reason: "the connection is gone".into() }
+}
+
+#[test]
+fn every_composition_measures_all_it_designed_and_leaves_nothing() {
+    for composition in Composition::ALL {
+        let mut machine = Machine::new();
+        let runs = machine.measure(composition, None).unwrap();
+        assert!(runs.iter().all(|run| run.failure().is_none()), "{composition:?}: {:?}", runs[0].failure());
+        let rate = |run: &Run| run.value("iops").unwrap().value;
+        for run in &runs {
+            let each = if run.arm == "planned" { 900.0 } else { 1000.0 };
+            assert_eq!(rate(run), each * run.count as f64, "the rates of all tenants add up: {composition:?}");
+            assert_eq!(run.together.as_ref().map_or(1, |together| together.parts.len()), run.count);
+        }
+        assert!(machine.is_as_before(), "{composition:?}: {:?}", machine.fake);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    /// libvirt goes away at any request, for good, as it does for a process that is killed there: nothing is put back
+    /// by the process itself. The record of what it took is enough to do so, and the measurement goes on where it was.
+    #[test]
+    fn one_that_dies_anywhere_leaves_nothing_and_goes_on_with_the_same_order(which in 0usize..5, part in 0.0f64..1.0) {
+        let composition = Composition::ALL[which];
+        let mut whole = Machine::new();
+        let expected = order(&whole.measure(composition, None).unwrap());
+        let (calls, programs) = (whole.fake.calls().len(), *whole.executed.lock().unwrap());
+
+        let mut machine = Machine::new();
+        let last = 2 + (part * (calls - 2) as f64) as usize;
+        machine.fake.fail_when(nearmetal_hypervisor::Effect::Nothing, broken(), move |number, _| number >= last);
+        prop_assert!(machine.measure(composition, None).is_err());
+        machine.fake.clear_faults();
+        machine.take_back();
+        prop_assert!(machine.is_as_before(), "died at {} of {}: {:?}", last, calls, machine.fake);
+
+        let begun = machine.store().entries(None).unwrap();
+        let Some(entry) = begun.first() else { return Ok(()) };
+        let before = *machine.executed.lock().unwrap();
+        let runs = machine.measure(composition, Some(entry.id)).unwrap();
+        // A step may be there twice, failed and tried again, and none is left out or was never designed.
+        let made = order(&runs);
+        prop_assert!(made.iter().all(|step| expected.contains(step)), "{:?} and {:?}", made, expected);
+        prop_assert!(expected.iter().all(|step| made.contains(step)), "{:?} and {:?}", made, expected);
+        let again = *machine.executed.lock().unwrap() - before;
+        prop_assert!(again <= programs, "{} programs in guests, {} for all of it", again, programs);
+        prop_assert!(machine.is_as_before());
+    }
+}

@@ -1,0 +1,131 @@
+//! The end of every experiment: its runs and what is known of them, as one document.
+
+use crate::conditions::Conditions;
+use crate::engine::{Design, Path, Session, Site, Subject, Tenant, carry_out};
+use crate::error::MeasureError;
+use crate::load::Workload;
+use crate::log::Log;
+use crate::results::{Arm, Environment, Results, Run, SCHEMA, Slice};
+use crate::store::Begun;
+
+/// What a reader of figures from a lab must know.
+pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {
+    let Environment::Lab { machine } = environment else { return None };
+    Some(format!(
+        "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
+    ))
+}
+
+/// What a guest uses beside its slice.
+pub(crate) fn on_top_caveat(slice: &Slice, for_what: &str) -> Option<String> {
+    (!slice.cpus_on_top.is_empty()).then(|| {
+        format!(
+            "the guest also uses PUs {} for its emulator thread and {for_what}: what virtualization costs on top of the slice",
+            slice.cpus_on_top
+        )
+    })
+}
+
+/// Runs an experiment in a session, with every run written down as the conditions say.
+///
+/// # Errors
+/// The experiment's own, which the store keeps beside what was written down until then.
+pub(crate) fn in_a_session<'a, T>(
+    experiment: &str,
+    guests: Vec<String>,
+    device: Option<&dyn Fn(&Session<'_>) -> String>,
+    request: String,
+    conditions: &Conditions,
+    site: Site<'a>,
+    body: impl FnOnce(&mut Session<'a>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    Session::run(conditions, site, |session| {
+        let versions = session.versions();
+        let begun = Begun {
+            experiment,
+            guests,
+            environment: &conditions.environment,
+            kernel: session.host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
+            qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
+            device: device.map(|device| device(session)),
+            plan: conditions.plan.clone(),
+            request,
+        };
+        if let Some(log) = Log::open(conditions, &begun)? {
+            session.log_to(log);
+        }
+        let result = body(session);
+        if let (Err(error), Some(log)) = (&result, session.log()) {
+            log.give_up(&crate::engine::chain(error))?;
+        }
+        result
+    })
+}
+
+/// Carries out a design and makes the document of it.
+pub(crate) struct Experiment<'s> {
+    /// Which.
+    pub experiment: &'static str,
+    /// Guests stay up between rounds.
+    pub quick: bool,
+    /// The arms as they run; taken once all have run, since some are booted for their turn.
+    pub arms: Vec<Arm>,
+    /// The tenants.
+    pub tenants: Vec<Tenant>,
+    /// The least overlap of a sample of several tenants that counts.
+    pub least_overlap: Option<f64>,
+    /// What a reader must know, beside the session's notes.
+    pub caveats: Vec<String>,
+    /// What runs, for the record of arguments.
+    pub workloads: Vec<Workload>,
+    /// Facts for the record beside those of every experiment.
+    pub facts: Vec<(String, String)>,
+    /// How the tenants get to what they work on.
+    pub path: &'s mut dyn Path,
+}
+
+impl Experiment<'_> {
+    /// The runs of one design.
+    pub(crate) fn runs(
+        &mut self,
+        design: &mut dyn Design,
+        session: &mut Session<'_>,
+    ) -> Result<Vec<Run>, MeasureError> {
+        let mut subject = Subject {
+            arms: self.arms.iter().map(|arm| arm.name.clone()).collect(),
+            tenants: self.tenants.clone(),
+            path: &mut *self.path,
+            least_overlap: self.least_overlap.unwrap_or(0.0),
+        };
+        carry_out(design, &mut subject, session)
+    }
+
+    /// The document, written into the store where the session has one.
+    pub(crate) fn document(self, runs: Vec<Run>, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        let conditions = session.conditions.clone();
+        let tenant = |tenant: Tenant| crate::results::Tenant {
+            guest: tenant.guest,
+            slice: tenant.slice,
+            placement: tenant.placement,
+        };
+        let results = Results {
+            schema: SCHEMA.to_owned(),
+            experiment: self.experiment.to_owned(),
+            created: nearmetal_change::timestamp::now(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            provenance: session.provenance(&self.workloads).into_iter().chain(self.facts).collect(),
+            environment: conditions.environment,
+            quick: self.quick,
+            seed: conditions.seed,
+            tenants: self.tenants.into_iter().map(tenant).collect(),
+            least_overlap: self.least_overlap,
+            arms: self.arms,
+            runs,
+            caveats: [self.caveats, std::mem::take(&mut session.notes)].concat(),
+        };
+        if let Some(log) = session.log() {
+            log.finish(&serde_json::to_string(&results).unwrap_or_default(), None)?;
+        }
+        Ok(results)
+    }
+}

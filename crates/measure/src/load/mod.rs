@@ -1,0 +1,159 @@
+//! What runs: one file a load, and one line in the list below.
+//!
+//! A load is the same program with the same arguments on both sides of every comparison. It knows its command, the
+//! reader of what the program prints, its unit and its length; where it runs, and in which order, is the engine's.
+
+mod files;
+mod fio;
+mod memory;
+mod net;
+mod window;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cost::{Each, Middle};
+use crate::error::MeasureError;
+use crate::metric::Metric;
+
+pub(crate) use self::files::missing_file_system;
+pub use self::files::{FileJob, FileStep, FileSystem};
+pub use self::fio::{FioEngine, FioJob, Order};
+pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages};
+pub use self::net::NetJob;
+pub use self::window::Window;
+pub(crate) use self::window::overlap;
+
+/// What a run may take beyond its own seconds: starting the program, flushing, an emulated machine.
+pub(crate) const SLACK: Duration = Duration::from_secs(60);
+
+/// What a finished run gave.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Measured {
+    /// Values.
+    pub metrics: Vec<Metric>,
+    /// What the program said of itself.
+    pub notes: Vec<String>,
+}
+
+/// Where a load runs, as far as its command needs to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At<'a> {
+    /// Path of the probe there.
+    pub probe: &'a str,
+    /// Block device it works on, as that side calls it; empty where there is none.
+    pub device: &'a str,
+}
+
+/// What runs.
+pub(crate) trait Load {
+    /// A short id, stable over versions.
+    fn id(&self) -> String;
+    /// What a person calls it.
+    fn label(&self) -> String;
+    /// Name of the metric that says how much it did each second; `None` where it has no rate, as a latency.
+    fn rate(&self) -> Option<String> {
+        None
+    }
+    /// The command, program first. `seed` is the same on both sides of a pair and differs between pairs.
+    fn command(&self, at: &At<'_>, seed: u64) -> Vec<String>;
+    /// From its start to its end; `None`: as long as it takes.
+    fn length(&self) -> Option<Duration> {
+        None
+    }
+    /// When it has hung.
+    fn limit(&self) -> Duration {
+        self.length().unwrap_or_default() + SLACK
+    }
+    /// The part of its time in which costs are counted, and what they are given for; `None`: they are not counted.
+    fn middle(&self) -> Option<(Middle, Each)> {
+        None
+    }
+    /// Whether the page cache is written back and dropped before it runs, so that no sample pays for or profits from the one
+    /// before.
+    fn cold(&self) -> bool {
+        true
+    }
+    /// Whether it writes to the device it is given.
+    fn writes(&self) -> bool {
+        false
+    }
+    /// Whether the program does not say when it ran, so that the probe has to print the moments around it.
+    fn stamp(&self) -> bool {
+        false
+    }
+    /// What the program printed, as values.
+    ///
+    /// # Errors
+    /// It failed, did nothing, or printed something else. A failure never becomes a number.
+    fn read(&self, output: &str) -> Result<Measured, MeasureError>;
+    /// When it measured; `ahead` is how far the clock it ran on is before the host's, ms.
+    ///
+    /// # Errors
+    /// The program does not say.
+    fn window(&self, _output: &str, _ahead: f64) -> Result<Window, MeasureError> {
+        Err(MeasureError::Unfit(format!(
+            "{} does not say when it ran, so it cannot run in several guests",
+            self.label()
+        )))
+    }
+    /// Its arguments, for the record: name and value.
+    fn provenance(&self) -> Option<(String, String)> {
+        None
+    }
+}
+
+/// The list of loads: a variant of [`Workload`] each, by the name it has in documents.
+macro_rules! loads {
+    ($($(#[$doc:meta])* $name:ident($job:ty)),+ $(,)?) => {
+        /// One load with its parameters, as documents keep it.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case")]
+        pub enum Workload { $($(#[$doc])* $name($job)),+ }
+
+        impl Workload {
+            pub(crate) fn load(&self) -> &dyn Load {
+                match self { $(Self::$name(job) => job),+ }
+            }
+        }
+        $(impl From<$job> for Workload {
+            fn from(job: $job) -> Self { Self::$name(job) }
+        })+
+    };
+}
+
+loads! {
+    /// fio on a block device.
+    Fio(FioJob),
+    /// The IOzone set by fio, in a file system made on the device.
+    FileSystem(FileJob),
+    /// `nearmetal-probe memory latency`.
+    MemoryLatency(MemoryLatency),
+    /// `nearmetal-probe memory bandwidth`.
+    MemoryBandwidth(MemoryBandwidth),
+    /// netperf or sockperf against a peer.
+    Net(NetJob),
+}
+
+impl Workload {
+    /// A short id, stable over versions: the first part of every metric's id.
+    pub fn id(&self) -> String {
+        self.load().id()
+    }
+
+    /// What a person calls it.
+    pub fn label(&self) -> String {
+        self.load().label()
+    }
+
+    /// What its costs are given for, in words: `IO`, `transaction`, `Gbit`.
+    pub fn each(&self) -> &'static str {
+        self.load().middle().map_or(Each::Io, |(_, each)| each).title()
+    }
+
+    /// Name of the metric that says how much it did each second, if it has one.
+    pub fn rate(&self) -> Option<String> {
+        self.load().rate()
+    }
+}

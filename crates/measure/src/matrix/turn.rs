@@ -1,0 +1,73 @@
+//! One run of a race as the documents of matrices keep it: arms by their place in the list.
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::Metric;
+use crate::results::{Outcome, Run};
+
+/// What decides a disk's race.
+pub(crate) const METRIC: &str = "iops";
+
+/// One run of one arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Round, from 0: its runs belong together.
+    pub round: u32,
+    /// Position inside the round, drawn at random.
+    pub position: u32,
+    /// Number of the arm.
+    pub arm: usize,
+    /// Seed of the workload: one per round.
+    pub seed: u64,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// Wall seconds, flushing included.
+    pub seconds: f64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl Turn {
+    /// The value that decides a disk's race, if it has one.
+    pub fn value(&self) -> Option<f64> {
+        self.value_of(METRIC)
+    }
+
+    /// The value of a metric, if it has one.
+    pub(crate) fn value_of(&self, metric: &str) -> Option<f64> {
+        match &self.outcome {
+            Outcome::Measured { metrics, .. } => {
+                metrics.iter().find(|found| found.name == metric).map(|found| found.value)
+            }
+            Outcome::Failed { .. } => None,
+        }
+    }
+
+    /// The same run, with its arm by place.
+    pub(crate) fn whole(run: Run, arm: usize) -> Self {
+        let Run { round, position, seed, started, seconds, outcome, .. } = run;
+        Self { round, position, arm, seed, started, seconds, outcome }
+    }
+
+    /// One more load of the same boot; a failure of one is a failure of all.
+    pub(crate) fn join(&mut self, more: Self) {
+        self.seconds += more.seconds;
+        match (&mut self.outcome, more.outcome) {
+            (Outcome::Measured { metrics, notes }, Outcome::Measured { metrics: others, notes: words }) => {
+                metrics.extend(others);
+                notes.extend(words);
+            }
+            (own, failed @ Outcome::Failed { .. }) => *own = failed,
+            (Outcome::Failed { .. }, _) => {}
+        }
+    }
+
+    /// The same run, with its arm by place. Of its costs only the sum is kept: there are hundreds of such runs.
+    pub(crate) fn of(run: Run, arm: usize) -> Self {
+        let mut turn = Self::whole(run, arm);
+        if let Outcome::Measured { metrics, .. } = &mut turn.outcome {
+            metrics.retain(|metric: &Metric| !metric.name.starts_with(crate::cost::PREFIX));
+        }
+        turn
+    }
+}

@@ -1,0 +1,68 @@
+//! What is asked of an experiment that runs its arms in pairs, whatever the arms are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+use crate::cost::why_no_reasons;
+use crate::engine::{Fresh, Pairs, Plan, Session};
+use crate::load::Workload;
+
+/// What runs, and how often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pairing {
+    /// Workloads run in pairs.
+    pub paired: Vec<Workload>,
+    /// Rounds of pairs: n of the intervals, or the pilot.
+    pub rounds: u32,
+    /// The factor above 1, such as 0.05, to which every interval is brought: the rounds are then a pilot, from which the
+    /// number of pairs is fixed. `None`: the rounds are all.
+    pub resolve: Option<f64>,
+    /// A/A pairs of each arm that is measured against itself.
+    pub same_arm_pairs: u32,
+    /// Workloads run once in each arm: shown, never claimed.
+    pub single_shot: Vec<Workload>,
+    /// Memory workloads, run once on bare metal and in the guests.
+    pub memory: Vec<Workload>,
+    /// Guests stay up between rounds.
+    pub quick: bool,
+}
+
+impl Pairing {
+    /// The design for these arms. `same_arm`: those that are measured against themselves. `memory`: where the memory
+    /// workloads run, one group after the other.
+    pub(crate) fn design(
+        &self,
+        arms: &[ArmName],
+        same_arm: Vec<usize>,
+        memory: &[&[usize]],
+        fresh: Fresh,
+        session: &mut Session<'_>,
+    ) -> Pairs {
+        let untold = why_no_reasons(session.fs);
+        let reasons = untold.is_none();
+        untold.into_iter().for_each(|note| session.note(note));
+        let all: Vec<usize> = (0..arms.len()).collect();
+        let mut single_shot: Vec<(Workload, Vec<usize>)> =
+            self.single_shot.iter().map(|workload| (workload.clone(), all.clone())).collect();
+        for group in memory {
+            single_shot.extend(self.memory.iter().map(|workload| (workload.clone(), group.to_vec())));
+        }
+        Pairs::new(Plan {
+            arms: arms.to_vec(),
+            paired: self.paired.clone(),
+            rounds: self.rounds,
+            resolve: self.resolve,
+            same_arm,
+            same_arm_pairs: self.same_arm_pairs,
+            single_shot,
+            fresh,
+            reasons,
+            seed: session.conditions.seed,
+        })
+    }
+
+    /// Everything that runs.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Workload> {
+        self.paired.iter().chain(&self.single_shot).chain(&self.memory)
+    }
+}

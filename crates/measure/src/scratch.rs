@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_units::Bytes;
@@ -94,6 +95,11 @@ impl Scratch {
     }
 }
 
+/// How often the kernel is asked to forget partitions, and how long it is left in peace before it is asked again: udev looks
+/// at what was just wiped, and a program that a killed run left on a region ends by itself within its sample.
+const WIPES: u32 = 60;
+const LET_GO: Duration = Duration::from_secs(1);
+
 /// Takes nearmetal's partition table off a device: it is as empty as it was. One that has none of nearmetal's is left
 /// alone.
 ///
@@ -106,6 +112,13 @@ pub(crate) fn wipe(device: &str) -> Result<(), MeasureError> {
         return Ok(());
     }
     run(Command::new("wipefs").args(["--quiet", "--all", "--force", device]))?;
+    for _ in 1..WIPES {
+        settle_names()?;
+        if run(Command::new("blockdev").args(["--rereadpt", device])).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(LET_GO);
+    }
     run(Command::new("blockdev").args(["--rereadpt", device])).map(drop)
 }
 

@@ -1,7 +1,7 @@
 //! The job itself: plan, apply, verify, rollback, and a short measurement.
 
 use anyhow::ensure;
-use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results, VIRT_INSTALL};
+use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL};
 
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::{Bench, Boot};
@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("job/bench-measures-every-arm", short_bench),
         shared_long("job/bench-boots-afresh-by-default", fresh_boots),
         shared_long("job/bench-in-the-guest-itself", own_guest),
+        shared_long("job/bench-goes-on-after-a-kill", resumed),
         alone("job/reboot-with-autostart", reboot),
     ]
 }
@@ -110,6 +111,34 @@ fn fresh_boots(bench: &Bench) -> anyhow::Result<Verdict> {
     // At first, for each of two rounds of pairs, and for each of its own two A/A rounds.
     ensure!(boots >= 5, "the planned clone was booted {boots} times");
     Ok(Verdict::Holds(format!("{} runs, {boots} boots of the planned clone", results.runs.len())))
+}
+
+/// Killed in the middle, a measurement goes on with what was written down, and gives back what the first attempt had taken.
+fn resumed(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let running = bench.sh("virsh domstate web1")?;
+    bench.sh(
+        "rm -f /root/kill.sqlite
+         nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory --store /root/kill.sqlite >/root/kill.log 2>&1 &
+         for second in $(seq 400); do
+             runs=$(nearmetal bench history web1 --store /root/kill.sqlite 2>/dev/null | awk 'NR == 2 { print $7 }')
+             [ \"${runs:-0}\" -ge 5 ] && kill -9 $! && exit 0
+             sleep 1
+         done
+         cat /root/kill.log; exit 1",
+    )?;
+    let before = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite | awk 'NR == 2 { print $7 }'")?;
+    bench.sh("nearmetal bench resume 1 --store /root/kill.sqlite -o /root/r.json")?;
+    let results = Results::parse(&bench.sh("cat /root/r.json")?)?;
+    let arms = |purpose| results.runs.iter().filter(|run| run.purpose == purpose).count();
+    // Two rounds of four arms, and two A/A pairs of each arm that has them.
+    ensure!(arms(Purpose::Pair) == 8, "{} runs of pairs", arms(Purpose::Pair));
+    ensure!(results.runs.iter().is_sorted_by_key(|run| &run.started), "what was written down is not at its place");
+    ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
+    ensure!(bench.sh("virsh domstate web1")? == running, "the original is not as it was");
+    let done = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite")?;
+    ensure!(done.lines().count() == 2 && done.contains(" done"), "{done}");
+    Ok(Verdict::Holds(format!("killed after {} of {} runs", before.trim(), results.runs.len())))
 }
 
 /// The guest's own system measured through its agent, by reading: that it runs, and that nothing of it stays.

@@ -5,15 +5,17 @@ use nearmetal_hypervisor::Hypervisor;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
-use crate::drive::{DriveRequest, bench_drive};
+use crate::drive::DriveRequest;
+use crate::engine::Site;
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::inside::{InsideRequest, bench_inside};
-use crate::matrix::{MatrixRequest, MatrixResults, matrix};
-use crate::net::{NetMatrixRequest, NetMatrixResults, net_matrix};
+use crate::finish::in_a_session;
+use crate::inside::InsideRequest;
+use crate::matrix::{MatrixRequest, MatrixResults};
+use crate::net::{NetMatrixRequest, NetMatrixResults};
 use crate::results::Results;
-use crate::slice::{SliceRequest, bench_slice};
-use crate::together::{TogetherRequest, bench_together};
+use crate::slice::SliceRequest;
+use crate::together::TogetherRequest;
 
 /// What an experiment leaves.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +47,7 @@ impl From<NetMatrixResults> for Measurement {
 }
 
 macro_rules! experiments {
-    ($($(#[$doc:meta])* $name:ident, $word:literal, $request:ty, $run:path;)+) => {
+    ($($(#[$doc:meta])* $name:ident, $word:literal, $request:ty;)+) => {
         /// One experiment with its request.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         pub enum Experiment { $($(#[$doc])* $name(Box<$request>)),+ }
@@ -80,7 +82,8 @@ macro_rules! experiments {
                 hypervisor: &mut dyn Hypervisor,
                 tell: &mut dyn FnMut(Event<'_>),
             ) -> Result<Measurement, MeasureError> {
-                match self { $(Self::$name(request) => Ok($run(request, fs, hypervisor, tell)?.into())),+ }
+                let site = Site { fs, hypervisor, tell };
+                match self { $(Self::$name(request) => Ok(in_a_session($word, &**request, site)?.into())),+ }
             }
         }
     };
@@ -88,15 +91,15 @@ macro_rules! experiments {
 
 experiments! {
     /// A guest in clones.
-    Slice, "slice", SliceRequest, bench_slice;
+    Slice, "slice", SliceRequest;
     /// A guest in itself.
-    Inside, "inside", InsideRequest, bench_inside;
+    Inside, "inside", InsideRequest;
     /// A guest with a drive of its own.
-    Drive, "drive", DriveRequest, bench_drive;
+    Drive, "drive", DriveRequest;
     /// Several guests at once.
-    Together, "together", TogetherRequest, bench_together;
+    Together, "together", TogetherRequest;
     /// Ways to a disk.
-    Disk, "disk", MatrixRequest, matrix;
+    Disk, "disk", MatrixRequest;
     /// Ways to a network.
-    Net, "net", NetMatrixRequest, net_matrix;
+    Net, "net", NetMatrixRequest;
 }

@@ -1,12 +1,15 @@
 //! The end of every experiment: its runs and what is known of them, as one document.
 
+use nearmetal_hypervisor::Hypervisor;
+use serde::Serialize;
+
 use crate::conditions::Conditions;
 use crate::engine::{Design, Path, Session, Site, Subject, Tenant, carry_out};
 use crate::error::MeasureError;
 use crate::load::Workload;
 use crate::log::Log;
 use crate::results::{Arm, Environment, Results, Run, SCHEMA, Slice};
-use crate::store::Begun;
+use crate::store::{Begun, json};
 
 /// What a reader of figures from a lab must know.
 pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {
@@ -26,40 +29,79 @@ pub(crate) fn on_top_caveat(slice: &Slice, for_what: &str) -> Option<String> {
     })
 }
 
-/// Runs an experiment in a session, with every run written down as the conditions say.
+/// What an experiment is asked to do: plain data, which the store keeps so that the experiment can go on.
+pub(crate) trait Request: Serialize {
+    /// What it leaves.
+    type Outcome: Serialize;
+
+    /// Under what it is made.
+    fn conditions(&self) -> &Conditions;
+
+    /// The guests it is about.
+    fn guests(&self) -> Vec<String>;
+
+    /// What a plan finds its result by: the model of what was measured.
+    fn device(&self, _: &Session<'_>) -> Option<String> {
+        None
+    }
+
+    /// What can be seen before anything is touched.
+    ///
+    /// # Errors
+    /// It cannot be done, and why.
+    fn check(&self) -> Result<(), MeasureError> {
+        Ok(())
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Its own; everything is put back all the same.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Self::Outcome, MeasureError>;
+
+    /// The arm that won, by its id, where arms raced.
+    fn winner(_: &Self::Outcome) -> Option<&str> {
+        None
+    }
+
+    /// What is left to do once everything was put back, whatever came of it.
+    fn afterwards(&self, _: &mut dyn Hypervisor) {}
+}
+
+/// Runs an experiment in a session, with every run written down as the conditions say, and its document at the end.
 ///
 /// # Errors
 /// The experiment's own, which the store keeps beside what was written down until then.
-pub(crate) fn in_a_session<'a, T>(
-    experiment: &str,
-    guests: Vec<String>,
-    device: Option<&dyn Fn(&Session<'_>) -> String>,
-    request: String,
-    conditions: &Conditions,
-    site: Site<'a>,
-    body: impl FnOnce(&mut Session<'a>) -> Result<T, MeasureError>,
-) -> Result<T, MeasureError> {
-    Session::run(conditions, site, |session| {
+pub(crate) fn in_a_session<R: Request>(word: &str, request: &R, site: Site<'_>) -> Result<R::Outcome, MeasureError> {
+    request.check()?;
+    let conditions = request.conditions();
+    let Site { fs, hypervisor, tell } = site;
+    let site = Site { fs, hypervisor: &mut *hypervisor, tell };
+    let result = Session::run(conditions, site, |session| {
         let versions = session.versions();
         let begun = Begun {
-            experiment,
-            guests,
+            experiment: word,
+            guests: request.guests(),
             environment: &conditions.environment,
             kernel: session.host.system.kernel.clone().unwrap_or_else(|| "unknown".to_owned()),
             qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
-            device: device.map(|device| device(session)),
+            device: request.device(session),
             plan: conditions.plan.clone(),
-            request,
+            request: json(request),
         };
         if let Some(log) = Log::open(conditions, &begun)? {
             session.log_to(log);
         }
-        let result = body(session);
-        if let (Err(error), Some(log)) = (&result, session.log()) {
-            log.give_up(&crate::engine::chain(error))?;
+        let result = request.measure(session);
+        match (&result, session.log()) {
+            (Ok(outcome), Some(log)) => log.finish(&json(outcome), R::winner(outcome))?,
+            (Err(error), Some(log)) => log.give_up(&crate::engine::chain(error))?,
+            (_, None) => {}
         }
         result
-    })
+    });
+    request.afterwards(hypervisor);
+    result
 }
 
 /// Carries out a design and makes the document of it.
@@ -123,9 +165,6 @@ impl Experiment<'_> {
             runs,
             caveats: [self.caveats, std::mem::take(&mut session.notes)].concat(),
         };
-        if let Some(log) = session.log() {
-            log.finish(&serde_json::to_string(&results).unwrap_or_default(), None)?;
-        }
         Ok(results)
     }
 }

@@ -16,10 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
-use crate::engine::{Fresh, Path, Seat, Session, Site, Tenant, failed, slice_of};
+use crate::engine::{Fresh, Path, Seat, Session, Tenant, failed, slice_of};
 use crate::error::MeasureError;
-use crate::event::Event;
-use crate::finish::{Experiment, in_a_session, lab_caveat};
+use crate::finish::{Experiment, Request, lab_caveat};
 use crate::pairing::Pairing;
 use crate::record::record;
 use crate::results::Results;
@@ -60,25 +59,30 @@ impl Path for Inside {
     }
 }
 
-/// Compares a running guest with the bare slice and leaves it running. See the module for what that means.
-///
-/// # Errors
-/// The guest does not run, does not run as planned, has no agent, no fio or no virtio disk; or four runs in a row failed.
-/// What was changed until then is put back.
-pub fn bench_inside(
-    request: &InsideRequest,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<Results, MeasureError> {
-    let text = serde_json::to_string(request).unwrap_or_default();
-    let guests = vec![request.guest.clone()];
-    let site = Site { fs, hypervisor: &mut *hypervisor, tell };
-    let result =
-        in_a_session("inside", guests, None, text, &request.conditions, site, |session| measure(request, session));
-    // The guest may have been stopped meanwhile; a probe left in its /tmp is no reason to lose the figures.
-    let _ = agent::exec(hypervisor, &request.guest, &["rm", "-f", PROBE], None, PATIENCE);
-    result
+impl Request for InsideRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.guest.clone()]
+    }
+
+    fn afterwards(&self, hypervisor: &mut dyn Hypervisor) {
+        // The guest may have been stopped meanwhile; a probe left in its /tmp is no reason to lose the figures.
+        let _ = agent::exec(hypervisor, &self.guest, &["rm", "-f", PROBE], None, PATIENCE);
+    }
+
+    /// Compares a running guest with the bare slice and leaves it running. See the module for what that means.
+    ///
+    /// # Errors
+    /// The guest does not run, does not run as planned, has no agent, no fio or no virtio disk; or four runs in a row failed.
+    /// What was changed until then is put back.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        measure(self, session)
+    }
 }
 
 fn measure(request: &InsideRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {

@@ -46,11 +46,11 @@ pub use cost::{
     Cost, CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text,
     liftings,
 };
-pub use drive::{DriveRequest, bench_drive, function_of};
+pub use drive::{DriveRequest, function_of};
 pub use error::MeasureError;
 pub use event::Event;
 pub use experiment::{Experiment, Measurement};
-pub use inside::{InsideRequest, bench_inside};
+pub use inside::InsideRequest;
 pub use leftovers::take_back_leftovers;
 pub use load::{
     FileJob, FileStep, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency, NetJob, Order,
@@ -59,18 +59,18 @@ pub use load::{
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
     MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
-    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, matrix, path_words,
+    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, path_words,
     read_back_paths,
 };
 pub use metric::{Metric, Unit};
 pub use net::{
     Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
     NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms,
-    net_cost_table, net_ground, net_least_seconds, net_matrix, net_words, port_functions, port_model,
+    net_cost_table, net_ground, net_least_seconds, net_words, port_functions, port_model, read_back_net,
 };
 pub use older::upgraded;
 pub use pairing::Pairing;
 pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA, Slice, Tenant, Together};
-pub use slice::{SliceRequest, bench_slice};
+pub use slice::SliceRequest;
 pub use store::{Entry, State, Store};
-pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest, bench_together};
+pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};

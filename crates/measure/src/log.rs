@@ -83,8 +83,8 @@ impl Log {
     }
 
     /// The measurement is over: its document takes the place of its runs.
-    pub(crate) fn finish(&mut self, document: &str, winner: Option<&str>) -> Result<i64, MeasureError> {
-        self.store.finish(self.id, document, winner).map(|()| self.id)
+    pub(crate) fn finish(&mut self, document: &str, winner: Option<&str>) -> Result<(), MeasureError> {
+        self.store.finish(self.id, document, winner)
     }
 
     /// The measurement ended with an error; what was written down stays, to go on with.

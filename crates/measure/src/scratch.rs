@@ -97,7 +97,7 @@ impl Scratch {
 
 /// How often the kernel is asked to forget partitions, and how long it is left in peace before it is asked again: udev looks
 /// at what was just wiped, and a program that a killed run left on a region ends by itself within its sample.
-const WIPES: u32 = 60;
+const TRIES: u32 = 60;
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Takes nearmetal's partition table off a device: it is as empty as it was. One that has none of nearmetal's is left
@@ -112,14 +112,15 @@ pub(crate) fn wipe(device: &str) -> Result<(), MeasureError> {
         return Ok(());
     }
     run(Command::new("wipefs").args(["--quiet", "--all", "--force", device]))?;
-    for _ in 1..WIPES {
+    let mut left = TRIES;
+    loop {
         settle_names()?;
-        if run(Command::new("blockdev").args(["--rereadpt", device])).is_ok() {
-            return Ok(());
+        left -= 1;
+        match run(Command::new("blockdev").args(["--rereadpt", device])) {
+            Err(_) if left > 0 => std::thread::sleep(LET_GO),
+            done => return done.map(drop),
         }
-        std::thread::sleep(LET_GO);
     }
-    run(Command::new("blockdev").args(["--rereadpt", device])).map(drop)
 }
 
 /// Refuses a whole block device (`nvme1n1`) that holds data or is in use; gives its size, if the kernel does.

@@ -1,7 +1,5 @@
 //! A guest in clones — as found, as planned, as virt-install writes it — against the same slice of its own bare metal.
 
-use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,10 +8,9 @@ use crate::appliance::Appliance;
 use crate::arm::ArmName;
 use crate::clones::{DiskClone, clone_xml, measured_disk};
 use crate::conditions::Conditions;
-use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Site, Step, Tenant, slice_of};
+use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
-use crate::event::Event;
-use crate::finish::{Experiment, in_a_session, lab_caveat, on_top_caveat};
+use crate::finish::{Experiment, Request, lab_caveat, on_top_caveat};
 use crate::leftovers::{THP, write};
 use crate::load::{SLACK, Workload, missing_file_system};
 use crate::pairing::Pairing;
@@ -55,22 +52,25 @@ const DESCRIPTIONS: [&str; 4] = [
     "as found, with cache=none and io=native as virt-install writes them",
 ];
 
-/// Runs the comparison and puts everything back, whatever came of it.
-///
-/// # Errors
-/// The guest runs and may not be paused, the scratch device cannot be used, a clone does not come up, or four runs in a row
-/// failed.
-pub fn bench_slice(
-    request: &SliceRequest,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<Results, MeasureError> {
-    let text = serde_json::to_string(request).unwrap_or_default();
-    let site = Site { fs, hypervisor, tell };
-    in_a_session("slice", vec![request.guest.clone()], None, text, &request.conditions, site, |session| {
-        measure(request, session)
-    })
+impl Request for SliceRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.guest.clone()]
+    }
+
+    /// Runs the comparison and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// The guest runs and may not be paused, the scratch device cannot be used, a clone does not come up, or four runs in a row
+    /// failed.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        measure(self, session)
+    }
 }
 
 fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {

@@ -241,7 +241,8 @@ fn columns(environment: &Environment) -> (&'static str, Option<&str>) {
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> String {
+/// Plain data as JSON.
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
     // These types hold no maps with keys that JSON cannot have, the only way serialising them can fail.
     serde_json::to_string(value).unwrap_or_default()
 }

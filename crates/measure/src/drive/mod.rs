@@ -11,8 +11,7 @@ mod plug;
 
 use nearmetal_change::devices::Card;
 use nearmetal_domain::{DomainXml, Function};
-use nearmetal_host::{HostFs, ledger};
-use nearmetal_hypervisor::Hypervisor;
+use nearmetal_host::ledger;
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, PciAddress};
 use serde::{Deserialize, Serialize};
@@ -21,10 +20,9 @@ use crate::appliance::Appliance;
 use crate::arm::{ArmName, PLANNED};
 use crate::clones::{clone_name, make_own};
 use crate::conditions::Conditions;
-use crate::engine::{Fresh, Guest, Session, Site, Tenant, slice_of};
+use crate::engine::{Fresh, Guest, Session, Tenant, slice_of};
 use crate::error::MeasureError;
-use crate::event::Event;
-use crate::finish::{Experiment, in_a_session, lab_caveat};
+use crate::finish::{Experiment, Request, lab_caveat};
 use crate::leftovers::FunctionBefore;
 use crate::load::Workload;
 use crate::matrix::fill;
@@ -76,22 +74,25 @@ fn facts(xml: &str, guest: &str) -> Result<nearmetal_domain::DomainFacts, Measur
     DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap)
 }
 
-/// Runs the comparison and puts everything back, whatever came of it.
-///
-/// # Errors
-/// The function cannot be given away, is no NVMe drive, its namespace holds data or is also reached another way; or a run
-/// fails four times in a row.
-pub fn bench_drive(
-    request: &DriveRequest,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<Results, MeasureError> {
-    let text = serde_json::to_string(request).unwrap_or_default();
-    let site = Site { fs, hypervisor, tell };
-    in_a_session("drive", vec![request.guest.clone()], None, text, &request.conditions, site, |session| {
-        measure(request, session)
-    })
+impl Request for DriveRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.guest.clone()]
+    }
+
+    /// Runs the comparison and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// The function cannot be given away, is no NVMe drive, its namespace holds data or is also reached another way; or a run
+    /// fails four times in a row.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        measure(self, session)
+    }
 }
 
 fn measure(request: &DriveRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {

@@ -66,10 +66,14 @@ struct Told {
     clock: Ahead,
 }
 
-/// The moment at which several begin.
-#[derive(Clone, Copy)]
-struct Start {
-    /// How long after now; `None`: at once, since one waits for nobody.
+/// What all of a sample do.
+struct Turn<'a> {
+    tenants: &'a [Tenant],
+    seats: &'a [Seat],
+    loads: &'a [&'a Workload],
+    /// The first tenant's; the others have the next ones.
+    seed: u64,
+    /// How long after now they begin; `None`: at once, since one waits for nobody.
     lead: Option<Duration>,
 }
 
@@ -92,11 +96,12 @@ impl Subject<'_> {
         if loads.iter().any(|load| load.load().cold()) {
             settle(session.fs)?;
         }
-        let start = Start { lead: (tenants.len() > 1).then(|| lead(tenants.len())) };
+        let lead = (tenants.len() > 1).then(|| lead(tenants.len()));
+        let turn = Turn { tenants, seats: &seats, loads: &loads, seed: step.seed, lead };
         let target = target(tenants, &seats, session)?;
         let middle = loads.first().and_then(|load| load.load().middle());
         let shifted = middle.map(|(middle, _)| {
-            let lead = start.lead.unwrap_or_default();
+            let lead = turn.lead.unwrap_or_default();
             Middle { begins: middle.begins + lead, ends: middle.ends + lead }
         });
         if step.purpose == Purpose::ExitReasons {
@@ -106,8 +111,8 @@ impl Subject<'_> {
         let fs = session.fs;
         let mut work = || {
             watched(fs, &target, shifted, || match seats.iter().all(|seat| seat.guest.is_none()) {
-                true => bare(tenants, &seats, &loads, step.seed, start, session),
-                false => in_guests(tenants, &seats, &loads, step.seed, start, session),
+                true => turn.bare(session),
+                false => turn.in_guests(session),
             })
         };
         let ((told, counted), reasons) = match step.purpose {
@@ -198,129 +203,110 @@ fn command(load: &dyn Load, probe: &str, seat: &Seat, seed: u64, moment: Option<
     }
 }
 
-/// On the host: one process each, bound to its slice.
-fn bare(
-    tenants: &[Tenant],
-    seats: &[Seat],
-    loads: &[&Workload],
-    seed: u64,
-    start: Start,
-    session: &mut Session<'_>,
-) -> Result<Vec<Told>, MeasureError> {
-    let probe = session.conditions.probe.display().to_string();
-    let moment = start.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
-    // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
-    let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
-    let mut children: Vec<Child> = Vec::new();
-    let mut problem = None;
-    for (number, ((tenant, seat), load)) in tenants.iter().zip(seats).zip(loads).enumerate() {
-        let (cpus, nodes) = match seat.anywhere {
-            true => all(),
-            false => (tenant.slice.cpus.clone(), tenant.slice.nodes.clone()),
-        };
-        let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
-        let words = seat.around.iter().map(String::as_str).chain(bind);
-        let job = command(load.load(), &probe, seat, seed + number as u64, moment);
-        let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
-        let Some((first, rest)) = words.split_first() else { continue };
-        let mut process = Command::new(first);
-        process.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        match program::spawn(&mut process) {
-            Ok(child) => children.push(child),
-            Err(error) => {
-                problem = Some(error);
-                break;
+impl Turn<'_> {
+    /// On the host: one process each, bound to its slice.
+    fn bare(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
+        let probe = session.conditions.probe.display().to_string();
+        let moment = self.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
+        // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
+        let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
+        let mut children: Vec<Child> = Vec::new();
+        let mut problem = None;
+        for (number, ((tenant, seat), load)) in self.tenants.iter().zip(self.seats).zip(self.loads).enumerate() {
+            let (cpus, nodes) = match seat.anywhere {
+                true => all(),
+                false => (tenant.slice.cpus.clone(), tenant.slice.nodes.clone()),
+            };
+            let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
+            let words = seat.around.iter().map(String::as_str).chain(bind);
+            let job = command(load.load(), &probe, seat, self.seed + number as u64, moment);
+            let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
+            let Some((first, rest)) = words.split_first() else { continue };
+            let mut process = Command::new(first);
+            process.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            match program::spawn(&mut process) {
+                Ok(child) => children.push(child),
+                Err(error) => {
+                    problem = Some(error);
+                    break;
+                }
             }
         }
-    }
-    // Waited for in any case: one left behind would disturb the next sample.
-    let outputs: Vec<_> = children.into_iter().map(Child::wait_with_output).collect();
-    if let Some(problem) = problem {
-        return Err(problem);
-    }
-    let told = tenants.iter().zip(loads).zip(outputs).map(|((tenant, load), output)| {
-        let what = format!("{} on the bare slice of `{}`", load.label(), tenant.guest);
-        Ok(Told { output: program::judged(what, output)?, clock: Ahead::HOST })
-    });
-    told.collect()
-}
-
-/// In the guests: resumed, told, waited for, and paused again whatever came of it.
-fn in_guests(
-    tenants: &[Tenant],
-    seats: &[Seat],
-    loads: &[&Workload],
-    seed: u64,
-    start: Start,
-    session: &mut Session<'_>,
-) -> Result<Vec<Told>, MeasureError> {
-    let names: Vec<&str> = seats.iter().filter_map(|seat| seat.guest.as_deref()).collect();
-    for (number, name) in names.iter().enumerate() {
-        if let Err(error) = session.hypervisor.resume(name) {
-            pause(&names[..number], session).ok();
-            return Err(failed(name)(error));
+        // Waited for in any case: one left behind would disturb the next sample.
+        let outputs: Vec<_> = children.into_iter().map(Child::wait_with_output).collect();
+        if let Some(problem) = problem {
+            return Err(problem);
         }
+        let told = self.tenants.iter().zip(self.loads).zip(outputs).map(|((tenant, load), output)| {
+            let what = format!("{} on the bare slice of `{}`", load.label(), tenant.guest);
+            Ok(Told { output: program::judged(what, output)?, clock: Ahead::HOST })
+        });
+        told.collect()
     }
-    let result = told(tenants, seats, loads, seed, start, session);
-    // Paused again whatever came of the run: the next arm must not share its PUs.
-    let paused = pause(&names, session);
-    let result = result?;
-    paused?;
-    Ok(result)
+
+    /// In the guests: resumed, told, waited for, and paused again whatever came of it.
+    fn in_guests(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
+        let names: Vec<&str> = self.seats.iter().filter_map(|seat| seat.guest.as_deref()).collect();
+        for (number, name) in names.iter().enumerate() {
+            if let Err(error) = session.hypervisor.resume(name) {
+                pause(&names[..number], session).ok();
+                return Err(failed(name)(error));
+            }
+        }
+        let result = self.told(session);
+        // Paused again whatever came of the run: the next arm must not share its PUs.
+        let paused = pause(&names, session);
+        let result = result?;
+        paused?;
+        Ok(result)
+    }
+
+    fn told(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
+        let mut clocks = Vec::new();
+        for seat in self.seats {
+            let name = seat.guest.as_deref().unwrap_or_default();
+            clocks.push(match self.lead {
+                Some(_) => Ahead::of_guest(session.hypervisor, name).map_err(failed(name))?,
+                None => Ahead::HOST,
+            });
+        }
+        let moment = self.lead.map(|lead| now() + lead.as_nanos() as i128);
+        let mut running = Vec::new();
+        for (number, ((seat, load), clock)) in self.seats.iter().zip(self.loads).zip(&clocks).enumerate() {
+            let name = seat.guest.as_deref().unwrap_or_default();
+            let at = moment.map(|moment| (moment, *clock));
+            let words = command(load.load(), &seat.probe, seat, self.seed + number as u64, at);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            // Those told already end by themselves, and the clones with them.
+            running.push(agent::start(session.hypervisor, name, &words, None).map_err(failed(name))?);
+        }
+        let lead = self.lead.unwrap_or_default();
+        // Nobody is asked before the end, since each answer is work for a guest.
+        let longest = self.loads.iter().filter_map(|load| load.load().length()).max().unwrap_or_default();
+        if session.fs.is_live() {
+            std::thread::sleep(lead + longest);
+        }
+        let mut told = Vec::new();
+        for (number, (running, clock)) in running.into_iter().zip(clocks).enumerate() {
+            let name = self.seats[number].guest.as_deref().unwrap_or_default();
+            let limit = lead + self.loads[number].load().limit();
+            let output = running.wait(session.hypervisor, limit).map_err(failed(name))?;
+            if !output.status.is_success() {
+                let words: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
+                let why = if words.is_empty() { format!("{:?}", output.status) } else { words };
+                let what = format!("{} in `{}`", self.loads[number].label(), self.tenants[number].guest);
+                return Err(MeasureError::WorkloadFailed { what, why });
+            }
+            told.push(Told { output: String::from_utf8_lossy(&output.stdout).into_owned(), clock });
+        }
+        Ok(told)
+    }
 }
 
 fn pause(names: &[&str], session: &mut Session<'_>) -> Result<(), MeasureError> {
     let results = names.iter().map(|name| session.hypervisor.suspend(name).map_err(failed(name)));
     // All of them, and the first error: the others must not run on.
     results.collect::<Vec<_>>().into_iter().collect()
-}
-
-fn told(
-    tenants: &[Tenant],
-    seats: &[Seat],
-    loads: &[&Workload],
-    seed: u64,
-    start: Start,
-    session: &mut Session<'_>,
-) -> Result<Vec<Told>, MeasureError> {
-    let mut clocks = Vec::new();
-    for seat in seats {
-        let name = seat.guest.as_deref().unwrap_or_default();
-        clocks.push(match start.lead {
-            Some(_) => Ahead::of_guest(session.hypervisor, name).map_err(failed(name))?,
-            None => Ahead::HOST,
-        });
-    }
-    let moment = start.lead.map(|lead| now() + lead.as_nanos() as i128);
-    let mut running = Vec::new();
-    for (number, ((seat, load), clock)) in seats.iter().zip(loads).zip(&clocks).enumerate() {
-        let name = seat.guest.as_deref().unwrap_or_default();
-        let at = moment.map(|moment| (moment, *clock));
-        let words = command(load.load(), &seat.probe, seat, seed + number as u64, at);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        // Those told already end by themselves, and the clones with them.
-        running.push(agent::start(session.hypervisor, name, &words, None).map_err(failed(name))?);
-    }
-    let lead = start.lead.unwrap_or_default();
-    // Nobody is asked before the end, since each answer is work for a guest.
-    let longest = loads.iter().filter_map(|load| load.load().length()).max().unwrap_or_default();
-    if session.fs.is_live() {
-        std::thread::sleep(lead + longest);
-    }
-    let mut told = Vec::new();
-    for (number, (running, clock)) in running.into_iter().zip(clocks).enumerate() {
-        let name = seats[number].guest.as_deref().unwrap_or_default();
-        let limit = lead + loads[number].load().limit();
-        let output = running.wait(session.hypervisor, limit).map_err(failed(name))?;
-        if !output.status.is_success() {
-            let words: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-            let why = if words.is_empty() { format!("{:?}", output.status) } else { words };
-            let what = format!("{} in `{}`", loads[number].label(), tenants[number].guest);
-            return Err(MeasureError::WorkloadFailed { what, why });
-        }
-        told.push(Told { output: String::from_utf8_lossy(&output.stdout).into_owned(), clock });
-    }
-    Ok(told)
 }
 
 /// Writes dirty pages and drops the page cache, so that no sample pays for or profits from the one before.

@@ -8,6 +8,7 @@ use nearmetal_hypervisor::{Fake, Hypervisor};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use proptest::prelude::*;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,7 +16,7 @@ use crate::arm::ArmName;
 use crate::barrier::now;
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
-use crate::finish::in_a_session;
+use crate::finish::{Request, in_a_session};
 use crate::leftovers::Leftovers;
 use crate::load::{FioJob, Workload};
 use crate::program::scripted;
@@ -25,13 +26,13 @@ use crate::store::Store;
 const ORIGINAL: &str = "web1";
 
 /// What is composed: how many tenants, and which design.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 struct Composition {
     tenants: usize,
     design: Kind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 enum Kind {
     /// Pairs whose guests are booted afresh before every round.
     Pairs,
@@ -106,6 +107,38 @@ impl Path for TestPath {
     }
 }
 
+/// A composition, asked for.
+#[derive(Serialize)]
+struct Composed {
+    composition: Composition,
+    conditions: Conditions,
+}
+
+impl Request for Composed {
+    type Outcome = Vec<Run>;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![ORIGINAL.to_owned()]
+    }
+
+    fn measure(&self, session: &mut Session<'_>) -> Result<Vec<Run>, MeasureError> {
+        let names: Vec<String> = (0..self.composition.tenants).map(|tenant| format!("nearmetal-{tenant}")).collect();
+        let guest =
+            |name: &String| Guest { name: name.clone(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
+        let mut path = TestPath(names.iter().map(guest).collect());
+        let tenants = names.iter().map(|name| Tenant::new(name, slice())).collect();
+        session.pause_original(ORIGINAL)?;
+        session.will_clone(names)?;
+        path.refresh(&[1], session)?;
+        let mut subject = Subject { arms: arms(), tenants, path: &mut path, least_overlap: 0.8 };
+        carry_out(self.composition.design().as_mut(), &mut subject, session)
+    }
+}
+
 /// What fio says on either side: the guests do nine tenths.
 fn fio(rate: u32) -> String {
     let began = now() / 1_000_000;
@@ -165,19 +198,8 @@ impl Machine {
             plan: None,
             resume,
         };
-        let names: Vec<String> = (0..composition.tenants).map(|tenant| format!("nearmetal-{tenant}")).collect();
-        let guest =
-            |name: &String| Guest { name: name.clone(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
-        let mut path = TestPath(names.iter().map(guest).collect());
-        let tenants = names.iter().map(|name| Tenant::new(name, slice())).collect();
         let site = Site { fs: &self.fs, hypervisor: &mut self.fake, tell: &mut |_| {} };
-        in_a_session("test", vec![ORIGINAL.into()], None, "{}".into(), &conditions, site, |session| {
-            session.pause_original(ORIGINAL)?;
-            session.will_clone(names.clone())?;
-            path.refresh(&[1], session)?;
-            let mut subject = Subject { arms: arms(), tenants, path: &mut path, least_overlap: 0.8 };
-            carry_out(composition.design().as_mut(), &mut subject, session)
-        })
+        in_a_session("test", &Composed { composition, conditions }, site)
     }
 
     /// What the next measurement, or `nearmetal rollback`, does after one that was killed.

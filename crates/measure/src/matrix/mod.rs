@@ -29,7 +29,7 @@ pub use path::{Bus, Container, DiskPath, PathCache, Scheduler};
 #[cfg(test)]
 pub(crate) use results::tests::sample_matrix;
 pub use results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults};
-pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds, matrix};
+pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds};
 pub use survey::{PATHS_SCHEMA, PathRow, PathTable, read_back_paths};
 pub use turn::Turn;
 pub(crate) use volumes::remove as remove_volume_group;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use nearmetal_host::{Host, HostFs};
-use nearmetal_hypervisor::{Hypervisor, Versions};
+use nearmetal_hypervisor::Versions;
 use nearmetal_place::Placement;
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
@@ -22,10 +22,9 @@ use super::volumes;
 use crate::appliance::Appliance;
 use crate::clones::clone_name;
 use crate::conditions::Conditions;
-use crate::engine::{Session, Site, slice_of};
+use crate::engine::{Session, slice_of};
 use crate::error::MeasureError;
-use crate::event::Event;
-use crate::finish::{in_a_session, lab_caveat, on_top_caveat};
+use crate::finish::{Request, lab_caveat, on_top_caveat};
 use crate::leftovers::Leftovers;
 use crate::load::{FileJob, FioJob};
 use crate::results::Slice;
@@ -127,22 +126,33 @@ pub fn device_model(fs: &HostFs, host: &Host, name: &str) -> String {
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Runs a matrix and puts everything back, whatever came of it.
-///
-/// # Errors
-/// The scratch space cannot be used, the budget is less than [`least_seconds`], the guest does not come up, or four runs
-/// in a row failed.
-pub fn matrix(
-    request: &MatrixRequest,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<MatrixResults, MeasureError> {
-    let text = serde_json::to_string(request).unwrap_or_default();
-    let site = Site { fs, hypervisor, tell };
-    let device = |session: &Session<'_>| model_of(request, session);
-    let guests = vec![request.guest.clone()];
-    in_a_session("disk", guests, Some(&device), text, &request.conditions, site, |session| measure(request, session))
+impl Request for MatrixRequest {
+    type Outcome = MatrixResults;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.guest.clone()]
+    }
+
+    fn device(&self, session: &Session<'_>) -> Option<String> {
+        Some(model_of(self, session))
+    }
+
+    fn winner(results: &MatrixResults) -> Option<&str> {
+        results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str())
+    }
+
+    /// Runs a matrix and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// The scratch space cannot be used, the budget is less than [`least_seconds`], the guest does not come up, or four runs
+    /// in a row failed.
+    fn measure(&self, session: &mut Session<'_>) -> Result<MatrixResults, MeasureError> {
+        measure(self, session)
+    }
 }
 
 /// The model of the drive behind the scratch space.
@@ -223,10 +233,6 @@ fn measure(request: &MatrixRequest, session: &mut Session<'_>) -> Result<MatrixR
         confirmation,
         caveats,
     };
-    let won = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
-    if let Some(log) = session.log() {
-        log.finish(&serde_json::to_string(&results).unwrap_or_default(), won)?;
-    }
     Ok(results)
 }
 

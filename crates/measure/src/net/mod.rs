@@ -1,6 +1,6 @@
 //! The network matrix: which way a guest's packets should take to a port of this machine.
 //!
-//! [`net_arms`] lists the ways there are, as data; [`net_matrix`] makes guests whose cards they are, reads each back, races
+//! [`net_arms`] lists the ways there are, as data; a race makes guests whose cards they are, reads each back, races
 //! them against a peer on the other end of the cable ([`nearmetal_stats::Race`]) and measures the winner again in a guest
 //! of its own, beside libvirt's default and the bare slice. [`NetMatrixResults`] is what is left.
 
@@ -31,6 +31,6 @@ pub use request::{NetMatrixRequest, net_ground, net_least_seconds, port_function
 #[cfg(test)]
 pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
-pub use run::{net_matrix, port_model};
+pub use run::{port_model, read_back_net};
 pub use test::NetTest;
 pub(crate) use test::read as read_test;

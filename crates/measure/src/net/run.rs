@@ -20,32 +20,54 @@ use super::results::{
 use super::rig::NetRig;
 use super::test::NetTest;
 use crate::compare::CONFIDENCE;
+use crate::conditions::Conditions;
 use crate::engine::{Session, Site, slice_of};
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::finish::{in_a_session, lab_caveat, on_top_caveat};
+use crate::finish::{Request, lab_caveat, on_top_caveat};
 use crate::matrix::{Effect, GroundKey, Turn};
 use crate::results::Slice;
 
-/// Runs a network matrix and puts everything back, whatever came of it.
+impl Request for NetMatrixRequest {
+    type Outcome = NetMatrixResults;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.guest.clone()]
+    }
+
+    fn device(&self, session: &Session<'_>) -> Option<String> {
+        Some(port_model(&self.port, &session.host))
+    }
+
+    fn winner(results: &NetMatrixResults) -> Option<&str> {
+        results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str())
+    }
+
+    /// Runs a network matrix and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// The port is somebody's or has no link, the peer does not answer, the budget is less than [`net_least_seconds`],
+    /// fewer than two arms took effect, or four runs in a row failed.
+    fn measure(&self, session: &mut Session<'_>) -> Result<NetMatrixResults, MeasureError> {
+        measure(self, session)
+    }
+}
+
+/// Makes every way to the network once, reads it back and removes it; nothing is measured, and nothing goes into a store.
 ///
 /// # Errors
-/// The port is somebody's or has no link, the peer does not answer, the budget is less than [`net_least_seconds`],
-/// fewer than two arms took effect, or four runs in a row failed.
-pub fn net_matrix(
+/// The port is somebody's or has no link, or the peer does not answer.
+pub fn read_back_net(
     request: &NetMatrixRequest,
     fs: &HostFs,
     hypervisor: &mut dyn Hypervisor,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<NetMatrixResults, MeasureError> {
-    let text = serde_json::to_string(request).unwrap_or_default();
-    let site = Site { fs, hypervisor, tell };
-    let device = |session: &Session<'_>| port_model(&request.port, &session.host);
-    let guests = vec![request.guest.clone()];
-    if !request.race {
-        return Session::run(&request.conditions, site, |session| measure(request, session));
-    }
-    in_a_session("net", guests, Some(&device), text, &request.conditions, site, |session| measure(request, session))
+    Session::run(&request.conditions, Site { fs, hypervisor, tell }, |session| measure(request, session))
 }
 
 fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetMatrixResults, MeasureError> {
@@ -170,10 +192,6 @@ fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetM
         caveats,
         provenance: session.provenance(&workloads),
     };
-    let won = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
-    if let Some(log) = session.log() {
-        log.finish(&serde_json::to_string(&results).unwrap_or_default(), won)?;
-    }
     Ok(results)
 }
 

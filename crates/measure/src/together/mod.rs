@@ -9,18 +9,15 @@ mod over;
 mod over_drives;
 mod over_scratch;
 
-use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
 use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
-use crate::engine::{Path, Scaling, ScalingPlan, Session, Site, Tenant};
+use crate::engine::{Path, Scaling, ScalingPlan, Session, Tenant};
 use crate::error::MeasureError;
-use crate::event::Event;
-use crate::finish::{Experiment, in_a_session};
+use crate::finish::{Experiment, Request};
 use crate::load::Workload;
 use crate::record::record;
 use crate::results::{Arm, Environment, Results};
@@ -74,23 +71,30 @@ pub(crate) struct Ready<'p> {
     pub ceiling: bool,
 }
 
-/// Runs the experiment and puts everything back, whatever came of it.
-///
-/// # Errors
-/// Slices that share PUs, something to work on that two of them name or that holds data, clones that do not come up; or
-/// four samples in a row that fail.
-pub fn bench_together(
-    request: &TogetherRequest,
-    fs: &HostFs,
-    hypervisor: &mut dyn Hypervisor,
-    tell: &mut dyn FnMut(Event<'_>),
-) -> Result<Results, MeasureError> {
-    apart(&request.members)?;
-    request.over.check(request)?;
-    let text = serde_json::to_string(request).unwrap_or_default();
-    let guests = request.members.iter().map(|member| member.guest.clone()).collect();
-    let site = Site { fs, hypervisor, tell };
-    in_a_session("together", guests, None, text, &request.conditions, site, |session| measure(request, session))
+impl Request for TogetherRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.guest.clone()).collect()
+    }
+
+    fn check(&self) -> Result<(), MeasureError> {
+        apart(&self.members)?;
+        self.over.check(self)
+    }
+
+    /// Runs the experiment and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// Slices that share PUs, something to work on that two of them name or that holds data, clones that do not come up; or
+    /// four samples in a row that fail.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        measure(self, session)
+    }
 }
 
 fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {

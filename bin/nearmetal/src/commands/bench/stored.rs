@@ -6,7 +6,7 @@ use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, Me
 use nearmetal_stats::ShownRatio;
 
 use super::keep::{self, StoreArgs};
-use super::measuring::{need_root, perform, written};
+use super::measuring::{need_root, perform};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 use crate::state::StateArgs;
@@ -88,10 +88,9 @@ fn line(entry: &Entry) -> String {
     )
 }
 
-/// Show a measurement again
+/// A measurement, and where it is to go.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  nearmetal bench show 12")]
-pub(super) struct ShowArgs {
+struct OneArgs {
     /// Its number, as `nearmetal bench history` lists it
     #[arg(value_name = "ID")]
     id: i64,
@@ -102,15 +101,29 @@ pub(super) struct ShowArgs {
     from: FromArgs,
 }
 
+impl OneArgs {
+    /// Writes the document where it was asked for, and shows the measurement.
+    fn shown(&self, store: &Store, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+        let measurement = store.measurement(self.id).map_err(wrong)?;
+        if let (Some(path), Some(document)) = (&self.output, store.document(self.id)?) {
+            nearmetal_host::files::write_atomic(path, document)?;
+        }
+        printer.data(&keep::text(&measurement)?);
+        Ok(ExitStatus::Done)
+    }
+}
+
+/// Show a measurement again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  nearmetal bench show 12")]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    one: OneArgs,
+}
+
 /// Runs the command.
 pub(super) fn show(args: &ShowArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let store = args.from.open()?;
-    let measurement = store.measurement(args.id).map_err(wrong)?;
-    if let (Some(path), Some(document)) = (&args.output, store.document(args.id)?) {
-        nearmetal_host::files::write_atomic(path, document)?;
-    }
-    printer.data(&keep::text(&measurement)?);
-    Ok(ExitStatus::Done)
+    args.one.shown(&args.one.from.open()?, printer)
 }
 
 /// Go on with a measurement that was interrupted, in the same order
@@ -120,20 +133,15 @@ pub(super) fn show(args: &ShowArgs, printer: &mut Printer) -> anyhow::Result<Exi
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench resume 12")]
 pub(super) struct ResumeArgs {
-    /// Its number, as `nearmetal bench history` lists it
-    #[arg(value_name = "ID")]
-    id: i64,
-    /// Write all runs here as JSON
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
     #[command(flatten)]
-    from: FromArgs,
+    one: OneArgs,
 }
 
 /// Runs the command.
 pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let store = args.from.open()?;
-    let entry = store.entry(args.id).map_err(wrong)?;
+    let one = &args.one;
+    let store = one.from.open()?;
+    let entry = store.entry(one.id).map_err(wrong)?;
     let id = entry.id;
     if entry.state == State::Done {
         return Err(WrongUse(format!("measurement {id} is complete: `nearmetal bench show {id}` shows it")).into());
@@ -145,13 +153,9 @@ pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result
     need_root("starts guests and drops caches", "")?;
     drop(store);
     let conditions = experiment.conditions_mut();
-    (conditions.resume, conditions.store) = (Some(id), Some(args.from.path()));
-    let measurement = perform(&experiment, printer)?;
-    if let nearmetal_measure::Measurement::Results(results) = &measurement {
-        written(results, args.output.as_deref())?;
-    }
-    printer.data(&keep::text(&measurement)?);
-    Ok(ExitStatus::Done)
+    (conditions.resume, conditions.store) = (Some(id), Some(one.from.path()));
+    perform(&experiment, printer)?;
+    one.shown(&one.from.open()?, printer)
 }
 
 /// Say what changed between two measurements of the same kind

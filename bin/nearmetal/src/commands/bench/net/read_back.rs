@@ -1,7 +1,7 @@
 //! `nearmetal bench net read-back`.
 
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{Effect, NetMatrixRequest, net_matrix};
+use nearmetal_measure::{Effect, NetMatrixRequest, read_back_net};
 
 use super::ways::{PeerArgs, WaysArgs};
 use crate::commands::bench::clones::CloneArgs;
@@ -38,7 +38,7 @@ pub(super) fn read_back(args: &Args, printer: &mut Printer) -> anyhow::Result<Ex
     need_root("starts guests and takes a port", ", or see what it would do with `nearmetal bench net list`")?;
     let request = NetMatrixRequest { peer: args.peer.peer, address: args.peer.address.clone(), ..request };
     let mut libvirt = Libvirt::open(None)?;
-    let results = watch(printer, |tell| net_matrix(&request, &fs, &mut libvirt, tell))?;
+    let results = watch(printer, |tell| read_back_net(&request, &fs, &mut libvirt, tell))?;
     let document = written(&results, args.show.output.as_deref())?;
     match args.show.format {
         Format::Json => printer.data(&document),

@@ -10,7 +10,7 @@ use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{At, Load, Measured};
+use super::{At, Load, Measured, Named, WorksOn};
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 
@@ -18,6 +18,28 @@ use crate::metric::{Metric, Unit};
 const STRIDE: u64 = 17;
 /// Threads, as the fourth seed ran it.
 const THREADS: u32 = 8;
+
+/// Size of one read or write: large enough that a file system's own work per request does not hide the disk's, small enough
+/// for many of them.
+const RECORDS: &[u64] = &[65_536];
+
+/// What people call these jobs.
+pub(super) const NAMED: &[Named] = &[
+    Named {
+        word: "iozone-ext4",
+        help: "The steps of IOzone, by fio: write, rewrite, read, reread, random read and write, stride read of files with 8 threads, on ext4",
+        sizes: RECORDS,
+        on: WorksOn::Files,
+        make: |shape| FileJob::fourth_seed(FileSystem::Ext4, shape.size, shape.span).into(),
+    },
+    Named {
+        word: "iozone-xfs",
+        help: "The same on XFS",
+        sizes: RECORDS,
+        on: WorksOn::Files,
+        make: |shape| FileJob::fourth_seed(FileSystem::Xfs, shape.size, shape.span).into(),
+    },
+];
 
 /// A file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

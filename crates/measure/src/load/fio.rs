@@ -7,10 +7,47 @@ use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{At, Load, Measured, Window};
+use super::{At, Load, Measured, Named, Window, WorksOn};
 use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
+
+/// Block sizes of the first seed paper's random I/O figure.
+const RANDOM_SIZES: &[u64] = &[512, 1024, 2048, 4096, 8192];
+/// Block sizes of the second seed's sequential reads and writes.
+const SEQUENTIAL_SIZES: &[u64] = &[2048, 4096, 8192, 16_384, 32_768, 65_536];
+
+/// What people call these jobs.
+pub(super) const NAMED: &[Named] = &[
+    Named {
+        word: "random",
+        help: "Reads and writes, half each, anywhere on the device",
+        sizes: RANDOM_SIZES,
+        on: WorksOn::Blocks,
+        make: |shape| FioJob::first_seed(shape.size, shape.seconds, shape.ramp).into(),
+    },
+    Named {
+        word: "random-read",
+        help: "Reads anywhere on the device",
+        sizes: RANDOM_SIZES,
+        on: WorksOn::Blocks,
+        make: |shape| FioJob { read_percent: 100, ..FioJob::first_seed(shape.size, shape.seconds, shape.ramp) }.into(),
+    },
+    Named {
+        word: "sequential-read",
+        help: "Reads from beginning to end",
+        sizes: SEQUENTIAL_SIZES,
+        on: WorksOn::Blocks,
+        make: |shape| FioJob::second_seed(shape.size, true, shape.seconds, shape.ramp).into(),
+    },
+    Named {
+        word: "sequential-write",
+        help: "Writes from beginning to end",
+        sizes: SEQUENTIAL_SIZES,
+        on: WorksOn::Blocks,
+        make: |shape| FioJob::second_seed(shape.size, false, shape.seconds, shape.ramp).into(),
+    },
+];
 
 /// A job on a block device, direct, at a fixed queue depth: random 50/50 of 512 B to 8 KiB, as the first seed paper ran it,
 /// or sequential of 2 to 64 KiB, as the second did.

@@ -6,6 +6,7 @@
 mod files;
 mod fio;
 mod memory;
+mod named;
 mod net;
 mod window;
 
@@ -21,6 +22,7 @@ pub(crate) use self::files::missing_file_system;
 pub use self::files::{FileJob, FileStep, FileSystem};
 pub use self::fio::{FioEngine, FioJob, Order};
 pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages};
+pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
 pub use self::window::Window;
 pub(crate) use self::window::overlap;
@@ -104,9 +106,9 @@ pub(crate) trait Load {
     }
 }
 
-/// The list of loads: a variant of [`Workload`] each, by the name it has in documents.
+/// The list of loads: a variant of [`Workload`] each, by the name it has in documents, and the names people ask for it by.
 macro_rules! loads {
-    ($($(#[$doc:meta])* $name:ident($job:ty)),+ $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident($job:ty): $named:expr),+ $(,)?) => {
         /// One load with its parameters, as documents keep it.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -115,6 +117,12 @@ macro_rules! loads {
         impl Workload {
             pub(crate) fn load(&self) -> &dyn Load {
                 match self { $(Self::$name(job) => job),+ }
+            }
+
+            /// Loads that people ask for by name.
+            pub fn named() -> Vec<&'static Named> {
+                let all: &[&'static [Named]] = &[$($named),+];
+                all.iter().copied().flatten().collect()
             }
         }
         $(impl From<$job> for Workload {
@@ -125,15 +133,15 @@ macro_rules! loads {
 
 loads! {
     /// fio on a block device.
-    Fio(FioJob),
+    Fio(FioJob): fio::NAMED,
     /// The IOzone set by fio, in a file system made on the device.
-    FileSystem(FileJob),
+    FileSystem(FileJob): files::NAMED,
     /// `nearmetal-probe memory latency`.
-    MemoryLatency(MemoryLatency),
+    MemoryLatency(MemoryLatency): &[],
     /// `nearmetal-probe memory bandwidth`.
-    MemoryBandwidth(MemoryBandwidth),
+    MemoryBandwidth(MemoryBandwidth): &[],
     /// netperf or sockperf against a peer.
-    Net(NetJob),
+    Net(NetJob): &[],
 }
 
 impl Workload {

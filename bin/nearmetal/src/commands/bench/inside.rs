@@ -1,14 +1,14 @@
 //! `nearmetal bench inside`.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, Experiment, FioJob, InsideRequest, Pairing, Workload};
+use nearmetal_measure::{Conditions, Experiment, InsideRequest, Pairing, Shape};
 
 use super::clones;
 use super::keep::KeepArgs;
 use super::measuring::need_root;
 use super::planned::PlanArgs;
 use super::rounds::{RoundArgs, percent};
-use super::workload::{USUAL_SIZE, memory};
+use super::workload::{Chosen, SPAN, memory, one};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::installed::beside_this_program;
 use crate::printer::Printer;
@@ -16,7 +16,7 @@ use crate::printer::Printer;
 /// Compare a running VM itself, not clones of it, with the same slice of bare metal
 ///
 /// Measures with the VM's own kernel, on its own block device: random reads of 4 KiB by its fio, and its memory. Nothing
-/// is written. It needs the VM's guest agent, and fio in the VM. The VM is paused while the bare slice is measured, so
+/// is written. It needs the VM's guest agent, and the workload's program (fio or zstd) in the VM. The VM is paused while the bare slice is measured, so
 /// --pause must be given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench inside web1 --pause --quick")]
@@ -35,6 +35,9 @@ pub(super) struct Args {
     /// number is fixed, 100 at most
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
     resolve: Option<f64>,
+    /// What is run
+    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| !load.writes()), default_value = "random-read")]
+    workload: Chosen,
     /// Leave memory latency and bandwidth out
     #[arg(long)]
     no_memory: bool,
@@ -55,7 +58,13 @@ pub(super) fn inside(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitS
     let planned = args.plan.of(&args.domain, &journal)?;
     need_root("pauses guests and drops caches", "")?;
     let fs = HostFs::live();
-    let reads = FioJob { read_percent: 100, ..FioJob::first_seed(USUAL_SIZE, args.rounds.seconds(), 1) };
+    let shape = Shape {
+        size: args.workload.usual_size(),
+        seconds: args.rounds.seconds(),
+        ramp: 1,
+        span: SPAN,
+        vcpus: planned.placement.vcpus.len() as u32,
+    };
     let conditions = Conditions {
         probe: beside_this_program("nearmetal-probe")?,
         pause: true,
@@ -67,7 +76,7 @@ pub(super) fn inside(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitS
         placement: planned.placement,
         pairing: Pairing {
             memory: if args.no_memory { Vec::new() } else { memory() },
-            ..args.rounds.pairing(vec![Workload::Fio(reads)], args.resolve)
+            ..args.rounds.pairing(args.workload.of(&shape), args.resolve)
         },
     };
     args.keep.run(&Experiment::Inside(Box::new(request)), printer)

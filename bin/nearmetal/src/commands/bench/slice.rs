@@ -1,7 +1,7 @@
 //! `nearmetal bench slice`.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Experiment, Pairing, SliceRequest};
+use nearmetal_measure::{Experiment, Pairing, Shape, SliceRequest};
 use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;
@@ -9,7 +9,7 @@ use super::keep::KeepArgs;
 use super::measuring::need_root;
 use super::planned::PlanArgs;
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
-use super::workload::{SPAN, Several, memory, span};
+use super::workload::{Chosen, SPAN, USUAL, memory, several, span};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
@@ -49,8 +49,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
     same_arm_pairs: u32,
     /// What is run
-    #[arg(long, value_enum, default_value_t = Several::Random)]
-    workload: Several,
+    #[arg(long, value_name = "WORKLOAD", value_parser = several(|_| true), default_value = USUAL)]
+    workload: Chosen,
     /// Block size that is paired; repeat it for more [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone
     /// 64KiB; with --quick 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
@@ -70,7 +70,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    args.check()?;
+    args.workload.check(args.rounds.has_seconds(), !args.block_size.is_empty(), args.span.is_some())?;
     let journal = args.plan.journal();
     let planned = args.plan.of(&args.domain, &journal)?;
     if planned.change.is_new() {
@@ -84,6 +84,7 @@ pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     need_root("starts guests and drops caches", "")?;
     let fs = HostFs::live();
     let conditions = args.clones.conditions(args.rounds.seed, &fs, &journal)?;
+    let pairing = args.pairing(planned.placement.vcpus.len() as u32);
     let request = SliceRequest {
         guest: args.domain.clone(),
         conditions: args.keep.kept(conditions, &planned, &journal),
@@ -91,38 +92,28 @@ pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         xml_found: planned.change.xml_before,
         xml_planned: planned.change.xml_after,
         scratch: args.scratch.clone(),
-        pairing: args.pairing(),
+        pairing,
     };
     args.keep.run(&Experiment::Slice(Box::new(request)), printer)
 }
 
 impl Args {
-    /// What one workload takes and the other does not.
-    fn check(&self) -> Result<(), WrongUse> {
-        let of_files = self.workload.is_of_files();
-        if of_files && self.rounds.has_seconds() {
-            return Err(WrongUse("--seconds: the steps of iozone run to their end, so leave it out".to_owned()));
-        }
-        if !of_files && self.span.is_some() {
-            return Err(WrongUse(
-                "--span is the size of iozone's files: name --workload iozone, or leave it out".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-
-    fn pairing(&self) -> Pairing {
-        let (quick, kind, seconds) = (self.rounds.quick, self.workload, self.rounds.seconds());
+    fn pairing(&self, vcpus: u32) -> Pairing {
+        let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
         let span = self.span.unwrap_or(SPAN);
-        let jobs = |size: u64, seconds: u32| kind.of_size(Bytes::new(size), seconds, self.rounds.ramp(), span);
+        let jobs = |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, vcpus });
         let once = seconds.min(SINGLE_SHOT_SECONDS);
-        let sizes = kind.sizes();
-        let is_paired = |size: &u64| match self.block_size.as_slice() {
-            [] => !quick || Bytes::new(*size) == kind.usual_size(),
-            chosen => chosen.contains(&Bytes::new(*size)),
+        let sizes: Vec<Bytes> = load.sizes().iter().copied().map(Bytes::new).collect();
+        let is_paired = |size: &Bytes| match self.block_size.as_slice() {
+            [] => !quick || *size == load.usual_size(),
+            chosen => chosen.contains(size),
         };
-        let (mut paired, mut single): (Vec<u64>, Vec<u64>) = sizes.iter().partition(|size| is_paired(size));
-        paired.extend(self.block_size.iter().map(|size| size.get()).filter(|size| !sizes.contains(size)));
+        let (mut paired, mut single): (Vec<Bytes>, Vec<Bytes>) = sizes.iter().partition(|size| is_paired(size));
+        paired.extend(self.block_size.iter().filter(|size| !sizes.contains(size)));
+        // One that makes no requests is run once all the same.
+        if sizes.is_empty() {
+            paired.push(load.usual_size());
+        }
         // A set over a file system has no fixed length, so it is not run on the side.
         if !quick || sizes.len() == 1 || self.no_single_shots {
             single.clear();

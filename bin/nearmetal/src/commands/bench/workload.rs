@@ -1,124 +1,100 @@
-//! What is run on each side, by the words of `--workload`.
+//! What is run on each side, by the words of `--workload`: those of the loads themselves.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nearmetal_measure::{
-    FileJob, FileSystem, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload,
+    MemoryBandwidth, MemoryJob, MemoryLatency, Named, Pattern, ProbePages, Shape, Workload, WorksOn,
 };
 use nearmetal_units::Bytes;
 
-/// Block sizes of the first seed paper's random I/O figure.
-const RANDOM_SIZES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
-/// Block sizes of the second seed's sequential reads and writes.
-const SEQUENTIAL_SIZES: [u64; 6] = [2048, 4096, 8192, 16_384, 32_768, 65_536];
-/// Size of one read or write of the IOzone set: large enough that a file system's own work per request does not hide the
-/// disk's, small enough for many of them.
-const RECORDS: [u64; 1] = [65_536];
+use crate::exit_status::WrongUse;
+
 /// The size that is run where one is enough.
 pub(super) const USUAL_SIZE: Bytes = Bytes::from_kib(4);
 /// How much of a drive is worked on where a guest has it for itself, or several guests work at once: written once before,
 /// and more than a drive's own cache holds back for long.
 pub(super) const SPAN: Bytes = Bytes::from_mib(256);
+/// What is run unless something else is asked for.
+pub(super) const USUAL: &str = "random";
 
-/// One workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum One {
-    /// Reads and writes, half each, anywhere on the device
-    Random,
-    /// Reads from beginning to end
-    SequentialRead,
-    /// Writes from beginning to end
-    SequentialWrite,
-    /// The steps of IOzone, by fio: write, rewrite, read, reread, random read and write, stride read of files with 8
-    /// threads, on ext4
-    IozoneExt4,
-    /// The same on XFS
-    IozoneXfs,
+/// One load by its name, or all of a kind by what their names begin with.
+#[derive(Debug, Clone)]
+pub(super) struct Chosen {
+    word: String,
+    loads: Vec<&'static Named>,
 }
 
-impl One {
-    fn sizes(self) -> &'static [u64] {
-        match self {
-            Self::Random => &RANDOM_SIZES,
-            Self::SequentialRead | Self::SequentialWrite => &SEQUENTIAL_SIZES,
-            Self::IozoneExt4 | Self::IozoneXfs => &RECORDS,
-        }
-    }
+/// Reads one load.
+pub(super) fn one(fits: fn(&Named) -> bool) -> impl TypedValueParser<Value = Chosen> {
+    parser(fits, false)
+}
 
-    /// Whether it works on files: it then runs its steps to their end, and so has no length.
-    pub(super) fn is_of_files(self) -> bool {
-        matches!(self, Self::IozoneExt4 | Self::IozoneXfs)
+/// Reads one load, or all of a kind.
+pub(super) fn several(fits: fn(&Named) -> bool) -> impl TypedValueParser<Value = Chosen> {
+    parser(fits, true)
+}
+
+fn parser(fits: fn(&Named) -> bool, kinds: bool) -> impl TypedValueParser<Value = Chosen> {
+    let loads: Vec<&'static Named> = Workload::named().into_iter().filter(|load| fits(load)).collect();
+    let mut values: Vec<PossibleValue> = Vec::new();
+    for load in &loads {
+        let all: Vec<&str> = of_kind(&loads, kind(load)).iter().map(|load| load.word).collect();
+        if kinds && all.len() > 1 && all[0] == load.word && !all.contains(&kind(load)) {
+            values.push(PossibleValue::new(kind(load)).help(all.join(" and ")));
+        }
+        values.push(PossibleValue::new(load.word).help(load.help));
+    }
+    PossibleValuesParser::new(values).map(move |word| {
+        let exact: Vec<_> = loads.iter().copied().filter(|load| load.word == word).collect();
+        let loads = if exact.is_empty() { of_kind(&loads, &word) } else { exact };
+        Chosen { word, loads }
+    })
+}
+
+/// What names of a kind begin with: `iozone` of `iozone-xfs`.
+fn kind(load: &Named) -> &'static str {
+    load.word.split_once('-').map_or(load.word, |(kind, _)| kind)
+}
+
+fn of_kind(loads: &[&'static Named], wanted: &str) -> Vec<&'static Named> {
+    loads.iter().copied().filter(|load| kind(load) == wanted).collect()
+}
+
+impl Chosen {
+    /// Sizes of requests that are run: those of a kind have the same. Empty if it has no requests.
+    pub(super) fn sizes(&self) -> &'static [u64] {
+        self.loads.first().map_or(&[], |load| load.sizes)
     }
 
     /// The size that is run where one is enough.
-    pub(super) fn usual_size(self) -> Bytes {
+    pub(super) fn usual_size(&self) -> Bytes {
         match self.sizes() {
             [only] => Bytes::new(*only),
             _ => USUAL_SIZE,
         }
     }
 
-    /// It with one block size. `span`: what the files take together.
-    pub(super) fn of_size(self, size: Bytes, seconds: u32, ramp: u32, span: Bytes) -> Workload {
-        match self {
-            Self::Random => Workload::Fio(FioJob::first_seed(size, seconds, ramp)),
-            Self::SequentialRead => Workload::Fio(FioJob::second_seed(size, true, seconds, ramp)),
-            Self::SequentialWrite => Workload::Fio(FioJob::second_seed(size, false, seconds, ramp)),
-            Self::IozoneExt4 => Workload::FileSystem(FileJob::fourth_seed(FileSystem::Ext4, size, span)),
-            Self::IozoneXfs => Workload::FileSystem(FileJob::fourth_seed(FileSystem::Xfs, size, span)),
-        }
-    }
-}
-
-/// One workload, or two of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Several {
-    /// Reads and writes, half each, anywhere on the device
-    Random,
-    /// Reads from beginning to end, and writes likewise, of 2 to 64 KiB, with processor time per request
-    Sequential,
-    /// Its reads alone
-    SequentialRead,
-    /// Its writes alone
-    SequentialWrite,
-    /// Write, rewrite, read, reread, random read and write, stride read of files with 8 threads, on ext4 and on XFS: the
-    /// steps of IOzone, by fio
-    Iozone,
-    /// The same on ext4 alone
-    IozoneExt4,
-    /// The same on XFS alone
-    IozoneXfs,
-}
-
-impl Several {
-    fn ones(self) -> &'static [One] {
-        match self {
-            Self::Random => &[One::Random],
-            Self::Sequential => &[One::SequentialRead, One::SequentialWrite],
-            Self::SequentialRead => &[One::SequentialRead],
-            Self::SequentialWrite => &[One::SequentialWrite],
-            Self::Iozone => &[One::IozoneExt4, One::IozoneXfs],
-            Self::IozoneExt4 => &[One::IozoneExt4],
-            Self::IozoneXfs => &[One::IozoneXfs],
-        }
+    /// The workloads of this shape.
+    pub(super) fn of(&self, shape: &Shape) -> Vec<Workload> {
+        self.loads.iter().map(|load| (load.make)(shape)).collect()
     }
 
-    /// Block sizes that are run: those of a kind have the same.
-    pub(super) fn sizes(self) -> &'static [u64] {
-        self.ones().first().map_or(&[], |one| one.sizes())
-    }
-
-    /// Whether it works on files.
-    pub(super) fn is_of_files(self) -> bool {
-        self.ones().iter().any(|one| one.is_of_files())
-    }
-
-    /// The size that is run where one is enough.
-    pub(super) fn usual_size(self) -> Bytes {
-        self.ones().first().map_or(USUAL_SIZE, |one| one.usual_size())
-    }
-
-    /// The workloads of one block size. `span`: what the files take together.
-    pub(super) fn of_size(self, size: Bytes, seconds: u32, ramp: u32, span: Bytes) -> Vec<Workload> {
-        self.ones().iter().map(|one| one.of_size(size, seconds, ramp, span)).collect()
+    /// Refuses what this load has no use for.
+    pub(super) fn check(&self, seconds: bool, sizes: bool, span: bool) -> Result<(), WrongUse> {
+        let word = &self.word;
+        let files = self.loads.iter().any(|load| load.on == WorksOn::Files);
+        let problem = match () {
+            () if files && seconds => format!("--seconds: the steps of {word} run to their end, so leave it out"),
+            () if span && !files => {
+                format!(
+                    "--span is the size of iozone's files, and {word} has none: leave it out, or name --workload iozone"
+                )
+            }
+            () if sizes && self.sizes().is_empty() => {
+                format!("--block-size: {word} makes no requests to a disk, so leave it out")
+            }
+            () => return Ok(()),
+        };
+        Err(WrongUse(problem))
     }
 }
 

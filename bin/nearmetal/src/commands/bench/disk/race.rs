@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nearmetal_host::files;
-use nearmetal_measure::{Experiment, FioJob, MatrixRequest, MatrixResults, Measurement, Workload};
+use nearmetal_measure::{Experiment, FioJob, MatrixRequest, MatrixResults, Measurement, Shape, Workload, WorksOn};
 use nearmetal_units::Bytes;
 
 use super::ways::{PAIRS, WaysArgs};
@@ -11,8 +11,8 @@ use crate::commands::bench::clones::CloneArgs;
 use crate::commands::bench::measuring::{need_root, perform, written};
 use crate::commands::bench::race::{RaceArgs, ShowArgs};
 use crate::commands::bench::rounds::block_size;
-use crate::commands::bench::workload::{One, span};
-use crate::exit_status::{ExitStatus, WrongUse};
+use crate::commands::bench::workload::{Chosen, USUAL, one, span};
+use crate::exit_status::ExitStatus;
 use crate::job::matrix::{chart, text};
 use crate::printer::Printer;
 use crate::style::Format;
@@ -39,8 +39,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = PAIRS, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pairs: u32,
     /// What is run
-    #[arg(long, value_enum, default_value_t = One::Random)]
-    workload: One,
+    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on != WorksOn::Processors), default_value = USUAL)]
+    workload: Chosen,
     /// Block size [default: 4KiB, iozone 64KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Option<Bytes>,
@@ -53,9 +53,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    if args.workload.is_of_files() && args.race.budget.has_seconds() {
-        return Err(WrongUse("--seconds: the steps of iozone run to their end, so leave it out".to_owned()).into());
-    }
+    args.workload.check(args.race.budget.has_seconds(), false, false)?;
     let (_, request) = args.ways.request(&args.scratch, |fs, journal, planned| {
         let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
         Ok(args.race.store.kept(conditions, planned, journal))
@@ -76,10 +74,13 @@ impl Args {
         // Of the storage of an arm a quarter is left for a file system's own tables.
         let files_span = Bytes::new(self.span.get() / 4 * 3);
         let (mut job, mut files) = (FioJob::first_seed(size, seconds, 1), None);
-        match self.workload.of_size(size, seconds, 1, files_span) {
-            Workload::Fio(only) => job = only,
-            Workload::FileSystem(only) => files = Some(only),
-            _ => {}
+        let vcpus = request.placement.vcpus.len() as u32;
+        for workload in self.workload.of(&Shape { size, seconds, ramp: 1, span: files_span, vcpus }) {
+            match workload {
+                Workload::Fio(only) => job = only,
+                Workload::FileSystem(only) => files = Some(only),
+                _ => {}
+            }
         }
         job.span = Some(self.span);
         MatrixRequest {

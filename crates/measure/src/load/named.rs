@@ -1,0 +1,54 @@
+//! Loads that people ask for by name: each load's file lists its own, and the command line offers what is listed.
+
+use nearmetal_units::Bytes;
+
+use super::Workload;
+
+/// How a load is to run, as far as people choose it. A load takes what it has a use for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Size of one request.
+    pub size: Bytes,
+    /// Seconds of a sample.
+    pub seconds: u32,
+    /// Seconds that run before it begins.
+    pub ramp: u32,
+    /// What its files take together.
+    pub span: Bytes,
+    /// vCPUs of the guest, which are the PUs of its slice.
+    pub vcpus: u32,
+}
+
+/// What a load works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorksOn {
+    /// Blocks of a device.
+    Blocks,
+    /// Files on a device, step by step to the end of each: it has no length that could be asked for.
+    Files,
+    /// Processors and memory alone.
+    Processors,
+}
+
+/// A load with a name.
+#[derive(Debug)]
+pub struct Named {
+    /// The name.
+    pub word: &'static str,
+    /// What it does, as the help says it.
+    pub help: &'static str,
+    /// Sizes of its requests, in bytes, that are run unless others are asked for; empty if it has no requests.
+    pub sizes: &'static [u64],
+    /// What it works on.
+    pub on: WorksOn,
+    /// Makes it.
+    pub make: fn(&Shape) -> Workload,
+}
+
+impl Named {
+    /// Whether it writes to the device it is given.
+    pub fn writes(&self) -> bool {
+        let any = Shape { size: Bytes::from_kib(4), seconds: 1, ramp: 1, span: Bytes::from_mib(256), vcpus: 1 };
+        (self.make)(&any).load().writes()
+    }
+}

@@ -12,7 +12,7 @@ chroot "$rootfs" busybox --list-full | while read -r applet; do
     mkdir -p "$tree/$(dirname "$applet")"
     [ -e "$tree/$applet" ] || ln -s /bin/busybox "$tree/$applet"
 done
-copy_program "$tree" /usr/sbin/qemu-ga /usr/bin/fio /usr/bin/numactl /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.xfs
+copy_program "$tree" /usr/sbin/qemu-ga /usr/bin/fio /usr/bin/zstd /usr/bin/numactl /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.xfs
 module_files "$release" guest | while read -r file; do
     cp "$rootfs$file" "$tree/lib/modules/"
     basename "$file" >> "$tree/lib/modules/order"

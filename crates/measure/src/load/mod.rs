@@ -9,6 +9,7 @@ mod memory;
 mod named;
 mod net;
 mod window;
+mod zstd;
 
 use std::time::Duration;
 
@@ -142,6 +143,8 @@ loads! {
     MemoryBandwidth(MemoryBandwidth): &[],
     /// netperf or sockperf against a peer.
     Net(NetJob): &[],
+    /// zstd's benchmark.
+    Zstd(zstd::ZstdJob): zstd::NAMED,
 }
 
 impl Workload {

@@ -12,6 +12,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared_long("workload/iozone-set-on-ext4-and-xfs", file_systems),
         shared_long("workload/sequential-with-processor-time", sequential),
+        shared_long("workload/zstd-on-all-vcpus", zstd),
     ]
 }
 
@@ -66,4 +67,14 @@ fn sequential(bench: &Bench) -> anyhow::Result<Verdict> {
         }
     }
     Ok(Verdict::Holds(format!("lab: {} runs with fio's and the host's processor time", results.runs.len())))
+}
+
+fn zstd(bench: &Bench) -> anyhow::Result<Verdict> {
+    let results = run(bench, "--workload zstd --pairs 2 --seconds 4")?;
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        for metric in ["bandwidth", "bandwidth.decompression"] {
+            has(&results, arm, metric, |_| true)?;
+        }
+    }
+    Ok(Verdict::Holds(format!("lab: {} runs of compression and decompression", results.runs.len())))
 }

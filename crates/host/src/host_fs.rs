@@ -5,6 +5,7 @@
 //! (openat2(2), Linux 5.6), so a link that leads out of it is refused, whatever stands there; a tree in memory
 //! ([`crate::MemoryTree`]) has no outside.
 
+use std::fmt;
 use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,6 +33,18 @@ enum Root {
     Tree(MemoryTree),
 }
 
+/// What stands behind a tree in the place of a kernel, in tests: it changes the tree's files as a kernel would.
+pub trait TestKernel: fmt::Debug + Send + Sync {
+    /// A file is about to be read.
+    fn reads(&self, _path: &str) {}
+
+    /// A value is written.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    fn writes(&self, path: &str, value: &str) -> std::io::Result<()>;
+}
+
 /// A tree that holds /sys and /proc: the machine's own, or a capture's.
 #[derive(Debug)]
 pub struct HostFs {
@@ -39,6 +52,7 @@ pub struct HostFs {
     source: String,
     partial: bool,
     recorder: Option<Recorder>,
+    kernel: Option<Box<dyn TestKernel>>,
 }
 
 impl HostFs {
@@ -64,7 +78,12 @@ impl HostFs {
     }
 
     fn new(root: Root, source: String) -> Self {
-        Self { root, source, partial: false, recorder: None }
+        Self { root, source, partial: false, recorder: None, kernel: None }
+    }
+
+    /// The same files with a kernel behind them, for tests.
+    pub fn with_kernel(self, kernel: impl TestKernel + 'static) -> Self {
+        Self { kernel: Some(Box::new(kernel)), ..self }
     }
 
     /// A captured or fixture tree: a directory that has `sys` and `proc` in it.
@@ -88,6 +107,11 @@ impl HostFs {
     /// Whether this is the machine itself.
     pub fn is_live(&self) -> bool {
         matches!(self.root, Root::Live)
+    }
+
+    /// Whether a kernel takes what is written: this machine's, or that of a test.
+    pub fn takes_writes(&self) -> bool {
+        self.is_live() || self.kernel.is_some()
     }
 
     /// Whether the source tells only a part: absence then means unknown.
@@ -258,7 +282,7 @@ impl HostFs {
     /// # Errors
     /// Always on a capture; outside /sys and /proc; or what the kernel answered.
     pub fn write(&self, path: &str, value: &str) -> Result<(), WriteError> {
-        if !self.is_live() {
+        if !self.takes_writes() {
             return Err(WriteError::Capture { path: path.to_owned(), source_name: self.source.clone() });
         }
         let kernel = path.starts_with("/sys/") || path.starts_with("/proc/");
@@ -267,6 +291,9 @@ impl HostFs {
         }
         let refused =
             |source: std::io::Error| WriteError::Refused { path: path.to_owned(), value: value.to_owned(), source };
+        if let Some(kernel) = &self.kernel {
+            return kernel.writes(path, value).map_err(refused);
+        }
         let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| refused(errno.into()))?;
         match rustix::io::write(&file, value.as_bytes()) {
@@ -316,6 +343,9 @@ impl HostFs {
     }
 
     fn read_up_to(&self, path: &str, limit: usize, whole: bool) -> Result<Vec<u8>, ReadError> {
+        if let Some(kernel) = &self.kernel {
+            kernel.reads(path);
+        }
         let result = match &self.root {
             Root::Tree(tree) => self.read_tree(tree, path, limit, whole),
             _ => self.read_file(path, limit, whole),

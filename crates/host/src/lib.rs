@@ -27,7 +27,7 @@ pub mod text;
 pub mod tree_text;
 
 pub use errors::{ReadError, WriteError};
-pub use host_fs::HostFs;
+pub use host_fs::{HostFs, TestKernel};
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
     AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, CpuQuota, CpuTimeGroup,

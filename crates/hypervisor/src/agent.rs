@@ -29,12 +29,12 @@ pub fn ping(hypervisor: &mut dyn Hypervisor, name: &str, timeout: Duration) -> R
 
 /// Waits until the agent answers, for a guest that boots: as long as it does not respond, it is asked again.
 pub fn wait(hypervisor: &mut dyn Hypervisor, name: &str, timeout: Duration) -> Result<(), HypervisorError> {
-    let started = std::time::Instant::now();
+    let started = hypervisor.now();
     loop {
-        let left = timeout.saturating_sub(started.elapsed());
+        let left = timeout.saturating_sub(hypervisor.now().duration_since(started));
         match ping(hypervisor, name, left.clamp(Duration::from_secs(1), Duration::from_secs(5))) {
             Err(HypervisorError::AgentNotResponding { .. }) if !left.is_zero() => {
-                std::thread::sleep(Duration::from_millis(500).min(left));
+                hypervisor.pause(Duration::from_millis(500).min(left));
             }
             result => return result,
         }

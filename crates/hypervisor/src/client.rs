@@ -21,6 +21,16 @@ const PRESS_AGAIN: Duration = Duration::from_secs(15);
 pub trait Transport {
     /// Has the request carried out.
     fn call(&mut self, request: Request) -> Result<Reply, HypervisorError>;
+
+    /// The time, for whoever waits. See [`Hypervisor::now`].
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Waits. See [`Hypervisor::pause`].
+    fn pause(&mut self, time: Duration) {
+        sleep(time);
+    }
 }
 
 fn unexpected(reply: &Reply, wanted: &str) -> HypervisorError {
@@ -70,6 +80,14 @@ fn pin(transport: &mut impl Transport, scope: Scope, request: Request) -> Result
 }
 
 impl<T: Transport> Hypervisor for T {
+    fn now(&self) -> Instant {
+        Transport::now(self)
+    }
+
+    fn pause(&mut self, time: Duration) {
+        Transport::pause(self, time);
+    }
+
     fn versions(&mut self) -> Result<Versions, HypervisorError> {
         match self.call(Request::Versions)? {
             Reply::Versions(versions) => Ok(versions),
@@ -196,7 +214,7 @@ fn shut_down(
     how: ShutdownMode,
     timeout: Duration,
 ) -> Result<(), HypervisorError> {
-    let started = Instant::now();
+    let started = transport.now();
     // Asked once outside the loop: here an unknown name is an error, later it means that a transient domain is gone.
     let state = summary(transport, Request::Domain { name: name.to_owned() })?.state;
     if state.is_off() {
@@ -217,11 +235,11 @@ fn shut_down(
         if how == ShutdownMode::AgentThenAcpi
             && signal == ShutdownSignal::Agent
             && agent_took_it
-            && started.elapsed() > timeout / 2
+            && transport.now().duration_since(started) > timeout / 2
         {
-            (signal, due) = (ShutdownSignal::Acpi, Some(Instant::now()));
+            (signal, due) = (ShutdownSignal::Acpi, Some(transport.now()));
         }
-        if due.is_some_and(|due| due <= Instant::now()) {
+        if due.is_some_and(|due| due <= transport.now()) {
             let sent = done(transport, Request::Shutdown { name: name.to_owned(), signal });
             // The guest may have gone off between the last look and this signal.
             if sent.is_err() && is_off(transport, name)?.is_none() {
@@ -229,7 +247,7 @@ fn shut_down(
             }
             match (sent, signal) {
                 (Ok(()), ShutdownSignal::Acpi) => {
-                    due = Some(Instant::now() + PRESS_AGAIN);
+                    due = Some(transport.now() + PRESS_AGAIN);
                     // A guest that was booting may have its agent by then; if not, the button is next again.
                     if how == ShutdownMode::AgentThenAcpi && !agent_took_it {
                         signal = ShutdownSignal::Agent;
@@ -239,7 +257,7 @@ fn shut_down(
                 (Err(error), ShutdownSignal::Agent)
                     if how == ShutdownMode::AgentThenAcpi && error.leaves_guest_untouched() =>
                 {
-                    (signal, due) = (ShutdownSignal::Acpi, Some(Instant::now()));
+                    (signal, due) = (ShutdownSignal::Acpi, Some(transport.now()));
                 }
                 (Err(error), _) => return Err(error),
             }
@@ -247,7 +265,7 @@ fn shut_down(
         let Some(state) = is_off(transport, name)? else {
             return Ok(());
         };
-        if started.elapsed() >= timeout {
+        if transport.now().duration_since(started) >= timeout {
             return Err(HypervisorError::Timeout {
                 action: "shut down".into(),
                 name: name.into(),
@@ -257,6 +275,6 @@ fn shut_down(
                 ),
             });
         }
-        sleep(POLL.min(timeout.saturating_sub(started.elapsed())));
+        transport.pause(POLL.min(timeout.saturating_sub(transport.now().duration_since(started))));
     }
 }

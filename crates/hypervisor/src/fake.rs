@@ -1,8 +1,9 @@
 //! A hypervisor in memory, for tests of everything above this crate.
 //!
 //! It keeps the two definitions of each domain, moves states as libvirt does, refuses what libvirt refuses, records
-//! every request, and fails where it is told to. It does not rewrite XML as libvirt does (no addresses are filled in),
-//! except for a UUID where there is none and the `id` of a running instance.
+//! every request, and fails where it is told to. Nobody waits for it: its clock goes on by what was
+//! to be waited. It does not rewrite XML as libvirt does (no addresses are filled in), except for a UUID where there is none
+//! and the `id` of a running instance.
 
 mod domain;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod xml;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -48,6 +50,8 @@ pub struct Fake {
     agent: Option<Answer>,
     monitor: Option<Answer>,
     next_id: u32,
+    /// How long was waited, by those who asked for it.
+    waited: Duration,
 }
 
 impl fmt::Debug for Fake {
@@ -78,6 +82,7 @@ impl Fake {
             agent: None,
             monitor: None,
             next_id: 1,
+            waited: Duration::ZERO,
         }
     }
 
@@ -206,5 +211,13 @@ impl Transport for Fake {
             }
             None => self.carry_out(request),
         }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now() + self.waited
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.waited += time;
     }
 }

@@ -1,6 +1,6 @@
 //! The one interface to the hypervisor.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearmetal_units::CpuSet;
 use serde_json::Value;
@@ -13,6 +13,12 @@ use crate::{Definition, DomainSummary, HypervisorError, Nvram, Scope, ShutdownMo
 /// [`HypervisorError::HelperStopped`] it is unknown whether the request was carried out, and only reading the state
 /// back tells.
 pub trait Hypervisor {
+    /// The time by which waiting for a guest is measured. A fake has one of its own, which goes on without anybody waiting.
+    fn now(&self) -> Instant;
+
+    /// Waits before a guest is asked again.
+    fn pause(&mut self, time: Duration);
+
     /// Versions of libvirt and of the hypervisor, and the URI.
     fn versions(&mut self) -> Result<Versions, HypervisorError>;
 

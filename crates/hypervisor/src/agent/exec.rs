@@ -1,6 +1,5 @@
 //! Running a program in a guest.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -119,7 +118,7 @@ pub fn start(
         }
         start["input-data"] = Value::String(encode(input));
     }
-    let started = Instant::now();
+    let started = hypervisor.now();
     let Started { pid } = ask(hypervisor, name, "guest-exec", start, QUICK)?;
     Ok(Running { guest: name.to_owned(), program: (*program).to_owned(), pid, started })
 }
@@ -137,7 +136,7 @@ impl Running {
             if status.exited {
                 return output(name, status);
             }
-            let left = timeout.saturating_sub(self.started.elapsed());
+            let left = timeout.saturating_sub(hypervisor.now().duration_since(self.started));
             if left.is_zero() {
                 return Err(HypervisorError::GuestCommandTimedOut {
                     name: name.into(),
@@ -147,7 +146,7 @@ impl Running {
                     killed: kill(hypervisor, name, pid),
                 });
             }
-            sleep(pause.min(left));
+            hypervisor.pause(pause.min(left));
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }

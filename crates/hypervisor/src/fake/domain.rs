@@ -229,7 +229,13 @@ impl Fake {
                 self.forget_stopped();
             }
             Request::Suspend { name } => self.running(name, &request)?.state = DomainState::Paused,
-            Request::Resume { name } => self.running(name, &request)?.state = DomainState::Running,
+            Request::Resume { name } => {
+                let domain = self.running(name, &request)?;
+                if domain.state == DomainState::Running {
+                    return Err(invalid(&request, "domain is already running"));
+                }
+                domain.state = DomainState::Running;
+            }
             Request::PinVcpu { name, vcpu, cpus, scope } => {
                 self.pin(name, PinTarget::Vcpu(*vcpu), cpus, *scope, &request)?;
             }

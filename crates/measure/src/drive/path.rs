@@ -149,13 +149,19 @@ impl Path for DrivePath {
         if step.arm == 0 {
             return Ok(false);
         }
-        // Whatever state they are in: the next turn begins with new ones.
+        let mut any = false;
         for own in self.0.iter_mut().take(step.count) {
-            if !session.answers(&own.guest.name)? {
-                session.note(format!("the clone `{}` stopped answering and was started again", own.guest.name));
+            let name = &own.guest.name;
+            if !session.answers(name)? {
+                session.note(format!("the clone `{name}` stopped answering and was started again"));
+            } else if own.holder == Holder::Guest && !own.device.is_empty() {
+                // It has what it needs: what failed was the sample, and the record says so.
+                continue;
             }
+            // Whatever state its function is in: the next turn begins with a new clone.
             own.end(session)?;
+            any = true;
         }
-        Ok(true)
+        Ok(any)
     }
 }

@@ -43,7 +43,12 @@ impl Log {
                     )));
                 }
                 store.reopen(id)?;
-                (id, store.runs(id)?)
+                let mut recorded = store.runs(id)?;
+                // The failures it was given up for are made again: what was behind them may be better by now.
+                while recorded.last().is_some_and(|(_, run)| run.failure().is_some()) {
+                    recorded.pop();
+                }
+                (id, recorded)
             }
         };
         Ok(Some(Self { store, id, recorded, phase: 0, number: 0 }))

@@ -283,7 +283,10 @@ impl<'a> Session<'a> {
         if !is_there(state) {
             return Ok(false);
         }
-        self.hypervisor.resume(name).map_err(failed(name))?;
+        // A turn that failed half way has left it running.
+        if state == DomainState::Paused {
+            self.hypervisor.resume(name).map_err(failed(name))?;
+        }
         let answered = agent::wait(self.hypervisor, name, ANSWER).is_ok();
         self.hypervisor.suspend(name).map_err(failed(name))?;
         Ok(answered)

@@ -4,7 +4,6 @@
 //! is paused, by the host from the same device confined to the same slice. The probe is put into the guest for the
 //! memory figures and removed afterwards; fio must be there.
 
-use std::path::Path as FilePath;
 use std::time::Duration;
 
 use nearmetal_domain::{DiskFacts, DomainXml};
@@ -22,6 +21,7 @@ use crate::finish::{Experiment, Request, lab_caveat};
 use crate::pairing::Pairing;
 use crate::record::record;
 use crate::results::Results;
+use crate::scratch::device_behind;
 
 /// Where the probe lies in the guest while it is measured.
 const PROBE: &str = "/tmp/nearmetal-probe";
@@ -189,11 +189,7 @@ fn disk_of(xml: &str, name: &str) -> Result<DiskFacts, MeasureError> {
 
 /// Size of the block device behind the disk.
 fn size_of(session: &Session<'_>, source: &str, name: &str) -> Result<Bytes, MeasureError> {
-    // A stable name under /dev/disk is a link to the kernel's.
-    let path = match session.fs.is_live() {
-        true => FilePath::new(source).canonicalize().unwrap_or_else(|_| source.into()),
-        false => source.into(),
-    };
+    let path = device_behind(session.fs, source).unwrap_or_else(|_| source.into());
     let of = |file: &str| -> Option<Bytes> { Host::block_device(&session.host, file)?.size };
     path.file_name()
         .and_then(|file| of(file.to_str()?))

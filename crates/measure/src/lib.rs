@@ -8,6 +8,7 @@
 mod appliance;
 mod arm;
 mod barrier;
+mod clock;
 mod clones;
 mod compare;
 mod conditions;

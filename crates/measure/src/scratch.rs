@@ -3,13 +3,14 @@
 //! Measuring writes. It therefore never touches the guest's own disk: the user names a device whose contents may be
 //! lost, it is divided into equal partitions, and one that holds anything is refused.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_units::Bytes;
 
+use crate::clock;
 use crate::error::MeasureError;
 use crate::program::{run, run_with_input, settle_names};
 
@@ -76,11 +77,7 @@ impl Scratch {
     /// A path that is no whole block device, one with holders, partitions, a mounted or swapped part, or any signature that
     /// wipefs knows.
     pub(crate) fn examine(fs: &HostFs, device: &str) -> Result<Empty, MeasureError> {
-        // A stable name under /dev/disk is a link to the kernel's.
-        let resolved = match fs.is_live() {
-            true => Path::new(device).canonicalize().map_err(|error| refused(device, error.to_string()))?,
-            false => device.into(),
-        };
+        let resolved = device_behind(fs, device).map_err(|error| refused(device, error.to_string()))?;
         let path = resolved.to_str().unwrap_or_default();
         let name = path.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
         let name = name.ok_or_else(|| refused(device, "name a whole device, such as /dev/nvme1n1".into()))?;
@@ -93,6 +90,11 @@ impl Scratch {
     pub(crate) fn device(&self) -> &str {
         &self.device
     }
+}
+
+/// The kernel's name of a block device: a stable name under /dev/disk is a link to it. A fixture has no /dev.
+pub(crate) fn device_behind(fs: &HostFs, path: &str) -> std::io::Result<PathBuf> {
+    if fs.is_live() { Path::new(path).canonicalize() } else { Ok(path.into()) }
 }
 
 /// How often the kernel is asked to forget partitions, and how long it is left in peace before it is asked again: udev looks
@@ -117,7 +119,7 @@ pub(crate) fn wipe(device: &str) -> Result<(), MeasureError> {
         settle_names()?;
         left -= 1;
         match run(Command::new("blockdev").args(["--rereadpt", device])) {
-            Err(_) if left > 0 => std::thread::sleep(LET_GO),
+            Err(_) if left > 0 => clock::pause(LET_GO),
             done => return done.map(drop),
         }
     }

@@ -19,7 +19,7 @@ const NEEDED: [(&str, &str); 2] = [("debugfs", "/sys/kernel/debug"), ("tracefs",
 /// Mounts what is missing. Nothing fails for it: the problems come back as sentences, and the figures are then left out.
 pub(crate) fn mount_counters(fs: &HostFs, leftovers: &mut Leftovers) -> Vec<String> {
     // A capture has no kernel behind it that could mount anything.
-    if !fs.is_live() {
+    if !fs.takes_writes() {
         return Vec::new();
     }
     let mountinfo = fs.read("/proc/self/mountinfo").unwrap_or_default();

@@ -3,12 +3,12 @@
 //! Names tell nothing: kernels number namespaces as they come, so that `nvme0n1` may be namespace 2, and with multipath
 //! (nvme_core.multipath) a name stands for all ways to a namespace. The number (NSID) is the drive's own.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_units::{Bytes, PciAddress};
 
+use crate::clock;
 use crate::error::MeasureError;
 use crate::program::settle_names;
 use crate::scratch;
@@ -39,12 +39,12 @@ impl Namespace {
     /// # Errors
     /// No NVMe controller, one that does not come up, no such namespace, or one with several ways to it.
     pub(super) fn find(fs: &HostFs, function: PciAddress, wanted: Option<u32>) -> Result<Self, MeasureError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = clock::now() + PATIENCE;
         loop {
             match Self::look(fs, function, wanted) {
                 Ok(found) => return Ok(found),
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                Err(_) => sleep(Duration::from_millis(200)),
+                Err(error) if clock::now() >= deadline => return Err(error),
+                Err(_) => clock::pause(Duration::from_millis(200)),
             }
         }
     }

@@ -1,7 +1,6 @@
 //! A function from the host to a running guest and back again: what each step does, and how it is read back.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearmetal_change::devices::{BoundDriver, Card, DriverState, VFIO_PCI, hand_to};
 use nearmetal_domain::{DomainError, DomainXml};
@@ -80,17 +79,17 @@ pub(super) fn unplug(
     hypervisor.resume(clone).map_err(&wrap)?;
     // Refused also where an earlier try took effect late: then it is gone.
     let asked = hypervisor.detach_device(clone, element).is_ok();
-    let deadline = Instant::now() + PLUG_PATIENCE;
+    let deadline = hypervisor.now() + PLUG_PATIENCE;
     loop {
         let xml = hypervisor.domain_xml(clone, Definition::Live).map_err(&wrap)?;
         if element_of(&xml, function).is_ok_and(|element| element.is_none()) {
             hypervisor.suspend(clone).map_err(&wrap)?;
             return Ok(true);
         }
-        if !asked || Instant::now() >= deadline {
+        if !asked || hypervisor.now() >= deadline {
             return Ok(false);
         }
-        sleep(LOOK);
+        hypervisor.pause(LOOK);
     }
 }
 
@@ -101,20 +100,20 @@ pub(super) fn in_the_guest(
     function: PciAddress,
     namespace: &Namespace,
 ) -> Result<String, MeasureError> {
-    let deadline = Instant::now() + PLUG_PATIENCE;
+    let deadline = hypervisor.now() + PLUG_PATIENCE;
     loop {
         let output = agent::exec(hypervisor, clone, &["sh", "-c", LIST_IN_GUEST], None, PATIENCE);
         let listed = String::from_utf8_lossy(&output.map_err(wrap(clone))?.stdout).into_owned();
         if let Some(device) = device_in_guest(&listed, namespace.id) {
             return Ok(device);
         }
-        if Instant::now() >= deadline {
+        if hypervisor.now() >= deadline {
             return Err(MeasureError::Unfit(format!(
                 "`{clone}` does not see namespace {} of {function}; it sees: {}",
                 namespace.id,
                 listed.split_whitespace().collect::<Vec<_>>().join(", ")
             )));
         }
-        sleep(LOOK);
+        hypervisor.pause(LOOK);
     }
 }

@@ -1,6 +1,6 @@
 //! One sample: the tenants of one arm, on the host or in guests, begun at one moment where there are several.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use nearmetal_host::HostFs;
@@ -16,7 +16,7 @@ use crate::cost::{Middle, Target, Watched, counting_reasons, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
 use crate::metric::Metric;
-use crate::program;
+use crate::program::{self, Started};
 use crate::results::{Part, Purpose, Slice, Together};
 
 /// Who runs a load.
@@ -210,7 +210,7 @@ impl Turn<'_> {
         let moment = self.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
         // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
         let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
-        let mut children: Vec<Child> = Vec::new();
+        let mut children: Vec<Started> = Vec::new();
         let mut problem = None;
         for (number, ((tenant, seat), load)) in self.tenants.iter().zip(self.seats).zip(self.loads).enumerate() {
             let (cpus, nodes) = match seat.anywhere {
@@ -223,8 +223,7 @@ impl Turn<'_> {
             let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
             let Some((first, rest)) = words.split_first() else { continue };
             let mut process = Command::new(first);
-            process.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            match program::spawn(&mut process) {
+            match program::spawn(process.args(rest)) {
                 Ok(child) => children.push(child),
                 Err(error) => {
                     problem = Some(error);
@@ -233,7 +232,9 @@ impl Turn<'_> {
             }
         }
         // Waited for in any case: one left behind would disturb the next sample.
-        let outputs: Vec<_> = children.into_iter().map(Child::wait_with_output).collect();
+        let lead = self.lead.unwrap_or_default();
+        let outputs = children.into_iter().zip(self.loads).map(|(child, load)| child.wait(lead + load.load().limit()));
+        let outputs: Vec<_> = outputs.collect();
         if let Some(problem) = problem {
             return Err(problem);
         }
@@ -283,9 +284,7 @@ impl Turn<'_> {
         let lead = self.lead.unwrap_or_default();
         // Nobody is asked before the end, since each answer is work for a guest.
         let longest = self.loads.iter().filter_map(|load| load.load().length()).max().unwrap_or_default();
-        if session.fs.is_live() {
-            std::thread::sleep(lead + longest);
-        }
+        session.hypervisor.pause(lead + longest);
         let mut told = Vec::new();
         for (number, (running, clock)) in running.into_iter().zip(clocks).enumerate() {
             let name = self.seats[number].guest.as_deref().unwrap_or_default();

@@ -178,7 +178,7 @@ impl Machine {
                 _ => json!({}),
             })
         });
-        scripted::play(|_| Ok(fio(1000)));
+        scripted::play(|_, _| Ok(fio(1000)));
         Self { fake, fs: HostFs::of_tree(tree, "a machine"), state: tempfile::tempdir().unwrap(), executed }
     }
 

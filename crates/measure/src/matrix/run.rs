@@ -28,6 +28,7 @@ use crate::finish::{Request, lab_caveat, on_top_caveat};
 use crate::leftovers::Leftovers;
 use crate::load::{FileJob, FioJob};
 use crate::results::Slice;
+use crate::scratch::device_behind;
 
 /// A/A pairs of the winner.
 pub(super) const SAME_ARM_PAIRS: u32 = 2;
@@ -98,7 +99,7 @@ pub fn ground(request: &MatrixRequest, fs: &HostFs, host: &Host, versions: Optio
 /// The scheduler setting of the scratch device, if one is named and it has one.
 pub(super) fn scheduler_setting(request: &MatrixRequest, fs: &HostFs, host: &Host) -> Option<Setting> {
     let device = request.scratch.iter().find(|path| !Path::new(path).is_dir())?;
-    let resolved = Path::new(device).canonicalize().ok()?;
+    let resolved = device_behind(fs, device).ok()?;
     Setting::of(fs, host, resolved.file_name()?.to_str()?)
 }
 
@@ -158,7 +159,7 @@ impl Request for MatrixRequest {
 /// The model of the drive behind the scratch space.
 fn model_of(request: &MatrixRequest, session: &Session<'_>) -> String {
     let named = request.scratch.iter().find(|path| !Path::new(path).is_dir()).or(request.scratch.first());
-    let resolved = named.and_then(|path| Path::new(path).canonicalize().ok());
+    let resolved = named.and_then(|path| device_behind(session.fs, path).ok());
     let name = resolved.as_ref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default();
     device_model(session.fs, &session.host, name)
 }

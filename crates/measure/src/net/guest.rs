@@ -6,26 +6,26 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use nearmetal_domain::DomainXml;
-use nearmetal_host::files;
+use nearmetal_host::{HostFs, files};
 
 use super::path::{NetPath, Place};
 use crate::appliance::{Appliance, archive_of};
 use crate::clones::make_own;
 use crate::error::MeasureError;
-use crate::program::run;
+use crate::program::{output, run};
 
 /// What the guest needs besides the drivers of its functions; a kernel may have any of them built in.
 const MODULES: [&str; 5] = ["virtio_pci", "virtio_net", "virtio_console", "button", "evdev"];
 
 /// The image of the host's own kernel: Debian, Ubuntu, SUSE and Fedora keep it in /boot, Arch and new Fedoras with the modules.
-pub(crate) fn own_kernel(release: Option<&str>) -> Result<PathBuf, String> {
+pub(crate) fn own_kernel(fs: &HostFs, release: Option<&str>) -> Result<PathBuf, String> {
     let release = release.ok_or("the release of this host's kernel is unknown")?;
     let places = [format!("/boot/vmlinuz-{release}"), format!("/usr/lib/modules/{release}/vmlinuz")];
-    let found = places.iter().map(PathBuf::from).find(|path| path.exists());
-    found.ok_or_else(|| {
+    let found = places.iter().find(|path| fs.exists(path));
+    found.map(PathBuf::from).ok_or_else(|| {
         format!(
             "the guest needs this host's kernel for the function's driver, and neither {} is there",
             places.join(" nor ")
@@ -38,6 +38,7 @@ pub(crate) fn own_kernel(release: Option<&str>) -> Result<PathBuf, String> {
 /// # Errors
 /// A program is not installed, a driver is not to be had, or a file cannot be read or written.
 pub(crate) fn appliance(
+    fs: &HostFs,
     directory: &Path,
     programs: &[&str],
     kernel: Option<&Path>,
@@ -48,16 +49,16 @@ pub(crate) fn appliance(
     // Programs share libraries, and each is needed once.
     let mut paths = BTreeSet::new();
     for program in programs {
-        let program = which(program)?;
+        let program = which(fs, program)?;
         paths.extend(libraries(&program)?);
         paths.insert(program);
     }
     for path in paths {
-        let contents = files::read(Path::new(&path))?;
+        let contents = contents(fs, &path)?;
         added.push((path, contents));
     }
     if kernel.is_some() {
-        added.extend(modules(drivers)?);
+        added.extend(modules(fs, drivers)?);
     }
     let mut archive = files::read(&directory.join("initramfs.cpio.gz"))?;
     archive.resize(archive.len().next_multiple_of(4), 0);
@@ -69,9 +70,14 @@ pub(crate) fn appliance(
     Ok(Appliance { kernel, initramfs })
 }
 
-fn which(program: &str) -> Result<String, MeasureError> {
+/// A file of the host, which is not one of the kernel's.
+fn contents(fs: &HostFs, path: &str) -> Result<Vec<u8>, MeasureError> {
+    fs.read_bytes(path).map_err(|source| MeasureError::Kernel { what: format!("cannot read `{path}`"), source })
+}
+
+fn which(fs: &HostFs, program: &str) -> Result<String, MeasureError> {
     let places = ["/usr/bin", "/usr/local/bin", "/bin"].map(|directory| format!("{directory}/{program}"));
-    places.into_iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
+    places.into_iter().find(|path| fs.exists(path)).ok_or_else(|| {
         MeasureError::Unfit(format!(
             "`{program}` is not installed: install the package `{program}`, since both sides of every comparison run this host's own"
         ))
@@ -81,8 +87,7 @@ fn which(program: &str) -> Result<String, MeasureError> {
 /// Paths of the libraries a program loads, its loader included; none for a static one.
 fn libraries(program: &str) -> Result<Vec<String>, MeasureError> {
     // ldd ends with 1 for a static program, and says so on stdout.
-    let output = Command::new("ldd").arg(program).stdin(Stdio::null()).output();
-    let output = output.map_err(|source| MeasureError::Program { program: "ldd".to_owned(), source })?;
+    let output = output(Command::new("ldd").arg(program))?;
     Ok(paths_in(&String::from_utf8_lossy(&output.stdout)))
 }
 
@@ -93,7 +98,7 @@ fn paths_in(text: &str) -> Vec<String> {
 }
 
 /// Module files of the running kernel with what they depend on, and the order in which the appliance loads them.
-fn modules(drivers: &[String]) -> Result<Vec<(String, Vec<u8>)>, MeasureError> {
+fn modules(fs: &HostFs, drivers: &[String]) -> Result<Vec<(String, Vec<u8>)>, MeasureError> {
     let mut paths: Vec<String> = Vec::new();
     let wanted = MODULES.iter().map(|name| (*name, false)).chain(drivers.iter().map(|name| (name.as_str(), true)));
     for (name, needed) in wanted {
@@ -115,7 +120,7 @@ fn modules(drivers: &[String]) -> Result<Vec<(String, Vec<u8>)>, MeasureError> {
     for path in paths {
         let file = path.rsplit('/').next().unwrap_or_default();
         let plain = file.trim_end_matches(".xz").trim_end_matches(".zst").trim_end_matches(".gz");
-        added.push((format!("lib/modules/{plain}"), unpacked(&path)?));
+        added.push((format!("lib/modules/{plain}"), unpacked(fs, &path)?));
         order.push_str(&format!("{plain}\n"));
     }
     added.push(("lib/modules/order".to_owned(), order.into_bytes()));
@@ -123,15 +128,14 @@ fn modules(drivers: &[String]) -> Result<Vec<(String, Vec<u8>)>, MeasureError> {
 }
 
 /// A module's file, unpacked: the appliance's loader takes no compressed ones.
-fn unpacked(path: &str) -> Result<Vec<u8>, MeasureError> {
+fn unpacked(fs: &HostFs, path: &str) -> Result<Vec<u8>, MeasureError> {
     let program = match path.rsplit('.').next() {
         Some("xz") => "xz",
         Some("zst") => "zstd",
         Some("gz") => "gzip",
-        _ => return Ok(files::read(Path::new(path))?),
+        _ => return contents(fs, path),
     };
-    let output = Command::new(program).args(["-dc", "--", path]).stdin(Stdio::null()).output();
-    let output = output.map_err(|source| MeasureError::Program { program: program.to_owned(), source })?;
+    let output = output(Command::new(program).args(["-dc", "--", path]))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -250,15 +254,19 @@ mod tests {
         assert!(paths_in("\tnot a dynamic executable\n").is_empty());
     }
 
+    fn nothing() -> HostFs {
+        HostFs::of_tree(nearmetal_host::MemoryTree::new(), "nothing")
+    }
+
     #[test]
     fn a_program_that_is_missing_is_named_with_its_package() {
-        let why = which("nearmetal-no-such-program").unwrap_err().to_string();
+        let why = which(&nothing(), "nearmetal-no-such-program").unwrap_err().to_string();
         assert!(why.contains("install the package `nearmetal-no-such-program`"), "{why}");
     }
 
     #[test]
     fn a_kernel_that_is_nowhere_is_said_to_be() {
-        assert!(own_kernel(None).is_err());
-        assert!(own_kernel(Some("0.0.0-none")).unwrap_err().contains("/boot/vmlinuz-0.0.0-none"));
+        assert!(own_kernel(&nothing(), None).is_err());
+        assert!(own_kernel(&nothing(), Some("0.0.0-none")).unwrap_err().contains("/boot/vmlinuz-0.0.0-none"));
     }
 }

@@ -1,12 +1,12 @@
 //! Interfaces of the host: iproute2's words and answers, what the kernel says of a link, and waiting for one.
 
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearmetal_host::HostFs;
 use serde_json::Value;
 
+use crate::clock;
 use crate::error::MeasureError;
 use crate::program::run;
 
@@ -43,12 +43,12 @@ pub(crate) fn ip_json(words: &[&str]) -> Result<Vec<Value>, MeasureError> {
 
 /// Waits until something is so; `false` if it takes too long.
 pub(crate) fn until(what: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = clock::now() + PATIENCE;
     while !what() {
-        if Instant::now() > deadline {
+        if clock::now() > deadline {
             return false;
         }
-        sleep(Duration::from_millis(200));
+        clock::pause(Duration::from_millis(200));
     }
     true
 }

@@ -1,10 +1,10 @@
 //! netperf: its arguments, and its output. The same binary runs on bare metal and in the guest.
 
 use std::net::IpAddr;
-use std::thread::sleep;
 use std::time::Duration;
 
 use super::test::NetTest;
+use crate::clock;
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 
@@ -42,7 +42,7 @@ pub(crate) fn greeted(greet: impl Fn() -> Result<String, MeasureError>) -> Resul
         match greet() {
             Ok(_) => return Ok(()),
             Err(error) if tries >= GREETINGS => return Err(error),
-            Err(_) => sleep(Duration::from_secs(1)),
+            Err(_) => clock::pause(Duration::from_secs(1)),
         }
         tries += 1;
     }

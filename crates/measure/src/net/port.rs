@@ -48,7 +48,7 @@ impl NetBefore {
             // Most are gone with their guest, some between the listing and here.
             let _ = ip(&["link", "delete", tap]);
         }
-        for space in space::there() {
+        for space in space::there(fs) {
             space::leave(&space, &self.port, fs)?;
         }
         // A namespace or a guest that has just ended gives its function back a moment later. One that is somebody's by now,
@@ -116,7 +116,7 @@ impl Port {
             )));
         }
         let bridge = exists(fs, BRIDGE).then(|| BRIDGE.to_owned());
-        if let Some(taken) = bridge.into_iter().chain(space::there()).next() {
+        if let Some(taken) = bridge.into_iter().chain(space::there(fs)).next() {
             return Err(MeasureError::Unfit(format!("there is a `{taken}` already, which this would make: remove it")));
         }
         let was_up = flags_up(&rows);

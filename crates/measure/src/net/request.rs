@@ -1,7 +1,6 @@
 //! What a network matrix is asked to measure, what this machine has for it, and the seconds it takes.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::Command;
 
 use nearmetal_host::{Host, HostFs, assignable, ledger};
@@ -16,6 +15,7 @@ use super::test::NetTest;
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::load::{NetJob, Workload};
+use crate::program::run;
 
 /// Rounds before the first look, as in the disk's matrix.
 pub(super) const FIRST_LOOK: u32 = crate::matrix::FIRST_LOOK;
@@ -82,16 +82,16 @@ impl NetMatrixRequest {
 /// What decides which arms there are.
 pub fn net_ground(request: &NetMatrixRequest, fs: &HostFs, host: &Host) -> NetGround {
     let has_module = |name: &str| {
-        let known = Command::new("modprobe").args(["--quiet", "--dry-run", "--", name]).status();
-        fs.exists(&format!("/sys/module/{name}")) || known.is_ok_and(|status| status.success())
+        fs.exists(&format!("/sys/module/{name}"))
+            || run(Command::new("modprobe").args(["--quiet", "--dry-run", "--", name])).is_ok()
     };
     NetGround {
         port: request.port.clone(),
         functions: port_functions(&request.port, fs, host),
         vcpus: request.placement.vcpus.len() as u32,
-        vhost: Path::new("/dev/vhost-net").exists(),
+        vhost: fs.exists("/dev/vhost-net"),
         macvtap: has_module("macvtap"),
-        own_kernel: own_kernel(host.system.kernel.as_deref()).map(drop),
+        own_kernel: own_kernel(fs, host.system.kernel.as_deref()).map(drop),
         without: request.without.clone(),
     }
 }

@@ -86,13 +86,14 @@ fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetM
     session.stay_off(std::slice::from_ref(&slice))?;
     session.grow_pools(&request.placement, 1)?;
 
-    let kernel = own_kernel(host.system.kernel.as_deref()).ok();
+    let kernel = own_kernel(session.fs, host.system.kernel.as_deref()).ok();
     let drivers: Vec<String> = ground.given().and_then(|function| function.driver.clone()).into_iter().collect();
     let given = paths.iter().any(|path| path.link == Link::VfHostdev);
     let drivers = if given { drivers } else { Vec::new() };
     let programs = NetTest::programs(&request.tests);
     let work = request.conditions.state.join("bench");
-    let appliance = appliance(&request.conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
+    let appliance =
+        appliance(session.fs, &request.conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
     let cards = cards(&paths, &ground, &session.new_uuid()?);
     let bare = match ground.given() {
         Some(Function { interface: Some(interface), driver, .. }) => (interface.clone(), driver.clone()),

@@ -1,9 +1,8 @@
 //! Network namespaces that bare metal is measured in, so that its addresses are nobody else's business.
 
-use std::path::Path;
 use std::process::Command;
 
-use nearmetal_host::{HostFs, files};
+use nearmetal_host::HostFs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::interface::{exists, ip, until};
@@ -12,6 +11,8 @@ use crate::program::run;
 
 /// The one for a port. Those for functions have a number behind it; none is anybody else's, else the measurement is refused.
 pub(crate) const NAMESPACE: &str = "nearmetal-net";
+/// Where iproute2 keeps namespaces by name (ip-netns(8)).
+const SPACES: &str = "/run/netns";
 
 /// The namespace for the function with this number: in one for all, the kernel would send through the first for each of them.
 pub(crate) fn numbered(number: usize) -> String {
@@ -19,10 +20,8 @@ pub(crate) fn numbered(number: usize) -> String {
 }
 
 /// Those of such a name that are there.
-pub(crate) fn there() -> Vec<String> {
-    let names = files::list(Path::new("/run/netns")).unwrap_or_default();
-    let names = names.iter().filter_map(|path| path.file_name()?.to_str());
-    names.filter(|name| is_ours(name)).map(str::to_owned).collect()
+pub(crate) fn there(fs: &HostFs) -> Vec<String> {
+    fs.list(SPACES).unwrap_or_default().into_iter().filter(|name| is_ours(name)).collect()
 }
 
 fn is_ours(name: &str) -> bool {
@@ -49,7 +48,7 @@ pub(crate) fn enter(space: &str, interface: &str, address: &str, fs: &HostFs) ->
 /// Ends a namespace, if it is there, and what a killed run left running in it: the kernel then gives its hardware back to the
 /// host.
 pub(crate) fn leave(space: &str, interface: &str, fs: &HostFs) -> Result<(), MeasureError> {
-    if !Path::new("/run/netns").join(space).exists() {
+    if !fs.exists(&format!("{SPACES}/{space}")) {
         return Ok(());
     }
     // Only the last process that is in it ends it; its name is not what keeps it.

@@ -171,7 +171,7 @@ pub(crate) fn ready<'p>(
 fn with_probe(over: &OverPort<'_>, functions: &[Free], session: &Session<'_>) -> Result<Appliance, MeasureError> {
     let conditions = &session.conditions;
     let work = conditions.state.join("bench");
-    let kernel = match own_kernel(session.host.system.kernel.as_deref()) {
+    let kernel = match own_kernel(session.fs, session.host.system.kernel.as_deref()) {
         Ok(kernel) => Some(kernel),
         // The appliance's own kernel need not have the driver.
         Err(why) if !functions.is_empty() => return Err(MeasureError::Unfit(why)),
@@ -180,7 +180,7 @@ fn with_probe(over: &OverPort<'_>, functions: &[Free], session: &Session<'_>) ->
     let drivers: BTreeSet<String> = functions.iter().filter_map(|function| function.driver.clone()).collect();
     let drivers: Vec<String> = drivers.into_iter().collect();
     let programs = NetTest::programs(&[over.test]);
-    let mut appliance = appliance(&conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
+    let mut appliance = appliance(session.fs, &conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
     let mut archive = files::read(&appliance.initramfs)?;
     archive.resize(archive.len().next_multiple_of(4), 0);
     archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&conditions.probe)?)]));

@@ -30,6 +30,8 @@ mod metric;
 mod net;
 mod older;
 mod pairing;
+#[cfg(test)]
+mod played;
 mod program;
 mod pu_time;
 mod record;

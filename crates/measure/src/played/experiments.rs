@@ -1,0 +1,164 @@
+//! The experiments as they are asked for, small.
+
+use nearmetal_domain::DomainXml;
+use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
+use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
+
+use super::Machine;
+use crate::drive::DriveRequest;
+use crate::experiment::Experiment;
+use crate::inside::InsideRequest;
+use crate::load::{FioJob, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
+use crate::pairing::Pairing;
+use crate::slice::SliceRequest;
+use crate::together::{Member, Over, TogetherRequest};
+
+const DEFINITION: &str = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
+
+/// One of the experiments, and the domains it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Slice,
+    /// With guests that stay up.
+    SliceQuick,
+    Inside,
+    Drive,
+    TogetherOverScratch,
+    TogetherOverDrives,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Slice, Self::SliceQuick, Self::Inside, Self::Drive, Self::TogetherOverScratch, Self::TogetherOverDrives];
+
+    fn guests(self) -> &'static [&'static str] {
+        match self {
+            Self::TogetherOverScratch | Self::TogetherOverDrives => &["web1", "web2"],
+            _ => &["web1"],
+        }
+    }
+
+    /// A machine of its own, and the experiment there.
+    pub(super) fn set_up(self) -> (Machine, Experiment) {
+        let defined = |guest: &&str| if self == Self::Inside { planned(guest) } else { found(guest) };
+        let machine = Machine::with(&self.guests().iter().map(defined).collect::<Vec<_>>());
+        let experiment = self.experiment(&machine);
+        (machine, experiment)
+    }
+
+    /// The same, to go on with a measurement in the store.
+    pub(super) fn experiment(self, machine: &Machine) -> Experiment {
+        let conditions = machine.conditions();
+        let guest = "web1".to_owned();
+        let (placement, xml_planned) = (placement("web1"), planned("web1"));
+        let members = self.guests().iter().map(|guest| Member {
+            guest: (*guest).to_owned(),
+            placement: self::placement(guest),
+            xml_planned: planned(guest),
+        });
+        let together = |over| {
+            Experiment::Together(Box::new(TogetherRequest {
+                members: members.clone().collect(),
+                over,
+                pairs: 2,
+                same_arm_pairs: 1,
+                scaling: true,
+                least_overlap: 0.5,
+                conditions: conditions.clone(),
+            }))
+        };
+        match self {
+            Self::Slice | Self::SliceQuick => Experiment::Slice(Box::new(SliceRequest {
+                guest,
+                placement,
+                xml_found: found("web1"),
+                xml_planned,
+                scratch: "/dev/nvme8n1".into(),
+                pairing: pairing(self == Self::SliceQuick, 50),
+                conditions,
+            })),
+            Self::Inside => Experiment::Inside(Box::new(InsideRequest {
+                guest,
+                placement,
+                pairing: pairing(true, 100),
+                conditions,
+            })),
+            Self::Drive => Experiment::Drive(Box::new(DriveRequest {
+                guest,
+                placement,
+                xml_planned,
+                function: function(0),
+                namespace: None,
+                pairing: pairing(true, 50),
+                conditions,
+            })),
+            Self::TogetherOverScratch => {
+                together(Over::Scratch { job: job(50), devices: vec!["/dev/nvme8n1".into(), "/dev/nvme9n1".into()] })
+            }
+            Self::TogetherOverDrives => {
+                together(Over::Drives { job: job(50), functions: vec![function(0), function(1)], namespace: None })
+            }
+        }
+    }
+}
+
+fn function(number: usize) -> PciAddress {
+    ["0000:51:00.0", "0000:52:00.0"][number].parse().unwrap()
+}
+
+fn job(read_percent: u8) -> FioJob {
+    let span = Some(Bytes::from_mib(128));
+    FioJob { read_percent, span, ..FioJob::first_seed(Bytes::from_kib(4), 3, 1) }
+}
+
+fn pairing(quick: bool, read_percent: u8) -> Pairing {
+    let memory = MemoryJob { size: Bytes::from_mib(64), pages: ProbePages::Small, pattern: Pattern::Page };
+    Pairing {
+        paired: vec![job(read_percent).into()],
+        rounds: 3,
+        resolve: None,
+        same_arm_pairs: 1,
+        single_shot: vec![],
+        memory: vec![Workload::from(MemoryLatency(memory))],
+        quick,
+    }
+}
+
+/// web1 has PUs 0 and 1, web2 has 4 and 5.
+fn placement(guest: &str) -> Placement {
+    let first = if guest == "web1" { 0 } else { 4 };
+    let pin = |vcpu: u32| VcpuPin { vcpu, cpus: CpuSet::one(first + vcpu) };
+    Placement {
+        guest: guest.to_owned(),
+        uuid: String::new(),
+        vcpus: vec![pin(0), pin(1)],
+        emulator: CpuSet::one(first + 2),
+        iothreads: Vec::new(),
+        memory: MemoryPlacement { nodes: "0".parse().unwrap(), page_size: Some(PageSize::HUGE_2M), pages: 256 },
+        disks: Vec::new(),
+        networks: Vec::new(),
+        cells: Vec::new(),
+        devices: Vec::new(),
+        vhost: Vec::new(),
+        interrupts: CpuSet::new(),
+        threads_per_core: None,
+        reasons: Vec::new(),
+    }
+}
+
+fn found(guest: &str) -> String {
+    let mut xml = DomainXml::parse(DEFINITION).unwrap();
+    xml.set_name(guest).unwrap();
+    xml.set_uuid(&format!("11111111-1111-4111-8111-0000000000{:02}", guest.len() + guest.as_bytes()[3] as usize))
+        .unwrap();
+    xml.as_str().replace("/dev/nvme0n1", "/dev/sda")
+}
+
+fn planned(guest: &str) -> String {
+    let placement = placement(guest);
+    let mut xml = DomainXml::parse(&found(guest)).unwrap();
+    let pins: Vec<(u32, CpuSet)> = placement.vcpus.iter().map(|pin| (pin.vcpu, pin.cpus.clone())).collect();
+    xml.set_vcpu_pins(&pins).unwrap();
+    xml.set_emulator_pin(&placement.emulator).unwrap();
+    xml.as_str().to_owned()
+}

@@ -1,0 +1,142 @@
+//! Guests: their agents, what runs in them, and the QEMU process of each.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use nearmetal_domain::DomainXml;
+use nearmetal_hypervisor::HypervisorError;
+use nearmetal_hypervisor::protocol::Request;
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::barrier::now;
+use crate::program::scripted::HANGS;
+
+impl World {
+    /// One command of the agent.
+    pub(super) fn agent(&self, name: &str, command: &Value) -> Result<Value, HypervisorError> {
+        let is_dead = |state: &super::world::State| {
+            state.silent.contains(name) || state.mute.as_deref().is_some_and(|mute| name.ends_with(mute))
+        };
+        if is_dead(&self.state.lock().unwrap()) {
+            return Err(HypervisorError::AgentNotResponding { name: name.into(), reason: "the guest is dead".into() });
+        }
+        let arguments = &command["arguments"];
+        Ok(match command["execute"].as_str().unwrap_or_default() {
+            "guest-get-time" => json!(now() as i64),
+            "guest-file-open" => json!(1000),
+            "guest-file-write" => {
+                let bytes = STANDARD.decode(arguments["buf-b64"].as_str().unwrap_or_default()).unwrap_or_default();
+                json!({"count": bytes.len(), "eof": false})
+            }
+            "guest-exec" => {
+                let rest = arguments["arg"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let words: Vec<&str> =
+                    arguments["path"].as_str().into_iter().chain(rest.iter().filter_map(Value::as_str)).collect();
+                let result = self.in_a_guest(name, &words);
+                let mut state = self.state.lock().unwrap();
+                let pid = 100 + state.results.len() as i64;
+                state.results.insert(pid, Some(result).filter(|result| *result != Err(HANGS.to_owned())));
+                json!({"pid": pid})
+            }
+            "guest-exec-status" => {
+                let state = self.state.lock().unwrap();
+                match state.results.get(&arguments["pid"].as_i64().unwrap_or_default()) {
+                    Some(Some(Ok(text))) => json!({"exited": true, "exitcode": 0, "out-data": STANDARD.encode(text)}),
+                    Some(Some(Err(why))) => json!({"exited": true, "exitcode": 1, "err-data": STANDARD.encode(why)}),
+                    _ => json!({"exited": false}),
+                }
+            }
+            _ => json!({}),
+        })
+    }
+
+    fn in_a_guest(&self, name: &str, words: &[&str]) -> Result<String, String> {
+        let has = |function: &str| {
+            let bus = format!("bus='0x{}'", &function[5..7]);
+            self.state.lock().unwrap().domains.get(name).is_some_and(|xml| xml.contains(&bus))
+        };
+        match words {
+            ["rm", ..] | ["chmod", ..] | ["kill", ..] => Ok(String::new()),
+            ["sh", "-c", script] if script.contains("/size") => {
+                Ok("/sys/block/vda/size:2097152\n/sys/block/sr0/size:0\n".to_owned())
+            }
+            ["sh", "-c", script] if script.contains("nsid") => {
+                let there = ["0000:51:00.0", "0000:52:00.0"].iter().any(|function| has(function));
+                Ok(if there { "/sys/block/nvme0n1/nsid:1\n".to_owned() } else { String::new() })
+            }
+            ["dd", ..] => Ok(String::new()),
+            words => self.anywhere(Some(name), words),
+        }
+    }
+
+    /// What a request did beside what libvirt itself keeps.
+    pub(super) fn follow(&self, request: &Request) {
+        let mut state = self.state.lock().unwrap();
+        match request {
+            Request::CreateTransient { xml, .. } => {
+                let Ok(facts) = DomainXml::parse(xml).and_then(|xml| xml.facts()) else { return };
+                state.silent.remove(&facts.name);
+                state.domains.insert(facts.name.clone(), xml.clone());
+                drop(state);
+                self.run_qemu(xml);
+            }
+            Request::Destroy { name } => {
+                if let Some(xml) = state.domains.remove(name) {
+                    self.end_qemu(&xml);
+                }
+            }
+            Request::AttachDevice { name, xml } => {
+                if let Some(text) = state.domains.get_mut(name) {
+                    *text = text.replacen("</devices>", &format!("{xml}</devices>"), 1);
+                }
+            }
+            Request::DetachDevice { name, xml } => {
+                if let Some(text) = state.domains.get_mut(name) {
+                    *text = text.replacen(xml, "", 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The process of a domain: threads with the pins of its definition.
+    pub(super) fn run_qemu(&self, xml: &str) {
+        let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).unwrap();
+        let pid = (5000..).step_by(100).find(|pid| !self.kernel.exists(&format!("/proc/{pid}"))).unwrap();
+        let line =
+            ["qemu-system-x86_64", "-name", &format!("guest={}", facts.name), "-uuid", &facts.uuid.unwrap_or_default()]
+                .join("\0");
+        let root = format!("/proc/{pid}");
+        self.kernel.put(&format!("{root}/cmdline"), &format!("{line}\0"));
+        self.kernel.put(
+            &format!("{root}/stat"),
+            &format!("{pid} (qemu-system-x86) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0"),
+        );
+        self.kernel.put(&format!("{root}/status"), "Name:\tqemu-system-x86\nVmSwap:\t0 kB");
+        self.kernel.put(&format!("{root}/maps"), "7f1200000000-7f1200100000 rw-s 00000000 00:0f 4711 /dev/x");
+        self.kernel.put(&format!("{root}/numa_maps"), "7f1200000000 bind:0 anon=256 N0=256 kernelpagesize_kB=4");
+        let everywhere = || "0-15".to_owned();
+        let mut threads =
+            vec![("qemu-system-x86".to_owned(), facts.emulator_pin.map_or_else(everywhere, |cpus| cpus.to_string()))];
+        for vcpu in 0..facts.vcpus.current {
+            let pin = facts.vcpu_pins.iter().find(|(own, _)| *own == vcpu).map(|(_, cpus)| cpus.to_string());
+            threads.push((format!("CPU {vcpu}/KVM"), pin.unwrap_or_else(everywhere)));
+        }
+        threads.extend(facts.iothreads.ids.iter().map(|id| (format!("IO iothread{id}"), everywhere())));
+        for (number, (name, cpus)) in threads.into_iter().enumerate() {
+            let task = format!("{root}/task/{}", pid + number);
+            self.kernel.put(&format!("{task}/comm"), &name);
+            self.kernel.put(&format!("{task}/status"), &format!("Name:\t{name}\nPPid:\t1\nCpus_allowed_list:\t{cpus}"));
+            self.kernel.put(&format!("{task}/schedstat"), "1000 0 1");
+        }
+    }
+
+    fn end_qemu(&self, xml: &str) {
+        let uuid = DomainXml::parse(xml).and_then(|xml| xml.facts()).unwrap().uuid.unwrap_or_default();
+        for name in self.kernel.names("/proc").into_iter().filter(|name| name.starts_with('5')) {
+            if self.kernel.text(&format!("/proc/{name}/cmdline")).contains(&uuid) {
+                self.kernel.remove(&format!("/proc/{name}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A machine in memory that every experiment runs on from start to end: a kernel with files that change, libvirt with guests
+//! that answer, programs that do on it what they do. It can fail, hang or die anywhere.
+
+mod experiments;
+mod fate;
+mod guests;
+mod kernel;
+mod tests;
+mod world;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearmetal_host::HostFs;
+use nearmetal_hypervisor::protocol::{Reply, Request};
+use nearmetal_hypervisor::{DomainState, Fake, Hypervisor, HypervisorError, Transport};
+
+use fate::Fate;
+pub(crate) use fate::Killed;
+use kernel::{Behind, Kernel};
+pub(crate) use world::{End, RATE, RATE_OF_GUESTS, Sample, World};
+
+use crate::conditions::Conditions;
+use crate::error::MeasureError;
+use crate::experiment::{Experiment, Measurement};
+use crate::leftovers::Leftovers;
+use crate::program::scripted;
+use crate::results::Environment;
+use crate::store::Store;
+
+/// libvirt, with the world around its guests.
+struct Played {
+    fake: Fake,
+    world: Arc<World>,
+    requests: usize,
+    /// From this request on, counted from 0, nobody answers.
+    gone_from: Option<usize>,
+}
+
+impl Transport for Played {
+    fn call(&mut self, request: Request) -> Result<Reply, HypervisorError> {
+        self.world.fate.step(&format!("libvirt: {} {}", request.action(), request.subject()));
+        self.requests += 1;
+        if self.gone_from.is_some_and(|first| self.requests > first) {
+            let reason = "the connection is gone".into();
+            return Err(HypervisorError::HelperMissing { path: "nearmetal-libvirt".into(), reason });
+        }
+        let reply = self.fake.call(request.clone())?;
+        self.world.follow(&request);
+        Ok(reply)
+    }
+
+    fn now(&self) -> Instant {
+        Transport::now(&self.fake)
+    }
+
+    fn pause(&mut self, time: Duration) {
+        Transport::pause(&mut self.fake, time);
+    }
+}
+
+/// What a process came to.
+pub(crate) enum Came {
+    To(Box<Measurement>),
+    Failed(MeasureError),
+    /// It was killed.
+    Dead,
+}
+
+impl Came {
+    pub(crate) fn document(self) -> Measurement {
+        match self {
+            Self::To(document) => *document,
+            Self::Failed(error) => panic!("{}", crate::engine::chain(&error)),
+            Self::Dead => panic!("killed"),
+        }
+    }
+
+    pub(crate) fn failed(self) -> String {
+        match self {
+            Self::Failed(error) => crate::engine::chain(&error),
+            _ => panic!("it did not fail"),
+        }
+    }
+}
+
+/// A directory in memory, where there is such a thing: every run is synced to the disk.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The machine.
+pub(crate) struct Machine {
+    fs: HostFs,
+    libvirt: Played,
+    pub(crate) world: Arc<World>,
+    /// State directory, appliance and probe.
+    state: tempfile::TempDir,
+    _root: tempfile::TempDir,
+    before: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// With these domains, which run.
+    pub(crate) fn with(domains: &[String]) -> Self {
+        let root = directory();
+        let fate = Fate::default();
+        let kernel = Arc::new(Kernel::new(root.path().to_owned(), fate.clone()));
+        let fs = HostFs::at(root.path()).unwrap().with_kernel(Behind(Arc::clone(&kernel)));
+        let world = Arc::new(World::new(kernel, fate));
+        let mut fake = Fake::new("");
+        for xml in domains {
+            fake = fake.with_running_domain(xml);
+            world.run_qemu(xml);
+        }
+        let answering = Arc::clone(&world);
+        fake.on_agent(move |name, command| answering.agent(name, command));
+        let playing = Arc::clone(&world);
+        scripted::play(move |words, input| playing.program(words, input));
+        let state = directory();
+        for file in ["vmlinuz", "initramfs.cpio.gz", "probe"] {
+            nearmetal_host::files::write(&state.path().join(file), file).unwrap();
+        }
+        let before = world.kernel.state();
+        let libvirt = Played { fake, world: Arc::clone(&world), requests: 0, gone_from: None };
+        Self { fs, libvirt, world, state, _root: root, before }
+    }
+
+    /// Under what everything is measured here.
+    pub(crate) fn conditions(&self) -> Conditions {
+        let state = self.state.path();
+        Conditions {
+            seed: 7,
+            appliance: state.to_owned(),
+            probe: state.join("probe"),
+            state: state.to_owned(),
+            environment: Environment::Lab { machine: "quad".into() },
+            pause: true,
+            store: Some(state.join("results.sqlite")),
+            plan: None,
+            resume: None,
+        }
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::open(&self.state.path().join("results.sqlite")).unwrap()
+    }
+
+    /// Decides what becomes of each sample, by its number from 0.
+    pub(crate) fn spoil(&self, spoiler: impl FnMut(&Sample, usize) -> End + Send + 'static) {
+        self.world.state.lock().unwrap().spoiler = Box::new(spoiler);
+    }
+
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.world.state.lock().unwrap().samples.clone()
+    }
+
+    /// How long was waited for guests so far.
+    pub(crate) fn clock(&self) -> Instant {
+        Transport::now(&self.libvirt)
+    }
+
+    /// Guests whose name ends so never answer.
+    pub(crate) fn never_answers(&self, name: &str) {
+        self.world.state.lock().unwrap().mute = Some(name.to_owned());
+    }
+
+    pub(crate) fn answers_again(&self) {
+        self.world.state.lock().unwrap().mute = None;
+    }
+
+    /// A new process runs the experiment.
+    pub(crate) fn perform(&mut self, experiment: &Experiment) -> Came {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            experiment.perform(&self.fs, &mut self.libvirt, &mut |_| {})
+        }));
+        match result {
+            Ok(Ok(document)) => Came::To(Box::new(document)),
+            Ok(Err(error)) => Came::Failed(error),
+            Err(cause) if cause.is::<Killed>() => Came::Dead,
+            Err(cause) => std::panic::resume_unwind(cause),
+        }
+    }
+
+    /// What the process did that anything else could see.
+    pub(crate) fn steps(&self) -> Vec<String> {
+        self.world.fate.steps()
+    }
+
+    /// The next process is killed before its step of this number.
+    pub(crate) fn kill_at(&self, step: Option<usize>) {
+        self.world.fate.dies_at(step);
+    }
+
+    /// Requests to libvirt so far.
+    pub(crate) fn requests(&self) -> usize {
+        self.libvirt.requests
+    }
+
+    /// libvirt goes away before its request of this number, for good.
+    pub(crate) fn lose_libvirt_at(&mut self, request: Option<usize>) {
+        (self.libvirt.requests, self.libvirt.gone_from) = (0, request);
+    }
+
+    /// What `nearmetal rollback` does after a process that was killed.
+    pub(crate) fn take_back(&mut self) {
+        if let Some(old) = Leftovers::load(self.state.path(), &self.fs).unwrap() {
+            old.clean_up(&self.fs, &mut self.libvirt).unwrap();
+        }
+    }
+
+    /// What is not as it was before the first experiment.
+    pub(crate) fn left(&mut self) -> Vec<String> {
+        let mut left = Vec::new();
+        for domain in self.libvirt.domains().unwrap() {
+            if domain.name.contains("nearmetal") || domain.state != DomainState::Running {
+                left.push(format!("{} is {}", domain.name, domain.state));
+            }
+        }
+        for ((what, before), (_, now)) in self.before.iter().zip(self.world.kernel.state()) {
+            if *before != now {
+                left.push(format!("{what} is `{now}` and was `{before}`"));
+            }
+        }
+        let state = self.world.state.lock().unwrap();
+        left.extend(state.labels.keys().map(|device| format!("{device} is divided")));
+        left.extend(state.groups.iter().map(|group| format!("volume group {group}")));
+        if self.state.path().join("bench.json").exists() {
+            left.push("the record of what was borrowed".to_owned());
+        }
+        left
+    }
+}

@@ -1,0 +1,210 @@
+//! What programs do, on the machine and in its guests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use super::fate::Fate;
+use super::kernel::Kernel;
+use crate::barrier::now;
+use crate::program::scripted::HANGS;
+
+/// What bare metal does each second; guests do nine tenths of it.
+pub(crate) const RATE: u32 = 1000;
+pub(crate) const RATE_OF_GUESTS: u32 = 900;
+
+/// One run of a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// The domain it is in; `None`: on the host.
+    pub(crate) guest: Option<String>,
+    /// Its words.
+    pub(crate) words: String,
+}
+
+/// What becomes of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Well,
+    Fails,
+    /// It never ends.
+    Hangs,
+    /// The guest stops answering with it, until it is started again.
+    TakesTheGuestAlong,
+}
+
+type Spoiler = Box<dyn FnMut(&Sample, usize) -> End + Send>;
+
+pub(super) struct State {
+    /// Names of the partitions of each divided device.
+    pub(super) labels: BTreeMap<String, Vec<String>>,
+    pub(super) groups: BTreeSet<String>,
+    pub(super) samples: Vec<Sample>,
+    pub(super) spoiler: Spoiler,
+    /// Guests that stopped answering.
+    pub(super) silent: BTreeSet<String>,
+    /// The end of the names of those that never answer.
+    pub(super) mute: Option<String>,
+    /// What runs, or ran, in guests, by its process id: `None` never ends.
+    pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
+    /// Live definitions.
+    pub(super) domains: BTreeMap<String, String>,
+}
+
+pub(crate) struct World {
+    pub(super) kernel: Arc<Kernel>,
+    pub(super) fate: Fate,
+    pub(super) state: Mutex<State>,
+}
+
+impl World {
+    pub(super) fn new(kernel: Arc<Kernel>, fate: Fate) -> Self {
+        let state = State {
+            labels: BTreeMap::new(),
+            groups: BTreeSet::new(),
+            samples: Vec::new(),
+            spoiler: Box::new(|_, _| End::Well),
+            silent: BTreeSet::new(),
+            mute: None,
+            results: BTreeMap::new(),
+            domains: BTreeMap::new(),
+        };
+        Self { kernel, fate, state: Mutex::new(state) }
+    }
+
+    /// A program of the host.
+    pub(super) fn program(&self, words: &[String], input: &str) -> Result<String, String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.fate.step(&words.join(" "));
+        self.on_the_host(&words, input)
+    }
+
+    fn on_the_host(&self, words: &[&str], input: &str) -> Result<String, String> {
+        let nothing = || Ok(String::new());
+        match words {
+            [_, "bind", "--cpus", _, "--nodes", _, "--", rest @ ..] => self.on_the_host(rest, input),
+            ["ip", "netns", "exec", _, rest @ ..] => self.on_the_host(rest, input),
+            ["udevadm", ..] | ["dd", ..] | ["qemu-img", ..] => nothing(),
+            ["fio", "--name=fill", ..] => nothing(),
+            ["mount", "-t", kind, _, place] => {
+                let mounts = self.kernel.text("/proc/self/mountinfo");
+                let line = format!("{mounts}\n36 35 0:7 / {place} rw shared:5 - {kind} {kind} rw");
+                self.kernel.put("/proc/self/mountinfo", &line);
+                nothing()
+            }
+            ["umount", "--lazy", place] => {
+                let mounts = self.kernel.text("/proc/self/mountinfo");
+                let kept: Vec<&str> = mounts.lines().filter(|line| !line.contains(&format!(" {place} "))).collect();
+                self.kernel.put("/proc/self/mountinfo", &kept.join("\n"));
+                nothing()
+            }
+            ["sfdisk", .., device] => {
+                let names = input.lines().filter_map(|line| line.split_once("name=")).map(|(_, name)| name.to_owned());
+                self.divide(device, names.collect());
+                nothing()
+            }
+            ["lsblk", .., "PARTLABEL", device] => {
+                let state = self.state.lock().unwrap();
+                Ok(state.labels.get(*device).map(|names| names.join("\n")).unwrap_or_default())
+            }
+            ["lsblk", .., "MOUNTPOINTS", _] => nothing(),
+            ["wipefs", "--noheadings", .., device] => {
+                let divided = self.state.lock().unwrap().labels.contains_key(*device);
+                Ok(if divided { "gpt\n".to_owned() } else { String::new() })
+            }
+            // What is wiped is still in the kernel's and udev's memory.
+            ["wipefs", "--quiet", "--all", ..] => nothing(),
+            ["blockdev", "--rereadpt", device] => {
+                self.divide(device, Vec::new());
+                nothing()
+            }
+            ["lvm", "version", ..] => nothing(),
+            ["lvm", "vgcreate", .., "--yes", group] => self.made(group),
+            ["lvm", "vgcreate", rest @ ..] => {
+                let group = rest.iter().find(|word| word.starts_with("nearmetal-scratch")).copied();
+                self.made(group.unwrap_or_default())
+            }
+            ["lvm", "lvcreate", ..] => nothing(),
+            ["lvm", "vgs", .., group] => match self.state.lock().unwrap().groups.contains(*group) {
+                true => nothing(),
+                false => Err(format!("Volume group \"{group}\" not found")),
+            },
+            ["lvm", "vgremove", .., group] => {
+                self.state.lock().unwrap().groups.remove(*group);
+                nothing()
+            }
+            words => self.anywhere(None, words),
+        }
+    }
+
+    fn made(&self, group: &str) -> Result<String, String> {
+        self.state.lock().unwrap().groups.insert(group.to_owned());
+        Ok(String::new())
+    }
+
+    /// Gives a drive these partitions, of a gibibyte each.
+    fn divide(&self, device: &str, names: Vec<String>) {
+        let drive = device.trim_start_matches("/dev/");
+        let place = format!("devices/pci0000:00/0000:00:0{}.0/nvme/nvme{0}/{drive}", &drive[4..5]);
+        let mut state = self.state.lock().unwrap();
+        for number in 1..=state.labels.remove(device).map_or(0, |old| old.len()) {
+            self.kernel.remove(&format!("/sys/class/block/{drive}p{number}"));
+            self.kernel.remove(&format!("/sys/{place}/{drive}p{number}"));
+        }
+        for number in 1..=names.len() {
+            let partition = format!("{place}/{drive}p{number}");
+            for (file, text) in [("partition", number), ("start", number << 21), ("size", 1 << 21)] {
+                self.kernel.put(&format!("/sys/{partition}/{file}"), &text.to_string());
+            }
+            self.kernel.link(&format!("/sys/class/block/{drive}p{number}"), &format!("../../{partition}"));
+        }
+        if !names.is_empty() {
+            state.labels.insert(device.to_owned(), names);
+        }
+    }
+
+    /// What runs on both sides.
+    pub(super) fn anywhere(&self, guest: Option<&str>, words: &[&str]) -> Result<String, String> {
+        match words {
+            [_, "at", "--nanoseconds", _, "--stamp", "--", rest @ ..] => {
+                let (began, text) = (now(), self.anywhere(guest, rest)?);
+                Ok(format!("{text}BEGAN={began}\nENDED={}\n", began + 3_100_000_000))
+            }
+            [_, "at", "--nanoseconds", _, "--", rest @ ..] => self.anywhere(guest, rest),
+            ["fio", "--version"] => Ok("fio-3.39\n".to_owned()),
+            [_, "file-systems"] => Ok(json!({"result": {"usable": ["ext4"], "missing": []}}).to_string()),
+            ["fio", rest @ ..] if rest.contains(&"--output-format=json") => self.sample(guest, words, fio),
+            [_, "memory", "latency", ..] => self.sample(guest, words, |rate| {
+                json!({"schema": "nearmetal-probe", "schema_version": 1, "command": "memory latency",
+                    "result": {"backing": {"asked": "thp", "got": "thp"}, "latency": {"median": rate}}})
+                .to_string()
+            }),
+            other => panic!("nobody plays `{}` in {guest:?}", other.join(" ")),
+        }
+    }
+
+    fn sample(&self, guest: Option<&str>, words: &[&str], told: impl FnOnce(u32) -> String) -> Result<String, String> {
+        let sample = Sample { guest: guest.map(str::to_owned), words: words.join(" ") };
+        let mut state = self.state.lock().unwrap();
+        state.samples.push(sample.clone());
+        let number = state.samples.len() - 1;
+        match (state.spoiler)(&sample, number) {
+            End::Well => Ok(told(if guest.is_some() { RATE_OF_GUESTS } else { RATE })),
+            End::Fails => Err("spoiled by the test".to_owned()),
+            End::Hangs => Err(HANGS.to_owned()),
+            End::TakesTheGuestAlong => {
+                state.silent.extend(guest.map(str::to_owned));
+                Err(HANGS.to_owned())
+            }
+        }
+    }
+}
+
+/// What fio says.
+pub(crate) fn fio(rate: u32) -> String {
+    let began = now() / 1_000_000;
+    let half = |rate: u32| json!({"iops": rate, "bw_bytes": rate * 4096, "total_ios": rate * 3});
+    json!({"jobs": [{"error": 0, "job_start": began, "job_runtime": 60_000, "read": half(rate), "write": half(0)}]})
+        .to_string()
+}

@@ -15,6 +15,7 @@ mod measured;
 mod printer;
 mod refusal;
 mod remote;
+mod results_store;
 mod source;
 mod state;
 mod style;

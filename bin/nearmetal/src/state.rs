@@ -16,6 +16,11 @@ pub(crate) struct StateArgs {
 }
 
 impl StateArgs {
+    /// The state directory at a path, or the default one.
+    pub(crate) fn of(state: Option<PathBuf>) -> Self {
+        Self { state }
+    }
+
     /// The journal there.
     pub(crate) fn journal(&self) -> Journal {
         let from_environment =

@@ -17,14 +17,14 @@ fn main() {
     };
     let text = match words {
         ["page"] => html_page(&view).unwrap(),
-        ["before"] => machine_svg(&view, Moment::Before, Surface::Standalone),
-        ["after"] => machine_svg(&view, Moment::After, Surface::Standalone),
+        ["before"] => machine_svg(&view, Moment::Before, Surface::Standalone).unwrap(),
+        ["after"] => machine_svg(&view, Moment::After, Surface::Standalone).unwrap(),
         ["arms"] => arms_svg(&view, "fio-randrw-4k-iops", Surface::Standalone).unwrap(),
         ["sizes"] => sizes_svg(&view, Surface::Standalone).unwrap(),
         ["summary"] => summary_json(&view).unwrap(),
         ["terminal", width] => terminal(&view, &Style { width: width.parse().unwrap(), colour: false, ascii: false }),
         ["ascii", width] => terminal(&view, &Style { width: width.parse().unwrap(), colour: false, ascii: true }),
-        ["small"] => machine_svg(&sample::small_sample(), Moment::After, Surface::Page),
+        ["small"] => machine_svg(&sample::small_sample(), Moment::After, Surface::Page).unwrap(),
         _ => "sample [large] page | before | after | arms | sizes | summary | small | terminal WIDTH | ascii WIDTH\n"
             .to_owned(),
     };

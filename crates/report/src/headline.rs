@@ -46,14 +46,28 @@ impl Headline {
 pub fn headline(view: &JobReport) -> Headline {
     let mut pieces = Vec::new();
     let mut say = |text: String, stress| pieces.push(Piece { text, stress });
-    let name = &view.guest.name;
+    let several = view.together.is_some();
+    let name = &named(view);
+    let (does, slice) =
+        if several { ("do", "their bare slices at once") } else { ("does", "bare metal on the same slice") };
     let different = view.verification.iter().filter(|row| row.outcome == CheckOutcome::Mismatch).count();
     let result = view
         .headline_metric
         .as_deref()
         .and_then(|id| view.comparison(id, ArmRole::Planned, ArmRole::Bare).filter(|row| finite(row.ratio).is_some()));
     let mut below = Vec::new();
-    if different > 0 {
+    if let Some(race) = &view.race {
+        for (text, result) in race.verdict(name) {
+            say(text, if result { Stress::Result } else { Stress::Plain });
+        }
+        let fresh = race.advice.as_ref().filter(|_| race.was_raced());
+        if let Some(ends) = fresh.and_then(|advice| advice.to_reference).and_then(|ratio| ratio.shown().interval) {
+            say(format!(" (95 % interval {ends})"), Stress::Quiet);
+        }
+        if let Some(bare) = fresh.and_then(|advice| advice.to_bare) {
+            below.push(format!("It does {bare} of bare metal on the same slice, in the same fresh rounds"));
+        }
+    } else if different > 0 {
         say(format!("{name} is not as planned: "), Stress::Plain);
         say(format!("{different} of {}", view.verification.len()), Stress::Result);
         say(" read-backs differ".to_owned(), Stress::Plain);
@@ -65,9 +79,9 @@ pub fn headline(view: &JobReport) -> Headline {
             ));
         }
     } else if let Some(result) = result {
-        say(format!("{name} does "), Stress::Plain);
+        say(format!("{name} {does} "), Stress::Plain);
         say(shown(result.ratio, result.interval).ratio, Stress::Result);
-        say(" of bare metal on the same slice".to_owned(), Stress::Plain);
+        say(format!(" of {slice}"), Stress::Plain);
         say(bracket(result), Stress::Quiet);
         if let Some(found) =
             view.comparison(&result.metric, ArmRole::AsFound, ArmRole::Bare).filter(|row| finite(row.ratio).is_some())
@@ -76,6 +90,8 @@ pub fn headline(view: &JobReport) -> Headline {
             say(ratio(found.ratio), Stress::Before);
             say(" as found".to_owned(), Stress::Plain);
         }
+    } else if view.plan.is_none() {
+        say(format!("{name}: measured, and nothing can be said of it: fewer than two pairs count"), Stress::Plain);
     } else if view.verified() == Some(true) {
         say(format!("{name} is where the plan put it; its speed was not compared"), Stress::Plain);
     } else {
@@ -84,10 +100,19 @@ pub fn headline(view: &JobReport) -> Headline {
     if view.is_lab() {
         say(format!(" — {LAB_WORDS}"), Stress::Quiet);
     }
-    if let Some(result) = result {
+    if let Some(result) = result.filter(|_| view.race.is_none()) {
         below.extend(measured(view, result));
     }
     Headline { pieces, below }
+}
+
+/// The guest, or all of several.
+fn named(view: &JobReport) -> String {
+    let names: Vec<&str> = view.tenants.iter().map(|tenant| tenant.guest.as_str()).collect();
+    match (view.together.is_some(), names.as_slice()) {
+        (true, [others @ .., last]) if !others.is_empty() => format!("{} and {last} at once", others.join(", ")),
+        _ => view.guest.name.clone(),
+    }
 }
 
 /// What a reader must know before the headline: one sentence for each arm that lost samples.
@@ -102,7 +127,7 @@ pub(crate) fn warnings(view: &JobReport) -> Vec<String> {
         };
         format!("The arm `{name}` is incomplete: {lost}. The first failed with: {}", arm.why)
     };
-    view.incomplete.iter().map(sentence).collect()
+    view.incomplete.iter().map(sentence).chain(view.race.as_ref().and_then(crate::view::RaceView::lost)).collect()
 }
 
 /// ` (95 % interval 0.58–0.66)`, or why there is none.

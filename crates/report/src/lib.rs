@@ -11,7 +11,9 @@
 //! | a whole host, from its model alone | [`host_svg`], [`host_picture`] |
 //! | the arms against bare metal | [`arms_svg`] |
 //! | the ratio over request sizes | [`sizes_svg`] |
-//! | a matrix of arms against the default | [`matrix_svg`] |
+//! | a matrix of arms against the default | [`race_svg`], [`matrix_svg`] |
+//! | several guests at once, by their number | [`together_svg`] |
+//! | the words of a race: its order, what became of each way, what to use | [`view::RaceView`] |
 //! | papers' figures beside ours | [`papers::beside`] |
 //! | a fleet's plan: text, pictures, page | [`fleet::FleetReport`] |
 
@@ -20,6 +22,7 @@ mod headline;
 mod html;
 mod palette;
 pub mod papers;
+mod race;
 mod slice_text;
 mod summary;
 mod summary_schema;
@@ -34,6 +37,7 @@ pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
 pub use summary_schema::summary_violations;
 pub use svg::{
-    MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of, sizes_svg,
+    MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of, race_svg,
+    sizes_svg, together_svg,
 };
 pub use terminal::{Style, host_picture, terminal};

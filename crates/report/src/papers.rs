@@ -3,7 +3,7 @@
 use nearmetal_units::Bytes;
 use serde::Deserialize;
 
-use crate::text::{LAB_WORDS, count, finite, ratio, value};
+use crate::text::{LAB_WORDS, UNKNOWN, count, finite, ratio, value};
 use crate::view::{ArmRole, Beside, ComparisonView, JobReport, Metric, PaperFigure};
 
 const DATA: &str = include_str!("../data/papers.toml");
@@ -86,7 +86,7 @@ fn ours(view: &JobReport, side: Side, metric: &Metric, row: &ComparisonView) -> 
             finite(row.subject_value)?,
             format!(
                 "one guest of {}, {} of its bare metal",
-                count(view.guest.vcpus as usize, "vCPU"),
+                view.guest.vcpus.map_or(UNKNOWN.to_owned(), |vcpus| count(vcpus as usize, "vCPU")),
                 ratio(row.ratio)
             ),
         ),

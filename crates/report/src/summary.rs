@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::headline::headline;
-use crate::text::{LAB_WORDS, finite};
+use crate::text::{LAB_WORDS, UNKNOWN, finite};
 use crate::view::{ArmRole, CheckOutcome, Environment, IncompleteArm, JobReport};
 
 /// The schema of the summary.
@@ -141,7 +141,7 @@ pub fn summary(view: &JobReport) -> Summary {
         created: view.created.clone(),
         nearmetal_version: view.nearmetal_version.clone(),
         guest: view.guest.name.clone(),
-        uuid: view.guest.uuid.clone(),
+        uuid: view.guest.uuid.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
         lab: view.is_lab(),
         environment: environment.to_owned(),
         machine,

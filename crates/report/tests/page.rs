@@ -94,7 +94,7 @@ fn poison(view: &JobReport) -> JobReport {
     let mut value = serde_json::to_value(view).unwrap();
     walk(&mut value, "");
     let mut view: JobReport = serde_json::from_value(value).unwrap();
-    view.plan.reasons[0].subject = HOSTILE.to_owned();
+    view.plan.as_mut().unwrap().reasons[0].subject = HOSTILE.to_owned();
     view.verification[0].subject = HOSTILE.to_owned();
     view
 }
@@ -138,7 +138,7 @@ fn an_empty_job_still_makes_a_page() {
     view.samples.clear();
     view.noise_floors.clear();
     view.diff.clear();
-    view.plan = Default::default();
+    view.plan = Some(Default::default());
     view.headline_metric = None;
     view.memory = None;
     view.papers.clear();

@@ -16,7 +16,9 @@ const MOST_PLACEMENT_LINES: usize = 24;
 const LONGEST_REASON: usize = 240;
 
 /// The arms in the order of the results, bare metal first.
-pub(crate) fn views(results: &Results, placement: &Placement) -> Result<Vec<ArmView>, JobError> {
+///
+/// Without the plan's placement, what runs beside the slice is not told apart by role.
+pub(crate) fn views(results: &Results, placement: Option<&Placement>) -> Result<Vec<ArmView>, JobError> {
     results.arms.iter().enumerate().map(|(index, arm)| view(index, arm, results, placement)).collect()
 }
 
@@ -37,11 +39,11 @@ pub(crate) fn incomplete(results: &Results) -> Vec<IncompleteArm> {
 
 /// The facts of an arm's domain; `None` for bare metal.
 pub(crate) fn facts(index: usize, arm: &Arm) -> Result<Option<DomainFacts>, JobError> {
-    let wrap = |source| JobError::Xml { file: RESULTS, field: format!("arms[{index}].xml"), source };
+    let wrap = |source| JobError::Xml { file: RESULTS.to_owned(), field: format!("arms[{index}].xml"), source };
     arm.xml.as_deref().map(|xml| DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap)).transpose()
 }
 
-fn view(index: usize, arm: &Arm, results: &Results, placement: &Placement) -> Result<ArmView, JobError> {
+fn view(index: usize, arm: &Arm, results: &Results, placement: Option<&Placement>) -> Result<ArmView, JobError> {
     let mut configuration = match facts(index, arm)? {
         Some(facts) => describe::settings(&facts),
         None => results
@@ -50,7 +52,9 @@ fn view(index: usize, arm: &Arm, results: &Results, placement: &Placement) -> Re
             .into_iter()
             .collect(),
     };
-    configuration.push(format!("measures {}", arm.region));
+    if !arm.region.is_empty() {
+        configuration.push(format!("measures {}", arm.region));
+    }
     if !arm.placement.is_empty() {
         configuration.push("read back while it ran:".to_owned());
         configuration.extend(arm.placement.iter().take(MOST_PLACEMENT_LINES).cloned());
@@ -68,7 +72,10 @@ fn view(index: usize, arm: &Arm, results: &Results, placement: &Placement) -> Re
             Role::Other => ArmRole::Other,
         },
         configuration,
-        extra_pus: if arm.name.role == Role::Planned { extra(results, placement) } else { Vec::new() },
+        extra_pus: match placement {
+            Some(placement) if arm.name.role == Role::Planned => extra(results, placement),
+            _ => Vec::new(),
+        },
     })
 }
 

@@ -65,15 +65,18 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         guest: guest::card(&change.name, &change.uuid, &before, &after, &host),
         slice_before: at(job.host_before.as_ref().filter(|_| !change.is_new()), &before).unwrap_or_default(),
         slice_after: at(job.host_after.as_ref(), &after).unwrap_or_default(),
-        plan: plan::view(&job.plan, placement),
+        plan: Some(plan::view(&job.plan, placement)),
         diff: plan::difference(change),
         verification: verification.map(checks::host).unwrap_or_default(),
         guest_view: verification.map(checks::guest).unwrap_or_default(),
         metrics: shown.iter().map(|metric| metric.view.clone()).collect(),
         headline_metric: results.and_then(|results| metrics::headline(results, &shown)),
-        arms: results.map(|results| arms::views(results, placement)).transpose()?.unwrap_or_default(),
+        arms: results.map(|results| arms::views(results, Some(placement))).transpose()?.unwrap_or_default(),
         incomplete: results.map(arms::incomplete).unwrap_or_default(),
         comparisons: results.map(|results| comparisons::views(results, &shown)).transpose()?.unwrap_or_default(),
+        race: None,
+        together: None,
+        tenants: Vec::new(),
         samples: results.map(|results| comparisons::samples(results, &shown)).unwrap_or_default(),
         noise_floors: results.map(|results| comparisons::floors(results, &shown)).unwrap_or_default(),
         costs: results.map(costs::lines).unwrap_or_default(),
@@ -86,7 +89,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         rolled_back: job.rollback.as_ref().map(checks::rollback),
         reproduce: manifest.as_ref().map(|manifest| manifest.reproduce.clone()).unwrap_or_default(),
         caveats: caveats(job, &host),
-        host,
+        host: Some(host),
     };
     // Figures that nobody measured have none to stand beside.
     if !report.comparisons.is_empty() {
@@ -123,7 +126,7 @@ fn choose(job: &JobFiles, domain: Option<&str>) -> Result<usize, JobError> {
 }
 
 fn definition(xml: &str, index: usize, field: &str) -> Result<DomainFacts, JobError> {
-    let wrap = |source| JobError::Xml { file: PLAN, field: format!("domains[{index}].{field}"), source };
+    let wrap = |source| JobError::Xml { file: PLAN.to_owned(), field: format!("domains[{index}].{field}"), source };
     DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap)
 }
 
@@ -151,20 +154,25 @@ fn environment(job: &JobFiles) -> Result<Environment, JobError> {
             return Err(JobError::Disagree { left: Manifest::FILE, right: RESULTS, problem });
         }
     }
-    Ok(match of_job.or(of_results) {
-        Some(nearmetal_measure::Environment::Lab { machine }) => Environment::Lab {
+    Ok(of_job.or(of_results).map_or(Environment::Silicon, described))
+}
+
+/// Where figures come from, and what follows from it for them.
+pub(super) fn described(environment: &nearmetal_measure::Environment) -> Environment {
+    match environment {
+        nearmetal_measure::Environment::Lab { machine } => Environment::Lab {
             machine: machine.clone(),
             note:
                 "The lab's clock is emulated. Ratios between its arms show decisions and the instructions they cost; \
                    none of its figures is one of silicon."
                     .to_owned(),
         },
-        Some(nearmetal_measure::Environment::Silicon) | None => Environment::Silicon,
-    })
+        nearmetal_measure::Environment::Silicon => Environment::Silicon,
+    }
 }
 
 /// A host of which nothing is known: a job without `inspect` still has a plan to show.
-fn unknown_host() -> Host {
+pub(super) fn unknown_host() -> Host {
     Host { source: "unknown".to_owned(), ..Host::default() }
 }
 
@@ -203,7 +211,7 @@ fn caveats(job: &JobFiles, host: &Host) -> Vec<String> {
 }
 
 /// Runs that failed are left out of every figure, and named.
-fn failures(results: &Results) -> Option<String> {
+pub(super) fn failures(results: &Results) -> Option<String> {
     let failed: Vec<String> = results
         .runs
         .iter()

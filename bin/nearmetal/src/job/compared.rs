@@ -9,7 +9,7 @@ use nearmetal_report::view::IncompleteArm;
 use nearmetal_stats::ShownRatio;
 
 /// A figure from this part of the ceiling on may be the other end's, not the guests'.
-const BOUND: f64 = nearmetal_measure::PEER_BOUND;
+pub(super) const BOUND: f64 = nearmetal_measure::PEER_BOUND;
 
 /// The whole text.
 ///
@@ -75,7 +75,7 @@ fn line(comparison: &Comparison, several: bool, ceiling: Option<f64>) -> String 
     format!("{what:44} {pair:28} {figure}\n")
 }
 
-fn means(comparison: &Comparison) -> (f64, f64) {
+pub(super) fn means(comparison: &Comparison) -> (f64, f64) {
     let mean = |value: fn(&nearmetal_stats::Pair) -> f64| {
         comparison.pairs.iter().map(value).sum::<f64>() / comparison.pairs.len().max(1) as f64
     };
@@ -91,7 +91,7 @@ fn shown(rate: f64, unit: Unit) -> String {
 }
 
 /// The median of what the machine and the other end did without slices.
-fn ceiling(results: &Results) -> Option<(f64, Unit)> {
+pub(super) fn ceiling(results: &Results) -> Option<(f64, Unit)> {
     let runs = results.runs.iter().filter(|run| run.purpose == Purpose::Ceiling);
     let metrics: Vec<_> = runs.filter_map(|run| run.value(&run.workload.rate()?)).collect();
     let sample = nearmetal_stats::Sample::new(metrics.iter().map(|metric| metric.value).collect()).ok()?;

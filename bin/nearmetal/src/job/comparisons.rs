@@ -70,7 +70,9 @@ pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 fn words(verdict: Verdict, control: bool, metric: &Shown, subject: &ArmName, reference: &ArmName) -> String {
     let (faster, slower) = match (metric.view.higher_is_better, metric.name.as_str()) {
         (true, _) => ("does more than", "does less than"),
-        (false, "cpu") => ("takes less CPU time than", "takes more CPU time than"),
+        (false, name) if name == "cpu" || name.ends_with(".cpu") || name.ends_with("cpu.host") => {
+            ("takes less CPU time than", "takes more CPU time than")
+        }
         (false, _) => ("takes less time than", "takes longer than"),
     };
     let (subject, reference) = (&subject.title, &reference.title);

@@ -1,13 +1,19 @@
 //! Costs of the runs as lines of the report.
 
-use nearmetal_measure::{Cost, CostRow, Results, cost_table, costs_of_guests, liftings};
+use nearmetal_measure::{
+    Cost, CostRow, NetMatrixResults, Results, cost_table, costs_of_guests, liftings, net_cost_table,
+};
 use nearmetal_report::view::{CostFigure, CostLine, LiftLine};
 
 /// One line for each workload, arm and group, in the order of the table.
 pub(super) fn lines(results: &Results) -> Vec<CostLine> {
     let mut lines: Vec<CostLine> = Vec::new();
     for row in cost_table(results) {
-        let (workload, arm, group) = (row.workload.label(), row.arm.id.as_str(), row.cost.title());
+        let (arm, group) = (row.arm.id.as_str(), row.cost.title());
+        let workload = match row.workload.each() {
+            "IO" => row.workload.label(),
+            each => format!("{}, for each {each}", row.workload.label()),
+        };
         let figure = figure(&row);
         match lines.last_mut().filter(|line| line.workload == workload && line.arm == arm && line.group == group) {
             Some(line) => line.figures.push(figure),
@@ -29,7 +35,33 @@ pub(super) fn lifts(results: &Results) -> Vec<LiftLine> {
     liftings(&costs_of_guests(&cost_table(results))).into_iter().map(line).collect()
 }
 
+/// The same of a race of ways to a network, in every test.
+pub(super) fn lines_of_net(results: &NetMatrixResults) -> Vec<CostLine> {
+    let mut lines: Vec<CostLine> = Vec::new();
+    for row in net_cost_table(results) {
+        let each = if row.test.is_stream() { "Gbit" } else { "transaction" };
+        let workload = format!("{}, for each {each}", row.test.label());
+        let arm = results.arms.get(row.arm).map_or_else(|| row.arm.to_string(), |arm| arm.path.title());
+        let figure = cost_figure(row.cost, row.name, row.each);
+        let group = row.cost.title();
+        match lines.last_mut().filter(|line| line.workload == workload && line.arm == arm && line.group == group) {
+            Some(line) => line.figures.push(figure),
+            None => lines.push(CostLine { workload, arm, group: group.to_owned(), figures: vec![figure] }),
+        }
+    }
+    lines
+}
+
 fn figure(row: &CostRow) -> CostFigure {
-    let (unit, scale) = if row.cost == Cost::Cpu { ("µs", 1e-3) } else { ("", 1.0) };
-    CostFigure { name: row.name.clone(), unit: unit.to_owned(), value: row.per_io * scale }
+    cost_figure(row.cost, row.name.clone(), row.per_io)
+}
+
+/// Processor time is shown in µs, and what takes a second for a gigabit in ms.
+fn cost_figure(cost: Cost, name: String, each: f64) -> CostFigure {
+    let (unit, scale) = match cost {
+        Cost::Cpu if each >= 1e7 => ("ms", 1e-6),
+        Cost::Cpu => ("µs", 1e-3),
+        _ => ("", 1.0),
+    };
+    CostFigure { name, unit: unit.to_owned(), value: each * scale }
 }

@@ -69,7 +69,7 @@ pub(crate) enum JobError {
     #[error("`{file}`, field `{field}`: the domain XML cannot be read")]
     Xml {
         /// The file.
-        file: &'static str,
+        file: String,
         /// Path of the field.
         field: String,
         /// Where and why.

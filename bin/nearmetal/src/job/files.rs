@@ -55,7 +55,7 @@ impl JobFiles {
     /// # Errors
     /// The file, and the field in it: see [`JobError`].
     pub(crate) fn load(directory: &Path) -> Result<Self, JobError> {
-        let text = read(directory, PLAN)?;
+        let text = read(&directory.join(PLAN))?;
         let text = text.ok_or_else(|| JobError::Missing { directory: directory.to_owned(), file: PLAN })?;
         let plan = PlanFile::parse(&text, &format!("`{}`", directory.join(PLAN).display()))?;
         let host = |file| {
@@ -89,11 +89,10 @@ impl JobFiles {
 }
 
 /// A file as text; `None` if it is not there.
-fn read(directory: &Path, file: &'static str) -> Result<Option<String>, JobError> {
-    let path = directory.join(file);
-    let refuse = |problem: String| JobError::NotReadable { path: path.clone(), problem };
+fn read(path: &Path) -> Result<Option<String>, JobError> {
+    let refuse = |problem: String| JobError::NotReadable { path: path.to_owned(), problem };
     // Asked before it is opened: opening a pipe would wait for whoever writes to it.
-    match std::fs::metadata(&path) {
+    match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => return Err(refuse("is not a regular file".to_owned())),
         Ok(found) if found.len() > LARGEST => {
             return Err(refuse(format!("has {} bytes; the limit is {LARGEST}", found.len())));
@@ -102,17 +101,17 @@ fn read(directory: &Path, file: &'static str) -> Result<Option<String>, JobError
         Ok(_) | Err(_) => {}
     }
     let mut bytes = Vec::new();
-    let wrap = |source| files::FileError { action: "read", path: path.clone(), source };
-    files::open(&path)?.take(LARGEST).read_to_end(&mut bytes).map_err(wrap)?;
+    let wrap = |source| files::FileError { action: "read", path: path.to_owned(), source };
+    files::open(path)?.take(LARGEST).read_to_end(&mut bytes).map_err(wrap)?;
     String::from_utf8(bytes).map(Some).map_err(|error| {
         refuse(format!("is not UTF-8 text: invalid byte at offset {}", error.utf8_error().valid_up_to()))
     })
 }
 
 /// A file as JSON; `None` if it is not there.
-fn document(directory: &Path, file: &'static str) -> Result<Option<Value>, JobError> {
-    let Some(text) = read(directory, file)? else { return Ok(None) };
-    let wrap = |error| JobError::NotReadable { path: directory.join(file), problem: format!("is not JSON: {error}") };
+pub(super) fn document(path: &Path) -> Result<Option<Value>, JobError> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    let wrap = |error| JobError::NotReadable { path: path.to_owned(), problem: format!("is not JSON: {error}") };
     serde_json::from_str(&text).map(Some).map_err(wrap)
 }
 
@@ -122,19 +121,21 @@ fn load<T: DeserializeOwned>(
     file: &'static str,
     schema: &'static str,
 ) -> Result<Option<T>, JobError> {
-    document(directory, file)?.map(|value| typed(&directory.join(file), "", value, schema)).transpose()
+    let path = directory.join(file);
+    document(&path)?.map(|value| typed(&path, "", value, schema)).transpose()
 }
 
 /// Results of this version or an earlier one.
 fn results(directory: &Path) -> Result<Option<Results>, JobError> {
-    let document = document(directory, RESULTS)?.map(nearmetal_measure::upgraded);
-    document.map(|value| typed(&directory.join(RESULTS), "", value, nearmetal_measure::SCHEMA)).transpose()
+    let path = directory.join(RESULTS);
+    let document = document(&path)?.map(nearmetal_measure::upgraded);
+    document.map(|value| typed(&path, "", value, nearmetal_measure::SCHEMA)).transpose()
 }
 
 /// `verify` prints one document for one domain, and a list of them for several.
 fn verifications(directory: &Path) -> Result<Vec<Verification>, JobError> {
     let path = directory.join(VERIFICATION);
-    match document(directory, VERIFICATION)? {
+    match document(&path)? {
         None => Ok(Vec::new()),
         Some(Value::Array(all)) => all
             .into_iter()
@@ -145,9 +146,19 @@ fn verifications(directory: &Path) -> Result<Vec<Verification>, JobError> {
     }
 }
 
+/// What a document says of itself.
+pub(super) fn schema_of(value: &Value) -> &str {
+    value.get("schema").map_or("missing", |found| found.as_str().unwrap_or("not a text"))
+}
+
 /// Checks the schema, then the shape: a newer file should be called that, and not "unknown field".
-fn typed<T: DeserializeOwned>(path: &Path, prefix: &str, value: Value, schema: &'static str) -> Result<T, JobError> {
-    let found = value.get("schema").map_or("missing", |found| found.as_str().unwrap_or("not a text"));
+pub(super) fn typed<T: DeserializeOwned>(
+    path: &Path,
+    prefix: &str,
+    value: Value,
+    schema: &'static str,
+) -> Result<T, JobError> {
+    let found = schema_of(&value);
     if found != schema {
         return Err(JobError::Schema { path: path.to_owned(), found: short(found), expected: schema });
     }
@@ -159,13 +170,22 @@ fn typed<T: DeserializeOwned>(path: &Path, prefix: &str, value: Value, schema: &
 }
 
 /// The crate that measures makes no values that cannot be; a file may have them.
-fn check_values(path: &Path, results: &Results) -> Result<(), JobError> {
-    for (index, run) in results.runs.iter().enumerate() {
-        let Outcome::Measured { metrics, .. } = &run.outcome else { continue };
+pub(super) fn check_values(path: &Path, results: &Results) -> Result<(), JobError> {
+    check_outcomes(path, "runs", results.runs.iter().map(|run| &run.outcome))
+}
+
+/// [`check_values`] of a list of outcomes, which the document has in the field `list`.
+pub(super) fn check_outcomes<'a>(
+    path: &Path,
+    list: &str,
+    outcomes: impl Iterator<Item = &'a Outcome>,
+) -> Result<(), JobError> {
+    for (index, outcome) in outcomes.enumerate() {
+        let Outcome::Measured { metrics, .. } = outcome else { continue };
         for (number, metric) in metrics.iter().enumerate() {
             metric.sound().map_err(|problem| JobError::Field {
                 path: path.to_owned(),
-                field: format!("runs[{index}].metrics[{number}].value"),
+                field: format!("{list}[{index}].metrics[{number}].value"),
                 problem: cut(&problem, 300),
             })?;
         }

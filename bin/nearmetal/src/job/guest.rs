@@ -21,9 +21,9 @@ pub(crate) fn card(name: &str, uuid: &str, before: &DomainFacts, after: &DomainF
     });
     GuestCard {
         name: name.to_owned(),
-        uuid: uuid.to_owned(),
-        vcpus: before.vcpus.current,
-        memory: before.memory,
+        uuid: Some(uuid.to_owned()),
+        vcpus: Some(before.vcpus.current),
+        memory: Some(before.memory),
         class: after.class.clone().or_else(|| before.class.clone()),
         disks: disks.collect(),
     }

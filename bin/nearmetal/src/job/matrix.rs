@@ -1,10 +1,11 @@
 //! A matrix for people: the table, the advice, the chart; and what a plan takes from it.
 
-use nearmetal_measure::{Advice, Bus, DiskPath, Environment, LeftOut, MatrixResults, PathCache};
+use nearmetal_measure::{Advice, ArmResult, Bus, DiskPath, Environment, LeftOut, MatrixResults, PathCache};
 use nearmetal_place::{CacheMode, MeasuredDisk};
+use nearmetal_report::view::{AdviceView, RaceArm, RaceView, Rate};
 use nearmetal_report::{Surface, matrix_svg};
 
-use super::race::{self, Race, left_out_text};
+use super::race::{self, left_out_text};
 
 /// The arms that would be measured.
 pub(crate) fn list_text(arms: &[DiskPath], left_out: &[LeftOut], least: u32, budget: u32) -> String {
@@ -14,15 +15,8 @@ pub(crate) fn list_text(arms: &[DiskPath], left_out: &[LeftOut], least: u32, bud
 
 /// The table, best first, and one recommendation.
 pub(crate) fn text(results: &MatrixResults) -> String {
-    let (ground, race) = (&results.ground, Race::from(results));
-    let mut text = format!(
-        "{}: ways to a disk on `{}`, kernel {}, QEMU {}\n{}\n",
-        results.guest,
-        ground.device,
-        ground.kernel,
-        ground.qemu,
-        results.workload.label()
-    );
+    let race = view(results);
+    let mut text = format!("{}: {}\n{}\n", results.guest, race.ways, results.workload.label());
     if let Environment::Lab { machine } = &results.environment {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));
     }
@@ -41,39 +35,11 @@ pub(crate) fn text(results: &MatrixResults) -> String {
     }
     text.push_str(&left_out_text(&results.left_out));
     text.push('\n');
-    text.push_str(&race.statement());
-    text.push_str(&advice(results));
+    text.push_str(&format!("{}\n{}", race.statement(), race.advice_text()));
     for caveat in &results.caveats {
         text.push_str(&format!("note: {caveat}\n"));
     }
     text
-}
-
-fn advice(results: &MatrixResults) -> String {
-    match results.advice() {
-        Advice::Use(arm, estimate) => {
-            let bare = results.confirmation.as_ref().and_then(|confirmation| confirmation.to_bare.as_ref());
-            let bare = bare.map_or_else(String::new, |bare| format!(", {bare} of bare metal"));
-            let scheduler = arm.path.scheduler.map_or_else(String::new, |scheduler| {
-                format!("  and on the host: {} as the scheduler of {}\n", scheduler.name(), results.slice.device)
-            });
-            format!(
-                "use: {}\n  because it did {} of QEMU's default{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{scheduler}",
-                arm.path.title(),
-                estimate,
-                estimate.n,
-                driver_text(&arm.path)
-            )
-        }
-        Advice::NoneFaster(arm, estimate) => format!(
-            "leave the disk as it is: the best arm, {}, did {} of QEMU's default in {} fresh pairs\n",
-            arm.path.title(),
-            estimate,
-            estimate.n
-        ),
-        Advice::Default => "leave the disk as it is: QEMU's default was the best\n".to_owned(),
-        Advice::Unknown => "no advice: the race has no winner that was measured again\n".to_owned(),
-    }
 }
 
 fn driver_text(path: &DiskPath) -> String {
@@ -89,11 +55,65 @@ fn driver_text(path: &DiskPath) -> String {
     }
 }
 
+/// The race as a report shows it.
+pub(crate) fn view(results: &MatrixResults) -> RaceView {
+    let ground = &results.ground;
+    let arm = |arm: &ArmResult| RaceArm {
+        id: arm.id.clone(),
+        title: arm.path.title(),
+        read_back: race::read_back(&arm.effect),
+        cannot_win: arm.cannot_win.clone(),
+        fate: arm.fate,
+        peer_bound: None,
+        rounds: arm.rounds,
+        median: arm.median.map(|value| Rate { value, unit: "IOPS".to_owned() }),
+        to_reference: arm.to_default.as_ref().map(Into::into),
+        to_bare: None,
+    };
+    RaceView {
+        ways: format!("ways to a disk on `{}`, kernel {}, QEMU {}", ground.device, ground.kernel, ground.qemu),
+        thing: "disk".to_owned(),
+        load: Some(results.workload.label()),
+        quantity: "IOPS".to_owned(),
+        reference_name: "QEMU's default".to_owned(),
+        reference: 0,
+        winner: results.winner,
+        arms: results.arms.iter().map(arm).collect(),
+        looks: results.looks.clone(),
+        error: results.error,
+        slack: results.slack,
+        took: results.took,
+        advice: Some(advice(results)),
+        left_out: race::left_out_rows(&results.left_out),
+        ceiling: Vec::new(),
+    }
+}
+
+fn advice(results: &MatrixResults) -> AdviceView {
+    let advice = results.advice();
+    let view = race::advice_of(&advice, |arm| arm.path.title());
+    let Advice::Use(arm, _) = advice else { return view };
+    let scheduler = arm
+        .path
+        .scheduler
+        .map(|scheduler| format!("and on the host: {} as the scheduler of {}", scheduler.name(), results.slice.device));
+    AdviceView {
+        to_bare: results.confirmation.as_ref().and_then(|confirmation| confirmation.to_bare.as_ref()).map(Into::into),
+        definition: Some(driver_text(&arm.path)),
+        further: scheduler.into_iter().collect(),
+        ..view
+    }
+}
+
+/// What the chart and the page of a race are called.
+pub(crate) fn title(results: &MatrixResults) -> String {
+    format!("{} on {}: {}", results.guest, results.ground.device, results.workload.label())
+}
+
 /// The chart, as a file of its own.
 pub(crate) fn chart(results: &MatrixResults) -> String {
-    let rows = Race::from(results).rows();
-    let title = format!("{} on {}: {}", results.guest, results.ground.device, results.workload.label());
-    matrix_svg(&title, &rows, matches!(results.environment, Environment::Lab { .. }), Surface::Standalone)
+    let lab = matches!(results.environment, Environment::Lab { .. });
+    matrix_svg(&title(results), &view(results).rows(), lab, Surface::Standalone)
 }
 
 /// What a plan takes from a matrix for one disk; `Err` says in words why it takes nothing.

@@ -33,8 +33,69 @@ const WANTED: [(&str, &str, &str, bool); 9] = [
     ("bandwidth.read", "read", "reading, ", false),
 ];
 
-/// The quantities of these results: paired workloads first, then the single shots by request size.
+/// Name among the workload's values, part of the id, words before the workload's label, and whether once is enough.
+type Wanted = (String, String, String, bool);
+
+/// What a job's page shows of a workload: [`WANTED`], and of a network every value.
+fn of_a_job(results: &Results, workload: &Workload) -> Vec<Wanted> {
+    let fixed = WANTED.map(|(name, part, words, once)| (name.to_owned(), part.to_owned(), words.to_owned(), once));
+    let Workload::Net(job) = workload else { return fixed.to_vec() };
+    let prefix = format!("{}.", job.test.id());
+    let part_of = |name: &str| Some(name.strip_prefix(&prefix)?.to_owned());
+    let parts = names(results, workload).into_iter().filter_map(|name| Some((part_of(&name)?, name)));
+    parts.map(|(part, name)| (name, part.replace('.', "-"), net_words(&part), part == "rate")).collect()
+}
+
+/// Beside that, every step of a set that works on files.
+fn of_a_measurement(results: &Results, workload: &Workload) -> Vec<Wanted> {
+    let mut wanted = of_a_job(results, workload);
+    if matches!(workload, Workload::FileSystem(_)) {
+        let step = |name: &String| Some(name.strip_prefix("iops.")?.to_owned());
+        let steps = names(results, workload).into_iter().filter_map(|name| Some((step(&name)?, name)));
+        wanted.extend(steps.map(|(step, name)| (name, format!("iops-{step}"), format!("{step}, "), true)));
+    }
+    wanted
+}
+
+/// Names of a workload's values, costs left out, in the order in which runs have them.
+fn names(results: &Results, workload: &Workload) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let runs = results.runs.iter().filter(|run| run.workload == *workload);
+    for metric in runs.flat_map(|run| run.metrics()).filter(|metric| !metric.name.contains("cost.")) {
+        if !names.contains(&metric.name) {
+            names.push(metric.name.clone());
+        }
+    }
+    names
+}
+
+/// Words for what a test of the network gives.
+fn net_words(part: &str) -> String {
+    match part {
+        "rate" => String::new(),
+        "cpu" => "CPU time of the measured side, ".to_owned(),
+        "cpu.host" => "the host's CPU time, ".to_owned(),
+        "mean" => "mean time of a round trip, ".to_owned(),
+        part => match part.strip_prefix('p') {
+            Some(rank) if rank.chars().all(|c| c.is_ascii_digit() || c == '.') => {
+                format!("{rank}th percentile of a round trip, ")
+            }
+            _ => format!("{part}, "),
+        },
+    }
+}
+
+/// The quantities of these results in a job: paired workloads first, then the single shots by request size.
 pub(crate) fn shown(results: &Results) -> Vec<Shown> {
+    shown_of(results, of_a_job)
+}
+
+/// The quantities of these results where they stand alone.
+pub(crate) fn shown_alone(results: &Results) -> Vec<Shown> {
+    shown_of(results, of_a_measurement)
+}
+
+fn shown_of(results: &Results, wanted: fn(&Results, &Workload) -> Vec<Wanted>) -> Vec<Shown> {
     let mut workloads: Vec<(&Workload, bool)> = Vec::new();
     for (purpose, paired) in [(Purpose::Pair, true), (Purpose::SameArm, true), (Purpose::SingleShot, false)] {
         for run in results.runs.iter().filter(|run| run.purpose == purpose) {
@@ -47,8 +108,8 @@ pub(crate) fn shown(results: &Results) -> Vec<Shown> {
     let mut taken = BTreeSet::new();
     let mut shown = Vec::new();
     for (workload, paired) in workloads {
-        for (name, part, words, once_is_enough) in WANTED {
-            let Some(unit) = unit(results, workload, name).filter(|_| paired || once_is_enough) else { continue };
+        for (name, part, words, once_is_enough) in wanted(results, workload) {
+            let Some(unit) = unit(results, workload, &name).filter(|_| paired || once_is_enough) else { continue };
             let (symbol, scale) = show(unit, workload);
             let base = format!("{}-{part}", workload_id(workload));
             // Two workloads that differ in what the id leaves out (seconds, engine) still get ids of their own.
@@ -61,7 +122,7 @@ pub(crate) fn shown(results: &Results) -> Vec<Shown> {
                 higher_is_better: unit.higher_is_better(),
                 request_size: request_size(workload),
             };
-            shown.push(Shown { view, workload: workload.clone(), name: name.to_owned(), scale });
+            shown.push(Shown { view, workload: workload.clone(), name, scale });
         }
     }
     shown
@@ -80,12 +141,17 @@ pub(crate) fn headline(results: &Results, shown: &[Shown]) -> Option<String> {
         .map(|metric| metric.view.id.clone())
 }
 
+/// Unit on screen of a workload's value, and the factor to it: memory is measured in ns.
+pub(crate) fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
+    match (unit, workload) {
+        (Unit::Nanoseconds, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_)) => ("ns", 1.0),
+        _ => on_screen(unit),
+    }
+}
+
 /// Unit on screen, and the factor to it (STYLE.md: MB/s is 10^6 bytes a second, as drives are sold).
-fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
+pub(crate) fn on_screen(unit: Unit) -> (&'static str, f64) {
     match unit {
-        Unit::Nanoseconds if matches!(workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_)) => {
-            ("ns", 1.0)
-        }
         Unit::Iops => ("IOPS", 1.0),
         Unit::BytesPerSecond => ("MB/s", 1e-6),
         Unit::Nanoseconds => ("µs", 1e-3),

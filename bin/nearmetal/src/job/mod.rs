@@ -1,4 +1,5 @@
-//! A job: the directory its commands wrote into, and the report made of it.
+//! A job: the directory its commands wrote into, and the report made of it; or one document of `bench`, which is reported
+//! alone ([`measurement`]).
 //!
 //! [`JobFiles`] reads and checks the files, [`assemble`] turns them into the view a report is rendered from. Assembling
 //! is pure and invents nothing: what no file says is unknown in the report, and a caveat says which file is missing.
@@ -10,12 +11,15 @@ pub(crate) mod compared;
 mod comparisons;
 mod costs;
 mod describe;
+mod document;
 mod error;
 mod files;
+mod fresh;
 mod guest;
 mod headline;
 pub(crate) mod manifest;
 pub(crate) mod matrix;
+pub(crate) mod measurement;
 mod memory;
 mod metrics;
 pub(crate) mod net_for_plan;
@@ -27,8 +31,10 @@ mod provenance;
 mod race;
 mod secrets;
 mod slice;
+mod together;
 
 pub(crate) use assemble::assemble;
+pub(crate) use document::Document;
 pub(crate) use error::JobError;
 pub(crate) use files::JobFiles;
 pub(crate) use headline::{Figure, headline_numbers};

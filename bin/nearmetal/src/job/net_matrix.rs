@@ -1,12 +1,13 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
 use nearmetal_measure::{
-    Advice, CostsOf, Effect, Environment, LeftOut, Link, NetArmResult, NetCostRow, NetFigure, NetMatrixResults,
-    NetPath, NetTest, Unit, cost_figures, lift_text, net_cost_table,
+    Advice, Ceiling, CostsOf, Effect, Environment, LeftOut, Link, NetArmResult, NetCostRow, NetFigure,
+    NetMatrixResults, NetPath, NetTest, Unit, cost_figures, lift_text, net_cost_table,
 };
+use nearmetal_report::view::{AdviceKind, AdviceView, CeilingRow, RaceArm, RaceView, Rate};
 use nearmetal_report::{Surface, matrix_svg_of};
 
-use super::race::{self, Race, left_out_text};
+use super::race::{self, left_out_text};
 
 /// The arms that would be measured, and what the peer must run for the tests.
 pub(crate) fn list_text(arms: &[NetPath], left_out: &[LeftOut], tests: &[NetTest], least: u32, budget: u32) -> String {
@@ -39,15 +40,11 @@ fn decided_unit(results: &NetMatrixResults) -> Unit {
 
 /// The table, best first, and one recommendation.
 pub(crate) fn text(results: &NetMatrixResults) -> String {
-    let (ground, race) = (&results.ground, Race::from(results));
+    let race = view(results);
     let mut text = format!(
-        "{}: ways to `{}` ({}), kernel {}, QEMU {}, peer {}\nthe race: {}, {} s a run\n",
+        "{}: {}\nthe race: {}, {} s a run\n",
         results.guest,
-        results.port,
-        ground.device,
-        ground.kernel,
-        ground.qemu,
-        results.peer,
+        race.ways,
         results.decided_by().label(),
         results.seconds
     );
@@ -91,8 +88,7 @@ pub(crate) fn text(results: &NetMatrixResults) -> String {
     text.push_str(&fresh(results));
     text.push_str(&costs(results));
     text.push('\n');
-    text.push_str(&race.statement());
-    text.push_str(&advice(results));
+    text.push_str(&format!("{}\n{}", race.statement(), race.advice_text()));
     for caveat in &results.caveats {
         text.push_str(&format!("note: {caveat}\n"));
     }
@@ -192,38 +188,83 @@ fn line(results: &NetMatrixResults, figure: &NetFigure) -> String {
     )
 }
 
-fn advice(results: &NetMatrixResults) -> String {
-    match results.advice() {
-        Advice::Use(arm, estimate) => {
+/// Whether the ways were raced, and not only read back: both leave the same document.
+pub(super) fn was_raced(results: &NetMatrixResults) -> bool {
+    !results.turns.is_empty() || results.winner.is_some()
+}
+
+/// The race as a report shows it.
+pub(crate) fn view(results: &NetMatrixResults) -> RaceView {
+    let ground = &results.ground;
+    let rate = |value: f64, unit: Unit| {
+        let (symbol, scale) = super::metrics::on_screen(unit);
+        Rate { value: value * scale, unit: symbol.to_owned() }
+    };
+    let arm = |arm: &NetArmResult| RaceArm {
+        id: arm.id.clone(),
+        title: arm.path.title(),
+        read_back: race::read_back(&arm.effect),
+        cannot_win: arm.cannot_win.clone(),
+        fate: arm.fate,
+        peer_bound: arm.peer_bound,
+        rounds: arm.rounds,
+        median: arm.median.map(|median| rate(median, decided_unit(results))),
+        to_reference: arm.to_default.as_ref().map(Into::into),
+        to_bare: arm.to_bare.as_ref().map(Into::into),
+    };
+    let ceiling = |row: &Ceiling| {
+        let (symbol, scale) = super::metrics::on_screen(row.unit);
+        let shown = |values: &[f64]| values.iter().map(|value| value * scale).collect();
+        CeilingRow {
+            test: row.test.label().to_owned(),
+            unit: symbol.to_owned(),
+            unconfined: shown(&row.unconfined),
+            confined: shown(&row.confined),
+        }
+    };
+    let raced = was_raced(results);
+    RaceView {
+        ways: format!(
+            "ways to `{}` ({}), kernel {}, QEMU {}, peer {}",
+            results.port, ground.device, ground.kernel, ground.qemu, results.peer
+        ),
+        thing: "card".to_owned(),
+        load: raced.then(|| format!("{}, {} s a run", results.decided_by().label(), results.seconds)),
+        quantity: if results.decided_by().is_stream() { "Bits a second" } else { "Transactions a second" }.to_owned(),
+        reference_name: reference(results),
+        reference: results.reference,
+        winner: results.winner,
+        arms: results.arms.iter().map(arm).collect(),
+        looks: results.looks.clone(),
+        error: results.error,
+        slack: results.slack,
+        took: results.took,
+        advice: raced.then(|| advice(results)),
+        left_out: race::left_out_rows(&results.left_out),
+        ceiling: results.ceiling.iter().map(ceiling).collect(),
+    }
+}
+
+fn advice(results: &NetMatrixResults) -> AdviceView {
+    let advice = results.advice();
+    let view = race::advice_of(&advice, |arm| arm.path.title());
+    match advice {
+        Advice::Use(arm, _) => {
             let figure =
                 results.confirmation.as_ref().and_then(|confirmation| confirmation.of_test(results.decided_by()));
-            let bare = figure.and_then(|figure| figure.to_bare.as_ref());
-            let bare = bare.map_or_else(String::new, |bare| format!(", {bare} of bare metal"));
             let function = (arm.path.link == Link::VfHostdev).then(|| arm.source.parse().ok()).flatten();
-            format!(
-                "use: {}\n  because it did {} of {}{bare} in {} fresh pairs\n  as libvirt writes it: {}\n{}{}",
-                arm.path.title(),
-                estimate,
-                reference(results),
-                estimate.n,
-                arm.path.lines_for_libvirt(&arm.source, function),
-                in_the_guest(&arm.path),
-                price(arm.path.link)
-            )
+            let further = [in_the_guest(&arm.path), price(arm.path.link)].map(|line| line.trim().to_owned());
+            AdviceView {
+                to_bare: figure.and_then(|figure| figure.to_bare.as_ref()).map(Into::into),
+                definition: Some(arm.path.lines_for_libvirt(&arm.source, function)),
+                further: further.into_iter().filter(|line| !line.is_empty()).collect(),
+                ..view
+            }
         }
-        Advice::NoneFaster(arm, estimate) => format!(
-            "leave the card as it is: the best arm, {}, did {} of {} in {} fresh pairs\n",
-            arm.path.title(),
-            estimate,
-            reference(results),
-            estimate.n
-        ),
-        Advice::Default if results.reference != 0 => format!(
-            "use: {}\n  because no other arm that took effect was shown better, and libvirt's default took none\n",
-            reference(results)
-        ),
-        Advice::Default => "leave the card as it is: libvirt's default was the best\n".to_owned(),
-        Advice::Unknown => "no advice: the race has no winner that was measured again\n".to_owned(),
+        Advice::Default if results.reference != 0 => {
+            AdviceView { kind: AdviceKind::Reference, arm: Some(reference(results)), ..view }
+        }
+        _ => view,
     }
 }
 
@@ -251,13 +292,17 @@ pub(super) fn price(link: Link) -> &'static str {
     }
 }
 
+/// What the chart and the page of a race are called.
+pub(crate) fn title(results: &NetMatrixResults) -> String {
+    format!("{} on {}: {}", results.guest, results.port, results.decided_by().label())
+}
+
 /// The chart, as a file of its own.
 pub(crate) fn chart(results: &NetMatrixResults) -> String {
-    let rows = Race::from(results).rows();
-    let title = format!("{} on {}: {}", results.guest, results.port, results.decided_by().label());
-    let axis = if results.decided_by().is_stream() { "Bits a second" } else { "Transactions a second" };
-    let axis = format!("{axis} as a ratio to {}", reference(results));
-    matrix_svg_of(&title, &axis, &rows, matches!(results.environment, Environment::Lab { .. }), Surface::Standalone)
+    let race = view(results);
+    let axis = format!("{} as a ratio to {}", race.quantity, race.reference_name);
+    let lab = matches!(results.environment, Environment::Lab { .. });
+    matrix_svg_of(&title(results), &axis, &race.rows(), lab, Surface::Standalone)
 }
 
 #[cfg(test)]

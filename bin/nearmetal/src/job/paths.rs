@@ -1,6 +1,53 @@
 //! The table of disk paths for people: one row a path, with the evidence.
 
-use nearmetal_measure::{Environment, PathRow, PathTable};
+use nearmetal_measure::{Environment, PathRow, PathTable, Proof};
+use nearmetal_report::view::{RaceArm, RaceReadBack, RaceView};
+
+use super::race::left_out_rows;
+
+/// What shows that a path took effect.
+fn evidence(proof: &Proof) -> Vec<&str> {
+    let found =
+        [&proof.open, &proof.engine, &proof.thread, &proof.guest, &proof.given_back, &proof.scheduler, &proof.flush];
+    found.into_iter().flatten().map(String::as_str).collect()
+}
+
+/// The table as a report shows it: ways that were read back and not raced.
+pub(crate) fn view(table: &PathTable) -> RaceView {
+    let ground = &table.ground;
+    let arm = |row: &PathRow| RaceArm {
+        id: row.id.clone(),
+        title: row.path.title(),
+        read_back: match &row.proof.amiss {
+            Some(why) => RaceReadBack::NotShown { why: why.clone() },
+            None => RaceReadBack::Shown { evidence: evidence(&row.proof).into_iter().map(str::to_owned).collect() },
+        },
+        cannot_win: None,
+        fate: None,
+        peer_bound: None,
+        rounds: 0,
+        median: None,
+        to_reference: None,
+        to_bare: None,
+    };
+    RaceView {
+        ways: format!("ways to a disk on `{}`, kernel {}, QEMU {}", ground.device, ground.kernel, ground.qemu),
+        thing: "disk".to_owned(),
+        load: None,
+        quantity: "IOPS".to_owned(),
+        reference_name: "QEMU's default".to_owned(),
+        reference: 0,
+        winner: None,
+        arms: table.rows.iter().map(arm).collect(),
+        looks: Vec::new(),
+        error: 0.0,
+        slack: None,
+        took: table.took,
+        advice: None,
+        left_out: left_out_rows(&table.left_out),
+        ceiling: Vec::new(),
+    }
+}
 
 /// One row a path, those that did not take effect first; then what this machine cannot hold.
 pub(crate) fn paths_text(table: &PathTable) -> String {
@@ -27,16 +74,7 @@ pub(crate) fn paths_text(table: &PathTable) -> String {
     }
     for row in good {
         let proof = &row.proof;
-        let found = [
-            &proof.open,
-            &proof.engine,
-            &proof.thread,
-            &proof.guest,
-            &proof.given_back,
-            &proof.scheduler,
-            &proof.flush,
-        ];
-        let found: Vec<&str> = found.into_iter().flatten().map(String::as_str).collect();
+        let found = evidence(proof);
         text.push_str(&format!("✓ {:width$}  {}\n", row.path.title(), found.join(" | ")));
     }
     if !table.left_out.is_empty() {

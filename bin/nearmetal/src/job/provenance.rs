@@ -1,5 +1,7 @@
 //! What the figures rest on: versions, settings, order of runs, and the long texts.
 
+use std::collections::BTreeMap;
+
 use nearmetal_change::verify::{GuestDisk, GuestNode, GuestView};
 use nearmetal_change::{DomainChange, PlanFile};
 use nearmetal_host::Host;
@@ -33,9 +35,17 @@ pub(crate) fn facts(host: &Host, plan: &PlanFile, guest: Option<&GuestView>, res
         add("Transparent huge pages in the guest", guest.transparent_hugepage.clone());
         add("The guest was asked by", Some(guest.source.clone()));
     }
-    let Some(results) = results else { return facts };
+    facts.extend(results.map(facts_of).unwrap_or_default());
+    facts
+}
+
+/// Short facts of a measurement.
+pub(super) fn facts_of(results: &Results) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |key: &str, value: Option<String>| facts.push(Fact { key: key.to_owned(), value });
     add("Measured", Some(format!("{} by nearmetal {}", results.created, results.version)));
-    if let Some(slice) = results.slice() {
+    // Of several guests each has its own, and a table has them all.
+    if let Some(slice) = results.slice().filter(|_| results.tenants.len() == 1) {
         add("Slice both sides own", Some(format!("PUs {}, node {}", slice.cpus, slice.nodes)));
         add("PUs on top, guest side only", Some(slice.cpus_on_top.to_string()).filter(|cpus| !cpus.is_empty()));
         add("Page size behind the guest", slice.page_size.map(|size| size.to_string()));
@@ -44,11 +54,21 @@ pub(crate) fn facts(host: &Host, plan: &PlanFile, guest: Option<&GuestView>, res
     add("Runs", Some(runs(results)));
     add("Seed", Some(results.seed.to_string()));
     add("Order of runs", Some("random within each round, drawn from the seed".to_owned()));
-    for (key, value) in results.provenance.iter().filter(|(_, value)| is_short(value)) {
-        // What could not be had is written as `unknown` there.
-        add(key, Some(value.clone()).filter(|value| !matches!(value.trim(), "" | "unknown")));
-    }
+    facts.extend(recorded_facts(&results.provenance));
     facts
+}
+
+/// Short values that a measurement recorded. What could not be had is written as `unknown` there.
+pub(super) fn recorded_facts(provenance: &BTreeMap<String, String>) -> Vec<Fact> {
+    let known = |value: &String| Some(value.clone()).filter(|value| !matches!(value.trim(), "" | "unknown"));
+    let short = provenance.iter().filter(|(_, value)| is_short(value));
+    short.map(|(key, value)| Fact { key: key.clone(), value: known(value) }).collect()
+}
+
+/// Long values that a measurement recorded.
+pub(super) fn recorded_texts(provenance: &BTreeMap<String, String>) -> Vec<LongText> {
+    let long = provenance.iter().filter(|(_, value)| !is_short(value));
+    long.map(|(key, value)| LongText { title: key.clone(), text: value.clone() }).collect()
 }
 
 /// Long texts: definitions, command lines, arguments, the order of runs. Passwords are masked.
@@ -59,7 +79,14 @@ pub(crate) fn texts(change: &DomainChange, results: Option<&Results>) -> Vec<Lon
         add("Domain XML, as found".to_owned(), secrets::mask(&change.xml_before));
     }
     add("Domain XML, as planned".to_owned(), secrets::mask(&change.xml_after));
-    let Some(results) = results else { return texts };
+    texts.extend(results.map(texts_of).unwrap_or_default());
+    texts
+}
+
+/// Long texts of a measurement.
+pub(super) fn texts_of(results: &Results) -> Vec<LongText> {
+    let mut texts = Vec::new();
+    let mut add = |title: String, text: String| texts.push(LongText { title, text });
     for arm in &results.arms {
         let title = &arm.name.title;
         if let Some(xml) = &arm.xml {
@@ -73,9 +100,7 @@ pub(crate) fn texts(change: &DomainChange, results: Option<&Results>) -> Vec<Lon
         add("fio arguments".to_owned(), arguments);
     }
     add("Order of runs".to_owned(), order(results));
-    for (key, value) in results.provenance.iter().filter(|(_, value)| !is_short(value)) {
-        add(key.clone(), value.clone());
-    }
+    texts.extend(recorded_texts(&results.provenance));
     texts
 }
 

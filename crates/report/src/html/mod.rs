@@ -11,7 +11,7 @@ pub(crate) use fleet::fleet_page;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 use crate::palette::{FIGURE_STYLE, variables};
-use crate::svg::{Moment, Surface, Width, arms_chart, machine_svg, sizes_chart};
+use crate::svg::{Moment, Surface, Width, arms_chart, machine_svg, race_chart, sizes_chart, together_chart};
 use crate::text::clean;
 use crate::view::JobReport;
 
@@ -26,14 +26,20 @@ pub fn html_page(view: &JobReport) -> Result<String, PageError> {
     environment.add_template("page", include_str!("page.html"))?;
     environment.add_template("macros", include_str!("macros.html"))?;
     environment.add_template("measured", include_str!("measured.html"))?;
+    environment.add_template("race", include_str!("race.html"))?;
+    environment.add_template("tenants", include_str!("tenants.html"))?;
     let page = cleaned(serde_json::to_value(context::page(view)).unwrap_or_default());
     let pictures = minijinja::context! {
-        before => safe(machine_svg(view, Moment::Before, Surface::Page)),
-        after => safe(machine_svg(view, Moment::After, Surface::Page)),
+        before => machine_svg(view, Moment::Before, Surface::Page).map(safe),
+        after => machine_svg(view, Moment::After, Surface::Page).map(safe),
+        race => both(|width| race_chart(view, width)),
+        together => both(|width| together_chart(view, Surface::Page, width)),
         arms => arms_charts(view),
         sizes => both(|width| sizes_chart(view, Surface::Page, width)),
     };
-    let context = minijinja::context! { page => Value::from_serialize(&page), style => safe(style()), pictures };
+    let own = if view.plan.is_none() { include_str!("measurement.css") } else { "" };
+    let style = safe(style() + own);
+    let context = minijinja::context! { page => Value::from_serialize(&page), style, pictures };
     Ok(environment.get_template("page")?.render(context)?)
 }
 

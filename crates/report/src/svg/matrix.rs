@@ -5,10 +5,10 @@ use nearmetal_stats::ShownRatio;
 use super::canvas::{Area, Canvas};
 use super::scale::{Scale, tick_text};
 use super::{Surface, Width};
+use crate::terminal::wrap;
 use crate::text::{LAB_WORDS, shorten, shown};
 use crate::view::Bounds;
 
-const ROW: f64 = 34.0;
 const LEFT: f64 = 2.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;
@@ -46,44 +46,68 @@ pub fn matrix_svg(title: &str, rows: &[MatrixRow], lab: bool, surface: Surface) 
 
 /// The same, with the words of the axis given: what the ratio is of, and to what.
 pub fn matrix_svg_of(title: &str, axis: &str, rows: &[MatrixRow], lab: bool, surface: Surface) -> String {
-    let width = Width::Wide;
+    let foot = format!("{axis} in the same rounds, 95 % interval of each arm alone");
+    rows_chart(&Labels { id: "matrix", title, foot: &foot, headed: true }, rows, lab, surface, Width::Wide)
+}
+
+/// The words of a chart of rows.
+pub(crate) struct Labels<'a> {
+    /// Keeps names inside the drawing apart from those of others in a page.
+    pub(crate) id: &'a str,
+    /// What it shows.
+    pub(crate) title: &'a str,
+    /// What stands under the axis.
+    pub(crate) foot: &'a str,
+    /// Whether the title is drawn too; in a page the caption says it.
+    pub(crate) headed: bool,
+}
+
+/// A line for each row at either width: its ratio and interval, the line at 1.
+pub(crate) fn rows_chart(labels: &Labels<'_>, rows: &[MatrixRow], lab: bool, surface: Surface, width: Width) -> String {
     let values = rows.iter().flat_map(|row| row.ratio.into_iter().chain(row.interval.map(|(_, high)| high)));
     let scale = Scale::holding(values, LEFT, width.units() - RIGHT);
-    let bottom = TOP + rows.len() as f64 * ROW;
-    let mut canvas = Canvas::new("matrix");
-    canvas.text(LEFT, 16.0, "nm-bold", &shorten(title, 90));
+    // On a narrow screen the figures get a line of their own under the name.
+    let height = if width == Width::Wide { 34.0 } else { 48.0 };
+    let top = if labels.headed { TOP } else { 0.0 };
+    let bottom = top + rows.len() as f64 * height;
+    let mut canvas = Canvas::new(&format!("{}{}", labels.id, width.suffix()));
+    if labels.headed {
+        canvas.text(LEFT, 16.0, "nm-bold", &shorten(labels.title, 90));
+    }
     for (place, row) in rows.iter().enumerate() {
-        draw(&mut canvas, row, &scale, TOP + place as f64 * ROW);
+        draw(&mut canvas, row, &scale, top + place as f64 * height, width);
     }
     for tick in scale.ticks() {
         let class = if tick == 0.0 { "nm-small" } else { "nm-small nm-middle" };
         canvas.text(scale.at(tick), bottom + 14.0, class, &tick_text(tick));
     }
-    canvas.text(
-        LEFT,
-        bottom + 32.0,
-        "nm-small",
-        &format!("{axis} in the same rounds, 95 % interval of each arm alone"),
-    );
+    let mut under = bottom + 32.0;
+    let room = if width == Width::Wide { 120 } else { 62 };
+    for line in wrap(labels.foot, room) {
+        canvas.text(LEFT, under, "nm-small", &line);
+        under += 15.0;
+    }
     if lab {
-        canvas.text(LEFT, bottom + 47.0, "nm-small", LAB_WORDS);
+        canvas.text(LEFT, under, "nm-small", LAB_WORDS);
+        under += 15.0;
     }
     let describe = |row: &MatrixRow| format!("{}: {}", row.name, shown_row(row).ratio);
     let description = rows.iter().map(describe).collect::<Vec<_>>().join("; ");
-    canvas.finish((width.units(), bottom + 54.0), title, &description, surface)
+    canvas.finish((width.units(), under - 8.0), labels.title, &description, surface)
 }
 
 fn shown_row(row: &MatrixRow) -> ShownRatio {
     shown(row.ratio, row.interval.map(|(low, high)| Bounds { low, high }))
 }
 
-fn draw(canvas: &mut Canvas, row: &MatrixRow, scale: &Scale, top: f64) {
+fn draw(canvas: &mut Canvas, row: &MatrixRow, scale: &Scale, top: f64, width: Width) {
     let tone = match row.mark {
         MatrixMark::Winner => "planned",
         MatrixMark::Default => "found",
         MatrixMark::Other => "other",
     };
-    let (strip, middle) = (top + 16.0, top + 22.0);
+    let strip = if width == Width::Wide { top + 16.0 } else { top + 30.0 };
+    let middle = strip + 6.0;
     canvas.rect(Area { x: LEFT, y: strip, width: scale.end() - LEFT, height: 12.0 }, 0.0, "nm-strip");
     canvas.line((scale.at(1.0), strip), (scale.at(1.0), strip + 12.0), "nm-one");
     let shown = shown_row(row);
@@ -91,13 +115,16 @@ fn draw(canvas: &mut Canvas, row: &MatrixRow, scale: &Scale, top: f64) {
     let name = shorten(&row.name, 54);
     let bold = format!("nm-small nm-say-{tone}");
     let note = shorten(&row.note, 44);
-    let parts = [
-        (bold.as_str(), 0.0, name.as_str()),
-        ("nm-small", 8.0, &shown.ratio),
-        ("nm-small", 6.0, ends),
-        ("nm-small nm-muted", 10.0, &note),
-    ];
-    canvas.parts(LEFT, strip - 3.0, &parts);
+    let figures =
+        [("nm-small", 8.0, shown.ratio.as_str()), ("nm-small", 6.0, ends), ("nm-small nm-muted", 10.0, &note)];
+    let named = (bold.as_str(), 0.0, name.as_str());
+    match width {
+        Width::Wide => canvas.parts(LEFT, strip - 3.0, &[&[named], &figures[..]].concat()),
+        Width::Narrow => {
+            canvas.parts(LEFT, strip - 17.0, &[named]);
+            canvas.parts(LEFT, strip - 3.0, &figures);
+        }
+    }
     let Some(value) = row.ratio else { return };
     canvas.open(&format!("{}: {shown} {}", row.name, row.note));
     if let Some((low, high)) = row.interval {

@@ -6,19 +6,25 @@ mod fleet;
 mod host;
 mod machine;
 mod matrix;
+mod race;
 mod scale;
 mod sizes;
+mod together;
 
 pub use arms::arms_svg;
 pub use host::host_svg;
 pub use machine::{Moment, machine_svg};
 pub use matrix::{MatrixMark, MatrixRow, matrix_svg, matrix_svg_of};
+pub use race::race_svg;
 pub use sizes::sizes_svg;
+pub use together::together_svg;
 
 pub(crate) use arms::arms_chart;
 pub(crate) use fleet::{fleet_overview_svg, host_figure, hosts_svg, left_out};
 pub(crate) use machine::is_wide;
+pub(crate) use race::race_chart;
 pub(crate) use sizes::sizes_chart;
+pub(crate) use together::together_chart;
 
 /// How wide a chart is drawn: a chart scaled down to a telephone's width could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

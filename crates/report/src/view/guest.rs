@@ -4,16 +4,16 @@ use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// What the VM is, whatever its placement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GuestCard {
     /// Domain name.
     pub name: String,
-    /// Domain UUID.
-    pub uuid: String,
+    /// Domain UUID; no measurement records it.
+    pub uuid: Option<String>,
     /// Virtual CPUs.
-    pub vcpus: u32,
+    pub vcpus: Option<u32>,
     /// Guest memory.
-    pub memory: Bytes,
+    pub memory: Option<Bytes>,
     /// Workload class, as the planner took it.
     pub class: Option<String>,
     /// Disks, in the domain's order.

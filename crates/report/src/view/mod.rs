@@ -12,7 +12,9 @@ mod memory;
 mod papers;
 mod plan;
 mod provenance;
+mod race;
 mod slice;
+mod together;
 
 pub use comparison::{
     ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, IncompleteArm, Metric, NoiseFloorView, SampleSeries,
@@ -24,7 +26,9 @@ pub use memory::{MemoryRow, MemorySide, MemoryTable};
 pub use papers::{Beside, PaperFigure};
 pub use plan::{CheckOutcome, CheckRow, DiffKind, DiffLine, PlanView, PoolRow, ReasonRow};
 pub use provenance::{Fact, LongText, RollbackView, StageSeconds};
+pub use race::{AdviceKind, AdviceView, CeilingRow, LeftOutRow, RaceArm, RaceReadBack, RaceView, Rate, RatioView};
 pub use slice::{NodePages, SliceDevice, SliceRole, SliceThread, SliceView};
+pub use together::{CountRow, GuestShare, TenantView, TogetherView};
 
 use nearmetal_host::Host;
 use serde::{Deserialize, Serialize};
@@ -32,7 +36,8 @@ use serde::{Deserialize, Serialize};
 /// The schema this crate writes and reads.
 pub const REPORT_SCHEMA: &str = "nearmetal.report/1";
 
-/// The report of one job: a VM as people have it, placed, proven, compared with bare metal, rolled back.
+/// The report of one job: a VM as people have it, placed, proven, compared with bare metal, rolled back; or of one
+/// measurement alone, which has no plan and no host to show.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
     /// [`REPORT_SCHEMA`].
@@ -50,8 +55,9 @@ pub struct JobReport {
     pub sample_data: bool,
     /// What was shortened, if this was the quick mode.
     pub quick: Option<QuickMode>,
-    /// The host before any change.
-    pub host: Host,
+    /// The host before any change; `None` for a measurement alone, whose document does not describe it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// The host while the planned guest ran; without it the picture "after" shows the pools as they were before.
     pub host_after: Option<Host>,
     /// The VM.
@@ -60,8 +66,9 @@ pub struct JobReport {
     pub slice_before: SliceView,
     /// What it occupies after the change, as read back.
     pub slice_after: SliceView,
-    /// Decisions and pool changes.
-    pub plan: PlanView,
+    /// Decisions and pool changes; `None` for a measurement alone: nothing was placed, read back or rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanView>,
     /// Difference of the domain XML, as found against planned.
     pub diff: Vec<DiffLine>,
     /// What was read back from the kernel, QEMU and libvirt after the change.
@@ -79,6 +86,15 @@ pub struct JobReport {
     pub incomplete: Vec<IncompleteArm>,
     /// Ratios with intervals, in the order to show them.
     pub comparisons: Vec<ComparisonView>,
+    /// The race of ways to a disk or a network, if this is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub race: Option<RaceView>,
+    /// What several guests at once did, if there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<TogetherView>,
+    /// The guests of a measurement alone, and where each ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantView>,
     /// Raw samples.
     pub samples: Vec<SampleSeries>,
     /// What two equal arms showed.

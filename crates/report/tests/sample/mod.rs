@@ -35,13 +35,13 @@ pub fn sample() -> JobReport {
             .map(str::to_owned)
             .to_vec(),
         }),
-        host: quad(0),
+        host: Some(quad(0)),
         host_after: Some(quad(512)),
         guest: GuestCard {
             name: "web1".to_owned(),
-            uuid: "6a2f3f0e-91d7-4f0a-8b0e-3f1f6d1f2a10".to_owned(),
-            vcpus: 1,
-            memory: Bytes::from_mib(1024),
+            uuid: Some("6a2f3f0e-91d7-4f0a-8b0e-3f1f6d1f2a10".to_owned()),
+            vcpus: Some(1),
+            memory: Some(Bytes::from_mib(1024)),
             class: Some("throughput".to_owned()),
             disks: vec![view::DiskCard {
                 target: "vda".to_owned(),
@@ -53,7 +53,7 @@ pub fn sample() -> JobReport {
         },
         slice_before: story::slice_before(),
         slice_after: story::slice_after(),
-        plan: story::plan(),
+        plan: Some(story::plan()),
         diff: story::diff(),
         verification: story::verification(),
         guest_view: story::guest_view(),
@@ -62,6 +62,9 @@ pub fn sample() -> JobReport {
         arms: measured::arms(),
         incomplete: vec![],
         comparisons: measured::comparisons(),
+        race: None,
+        together: None,
+        tenants: vec![],
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),
         costs: measured::costs(),
@@ -85,7 +88,7 @@ pub fn sample() -> JobReport {
 pub fn large_sample() -> JobReport {
     let mut report = sample();
     report.title = "web1 on sixteen nodes".to_owned();
-    report.host = sixteen_nodes();
+    report.host = Some(sixteen_nodes());
     report.host_after = None;
     report.slice_after.threads = story::wide_threads();
     report.slice_after.nodes = "9".parse().unwrap();
@@ -99,10 +102,11 @@ pub fn large_sample() -> JobReport {
 pub fn small_sample() -> JobReport {
     let mut report = sample();
     report.host_after = None;
-    report.host.nodes.truncate(1);
-    report.host.processors.truncate(2);
-    report.host.pci_devices.clear();
-    report.host.block_devices.clear();
-    report.host.network_interfaces.clear();
+    let host = report.host.as_mut().unwrap();
+    host.nodes.truncate(1);
+    host.processors.truncate(2);
+    host.pci_devices.clear();
+    host.block_devices.clear();
+    host.network_interfaces.clear();
     report
 }

@@ -8,9 +8,9 @@ use nearmetal_measure::{Conditions, Experiment, Measurement};
 use super::measuring::{perform, written};
 use super::planned::Planned;
 use crate::exit_status::ExitStatus;
-use crate::job::{compared, matrix, net_matrix};
-use crate::measured::STORE;
+use crate::job::measurement::text;
 use crate::printer::Printer;
+use crate::results_store::StoreArgs;
 
 /// Where all runs go.
 #[derive(Debug, clap::Args)]
@@ -22,20 +22,7 @@ pub(super) struct KeepArgs {
     store: StoreArgs,
 }
 
-/// The store.
-#[derive(Debug, clap::Args)]
-pub(super) struct StoreArgs {
-    /// Keep every run in this SQLite store as it ends [default: results.sqlite in the state directory]
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
-}
-
 impl StoreArgs {
-    /// Its path.
-    pub(super) fn path(&self, journal: &Journal) -> PathBuf {
-        self.store.clone().unwrap_or_else(|| journal.state_directory().join(STORE))
-    }
-
     /// The conditions of a measurement that this store keeps.
     pub(super) fn kept(&self, conditions: Conditions, planned: &Planned, journal: &Journal) -> Conditions {
         Conditions { store: Some(self.path(journal)), plan: Some(planned.created.clone()), ..conditions }
@@ -59,13 +46,4 @@ impl KeepArgs {
         printer.data(&text(&measurement)?);
         Ok(ExitStatus::Done)
     }
-}
-
-/// A measurement for people.
-pub(super) fn text(measurement: &Measurement) -> anyhow::Result<String> {
-    Ok(match measurement {
-        Measurement::Results(results) => compared::text(results)?,
-        Measurement::Disk(results) => matrix::text(results),
-        Measurement::Net(results) => net_matrix::text(results),
-    })
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::keep::StoreArgs;
 use crate::exit_status::WrongUse;
+use crate::results_store::StoreArgs;
 use crate::style::Format;
 
 /// Seconds of one sample of a race.

@@ -2,43 +2,14 @@
 
 use std::path::PathBuf;
 
-use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, MeasureError, State, Store, compare};
+use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, State, Store, compare};
 use nearmetal_stats::ShownRatio;
 
-use super::keep::{self, StoreArgs};
 use super::measuring::{need_root, perform};
 use crate::exit_status::{ExitStatus, WrongUse};
+use crate::job::measurement;
 use crate::printer::Printer;
-use crate::state::StateArgs;
-
-/// Which store.
-#[derive(Debug, clap::Args)]
-struct FromArgs {
-    #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    state: StateArgs,
-}
-
-impl FromArgs {
-    fn path(&self) -> PathBuf {
-        self.store.path(&self.state.journal())
-    }
-
-    /// The store, brought to this version's schema if an earlier one wrote it.
-    fn open(&self) -> anyhow::Result<Store> {
-        let path = self.path();
-        if !path.exists() {
-            let why = format!("nothing has been measured here: there is no results store `{}`", path.display());
-            return Err(WrongUse(why).into());
-        }
-        // Read-only first, so that whoever may only read it can look.
-        match Store::read_only(&path)? {
-            Some(store) => Ok(store),
-            None => Ok(Store::open(&path)?),
-        }
-    }
-}
+use crate::results_store::{FromArgs, wrong};
 
 /// List what was measured of a VM: when, on what kernel and QEMU, by which plan, and how it ended
 #[derive(Debug, clap::Args)]
@@ -108,7 +79,7 @@ impl OneArgs {
         if let (Some(path), Some(document)) = (&self.output, store.document(self.id)?) {
             nearmetal_host::files::write_atomic(path, document)?;
         }
-        printer.data(&keep::text(&measurement)?);
+        printer.data(&measurement::text(&measurement)?);
         Ok(ExitStatus::Done)
     }
 }
@@ -253,12 +224,4 @@ fn changed(one: &Comparison, other: &Comparison) -> String {
     };
     let pair = format!("{} / {}", one.subject.title, one.reference.title);
     format!("{:44} {pair:28} {old} -> {new}: {verdict}\n", one.workload.label())
-}
-
-/// A number that names nothing, or nothing of the kind, is the user's mistake.
-fn wrong(error: MeasureError) -> anyhow::Error {
-    match error {
-        MeasureError::Unfit(why) => WrongUse(why).into(),
-        other => other.into(),
-    }
 }

@@ -7,6 +7,10 @@ use crate::view::{ArmRole, ArmView, ComparisonView, JobReport, LiftLine, MemoryS
 
 #[derive(Serialize)]
 pub(super) struct Measured {
+    /// Whether there is anything to show; a job says that there is not.
+    shown: bool,
+    heading: &'static str,
+    how: &'static str,
     arms: Vec<Arm>,
     groups: Vec<Group>,
     /// The smallest and the largest confidence agree in almost every report; then it is said once.
@@ -76,7 +80,11 @@ struct Memory {
 }
 
 pub(super) fn measured(view: &JobReport) -> Measured {
+    let (heading, how) = words(view);
     Measured {
+        shown: view.plan.is_some() || !(view.comparisons.is_empty() && view.costs.is_empty() && view.arms.is_empty()),
+        heading,
+        how,
         arms: view.arms.iter().map(arm).collect(),
         groups: groups(view),
         method: method(view),
@@ -84,6 +92,24 @@ pub(super) fn measured(view: &JobReport) -> Measured {
         costs: view.costs.iter().map(|line| cost(view, line)).collect(),
         lifts: view.lifts.clone(),
         memory: memory(view),
+    }
+}
+
+/// The section's heading, and how was measured.
+fn words(view: &JobReport) -> (&'static str, &'static str) {
+    match (&view.race, &view.together) {
+        (Some(_), _) => (
+            "Measured again",
+            "The winner, what it was compared with, and bare metal on the same slice, in fresh rounds and in turns.",
+        ),
+        (None, Some(_)) => (
+            "Against bare metal",
+            "All guests at once and their bare slices at once: same PUs, same memory nodes, same program, in turns.",
+        ),
+        (None, None) => (
+            "Against bare metal",
+            "Guest and bare metal on the same slice: same PUs, same memory node, same drive, same program, in turns.",
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The page's data, every figure already a text: the template chooses places, not formats.
 
 mod measured;
+mod race;
 
 use serde::Serialize;
 
@@ -24,6 +25,8 @@ pub(super) struct Page {
     below: Vec<String>,
     status: Vec<Status>,
     quick: Vec<String>,
+    /// Whether a plan is behind it; else it is a measurement alone.
+    job: bool,
     guest: String,
     disks: Vec<Disk>,
     wide: bool,
@@ -33,6 +36,9 @@ pub(super) struct Page {
     diff: Vec<Line>,
     checks: Checks,
     guest_checks: Checks,
+    race: Option<race::RacePage>,
+    together: Option<race::TogetherPage>,
+    tenants: Vec<race::TenantCells>,
     measured: measured::Measured,
     papers: Vec<Paper>,
     papers_method: String,
@@ -139,15 +145,24 @@ pub(super) fn page(view: &JobReport) -> Page {
         below: headline.below,
         status: status(view),
         quick: view.quick.as_ref().map(|quick| quick.shortened.clone()).unwrap_or_default(),
-        guest: format!("{} ({}, {} of memory)", guest.name, count(guest.vcpus as usize, "vCPU"), guest.memory),
+        job: view.plan.is_some(),
+        guest: match (guest.vcpus, guest.memory) {
+            (Some(vcpus), Some(memory)) => {
+                format!("{} ({}, {memory} of memory)", guest.name, count(vcpus as usize, "vCPU"))
+            }
+            _ => guest.name.clone(),
+        },
         disks: guest.disks.iter().map(disk).collect(),
         wide: is_wide(view),
         slice: slice_rows(view),
-        reasons: view.plan.reasons.clone(),
-        pools: view.plan.pools.iter().map(pool).collect(),
+        reasons: view.plan.as_ref().map(|plan| plan.reasons.clone()).unwrap_or_default(),
+        pools: view.plan.iter().flat_map(|plan| &plan.pools).map(pool).collect(),
         diff: view.diff.iter().map(diff_line).collect(),
         checks: checks(&view.verification),
         guest_checks: checks(&view.guest_view),
+        race: race::race(view),
+        together: race::together(view),
+        tenants: race::tenants(view),
         measured: measured::measured(view),
         papers: papers(&view.papers),
         papers_method: method(),
@@ -172,6 +187,10 @@ fn status(view: &JobReport) -> Vec<Status> {
         Environment::Silicon => "silicon".to_owned(),
     };
     strip.push(Status { name: "Measured on", value: place, tone: if view.is_lab() { "unsure" } else { "" } });
+    if view.plan.is_none() {
+        strip.extend(race::strip(view).into_iter().map(|(name, value, tone)| Status { name, value, tone }));
+        return strip;
+    }
     let counts = counts(view);
     let all = counts.ok + counts.mismatch + counts.cannot_tell;
     let (value, tone) = match view.verified() {

@@ -142,6 +142,16 @@ impl Bench {
         read_json(script, &self.try_sh(script)?)
     }
 
+    /// The text of a document that `bench` wrote in the lab, once `report` has made a page of it there: whatever a case
+    /// measures must also be shown, with a headline, its guest and the words of the lab.
+    pub fn document(&self, path: &str, guest: &str) -> anyhow::Result<String> {
+        self.sh(&format!(
+            "page=$(mktemp -d) && nearmetal report {path} -o $page >/dev/null && grep -q '<h1>' $page/report.html \
+             && grep -qF 'lab: emulated time' $page/report.html && grep -qF '{guest}' $page/report.html && rm -r $page"
+        ))?;
+        self.sh(&format!("cat {path}"))
+    }
+
     /// Writes a file in the lab.
     pub fn write(&self, path: &str, text: &str) -> anyhow::Result<()> {
         let input = nearmetal_lab::Input::Bytes(text.as_bytes().to_vec());

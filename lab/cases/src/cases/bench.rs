@@ -51,7 +51,7 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
     let text = bench.sh(&format!("{command} --pairs 5 --seconds 4 -o /root/function.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-    let results: Results = serde_json::from_str(&bench.sh("cat /root/function.json")?)?;
+    let results: Results = serde_json::from_str(&bench.document("/root/function.json", "web1")?)?;
     let side = |arm: &str| results.arm(arm).map(|one| one.placement.join("; "));
     let bare = side(BARE_SLICE).context("no bare arm")?;
     let guest = side(PLANNED).context("no guest")?;
@@ -129,7 +129,7 @@ pub(super) fn rates(results: &Results) -> anyhow::Result<Vec<Comparison>> {
 /// Each guest is on its drive's node, each sample that counts ran side by side, and at least three pairs of all four count.
 fn four_side_by_side(bench: &Bench, text: &str) -> anyhow::Result<Verdict> {
     ensure!(text.contains("lab: emulated time") && text.contains("overlap: "), "{text}");
-    let results: Results = serde_json::from_str(&bench.sh("cat /root/together.json")?)?;
+    let results: Results = serde_json::from_str(&bench.document("/root/together.json", "w0")?)?;
     for (node, member) in results.tenants.iter().enumerate() {
         let nodes = member.slice.nodes.to_string();
         ensure!(nodes == node.to_string(), "{} is on node {nodes}, and its drive on {node}", member.guest);

@@ -78,7 +78,7 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
         .ends_with(3, "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
     ensure!(text.contains("--pause"), "{text}");
     bench.sh("nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
-    let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
+    let results: Results = serde_json::from_str(&bench.document("/root/r.json", "web1")?)?;
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         let good = results.runs.iter().filter(|run| run.arm == arm && matches!(run.outcome, Outcome::Measured { .. }));
         let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
@@ -103,7 +103,7 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
 fn fresh_boots(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     bench.sh("rm -f /var/log/libvirt/qemu/web1-nearmetal-planned.log; nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --pause --pairs 2 --seconds 1 --block-size 4KiB --no-memory -o /root/r.json")?;
-    let results: Results = serde_json::from_str(&bench.sh("cat /root/r.json")?)?;
+    let results: Results = serde_json::from_str(&bench.document("/root/r.json", "web1")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty() && !results.quick, "{failed:?}");
     let log = bench.sh("grep -c 'starting up libvirt' /var/log/libvirt/qemu/web1-nearmetal-planned.log")?;
@@ -129,7 +129,7 @@ fn resumed(bench: &Bench) -> anyhow::Result<Verdict> {
     )?;
     let before = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite | awk 'NR == 2 { print $7 }'")?;
     bench.sh("nearmetal bench resume 1 --store /root/kill.sqlite -o /root/r.json")?;
-    let results = Results::parse(&bench.sh("cat /root/r.json")?)?;
+    let results = Results::parse(&bench.document("/root/r.json", "web1")?)?;
     let arms = |purpose| results.runs.iter().filter(|run| run.purpose == purpose).count();
     // Two rounds of four arms, and two A/A pairs of each arm that has them.
     ensure!(arms(Purpose::Pair) == 8, "{} runs of pairs", arms(Purpose::Pair));
@@ -147,7 +147,7 @@ fn own_guest(bench: &Bench) -> anyhow::Result<Verdict> {
     let text = bench.ends_with(2, "nearmetal bench inside web1 --quick")?;
     ensure!(text.contains("--pause"), "{text}");
     bench.sh("nearmetal bench inside web1 --pause --quick --pairs 2 --seconds 1 -o /root/own.json")?;
-    let results: Results = serde_json::from_str(&bench.sh("cat /root/own.json")?)?;
+    let results: Results = serde_json::from_str(&bench.document("/root/own.json", "web1")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty(), "{failed:?}");
     for arm in [BARE_SLICE, PLANNED] {

@@ -90,7 +90,7 @@ fn read_back(bench: &Bench, scratch: &str) -> anyhow::Result<PathTable> {
     ))?;
     let text = output.text() + &String::from_utf8_lossy(&output.stderr);
     ensure!(output.success(), "not every path took effect: {text}");
-    let table: PathTable = serde_json::from_str(&bench.sh("cat /root/paths.json")?)?;
+    let table: PathTable = serde_json::from_str(&bench.document("/root/paths.json", "web1")?)?;
     ensure!(bench.sh(schedulers)? == before, "the scheduler is not as it was");
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh("lvm vgs --noheadings; ls -A /var/tmp/paths")?.trim().is_empty(), "volumes or files are left");
@@ -159,7 +159,7 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
         ))?;
     }
     let text = raced?;
-    let results = MatrixResults::parse(&bench.sh("cat /root/matrix.json")?)?;
+    let results = MatrixResults::parse(&bench.document("/root/matrix.json", "web1")?)?;
     for arm in &results.arms {
         if let Effect::NotShown { why } = &arm.effect {
             anyhow::bail!("{} did not take effect: {why}", arm.path.title());

@@ -88,7 +88,7 @@ fn port_alone() -> anyhow::Result<Verdict> {
     on_a_cable(0, |server| {
         let before = server.sh(NETWORK)?;
         let text = server.sh(&format!("nearmetal bench net read-back {ARGUMENTS} -o /root/net.json"))?;
-        let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
+        let results = NetMatrixResults::parse(&server.document("/root/net.json", "net1")?)?;
         let (shown, amiss) = shown(&results);
         ensure!(shown.len() == 9 && amiss.is_empty() && results.left_out.len() == 2, "{shown:?}: {text}");
         let after = server.sh(NETWORK)?;
@@ -103,7 +103,7 @@ fn with_functions() -> anyhow::Result<Verdict> {
     on_a_cable(2, |server| {
         let before = server.sh(NETWORK)?;
         let text = server.ends_with(1, &format!("nearmetal bench net read-back {ARGUMENTS} -o /root/net.json"))?;
-        let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
+        let results = NetMatrixResults::parse(&server.document("/root/net.json", "net1")?)?;
         ensure!(results.left_out.is_empty() && results.arms.len() == 11, "{:?}", results.left_out);
         let (shown, amiss) = shown(&results);
         ensure!(shown.len() == 6 && !shown.iter().any(|id| id.starts_with("bridge")), "{shown:?}: {text}");
@@ -147,7 +147,7 @@ fn short_race() -> anyhow::Result<Verdict> {
             "nearmetal bench net race {few} --test tcp-rr --test tcp-stream --test sockperf-udp --test sockperf-tcp \
              -o /root/net.json --chart /root/net.svg"
         ))?;
-        let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
+        let results = NetMatrixResults::parse(&server.document("/root/net.json", "net1")?)?;
         for arm in &results.arms {
             if let Effect::NotShown { why } = &arm.effect {
                 anyhow::bail!("{} did not take effect: {why}", arm.path.title());
@@ -206,7 +206,7 @@ fn function_race() -> anyhow::Result<Verdict> {
              --without multiqueue --without rps --without macvtap-private --without macvtap-passthrough \
              --without vf-macvtap-passthrough -o /root/net.json"
         ))?;
-        let results = NetMatrixResults::parse(&server.sh("cat /root/net.json")?)?;
+        let results = NetMatrixResults::parse(&server.document("/root/net.json", "net1")?)?;
         ensure!(results.reference != 0 && text.contains("libvirt's default took no effect here"), "{text}");
         let place = results.arms.iter().position(|arm| arm.id == "vf-hostdev").context("no function was given")?;
         let given = &results.arms[place];
@@ -229,7 +229,7 @@ fn share_a_port() -> anyhow::Result<Verdict> {
             "nearmetal bench together {ARGUMENTS_TOGETHER} --test tcp-stream --seconds 4 --pairs 3 --scaling --overlap 50 \
              -o /root/together.json"
         ))?;
-        let results: Results = serde_json::from_str(&server.sh("cat /root/together.json")?)?;
+        let results: Results = serde_json::from_str(&server.document("/root/together.json", "net1")?)?;
         let ratios = super::bench::rates(&results)?;
         ensure!(ratios.iter().map(|one| one.count).collect::<Vec<_>>() == [1, 2], "no ratio for one and two: {text}");
         ensure!(has_ceiling(&results) && text.contains("the ceiling"), "no ceiling: {text}");
@@ -270,7 +270,7 @@ fn functions_of_a_port() -> anyhow::Result<Verdict> {
         ensure!(after == before, "before:\n{before}\nafter kill -9 and rollback:\n{after}");
 
         let text = server.sh(&format!("{command} --pairs 3 -o /root/together.json"))?;
-        let results: Results = serde_json::from_str(&server.sh("cat /root/together.json")?)?;
+        let results: Results = serde_json::from_str(&server.document("/root/together.json", "net1")?)?;
         ensure!(super::bench::rates(&results)?.iter().map(|one| one.count).eq([2]), "no ratio for two: {text}");
         for member in &results.tenants {
             let evidence = member.placement.join("; ");

@@ -27,7 +27,7 @@ fn run(bench: &Bench, arguments: &str) -> anyhow::Result<Results> {
         bench.sh(&format!("wipefs --noheadings {SCRATCH}; grep /mnt /proc/mounts; true"))?.is_empty(),
         "it left traces"
     );
-    Ok(serde_json::from_str(&bench.sh("cat /root/work.json")?)?)
+    Ok(serde_json::from_str(&bench.document("/root/work.json", "web1")?)?)
 }
 
 /// The values of one metric, of all runs of an arm that measured a workload.

@@ -4,11 +4,12 @@ use nearmetal_domain::DomainXml;
 use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
-use super::Machine;
+use super::{Machine, Sample};
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
 use crate::load::{FioJob, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
+use crate::matrix::MatrixRequest;
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::together::{Member, Over, TogetherRequest};
@@ -25,11 +26,27 @@ pub(super) enum Kind {
     Drive,
     TogetherOverScratch,
     TogetherOverDrives,
+    DiskRace,
+    /// Among files in a directory.
+    DiskRaceOfFiles,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Slice, Self::SliceQuick, Self::Inside, Self::Drive, Self::TogetherOverScratch, Self::TogetherOverDrives];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Slice,
+        Self::SliceQuick,
+        Self::Inside,
+        Self::Drive,
+        Self::TogetherOverScratch,
+        Self::TogetherOverDrives,
+        Self::DiskRace,
+        Self::DiskRaceOfFiles,
+    ];
+
+    /// Whether arms race: what runs next then hangs on the figures.
+    pub(super) fn races(self) -> bool {
+        matches!(self, Self::DiskRace | Self::DiskRaceOfFiles)
+    }
 
     fn guests(self) -> &'static [&'static str] {
         match self {
@@ -42,6 +59,9 @@ impl Kind {
     pub(super) fn set_up(self) -> (Machine, Experiment) {
         let defined = |guest: &&str| if self == Self::Inside { planned(guest) } else { found(guest) };
         let machine = Machine::with(&self.guests().iter().map(defined).collect::<Vec<_>>());
+        if self.races() {
+            machine.rates(racing);
+        }
         let experiment = self.experiment(&machine);
         (machine, experiment)
     }
@@ -50,6 +70,22 @@ impl Kind {
     pub(super) fn experiment(self, machine: &Machine) -> Experiment {
         let conditions = machine.conditions();
         let guest = "web1".to_owned();
+        let race = |scratch: String, without: &[&str]| {
+            Experiment::Disk(Box::new(MatrixRequest {
+                guest: "web1".to_owned(),
+                placement: self::placement("web1"),
+                xml: planned("web1"),
+                scratch: vec![scratch],
+                unsafe_allowed: false,
+                without: without.iter().map(|word| (*word).to_owned()).collect(),
+                job: job(50),
+                files: None,
+                budget: 1_000_000,
+                error: 0.05,
+                pairs: 2,
+                conditions: conditions.clone(),
+            }))
+        };
         let (placement, xml_planned) = (placement("web1"), planned("web1"));
         let members = self.guests().iter().map(|guest| Member {
             guest: (*guest).to_owned(),
@@ -98,8 +134,36 @@ impl Kind {
             Self::TogetherOverDrives => {
                 together(Over::Drives { job: job(50), functions: vec![function(0), function(1)], namespace: None })
             }
+            Self::DiskRace => race("/dev/nvme8n1".into(), &FEW),
+            Self::DiskRaceOfFiles => {
+                let files = ["qcow2-metadata", "qcow2-falloc", "qcow2-snapshot", "discard"];
+                race(machine.scratch_directory(), &[&FEW[..], &files[..]].concat())
+            }
         }
     }
+}
+
+/// Words without which a race has about ten arms.
+const FEW: [&str; 9] = [
+    "writeback",
+    "writethrough",
+    "directsync",
+    "threads",
+    "main-loop",
+    "2-iothreads",
+    "virtio-scsi",
+    "q1",
+    "sectors-4096",
+];
+
+/// The third disk of a guest that has several is twice as fast as the others, and all scatter by their seed.
+fn racing(sample: &Sample) -> u32 {
+    let word = |prefix: &str| sample.words.split(' ').find_map(|word| word.strip_prefix(prefix)).unwrap_or_default();
+    let seed: u32 = word("--randseed=").parse().unwrap_or_default();
+    let alone = sample.guest.as_ref().is_some_and(|guest| guest.ends_with("-winner"));
+    let fast = word("--filename=") == "/dev/vdc" || alone;
+    let rate = if fast { 2000 } else { 1000 };
+    rate + seed % 7 * rate / 100 + (seed / 7 + word("--filename=").len() as u32) % 5 * rate / 200
 }
 
 fn function(number: usize) -> PciAddress {

@@ -15,7 +15,7 @@ impl World {
     /// One command of the agent.
     pub(super) fn agent(&self, name: &str, command: &Value) -> Result<Value, HypervisorError> {
         let is_dead = |state: &super::world::State| {
-            state.silent.contains(name) || state.mute.as_deref().is_some_and(|mute| name.ends_with(mute))
+            state.silent.contains(name) || state.mute.as_deref().is_some_and(|mute| name.contains(mute))
         };
         if is_dead(&self.state.lock().unwrap()) {
             return Err(HypervisorError::AgentNotResponding { name: name.into(), reason: "the guest is dead".into() });
@@ -53,7 +53,7 @@ impl World {
     fn in_a_guest(&self, name: &str, words: &[&str]) -> Result<String, String> {
         let has = |function: &str| {
             let bus = format!("bus='0x{}'", &function[5..7]);
-            self.state.lock().unwrap().domains.get(name).is_some_and(|xml| xml.contains(&bus))
+            self.state.lock().unwrap().domains.get(name).is_some_and(|(xml, _)| xml.contains(&bus))
         };
         match words {
             ["rm", ..] | ["chmod", ..] | ["kill", ..] => Ok(String::new()),
@@ -64,7 +64,22 @@ impl World {
                 let there = ["0000:51:00.0", "0000:52:00.0"].iter().any(|function| has(function));
                 Ok(if there { "/sys/block/nvme0n1/nsid:1\n".to_owned() } else { String::new() })
             }
+            ["sh", "-c", script] if script.contains("write_cache") => Ok(self.disks_of(name)),
+            ["taskset", _, rest @ ..] => self.in_a_guest(name, rest),
+            ["dd", input, _, _, count, "iflag=direct"] => {
+                let requests = count.trim_start_matches("count=").parse().unwrap_or_default();
+                self.read_of(name, input.trim_start_matches("if=/dev/"), requests);
+                Ok(String::new())
+            }
             ["dd", ..] => Ok(String::new()),
+            ["blkdiscard", "-o", _, "-l", length, _] => {
+                const STAT: &str = "/sys/class/block/nvme8n1/stat";
+                let text = self.kernel.text(STAT);
+                let mut fields: Vec<u64> = text.split(' ').filter_map(|field| field.parse().ok()).collect();
+                fields[13] += length.parse::<u64>().unwrap_or_default() / 512;
+                self.kernel.put(STAT, &fields.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+                Ok(String::new())
+            }
             words => self.anywhere(Some(name), words),
         }
     }
@@ -76,22 +91,22 @@ impl World {
             Request::CreateTransient { xml, .. } => {
                 let Ok(facts) = DomainXml::parse(xml).and_then(|xml| xml.facts()) else { return };
                 state.silent.remove(&facts.name);
-                state.domains.insert(facts.name.clone(), xml.clone());
                 drop(state);
-                self.run_qemu(xml);
+                let pid = self.run_qemu(xml);
+                self.state.lock().unwrap().domains.insert(facts.name, (xml.clone(), pid));
             }
             Request::Destroy { name } => {
-                if let Some(xml) = state.domains.remove(name) {
-                    self.end_qemu(&xml);
+                if let Some((_, pid)) = state.domains.remove(name) {
+                    self.kernel.remove(&format!("/proc/{pid}"));
                 }
             }
             Request::AttachDevice { name, xml } => {
-                if let Some(text) = state.domains.get_mut(name) {
+                if let Some((text, _)) = state.domains.get_mut(name) {
                     *text = text.replacen("</devices>", &format!("{xml}</devices>"), 1);
                 }
             }
             Request::DetachDevice { name, xml } => {
-                if let Some(text) = state.domains.get_mut(name) {
+                if let Some((text, _)) = state.domains.get_mut(name) {
                     *text = text.replacen(xml, "", 1);
                 }
             }
@@ -99,8 +114,53 @@ impl World {
         }
     }
 
-    /// The process of a domain: threads with the pins of its definition.
-    pub(super) fn run_qemu(&self, xml: &str) {
+    /// The disks of a guest as its kernel has them, in the form of the script that lists them.
+    fn disks_of(&self, name: &str) -> String {
+        let xml = self.state.lock().unwrap().domains.get(name).map(|(xml, _)| xml.clone()).unwrap_or_default();
+        let facts = DomainXml::parse(&xml).and_then(|xml| xml.facts()).unwrap();
+        let line = |disk: &nearmetal_domain::DiskFacts| {
+            let through = matches!(disk.driver.cache.as_deref(), Some("directsync" | "writethrough"));
+            let (serial, cache) = (disk.serial.clone().unwrap_or_default(), if through { "through" } else { "back" });
+            let queues = disk.driver.queues.unwrap_or(facts.vcpus.current);
+            format!("{}|{serial}|write {cache}|{queues}|512|512|512|virtio_blk\n", disk.target)
+        };
+        facts.disks.iter().map(line).collect()
+    }
+
+    /// A guest reads one of its disks: what serves it moves, by its definition.
+    fn read_of(&self, name: &str, target: &str, requests: u64) {
+        let Some((xml, pid)) = self.state.lock().unwrap().domains.get(name).cloned() else { return };
+        let facts = DomainXml::parse(&xml).and_then(|xml| xml.facts()).unwrap();
+        let Some(disk) = facts.disks.iter().find(|disk| disk.target == target) else { return };
+        let add = |path: &str, field: &str, more: u64| {
+            let one = |line: &str| match line.strip_prefix(field) {
+                Some(rest) => {
+                    let (count, behind) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+                    format!("{field}{} {behind}", count.parse::<u64>().unwrap() + more).trim_end().to_owned()
+                }
+                None => line.to_owned(),
+            };
+            let text = self.kernel.text(path).lines().map(one).collect::<Vec<_>>().join("\n");
+            self.kernel.put(path, &text);
+        };
+        let root = format!("/proc/{pid}");
+        let thread = |wanted: &str| {
+            let tasks = self.kernel.names(&format!("{root}/task"));
+            let found = tasks.into_iter().find(|id| self.kernel.text(&format!("{root}/task/{id}/comm")) == wanted);
+            format!("{root}/task/{}", found.unwrap())
+        };
+        match disk.driver.io.as_deref() {
+            Some("io_uring") => add(&format!("{root}/fdinfo/900"), "CqTail:\t", requests),
+            Some("native") => {}
+            _ => add(&format!("{}/io", thread("worker")), "rchar: ", requests * 4096),
+        }
+        if let Some(iothread) = disk.driver.iothread {
+            add(&format!("{}/schedstat", thread(&format!("IO iothread{iothread}"))), "", requests * 1000);
+        }
+    }
+
+    /// The process of a domain: threads with the pins of its definition, its disks open. Gives its id.
+    pub(super) fn run_qemu(&self, xml: &str) -> usize {
         let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).unwrap();
         let pid = (5000..).step_by(100).find(|pid| !self.kernel.exists(&format!("/proc/{pid}"))).unwrap();
         let line =
@@ -113,7 +173,19 @@ impl World {
             &format!("{pid} (qemu-system-x86) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0"),
         );
         self.kernel.put(&format!("{root}/status"), "Name:\tqemu-system-x86\nVmSwap:\t0 kB");
-        self.kernel.put(&format!("{root}/maps"), "7f1200000000-7f1200100000 rw-s 00000000 00:0f 4711 /dev/x");
+        let memory = "7f1200000000-7f1200100000 rw-s 00000000 00:0f 4711 /dev/x";
+        let aio = "7f1300000000-7f1300001000 rw-s 00000000 00:0f 4712 /[aio] (deleted)";
+        self.kernel.put(&format!("{root}/maps"), &format!("{memory}\n{aio}"));
+        let ring = "flags:\t02\nSqMask:\t0x7f\nSqHead:\t0\nSqTail:\t0\nCqMask:\t0xff\nCqHead:\t0\nCqTail:\t0";
+        self.kernel.link(&format!("{root}/fd/900"), "anon_inode:[io_uring]");
+        self.kernel.put(&format!("{root}/fdinfo/900"), ring);
+        for (number, disk) in facts.disks.iter().enumerate() {
+            let Some(source) = &disk.source else { continue };
+            let direct = matches!(disk.driver.cache.as_deref(), Some("none" | "directsync"));
+            self.kernel.link(&format!("{root}/fd/{}", 10 + number), source);
+            let flags = if direct { "02140002" } else { "02100002" };
+            self.kernel.put(&format!("{root}/fdinfo/{}", 10 + number), &format!("pos:\t0\nflags:\t{flags}"));
+        }
         self.kernel.put(&format!("{root}/numa_maps"), "7f1200000000 bind:0 anon=256 N0=256 kernelpagesize_kB=4");
         let everywhere = || "0-15".to_owned();
         let mut threads =
@@ -122,21 +194,15 @@ impl World {
             let pin = facts.vcpu_pins.iter().find(|(own, _)| *own == vcpu).map(|(_, cpus)| cpus.to_string());
             threads.push((format!("CPU {vcpu}/KVM"), pin.unwrap_or_else(everywhere)));
         }
+        threads.push(("worker".to_owned(), everywhere()));
         threads.extend(facts.iothreads.ids.iter().map(|id| (format!("IO iothread{id}"), everywhere())));
         for (number, (name, cpus)) in threads.into_iter().enumerate() {
             let task = format!("{root}/task/{}", pid + number);
             self.kernel.put(&format!("{task}/comm"), &name);
             self.kernel.put(&format!("{task}/status"), &format!("Name:\t{name}\nPPid:\t1\nCpus_allowed_list:\t{cpus}"));
             self.kernel.put(&format!("{task}/schedstat"), "1000 0 1");
+            self.kernel.put(&format!("{task}/io"), "rchar: 0\nwchar: 0");
         }
-    }
-
-    fn end_qemu(&self, xml: &str) {
-        let uuid = DomainXml::parse(xml).and_then(|xml| xml.facts()).unwrap().uuid.unwrap_or_default();
-        for name in self.kernel.names("/proc").into_iter().filter(|name| name.starts_with('5')) {
-            if self.kernel.text(&format!("/proc/{name}/cmdline")).contains(&uuid) {
-                self.kernel.remove(&format!("/proc/{name}"));
-            }
-        }
+        pid
     }
 }

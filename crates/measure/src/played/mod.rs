@@ -151,6 +151,18 @@ impl Machine {
         self.world.state.lock().unwrap().spoiler = Box::new(spoiler);
     }
 
+    /// What each sample does a second, instead of [`RATE`] and [`RATE_OF_GUESTS`].
+    pub(crate) fn rates(&self, rates: impl Fn(&Sample) -> u32 + Send + 'static) {
+        self.world.state.lock().unwrap().rates = Box::new(rates);
+    }
+
+    /// A directory with room for files.
+    pub(crate) fn scratch_directory(&self) -> String {
+        let directory = self.state.path().join("scratch");
+        nearmetal_host::files::create_dir_all(&directory).unwrap();
+        directory.display().to_string()
+    }
+
     pub(crate) fn samples(&self) -> Vec<Sample> {
         self.world.state.lock().unwrap().samples.clone()
     }
@@ -160,7 +172,7 @@ impl Machine {
         Transport::now(&self.libvirt)
     }
 
-    /// Guests whose name ends so never answer.
+    /// Guests with this in their name never answer.
     pub(crate) fn never_answers(&self, name: &str) {
         self.world.state.lock().unwrap().mute = Some(name.to_owned());
     }
@@ -225,6 +237,9 @@ impl Machine {
         let state = self.world.state.lock().unwrap();
         left.extend(state.labels.keys().map(|device| format!("{device} is divided")));
         left.extend(state.groups.iter().map(|group| format!("volume group {group}")));
+        if self.state.path().join("scratch").read_dir().is_ok_and(|mut files| files.next().is_some()) {
+            left.push("files in the scratch directory".to_owned());
+        }
         if self.state.path().join("bench.json").exists() {
             left.push("the record of what was borrowed".to_owned());
         }

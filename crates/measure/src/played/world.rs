@@ -35,6 +35,7 @@ pub(crate) enum End {
 }
 
 type Spoiler = Box<dyn FnMut(&Sample, usize) -> End + Send>;
+type Rates = Box<dyn Fn(&Sample) -> u32 + Send>;
 
 pub(super) struct State {
     /// Names of the partitions of each divided device.
@@ -42,14 +43,16 @@ pub(super) struct State {
     pub(super) groups: BTreeSet<String>,
     pub(super) samples: Vec<Sample>,
     pub(super) spoiler: Spoiler,
+    /// What each sample does a second.
+    pub(super) rates: Rates,
     /// Guests that stopped answering.
     pub(super) silent: BTreeSet<String>,
-    /// The end of the names of those that never answer.
+    /// Part of the names of those that never answer.
     pub(super) mute: Option<String>,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
     pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
-    /// Live definitions.
-    pub(super) domains: BTreeMap<String, String>,
+    /// Live definitions, and QEMU's processes.
+    pub(super) domains: BTreeMap<String, (String, usize)>,
 }
 
 pub(crate) struct World {
@@ -65,6 +68,7 @@ impl World {
             groups: BTreeSet::new(),
             samples: Vec::new(),
             spoiler: Box::new(|_, _| End::Well),
+            rates: Box::new(|sample| if sample.guest.is_some() { RATE_OF_GUESTS } else { RATE }),
             silent: BTreeSet::new(),
             mute: None,
             results: BTreeMap::new(),
@@ -116,14 +120,20 @@ impl World {
             // What is wiped is still in the kernel's and udev's memory.
             ["wipefs", "--quiet", "--all", ..] => nothing(),
             ["blockdev", "--rereadpt", device] => {
+                let state = self.state.lock().unwrap();
+                let open = state.domains.values().any(|(xml, _)| xml.contains(device));
+                if open || (!state.groups.is_empty() && state.labels.contains_key(*device)) {
+                    return Err("BLKRRPART: Device or resource busy".to_owned());
+                }
+                drop(state);
                 self.divide(device, Vec::new());
                 nothing()
             }
             ["lvm", "version", ..] => nothing(),
-            ["lvm", "vgcreate", .., "--yes", group] => self.made(group),
             ["lvm", "vgcreate", rest @ ..] => {
                 let group = rest.iter().find(|word| word.starts_with("nearmetal-scratch")).copied();
-                self.made(group.unwrap_or_default())
+                self.state.lock().unwrap().groups.insert(group.unwrap_or_default().to_owned());
+                nothing()
             }
             ["lvm", "lvcreate", ..] => nothing(),
             ["lvm", "vgs", .., group] => match self.state.lock().unwrap().groups.contains(*group) {
@@ -136,11 +146,6 @@ impl World {
             }
             words => self.anywhere(None, words),
         }
-    }
-
-    fn made(&self, group: &str) -> Result<String, String> {
-        self.state.lock().unwrap().groups.insert(group.to_owned());
-        Ok(String::new())
     }
 
     /// Gives a drive these partitions, of a gibibyte each.
@@ -190,7 +195,7 @@ impl World {
         state.samples.push(sample.clone());
         let number = state.samples.len() - 1;
         match (state.spoiler)(&sample, number) {
-            End::Well => Ok(told(if guest.is_some() { RATE_OF_GUESTS } else { RATE })),
+            End::Well => Ok(told((state.rates)(&sample))),
             End::Fails => Err("spoiled by the test".to_owned()),
             End::Hangs => Err(HANGS.to_owned()),
             End::TakesTheGuestAlong => {

@@ -131,9 +131,22 @@ impl Path for Functions<'_> {
     }
 
     fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        let guests = Side::of(step.arm) == Side::Guests;
+        let mut is_whole = self.standing.is_some();
+        for member in self.members.iter().take(if guests && is_whole { step.count } else { 0 }) {
+            let name = member.clone.name();
+            if !session.answers(&name)? {
+                session.note(format!("the clone `{name}` stopped answering and was started again"));
+                is_whole = false;
+            }
+        }
+        // What failed then was the sample, and the record says so.
+        if is_whole {
+            return Ok(false);
+        }
         // Whatever state they are in: the next turn begins with new ones.
         self.clear(session)?;
-        Ok(Side::of(step.arm) == Side::Guests)
+        Ok(guests)
     }
 }
 

@@ -69,8 +69,9 @@ pub(crate) trait Path {
         Ok(false)
     }
 
-    /// Puts the arms of a round in the order they run: at random, unless some share what has to be made first.
-    fn arrange(&self, arms: &mut Vec<usize>, random: &mut SplitMix) {
+    /// Puts the arms of a round in the order they run: at random, unless some share what has to be made first. `last` is the
+    /// arm that ran last; nothing else of what is there counts, so that a measurement goes on in the same order.
+    fn arrange(&self, arms: &mut Vec<usize>, _last: Option<usize>, random: &mut SplitMix) {
         random.shuffle(arms);
     }
 }

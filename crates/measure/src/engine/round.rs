@@ -90,8 +90,9 @@ pub(crate) fn carry_out(
     let mut runs: Vec<Run> = Vec::new();
     let mut failures = 0;
     loop {
-        let path = &mut *subject.path;
-        let Some(round) = design.next(&runs, &mut |arms, random| path.arrange(arms, random))? else { break };
+        let path = &*subject.path;
+        let last = runs.last().and_then(|run: &Run| subject.arms.iter().position(|arm| arm.id == run.arm));
+        let Some(round) = design.next(&runs, &mut |arms, random| path.arrange(arms, last, random))? else { break };
         let recorded = session.recorded(&round, &subject.arms);
         if !recorded.is_empty() {
             runs.extend(recorded);

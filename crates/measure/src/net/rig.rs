@@ -300,14 +300,24 @@ impl Path for NetRig<'_> {
         Ok(true)
     }
 
-    fn arrange(&self, arms: &mut Vec<usize>, random: &mut SplitMix) {
-        *arms = by_guest(&self.cards, arms, |arm| self.stands(arm), random);
+    fn arrange(&self, arms: &mut Vec<usize>, last: Option<usize>, random: &mut SplitMix) {
+        *arms = by_guest(
+            &self.cards,
+            arms,
+            |arm| last.is_some_and(|last| role(&self.cards, arm) == role(&self.cards, last)),
+            random,
+        );
     }
 }
 
-/// Arms that share a guest: those that need the port in the same way. Behind the cards is bare metal without a slice.
+/// What the port is for an arm. Behind the cards is bare metal without a slice.
+fn role(cards: &[ArmCard], arm: usize) -> Role {
+    cards.get(arm).map_or(Role::Bare, |card| card.path.link.role())
+}
+
+/// Arms that share a guest: those that need the port in the same way.
 fn batches(cards: &[ArmCard], arms: &[usize]) -> Vec<Vec<usize>> {
-    let role = |arm: usize| cards.get(arm).map_or(Role::Bare, |card| card.path.link.role());
+    let role = |arm: usize| role(cards, arm);
     let mut roles: Vec<Role> = arms.iter().map(|arm| role(*arm)).collect();
     roles.sort();
     roles.dedup();

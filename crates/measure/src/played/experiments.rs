@@ -10,6 +10,7 @@ use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
 use crate::load::{FioJob, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
 use crate::matrix::MatrixRequest;
+use crate::net::{NetMatrixRequest, NetPath, NetTest};
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::together::{Member, Over, TogetherRequest};
@@ -29,10 +30,13 @@ pub(super) enum Kind {
     DiskRace,
     /// Among files in a directory.
     DiskRaceOfFiles,
+    TogetherOverABridge,
+    TogetherOverFunctions,
+    NetRace,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Slice,
         Self::SliceQuick,
         Self::Inside,
@@ -41,16 +45,22 @@ impl Kind {
         Self::TogetherOverDrives,
         Self::DiskRace,
         Self::DiskRaceOfFiles,
+        Self::TogetherOverABridge,
+        Self::TogetherOverFunctions,
+        Self::NetRace,
     ];
 
     /// Whether arms race: what runs next then hangs on the figures.
     pub(super) fn races(self) -> bool {
-        matches!(self, Self::DiskRace | Self::DiskRaceOfFiles)
+        matches!(self, Self::DiskRace | Self::DiskRaceOfFiles | Self::NetRace)
     }
 
     fn guests(self) -> &'static [&'static str] {
         match self {
-            Self::TogetherOverScratch | Self::TogetherOverDrives => &["web1", "web2"],
+            Self::TogetherOverScratch
+            | Self::TogetherOverDrives
+            | Self::TogetherOverABridge
+            | Self::TogetherOverFunctions => &["web1", "web2"],
             _ => &["web1"],
         }
     }
@@ -70,6 +80,14 @@ impl Kind {
     pub(super) fn experiment(self, machine: &Machine) -> Experiment {
         let conditions = machine.conditions();
         let guest = "web1".to_owned();
+        let port = |way| Over::Port {
+            way,
+            test: NetTest::TcpRr,
+            seconds: 3,
+            port: "enp57s0".into(),
+            peer: "192.0.2.1".parse().unwrap(),
+            address: "192.0.2.10/24".into(),
+        };
         let race = |scratch: String, without: &[&str]| {
             Experiment::Disk(Box::new(MatrixRequest {
                 guest: "web1".to_owned(),
@@ -134,6 +152,24 @@ impl Kind {
             Self::TogetherOverDrives => {
                 together(Over::Drives { job: job(50), functions: vec![function(0), function(1)], namespace: None })
             }
+            Self::TogetherOverABridge => together(port(NetPath::of_several(2)[0])),
+            Self::TogetherOverFunctions => together(port(*NetPath::of_several(2).last().unwrap())),
+            Self::NetRace => Experiment::Net(Box::new(NetMatrixRequest {
+                guest,
+                placement,
+                xml: xml_planned,
+                port: "enp57s0".into(),
+                peer: "192.0.2.1".parse().unwrap(),
+                address: "192.0.2.10/24".into(),
+                tests: vec![NetTest::TcpRr, NetTest::TcpStream],
+                seconds: 3,
+                without: ["no-offloads", "multiqueue"].map(str::to_owned).to_vec(),
+                budget: 1_000_000,
+                error: 0.05,
+                pairs: 2,
+                conditions,
+                race: true,
+            })),
             Self::DiskRace => race("/dev/nvme8n1".into(), &FEW),
             Self::DiskRaceOfFiles => {
                 let files = ["qcow2-metadata", "qcow2-falloc", "qcow2-snapshot", "discard"];
@@ -161,7 +197,7 @@ fn racing(sample: &Sample) -> u32 {
     let word = |prefix: &str| sample.words.split(' ').find_map(|word| word.strip_prefix(prefix)).unwrap_or_default();
     let seed: u32 = word("--randseed=").parse().unwrap_or_default();
     let alone = sample.guest.as_ref().is_some_and(|guest| guest.ends_with("-winner"));
-    let fast = word("--filename=") == "/dev/vdc" || alone;
+    let fast = word("--filename=") == "/dev/vdc" || alone || sample.card.ends_with(":01");
     let rate = if fast { 2000 } else { 1000 };
     rate + seed % 7 * rate / 100 + (seed / 7 + word("--filename=").len() as u32) % 5 * rate / 200
 }

@@ -57,6 +57,19 @@ impl World {
         };
         match words {
             ["rm", ..] | ["chmod", ..] | ["kill", ..] => Ok(String::new()),
+            ["sh", "-c", _, "up", mac, _, _] => {
+                self.state.lock().unwrap().cards.insert(name.to_owned(), (*mac).to_owned());
+                Ok(String::new())
+            }
+            ["sh", "-c", _, "spread", mac, _] => {
+                self.state.lock().unwrap().spread.insert((*mac).to_owned());
+                Ok(String::new())
+            }
+            ["sh", "-c", script] if script.contains("addr flush") => {
+                self.state.lock().unwrap().cards.remove(name);
+                Ok(String::new())
+            }
+            ["sh", "-c", script] if script.contains("xps_cpus") => Ok(self.cards_of(name)),
             ["sh", "-c", script] if script.contains("/size") => {
                 Ok("/sys/block/vda/size:2097152\n/sys/block/sr0/size:0\n".to_owned())
             }
@@ -93,12 +106,16 @@ impl World {
                 state.silent.remove(&facts.name);
                 drop(state);
                 let pid = self.run_qemu(xml);
+                self.join(&facts, pid);
                 self.state.lock().unwrap().domains.insert(facts.name, (xml.clone(), pid));
             }
             Request::Destroy { name } => {
-                if let Some((_, pid)) = state.domains.remove(name) {
-                    self.kernel.remove(&format!("/proc/{pid}"));
-                }
+                let Some((xml, pid)) = state.domains.remove(name) else { return };
+                state.cards.remove(name);
+                drop(state);
+                self.kernel.remove(&format!("/proc/{pid}"));
+                self.kernel.remove(&format!("/proc/{}", pid + 90));
+                self.part(&DomainXml::parse(&xml).and_then(|xml| xml.facts()).unwrap());
             }
             Request::AttachDevice { name, xml } => {
                 if let Some((text, _)) = state.domains.get_mut(name) {
@@ -195,6 +212,13 @@ impl World {
             threads.push((format!("CPU {vcpu}/KVM"), pin.unwrap_or_else(everywhere)));
         }
         threads.push(("worker".to_owned(), everywhere()));
+        // Its own directory too, where the kernel keeps the time of a thread by its id alone.
+        let vhost = pid + 90;
+        for task in [format!("{root}/task/{vhost}"), format!("/proc/{vhost}/task/{vhost}")] {
+            self.kernel.put(&format!("{task}/comm"), &format!("vhost-{pid}"));
+            self.kernel.put(&format!("{task}/status"), "PPid:\t1\nCpus_allowed_list:\t0-15");
+            self.kernel.put(&format!("{task}/schedstat"), "1000 0 1");
+        }
         threads.extend(facts.iothreads.ids.iter().map(|id| (format!("IO iothread{id}"), everywhere())));
         for (number, (name, cpus)) in threads.into_iter().enumerate() {
             let task = format!("{root}/task/{}", pid + number);

@@ -74,6 +74,12 @@ impl Kernel {
         found.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
     }
 
+    /// Whether a link leads to something of this name.
+    pub(super) fn leads_to(&self, path: &str, name: &str) -> bool {
+        let target = rustix::fs::readlinkat(CWD, self.at(path), Vec::new());
+        target.is_ok_and(|target| target.to_str().is_ok_and(|target| target.rsplit('/').next() == Some(name)))
+    }
+
     /// The driver of a PCI function.
     pub(super) fn driver(&self, function: &str) -> Option<String> {
         let link = rustix::fs::readlinkat(CWD, self.at(&format!("{DEVICES}/{function}/driver")), Vec::new()).ok()?;
@@ -123,7 +129,7 @@ impl Kernel {
             ])
             .map(|(file, directory)| format!("{directory}/{file}"))
             .collect();
-        let functions = ["0000:51:00.0", "0000:52:00.0"];
+        let functions = ["0000:51:00.0", "0000:52:00.0", "0000:39:10.0", "0000:39:10.2"];
         paths.extend(functions.map(|function| format!("{DEVICES}/{function}/driver_override")));
         let mut state: Vec<(String, String)> = paths.into_iter().map(|path| (path.clone(), self.text(&path))).collect();
         let drivers =
@@ -134,6 +140,8 @@ impl Kernel {
             names.sort();
             state.push((directory.to_owned(), names.join(" ")));
         }
+        let in_a_bridge = self.exists("/sys/class/net/enp57s0/master");
+        state.push(("enp57s0 in a bridge".to_owned(), in_a_bridge.to_string()));
         let guests = self.names("/proc").into_iter().filter(|name| name.starts_with('5')).count();
         state.push(("processes of guests".to_owned(), guests.to_string()));
         state

@@ -5,6 +5,7 @@ mod experiments;
 mod fate;
 mod guests;
 mod kernel;
+mod network;
 mod tests;
 mod world;
 
@@ -236,6 +237,8 @@ impl Machine {
         }
         let state = self.world.state.lock().unwrap();
         left.extend(state.labels.keys().map(|device| format!("{device} is divided")));
+        left.extend(state.up.iter().map(|name| format!("{name} is up")));
+        left.extend(state.told.iter().map(|mac| format!("the port listens to {mac}")));
         left.extend(state.groups.iter().map(|group| format!("volume group {group}")));
         if self.state.path().join("scratch").read_dir().is_ok_and(|mut files| files.next().is_some()) {
             left.push("files in the scratch directory".to_owned());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::experiments::Kind;
 use super::*;
-use crate::load::Workload;
+use crate::load::{NetJob, Workload};
 use crate::matrix::{Effect, Turn};
 use crate::metric::Metric;
 use crate::results::{Outcome, Purpose, Run};
@@ -17,7 +17,12 @@ fn runs(document: &Measurement) -> Vec<Run> {
             let confirmed = results.confirmation.iter().flat_map(|confirmation| confirmation.runs.clone());
             results.turns.iter().map(one).chain(confirmed).collect()
         }
-        Measurement::Net(_) => Vec::new(),
+        Measurement::Net(results) => {
+            let job = |test| NetJob { test, peer: results.peer, seconds: results.seconds }.into();
+            let one = |turn: &Turn| of_a_race(turn, &results.arms[turn.arm].id, &job(results.tests[0]));
+            let confirmed = results.confirmation.iter().flat_map(|confirmation| &confirmation.turns);
+            results.turns.iter().chain(confirmed).map(one).collect()
+        }
     }
 }
 
@@ -99,12 +104,24 @@ fn every_experiment_measures_all_its_arms_and_gives_everything_back() {
 fn a_race_shows_its_arms_finds_the_best_and_measures_it_again() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.races()) {
         let (mut machine, experiment) = kind.set_up();
-        let Measurement::Disk(results) = machine.perform(&experiment).document() else { panic!("{kind:?}") };
-        for arm in &results.arms {
-            assert!(matches!(arm.effect, Effect::Shown { .. }), "{kind:?}: {}: {:?}", arm.id, arm.effect);
+        let (arms, winner, estimate): (Vec<(String, Effect)>, _, _) = match machine.perform(&experiment).document() {
+            Measurement::Disk(results) => (
+                results.arms.into_iter().map(|arm| (arm.id, arm.effect)).collect(),
+                results.winner,
+                results.confirmation.unwrap().to_default.unwrap(),
+            ),
+            Measurement::Net(results) => (
+                results.arms.into_iter().map(|arm| (arm.id, arm.effect)).collect(),
+                results.winner,
+                results.confirmation.unwrap().figures[0].to_default.clone().unwrap(),
+            ),
+            Measurement::Results(_) => panic!("{kind:?} is no race"),
+        };
+        for (id, effect) in &arms {
+            assert!(matches!(effect, Effect::Shown { .. }), "{kind:?}: {id}: {effect:?}");
         }
-        assert_eq!((results.winner, results.arms.len() > 4), (Some(2), true), "{kind:?}: {:?}", results.arms);
-        let estimate = results.confirmation.unwrap().to_default.unwrap();
+        let best = if kind == Kind::NetRace { 1 } else { 2 };
+        assert_eq!((winner, arms.len() > 4), (Some(best), true), "{kind:?}: {arms:?}");
         assert!((1.8..2.2).contains(&estimate.ratio), "{kind:?}: {estimate:?}");
     }
 }
@@ -114,6 +131,10 @@ fn a_sample_that_fails_in_the_middle_is_recorded_and_the_rest_goes_on() {
     for kind in Kind::ALL {
         let expected = whole(kind);
         for on_the_host in [true, false] {
+            // What the race of networks runs on the host first is its ceiling, of which single samples may fail.
+            if kind == Kind::NetRace && on_the_host {
+                continue;
+            }
             let (mut machine, experiment) = kind.set_up();
             let mut left = 2;
             machine.spoil(move |sample, _| {
@@ -128,7 +149,7 @@ fn a_sample_that_fails_in_the_middle_is_recorded_and_the_rest_goes_on() {
             let failed = failed(&made);
             assert_eq!(failed.len(), 1, "{kind:?}: {failed:?}");
             assert!(failed[0].failure().unwrap().contains("spoiled by the test"), "{:?}", failed[0]);
-            assert_eq!(failed[0].arm == "bare-slice", on_the_host, "{kind:?}");
+            assert_eq!(["bare-slice", "all-pus"].contains(&failed[0].arm.as_str()), on_the_host, "{kind:?}");
             let (made, expected) = (order(&made), order(&expected));
             assert!(kind.races() || expected.iter().all(|step| made.contains(step)), "{kind:?}: {made:?}");
             assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
@@ -140,6 +161,10 @@ fn a_sample_that_fails_in_the_middle_is_recorded_and_the_rest_goes_on() {
 fn a_sample_that_never_ends_fails_within_its_limit() {
     for kind in Kind::ALL {
         for on_the_host in [true, false] {
+            // What the race of networks runs on the host first is its ceiling, of which single samples may fail.
+            if kind == Kind::NetRace && on_the_host {
+                continue;
+            }
             let (mut machine, experiment) = kind.set_up();
             let mut done = false;
             machine.spoil(move |sample, number| {
@@ -200,12 +225,16 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
         let why = machine.perform(&experiment).failed();
         assert!(why.contains(if kind == Kind::Inside { "`web1`" } else { "web1-nearmetal-" }), "{kind:?}: {why}");
         let (waited, real) = (machine.clock() - clock, began.elapsed());
-        let (least, most) = (Duration::from_secs(50), Duration::from_secs(250));
+        // Arms of a network that share a guest which does not come up are tried one by one.
+        let most = Duration::from_secs(if kind == Kind::NetRace { 2000 } else { 250 });
+        let least = Duration::from_secs(50);
         assert!(least < waited && waited < most && real < Duration::from_secs(20), "{kind:?}: {waited:?} {real:?}");
         machine.answers_again();
         assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
     }
 }
+
+const WORDS: [&str; 4] = ["libvirt: ask the guest agent", "libvirt: suspend", "libvirt: resume", "libvirt: look up"];
 
 /// Between any two things that leave the process: programs, requests to libvirt, writes to the kernel.
 #[test]
@@ -215,8 +244,9 @@ fn one_that_is_killed_before_any_of_its_steps_leaves_nothing() {
         machine.perform(&experiment).document();
         let steps = machine.steps();
         for (number, step) in steps.iter().enumerate() {
-            // The rounds of a race are long, and like each other.
-            if number > 150 && number + 150 < steps.len() && number % 17 != 0 {
+            // Words to a guest that is there borrow nothing, and there are many.
+            let is_a_word = |step: &String| WORDS.iter().any(|word| step.starts_with(word));
+            if is_a_word(step) && steps.get(number.wrapping_sub(1)).is_some_and(is_a_word) && number % 31 != 0 {
                 continue;
             }
             machine.kill_at(Some(number));

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fate::Fate;
 use super::kernel::Kernel;
+use super::network::netperf;
 use crate::barrier::now;
 use crate::program::scripted::HANGS;
 
@@ -21,6 +22,8 @@ pub(crate) struct Sample {
     pub(crate) guest: Option<String>,
     /// Its words.
     pub(crate) words: String,
+    /// Hardware address of the card that is up in the guest, if one is.
+    pub(crate) card: String,
 }
 
 /// What becomes of a sample.
@@ -41,6 +44,17 @@ pub(super) struct State {
     /// Names of the partitions of each divided device.
     pub(super) labels: BTreeMap<String, Vec<String>>,
     pub(super) groups: BTreeSet<String>,
+    /// Interfaces that are up.
+    pub(super) up: BTreeSet<String>,
+    /// Interfaces in namespaces.
+    pub(super) moved: Vec<(String, String)>,
+    /// Macvtaps as `ip` shows them.
+    pub(super) macvtaps: BTreeMap<String, Value>,
+    /// Hardware addresses that the port was told.
+    pub(super) told: BTreeSet<String>,
+    /// The card of each guest that is up, and those that spread what they receive.
+    pub(super) cards: BTreeMap<String, String>,
+    pub(super) spread: BTreeSet<String>,
     pub(super) samples: Vec<Sample>,
     pub(super) spoiler: Spoiler,
     /// What each sample does a second.
@@ -66,6 +80,12 @@ impl World {
         let state = State {
             labels: BTreeMap::new(),
             groups: BTreeSet::new(),
+            up: BTreeSet::new(),
+            moved: Vec::new(),
+            macvtaps: BTreeMap::new(),
+            told: BTreeSet::new(),
+            cards: BTreeMap::new(),
+            spread: BTreeSet::new(),
             samples: Vec::new(),
             spoiler: Box::new(|_, _| End::Well),
             rates: Box::new(|sample| if sample.guest.is_some() { RATE_OF_GUESTS } else { RATE }),
@@ -88,7 +108,18 @@ impl World {
         let nothing = || Ok(String::new());
         match words {
             [_, "bind", "--cpus", _, "--nodes", _, "--", rest @ ..] => self.on_the_host(rest, input),
+            ["ip", "netns", "exec", _, "cat", _] => Ok("1\n".to_owned()),
             ["ip", "netns", "exec", _, rest @ ..] => self.on_the_host(rest, input),
+            ["ip", rest @ ..] => self.ip(rest),
+            ["bridge", "fdb", what, mac, "dev", _, "self"] => {
+                let told = &mut self.state.lock().unwrap().told;
+                let _ = if *what == "add" { told.insert((*mac).to_owned()) } else { told.remove(*mac) };
+                nothing()
+            }
+            ["bridge", "fdb", ..] => nothing(),
+            ["ldd", _] => Ok("\tstatically linked\n".to_owned()),
+            ["modprobe", "--show-depends", "--", name] => Ok(format!("builtin {name}\n")),
+            ["modprobe", ..] => nothing(),
             ["udevadm", ..] | ["dd", ..] | ["qemu-img", ..] => nothing(),
             ["fio", "--name=fill", ..] => nothing(),
             ["mount", "-t", kind, _, place] => {
@@ -177,6 +208,16 @@ impl World {
                 Ok(format!("{text}BEGAN={began}\nENDED={}\n", began + 3_100_000_000))
             }
             [_, "at", "--nanoseconds", _, "--", rest @ ..] => self.anywhere(guest, rest),
+            ["netperf", .., "-l", "-20", "-P", "0"] => Ok(String::new()),
+            // A second of work shows who moves the packets.
+            ["netperf", _, _, _, _, "-l", "1", ..] => {
+                guest.into_iter().for_each(|guest| self.packets(guest));
+                Ok(String::new())
+            }
+            ["netperf", _, _, _, test, ..] => {
+                let stream = !test.ends_with("_RR");
+                self.sample(guest, words, |rate| netperf(rate, stream))
+            }
             ["fio", "--version"] => Ok("fio-3.39\n".to_owned()),
             [_, "file-systems"] => Ok(json!({"result": {"usable": ["ext4"], "missing": []}}).to_string()),
             ["fio", rest @ ..] if rest.contains(&"--output-format=json") => self.sample(guest, words, fio),
@@ -190,8 +231,9 @@ impl World {
     }
 
     fn sample(&self, guest: Option<&str>, words: &[&str], told: impl FnOnce(u32) -> String) -> Result<String, String> {
-        let sample = Sample { guest: guest.map(str::to_owned), words: words.join(" ") };
         let mut state = self.state.lock().unwrap();
+        let card = guest.and_then(|guest| state.cards.get(guest).cloned()).unwrap_or_default();
+        let sample = Sample { guest: guest.map(str::to_owned), words: words.join(" "), card };
         state.samples.push(sample.clone());
         let number = state.samples.len() - 1;
         match (state.spoiler)(&sample, number) {

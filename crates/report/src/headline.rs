@@ -158,7 +158,7 @@ fn direction(view: &JobReport, planned: &ComparisonView, found: &ComparisonView)
 fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(metric) = view.metric(&result.metric) {
-        lines.push(format!("{}, {}{}", metric.label, count(result.n as usize, "pair"), absolute(metric, result)));
+        lines.push(format!("{}, {}{}", metric.label, count(result.n as usize, "pair"), absolute(view, metric, result)));
     }
     if let Some(gain) = view.comparison(&result.metric, ArmRole::Planned, ArmRole::AsFound) {
         let floor = view.noise_floor(&result.metric).and_then(|floor| floor.bounds);
@@ -173,13 +173,17 @@ fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
     lines
 }
 
-fn absolute(metric: &Metric, row: &ComparisonView) -> String {
+fn absolute(view: &JobReport, metric: &Metric, row: &ComparisonView) -> String {
     if finite(row.subject_value).is_none() || finite(row.reference_value).is_none() {
         return String::new();
     }
+    let (inside, outside) = match view.together {
+        Some(_) => ("in all guests together", "in all bare slices together"),
+        None => ("in the guest", "on bare metal"),
+    };
     let worse = if metric.higher_is_better { "" } else { ", less is better" };
     format!(
-        ": {} {unit} in the guest, {} {unit} on bare metal{worse}",
+        ": {} {unit} {inside}, {} {unit} {outside}{worse}",
         value(row.subject_value),
         value(row.reference_value),
         unit = metric.unit

@@ -1,7 +1,7 @@
 //! The arms: what ran, with which settings, and what it used beside the slice.
 
 use nearmetal_domain::{DomainFacts, DomainXml};
-use nearmetal_measure::{Arm, Results, Role, Run};
+use nearmetal_measure::{Arm, BARE_SLICE, Results, Role, Run};
 use nearmetal_place::Placement;
 use nearmetal_report::view::{ArmRole, ArmView, ExtraPus, IncompleteArm, SliceRole};
 
@@ -46,8 +46,10 @@ pub(crate) fn facts(index: usize, arm: &Arm) -> Result<Option<DomainFacts>, JobE
 fn view(index: usize, arm: &Arm, results: &Results, placement: Option<&Placement>) -> Result<ArmView, JobError> {
     let mut configuration = match facts(index, arm)? {
         Some(facts) => describe::settings(&facts),
+        // Several slices are in a table of their own, and what runs on all PUs is confined to none.
         None => results
             .slice()
+            .filter(|_| results.tenants.len() == 1 && arm.name.id == BARE_SLICE)
             .map(|slice| format!("confined to PUs {}, memory on node {}", slice.cpus, slice.nodes))
             .into_iter()
             .collect(),

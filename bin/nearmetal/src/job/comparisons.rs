@@ -24,13 +24,18 @@ pub(crate) fn views(results: &Results, shown: &[Shown]) -> Result<Vec<Comparison
 fn view(row: &Comparison, metric: &Shown) -> ComparisonView {
     let (subject, reference) = (row.subject.id.clone(), row.reference.id.clone());
     let mean = |side: fn(&Pair) -> f64| geometric_mean(row.pairs.iter().map(side)).map(|value| value * metric.scale);
+    // Of several guests at once the arms are named in the plural.
+    let number = |words: String| match row.count {
+        1 => words,
+        _ => words.replacen(" does ", " do ", 1).replacen(" takes ", " take ", 1),
+    };
     let (ratio, interval, bootstrap, method, verdict) = match &row.estimate {
         Estimate::Paired { ratio, noise, verdict } => {
             let method = match ratio.recommended {
                 IntervalKind::StudentT => "Student's t on log-ratios",
                 IntervalKind::Bootstrap => "percentile bootstrap over pairs",
             };
-            let words = words(*verdict, noise.is_some(), metric, &row.subject, &row.reference);
+            let words = number(words(*verdict, noise.is_some(), metric, &row.subject, &row.reference));
             (ratio.ratio, Some(bounds(ratio.interval())), Some(bounds(&ratio.bootstrap)), method, words)
         }
         Estimate::SingleShot { ratio } => {

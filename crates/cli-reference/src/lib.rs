@@ -3,11 +3,16 @@
 //!
 //! Two programs share it, and only their tests use it, so that neither program links a page generator. The pages are
 //! goldens: [`check`] compares them with the files in the repository, and rewrites those when `UPDATE_GOLDENS` is set.
+//!
+//! The pages of `docs/reference` that describe JSON documents are written by hand; [`Fields`] compares their tables with
+//! documents that have every field.
 
+mod fields;
 mod goldens;
 mod man;
 mod markdown;
 
+pub use fields::{Fields, Tables};
 pub use goldens::{Page, check};
 
 use clap::Command;

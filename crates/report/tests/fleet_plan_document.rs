@@ -3,10 +3,8 @@
 
 mod fleets;
 
-use std::collections::BTreeSet;
-
+use nearmetal_cli_reference::{Fields, Tables};
 use nearmetal_fleet::{DeviceSelector, FleetPlan};
-use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/fleet-plan.md");
 
@@ -20,36 +18,10 @@ fn full() -> FleetPlan {
     plan
 }
 
-/// Every key's path: `placements[].vm`.
-fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let path = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-                paths(value, &path, found);
-                found.insert(path);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| paths(value, &format!("{at}[]"), found)),
-        _ => {}
-    }
-}
-
-/// The first column of the table of the planner's fields.
-fn documented() -> BTreeSet<String> {
-    let (_, fields) = DOCUMENT.split_once("## Fields").unwrap();
-    let rows = fields.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    rows.map(str::to_owned).collect()
-}
-
 #[test]
 fn the_document_names_exactly_the_fields_of_a_plan() {
-    let mut found = BTreeSet::new();
-    paths(&serde_json::to_value(full()).unwrap(), "", &mut found);
-    let documented = documented();
-    let missing: Vec<_> = found.difference(&documented).collect();
-    let stale: Vec<_> = documented.difference(&found).collect();
-    assert_eq!((missing, stale), (vec![], vec![]), "(missing in the document, no longer in a plan)");
+    let fields = Fields::of(&serde_json::to_value(full()).unwrap());
+    Tables(DOCUMENT).have(&fields, "## Fields");
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! Invented results in which every field has a value somewhere, and every choice each of its words.
+
+use std::collections::BTreeMap;
+
+use nearmetal_measure::{
+    Arm, ArmName, Environment, FileJob, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency,
+    Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, Run, SCHEMA, Shape,
+    Slice, Tenant, Together, Unit, Window, Workload,
+};
+use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
+
+const STARTED: &str = "2026-01-01T00:00:00Z";
+
+pub(super) fn lab() -> Environment {
+    Environment::Lab { machine: "quad".into() }
+}
+
+pub(super) fn named(names: &[&str]) -> BTreeMap<String, String> {
+    names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect()
+}
+
+pub(super) fn slice() -> Slice {
+    Slice {
+        cpus: CpuSet::one(2),
+        nodes: NodeSet::one(1),
+        page_size: Some(PageSize::HUGE_2M),
+        device: "/dev/nvme0n2".into(),
+        region: Bytes::from_mib(512),
+        cpus_on_top: CpuSet::one(3),
+    }
+}
+
+pub(super) fn fio() -> FioJob {
+    FioJob {
+        block_size: Bytes::from_kib(4),
+        read_percent: 50,
+        queue_depth: 32,
+        engine: FioEngine::Libaio,
+        seconds: 5,
+        ramp_seconds: 1,
+        span: Some(Bytes::from_mib(256)),
+        order: Order::Sequential,
+    }
+}
+
+pub(super) fn measured(units: &[Unit]) -> Outcome {
+    let metric = |unit: &Unit| Metric { name: "iops".into(), unit: *unit, value: 1000.0 };
+    Outcome::Measured { metrics: units.iter().map(metric).collect(), notes: vec!["backed by 4k pages".into()] }
+}
+
+pub(super) fn run(purpose: Purpose, workload: Workload, outcome: Outcome) -> Run {
+    let window = Window { began: 1.0, ended: 2.0 };
+    let part = Part { guest: "web1".into(), rate: 1000.0, window };
+    Run {
+        round: 0,
+        position: 0,
+        purpose,
+        arm: "planned".into(),
+        count: 1,
+        workload,
+        seed: 1,
+        started: STARTED.into(),
+        seconds: 6.0,
+        outcome,
+        together: Some(Together { parts: vec![part], overlap: 0.99, clocks_within: 0.2 }),
+    }
+}
+
+fn workloads() -> Vec<Workload> {
+    let file =
+        |file_system| FileJob { file_system, record: Bytes::from_kib(4), total: Bytes::from_mib(256), threads: 1 };
+    let memory = |pages, pattern| MemoryJob { size: Bytes::from_mib(64), pages, pattern };
+    let net = |test| NetJob { test, peer: "192.0.2.1".parse().unwrap(), seconds: 5 };
+    let tests = [
+        NetTest::TcpRr,
+        NetTest::TcpStream,
+        NetTest::TcpMaerts,
+        NetTest::UdpRr,
+        NetTest::SockperfTcp,
+        NetTest::SockperfUdp,
+    ];
+    let shape = Shape { size: Bytes::from_kib(4), seconds: 5, ramp: 1, span: Bytes::from_mib(256), vcpus: 2 };
+    let zstd = Workload::named().into_iter().find(|named| named.word == "zstd").unwrap();
+    let mut all = vec![
+        fio().into(),
+        FioJob { engine: FioEngine::IoUring, ..fio() }.into(),
+        file(FileSystem::Ext4).into(),
+        file(FileSystem::Xfs).into(),
+        MemoryLatency(memory(ProbePages::Small, Pattern::Page)).into(),
+        MemoryBandwidth(memory(ProbePages::Transparent, Pattern::Groups)).into(),
+        (zstd.make)(&shape),
+    ];
+    all.extend(tests.map(|test| net(test).into()));
+    all
+}
+
+const UNITS: [Unit; 12] = [
+    Unit::Iops,
+    Unit::BytesPerSecond,
+    Unit::Nanoseconds,
+    Unit::CpuNanosecondsPerIo,
+    Unit::BitsPerSecond,
+    Unit::TransactionsPerSecond,
+    Unit::CpuSecondsPerGigabit,
+    Unit::CpuNanosecondsPerTransaction,
+    Unit::CpuNanosecondsPerGigabit,
+    Unit::PerIo,
+    Unit::PerTransaction,
+    Unit::PerGigabit,
+];
+
+const PURPOSES: [Purpose; 6] =
+    [Purpose::Pair, Purpose::SameArm, Purpose::SingleShot, Purpose::Race, Purpose::ExitReasons, Purpose::Ceiling];
+
+pub(super) fn full() -> Results {
+    let arm = |name| Arm {
+        name,
+        description: "test".into(),
+        region: "/dev/x1".into(),
+        xml: Some("<domain/>".into()),
+        command_line: Some("/usr/bin/qemu-system-x86_64".into()),
+        placement: vec!["vCPU 0 (thread 12): PU 2".into()],
+    };
+    let mut runs: Vec<Run> =
+        workloads().into_iter().map(|workload| run(Purpose::Pair, workload, measured(&UNITS))).collect();
+    let failed = || Outcome::Failed { why: "agent timed out".into() };
+    runs.extend(PURPOSES.map(|purpose| run(purpose, fio().into(), failed())));
+    Results {
+        schema: SCHEMA.into(),
+        experiment: "together".into(),
+        created: STARTED.into(),
+        version: "0".into(),
+        environment: lab(),
+        quick: true,
+        seed: 1,
+        tenants: vec![Tenant { guest: "web1".into(), slice: slice(), placement: vec!["vCPU 0: PU 2".into()] }],
+        least_overlap: Some(0.95),
+        arms: vec![
+            arm(ArmName::bare_slice()),
+            arm(ArmName::as_found()),
+            arm(ArmName::planned()),
+            arm(ArmName::new("else", "else", Role::Other)),
+        ],
+        runs,
+        caveats: vec!["test".into()],
+        provenance: named(&["kernel"]),
+    }
+}

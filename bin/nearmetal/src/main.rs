@@ -23,6 +23,7 @@ mod style;
 use std::process::ExitCode;
 
 use clap::Parser;
+use nearmetal_measure::MeasureError;
 
 use crate::commands::Command;
 use crate::exit_status::{ExitStatus, WrongUse};
@@ -67,7 +68,9 @@ fn main() -> ExitCode {
         Err(error) => {
             // `{:#}` of anyhow prints the chain of causes, outermost first.
             printer.important(&format!("error: {error:#}"));
-            if error.is::<WrongUse>() { ExitStatus::WrongUse } else { ExitStatus::Refused }.into()
+            let wrong_use =
+                error.is::<WrongUse>() || error.downcast_ref::<MeasureError>().is_some_and(MeasureError::is_wrong_use);
+            if wrong_use { ExitStatus::WrongUse } else { ExitStatus::Refused }.into()
         }
     }
 }

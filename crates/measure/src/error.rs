@@ -41,6 +41,9 @@ pub enum MeasureError {
     /// The experiment does not fit the machine or the plan.
     #[error("{0}")]
     Unfit(String),
+    /// What was asked for cannot be: another argument is the remedy, and the words name it.
+    #[error("{0}")]
+    Asked(String),
     /// The results store.
     #[error("results store `{path}`")]
     Store {
@@ -95,4 +98,11 @@ pub enum MeasureError {
     /// The figures do not allow a statement.
     #[error("statistics")]
     Statistics(#[from] nearmetal_stats::StatsError),
+}
+
+impl MeasureError {
+    /// Whether it is about what the user named, and not about this machine.
+    pub fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Asked(_) | Self::Scratch { .. })
+    }
 }

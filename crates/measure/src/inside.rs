@@ -160,7 +160,7 @@ fn only_reads(pairing: &Pairing) -> Result<(), MeasureError> {
 fn runs_as_planned(request: &InsideRequest, fs: &HostFs, uuid: &str) -> Result<(), MeasureError> {
     let name = &request.guest;
     if request.placement.is_floating() {
-        return Err(unfit(name, "its plan pins nothing, so that there is no slice to compare it with"));
+        return Err(unfit(name, "its plan pins nothing, so there is no slice to compare it with"));
     }
     let process = nearmetal_host::guests::find(fs, uuid)
         .map_err(|source| MeasureError::Kernel { what: format!("cannot read the threads of `{name}`"), source })?;
@@ -191,9 +191,9 @@ fn disk_of(xml: &str, name: &str) -> Result<DiskFacts, MeasureError> {
 fn size_of(session: &Session<'_>, source: &str, name: &str) -> Result<Bytes, MeasureError> {
     let path = device_behind(session.fs, source).unwrap_or_else(|_| source.into());
     let of = |file: &str| -> Option<Bytes> { Host::block_device(&session.host, file)?.size };
-    path.file_name()
-        .and_then(|file| of(file.to_str()?))
-        .ok_or_else(|| unfit(name, &format!("`{source}` behind its disk is no block device that both sides can read")))
+    path.file_name().and_then(|file| of(file.to_str()?)).ok_or_else(|| {
+        unfit(name, &format!("`{source}` behind its disk is not a block device that both sides can read"))
+    })
 }
 
 /// The device in the guest. Guests name disks in their own order, so the name counts only with the right size.

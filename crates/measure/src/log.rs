@@ -33,7 +33,7 @@ impl Log {
                 let entry = store.entry(id)?;
                 if (entry.experiment.as_str(), entry.guests.as_slice()) != (begun.experiment, begun.guests.as_slice()) {
                     let (experiment, guests) = (&entry.experiment, entry.guests.join(", "));
-                    return Err(MeasureError::Unfit(format!("measurement {id} is a {experiment} of {guests}")));
+                    return Err(MeasureError::Asked(format!("measurement {id} is a {experiment} of {guests}")));
                 }
                 // Figures of two kernels are two experiments.
                 if entry.kernel != begun.kernel {

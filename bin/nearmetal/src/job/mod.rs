@@ -4,7 +4,7 @@
 //! [`JobFiles`] reads and checks the files, [`assemble`] turns them into the view a report is rendered from. Assembling
 //! is pure and invents nothing: what no file says is unknown in the report, and a caveat says which file is missing.
 
-mod arms;
+pub(crate) mod arms;
 mod assemble;
 mod checks;
 pub(crate) mod compared;

@@ -59,10 +59,10 @@ pub fn function_of(xml: &str, guest: &str) -> Result<PciAddress, MeasureError> {
     let facts = facts(xml, guest)?;
     match facts.hostdevs.as_slice() {
         [only] => Ok(*only),
-        [] => Err(MeasureError::Unfit(format!(
+        [] => Err(MeasureError::Asked(format!(
             "`{guest}` is given no PCI function: name one (`nearmetal bench drive {guest} 0000:3a:00.1`), `nearmetal device list` shows them"
         ))),
-        several => Err(MeasureError::Unfit(format!(
+        several => Err(MeasureError::Asked(format!(
             "`{guest}` is given several PCI functions: name one of them (`nearmetal bench drive {guest} ADDRESS`): {}",
             several.iter().map(PciAddress::to_string).collect::<Vec<_>>().join(", ")
         ))),
@@ -99,7 +99,7 @@ fn measure(request: &DriveRequest, session: &mut Session<'_>) -> Result<Results,
     let function = request.function;
     if request.placement.is_floating() {
         return Err(MeasureError::Unfit(format!(
-            "the plan pins nothing of `{}`, so that there is no slice to compare it with",
+            "the plan pins nothing of `{}`, so there is no slice to compare it with",
             request.guest
         )));
     }
@@ -169,7 +169,7 @@ pub(crate) fn taken(
     namespace.must_be_empty(session.fs)?;
     if let Some(span) = span {
         if span > namespace.size {
-            return Err(MeasureError::Unfit(format!(
+            return Err(MeasureError::Asked(format!(
                 "namespace {} of {function} is {}, and {span} of it are to be worked on",
                 namespace.id, namespace.size
             )));

@@ -33,6 +33,10 @@ fn refuse(function: PciAddress, why: impl Into<String>) -> MeasureError {
     MeasureError::Unfit(format!("{function} cannot be measured: {}", why.into()))
 }
 
+fn asked(function: PciAddress, why: String) -> MeasureError {
+    MeasureError::Asked(format!("{function} cannot be measured: {why}"))
+}
+
 impl Namespace {
     /// Finds it; waits for the controller, which has just got its driver.
     ///
@@ -74,7 +78,7 @@ impl Namespace {
             (_, []) => return Err(refuse(function, format!("{controller} has no namespace"))),
             (None, [only]) => only.clone(),
             (None, _) => {
-                return Err(refuse(
+                return Err(asked(
                     function,
                     format!("it has the namespaces {}: name the one to be written to (--namespace)", numbers()),
                 ));
@@ -82,7 +86,7 @@ impl Namespace {
             (Some(wanted), _) => match seen.iter().find(|(number, ..)| *number == wanted) {
                 Some(found) => found.clone(),
                 None => {
-                    return Err(refuse(function, format!("it has no namespace {wanted}; there are: {}", numbers())));
+                    return Err(asked(function, format!("it has no namespace {wanted}; there are: {}", numbers())));
                 }
             },
         };

@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         if !self.conditions.pause {
-            return Err(MeasureError::Unfit(format!(
+            return Err(MeasureError::Asked(format!(
                 "`{guest}` is running on the slice that is to be measured: allow it to be paused meanwhile (--pause), or shut it down"
             )));
         }

@@ -92,7 +92,7 @@ fn read(output: &str) -> Result<Measured, MeasureError> {
     let [compression, decompression] = rates[..] else { return Err(unreadable("not two figures in MB/s")) };
     let metric = |name, rate: f64| {
         let found = Metric::new(name, Unit::BytesPerSecond, rate * 1e6);
-        found.ok_or_else(|| unreadable("a figure that is no rate"))
+        found.ok_or_else(|| unreadable("a figure that is not a rate"))
     };
     // Its first line names its version: the guest's may be another than the host's.
     let version = output.lines().find_map(|line| line.strip_prefix("bench ")?.split_whitespace().next());

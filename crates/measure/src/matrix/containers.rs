@@ -86,7 +86,7 @@ impl Files {
         };
         match container {
             Container::Partition | Container::Device | Container::Lvm => {
-                return Err(MeasureError::Unfit("a block device is no file: this is a fault of nearmetal".to_owned()));
+                return Err(MeasureError::Unfit("a block device is not a file: this is a bug in nearmetal".to_owned()));
             }
             Container::RawFile => create(&file, "raw", "preallocation=falloc")?,
             Container::Qcow2Metadata => create(&file, "qcow2", "preallocation=metadata")?,

@@ -171,7 +171,7 @@ fn measure(request: &MatrixRequest, session: &mut Session<'_>) -> Result<MatrixR
     affordable(request, arms(&ground).0.len())?;
     if let (Some(files), Some(span)) = (&request.files, request.job.span) {
         if files.room() > span {
-            return Err(MeasureError::Unfit(format!(
+            return Err(MeasureError::Asked(format!(
                 "{} needs storage of {} for each arm, and --span is {span}: give a larger one",
                 files.file_system.name(),
                 files.room()
@@ -285,7 +285,7 @@ fn affordable(request: &MatrixRequest, arms: usize) -> Result<(), MeasureError> 
     if request.budget >= least {
         return Ok(());
     }
-    Err(MeasureError::Unfit(format!(
+    Err(MeasureError::Asked(format!(
         "{arms} arms, {FIRST_LOOK} rounds each, and the winner again take at least {least} s, and the budget is {} s: raise --budget, or leave arms out (--without WORD)",
         request.budget
     )))

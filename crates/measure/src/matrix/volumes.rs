@@ -63,7 +63,7 @@ pub(crate) fn make(group: &str, partitions: &[String]) -> Result<Vec<String>, Me
 pub(crate) fn remove(group: &str) -> Result<(), MeasureError> {
     if !group.starts_with(NAME) || group.contains('/') {
         return Err(MeasureError::Unfit(format!(
-            "`{group}` is no volume group of nearmetal and is not removed: delete it from bench.json in the state directory"
+            "`{group}` is not a volume group of nearmetal and is not removed: delete it from bench.json in the state directory"
         )));
     }
     if run(lvm("vgs").args(["--noheadings", "--options", "vg_name", group])).is_err() {

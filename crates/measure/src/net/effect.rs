@@ -187,7 +187,7 @@ fn macvtap_in(rows: &[Value], card: &ArmCard) -> Result<String, String> {
     let expected = match card.path.link.macvtap_mode() {
         Some("passthrough") => "passthru",
         Some(mode) => mode,
-        None => return Err("it is no macvtap".to_owned()),
+        None => return Err("it is not a macvtap".to_owned()),
     };
     if (kind.as_str(), mode.as_str(), lower.as_str()) != ("macvtap", expected, card.lower.as_str()) {
         return Err(format!(

@@ -35,7 +35,7 @@ pub(crate) fn ip_json(words: &[&str]) -> Result<Vec<Value>, MeasureError> {
         Ok(Value::Array(rows)) => Ok(rows),
         Ok(_) | Err(_) => Err(MeasureError::Unreadable {
             what: format!("`ip -json {}`", words.join(" ")),
-            why: "it is no list".to_owned(),
+            why: "it is not a list".to_owned(),
             text: text.chars().take(200).collect(),
         }),
     }

@@ -272,7 +272,7 @@ pub fn check_address(text: &str, peer: IpAddr) -> Result<(), String> {
         .split_once('/')
         .and_then(|(address, length)| Some((address.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?)));
     let Some((address, length)) = parts else {
-        return Err(format!("`{text}` is no address: write it with its prefix, such as 192.0.2.10/24"));
+        return Err(format!("`{text}` is not an address: write it with its prefix, such as 192.0.2.10/24"));
     };
     let bits = |address: IpAddr| match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),

@@ -155,7 +155,7 @@ pub(super) fn affordable(request: &NetMatrixRequest, paths: &[NetPath]) -> Resul
     if request.budget >= least {
         return Ok(());
     }
-    Err(MeasureError::Unfit(format!(
+    Err(MeasureError::Asked(format!(
         "{} arms, {FIRST_LOOK} rounds each, and the winner again take at least {least} s, and the budget is {} s: raise --budget, or leave arms out (--without WORD)",
         paths.len(),
         request.budget

@@ -215,7 +215,7 @@ impl NetMatrixResults {
         const WHAT: &str = "the results of a network matrix";
         let results: Self = document::parse(text, WHAT, NET_MATRIX_SCHEMA, |results: &Self| &results.schema)?;
         if results.winner.is_some_and(|winner| results.arms.get(winner).is_none_or(|arm| arm.path.link == Link::Bare)) {
-            return Err(document::unreadable(WHAT, "its winner is no arm a guest can use".to_owned(), text));
+            return Err(document::unreadable(WHAT, "a guest cannot use its winner".to_owned(), text));
         }
         Ok(results)
     }

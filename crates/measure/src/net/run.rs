@@ -74,7 +74,7 @@ fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetM
     let began = Instant::now();
     let host = &session.host.clone();
     if let Some(why) = why_not(&request.port, host) {
-        return Err(MeasureError::Unfit(why));
+        return Err(MeasureError::Asked(why));
     }
     session.without_fio();
     let versions = session.versions();

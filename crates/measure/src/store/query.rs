@@ -102,7 +102,7 @@ impl Store {
                     .query_row("SELECT MAX(id) FROM measurement", [], |row| row.get(0))
                     .map_err(|source| self.error(source))?;
                 let known = last.map_or_else(|| "it has none yet".to_owned(), |last| format!("the newest is {last}"));
-                Err(MeasureError::Unfit(format!("results store `{}` has no measurement {id}: {known}", self.path)))
+                Err(MeasureError::Asked(format!("results store `{}` has no measurement {id}: {known}", self.path)))
             }
         }
     }
@@ -137,7 +137,7 @@ impl Store {
     /// There is no such measurement, it is not over, or its document cannot be read.
     pub fn measurement(&self, id: i64) -> Result<Measurement, MeasureError> {
         let document = self.document(id)?.ok_or_else(|| {
-            MeasureError::Unfit(format!(
+            MeasureError::Asked(format!(
                 "measurement {id} is not complete: `nearmetal bench resume {id}` goes on with it"
             ))
         })?;
@@ -156,7 +156,7 @@ impl Store {
         match self.measurement(id)? {
             Measurement::Results(results) => Ok(*results),
             Measurement::Disk(_) | Measurement::Net(_) => {
-                Err(MeasureError::Unfit(format!("measurement {id} is a race: it has no pairs of its own to compare")))
+                Err(MeasureError::Asked(format!("measurement {id} is a race: it has no pairs of its own to compare")))
             }
         }
     }

@@ -161,22 +161,22 @@ fn pus(placement: &Placement) -> CpuSet {
 
 /// Refuses members that cannot run side by side.
 fn apart(members: &[Member]) -> Result<(), MeasureError> {
-    let unfit = |why: String| Err(MeasureError::Unfit(why));
+    let refused = |why: String| Err(MeasureError::Asked(why));
     if members.len() > MOST_TOGETHER {
-        return unfit(format!("{} guests are named, and {MOST_TOGETHER} at once are possible", members.len()));
+        return refused(format!("{} guests are named, and {MOST_TOGETHER} at once are possible", members.len()));
     }
     for (number, Member { guest, placement, .. }) in members.iter().enumerate() {
         let own = pus(placement);
         if own.is_empty() {
-            return unfit(format!("the plan pins nothing of `{guest}`, so that there is no slice to compare it with"));
+            return refused(format!("the plan pins nothing of `{guest}`, so there is no slice to compare it with"));
         }
         for Member { guest: other, placement: beside, .. } in &members[..number] {
             if other == guest {
-                return unfit(format!("`{guest}` is named twice"));
+                return refused(format!("`{guest}` is named twice"));
             }
             let shared = own.intersection(&pus(beside));
             if !shared.is_empty() {
-                return unfit(format!(
+                return refused(format!(
                     "`{other}` and `{guest}` share PUs {shared}: their bare slices cannot run side by side; plan them together"
                 ));
             }

@@ -53,7 +53,7 @@ impl Over {
     pub(super) fn check(&self, request: &TogetherRequest) -> Result<(), MeasureError> {
         let twice = |guests: (usize, usize), what: String| {
             let name = |place: usize| request.members.get(place).map_or("", |member| member.guest.as_str());
-            Err(MeasureError::Unfit(format!("`{}` and `{}` have the same {what}", name(guests.0), name(guests.1))))
+            Err(MeasureError::Asked(format!("`{}` and `{}` have the same {what}", name(guests.0), name(guests.1))))
         };
         match self {
             Self::Scratch { devices, .. } => match same(devices) {

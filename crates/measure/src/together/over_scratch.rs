@@ -49,7 +49,7 @@ pub(super) fn ready<'p>(
         session.stage("writing what is read later");
         for scratch in &scratches {
             if span > scratch.region_size {
-                return Err(MeasureError::Unfit(format!(
+                return Err(MeasureError::Asked(format!(
                     "{} has {} for each side, and {span} are to be worked on: take a larger one",
                     scratch.device(),
                     scratch.region_size

@@ -75,7 +75,7 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let running = bench.sh("virsh domstate web1")?;
     let text = bench
-        .ends_with(3, "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
+        .ends_with(2, "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
     ensure!(text.contains("--pause"), "{text}");
     bench.sh("nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
     let results: Results = serde_json::from_str(&bench.document("/root/r.json", "web1")?)?;
@@ -92,7 +92,7 @@ fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
     );
     bench.sh("nearmetal verify web1 --agent-timeout 60")?;
     let text = bench.ends_with(
-        3,
+        2,
         "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause",
     )?;
     ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");

@@ -144,7 +144,7 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     let list = bench.sh("nearmetal bench disk list web1")?;
     ensure!(list.contains("--unsafe-loses-data") && list.contains("at least"), "{list}");
     let text =
-        bench.ends_with(3, &format!("nearmetal bench disk race web1 --scratch {SCRATCH} --pause --budget 60"))?;
+        bench.ends_with(2, &format!("nearmetal bench disk race web1 --scratch {SCRATCH} --pause --budget 60"))?;
     ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
     let pools = bench.sh(MEMORY_TAKEN)?;
     let raced = bench.sh(&format!(

@@ -132,7 +132,7 @@ fn with_functions() -> anyhow::Result<Verdict> {
 /// server of sockperf that is missing is asked for first.
 fn short_race() -> anyhow::Result<Verdict> {
     with_peer(0, |server, peer| {
-        let text = server.ends_with(3, &format!("nearmetal bench net race {ARGUMENTS} --budget 60"))?;
+        let text = server.ends_with(2, &format!("nearmetal bench net race {ARGUMENTS} --budget 60"))?;
         ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
         let before = server.sh(NETWORK)?;
         let few = format!(

@@ -1,7 +1,7 @@
 //! `nearmetal bench drive`.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{DriveRequest, Experiment, FioJob, MeasureError, Workload, function_of};
+use nearmetal_measure::{DriveRequest, Experiment, FioJob, Workload, function_of};
 use nearmetal_units::{Bytes, PciAddress};
 
 use super::clones::CloneArgs;
@@ -10,7 +10,7 @@ use super::measuring::need_root;
 use super::planned::PlanArgs;
 use super::rounds::{RoundArgs, block_size, percent};
 use super::workload::{SPAN, USUAL_SIZE};
-use crate::exit_status::{ExitStatus, WrongUse};
+use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
 /// Compare a VM that has an NVMe drive for itself with bare metal on the same drive
@@ -56,7 +56,7 @@ pub(super) fn drive(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     let planned = args.plan.of(&args.domain, &journal)?;
     let function = match args.function {
         Some(function) => function,
-        None => function_given_to(&args.domain, &planned.change.xml_after)?,
+        None => function_of(&planned.change.xml_after, &args.domain)?,
     };
     need_root("starts guests and changes drivers", "")?;
     let fs = HostFs::live();
@@ -77,15 +77,4 @@ pub(super) fn drive(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         pairing: args.rounds.pairing(sizes.iter().map(job).collect(), args.resolve),
     };
     args.keep.run(&Experiment::Drive(Box::new(request)), printer)
-}
-
-/// The function that a definition hands through.
-///
-/// # Errors
-/// [`WrongUse`] where it is none or several; else the definition cannot be read.
-pub(super) fn function_given_to(domain: &str, xml: &str) -> anyhow::Result<PciAddress> {
-    function_of(xml, domain).map_err(|error| match error {
-        MeasureError::Unfit(why) => WrongUse(why).into(),
-        other => other.into(),
-    })
 }

@@ -8,6 +8,7 @@ use nearmetal_measure::{Conditions, Experiment, Measurement};
 use super::measuring::{perform, written};
 use super::planned::Planned;
 use crate::exit_status::ExitStatus;
+use crate::job::arms::incomplete;
 use crate::job::measurement::text;
 use crate::printer::Printer;
 use crate::results_store::StoreArgs;
@@ -44,6 +45,17 @@ impl KeepArgs {
             Measurement::Net(results) => written(results, self.output.as_deref())?,
         };
         printer.data(&text(&measurement)?);
-        Ok(ExitStatus::Done)
+        Ok(ended(&measurement, printer))
     }
+}
+
+/// How a measurement ended: arms that lost samples are findings, and are named. A race drops such an arm and says so.
+pub(super) fn ended(measurement: &Measurement, printer: &mut Printer) -> ExitStatus {
+    let Measurement::Results(results) = measurement else { return ExitStatus::Done };
+    let lost = incomplete(results);
+    for arm in &lost {
+        let (name, failed, samples, why) = (&arm.arm, arm.failed, arm.samples, &arm.why);
+        printer.important(&format!("the arm `{name}` is incomplete: {failed} of {samples} samples failed: {why}"));
+    }
+    if lost.is_empty() { ExitStatus::Done } else { ExitStatus::Findings }
 }

@@ -74,13 +74,13 @@ struct OneArgs {
 
 impl OneArgs {
     /// Writes the document where it was asked for, and shows the measurement.
-    fn shown(&self, store: &Store, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-        let measurement = store.measurement(self.id).map_err(wrong)?;
+    fn shown(&self, store: &Store, printer: &mut Printer) -> anyhow::Result<()> {
+        let measurement = store.measurement(self.id)?;
         if let (Some(path), Some(document)) = (&self.output, store.document(self.id)?) {
             nearmetal_host::files::write_atomic(path, document)?;
         }
         printer.data(&measurement::text(&measurement)?);
-        Ok(ExitStatus::Done)
+        Ok(())
     }
 }
 
@@ -94,7 +94,8 @@ pub(super) struct ShowArgs {
 
 /// Runs the command.
 pub(super) fn show(args: &ShowArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    args.one.shown(&args.one.from.open()?, printer)
+    args.one.shown(&args.one.from.open()?, printer)?;
+    Ok(ExitStatus::Done)
 }
 
 /// Go on with a measurement that was interrupted, in the same order
@@ -112,7 +113,7 @@ pub(super) struct ResumeArgs {
 pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let one = &args.one;
     let store = one.from.open()?;
-    let entry = store.entry(one.id).map_err(wrong)?;
+    let entry = store.entry(one.id)?;
     let id = entry.id;
     if entry.state == State::Done {
         return Err(WrongUse(format!("measurement {id} is complete: `nearmetal bench show {id}` shows it")).into());
@@ -125,8 +126,9 @@ pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result
     drop(store);
     let conditions = experiment.conditions_mut();
     (conditions.resume, conditions.store) = (Some(id), Some(one.from.path()));
-    perform(&experiment, printer)?;
-    one.shown(&one.from.open()?, printer)
+    let measurement = perform(&experiment, printer)?;
+    one.shown(&one.from.open()?, printer)?;
+    Ok(keep::ended(&measurement, printer))
 }
 
 /// Say what changed between two measurements of the same kind
@@ -149,7 +151,7 @@ pub(super) struct CompareArgs {
 /// Runs the command.
 pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let store = args.from.open()?;
-    let entry = |id| store.entry(id).map_err(wrong);
+    let entry = |id| store.entry(id);
     let (before, after) = (entry(args.before)?, entry(args.after)?);
     if before.environment != after.environment {
         let name = |environment: &Environment| match environment {
@@ -163,8 +165,7 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
         ))
         .into());
     }
-    let of =
-        |entry: &Entry| -> anyhow::Result<Vec<Comparison>> { Ok(compare(&store.results(entry.id).map_err(wrong)?)?) };
+    let of = |entry: &Entry| -> anyhow::Result<Vec<Comparison>> { Ok(compare(&store.results(entry.id)?)?) };
     let (old, new) = (of(&before)?, of(&after)?);
     let same = |one: &Comparison, other: &Comparison| {
         (&one.workload, one.count, &one.metric, &one.subject.id, &one.reference.id)

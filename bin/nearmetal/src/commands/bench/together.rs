@@ -4,11 +4,12 @@ use std::net::IpAddr;
 
 use clap::ArgGroup;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Experiment, FioJob, MOST_TOGETHER, Member, NetPath, NetTest, Over, TogetherRequest};
+use nearmetal_measure::{
+    Experiment, FioJob, MOST_TOGETHER, Member, NetPath, NetTest, Over, TogetherRequest, function_of,
+};
 use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;
-use super::drive::function_given_to;
 use super::keep::KeepArgs;
 use super::measuring::need_root;
 use super::net::{checked_address, test};
@@ -189,8 +190,8 @@ impl Args {
             if !self.drives {
                 return Ok(Over::Scratch { job: self.job(), devices: self.scratch.clone() });
             }
-            let function = |member: &Member| function_given_to(&member.guest, &member.xml_planned);
-            let functions = members.iter().map(function).collect::<anyhow::Result<Vec<_>>>()?;
+            let function = |member: &Member| function_of(&member.xml_planned, &member.guest);
+            let functions = members.iter().map(function).collect::<Result<Vec<_>, _>>()?;
             return Ok(Over::Drives { job: self.job(), functions, namespace: self.namespace });
         };
         Ok(Over::Port {

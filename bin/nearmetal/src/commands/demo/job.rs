@@ -172,7 +172,8 @@ impl Job<'_> {
             let script = format!(
                 "nearmetal bench slice {GUEST} --scratch {SCRATCH} {arguments} --output {JOB}/results.json --store {JOB}/results.sqlite"
             );
-            course.stage("bench", |printer| show(lab, &script, BENCH_LIMIT, printer));
+            // An arm that lost samples is named by the report, and once more at the end.
+            course.stage("bench", |printer| show_findings(lab, &script, BENCH_LIMIT, printer));
         }
         let rolled_back = course.stage("rollback", |_| {
             let output = self.print_to("rollback.json", lab, "nearmetal rollback --restart --format json")?;

@@ -62,15 +62,15 @@ fn bare_seat(space: &str, arm: usize) -> Seat {
 /// What can be refused before anything is touched.
 pub(crate) fn check(way: &NetPath, test: NetTest) -> Result<(), MeasureError> {
     if !matches!(way.link, Link::Bridge | Link::VfHostdev) {
-        return Err(MeasureError::Unfit(format!(
-            "{} is no way for several guests through one port: name one over a bridge, such as bridge.vhost.q1, or vf-hostdev",
+        return Err(MeasureError::Asked(format!(
+            "{} cannot be shared by several guests on one port: name a way over a bridge, such as bridge.vhost.q1, or vf-hostdev",
             way.id()
         )));
     }
     if test.server().is_some() {
         let known = NetTest::DEFAULT.map(NetTest::id).join(", ");
-        return Err(MeasureError::Unfit(format!(
-            "`{}` is no test for several guests at once: how far runs overlap is known of netperf's alone; name one of {known} (--test)",
+        return Err(MeasureError::Asked(format!(
+            "`{}` cannot run in several guests at once, since only netperf says how far its runs overlap: name one of {known} (--test)",
             test.id()
         )));
     }
@@ -80,7 +80,7 @@ pub(crate) fn check(way: &NetPath, test: NetTest) -> Result<(), MeasureError> {
 /// The address `number` behind the first, with the same prefix, if it is one the peer reaches.
 fn nth_address(over: &OverPort<'_>, number: usize) -> Result<String, MeasureError> {
     let first = over.address;
-    let unfit = |why: &str| MeasureError::Unfit(format!("{first} and {number} addresses behind it: {why}"));
+    let unfit = |why: &str| MeasureError::Asked(format!("{first} and {number} addresses behind it: {why}"));
     let address = address_of(first, number).ok_or_else(|| unfit("there are not as many; begin with a smaller one"))?;
     check_address(&address, over.peer).map_err(|why| unfit(&why))?;
     Ok(address)
@@ -103,7 +103,7 @@ pub(crate) fn ready<'p>(
     session: &mut Session<'_>,
 ) -> Result<Ready<'p>, MeasureError> {
     if let Some(why) = why_not(over.port, &session.host) {
-        return Err(MeasureError::Unfit(why));
+        return Err(MeasureError::Asked(why));
     }
     session.without_fio();
     let functions = match over.way.link {

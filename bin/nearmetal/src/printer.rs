@@ -24,7 +24,7 @@ impl Printer {
         }
     }
 
-    /// Data that is no text, to stdout.
+    /// Data that is not text, to stdout.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {

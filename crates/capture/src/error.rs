@@ -11,12 +11,12 @@ pub enum CaptureError {
     /// The file itself.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The directory is no capture.
+    /// The directory is not a capture.
     #[error(transparent)]
     Directory(#[from] ReadError),
     /// None of the formats.
     #[error(
-        "`{name}` is no capture: expected a directory with `sys` and `proc`, a file of `nearmetal capture`, a tar of \
+        "`{name}` is not a capture: expected a directory with `sys` and `proc`, a file of `nearmetal capture`, a tar of \
          /sys and /proc (plain, gz, bz2, xz or zst), or hwloc XML (lstopo --of xml)"
     )]
     Format {

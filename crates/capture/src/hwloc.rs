@@ -163,7 +163,9 @@ impl Reading {
             if element.attribute("type") == Some("NUMANode") && latency {
                 let list = |name: &str| -> Result<Vec<u32>, String> {
                     let words = element.all(name).flat_map(|part| part.text.split_ascii_whitespace());
-                    words.map(|word| word.parse().map_err(|_| format!("{name}: `{word:.20}` is no number"))).collect()
+                    words
+                        .map(|word| word.parse().map_err(|_| format!("{name}: `{word:.20}` is not a number")))
+                        .collect()
                 };
                 let indices = match element.attribute("indexing") {
                     // By hwloc's own numbers of objects, which the os indices follow in no order: not used for nodes.
@@ -264,14 +266,14 @@ fn number(object: &Element, name: &str) -> Result<Option<u32>, String> {
         Some(text) if text == "4294967295" || text == "-1" => Ok(None),
         Some(text) => match text.parse::<u32>() {
             Ok(number) if number <= 65_535 => Ok(Some(number)),
-            _ => Err(format!("{name} `{text:.20}` is no index (65535 at most)")),
+            _ => Err(format!("{name} `{text:.20}` is not an index (65535 at most)")),
         },
     }
 }
 
 fn bytes(object: &Element, name: &str) -> Result<Option<Bytes>, String> {
     let Some(text) = object.attribute(name) else { return Ok(None) };
-    text.parse().map(|count| Some(Bytes::new(count))).map_err(|_| format!("{name} `{text:.20}` is no number"))
+    text.parse().map(|count| Some(Bytes::new(count))).map_err(|_| format!("{name} `{text:.20}` is not a number"))
 }
 
 /// hwloc's mask: `0x000000ff,,0x1`, highest group first, empty groups zero; `0xf...f` before means endlessly many,

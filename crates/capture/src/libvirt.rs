@@ -185,7 +185,7 @@ fn attribute(element: &Element, name: &str) -> Result<Option<u32>, String> {
     let Some(text) = element.attribute(name) else { return Ok(None) };
     match text.parse::<u32>() {
         Ok(number) if number <= 65_535 => Ok(Some(number)),
-        _ => Err(format!("{name} `{text:.20}` of `{}` is no index (65535 at most)", element.name)),
+        _ => Err(format!("{name} `{text:.20}` of `{}` is not an index (65535 at most)", element.name)),
     }
 }
 

@@ -85,6 +85,6 @@ mod tests {
             assert_eq!(same_value(path, found, wanted), same, "{path}: {found} / {wanted}");
             assert_eq!(same_value(path, wanted, found), same, "{path}: {wanted} / {found}");
         }
-        assert_eq!(chosen("[a] [b]"), None, "two choices in force are no choice");
+        assert_eq!(chosen("[a] [b]"), None, "two choices in force are not a choice");
     }
 }

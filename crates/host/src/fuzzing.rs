@@ -23,7 +23,7 @@ pub struct Target {
 
 impl Target {
     pub(crate) fn text(name: &'static str, seed: &str, run: impl Fn(&str) + 'static) -> Self {
-        // As HostFs: what is no text never reaches a parser of text.
+        // As HostFs: what is not text never reaches a parser of text.
         let run = move |bytes: &[u8]| {
             if let Ok(text) = std::str::from_utf8(bytes) {
                 run(text);

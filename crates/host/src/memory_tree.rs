@@ -34,7 +34,7 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
     /// Absolute, upwards, or empty.
-    #[error("`{path}` is no path inside a tree: {reason}")]
+    #[error("`{path}` is not a path inside a tree: {reason}")]
     Path {
         /// The path as given, cut to 200 characters.
         path: String,
@@ -42,7 +42,7 @@ pub enum TreeError {
         reason: &'static str,
     },
     /// The tree is full.
-    #[error("more than {limit} {what}: this is no capture of a machine, or a damaged one")]
+    #[error("more than {limit} {what}: this is not a capture of a machine, or it is damaged")]
     Limit {
         /// What there is too much of.
         what: &'static str,
@@ -132,7 +132,7 @@ impl MemoryTree {
                 None => self.add(at, part, Entry::Directory)?,
             };
             if !matches!(self.nodes[at].entry, Entry::Directory) {
-                return Err(wrong("its way goes through something that is no directory"));
+                return Err(wrong("its path leads through something that is not a directory"));
             }
         }
         let more = size(&entry);

@@ -27,7 +27,7 @@ pub(crate) fn line(text: &str) -> Parsed<&str> {
     let line = text.trim_end_matches('\n');
     match line.len() {
         _ if text.is_empty() => malformed("the file is empty"),
-        length if length == text.len() => malformed("cut off: there is no newline at its end"),
+        length if length == text.len() => malformed("cut off: the last line has no newline"),
         _ if line.contains('\n') => malformed("several lines where one was expected"),
         _ => Ok(line.trim()),
     }

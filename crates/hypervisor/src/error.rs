@@ -40,7 +40,7 @@ pub enum HypervisorError {
 
     /// The helper ended while a request was under way.
     #[error(
-        "the libvirt helper ended while it was to {action} `{name}` ({status}): {output}; whether that was done is \
+        "the libvirt helper ended while asked to {action} `{name}` ({status}): {output}; whether that was done is \
          unknown, read the state before trying again"
     )]
     HelperStopped {
@@ -91,7 +91,7 @@ pub enum HypervisorError {
 
     /// The connection broke while a request was under way.
     #[error(
-        "lost libvirt at {uri} while it was to {action} `{name}`: {reason}; whether that was done is unknown, read the \
+        "lost libvirt at {uri} while asked to {action} `{name}`: {reason}; whether that was done is unknown, read the \
          state before trying again"
     )]
     ConnectionLost {

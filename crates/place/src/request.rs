@@ -53,7 +53,7 @@ impl FromStr for WorkloadClass {
     }
 }
 
-/// A word that is no workload class.
+/// A word that is not a workload class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownClass(String);
 
@@ -61,7 +61,7 @@ impl fmt::Display for UnknownClass {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = WorkloadClass::ALL.map(WorkloadClass::word);
         let (last, others) = words.split_last().unwrap_or((&"", &[]));
-        write!(formatter, "`{}` is no workload class: {} or {last}", self.0, others.join(", "))
+        write!(formatter, "`{}` is not a workload class: {} or {last}", self.0, others.join(", "))
     }
 }
 
@@ -127,6 +127,9 @@ mod tests {
             assert_eq!(format!(" {} ", class.word()).parse(), Ok(class));
         }
         let error = "fast".parse::<WorkloadClass>().unwrap_err().to_string();
-        assert_eq!(error, "`fast` is no workload class: general, density, throughput, latency, windows or passthrough");
+        assert_eq!(
+            error,
+            "`fast` is not a workload class: general, density, throughput, latency, windows or passthrough"
+        );
     }
 }

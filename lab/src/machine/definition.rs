@@ -121,7 +121,7 @@ impl FromStr for Cable {
         let (name, end) = match text.rsplit_once(':') {
             Some((name, "a")) => (name, CableEnd::A),
             Some((name, "b")) => (name, CableEnd::B),
-            _ => return Err(format!("`{text}` is no end of a cable: write its name and the end, such as wire:a")),
+            _ => return Err(format!("`{text}` is not an end of a cable: write its name and the end, such as wire:a")),
         };
         Ok(Self { name: name.to_owned(), end })
     }

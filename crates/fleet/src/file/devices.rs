@@ -113,7 +113,7 @@ fn hex(text: &str) -> Option<u16> {
 fn class_of(section: &Section<'_>, class: &At<String>) -> Option<u16> {
     let found = hex(&class.value);
     if found.is_none() {
-        let message = format!("`class` is \"{}\", which is no device class", shown(&class.value));
+        let message = format!("`class` is \"{}\", which is not a device class", shown(&class.value));
         let help =
             "write four hex digits as `lspci -nn` shows them: \"0302\" is a 3D controller, \"0108\" an NVMe drive";
         section.wrong(&class.span, message, help);
@@ -124,7 +124,7 @@ fn class_of(section: &Section<'_>, class: &At<String>) -> Option<u16> {
 fn id_of(section: &Section<'_>, id: &At<String>) -> Option<DeviceSelector> {
     let parts = id.value.split_once(':').and_then(|(vendor, device)| Some((hex(vendor)?, hex(device)?)));
     if parts.is_none() {
-        let message = format!("`id` is \"{}\", which is no vendor and device id", shown(&id.value));
+        let message = format!("`id` is \"{}\", which is not a vendor and device id", shown(&id.value));
         section.wrong(&id.span, message, "write VENDOR:DEVICE as `lspci -nn` shows it: \"10de:1db6\"");
     }
     parts.map(|(vendor, device)| DeviceSelector::Id { vendor, device })
@@ -133,7 +133,7 @@ fn id_of(section: &Section<'_>, id: &At<String>) -> Option<DeviceSelector> {
 fn function_of(section: &Section<'_>, function: &At<String>) -> Option<PciAddress> {
     let found = function.value.parse().ok();
     if found.is_none() {
-        let message = format!("`function` is \"{}\", which is no PCI address", shown(&function.value));
+        let message = format!("`function` is \"{}\", which is not a PCI address", shown(&function.value));
         section.wrong(&function.span, message, "write it as `lspci -D` shows it: \"0000:41:00.0\"");
     }
     found

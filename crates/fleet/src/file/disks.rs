@@ -95,7 +95,7 @@ fn source(
     }
     if let Some(device) = device {
         if !device.value.starts_with("/dev/") || device.value.len() == "/dev/".len() {
-            let message = format!("`device` is \"{}\", which is no block device", shown(&device.value));
+            let message = format!("`device` is \"{}\", which is not a block device", shown(&device.value));
             section.wrong(&device.span, message, "write its path: device = \"/dev/nvme1n1\"; a file is `file`");
             return None;
         }
@@ -208,7 +208,7 @@ fn mac_of(section: &Section<'_>, mac: At<String>) -> Option<At<String>> {
             }
             format!("`mac` is \"{text}\", which is a group's address: its first byte is odd")
         }
-        _ => format!("`mac` is \"{}\", which is no MAC address", shown(&mac.value)),
+        _ => format!("`mac` is \"{}\", which is not a MAC address", shown(&mac.value)),
     };
     section.wrong(
         &mac.span,

@@ -127,7 +127,7 @@ fn reach(section: &Section<'_>) -> Option<HostReach> {
     if let Some(ssh) = ssh {
         // As an option to ssh, some of which run programs here.
         if ssh.value.starts_with('-') || ssh.value.contains(char::is_whitespace) {
-            let message = format!("`ssh` is \"{}\", which is no host", shown(&ssh.value));
+            let message = format!("`ssh` is \"{}\", which is not a host", shown(&ssh.value));
             section.wrong(&ssh.span, message, "write NAME or USER@NAME; options go into `ssh-command`");
             return None;
         }
@@ -135,7 +135,7 @@ fn reach(section: &Section<'_>) -> Option<HostReach> {
     }
     if let Some(uri) = uri {
         if !uri.value.contains("://") || uri.value.contains(char::is_whitespace) {
-            let message = format!("`uri` is \"{}\", which is no libvirt URI", shown(&uri.value));
+            let message = format!("`uri` is \"{}\", which is not a libvirt URI", shown(&uri.value));
             section.wrong(&uri.span, message, "write it as virsh -c takes it: \"qemu+ssh://NAME/system\"");
             return None;
         }

@@ -93,7 +93,7 @@ fn syntax(notes: &Notes, text: &str, error: &toml::de::Error) {
     } else if said.contains("basic string") || said.contains("literal string") {
         (format!("the text does not end on its line ({said})"), "texts begin and end with a quote: name = \"web\"")
     } else {
-        (format!("this is no TOML: {said}"), form)
+        (format!("this is not TOML: {said}"), form)
     };
     notes.add(&span, message, help);
 }

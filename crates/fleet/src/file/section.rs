@@ -249,7 +249,11 @@ impl<'a> Section<'a> {
                         None => "write a whole number and MiB, GiB or TiB, such as \"16 GiB\"".to_owned(),
                     },
                 };
-                self.wrong(&found.span, format!("`{key}` is \"{}\", which is no amount", shown(&found.value)), help);
+                self.wrong(
+                    &found.span,
+                    format!("`{key}` is \"{}\", which is not an amount", shown(&found.value)),
+                    help,
+                );
                 None
             }
         }
@@ -268,7 +272,7 @@ impl<'a> Section<'a> {
         match PageSize::try_from(bytes.value) {
             Ok(size) if size > PageSize::SMALL => Some(At { value: Some(size), span: bytes.span }),
             _ => {
-                self.wrong(&bytes.span, format!("`{key}` is {}, which is no size of hugepages", bytes.value), help);
+                self.wrong(&bytes.span, format!("`{key}` is {}, which is not a size of hugepages", bytes.value), help);
                 None
             }
         }
@@ -292,7 +296,7 @@ impl<'a> Section<'a> {
                     let text = At { value: text.to_string(), span: item.span() };
                     found.extend(Some(text).filter(|text| self.is_line(key, text)));
                 }
-                _ => self.wrong(&item.span(), format!("`{key}` holds something that is no text"), "put it in quotes"),
+                _ => self.wrong(&item.span(), format!("`{key}` holds something that is not text"), "put it in quotes"),
             }
         }
         found
@@ -308,7 +312,7 @@ impl<'a> Section<'a> {
                     self.is_line(key, &text).then_some((name, text))
                 }
                 _ => {
-                    let message = format!("`{key}`: the value of `{}` is no text", shown(&name.value));
+                    let message = format!("`{key}`: the value of `{}` is not text", shown(&name.value));
                     self.wrong(&value.span(), message, "put it in quotes");
                     None
                 }
@@ -323,7 +327,7 @@ impl<'a> Section<'a> {
             .filter_map(|(name, value)| match value.get_ref() {
                 DeValue::Array(array) => Some((name, self.lines_of(key, array.iter()))),
                 _ => {
-                    let message = format!("`{key}`: the value of `{}` is no list", shown(&name.value));
+                    let message = format!("`{key}`: the value of `{}` is not a list", shown(&name.value));
                     self.wrong(&value.span(), message, "write a list of texts in brackets");
                     None
                 }
@@ -387,7 +391,7 @@ impl<'a> Section<'a> {
                     let whose = self.whose.clone();
                     sections.push(Section::new(self.notes, self.text, table, entries, item.span(), whose));
                 }
-                _ => self.wrong(&item.span(), format!("`{key}` holds something that is no table"), {
+                _ => self.wrong(&item.span(), format!("`{key}` holds something that is not a table"), {
                     format!("write each as a table of its own under {}", table.head)
                 }),
             }

@@ -225,7 +225,7 @@ fn sensible_uuid(section: &Section<'_>, uuid: &At<String>) -> bool {
     let groups: Vec<usize> = uuid.value.split('-').map(str::len).collect();
     let ok = groups == [8, 4, 4, 4, 12] && uuid.value.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
     if !ok {
-        let message = format!("`uuid` is \"{}\", which is no UUID", shown(&uuid.value));
+        let message = format!("`uuid` is \"{}\", which is not a UUID", shown(&uuid.value));
         section.wrong(&uuid.span, message, "write it as `virsh domuuid NAME` prints it");
     }
     ok
@@ -243,7 +243,7 @@ fn contradictions(section: &Section<'_>, common: &Common) {
     if let (Some(memory), Some(At { value: Some(size), .. })) = (&common.memory, &common.page_size) {
         if memory.value.get() % size.bytes().get() != 0 {
             let whole = size.bytes().times(memory.value.pages(*size));
-            let message = format!("`memory` is {}, which is no multiple of its pages of {size}", memory.value);
+            let message = format!("`memory` is {}, which is not a multiple of its pages of {size}", memory.value);
             let help = format!("give {whole}, or smaller pages (page-size = \"2 MiB\" or \"kernel\")");
             section.wrong(&memory.span, message, help);
         } else if let Some(At { value: GuestNuma::Cells(cells), span }) = &common.numa {

@@ -29,7 +29,7 @@ pub(super) fn of_stat(text: &str) -> Parsed<Scheduling> {
     let field = |index: usize, name: &str| -> Parsed<i32> {
         match fields.get(index).map(|field| field.parse::<i32>()) {
             Some(Ok(value)) => Ok(value),
-            Some(Err(_)) => malformed(format!("{name} is no number")),
+            Some(Err(_)) => malformed(format!("{name} is not a number")),
             None => malformed(format!("expected at least 41 fields, and {} are there", fields.len() + 2)),
         }
     };

@@ -40,7 +40,7 @@ pub fn disk_counters(fs: &HostFs, name: &str) -> Result<DiskCounters, ReadError>
 }
 
 pub(super) fn counters(text: &str) -> Parsed<DiskCounters> {
-    let Some(line) = text.strip_suffix('\n') else { return malformed("cut off: there is no newline at its end") };
+    let Some(line) = text.strip_suffix('\n') else { return malformed("cut off: the last line has no newline") };
     let fields: Vec<u64> = line.split_ascii_whitespace().map(number).collect::<Parsed<_>>()?;
     match fields[..] {
         [reads, _, sectors_read, _, writes, _, sectors_written, _, in_flight, _, _, ..] => {

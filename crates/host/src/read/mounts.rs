@@ -46,7 +46,7 @@ pub(super) fn read(facts: &mut Facts<'_>) -> Option<Vec<Mount>> {
 }
 
 pub(super) fn mounts(text: &str) -> Parsed<Vec<Mount>> {
-    let Some(text) = text.strip_suffix('\n') else { return malformed("cut off: there is no newline at its end") };
+    let Some(text) = text.strip_suffix('\n') else { return malformed("cut off: the last line has no newline") };
     let mut found = Vec::new();
     for line in text.lines() {
         let mount = mount(line)?;

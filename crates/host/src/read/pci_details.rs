@@ -62,7 +62,7 @@ pub(super) fn bars(facts: &mut Facts<'_>, root: &str) -> Vec<PciBar> {
 /// Lines of start, end and flags; zeros where there is no region.
 pub(super) fn regions(text: &str) -> Parsed<Vec<PciBar>> {
     if !text.ends_with('\n') {
-        return malformed("cut off: there is no newline at its end");
+        return malformed("cut off: the last line has no newline");
     }
     let mut bars = Vec::new();
     for (index, line) in text.lines().take(REGIONS).enumerate() {

@@ -45,7 +45,7 @@ pub(super) fn fourth(text: &str) -> Parsed<BTreeSet<String>> {
 /// Destination, its length, source, its length, next hop, metric, two counts, flags, interface: hexadecimal, no heading.
 pub(super) fn sixth(text: &str) -> Parsed<BTreeSet<String>> {
     if !text.is_empty() && !text.ends_with('\n') {
-        return malformed("cut off: there is no newline at its end");
+        return malformed("cut off: the last line has no newline");
     }
     let mut found = BTreeSet::new();
     for line in text.lines() {

@@ -66,7 +66,7 @@ pub(super) fn swap(facts: &mut Facts<'_>) -> Option<Vec<SwapArea>> {
 
 /// A heading, then `NAME TYPE SIZE USED PRIORITY` with sizes in KiB.
 pub(super) fn swap_areas(text: &str) -> Parsed<Vec<SwapArea>> {
-    let Some(text) = text.strip_suffix('\n') else { return malformed("cut off: there is no newline at its end") };
+    let Some(text) = text.strip_suffix('\n') else { return malformed("cut off: the last line has no newline") };
     let mut lines = text.lines();
     if !lines.next().is_some_and(|heading| heading.starts_with("Filename")) {
         return malformed("expected a heading that begins with `Filename`");

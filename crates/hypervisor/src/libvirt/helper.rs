@@ -127,7 +127,7 @@ impl Helper {
         self.write_bytes(line).map_err(|_| Failure::End)?;
         let reply = self.read_line(patience)?;
         let reply: ReplyLine = serde_json::from_slice(&reply)
-            .map_err(|error| Failure::Nonsense(format!("the helper's line is no reply ({error})")))?;
+            .map_err(|error| Failure::Nonsense(format!("the helper's line is not a reply ({error})")))?;
         match reply {
             ReplyLine { id: Some(answered), outcome } if answered == id => Ok(outcome),
             ReplyLine { id: None, outcome: Outcome::Error(error) } => Err(Failure::Nonsense(error.to_string())),

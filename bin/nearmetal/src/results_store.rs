@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use nearmetal_change::Journal;
-use nearmetal_measure::{MeasureError, Store};
+use nearmetal_measure::Store;
 
 use crate::exit_status::WrongUse;
 use crate::measured::STORE;
@@ -63,13 +63,5 @@ pub(crate) fn open(path: &std::path::Path) -> anyhow::Result<Store> {
     match Store::read_only(path)? {
         Some(store) => Ok(store),
         None => Ok(Store::open(path)?),
-    }
-}
-
-/// A number that names nothing, or nothing of the kind, is the user's mistake.
-pub(crate) fn wrong(error: MeasureError) -> anyhow::Error {
-    match error {
-        MeasureError::Unfit(why) => WrongUse(why).into(),
-        other => other.into(),
     }
 }

@@ -48,6 +48,9 @@ impl Pairing {
             single_shot.extend(self.memory.iter().map(|workload| (workload.clone(), group.to_vec())));
         }
         Pairs::new(Plan {
+            counts: vec![1],
+            ceiling: None,
+            whole_or_nothing: false,
             arms: arms.to_vec(),
             paired: self.paired.clone(),
             rounds: self.rounds,

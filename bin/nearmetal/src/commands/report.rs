@@ -13,7 +13,7 @@ use nearmetal_stats::ShownRatio;
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::{Document, Figure, JobError, JobFiles, assemble, headline_numbers};
 use crate::printer::Printer;
-use crate::results_store::{StoreArgs, open, wrong};
+use crate::results_store::{StoreArgs, open};
 use crate::state::StateArgs;
 use crate::style::style;
 
@@ -96,7 +96,7 @@ pub(crate) fn report(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     }
     let made = match (args.measurement, &args.job) {
         (Some(id), _) => {
-            let measured = open(&args.store())?.measurement(id).map_err(wrong)?;
+            let measured = open(&args.store())?.measurement(id)?;
             let origin = PathBuf::from(format!("measurement-{id}"));
             of_measurement(&args, &Document::Measured(measured), &origin, printer)?
         }

@@ -16,7 +16,6 @@ mod race;
 mod random;
 mod round;
 mod sample;
-mod scaling;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -27,5 +26,4 @@ pub(crate) use race::Racing;
 pub(crate) use random::SplitMix;
 pub(crate) use round::{Design, Fresh, Round, Step, carry_out, chain};
 pub(crate) use sample::{Subject, Tenant, settle};
-pub(crate) use scaling::{Scaling, ScalingPlan};
 pub(crate) use session::{Session, Site, failed, new_uuid, slice_of};

@@ -1,4 +1,5 @@
-//! The design of pairs: rounds in which every arm runs once, in an order drawn per round.
+//! The design of pairs: rounds in which every arm runs once, in an order drawn per round; with one tenant, with all at once,
+//! or with one, two and so on to all of them.
 //!
 //! Running all of one arm and then all of the next lets drift (neighbours, temperature) pass for a difference; in a
 //! round the arms are minutes apart at most, and the random order keeps any of them from always going first
@@ -26,8 +27,10 @@ const MOST_WITH_REASONS: usize = 4;
 /// What is to be run in pairs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
-    /// The arms; steps name them by their place.
+    /// The arms that are paired; steps name them by their place.
     pub arms: Vec<ArmName>,
+    /// Numbers of tenants at once: rounds of all of them are mixed.
+    pub counts: Vec<usize>,
     /// Workloads run in pairs.
     pub paired: Vec<Workload>,
     /// Rounds of pairs: n of the intervals, or the pilot.
@@ -42,6 +45,10 @@ pub(crate) struct Plan {
     pub single_shot: Vec<(Workload, Vec<usize>)>,
     /// Which guests are booted afresh for each round of pairs.
     pub fresh: Fresh,
+    /// The arm without a slice, by its place, and how often it is sampled first, with as many as there are tenants.
+    pub ceiling: Option<(usize, u32)>,
+    /// Whether a round of pairs is given up where one of its arms failed twice.
+    pub whole_or_nothing: bool,
     /// Whether the first paired workload runs once more in each guest arm, with exits counted by reason.
     pub reasons: bool,
     /// The same seed gives the same order.
@@ -64,43 +71,69 @@ enum Stage {
     Resolved,
 }
 
+/// Rounds to be.
+#[derive(Clone)]
+struct Entry {
+    purpose: Purpose,
+    workload: Workload,
+    count: usize,
+    arms: Vec<usize>,
+}
+
 impl Pairs {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut random = SplitMix::new(plan.seed);
-        let all: Vec<usize> = (0..plan.arms.len()).collect();
-        // Each entry is one round: its purpose, workload and arms.
-        let mut rounds: Vec<(Purpose, Workload, Vec<usize>)> = Vec::new();
+        let mut pairs =
+            Self { plan, queue: VecDeque::new(), stage: Stage::Planned, next_number: 0, total: 0, notes: vec![] };
+        let (plan, all) = (&pairs.plan, pairs.all());
+        let mut entries: Vec<Entry> = Vec::new();
         for workload in &plan.paired {
-            for _ in 0..plan.rounds {
-                rounds.push((Purpose::Pair, workload.clone(), all.clone()));
+            for count in &plan.counts {
+                let pair = pairs.pair(workload, *count);
+                entries.extend((0..plan.rounds).map(|_| pair.clone()));
             }
             for arm in &plan.same_arm {
-                for _ in 0..plan.same_arm_pairs {
-                    rounds.push((Purpose::SameArm, workload.clone(), vec![*arm, *arm]));
-                }
+                let purpose = Purpose::SameArm;
+                let same = Entry { purpose, workload: workload.clone(), count: all, arms: vec![*arm, *arm] };
+                entries.extend((0..plan.same_arm_pairs).map(|_| same.clone()));
             }
         }
         // A/A rounds are spread among the others, so that the noise floor is that of the same minutes.
-        random.shuffle(&mut rounds);
-        let mut pairs =
-            Self { plan, queue: VecDeque::new(), stage: Stage::Planned, next_number: 0, total: 0, notes: vec![] };
-        pairs.queue(rounds, &mut random);
-        if pairs.plan.resolve.is_none() {
+        random.shuffle(&mut entries);
+        if let (Some((arm, samples)), Some(workload)) = (plan.ceiling, plan.paired.first()) {
+            let sample = Entry { purpose: Purpose::Ceiling, workload: workload.clone(), count: all, arms: vec![arm] };
+            entries.splice(0..0, (0..samples).map(|_| sample.clone()));
+        }
+        let last = plan.resolve.is_none();
+        pairs.queue(entries, &mut random);
+        if last {
             pairs.last(&mut random);
         }
         pairs
     }
 
-    fn queue(&mut self, rounds: Vec<(Purpose, Workload, Vec<usize>)>, random: &mut SplitMix) {
-        for (purpose, workload, mut arms) in rounds {
+    /// The most tenants at once.
+    fn all(&self) -> usize {
+        self.plan.counts.iter().copied().max().unwrap_or(1)
+    }
+
+    fn pair(&self, workload: &Workload, count: usize) -> Entry {
+        let arms = (0..self.plan.arms.len()).collect();
+        Entry { purpose: Purpose::Pair, workload: workload.clone(), count, arms }
+    }
+
+    fn queue(&mut self, entries: Vec<Entry>, random: &mut SplitMix) {
+        for Entry { purpose, workload, count, mut arms } in entries {
             random.shuffle(&mut arms);
+            // Each tenant has the next one, in all arms the same.
             let seed = random.load_seed();
-            let step = |arm| Step { purpose, arm, count: 1, workload: workload.clone(), seed };
+            let step = |arm| Step { purpose, arm, count, workload: workload.clone(), seed };
             let steps: Vec<Step> = arms.into_iter().map(step).collect();
             let single = matches!(purpose, Purpose::SingleShot | Purpose::ExitReasons);
             let fresh = if single { Fresh::No } else { self.plan.fresh };
+            let whole_or_nothing = self.plan.whole_or_nothing && purpose == Purpose::Pair;
             self.total += steps.len();
-            self.queue.push_back(Round { number: self.next_number, steps, fresh, whole_or_nothing: false });
+            self.queue.push_back(Round { number: self.next_number, steps, fresh, whole_or_nothing });
             self.next_number += 1;
         }
     }
@@ -108,36 +141,43 @@ impl Pairs {
     /// What comes once, after all pairs.
     fn last(&mut self, random: &mut SplitMix) {
         self.stage = Stage::Resolved;
-        let mut rounds: Vec<(Purpose, Workload, Vec<usize>)> = Vec::new();
-        if let (true, Some(workload)) = (self.plan.reasons, self.plan.paired.first()) {
-            let guests = (0..self.plan.arms.len()).filter(|arm| !self.plan.arms[*arm].is_bare());
-            rounds.push((Purpose::ExitReasons, workload.clone(), guests.take(MOST_WITH_REASONS).collect()));
+        let (plan, count) = (&self.plan, self.all());
+        let once = |purpose, workload: &Workload, arms| Entry { purpose, workload: workload.clone(), count, arms };
+        let mut entries: Vec<Entry> = Vec::new();
+        if let (true, Some(workload)) = (plan.reasons, plan.paired.first()) {
+            let guests = (0..plan.arms.len()).filter(|arm| !plan.arms[*arm].is_bare()).take(MOST_WITH_REASONS);
+            entries.push(once(Purpose::ExitReasons, workload, guests.collect()));
         }
-        let singles = self.plan.single_shot.clone();
-        rounds.extend(singles.into_iter().map(|(workload, arms)| (Purpose::SingleShot, workload, arms)));
-        self.queue(rounds, random);
+        let singles = plan.single_shot.iter();
+        entries.extend(singles.map(|(workload, arms)| once(Purpose::SingleShot, workload, arms.clone())));
+        self.queue(entries, random);
     }
 
-    /// More rounds of each workload, as many as the pilot says, and what comes after them.
+    /// More rounds of each workload and number of tenants, as many as the pilot says, and what comes after them.
     fn resolve(&mut self, resolve: f64, runs: &[Run]) -> Result<(), MeasureError> {
         let mut random = SplitMix::new(self.plan.seed.wrapping_add(1));
-        let all: Vec<usize> = (0..self.plan.arms.len()).collect();
-        let mut rounds = Vec::new();
-        for workload in self.plan.paired.clone() {
-            let Some(needed) = needed(runs, &self.plan.arms, &workload, resolve)? else { continue };
+        let mut entries = Vec::new();
+        for (workload, count) in self.plan.paired.iter().flat_map(|one| self.plan.counts.iter().map(move |n| (one, *n)))
+        {
+            let Some(needed) = needed(runs, &self.plan.arms, (workload, count), resolve)? else { continue };
             let more = (needed.n as u32).saturating_sub(self.plan.rounds);
             let capped =
                 if needed.capped { format!(" of the {} it would take", needed.uncapped) } else { String::new() };
+            let tenants = if self.all() > 1 { format!(", {count} at once") } else { String::new() };
             self.notes.push(format!(
-                "{}: {} pairs{capped}, fixed after a pilot of {} to resolve {:.1} %",
+                "{}{tenants}: {} pairs{capped}, fixed after a pilot of {} to resolve {:.1} %",
                 workload.label(),
                 self.plan.rounds + more,
                 self.plan.rounds,
                 resolve * 100.0
             ));
-            rounds.extend((0..more).map(|_| (Purpose::Pair, workload.clone(), all.clone())));
+            let pair = self.pair(workload, count);
+            entries.extend((0..more).map(|_| pair.clone()));
         }
-        self.queue(rounds, &mut random);
+        if self.plan.counts.len() > 1 {
+            random.shuffle(&mut entries);
+        }
+        self.queue(entries, &mut random);
         self.last(&mut random);
         Ok(())
     }
@@ -164,16 +204,17 @@ impl Design for Pairs {
     }
 }
 
-/// The pairs one workload needs so that every ratio's interval reaches no farther than a factor of 1 + `resolve`: the
+/// The pairs that one workload with so many tenants needs so that every ratio's interval reaches no farther than a factor of 1 + `resolve`: the
 /// most that any two arms need. `None` where the pilot gave fewer than two pairs, or the workload has no rate.
 fn needed(
     runs: &[Run],
     arms: &[ArmName],
-    workload: &Workload,
+    (workload, count): (&Workload, usize),
     resolve: f64,
 ) -> Result<Option<PairsNeeded>, MeasureError> {
     let Some(rate) = workload.rate() else { return Ok(None) };
-    let of: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Pair && run.workload == *workload).collect();
+    let of = |run: &&Run| run.purpose == Purpose::Pair && run.workload == *workload && run.count == count;
+    let of: Vec<&Run> = runs.iter().filter(of).collect();
     let mut most: Option<PairsNeeded> = None;
     for (subject, reference) in against(arms) {
         let pilot = pairs(&of, &rate, &arms[subject].id, &arms[reference].id);
@@ -204,11 +245,14 @@ mod tests {
     fn plan(rounds: u32, seed: u64) -> Plan {
         Plan {
             arms: vec![ArmName::bare_slice(), ArmName::as_found(), ArmName::planned(), ArmName::virt_install()],
+            counts: vec![1],
             paired: vec![job(4096)],
             rounds,
             resolve: None,
             same_arm: vec![0, 2],
             same_arm_pairs: 2,
+            ceiling: None,
+            whole_or_nothing: false,
             single_shot: vec![(job(512), vec![0, 1, 2, 3]), (job(8192), vec![0, 2])],
             fresh: Fresh::Round,
             reasons: true,
@@ -259,7 +303,7 @@ mod tests {
     fn a_scattered_pilot_needs_more_pairs_than_it_had() {
         let results = sample_results();
         let arms: Vec<ArmName> = results.arms.iter().map(|arm| arm.name.clone()).collect();
-        let needed = |workload: &Workload, resolve| needed(&results.runs, &arms, workload, resolve).unwrap();
+        let needed = |workload: &Workload, resolve| needed(&results.runs, &arms, (workload, 1), resolve).unwrap();
         let (wide, narrow) = (needed(&job(4096), 0.5).unwrap(), needed(&job(4096), 0.005).unwrap());
         assert_eq!(wide.n, 3, "three pairs of much the same ratio");
         assert!(narrow.n > wide.n, "{narrow:?}");
@@ -284,5 +328,54 @@ mod tests {
         assert!(rest.len() > 3 && rest[0].number == 3 && rest[0].steps[0].purpose == Purpose::Pair);
         assert_eq!(rest.last().map(|round| round.steps[0].purpose), Some(Purpose::SingleShot));
         assert!(pairs.notes()[0].contains("fixed after a pilot of 3"), "{:?}", pairs.notes());
+    }
+    #[test]
+    fn every_number_of_tenants_gets_its_pairs_and_no_side_always_goes_first() {
+        let plan = Plan {
+            arms: vec![ArmName::bare_slice(), ArmName::planned()],
+            counts: vec![1, 2, 4],
+            same_arm: vec![1],
+            single_shot: vec![],
+            ceiling: Some((2, 3)),
+            whole_or_nothing: true,
+            reasons: false,
+            ..plan(20, 7)
+        };
+        let rounds = all(Pairs::new(plan), &[]);
+        let pairs: Vec<&Round> = rounds.iter().filter(|round| round.steps[0].purpose == Purpose::Pair).collect();
+        assert!(pairs.iter().all(|round| round.whole_or_nothing));
+        for count in [1, 2, 4] {
+            assert_eq!(pairs.iter().filter(|round| round.steps[0].count == count).count(), 20);
+        }
+        let first = pairs.iter().filter(|round| round.steps[0].arm == 0).count();
+        assert!((15..=45).contains(&first), "{first} of 60");
+        assert!(pairs[..20].iter().any(|round| round.steps[0].count != pairs[0].steps[0].count), "they are mixed");
+        assert!(
+            rounds[..3].iter().all(|round| round.steps[0].purpose == Purpose::Ceiling && round.steps[0].count == 4)
+        );
+        let of_all = rounds.iter().filter(|round| round.steps[0].purpose == Purpose::SameArm);
+        assert!(of_all.clone().count() == 2 && of_all.clone().all(|round| round.steps[0].count == 4));
+    }
+
+    #[test]
+    fn a_pilot_fixes_the_pairs_of_each_number_of_tenants() {
+        let mut results = sample_results();
+        // What one tenant did is scattered; two at once were never paired.
+        results.runs.iter_mut().for_each(|run| run.count = 1);
+        let plan = Plan {
+            arms: vec![ArmName::bare_slice(), ArmName::planned()],
+            counts: vec![1, 2],
+            rounds: 3,
+            resolve: Some(0.005),
+            same_arm: vec![],
+            single_shot: vec![],
+            reasons: false,
+            ..plan(3, 7)
+        };
+        let mut pairs = Pairs::new(plan);
+        (0..6).for_each(|_| assert!(pairs.next(&[], &mut |_, _| {}).unwrap().is_some()));
+        let rest: Vec<Round> = std::iter::from_fn(|| pairs.next(&results.runs, &mut |_, _| {}).unwrap()).collect();
+        assert!(rest.len() > 3 && rest.iter().all(|round| round.steps[0].count == 1), "{}", rest.len());
+        assert!(pairs.notes()[0].contains("1 at once: "), "{:?}", pairs.notes());
     }
 }

@@ -54,6 +54,9 @@ impl Composition {
         match self.design {
             Kind::Pairs => Box::new(Pairs::new(Plan {
                 arms: arms(),
+                counts: vec![1],
+                ceiling: None,
+                whole_or_nothing: false,
                 paired: vec![workload],
                 rounds: 3,
                 resolve: None,
@@ -64,13 +67,19 @@ impl Composition {
                 reasons: false,
                 seed: 7,
             })),
-            Kind::Scaling => Box::new(Scaling::new(&ScalingPlan {
-                arms: vec![0, 1],
+            Kind::Scaling => Box::new(Pairs::new(Plan {
+                arms: arms(),
                 counts: (1..=self.tenants).collect(),
-                workload,
-                pairs: 2,
-                same_arm: Some((1, 2)),
+                paired: vec![workload],
+                rounds: 2,
+                resolve: None,
+                same_arm: vec![1],
+                same_arm_pairs: 2,
+                single_shot: vec![],
                 ceiling: None,
+                fresh: Fresh::No,
+                whole_or_nothing: true,
+                reasons: false,
                 seed: 7,
             })),
             Kind::Race => {

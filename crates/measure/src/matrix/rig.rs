@@ -253,6 +253,9 @@ impl Rig<'_> {
         let mut path = Scheduled { inner: clones, setting: self.setting.clone(), wanted };
         let untold = why_no_reasons(session.fs);
         let mut design = Pairs::new(Plan {
+            counts: vec![1],
+            ceiling: None,
+            whole_or_nothing: false,
             arms: arms.to_vec(),
             paired: vec![self.workload()],
             rounds: self.request.pairs,

@@ -77,6 +77,9 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
     let slice = rig.cards.iter().position(|card| card.path.link == Link::Bare).unwrap_or(all_pus);
     let workloads: Vec<Workload> = rig.request.tests.iter().map(|test| rig.request.job(*test)).collect();
     let mut design = Pairs::new(Plan {
+        counts: vec![1],
+        ceiling: None,
+        whole_or_nothing: false,
         arms: arms.clone(),
         paired: Vec::new(),
         rounds: 0,

@@ -116,6 +116,7 @@ impl Kind {
                 over,
                 pairs: 2,
                 same_arm_pairs: 1,
+                resolve: None,
                 scaling: true,
                 least_overlap: 0.5,
                 conditions: conditions.clone(),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
-use crate::engine::{Path, Scaling, ScalingPlan, Session, Tenant};
+use crate::engine::{Fresh, Pairs, Path, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request};
 use crate::load::Workload;
@@ -47,8 +47,12 @@ pub struct TogetherRequest {
     pub members: Vec<Member>,
     /// What they work on.
     pub over: Over,
-    /// Pairs for each number of guests.
+    /// Pairs for each number of guests, or the pilot.
     pub pairs: u32,
+    /// The factor above 1, such as 0.05, to which the interval of each number of guests is brought: the pairs are then a
+    /// pilot, from which their number is fixed. `None`: the pairs are all.
+    #[serde(default)]
+    pub resolve: Option<f64>,
     /// A/A pairs of all guests at once.
     pub same_arm_pairs: u32,
     /// Whether every number from one to all is measured, or all alone.
@@ -101,13 +105,19 @@ fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Resul
     let Ready { mut path, tenants, workload, mut caveats, ceiling } = request.over.ready(request, session)?;
     let all = tenants.len();
     let arms = arms(&tenants, &*path, ceiling, session)?;
-    let plan = ScalingPlan {
-        arms: vec![0, 1],
+    let plan = Plan {
+        arms: arms.iter().take(2).map(|arm| arm.name.clone()).collect(),
         counts: if request.scaling { (1..=all).collect() } else { vec![all] },
-        workload: workload.clone(),
-        pairs: request.pairs,
-        same_arm: (request.same_arm_pairs > 0).then_some((1, request.same_arm_pairs)),
+        paired: vec![workload.clone()],
+        rounds: request.pairs,
+        resolve: request.resolve,
+        same_arm: vec![1],
+        same_arm_pairs: request.same_arm_pairs,
+        single_shot: Vec::new(),
         ceiling: ceiling.then_some((2, CEILING_RUNS)),
+        fresh: Fresh::No,
+        whole_or_nothing: true,
+        reasons: false,
         seed: request.conditions.seed,
     };
     if let Environment::Lab { machine } = &request.conditions.environment {
@@ -126,7 +136,7 @@ fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Resul
         facts: Vec::new(),
         path: &mut *path,
     };
-    let runs = experiment.runs(&mut Scaling::new(&plan), session)?;
+    let runs = experiment.runs(&mut Pairs::new(plan), session)?;
     experiment.document(runs, session)
 }
 

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, State, Store, compare};
 use nearmetal_stats::ShownRatio;
 
+use super::keep::ended;
 use super::measuring::{need_root, perform};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::measurement;
 use crate::printer::Printer;
-use crate::results_store::{FromArgs, wrong};
+use crate::results_store::FromArgs;
 
 /// List what was measured of a VM: when, on what kernel and QEMU, by which plan, and how it ended
 #[derive(Debug, clap::Args)]
@@ -128,7 +129,7 @@ pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result
     (conditions.resume, conditions.store) = (Some(id), Some(one.from.path()));
     let measurement = perform(&experiment, printer)?;
     one.shown(&one.from.open()?, printer)?;
-    Ok(keep::ended(&measurement, printer))
+    Ok(ended(&measurement, printer))
 }
 
 /// Say what changed between two measurements of the same kind

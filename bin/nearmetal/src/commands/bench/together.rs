@@ -103,6 +103,10 @@ struct TermArgs {
     /// Pairs for each number of VMs [default: 10, with --quick 6, over a network 4]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pairs: Option<u32>,
+    /// How far the interval of each ratio may reach to either side, in percent: the pairs are then a pilot, from which their
+    /// number is fixed, 100 at most
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
+    resolve: Option<f64>,
     /// A/A pairs of all VMs at once, for the noise floor: 0, or 2 and more
     #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
     same_arm_pairs: u32,
@@ -144,6 +148,7 @@ pub(super) fn together(args: &Args, printer: &mut Printer) -> anyhow::Result<Exi
         members,
         over,
         pairs: args.terms.pairs.unwrap_or(if args.terms.quick { quick } else { 10 }),
+        resolve: args.terms.resolve.map(|percent| percent / 100.0),
         same_arm_pairs: args.terms.same_arm_pairs,
         scaling: args.terms.scaling,
         least_overlap: args.terms.overlap / 100.0,

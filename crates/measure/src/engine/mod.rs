@@ -5,7 +5,7 @@
 //! - a **tenant** is who runs it: a guest with its slice; a single guest is one tenant;
 //! - an **arm** is one way of running it ([`crate::ArmName`]), as data;
 //! - a **path** gets the tenants of an arm to what they work on ([`Path`]): prepare, turn to an arm, read back;
-//! - a **design** says what runs next ([`Design`]): pairs with a pilot, a race, scaling from one to all.
+//! - a **design** says what runs next ([`Design`]): pairs with a pilot, for one tenant or from one to all; a race.
 //!
 //! [`carry_out`] asks the design for rounds and runs their steps by [`sample`]; a [`Session`] holds everything that was
 //! borrowed from the host, and gives it back, whoever dies.

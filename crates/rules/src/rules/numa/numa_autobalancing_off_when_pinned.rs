@@ -48,7 +48,10 @@ fn check(context: &Context<'_>) -> Outcome {
     };
     let placed: Vec<bool> = context.running().map(strict).collect();
     let fights = balancing > 0 && !placed.is_empty() && placed.iter().all(|strict| *strict);
-    let found = format!("on, although all {} running domains are pinned", placed.len());
+    let found = match placed.len() {
+        1 => "on, although the only running domain is pinned".to_owned(),
+        several => format!("on, although all {several} running domains are pinned"),
+    };
     let cure = Cure::kernel_file("/proc/sys/kernel/numa_balancing", "0");
     Outcome::one(fights.then(|| Object::new("numa_balancing", found, "0").cured_by(cure)))
 }

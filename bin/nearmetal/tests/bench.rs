@@ -121,7 +121,7 @@ fn vms_at_once_work_on_one_kind_of_thing_and_take_its_flags_alone() {
         ("together w0 w1 --scratch /dev/x --scratch /dev/y --namespace 1", "--namespace"),
         ("together w0 w1 --scratch /dev/x --scratch /dev/y --peer 192.0.2.1", "--peer"),
         ("together w0 w1 --drives --workload random", "--workload"),
-        ("together w0 w1 --drives --resolve 3", "--resolve"),
+        ("together w0 w1 --drives --resolve 3 --pairs 4", "--resolve"),
         ("together w0 w1 --port eth9", "--peer"),
         ("together w0 w1 --port eth9 --peer 192.0.2.1 --address 192.0.2.10/24 --block-size 4KiB", "--block-size"),
         ("together w0 w1 --port eth9 --peer 192.0.2.1 --address 192.0.2.10/24 --namespace 1", "--namespace"),

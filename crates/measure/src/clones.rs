@@ -3,7 +3,7 @@
 use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
 
 use crate::appliance::Appliance;
-use crate::arm::{ArmName, Role, VIRT_INSTALL};
+use crate::arm::ArmName;
 use crate::engine::Guest;
 use crate::error::MeasureError;
 
@@ -63,16 +63,27 @@ pub(crate) fn clone_xml(xml: &str, made: &DiskClone<'_>) -> Result<Guest, Measur
             }
         }
         clone.replace_disk_source(made.target, &DiskSource::Block(made.region.to_owned()))?;
-        if made.arm.id == VIRT_INSTALL {
-            let options =
-                DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::Native), ..Default::default() };
-            clone.set_disk_driver(made.target, &options)?;
-        }
-        Ok(clone.as_str().to_owned())
+        let facts = clone.facts()?;
+        let floats = facts.vcpu_pins.is_empty() && facts.vcpus.cpuset.is_none();
+        Ok((clone.as_str().to_owned(), floats))
     };
-    let xml = edit().map_err(wrap(&made.arm.id))?;
-    let floats = matches!(made.arm.role, Role::AsFound | Role::Other);
+    let (xml, floats) = edit().map_err(wrap(&made.arm.id))?;
     Ok(Guest { xml, name, device: DISK_IN_GUEST.to_owned(), floats })
+}
+
+/// A definition with the driver options that virt-install writes for the disk that is measured: cache=none, io=native.
+pub(crate) fn as_virt_install(xml: &str, guest: &str) -> Result<String, MeasureError> {
+    let target = measured_disk(xml, guest)?;
+    let options = DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::Native), ..Default::default() };
+    let mut xml = DomainXml::parse(xml).map_err(wrap(guest))?;
+    xml.set_disk_driver(&target, &options).map_err(wrap(guest))?;
+    Ok(xml.as_str().to_owned())
+}
+
+/// Whether a definition backs the guest's memory with huge pages.
+pub(crate) fn asks_for_huge_pages(xml: &str, guest: &str) -> Result<bool, MeasureError> {
+    let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
+    Ok(facts.hugepages.is_some())
 }
 
 /// A clone with a name, UUID and MAC addresses of its own, the appliance as its system, and no device that the original
@@ -119,20 +130,20 @@ mod tests {
 </domain>
 ";
 
-    fn clone_of(arm: &ArmName) -> nearmetal_domain::DomainFacts {
+    fn clone_of(arm: &ArmName, xml: &str) -> nearmetal_domain::DomainFacts {
         let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
         let target = measured_disk(FOUND, "web1").unwrap();
         let uuid = "22222222-2222-2222-2222-222222222222";
         let region = "/dev/nvme0n2p1";
         let made = DiskClone { guest: "web1", arm, target: &target, region, uuid, appliance: &appliance };
-        let clone = clone_xml(FOUND, &made).unwrap();
+        let clone = clone_xml(xml, &made).unwrap();
         assert!(!clone.xml.contains("graphics") && !clone.xml.contains("52:54:00:00:00:01"), "{}", clone.xml);
         DomainXml::parse(&clone.xml).unwrap().facts().unwrap()
     }
 
     #[test]
     fn a_clone_has_its_own_identity_and_one_disk() {
-        let facts = clone_of(&ArmName::as_found());
+        let facts = clone_of(&ArmName::as_found(), FOUND);
         assert_eq!(facts.name, "web1-nearmetal-as-found");
         assert_eq!(facts.uuid.as_deref(), Some("22222222-2222-2222-2222-222222222222"));
         assert_eq!(facts.disks.len(), 1);
@@ -144,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_virt_install_arm_differs_in_its_driver_options_alone() {
-        let facts = clone_of(&ArmName::virt_install());
+        let facts = clone_of(&ArmName::virt_install(), &as_virt_install(FOUND, "web1").unwrap());
         assert_eq!(facts.disks[0].driver.cache.as_deref(), Some("none"));
         assert_eq!(facts.disks[0].driver.io.as_deref(), Some("native"));
         assert_eq!(facts.disks[0].driver.iothread, None);

@@ -38,6 +38,7 @@ mod record;
 mod results;
 mod scratch;
 mod slice;
+mod stand;
 mod store;
 mod together;
 
@@ -75,5 +76,6 @@ pub use older::upgraded;
 pub use pairing::Pairing;
 pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA, Slice, Tenant, Together};
 pub use slice::SliceRequest;
+pub use stand::OnScratch;
 pub use store::{Entry, State, Store};
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};

@@ -1,37 +1,24 @@
 //! A guest in clones — as found, as planned, as virt-install writes it — against the same slice of its own bare metal.
 
-use nearmetal_place::Placement;
-use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::appliance::Appliance;
 use crate::arm::ArmName;
-use crate::clones::{DiskClone, clone_xml, measured_disk};
+use crate::clones::as_virt_install;
 use crate::conditions::Conditions;
-use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
+use crate::engine::{Fresh, Path, Seat, Session, Step, Tenant};
 use crate::error::MeasureError;
-use crate::finish::{Experiment, Request, lab_caveat, on_top_caveat};
+use crate::finish::{Experiment, Request};
 use crate::leftovers::{THP, write};
-use crate::load::{SLACK, Workload, missing_file_system};
-use crate::pairing::Pairing;
-use crate::record::record;
-use crate::results::{Arm, Results, Slice};
+use crate::load::Workload;
+use crate::results::Results;
+use crate::stand::{OnScratch, Stand, Way};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SliceRequest {
-    /// Domain.
-    pub guest: String,
-    /// Where the plan puts it: the slice.
-    pub placement: Placement,
-    /// Its XML as found.
-    pub xml_found: String,
-    /// Its XML as planned.
-    pub xml_planned: String,
-    /// Scratch device, `/dev/nvme0n2`: its contents are lost.
-    pub scratch: String,
-    /// What to run.
-    pub pairing: Pairing,
+    /// The guest, and where it is measured with what.
+    #[serde(flatten)]
+    pub on: OnScratch,
     /// Under what.
     pub conditions: Conditions,
 }
@@ -41,17 +28,6 @@ const BARE: usize = 0;
 const FOUND: usize = 1;
 const PLANNED: usize = 2;
 
-fn names() -> [ArmName; 4] {
-    [ArmName::bare_slice(), ArmName::as_found(), ArmName::planned(), ArmName::virt_install()]
-}
-
-const DESCRIPTIONS: [&str; 4] = [
-    "the host itself, bound to the vCPUs' PUs and the guest's node by system calls",
-    "the domain as it was found",
-    "the domain as planned",
-    "as found, with cache=none and io=native as virt-install writes them",
-];
-
 impl Request for SliceRequest {
     type Outcome = Results;
 
@@ -60,7 +36,7 @@ impl Request for SliceRequest {
     }
 
     fn guests(&self) -> Vec<String> {
-        vec![self.guest.clone()]
+        vec![self.on.guest.clone()]
     }
 
     /// Runs the comparison and puts everything back, whatever came of it.
@@ -74,46 +50,29 @@ impl Request for SliceRequest {
 }
 
 fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {
-    session.pause_original(&request.guest)?;
-    session.stage("dividing the scratch device");
-    let names = names();
-    let scratch = session.divide(&request.scratch, names.len())?;
-    let slice = slice_of(&request.placement, &request.scratch, scratch.region_size);
-    session.stay_off(std::slice::from_ref(&slice))?;
-    session.stage("sizing hugepage pools");
-    session.grow_pools(&request.placement, 1)?;
-    let appliance = Appliance::with_probe(&request.conditions)?;
-    let target = measured_disk(&request.xml_found, &request.guest)?;
-    let mut guests = Vec::new();
-    for (place, (arm, region)) in names.iter().zip(&scratch.regions).enumerate() {
-        let xml = if place == PLANNED { &request.xml_planned } else { &request.xml_found };
-        let uuid = session.new_uuid()?;
-        let made =
-            DiskClone { guest: &request.guest, arm, target: &target, region, uuid: &uuid, appliance: &appliance };
-        guests.push(if place == BARE { None } else { Some(clone_xml(xml, &made)?) });
-    }
-    session.will_clone(guests.iter().flatten().map(|guest: &Guest| guest.name.clone()))?;
-    let mut path =
-        SlicePath { clones: Clones { guests, bare: scratch.regions[BARE].clone() }, thp: None, slice: slice.clone() };
-    session.stage("booting the clones");
-    path.clones.boot(&[FOUND, PLANNED, 3], session)?;
-    let mut arms: Vec<Arm> = Vec::new();
-    for (place, name) in names.iter().enumerate() {
-        let clone = path.clones.guest(place).map(|guest| guest.name.clone());
-        arms.push(record(session, name, DESCRIPTIONS[place], &scratch.regions[place], clone.as_deref(), &slice)?);
-    }
-    let pairing = &path.usable(&request.pairing, scratch.region_size, session)?;
+    let (found, planned) = (request.on.xml_found.clone(), request.on.xml_planned.clone());
+    let virt_install = as_virt_install(&found, &request.on.guest)?;
+    let by_hand = "as found, with cache=none and io=native as virt-install writes them";
+    let ways = vec![
+        Way::bare(),
+        Way::clone(ArmName::as_found(), "the domain as it was found", found),
+        Way::clone(ArmName::planned(), "the domain as planned", planned),
+        Way::clone(ArmName::virt_install(), by_hand, virt_install),
+    ];
+    let mut path = SlicePath { stand: Stand::set_up(ways, &request.on, session)?, thp: None };
+    let pairing = &path.stand.usable(&request.on.pairing, session)?;
     let fresh = if pairing.quick { Fresh::No } else { Fresh::Round };
     let same_arm = if pairing.quick { vec![PLANNED] } else { vec![BARE, PLANNED] };
     // Those as found come last: see the path.
+    let names = path.stand.names();
     let mut design = pairing.design(&names, same_arm, &[&[BARE, PLANNED], &[FOUND]], fresh, session);
     let mut experiment = Experiment {
         experiment: "slice",
         quick: pairing.quick,
-        arms,
-        tenants: vec![Tenant::new(&request.guest, slice.clone())],
+        arms: path.stand.arms.clone(),
+        tenants: vec![Tenant::new(&request.on.guest, path.stand.slice.clone())],
         least_overlap: None,
-        caveats: caveats(request, session, &slice, names.len()),
+        caveats: path.stand.caveats(pairing.quick, "slice", session),
         workloads: pairing.all().cloned().collect(),
         facts: Vec::new(),
         path: &mut path,
@@ -122,55 +81,13 @@ fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results,
     experiment.document(runs, session)
 }
 
-/// Clones on regions of one scratch device.
+/// The arms on their regions.
 ///
 /// Guest memory is backed by 4 KiB pages only if transparent huge pages are off while it is first touched, so the host's
 /// setting is `never` from the first memory run of the domain as found on, and a guest booted under it is used.
 struct SlicePath {
-    clones: Clones,
+    stand: Stand,
     thp: Option<String>,
-    slice: Slice,
-}
-
-impl SlicePath {
-    /// What can be run: without file systems that an arm cannot make or mount, or that the regions cannot hold; each is
-    /// noted.
-    fn usable(&self, pairing: &Pairing, region: Bytes, session: &mut Session<'_>) -> Result<Pairing, MeasureError> {
-        let mut kept = Pairing { paired: Vec::new(), ..pairing.clone() };
-        for workload in &pairing.paired {
-            match self.why_not(workload, region, session)? {
-                None => kept.paired.push(workload.clone()),
-                Some(why) => session.note(format!("left out: {}, {why}", workload.label())),
-            }
-        }
-        if kept.paired.is_empty() && !pairing.paired.is_empty() {
-            return Err(MeasureError::Unfit(format!("nothing can be measured: {}", session.notes.join("; "))));
-        }
-        Ok(kept)
-    }
-
-    fn why_not(
-        &self,
-        workload: &Workload,
-        region: Bytes,
-        session: &mut Session<'_>,
-    ) -> Result<Option<String>, MeasureError> {
-        let Workload::FileSystem(job) = workload else { return Ok(None) };
-        if job.room() > region {
-            return Ok(Some(format!("it needs {} and a region has {region}: give a smaller --span", job.room())));
-        }
-        for (place, name) in names().iter().enumerate() {
-            let seat = self.clones.seat(place, 0);
-            let output = match &seat.guest {
-                None => session.on_the_slice(&self.slice, &["file-systems"])?,
-                Some(guest) => session.ask_paused(guest, &[&seat.probe, "file-systems"], SLACK)?,
-            };
-            if let Some(why) = missing_file_system(&output, job.file_system) {
-                return Ok(Some(format!("arm {} cannot have it: {why}", name.title)));
-            }
-        }
-        Ok(None)
-    }
 }
 
 impl Path for SlicePath {
@@ -186,37 +103,20 @@ impl Path for SlicePath {
             write(session.fs, THP, "never")?;
         }
         self.thp = Some(found.unwrap_or_default());
-        let Some(guest) = self.clones.guest(FOUND).cloned() else { return Ok(()) };
+        let Some(guest) = self.stand.clones.guest(FOUND).cloned() else { return Ok(()) };
         session.end(&guest.name)?;
         session.boot_paused(&guest)
     }
 
     fn seat(&self, arm: usize, tenant: usize) -> Seat {
-        self.clones.seat(arm, tenant)
+        self.stand.seat(arm, tenant)
     }
 
     fn refresh(&mut self, arms: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
-        self.clones.refresh(arms, session)
+        self.stand.refresh(arms, session)
     }
 
     fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
-        self.clones.revive(step, session)
+        self.stand.revive(step, session)
     }
-}
-
-fn caveats(request: &SliceRequest, session: &Session<'_>, slice: &Slice, arms: usize) -> Vec<String> {
-    let mut caveats: Vec<String> = lab_caveat(&request.conditions.environment).into_iter().collect();
-    let free: u64 = session.host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
-    let regions = slice.region.times(arms as u64);
-    if regions.get() < free {
-        caveats.push(format!(
-            "the regions together ({regions}) are smaller than the host's free memory ({}): the host's page cache can hold what the as-found arm (writeback) has touched within a sample; it is dropped before each",
-            Bytes::new(free)
-        ));
-    }
-    if request.pairing.quick {
-        caveats.push("quick mode: guests stay up between samples; `nearmetal bench slice` without --quick boots them afresh for each pair".into());
-    }
-    caveats.extend(on_top_caveat(slice, "iothreads"));
-    caveats
 }

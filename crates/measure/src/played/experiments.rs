@@ -13,6 +13,7 @@ use crate::matrix::MatrixRequest;
 use crate::net::{NetMatrixRequest, NetPath, NetTest};
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
+use crate::stand::OnScratch;
 use crate::together::{Member, Over, TogetherRequest};
 
 const DEFINITION: &str = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
@@ -124,12 +125,7 @@ impl Kind {
         };
         match self {
             Self::Slice | Self::SliceQuick => Experiment::Slice(Box::new(SliceRequest {
-                guest,
-                placement,
-                xml_found: found("web1"),
-                xml_planned,
-                scratch: "/dev/nvme8n1".into(),
-                pairing: pairing(self == Self::SliceQuick, 50),
+                on: OnScratch { pairing: pairing(self == Self::SliceQuick, 50), ..on_scratch() },
                 conditions,
             })),
             Self::Inside => Experiment::Inside(Box::new(InsideRequest {
@@ -201,6 +197,18 @@ fn racing(sample: &Sample) -> u32 {
     let fast = word("--filename=") == "/dev/vdc" || alone || sample.card.ends_with(":01");
     let rate = if fast { 2000 } else { 1000 };
     rate + seed % 7 * rate / 100 + (seed / 7 + word("--filename=").len() as u32) % 5 * rate / 200
+}
+
+/// web1, on a device of its own.
+fn on_scratch() -> OnScratch {
+    OnScratch {
+        guest: "web1".to_owned(),
+        placement: placement("web1"),
+        xml_found: found("web1"),
+        xml_planned: planned("web1"),
+        scratch: "/dev/nvme8n1".into(),
+        pairing: pairing(true, 50),
+    }
 }
 
 fn function(number: usize) -> PciAddress {

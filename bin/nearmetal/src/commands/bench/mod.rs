@@ -7,6 +7,7 @@ mod inside;
 mod keep;
 mod measuring;
 mod net;
+mod on_scratch;
 mod planned;
 mod race;
 mod rounds;

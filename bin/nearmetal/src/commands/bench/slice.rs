@@ -1,20 +1,10 @@
 //! `nearmetal bench slice`.
 
-use nearmetal_host::HostFs;
-use nearmetal_measure::{Experiment, Pairing, Shape, SliceRequest};
-use nearmetal_units::Bytes;
+use nearmetal_measure::{Experiment, SliceRequest};
 
-use super::clones::CloneArgs;
-use super::keep::KeepArgs;
-use super::measuring::need_root;
-use super::planned::PlanArgs;
-use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
-use super::workload::{Chosen, SPAN, USUAL, memory, several, span};
-use crate::exit_status::{ExitStatus, WrongUse};
+use super::on_scratch::OnScratchArgs;
+use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-
-/// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
-const SINGLE_SHOT_SECONDS: u32 = 2;
 
 /// Compare a VM with the same slice of bare metal
 ///
@@ -29,101 +19,12 @@ const SINGLE_SHOT_SECONDS: u32 = 2;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench slice web1 --scratch /dev/nvme1n1 --quick --pause")]
 pub(super) struct Args {
-    /// The VM; its plan must have been applied, or be named with --plan
-    #[arg(value_name = "VM")]
-    domain: String,
-    /// Whole block device to measure on; ITS CONTENTS ARE LOST
-    #[arg(long, value_name = "DEVICE")]
-    scratch: String,
     #[command(flatten)]
-    plan: PlanArgs,
-    #[command(flatten)]
-    clones: CloneArgs,
-    #[command(flatten)]
-    rounds: RoundArgs,
-    /// How far the interval of each ratio may reach to either side, in percent: after a pilot of 10 pairs their number is
-    /// fixed for it, 100 at most
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
-    resolve: f64,
-    /// A/A pairs of an arm with itself, for the noise floor: 0, or 2 and more
-    #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
-    same_arm_pairs: u32,
-    /// What is run
-    #[arg(long, value_name = "WORKLOAD", value_parser = several(|_| true), default_value = USUAL)]
-    workload: Chosen,
-    /// Block size that is paired; repeat it for more [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone
-    /// 64KiB; with --quick 4KiB]
-    #[arg(long, value_name = "SIZE", value_parser = block_size)]
-    block_size: Vec<Bytes>,
-    /// Size of all files together, with --workload iozone [default: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = span)]
-    span: Option<Bytes>,
-    /// Leave memory latency and bandwidth out
-    #[arg(long)]
-    no_memory: bool,
-    /// Leave out the block sizes that --quick runs once
-    #[arg(long, requires = "quick")]
-    no_single_shots: bool,
-    #[command(flatten)]
-    keep: KeepArgs,
+    on: OnScratchArgs,
 }
 
 /// Runs the command.
-pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    args.workload.check(args.rounds.has_seconds(), !args.block_size.is_empty(), args.span.is_some())?;
-    let journal = args.plan.journal();
-    let planned = args.plan.of(&args.domain, &journal)?;
-    if planned.change.is_new() {
-        return Err(WrongUse(format!(
-            "`{0}` is made by its plan, so it has no definition as found to measure the planned one against: measure the \
-             VM itself against its slice (`nearmetal bench inside {0} --pause`)",
-            args.domain
-        ))
-        .into());
-    }
-    need_root("starts guests and drops caches", "")?;
-    let fs = HostFs::live();
-    let conditions = args.clones.conditions(args.rounds.seed, &fs, &journal)?;
-    let pairing = args.pairing(planned.placement.vcpus.len() as u32);
-    let request = SliceRequest {
-        guest: args.domain.clone(),
-        conditions: args.keep.kept(conditions, &planned, &journal),
-        placement: planned.placement,
-        xml_found: planned.change.xml_before,
-        xml_planned: planned.change.xml_after,
-        scratch: args.scratch.clone(),
-        pairing,
-    };
-    args.keep.run(&Experiment::Slice(Box::new(request)), printer)
-}
-
-impl Args {
-    fn pairing(&self, vcpus: u32) -> Pairing {
-        let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
-        let span = self.span.unwrap_or(SPAN);
-        let jobs = |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, vcpus });
-        let once = seconds.min(SINGLE_SHOT_SECONDS);
-        let sizes: Vec<Bytes> = load.sizes().iter().copied().map(Bytes::new).collect();
-        let is_paired = |size: &Bytes| match self.block_size.as_slice() {
-            [] => !quick || *size == load.usual_size(),
-            chosen => chosen.contains(size),
-        };
-        let (mut paired, mut single): (Vec<Bytes>, Vec<Bytes>) = sizes.iter().partition(|size| is_paired(size));
-        paired.extend(self.block_size.iter().filter(|size| !sizes.contains(size)));
-        // One that makes no requests is run once all the same.
-        if sizes.is_empty() {
-            paired.push(load.usual_size());
-        }
-        // A set over a file system has no fixed length, so it is not run on the side.
-        if !quick || sizes.len() == 1 || self.no_single_shots {
-            single.clear();
-        }
-        let paired = paired.into_iter().flat_map(|size| jobs(size, seconds)).collect();
-        Pairing {
-            same_arm_pairs: self.same_arm_pairs,
-            single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
-            memory: if self.no_memory { Vec::new() } else { memory() },
-            ..self.rounds.pairing(paired, Some(self.resolve))
-        }
-    }
+pub(super) fn slice(Args { on: asked }: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let (on, conditions) = asked.asked()?;
+    asked.keep.run(&Experiment::Slice(Box::new(SliceRequest { on, conditions })), printer)
 }

@@ -1,0 +1,120 @@
+//! What a comparison of one VM in clones, on one scratch device, can be asked for.
+
+use nearmetal_host::HostFs;
+use nearmetal_measure::{Conditions, OnScratch, Pairing, Shape};
+use nearmetal_units::Bytes;
+
+use super::clones::CloneArgs;
+use super::keep::KeepArgs;
+use super::measuring::need_root;
+use super::planned::PlanArgs;
+use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
+use super::workload::{Chosen, SPAN, USUAL, memory, several, span};
+use crate::exit_status::WrongUse;
+
+/// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
+const SINGLE_SHOT_SECONDS: u32 = 2;
+
+/// The VM, where it is measured, and with what.
+#[derive(Debug, clap::Args)]
+pub(super) struct OnScratchArgs {
+    /// The VM; its plan must have been applied, or be named with --plan
+    #[arg(value_name = "VM")]
+    domain: String,
+    /// Whole block device to measure on; ITS CONTENTS ARE LOST
+    #[arg(long, value_name = "DEVICE")]
+    scratch: String,
+    #[command(flatten)]
+    plan: PlanArgs,
+    #[command(flatten)]
+    clones: CloneArgs,
+    #[command(flatten)]
+    rounds: RoundArgs,
+    /// How far the interval of each ratio may reach to either side, in percent: after a pilot of 10 pairs their number is
+    /// fixed for it, 100 at most
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
+    resolve: f64,
+    /// A/A pairs of an arm with itself, for the noise floor: 0, or 2 and more
+    #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
+    same_arm_pairs: u32,
+    /// What is run
+    #[arg(long, value_name = "WORKLOAD", value_parser = several(|_| true), default_value = USUAL)]
+    workload: Chosen,
+    /// Block size that is paired; repeat it for more [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone
+    /// 64KiB; with --quick 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    block_size: Vec<Bytes>,
+    /// Size of all files together, with --workload iozone [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = span)]
+    span: Option<Bytes>,
+    /// Leave memory latency and bandwidth out
+    #[arg(long)]
+    no_memory: bool,
+    /// Leave out the block sizes that --quick runs once
+    #[arg(long, requires = "quick")]
+    no_single_shots: bool,
+    #[command(flatten)]
+    pub(super) keep: KeepArgs,
+}
+
+impl OnScratchArgs {
+    /// Reads the plan, and what was asked for.
+    ///
+    /// # Errors
+    /// [`WrongUse`] where flags do not fit the workload, the VM has no plan, or only its plan makes it; not root.
+    pub(super) fn asked(&self) -> anyhow::Result<(OnScratch, Conditions)> {
+        self.workload.check(self.rounds.has_seconds(), !self.block_size.is_empty(), self.span.is_some())?;
+        let journal = self.plan.journal();
+        let planned = self.plan.of(&self.domain, &journal)?;
+        if planned.change.is_new() {
+            return Err(WrongUse(format!(
+                "`{0}` is made by its plan, so it has no definition as found to measure the planned one against: measure the \
+                 VM itself against its slice (`nearmetal bench inside {0} --pause`)",
+                self.domain
+            ))
+            .into());
+        }
+        need_root("starts guests and drops caches", "")?;
+        let fs = HostFs::live();
+        let conditions = self.clones.conditions(self.rounds.seed, &fs, &journal)?;
+        let conditions = self.keep.kept(conditions, &planned, &journal);
+        let on = OnScratch {
+            guest: self.domain.clone(),
+            pairing: self.pairing(planned.placement.vcpus.len() as u32),
+            placement: planned.placement,
+            xml_found: planned.change.xml_before,
+            xml_planned: planned.change.xml_after,
+            scratch: self.scratch.clone(),
+        };
+        Ok((on, conditions))
+    }
+
+    fn pairing(&self, vcpus: u32) -> Pairing {
+        let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
+        let span = self.span.unwrap_or(SPAN);
+        let jobs = |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, vcpus });
+        let once = seconds.min(SINGLE_SHOT_SECONDS);
+        let sizes: Vec<Bytes> = load.sizes().iter().copied().map(Bytes::new).collect();
+        let is_paired = |size: &Bytes| match self.block_size.as_slice() {
+            [] => !quick || *size == load.usual_size(),
+            chosen => chosen.contains(size),
+        };
+        let (mut paired, mut single): (Vec<Bytes>, Vec<Bytes>) = sizes.iter().partition(|size| is_paired(size));
+        paired.extend(self.block_size.iter().filter(|size| !sizes.contains(size)));
+        // One that makes no requests is run once all the same.
+        if sizes.is_empty() {
+            paired.push(load.usual_size());
+        }
+        // A set over a file system has no fixed length, so it is not run on the side.
+        if !quick || sizes.len() == 1 || self.no_single_shots {
+            single.clear();
+        }
+        let paired = paired.into_iter().flat_map(|size| jobs(size, seconds)).collect();
+        Pairing {
+            same_arm_pairs: self.same_arm_pairs,
+            single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
+            memory: if self.no_memory { Vec::new() } else { memory() },
+            ..self.rounds.pairing(paired, Some(self.resolve))
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Arms side by side on one scratch device: bare metal, and clones of one guest in different definitions, each with an equal
+//! region of the device and all on the same slice.
+
+use nearmetal_place::Placement;
+use nearmetal_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::appliance::Appliance;
+use crate::arm::ArmName;
+use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, measured_disk};
+use crate::engine::{Clones, Guest, Path, Seat, Session, Step, slice_of};
+use crate::error::MeasureError;
+use crate::finish::{lab_caveat, on_top_caveat};
+use crate::load::{SLACK, Workload, missing_file_system};
+use crate::pairing::Pairing;
+use crate::record::record;
+use crate::results::{Arm, Slice};
+
+/// One arm that is to be there.
+pub(crate) struct Way {
+    /// Its name.
+    pub name: ArmName,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// The definition that its clone is made from; `None`: bare metal, bound to the slice.
+    pub xml: Option<String>,
+}
+
+impl Way {
+    /// The slice of bare metal.
+    pub(crate) fn bare() -> Self {
+        Self {
+            name: ArmName::bare_slice(),
+            description: "the host itself, bound to the vCPUs' PUs and the guest's node by system calls".to_owned(),
+            xml: None,
+        }
+    }
+
+    /// A clone of the guest with this definition.
+    pub(crate) fn clone(name: ArmName, description: &str, xml: String) -> Self {
+        Self { name, description: description.to_owned(), xml: Some(xml) }
+    }
+}
+
+/// A guest, its definitions, and where it is measured with what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OnScratch {
+    /// Domain.
+    pub guest: String,
+    /// Where the plan puts it: the slice.
+    pub placement: Placement,
+    /// Its XML as found.
+    pub xml_found: String,
+    /// Its XML as planned.
+    pub xml_planned: String,
+    /// Scratch device, `/dev/nvme0n2`: its contents are lost.
+    pub scratch: String,
+    /// What to run.
+    pub pairing: Pairing,
+}
+
+/// Arms that are there: the clones are up and paused, and each was read back.
+pub(crate) struct Stand {
+    /// How they reach their regions.
+    pub clones: Clones,
+    /// What each really is.
+    pub arms: Vec<Arm>,
+    /// What all of them run on.
+    pub slice: Slice,
+    /// Size of each region.
+    pub region: Bytes,
+}
+
+impl Stand {
+    /// Pauses the guest, divides the scratch device, and boots a clone for each arm that has one.
+    ///
+    /// # Errors
+    /// The guest runs and may not be paused, the scratch device cannot be used, or a clone does not come up.
+    pub(crate) fn set_up(ways: Vec<Way>, on: &OnScratch, session: &mut Session<'_>) -> Result<Self, MeasureError> {
+        session.pause_original(&on.guest)?;
+        session.stage("dividing the scratch device");
+        let scratch = session.divide(&on.scratch, ways.len())?;
+        let slice = slice_of(&on.placement, &on.scratch, scratch.region_size);
+        session.stay_off(std::slice::from_ref(&slice))?;
+        session.stage("sizing hugepage pools");
+        let definitions = || ways.iter().filter_map(|way| way.xml.as_deref());
+        let mut in_huge_pages = 0;
+        for xml in definitions() {
+            in_huge_pages += u64::from(asks_for_huge_pages(xml, &on.guest)?);
+        }
+        session.grow_pools(&on.placement, in_huge_pages.max(1))?;
+        let appliance = Appliance::with_probe(&session.conditions)?;
+        let target = definitions().next().map(|xml| measured_disk(xml, &on.guest)).transpose()?.unwrap_or_default();
+        let mut guests: Vec<Option<Guest>> = Vec::new();
+        let mut bare = String::new();
+        for (way, region) in ways.iter().zip(&scratch.regions) {
+            let Some(xml) = &way.xml else {
+                bare.clone_from(region);
+                guests.push(None);
+                continue;
+            };
+            let uuid = session.new_uuid()?;
+            let (arm, guest) = (&way.name, on.guest.as_str());
+            let made = DiskClone { guest, arm, target: &target, region, uuid: &uuid, appliance: &appliance };
+            guests.push(Some(clone_xml(xml, &made)?));
+        }
+        session.will_clone(guests.iter().flatten().map(|guest| guest.name.clone()))?;
+        let clones = Clones { guests, bare };
+        session.stage("booting the clones");
+        clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
+        let mut arms = Vec::new();
+        for (place, (way, region)) in ways.iter().zip(&scratch.regions).enumerate() {
+            let clone = clones.guest(place).map(|guest| guest.name.clone());
+            arms.push(record(session, &way.name, &way.description, region, clone.as_deref(), &slice)?);
+        }
+        Ok(Self { clones, arms, slice, region: scratch.region_size })
+    }
+
+    /// The arms by name.
+    pub(crate) fn names(&self) -> Vec<ArmName> {
+        self.arms.iter().map(|arm| arm.name.clone()).collect()
+    }
+
+    /// What can be run: without file systems that an arm cannot make or mount, or that the regions cannot hold; each is
+    /// noted.
+    ///
+    /// # Errors
+    /// Nothing is left to run.
+    pub(crate) fn usable(&self, pairing: &Pairing, session: &mut Session<'_>) -> Result<Pairing, MeasureError> {
+        let mut kept = Pairing { paired: Vec::new(), ..pairing.clone() };
+        for workload in &pairing.paired {
+            match self.why_not(workload, session)? {
+                None => kept.paired.push(workload.clone()),
+                Some(why) => session.note(format!("left out: {}, {why}", workload.label())),
+            }
+        }
+        if kept.paired.is_empty() && !pairing.paired.is_empty() {
+            return Err(MeasureError::Unfit(format!("nothing can be measured: {}", session.notes.join("; "))));
+        }
+        Ok(kept)
+    }
+
+    fn why_not(&self, workload: &Workload, session: &mut Session<'_>) -> Result<Option<String>, MeasureError> {
+        let Workload::FileSystem(job) = workload else { return Ok(None) };
+        if job.room() > self.region {
+            return Ok(Some(format!(
+                "it needs {} and a region has {}: give a smaller --span",
+                job.room(),
+                self.region
+            )));
+        }
+        for (place, arm) in self.arms.iter().enumerate() {
+            let seat = self.clones.seat(place, 0);
+            let output = match &seat.guest {
+                None => session.on_the_slice(&self.slice, &["file-systems"])?,
+                Some(guest) => session.ask_paused(guest, &[&seat.probe, "file-systems"], SLACK)?,
+            };
+            if let Some(why) = missing_file_system(&output, job.file_system) {
+                return Ok(Some(format!("arm {} cannot have it: {why}", arm.name.title)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a reader must know of such a measurement. `command`: what measures without --quick.
+    pub(crate) fn caveats(&self, quick: bool, command: &str, session: &Session<'_>) -> Vec<String> {
+        let mut caveats: Vec<String> = lab_caveat(&session.conditions.environment).into_iter().collect();
+        let free: u64 = session.host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
+        let regions = self.region.times(self.arms.len() as u64);
+        if regions.get() < free {
+            caveats.push(format!(
+                "the regions together ({regions}) are smaller than the host's free memory ({}): the host's page cache can hold what an arm with cache=writeback has touched within a sample; it is dropped before each",
+                Bytes::new(free)
+            ));
+        }
+        if quick {
+            caveats.push(format!(
+                "quick mode: guests stay up between samples; `nearmetal bench {command}` without --quick boots them afresh for each pair"
+            ));
+        }
+        caveats.extend(on_top_caveat(&self.slice, "iothreads"));
+        caveats
+    }
+}
+
+impl Path for Stand {
+    fn seat(&self, arm: usize, tenant: usize) -> Seat {
+        self.clones.seat(arm, tenant)
+    }
+
+    fn refresh(&mut self, arms: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.clones.refresh(arms, session)
+    }
+
+    fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        self.clones.revive(step, session)
+    }
+}

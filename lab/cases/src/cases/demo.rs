@@ -7,28 +7,40 @@ use anyhow::{Context as _, ensure};
 use nearmetal_host::files;
 use nearmetal_report::{Summary, summary_violations};
 
-use super::{Case, Verdict, shared};
+use super::{Case, Verdict, shared, shared_long};
 use crate::context::{Bench, programs};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared("demo/short-ends-in-a-report-and-a-lab-as-it-was", short)]
+    vec![
+        shared("demo/short-ends-in-a-report-and-a-lab-as-it-was", short),
+        shared_long("demo/broken-in-five-places-says-what-and-what-next", broken),
+    ]
 }
 
 /// What the demo borrows beside the guest: its own directory, the journal, and file systems of counters.
 const BORROWED: &str =
     "ls -d /root/nearmetal-demo /var/lib/nearmetal 2>&1; grep -E ' (debugfs|tracefs) ' /proc/mounts; true";
 
-fn short(bench: &Bench) -> anyhow::Result<Verdict> {
-    bench.found()?;
-    let state = || anyhow::Ok((bench.fingerprint()?, bench.sh(BORROWED)?));
-    let before = state()?;
-    let directory = tempfile::tempdir()?;
+fn state(bench: &Bench) -> anyhow::Result<(String, String)> {
+    Ok((bench.fingerprint()?, bench.sh(BORROWED)?))
+}
+
+/// Runs the short demo into a directory: its exit code and its last words on stderr.
+fn demo(bench: &Bench, directory: &Path) -> anyhow::Result<(Option<i32>, String)> {
     let mut command = Command::new(programs()?.join("nearmetal"));
-    command.args(["demo", "--short", "--lab", bench.lab.name().as_str(), "--output"]).arg(directory.path());
+    command.args(["demo", "--short", "--lab", bench.lab.name().as_str(), "--output"]).arg(directory);
     let output = command.output()?;
     let words = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = words.lines().rev().take(12).collect();
-    ensure!(output.status.success(), "it ended with {}: {last:#?}", output.status);
+    let lines: Vec<&str> = words.lines().collect();
+    Ok((output.status.code(), lines[lines.len().saturating_sub(16)..].join("\n")))
+}
+
+fn short(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    let before = state(bench)?;
+    let directory = tempfile::tempdir()?;
+    let (code, words) = demo(bench, directory.path())?;
+    ensure!(code == Some(0), "it ended with {code:?}: {words}");
     let summary = summary(directory.path())?;
     let page = files::read_to_string(&directory.path().join("report.html"))?;
     let metric = summary.headline_metric.as_deref().context("no headline")?;
@@ -43,7 +55,7 @@ fn short(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(page.contains(&format!("<span class=\"result\">{shown}</span>")), "the page's headline lacks {shown}");
     ensure!(page.contains("exits by reason"), "the page has no exits by reason");
     ensure!(summary.verified == Some(true) && summary.rolled_back == Some(true), "{summary:?}");
-    let after = state()?;
+    let after = state(bench)?;
     ensure!(after == before, "the demo left a difference:\n{before:#?}\n---\n{after:#?}");
     let stages = summary.stages.iter().filter_map(|stage| Some(format!("{} {:.0} s", stage.name, stage.seconds?)));
     Ok(Verdict::Holds(format!("{shown}; {}", stages.collect::<Vec<_>>().join(", "))))
@@ -55,4 +67,99 @@ fn summary(directory: &Path) -> anyhow::Result<Summary> {
     let violations = summary_violations(&text);
     ensure!(violations.is_empty(), "{violations:#?}");
     Ok(serde_json::from_str(&text)?)
+}
+
+/// One way to break a demo behind its back.
+struct Break {
+    what: &'static str,
+    /// What is done in the lab while the demo runs; it waits for its moment.
+    script: &'static str,
+    /// What puts it right again.
+    undo: &'static str,
+    /// How the demo ends.
+    code: i32,
+    /// What it must say at its end.
+    words: &'static [&'static str],
+}
+
+/// Waits until the guest runs as planned and its agent answers.
+const PLANNED: &str = "
+until ! virsh -q vcpupin web1 --live | grep -q '0-11' &&
+      timeout 5 virsh -q qemu-agent-command web1 '{\"execute\":\"guest-ping\"}'; do sleep 0.3; done";
+
+/// Waits until clones are there: the samples begin soon.
+const MEASURING: &str = "
+until virsh -q list --name | grep -q 'web1-nearmetal-'; do sleep 0.3; done";
+
+const BREAKS: [Break; 5] = [
+    Break {
+        what: "the guest's agent stops",
+        script: "$PLANNED
+virsh -q qemu-agent-command web1 '{\"execute\":\"guest-exec\",\"arguments\":{\"path\":\"/bin/sh\",\"arg\":[\"-c\",\"kill -STOP $(pidof qemu-ga)\"]}}'",
+        undo: "true",
+        code: 1,
+        words: &["web1", "next: "],
+    },
+    Break {
+        what: "the clone of an arm dies again and again",
+        script: "while sleep 1; do virsh -q destroy web1-nearmetal-as-found; done",
+        undo: "true",
+        code: 3,
+        words: &["error: ", "as-found", "next: "],
+    },
+    Break {
+        what: "bare metal's rate is 0",
+        script: "$MEASURING
+cp /usr/bin/fio /run/real-fio
+cat > /run/zero-fio <<'END'
+#!/bin/sh
+/run/real-fio \"$@\" | sed 's/\"iops\" : [0-9.]*/\"iops\" : 0.0/'
+END
+chmod +x /run/zero-fio
+mount --bind /run/zero-fio /usr/bin/fio",
+        undo: "umount /usr/bin/fio; rm -f /run/zero-fio /run/real-fio",
+        code: 1,
+        words: &["error: the arm `bare-slice` is incomplete", "next: "],
+    },
+    Break {
+        what: "the report cannot be written",
+        script: "true",
+        undo: "true",
+        code: 3,
+        words: &["error: stage `report`", "report.html", "makes the report"],
+    },
+    Break {
+        what: "the rollback refuses",
+        script: "$MEASURING
+cd /var/lib/nearmetal/journal && cp 0001.jsonl /run/0001.jsonl && sed -i '2s/^/x/' 0001.jsonl",
+        undo: "cp /run/0001.jsonl /var/lib/nearmetal/journal/ && nearmetal rollback --restart; rm -rf /run/0001.jsonl /root/nearmetal-demo /var/lib/nearmetal",
+        code: 3,
+        words: &["error: stage `rollback`", "damaged at line 2", "next: the change is still in force", "nearmetal rollback --restart"],
+    },
+];
+
+fn broken(bench: &Bench) -> anyhow::Result<Verdict> {
+    let mut ended = Vec::new();
+    for one in &BREAKS {
+        let Break { what, code, words, .. } = one;
+        bench.found()?;
+        let before = state(bench)?;
+        let directory = tempfile::tempdir()?;
+        if one.script == "true" {
+            files::create_dir_all(&directory.path().join("report.html"))?;
+        }
+        let script = one.script.replace("$PLANNED", PLANNED).replace("$MEASURING", MEASURING);
+        bench.write("/run/breaker", &script)?;
+        bench.sh("setsid sh /run/breaker >/run/breaker.log 2>&1 </dev/null & echo $! > /run/breaker.pid")?;
+        let (found, said) = demo(bench, directory.path())?;
+        bench.sh(&format!("kill -- -$(cat /run/breaker.pid) 2>/dev/null; {}", one.undo))?;
+        ensure!(found == Some(*code), "{what}: it ended with {found:?}, not {code}: {said}");
+        for word in *words {
+            ensure!(said.contains(word), "{what}: its last words lack `{word}`: {said}");
+        }
+        let after = state(bench)?;
+        ensure!(after == before, "{what}: a difference is left:\n{before:#?}\n---\n{after:#?}");
+        ended.push(format!("{what}: {code}"));
+    }
+    Ok(Verdict::Holds(ended.join("; ")))
 }

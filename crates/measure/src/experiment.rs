@@ -5,6 +5,7 @@ use nearmetal_hypervisor::Hypervisor;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
+use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::engine::Site;
 use crate::error::MeasureError;
@@ -92,6 +93,8 @@ macro_rules! experiments {
 experiments! {
     /// A guest in clones.
     Slice, "slice", SliceRequest;
+    /// A guest without each decision of its plan.
+    Decisions, "decisions", DecisionsRequest;
     /// A guest in itself.
     Inside, "inside", InsideRequest;
     /// A guest with a drive of its own.

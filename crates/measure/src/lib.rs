@@ -1,7 +1,7 @@
 //! Loads, arms, designs, provenance and the results store.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
-//! clones ([`slice`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
+//! clones ([`slice`]), without each decision of its plan ([`decisions`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
 //! disk ([`matrix`]) or a network ([`net`]). Every run is kept ([`Results`], [`Store`]); what may be said of them is worked
 //! out afterwards ([`compare`]).
 
@@ -13,6 +13,7 @@ mod clones;
 mod compare;
 mod conditions;
 mod cost;
+mod decisions;
 mod document;
 mod drive;
 mod engine;
@@ -50,6 +51,7 @@ pub use cost::{
     Cost, CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text,
     liftings,
 };
+pub use decisions::DecisionsRequest;
 pub use drive::{DriveRequest, function_of};
 pub use error::MeasureError;
 pub use event::Event;

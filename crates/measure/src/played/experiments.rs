@@ -5,6 +5,7 @@ use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use super::{Machine, Sample};
+use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
@@ -24,6 +25,7 @@ pub(super) enum Kind {
     Slice,
     /// With guests that stay up.
     SliceQuick,
+    Decisions,
     Inside,
     Drive,
     TogetherOverScratch,
@@ -37,9 +39,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Slice,
         Self::SliceQuick,
+        Self::Decisions,
         Self::Inside,
         Self::Drive,
         Self::TogetherOverScratch,
@@ -128,6 +131,7 @@ impl Kind {
                 on: OnScratch { pairing: pairing(self == Self::SliceQuick, 50), ..on_scratch() },
                 conditions,
             })),
+            Self::Decisions => Experiment::Decisions(Box::new(DecisionsRequest { on: on_scratch(), conditions })),
             Self::Inside => Experiment::Inside(Box::new(InsideRequest {
                 guest,
                 placement,
@@ -200,7 +204,7 @@ fn racing(sample: &Sample) -> u32 {
 }
 
 /// web1, on a device of its own.
-fn on_scratch() -> OnScratch {
+pub(crate) fn on_scratch() -> OnScratch {
     OnScratch {
         guest: "web1".to_owned(),
         placement: placement("web1"),

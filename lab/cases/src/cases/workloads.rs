@@ -1,7 +1,9 @@
 //! Workloads beyond the random job: each on bare metal and in clones, with every figure it is there for.
 
 use anyhow::ensure;
-use nearmetal_measure::{AS_FOUND, BARE_SLICE, FileStep, Outcome, PLANNED, Results, VIRT_INSTALL, Workload};
+use nearmetal_measure::{
+    AS_FOUND, BARE_SLICE, Estimate, FileStep, Outcome, PLANNED, Results, VIRT_INSTALL, Workload, compare,
+};
 
 use super::{Case, Verdict, shared_long};
 use crate::context::Bench;
@@ -13,14 +15,15 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("workload/iozone-set-on-ext4-and-xfs", file_systems),
         shared_long("workload/sequential-with-processor-time", sequential),
         shared_long("workload/zstd-on-all-vcpus", zstd),
+        shared_long("workload/each-decision-of-a-plan-has-an-arm", decisions),
     ]
 }
 
 /// Runs a short bench and gives its runs; nothing may be left of it.
-fn run(bench: &Bench, arguments: &str) -> anyhow::Result<Results> {
+fn run(bench: &Bench, command: &str, arguments: &str) -> anyhow::Result<Results> {
     bench.applied()?;
     bench.sh(&format!(
-        "nearmetal bench slice web1 --quick --pause --no-memory --no-single-shots --scratch {SCRATCH} -o /root/work.json {arguments}"
+        "nearmetal bench {command} web1 --quick --pause --no-memory --no-single-shots --scratch {SCRATCH} -o /root/work.json {arguments}"
     ))?;
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(
@@ -44,7 +47,7 @@ fn has(results: &Results, arm: &str, metric: &str, of: impl Fn(&Workload) -> boo
 }
 
 fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "--workload iozone --pairs 2 --span 32MiB")?;
+    let results = run(bench, "slice", "--workload iozone --pairs 2 --span 32MiB")?;
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for name in ["ext4", "xfs"] {
             let of =
@@ -58,7 +61,7 @@ fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
 }
 
 fn sequential(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "--workload sequential --block-size 64KiB --pairs 2 --seconds 2")?;
+    let results = run(bench, "slice", "--workload sequential --block-size 64KiB --pairs 2 --seconds 2")?;
     for arm in [BARE_SLICE, PLANNED] {
         for percent in [100, 0] {
             let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);
@@ -70,11 +73,34 @@ fn sequential(bench: &Bench) -> anyhow::Result<Verdict> {
 }
 
 fn zstd(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "--workload zstd --pairs 2 --seconds 4")?;
+    let results = run(bench, "slice", "--workload zstd --pairs 2 --seconds 4")?;
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for metric in ["bandwidth", "bandwidth.decompression"] {
             has(&results, arm, metric, |_| true)?;
         }
     }
     Ok(Verdict::Holds(format!("lab: {} runs of compression and decompression", results.runs.len())))
+}
+
+fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {
+    let results = run(bench, "decisions", "--pairs 2 --seconds 3")?;
+    // The guest as found has none of what the plan decides, so each decision has an arm.
+    let without =
+        ["without-pins", "without-node", "without-huge-pages", "without-iothread", "without-cache-and-engine"];
+    for arm in [BARE_SLICE, PLANNED].into_iter().chain(without) {
+        has(&results, arm, "iops", |_| true)?;
+    }
+    let placed = |id: &str| results.arm(id).map(|arm| arm.placement.join("; ")).unwrap_or_default();
+    ensure!(placed("without-pins").contains("PUs 0-11"), "{}", placed("without-pins"));
+    ensure!(!placed("without-node").contains("PUs 0-11"), "{}", placed("without-node"));
+    let huge =
+        |id: &str| results.arm(id).and_then(|arm| arm.xml.as_deref()).is_some_and(|xml| xml.contains("<hugepages>"));
+    ensure!(huge(PLANNED) && !huge("without-huge-pages"), "huge pages are not what the arms say");
+    let worth = compare(&results)?.into_iter().filter_map(|one| match one.estimate {
+        Estimate::Paired { ratio, .. } if one.metric == "iops" && one.subject.id == PLANNED => {
+            Some(format!("{ratio} {}", one.reference.title))
+        }
+        _ => None,
+    });
+    Ok(Verdict::Holds(format!("lab: planned does {}", worth.collect::<Vec<_>>().join(", "))))
 }

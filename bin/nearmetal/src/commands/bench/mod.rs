@@ -1,6 +1,7 @@
 //! `nearmetal bench`: one file for each of its commands; this file only lists them.
 
 mod clones;
+mod decisions;
 mod disk;
 mod drive;
 mod inside;
@@ -34,6 +35,7 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   nearmetal bench slice web1 --scratch /dev/nvme1n1 --quick --pause
+  nearmetal bench decisions web1 --scratch /dev/nvme1n1 --quick --pause
   nearmetal bench inside web1 --pause --quick
   nearmetal bench drive db --pause --quick
   nearmetal bench disk race web1 --scratch /dev/nvme1n1 --pause
@@ -44,6 +46,7 @@ Examples:
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Slice(slice::Args),
+    Decisions(decisions::Args),
     Inside(inside::Args),
     Drive(drive::Args),
     Disk(disk::Args),
@@ -59,6 +62,7 @@ enum What {
 pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match args.what {
         What::Slice(args) => slice::slice(&args, printer),
+        What::Decisions(args) => decisions::decisions(&args, printer),
         What::Inside(args) => inside::inside(&args, printer),
         What::Drive(args) => drive::drive(&args, printer),
         What::Disk(args) => disk::disk(&args, printer),

@@ -54,6 +54,9 @@ macro_rules! experiments {
         pub enum Experiment { $($(#[$doc])* $name(Box<$request>)),+ }
 
         impl Experiment {
+            /// The words of all experiments.
+            pub const WORDS: &[&str] = &[$($word),+];
+
             /// The experiment that a store keeps under this word.
             ///
             /// # Errors
@@ -105,4 +108,27 @@ experiments! {
     Disk, "disk", MatrixRequest;
     /// Ways to a network.
     Net, "net", NetMatrixRequest;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Experiment;
+
+    #[test]
+    fn the_page_of_experiments_has_a_whole_row_for_each() {
+        let page = include_str!("../../../docs/reference/experiments.md");
+        let rows: Vec<Vec<&str>> = page
+            .lines()
+            .filter(|line| line.starts_with('|'))
+            .map(|line| line.split('|').map(str::trim).collect())
+            .collect();
+        let columns = rows[0].len();
+        for word in Experiment::WORDS {
+            let row = rows.iter().find(|row| row[1] == format!("`{word}`"));
+            let row = row.unwrap_or_else(|| panic!("docs/reference/experiments.md has no row for `{word}`"));
+            assert_eq!(row.len(), columns, "{word}");
+            assert!(row[1..columns - 1].iter().all(|cell| !cell.is_empty()), "{word} has an empty cell");
+        }
+        assert_eq!(rows.len(), Experiment::WORDS.len() + 2, "a row is of no experiment");
+    }
 }

@@ -90,3 +90,22 @@ pub fn all() -> Vec<Case> {
     cases.sort_by_key(|case| matches!(case.body, Body::Alone(_)));
     cases
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_cases_that_the_page_of_experiments_names_are_there() {
+        let page = include_str!("../../../../docs/reference/experiments.md");
+        let subjects = ["job/", "bench/", "matrix/", "workload/"];
+        let named: Vec<&str> =
+            page.split('`').filter(|word| subjects.iter().any(|subject| word.starts_with(subject))).collect();
+        assert!(named.len() > 8, "{named:?}");
+        let all = super::all();
+        for name in named {
+            assert!(
+                all.iter().any(|case| case.name == name),
+                "docs/reference/experiments.md names `{name}`: no such case"
+            );
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::engine::{Fresh, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request};
 use crate::results::Results;
-use crate::stand::{OnScratch, Stand, Way};
+use crate::stand::{OnScratch, Stand, Up, Way};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,12 +114,12 @@ impl Request for DecisionsRequest {
     /// does not come up, or four runs in a row failed.
     fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
         let on = &self.on;
-        let mut stand = Stand::set_up(ways(on)?, on, session)?;
+        let mut stand = Stand::set_up(ways(on)?, Up::One(None), on, session)?;
         let pairing = &stand.usable(&on.pairing, session)?;
         let names = stand.names();
         let (planned, all) = (1, (0..names.len()).collect::<Vec<_>>());
-        let fresh = if pairing.quick { Fresh::No } else { Fresh::Round };
-        let mut design = pairing.design(&names, vec![planned], &[&all], fresh, session);
+        // Nothing to boot for a round: the stand boots a clone for each sample.
+        let mut design = pairing.design(&names, vec![planned], &[&all], Fresh::No, session);
         let mut experiment = Experiment {
             experiment: "decisions",
             quick: pairing.quick,

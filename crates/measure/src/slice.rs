@@ -11,7 +11,7 @@ use crate::finish::{Experiment, Request};
 use crate::leftovers::{THP, write};
 use crate::load::Workload;
 use crate::results::Results;
-use crate::stand::{OnScratch, Stand, Way};
+use crate::stand::{OnScratch, Stand, Up, Way};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results,
         Way::clone(ArmName::planned(), "the domain as planned", planned),
         Way::clone(ArmName::virt_install(), by_hand, virt_install),
     ];
-    let mut path = SlicePath { stand: Stand::set_up(ways, &request.on, session)?, thp: None };
+    let mut path = SlicePath { stand: Stand::set_up(ways, Up::All, &request.on, session)?, thp: None };
     let pairing = &path.stand.usable(&request.on.pairing, session)?;
     let fresh = if pairing.quick { Fresh::No } else { Fresh::Round };
     let same_arm = if pairing.quick { vec![PLANNED] } else { vec![BARE, PLANNED] };

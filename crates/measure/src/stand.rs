@@ -59,7 +59,16 @@ pub struct OnScratch {
     pub pairing: Pairing,
 }
 
-/// Arms that are there: the clones are up and paused, and each was read back.
+/// Which clones are up, the one whose turn it is not being paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Up {
+    /// All of them, from the start to the end: the node must have memory for all.
+    All,
+    /// One at a time, booted for each of its turns: this arm's, if any.
+    One(Option<usize>),
+}
+
+/// Arms that are there: each clone was booted and read back.
 pub(crate) struct Stand {
     /// How they reach their regions.
     pub clones: Clones,
@@ -69,14 +78,21 @@ pub(crate) struct Stand {
     pub slice: Slice,
     /// Size of each region.
     pub region: Bytes,
+    up: Up,
 }
 
 impl Stand {
-    /// Pauses the guest, divides the scratch device, and boots a clone for each arm that has one.
+    /// Pauses the guest, divides the scratch device, and boots a clone for each arm that has one; `up` says which of them
+    /// stay.
     ///
     /// # Errors
     /// The guest runs and may not be paused, the scratch device cannot be used, or a clone does not come up.
-    pub(crate) fn set_up(ways: Vec<Way>, on: &OnScratch, session: &mut Session<'_>) -> Result<Self, MeasureError> {
+    pub(crate) fn set_up(
+        ways: Vec<Way>,
+        up: Up,
+        on: &OnScratch,
+        session: &mut Session<'_>,
+    ) -> Result<Self, MeasureError> {
         session.pause_original(&on.guest)?;
         session.stage("dividing the scratch device");
         let scratch = session.divide(&on.scratch, ways.len())?;
@@ -88,7 +104,8 @@ impl Stand {
         for xml in definitions() {
             in_huge_pages += u64::from(asks_for_huge_pages(xml, &on.guest)?);
         }
-        session.grow_pools(&on.placement, in_huge_pages.max(1))?;
+        let at_once = if up == Up::All { in_huge_pages } else { 1 };
+        session.grow_pools(&on.placement, at_once.max(1))?;
         let appliance = Appliance::with_probe(&session.conditions)?;
         let target = definitions().next().map(|xml| measured_disk(xml, &on.guest)).transpose()?.unwrap_or_default();
         let mut guests: Vec<Option<Guest>> = Vec::new();
@@ -107,13 +124,37 @@ impl Stand {
         session.will_clone(guests.iter().flatten().map(|guest| guest.name.clone()))?;
         let clones = Clones { guests, bare };
         session.stage("booting the clones");
-        clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
-        let mut arms = Vec::new();
+        let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, up };
         for (place, (way, region)) in ways.iter().zip(&scratch.regions).enumerate() {
-            let clone = clones.guest(place).map(|guest| guest.name.clone());
-            arms.push(record(session, &way.name, &way.description, region, clone.as_deref(), &slice)?);
+            match up {
+                Up::All => stand.clones.boot(&[place], session)?,
+                Up::One(_) => stand.bring_up(place, session)?,
+            }
+            let clone = stand.clones.guest(place).map(|guest| guest.name.clone());
+            let arm = record(session, &way.name, &way.description, region, clone.as_deref(), &stand.slice)?;
+            stand.arms.push(arm);
         }
-        Ok(Self { clones, arms, slice, region: scratch.region_size })
+        Ok(stand)
+    }
+
+    /// Where one at a time is up, boots the clone of an arm in the place of the last one, even of the same arm: two samples
+    /// of an arm must differ by as much as two of different arms do.
+    fn bring_up(&mut self, arm: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        let (Up::One(last), Some(guest)) = (self.up, self.clones.guest(arm).cloned()) else { return Ok(()) };
+        if let Some(last) = last.and_then(|last| self.clones.guest(last)) {
+            session.end(&last.name)?;
+        }
+        // Before the boot: one that fails half way must be ended too.
+        self.up = Up::One(Some(arm));
+        session.boot_paused(&guest)
+    }
+
+    /// Whether what the arm runs in is there to be asked.
+    fn is_there(&self, arm: usize) -> bool {
+        match self.up {
+            Up::All => true,
+            Up::One(there) => there == Some(arm) || self.clones.guest(arm).is_none(),
+        }
     }
 
     /// The arms by name.
@@ -149,7 +190,8 @@ impl Stand {
                 self.region
             )));
         }
-        for (place, arm) in self.arms.iter().enumerate() {
+        // All clones boot the same appliance: one of them answers for all.
+        for (place, arm) in self.arms.iter().enumerate().filter(|(place, _)| self.is_there(*place)) {
             let seat = self.clones.seat(place, 0);
             let output = match &seat.guest {
                 None => session.on_the_slice(&self.slice, &["file-systems"])?,
@@ -173,10 +215,12 @@ impl Stand {
                 Bytes::new(free)
             ));
         }
-        if quick {
-            caveats.push(format!(
+        match self.up {
+            Up::All if quick => caveats.push(format!(
                 "quick mode: guests stay up between samples; `nearmetal bench {command}` without --quick boots them afresh for each pair"
-            ));
+            )),
+            Up::All => {}
+            Up::One(_) => caveats.push("one clone is up at a time, and each is booted afresh for every sample".to_owned()),
         }
         caveats.extend(on_top_caveat(&self.slice, "iothreads"));
         caveats
@@ -184,12 +228,19 @@ impl Stand {
 }
 
 impl Path for Stand {
+    fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.bring_up(step.arm, session)
+    }
+
     fn seat(&self, arm: usize, tenant: usize) -> Seat {
         self.clones.seat(arm, tenant)
     }
 
     fn refresh(&mut self, arms: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
-        self.clones.refresh(arms, session)
+        match self.up {
+            Up::All => self.clones.refresh(arms, session),
+            Up::One(_) => Ok(()),
+        }
     }
 
     fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {

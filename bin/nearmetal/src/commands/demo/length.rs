@@ -15,8 +15,8 @@ pub(super) struct Length {
 }
 
 impl Length {
-    /// Ten minutes in all: intervals that say something, and the trend over block sizes.
-    pub(super) const USUAL: Self = Self { pairs: 6, seconds: 5, other_sizes: true };
+    /// Eight minutes in all: intervals that say something, and the trend over block sizes.
+    pub(super) const USUAL: Self = Self { pairs: 6, seconds: 3, other_sizes: true };
     /// The least that gives each part of the report something to show: an interval of three pairs, and costs, which are
     /// counted in the middle of a sample.
     pub(super) const SHORT: Self = Self { pairs: 3, seconds: 2, other_sizes: false };

@@ -125,11 +125,11 @@ impl Stand {
         let clones = Clones { guests, bare };
         session.stage("booting the clones");
         let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, up };
+        if up == Up::All {
+            stand.clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
+        }
         for (place, (way, region)) in ways.iter().zip(&scratch.regions).enumerate() {
-            match up {
-                Up::All => stand.clones.boot(&[place], session)?,
-                Up::One(_) => stand.bring_up(place, session)?,
-            }
+            stand.bring_up(place, session)?;
             let clone = stand.clones.guest(place).map(|guest| guest.name.clone());
             let arm = record(session, &way.name, &way.description, region, clone.as_deref(), &stand.slice)?;
             stand.arms.push(arm);
@@ -217,7 +217,7 @@ impl Stand {
         }
         match self.up {
             Up::All if quick => caveats.push(format!(
-                "quick mode: guests stay up between samples; `nearmetal bench {command}` without --quick boots them afresh for each pair"
+                "quick mode: guests stay up between samples, so the intervals leave out what changes from boot to boot; `nearmetal bench {command}` without --quick boots them afresh for each pair"
             )),
             Up::All => {}
             Up::One(_) => caveats.push("one clone is up at a time, and each is booted afresh for every sample".to_owned()),

@@ -26,4 +26,4 @@ pub(crate) use race::Racing;
 pub(crate) use random::SplitMix;
 pub(crate) use round::{Design, Fresh, Round, Step, carry_out, chain};
 pub(crate) use sample::{Subject, Tenant, settle};
-pub(crate) use session::{Session, Site, failed, new_uuid, slice_of};
+pub(crate) use session::{Session, Site, ask, failed, new_uuid, slice_of};

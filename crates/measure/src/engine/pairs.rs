@@ -49,7 +49,8 @@ pub(crate) struct Plan {
     pub ceiling: Option<(usize, u32)>,
     /// Whether a round of pairs is given up where one of its arms failed twice.
     pub whole_or_nothing: bool,
-    /// Whether the first paired workload runs once more in each guest arm, with exits counted by reason.
+    /// Whether the first paired workload whose costs are counted runs once more in each guest arm, with exits counted by
+    /// reason.
     pub reasons: bool,
     /// The same seed gives the same order.
     pub seed: u64,
@@ -144,7 +145,8 @@ impl Pairs {
         let (plan, count) = (&self.plan, self.all());
         let once = |purpose, workload: &Workload, arms| Entry { purpose, workload: workload.clone(), count, arms };
         let mut entries: Vec<Entry> = Vec::new();
-        if let (true, Some(workload)) = (plan.reasons, plan.paired.first()) {
+        let counted = plan.paired.iter().find(|workload| workload.load().middle().is_some());
+        if let (true, Some(workload)) = (plan.reasons, counted) {
             let guests = (0..plan.arms.len()).filter(|arm| !plan.arms[*arm].is_bare()).take(MOST_WITH_REASONS);
             entries.push(once(Purpose::ExitReasons, workload, guests.collect()));
         }
@@ -290,6 +292,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn exits_by_reason_are_counted_under_a_load_whose_costs_are() {
+        let files = Workload::FileSystem(crate::load::FileJob::fourth_seed(
+            crate::load::FileSystem::Xfs,
+            Bytes::from_kib(64),
+            Bytes::from_mib(64),
+        ));
+        let under = |paired: Vec<Workload>| {
+            let rounds = all(Pairs::new(Plan { paired, ..plan(2, 1) }), &[]);
+            let round = rounds.into_iter().find(|round| round.steps[0].purpose == Purpose::ExitReasons);
+            round.map(|round| round.steps[0].workload.clone())
+        };
+        assert_eq!(under(vec![files.clone(), job(512)]), Some(job(512)));
+        assert_eq!(under(vec![files]), None);
     }
 
     #[test]

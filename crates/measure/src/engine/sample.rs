@@ -8,7 +8,7 @@ use nearmetal_hypervisor::agent;
 use nearmetal_units::{CpuSet, NodeSet};
 
 use super::path::{Path, Seat};
-use super::session::failed;
+use super::session::{failed, stdout_of};
 use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, now, waiting};
@@ -290,13 +290,8 @@ impl Turn<'_> {
             let name = self.seats[number].guest.as_deref().unwrap_or_default();
             let limit = lead + self.loads[number].load().limit();
             let output = running.wait(session.hypervisor, limit).map_err(failed(name))?;
-            if !output.status.is_success() {
-                let words: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-                let why = if words.is_empty() { format!("{:?}", output.status) } else { words };
-                let what = format!("{} in `{}`", self.loads[number].label(), self.tenants[number].guest);
-                return Err(MeasureError::WorkloadFailed { what, why });
-            }
-            told.push(Told { output: String::from_utf8_lossy(&output.stdout).into_owned(), clock });
+            let what = || format!("{} in `{}`", self.loads[number].label(), self.tenants[number].guest);
+            told.push(Told { output: stdout_of(&output, what)?, clock });
         }
         Ok(told)
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs, guests};
-use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions, agent};
+use nearmetal_hypervisor::agent::{self, ExecOutput};
+use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions};
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
@@ -234,10 +235,19 @@ impl<'a> Session<'a> {
     /// Boots a clone until its agent answers, and lets it run. One that hangs has measured nothing yet, so it is booted
     /// again and the report says so.
     pub(crate) fn boot(&mut self, guest: &Guest) -> Result<(), MeasureError> {
+        self.start(guest)?;
+        self.come_up(guest)
+    }
+
+    fn start(&mut self, guest: &Guest) -> Result<(), MeasureError> {
+        self.hypervisor.create_transient(&guest.xml, false).map_err(failed(&guest.name)).map(drop)
+    }
+
+    /// Waits for the agent of a clone that was started.
+    fn come_up(&mut self, guest: &Guest) -> Result<(), MeasureError> {
         let name = &guest.name;
         let mut boot = 1;
         loop {
-            self.hypervisor.create_transient(&guest.xml, false).map_err(failed(name))?;
             match agent::wait(self.hypervisor, name, BOOT_LIMIT) {
                 Ok(()) => {
                     self.compare_fio(name);
@@ -249,6 +259,7 @@ impl<'a> Session<'a> {
                         "the clone `{name}` was booted again: its agent did not answer within {seconds} s"
                     ));
                     self.hypervisor.destroy(name).map_err(failed(name))?;
+                    self.start(guest)?;
                     boot += 1;
                 }
                 Err(error) => return Err(failed(name)(error)),
@@ -258,8 +269,20 @@ impl<'a> Session<'a> {
 
     /// The same, and pauses it.
     pub(crate) fn boot_paused(&mut self, guest: &Guest) -> Result<(), MeasureError> {
-        self.boot(guest)?;
-        self.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))
+        self.boot_all_paused(&[guest])
+    }
+
+    /// Boots clones side by side, and pauses each once its agent has answered. They should be few: a host that boots many at
+    /// once may take longer than a clone is waited for.
+    pub(crate) fn boot_all_paused(&mut self, guests: &[&Guest]) -> Result<(), MeasureError> {
+        for guest in guests {
+            self.start(guest)?;
+        }
+        for guest in guests {
+            self.come_up(guest)?;
+            self.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))?;
+        }
+        Ok(())
     }
 
     /// Ends a clone, if it exists: it is nearmetal's own, without state worth keeping.
@@ -297,14 +320,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// The agent refused, or the command failed, in its own words.
     pub(crate) fn ask(&mut self, name: &str, words: &[&str], limit: Duration) -> Result<String, MeasureError> {
-        let output = agent::exec(self.hypervisor, name, words, None, limit).map_err(failed(name))?;
-        if output.status.is_success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
-        let why = said.into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| format!("{:?}", output.status));
-        let what = format!("`{}` in `{name}`", words.first().unwrap_or(&""));
-        Err(MeasureError::WorkloadFailed { what, why: why.chars().take(400).collect() })
+        ask(self.hypervisor, name, words, limit)
     }
 
     /// The same, in a guest that is paused before and after.
@@ -355,6 +371,33 @@ impl<'a> Session<'a> {
         let versions = self.versions();
         crate::record::provenance(&self.host, versions.as_ref(), self.conditions.seed, workloads)
     }
+}
+
+/// Runs a small command in a guest; gives its stdout.
+///
+/// # Errors
+/// The agent refused, or the command failed, in its own words.
+pub(crate) fn ask(
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    words: &[&str],
+    limit: Duration,
+) -> Result<String, MeasureError> {
+    let output = agent::exec(hypervisor, name, words, None, limit).map_err(failed(name))?;
+    stdout_of(&output, || format!("`{}` in `{name}`", words.first().unwrap_or(&"")))
+}
+
+/// What a command printed, if it succeeded.
+///
+/// # Errors
+/// It failed, in its own words.
+pub(crate) fn stdout_of(output: &ExecOutput, what: impl Fn() -> String) -> Result<String, MeasureError> {
+    if output.status.is_success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+    let why = said.into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| format!("{:?}", output.status));
+    Err(MeasureError::WorkloadFailed { what: what(), why: why.chars().take(400).collect() })
 }
 
 /// An error of libvirt or of an agent, with the domain it was about.

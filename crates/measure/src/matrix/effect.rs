@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::path::{Bus, Container, DiskPath};
 use super::volumes::opened_as;
 use super::{given_back, served};
+use crate::engine::{ask, chain};
 use crate::error::MeasureError;
 
 /// How long a command in the guest may take under emulation.
@@ -238,17 +239,9 @@ fn load(hypervisor: &mut dyn Hypervisor, guest: &str, device: &str, vcpu: Option
     let mask = vcpu.map(|vcpu| format!("{:x}", 1_u128 << vcpu.min(127)));
     let mut words = mask.as_deref().map_or(Vec::new(), |mask| vec!["taskset", mask]);
     words.extend(["dd", &input, "of=/dev/null", &size, &count, "iflag=direct"]);
-    match agent::exec(hypervisor, guest, &words, None, PATIENCE) {
-        Ok(output) if output.status.is_success() => {
-            Load::Read { device: device.to_owned(), requests: REQUESTS, bytes: REQUESTS * REQUEST_BYTES }
-        }
-        Ok(output) => Load::None {
-            why: format!(
-                "a direct read of /dev/{device} in the guest failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim().chars().take(200).collect::<String>()
-            ),
-        },
-        Err(error) => Load::None { why: error.to_string() },
+    match ask(hypervisor, guest, &words, PATIENCE) {
+        Ok(_) => Load::Read { device: device.to_owned(), requests: REQUESTS, bytes: REQUESTS * REQUEST_BYTES },
+        Err(error) => Load::None { why: chain(&error) },
     }
 }
 

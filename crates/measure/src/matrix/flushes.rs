@@ -11,11 +11,11 @@
 use std::time::Duration;
 
 use nearmetal_host::{BlockDevice, Host, HostFs};
-use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::DiskEngine;
 
 use super::path::DiskPath;
-use crate::engine::settle;
+use crate::engine::{ask, chain, settle};
 
 /// How long one write in the guest may take under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -120,14 +120,7 @@ pub(super) fn drive_under(host: &Host, image: &str) -> Option<String> {
 
 fn write_once(hypervisor: &mut dyn Hypervisor, guest: &str, device: &str) -> Result<(), String> {
     let words = ["dd", "if=/dev/zero", &format!("of={device}"), &format!("bs={WRITTEN}"), "count=1", "oflag=direct"];
-    match agent::exec(hypervisor, guest, &words, None, PATIENCE) {
-        Ok(output) if output.status.is_success() => Ok(()),
-        Ok(output) => Err(format!(
-            "a direct write to {device} in the guest failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim().chars().take(200).collect::<String>()
-        )),
-        Err(error) => Err(error.to_string()),
-    }
+    ask(hypervisor, guest, &words, PATIENCE).map(drop).map_err(|error| chain(&error))
 }
 
 #[cfg(test)]

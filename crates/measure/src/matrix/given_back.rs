@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use nearmetal_host::{HostFs, files};
-use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_hypervisor::Hypervisor;
 use nearmetal_units::Bytes;
 
 use super::path::DiskPath;
 use super::volumes::opened_as;
+use crate::engine::{ask, chain};
 
 /// How much is discarded: whole clusters and extents of everything an arm lies on.
 const PIECE: Bytes = Bytes::from_mib(1);
@@ -125,14 +126,7 @@ fn write_words(device: &str, offset: Bytes, from: &str) -> Vec<String> {
 
 fn run(hypervisor: &mut dyn Hypervisor, guest: &str, words: &[String]) -> Result<(), String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match agent::exec(hypervisor, guest, &words, None, PATIENCE) {
-        Ok(output) if output.status.is_success() => Ok(()),
-        Ok(output) => {
-            let why: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(200).collect();
-            Err(format!("`{}` in the guest failed: {why}", words.join(" ")))
-        }
-        Err(error) => Err(error.to_string()),
-    }
+    ask(hypervisor, guest, &words, PATIENCE).map(drop).map_err(|error| chain(&error))
 }
 
 /// Bytes discarded since boot.

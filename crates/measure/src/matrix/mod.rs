@@ -32,4 +32,5 @@ pub use results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResul
 pub use run::{FIRST_LOOK, LOOKS, MatrixRequest, containers_of, device_model, ground, least_seconds};
 pub use survey::{PATHS_SCHEMA, PathRow, PathTable, read_back_paths};
 pub use turn::Turn;
+pub(crate) use turn::{median, pairs};
 pub(crate) use volumes::remove as remove_volume_group;

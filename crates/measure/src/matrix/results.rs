@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
+use nearmetal_stats::{Fate, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
 
 use super::advice::Advice;
 use super::arms::LeftOut;
 use super::effect::Effect;
 use super::path::DiskPath;
-use super::turn::{METRIC, Turn};
+use super::turn::{self, METRIC, Turn};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::document;
 use crate::error::MeasureError;
@@ -146,16 +146,8 @@ impl MatrixResults {
 
 /// An arm's ratio to QEMU's default (arm 0) over the rounds both were measured in, and its median.
 pub(crate) fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEstimate>, Option<f64>) {
-    let value =
-        |round: u32, arm: usize| turns.iter().find(|turn| turn.round == round && turn.arm == arm).and_then(Turn::value);
-    let own: Vec<(u32, f64)> =
-        turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| Some((turn.round, turn.value()?))).collect();
-    let pairs: Vec<Pair> = own
-        .iter()
-        .filter_map(|(round, subject)| Some(Pair { subject: *subject, reference: value(*round, 0)? }))
-        .collect();
-    let median = nearmetal_stats::Sample::new(own.into_iter().map(|(_, value)| value).collect());
-    (ratio(&pairs, CONFIDENCE, seed).ok(), median.ok().map(|sample| sample.median()))
+    let to_default = ratio(&turn::pairs(turns, METRIC, arm, 0), CONFIDENCE, seed).ok();
+    (to_default, turn::median(turns, METRIC, arm))
 }
 
 #[cfg(test)]

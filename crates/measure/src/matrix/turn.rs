@@ -1,5 +1,6 @@
 //! One run of a race as the documents of matrices keep it: arms by their place in the list.
 
+use nearmetal_stats::{Pair, Sample};
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Metric;
@@ -33,14 +34,17 @@ impl Turn {
         self.value_of(METRIC)
     }
 
+    /// What it measured; nothing where it failed.
+    pub(crate) fn metrics(&self) -> &[Metric] {
+        match &self.outcome {
+            Outcome::Measured { metrics, .. } => metrics,
+            Outcome::Failed { .. } => &[],
+        }
+    }
+
     /// The value of a metric, if it has one.
     pub(crate) fn value_of(&self, metric: &str) -> Option<f64> {
-        match &self.outcome {
-            Outcome::Measured { metrics, .. } => {
-                metrics.iter().find(|found| found.name == metric).map(|found| found.value)
-            }
-            Outcome::Failed { .. } => None,
-        }
+        self.metrics().iter().find(|found| found.name == metric).map(|found| found.value)
     }
 
     /// The same run, with its arm by place.
@@ -70,4 +74,19 @@ impl Turn {
         }
         turn
     }
+}
+
+/// Values of two arms from the same rounds.
+pub(crate) fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
+    let of = |arm: usize, round: u32| {
+        turns.iter().find(|turn| turn.arm == arm && turn.round == round).and_then(|turn| turn.value_of(metric))
+    };
+    let rounds = turns.iter().filter(|turn| turn.arm == subject).map(|turn| turn.round);
+    rounds.filter_map(|round| Some(Pair { subject: of(subject, round)?, reference: of(reference, round)? })).collect()
+}
+
+/// Median of an arm's values; `None` if it has none.
+pub(crate) fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
+    let values = turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| turn.value_of(metric)).collect();
+    Sample::new(values).ok().map(|sample| sample.median())
 }

@@ -3,7 +3,7 @@
 //! The counters are those of a disk's sample ([`crate::cost`]); here they stand beside several tests of one run, so that each
 //! has its test's name before it: `tcp-rr.cost.exits.all`.
 
-use super::results::{NetMatrixResults, metrics};
+use super::results::NetMatrixResults;
 use super::test::NetTest;
 use crate::cost::Cost;
 use crate::metric::Metric;
@@ -50,7 +50,7 @@ pub fn net_cost_table(results: &NetMatrixResults) -> Vec<NetCostRow> {
     let mut rows: Vec<NetCostRow> = Vec::new();
     let mut counted: Vec<(NetTest, usize, u32)> = Vec::new();
     for turn in fresh.iter().chain(results.turns.iter().filter(|turn| !again(turn.arm))) {
-        let costs: Vec<_> = metrics(turn).iter().filter_map(|one| Some((split(&one.name)?, one.value))).collect();
+        let costs: Vec<_> = turn.metrics().iter().filter_map(|one| Some((split(&one.name)?, one.value))).collect();
         let mut tests: Vec<NetTest> = costs.iter().map(|((test, ..), _)| *test).collect();
         tests.dedup();
         for test in tests {

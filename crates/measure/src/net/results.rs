@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use nearmetal_stats::{Fate, Pair, RatioEstimate, Sample, ratio};
+use nearmetal_stats::{Fate, RatioEstimate, Sample, ratio};
 use serde::{Deserialize, Serialize};
 
 use super::costs::is_cost;
@@ -12,9 +12,9 @@ use super::test::NetTest;
 use crate::compare::CONFIDENCE;
 use crate::document;
 use crate::error::MeasureError;
-use crate::matrix::{Advice, Effect, GroundKey, LeftOut, Turn};
+use crate::matrix::{Advice, Effect, GroundKey, LeftOut, Turn, median, pairs};
 use crate::metric::Unit;
-use crate::results::{Environment, Outcome, Slice};
+use crate::results::{Environment, Slice};
 
 /// Value of [`NetMatrixResults::schema`].
 pub const NET_MATRIX_SCHEMA: &str = "nearmetal.net-matrix/1";
@@ -171,7 +171,7 @@ impl NetConfirmation {
         seed: u64,
     ) -> Self {
         let mut names: Vec<(String, Unit)> = Vec::new();
-        for metric in turns.iter().flat_map(metrics).filter(|metric| !is_cost(&metric.name)) {
+        for metric in turns.iter().flat_map(Turn::metrics).filter(|metric| !is_cost(&metric.name)) {
             if !names.iter().any(|(name, _)| *name == metric.name) {
                 names.push((metric.name.clone(), metric.unit));
             }
@@ -233,35 +233,9 @@ impl NetMatrixResults {
     }
 }
 
-pub(super) fn metrics(turn: &Turn) -> &[crate::metric::Metric] {
-    match &turn.outcome {
-        Outcome::Measured { metrics, .. } => metrics,
-        Outcome::Failed { .. } => &[],
-    }
-}
-
-fn value(turn: &Turn, metric: &str) -> Option<f64> {
-    metrics(turn).iter().find(|found| found.name == metric).map(|found| found.value)
-}
-
-/// Values of two arms from the same rounds.
-pub(crate) fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
-    let of = |arm: usize, round: u32| {
-        turns.iter().find(|turn| turn.arm == arm && turn.round == round).and_then(|turn| value(turn, metric))
-    };
-    let rounds = turns.iter().filter(|turn| turn.arm == subject).map(|turn| turn.round);
-    rounds.filter_map(|round| Some(Pair { subject: of(subject, round)?, reference: of(reference, round)? })).collect()
-}
-
-/// Median of an arm's values; `None` if it has none.
-pub(crate) fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
-    let values = turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| value(turn, metric)).collect();
-    Sample::new(values).ok().map(|sample| sample.median())
-}
-
 /// Medians of all metrics of an arm.
 pub(crate) fn medians(turns: &[Turn], arm: usize) -> BTreeMap<String, f64> {
-    let names = turns.iter().filter(|turn| turn.arm == arm).flat_map(metrics).map(|metric| metric.name.as_str());
+    let names = turns.iter().filter(|turn| turn.arm == arm).flat_map(Turn::metrics).map(|metric| metric.name.as_str());
     let names: std::collections::BTreeSet<&str> = names.filter(|name| !is_cost(name)).collect();
     names.into_iter().filter_map(|name| Some((name.to_owned(), median(turns, name, arm)?))).collect()
 }
@@ -276,6 +250,7 @@ pub(crate) fn bound(ceiling: &[Ceiling], metric: &str, rate: Option<f64>) -> Opt
 pub(crate) mod tests {
     use super::*;
     use crate::metric::Metric;
+    use crate::results::Outcome;
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
     /// Libvirt's default, a function that is twice as fast, and bare metal; invented values for tests.

@@ -14,9 +14,7 @@ use super::lane::{ceiling, confirm, race, read_back_all};
 use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
 use super::request::{FIRST_LOOK, LOOKS, NetMatrixRequest, affordable, confirming, net_ground};
-use super::results::{
-    Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults, bound, median, medians, pairs,
-};
+use super::results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults, bound, medians};
 use super::rig::NetRig;
 use super::test::NetTest;
 use crate::compare::CONFIDENCE;
@@ -25,7 +23,7 @@ use crate::engine::{Session, Site, slice_of};
 use crate::error::MeasureError;
 use crate::event::Event;
 use crate::finish::{Request, lab_caveat, on_top_caveat};
-use crate::matrix::{Effect, GroundKey, Turn};
+use crate::matrix::{Effect, GroundKey, Turn, median, pairs};
 use crate::results::Slice;
 
 impl Request for NetMatrixRequest {

@@ -101,6 +101,25 @@ fn every_experiment_measures_all_its_arms_and_gives_everything_back() {
 }
 
 #[test]
+fn decisions_have_one_clone_up_at_a_time_booted_for_each_sample() {
+    let (mut machine, experiment) = Kind::Decisions.set_up();
+    let runs = runs(&machine.perform(&experiment).document());
+    let (mut up, mut boots) = (Vec::new(), 0);
+    for step in machine.steps() {
+        if let Some(made) = step.strip_prefix("libvirt: create ") {
+            up.push(made.to_owned());
+            boots += 1;
+        } else if let Some(ended) = step.strip_prefix("libvirt: destroy ") {
+            up.retain(|made| made != ended);
+        }
+        assert!(up.len() < 2, "{up:?}");
+    }
+    let in_guests = runs.iter().filter(|run| run.arm != "bare-slice").count();
+    // Beside these, each clone is booted once to be read back.
+    assert_eq!(boots, in_guests + 2);
+}
+
+#[test]
 fn a_race_shows_its_arms_finds_the_best_and_measures_it_again() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.races()) {
         let (mut machine, experiment) = kind.set_up();

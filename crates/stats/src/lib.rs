@@ -16,7 +16,6 @@
 //! | How large a ratio do two equal arms show? | [`noise_floor`] |
 //! | May the gain be claimed? | [`verdict`] |
 //! | How many pairs are needed? | [`pairs_needed`] |
-//! | Which arm of each pair runs first? | [`coin_order`] |
 //! | Which of many arms is best, and which may leave early? | [`Race`] |
 //! | Had the run warmed up? | [`warm_up_drift`] |
 //! | What is the 99th percentile over several histograms? | [`MergedCounts`] |
@@ -27,7 +26,6 @@ mod drift;
 mod error;
 mod merged;
 mod noise;
-mod order;
 mod pair;
 mod planning;
 mod quantile;
@@ -43,7 +41,6 @@ pub use drift::{Drift, warm_up_drift};
 pub use error::StatsError;
 pub use merged::MergedCounts;
 pub use noise::{NoiseFloor, Verdict, noise_floor, verdict};
-pub use order::{Order, coin_order};
 pub use pair::{Interval, Pair};
 pub use planning::{MAXIMUM_PAIRS, PILOT_PAIRS, PairsNeeded, pairs_needed};
 pub use race::{Fate, Race, doubling_looks};

@@ -138,6 +138,12 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_reads_as_words() {
+        let each = [Verdict::Faster, Verdict::Slower, Verdict::NoDifferenceShown, Verdict::NotResolved];
+        assert_eq!(each.map(|verdict| verdict.to_string()), ["faster", "slower", "no difference shown", "not resolved"]);
+    }
+
+    #[test]
     fn many_pairs_give_a_floor_of_the_interval() {
         let logs: Vec<f64> = (0..20).map(|index| if index % 2 == 0 { 0.02 } else { -0.02 }).collect();
         let noise = noise_floor(&from_log_ratios(&logs), 0.95).unwrap();

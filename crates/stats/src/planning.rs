@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn the_number_is_the_smallest_that_reaches_the_aim() {
-        for (deviation, delta) in [(0.05, 0.02), (0.05, 0.03), (0.1, 0.05), (0.2, 0.05), (0.08, 0.1)] {
+        let deltas = (20..120).map(|thousandth| f64::from(thousandth) / 1000.0);
+        for (deviation, delta) in deltas.flat_map(|delta| [(0.05, delta), (1.5 * delta, delta), (2.0 * delta, delta)]) {
             let PairsNeeded { n, capped, uncapped } = pairs_needed(&pilot(deviation), delta, 0.95).unwrap();
             let half_width = |n: f64| student_t(0.975, n - 1.0) * deviation / n.sqrt();
             assert!(!capped && n as u64 == uncapped);

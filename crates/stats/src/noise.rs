@@ -140,7 +140,10 @@ mod tests {
     #[test]
     fn a_verdict_reads_as_words() {
         let each = [Verdict::Faster, Verdict::Slower, Verdict::NoDifferenceShown, Verdict::NotResolved];
-        assert_eq!(each.map(|verdict| verdict.to_string()), ["faster", "slower", "no difference shown", "not resolved"]);
+        assert_eq!(
+            each.map(|verdict| verdict.to_string()),
+            ["faster", "slower", "no difference shown", "not resolved"]
+        );
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Request for DecisionsRequest {
     /// does not come up, or four runs in a row failed.
     fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
         let on = &self.on;
-        let mut stand = Stand::set_up(ways(on)?, Up::One(None), on, session)?;
+        let mut stand = Stand::set_up(ways(on)?, Up::One, on, session)?;
         let pairing = &stand.usable(&on.pairing, session)?;
         let names = stand.names();
         let (planned, all) = (1, (0..names.len()).collect::<Vec<_>>());

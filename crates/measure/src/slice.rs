@@ -92,6 +92,7 @@ struct SlicePath {
 
 impl Path for SlicePath {
     fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.stand.turn_to(step, session)?;
         let memory = matches!(step.workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_));
         if !memory || step.arm != FOUND || self.thp.is_some() {
             return Ok(());

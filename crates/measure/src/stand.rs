@@ -64,8 +64,8 @@ pub struct OnScratch {
 pub(crate) enum Up {
     /// All of them, from the start to the end: the node must have memory for all.
     All,
-    /// One at a time, booted for each of its turns: this arm's, if any.
-    One(Option<usize>),
+    /// One at a time, booted for each of its turns.
+    One,
 }
 
 /// Arms that are there: each clone was booted and read back.
@@ -79,6 +79,8 @@ pub(crate) struct Stand {
     /// Size of each region.
     pub region: Bytes,
     up: Up,
+    /// With [`Up::One`], the arm whose clone was booted last.
+    last: Option<usize>,
 }
 
 impl Stand {
@@ -104,7 +106,10 @@ impl Stand {
         for xml in definitions() {
             in_huge_pages += u64::from(asks_for_huge_pages(xml, &on.guest)?);
         }
-        let at_once = if up == Up::All { in_huge_pages } else { 1 };
+        let at_once = match up {
+            Up::All => in_huge_pages,
+            Up::One => 1,
+        };
         session.grow_pools(&on.placement, at_once.max(1))?;
         let appliance = Appliance::with_probe(&session.conditions)?;
         let target = definitions().next().map(|xml| measured_disk(xml, &on.guest)).transpose()?.unwrap_or_default();
@@ -124,7 +129,7 @@ impl Stand {
         session.will_clone(guests.iter().flatten().map(|guest| guest.name.clone()))?;
         let clones = Clones { guests, bare };
         session.stage("booting the clones");
-        let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, up };
+        let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, up, last: None };
         if up == Up::All {
             stand.clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
         }
@@ -140,12 +145,12 @@ impl Stand {
     /// Where one at a time is up, boots the clone of an arm in the place of the last one, even of the same arm: two samples
     /// of an arm must differ by as much as two of different arms do.
     fn bring_up(&mut self, arm: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        let (Up::One(last), Some(guest)) = (self.up, self.clones.guest(arm).cloned()) else { return Ok(()) };
-        if let Some(last) = last.and_then(|last| self.clones.guest(last)) {
+        let (Up::One, Some(guest)) = (self.up, self.clones.guest(arm).cloned()) else { return Ok(()) };
+        if let Some(last) = self.last.and_then(|last| self.clones.guest(last)) {
             session.end(&last.name)?;
         }
         // Before the boot: one that fails half way must be ended too.
-        self.up = Up::One(Some(arm));
+        self.last = Some(arm);
         session.boot_paused(&guest)
     }
 
@@ -153,7 +158,7 @@ impl Stand {
     fn is_there(&self, arm: usize) -> bool {
         match self.up {
             Up::All => true,
-            Up::One(there) => there == Some(arm) || self.clones.guest(arm).is_none(),
+            Up::One => self.last == Some(arm) || self.clones.guest(arm).is_none(),
         }
     }
 
@@ -220,7 +225,7 @@ impl Stand {
                 "quick mode: guests stay up between samples, so the intervals leave out what changes from boot to boot; `nearmetal bench {command}` without --quick boots them afresh for each pair"
             )),
             Up::All => {}
-            Up::One(_) => caveats.push("one clone is up at a time, and each is booted afresh for every sample".to_owned()),
+            Up::One => caveats.push("one clone is up at a time, and each is booted afresh for every sample".to_owned()),
         }
         caveats.extend(on_top_caveat(&self.slice, "iothreads"));
         caveats
@@ -239,7 +244,7 @@ impl Path for Stand {
     fn refresh(&mut self, arms: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
         match self.up {
             Up::All => self.clones.refresh(arms, session),
-            Up::One(_) => Ok(()),
+            Up::One => Ok(()),
         }
     }
 

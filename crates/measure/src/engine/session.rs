@@ -32,6 +32,8 @@ use crate::scratch::Scratch;
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 /// How often a clone is booted before it counts as one that does not come up.
 const BOOTS: u32 = 2;
+/// Characters of a command that an error names.
+const LONGEST_COMMAND: usize = 120;
 /// How long the agent of a clone that has answered before may take.
 const ANSWER: Duration = Duration::from_secs(20);
 
@@ -235,19 +237,10 @@ impl<'a> Session<'a> {
     /// Boots a clone until its agent answers, and lets it run. One that hangs has measured nothing yet, so it is booted
     /// again and the report says so.
     pub(crate) fn boot(&mut self, guest: &Guest) -> Result<(), MeasureError> {
-        self.start(guest)?;
-        self.come_up(guest)
-    }
-
-    fn start(&mut self, guest: &Guest) -> Result<(), MeasureError> {
-        self.hypervisor.create_transient(&guest.xml, false).map_err(failed(&guest.name)).map(drop)
-    }
-
-    /// Waits for the agent of a clone that was started.
-    fn come_up(&mut self, guest: &Guest) -> Result<(), MeasureError> {
         let name = &guest.name;
         let mut boot = 1;
         loop {
+            self.hypervisor.create_transient(&guest.xml, false).map_err(failed(name))?;
             match agent::wait(self.hypervisor, name, BOOT_LIMIT) {
                 Ok(()) => {
                     self.compare_fio(name);
@@ -259,7 +252,6 @@ impl<'a> Session<'a> {
                         "the clone `{name}` was booted again: its agent did not answer within {seconds} s"
                     ));
                     self.hypervisor.destroy(name).map_err(failed(name))?;
-                    self.start(guest)?;
                     boot += 1;
                 }
                 Err(error) => return Err(failed(name)(error)),
@@ -269,20 +261,8 @@ impl<'a> Session<'a> {
 
     /// The same, and pauses it.
     pub(crate) fn boot_paused(&mut self, guest: &Guest) -> Result<(), MeasureError> {
-        self.boot_all_paused(&[guest])
-    }
-
-    /// Boots clones side by side, and pauses each once its agent has answered. They should be few: a host that boots many at
-    /// once may take longer than a clone is waited for.
-    pub(crate) fn boot_all_paused(&mut self, guests: &[&Guest]) -> Result<(), MeasureError> {
-        for guest in guests {
-            self.start(guest)?;
-        }
-        for guest in guests {
-            self.come_up(guest)?;
-            self.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))?;
-        }
-        Ok(())
+        self.boot(guest)?;
+        self.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))
     }
 
     /// Ends a clone, if it exists: it is nearmetal's own, without state worth keeping.
@@ -384,7 +364,8 @@ pub(crate) fn ask(
     limit: Duration,
 ) -> Result<String, MeasureError> {
     let output = agent::exec(hypervisor, name, words, None, limit).map_err(failed(name))?;
-    stdout_of(&output, || format!("`{}` in `{name}`", words.first().unwrap_or(&"")))
+    let command: String = words.join(" ").chars().take(LONGEST_COMMAND).collect();
+    stdout_of(&output, || format!("`{command}` in `{name}`"))
 }
 
 /// What a command printed, if it succeeded.

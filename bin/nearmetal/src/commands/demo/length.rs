@@ -15,7 +15,7 @@ pub(super) struct Length {
 }
 
 impl Length {
-    /// Eight minutes in all: intervals that say something, and the trend over block sizes.
+    /// Ten minutes in all: intervals that say something, and the trend over block sizes.
     pub(super) const USUAL: Self = Self { pairs: 6, seconds: 3, other_sizes: true };
     /// The least that gives each part of the report something to show: an interval of three pairs, and costs, which are
     /// counted in the middle of a sample.

@@ -12,6 +12,7 @@ use nearmetal_host::files;
 use nearmetal_units::Bytes;
 
 use crate::clock;
+use crate::counting;
 use crate::error::LabError;
 use crate::exec::Command;
 use crate::hang::Vigil;
@@ -44,7 +45,7 @@ const PORTS: usize = 3;
 
 pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progress) -> Result<Lab, LabError> {
     tools::require_root()?;
-    let machine = Machine::load_with(&options.machine, options.cable.as_ref())?;
+    let machine = Machine::load_with(&options.machine, options.cable.as_ref(), options.count)?;
     tools::require(&[("unshare", "util-linux"), ("setsid", "util-linux")])?;
     let name = &options.name;
     let refuse_running = || {
@@ -116,6 +117,7 @@ fn start(places: &Places, options: &UpOptions, machine: &Machine, image: &Image)
             keep: options.keep,
             append: options.append.clone(),
             cable: options.cable.clone(),
+            count: options.count,
             boot: None,
         };
         record.write(&state)?;
@@ -149,6 +151,9 @@ fn run(places: &Places, record: &Record, machine: &Machine, image: &Image) -> Re
         counter_khz: clock::counter_khz(),
         append: record.append.clone(),
     };
+    if machine.count.is_some() {
+        counting::prepare(&state)?;
+    }
     launch::launch(&Launch {
         state: &state,
         image: image.directory(),
@@ -204,7 +209,7 @@ impl Lab {
 
     /// Waits until libvirt answers; gives when SSH did. A lab that hangs is started again, a few times.
     fn come_up(&self, started: Instant, limit: Duration, progress: &mut dyn Progress) -> Result<Instant, LabError> {
-        let machine = Machine::load_with(&self.record.machine, self.record.cable.as_ref())?;
+        let machine = self.record.machine()?;
         let emulated = machine.processors.accelerator == Accelerator::Tcg;
         for start in 0..=RESTARTS {
             if start > 0 {
@@ -271,7 +276,7 @@ impl Lab {
     /// Cuts the power and switches it on again, with the disks as they are. The lock of all labs is held.
     pub(crate) fn start_again(&self) -> Result<(), LabError> {
         self.power_loss()?;
-        let machine = Machine::load_with(&self.record.machine, self.record.cable.as_ref())?;
+        let machine = self.record.machine()?;
         let image = Image::at(self.places.cache(), &self.record.image);
         let process = run(&self.places, &self.record, &machine, &image)?;
         self.set_process(process);

@@ -43,6 +43,15 @@ pub enum LabError {
         #[source]
         source: std::io::Error,
     },
+    /// The plugin that counts is not installed.
+    #[error(
+        "`{}` is missing, so the lab cannot count\n\ninstall it beside `nearmetal` (./dev build does), or start the lab without --count",
+        path.display()
+    )]
+    NoCounter {
+        /// Where it should be.
+        path: PathBuf,
+    },
     /// Too little room.
     #[error(
         "{what} needs {needed}, and {available} are free at `{}`\n\nfree some, or set NEARMETAL_CACHE to a directory with more room",

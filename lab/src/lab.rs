@@ -10,7 +10,7 @@ use crate::error::LabError;
 use crate::exec::{self, Command, ExecOutput};
 use crate::identity::LabName;
 use crate::launch::Process;
-use crate::machine::Cable;
+use crate::machine::{Cable, Count};
 use crate::places::Places;
 use crate::progress::Progress;
 use crate::record::{BootTimes, Record};
@@ -28,6 +28,8 @@ pub struct UpOptions {
     pub append: Vec<String>,
     /// A cable for its first network card, whose other end another lab on this host has.
     pub cable: Option<Cable>,
+    /// What its processors count; `None`: what its machine says.
+    pub count: Option<Count>,
     /// How long it may take from QEMU's start until libvirt answers.
     pub timeout: Duration,
 }
@@ -36,7 +38,7 @@ impl UpOptions {
     /// The embedded machine `quad` with disks that are thrown away, and five minutes.
     pub fn new(name: LabName) -> Self {
         let timeout = Duration::from_secs(300);
-        Self { name, machine: "quad".to_owned(), keep: false, append: Vec::new(), cable: None, timeout }
+        Self { name, machine: "quad".to_owned(), keep: false, append: Vec::new(), cable: None, count: None, timeout }
     }
 }
 

@@ -12,6 +12,7 @@ mod boot;
 mod clock;
 mod console;
 mod copy;
+mod counting;
 mod error;
 mod exec;
 mod hang;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::LabName;
-use crate::machine::Cable;
+use crate::machine::{Cable, Count, Machine, MachineError};
 
 /// A running lab, as recorded before its QEMU starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub(crate) struct Record {
     /// The cable in its first network card, if it was given one beside its machine's.
     #[serde(default)]
     pub cable: Option<Cable>,
+    /// What its processors count, if it was told beside its machine.
+    #[serde(default)]
+    pub count: Option<Count>,
     /// How long it took to boot, once it has.
     pub boot: Option<BootTimes>,
 }
@@ -50,6 +53,14 @@ impl Eq for BootTimes {}
 const FILE: &str = "lab.json";
 
 impl Record {
+    /// Its machine, with what it was given beside.
+    ///
+    /// # Errors
+    /// The machine's file has changed or gone.
+    pub(crate) fn machine(&self) -> Result<Machine, MachineError> {
+        Machine::load_with(&self.machine, self.cable.as_ref(), self.count)
+    }
+
     /// The record in a state directory, if there is a readable one.
     pub(crate) fn read(state: &Path) -> Option<Self> {
         serde_json::from_str(&files::read_to_string(&state.join(FILE)).ok()?).ok()

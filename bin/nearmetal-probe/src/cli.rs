@@ -50,6 +50,7 @@ pub(crate) enum Command {
     See(SeeArguments),
     Capture(CaptureArguments),
     FileSystem(FileSystemArguments),
+    Count(CountArguments),
     /// Print which file systems this machine can make and mount, and what the others lack
     FileSystems,
 }
@@ -86,6 +87,23 @@ impl FileSystemArguments {
             FileSystemName::Xfs => Kind::Xfs,
         }
     }
+}
+
+/// Count what the processors of a lab do while a command runs: instructions, entries into guests, accesses by node
+///
+/// Only in a lab started with --count (`nearmetal lab up --count work` or `--count locality`). The counts are those of all
+/// PUs, whoever runs there. What the command prints goes to standard error. Without a command, the counts are those since
+/// the lab was switched on.
+///
+/// Example: nearmetal-probe count -- nearmetal-probe bind --cpus 3 --nodes 1 -- md5sum /usr/bin/fio
+#[derive(Debug, Args)]
+pub(crate) struct CountArguments {
+    /// Hold the counters against loops of known length, on the host and in a guest of a few bytes, and against KVM's count
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) check: bool,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]

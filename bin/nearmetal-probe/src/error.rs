@@ -65,6 +65,14 @@ pub enum ProbeError {
     /// A kernel file, or a captured tree, that cannot be read.
     #[error(transparent)]
     Unreadable(#[from] ReadError),
+    /// No lab, or a lab that does not count.
+    #[error(
+        "the processors of this machine do not count: only a lab's do, started with `nearmetal lab up --count work` (on silicon, use perf stat)"
+    )]
+    NotCounting,
+    /// Counters of a lab that say nothing.
+    #[error(transparent)]
+    Counters(nearmetal_host::LabCountersError),
     /// A capture that could not be made or written.
     #[error(transparent)]
     Capture(#[from] nearmetal_capture::CaptureError),

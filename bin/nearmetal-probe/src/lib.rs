@@ -5,6 +5,8 @@
 compile_error!("nearmetal-probe runs loops and guests written for x86-64");
 
 pub mod binding;
+pub mod count;
+pub mod count_check;
 pub mod error;
 pub mod file_system;
 pub mod kvm;

@@ -7,12 +7,15 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::OnceLock;
 
+use nearmetal_counters::Reading;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, RawMode, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::errors::{ReadError, WriteError};
+use crate::lab_counters::{LabCounters, LabCountersError};
 use crate::memory_tree::{Entry, LARGEST_FILE, MemoryTree, TreeError};
 use crate::record::Recorder;
 
@@ -53,6 +56,8 @@ pub struct HostFs {
     partial: bool,
     recorder: Option<Recorder>,
     kernel: Option<Box<dyn TestKernel>>,
+    /// Found once: the search reads every PCI function.
+    lab_counters: OnceLock<Option<Result<LabCounters, LabCountersError>>>,
 }
 
 impl HostFs {
@@ -78,7 +83,7 @@ impl HostFs {
     }
 
     fn new(root: Root, source: String) -> Self {
-        Self { root, source, partial: false, recorder: None, kernel: None }
+        Self { root, source, partial: false, recorder: None, kernel: None, lab_counters: OnceLock::new() }
     }
 
     /// The same files with a kernel behind them, for tests.
@@ -275,6 +280,15 @@ impl HostFs {
             _ => self.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok(),
         };
         directory.then_some(Entry::Directory)
+    }
+
+    /// What the processors of a lab have counted until now; `None` where nothing of the kind is there.
+    ///
+    /// # Errors
+    /// It is there, and of no use: another version's, damaged, or nothing counts.
+    pub fn lab_counters(&self) -> Option<Result<Reading, LabCountersError>> {
+        let found = self.lab_counters.get_or_init(|| LabCounters::find(self)).as_ref()?;
+        Some(found.as_ref().map_err(Clone::clone).and_then(LabCounters::read))
     }
 
     /// Writes a kernel setting, in one call, as the kernel wants it. The old value is the caller's to keep.

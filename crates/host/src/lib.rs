@@ -15,6 +15,7 @@ pub mod guests;
 mod host_fs;
 pub mod images;
 pub mod invariants;
+mod lab_counters;
 pub mod ledger;
 mod memory_tree;
 mod model;
@@ -28,6 +29,7 @@ pub mod tree_text;
 
 pub use errors::{ReadError, WriteError};
 pub use host_fs::{HostFs, TestKernel};
+pub use lab_counters::{LAB_VENDOR, LabCountersError};
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
     AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, CpuQuota, CpuTimeGroup,

@@ -21,7 +21,6 @@ mod error;
 mod event;
 mod experiment;
 mod finish;
-mod host_cpu;
 mod inside;
 mod leftovers;
 mod load;
@@ -30,6 +29,7 @@ mod matrix;
 mod metric;
 mod net;
 mod older;
+mod on_its_pus;
 mod pairing;
 #[cfg(test)]
 mod played;

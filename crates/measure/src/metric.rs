@@ -43,6 +43,12 @@ pub enum Unit {
     /// Events per gigabit moved.
     #[serde(rename = "1/Gbit")]
     PerGigabit,
+    /// A part of all, from 0 to 1; more is better.
+    #[serde(rename = "share")]
+    Share,
+    /// How far memory is, as ACPI's SLIT gives it: 10 is local.
+    #[serde(rename = "distance")]
+    Distance,
 }
 
 impl Unit {
@@ -61,6 +67,8 @@ impl Unit {
             Self::PerIo => "1/IO",
             Self::PerTransaction => "1/trans",
             Self::PerGigabit => "1/Gbit",
+            Self::Share => "share",
+            Self::Distance => "distance",
         }
     }
 
@@ -78,13 +86,18 @@ impl Unit {
             | Self::BytesPerSecond
             | Self::Nanoseconds
             | Self::BitsPerSecond
-            | Self::TransactionsPerSecond => false,
+            | Self::TransactionsPerSecond
+            | Self::Share
+            | Self::Distance => false,
         }
     }
 
     /// Whether a larger value is the better one.
     pub fn higher_is_better(self) -> bool {
-        matches!(self, Self::Iops | Self::BytesPerSecond | Self::BitsPerSecond | Self::TransactionsPerSecond)
+        matches!(
+            self,
+            Self::Iops | Self::BytesPerSecond | Self::BitsPerSecond | Self::TransactionsPerSecond | Self::Share
+        )
     }
 }
 

@@ -109,15 +109,12 @@ pub enum Environment {
     },
 }
 
-/// What a lab's firmware tables give as its vendor; the product name is then the machine definition's.
-const LAB_VENDOR: &str = "nearmetal lab";
-
 impl Environment {
     /// Lab or silicon, by the vendor in the firmware's tables (DMI), which guests of any kind cannot mistake.
     pub fn detect(fs: &nearmetal_host::HostFs) -> Self {
         let field = |name: &str| fs.read(&format!("/sys/class/dmi/id/{name}")).map(|text| text.trim().to_owned());
         match (field("sys_vendor"), field("product_name")) {
-            (Ok(vendor), Ok(machine)) if vendor == LAB_VENDOR => Self::Lab { machine },
+            (Ok(vendor), Ok(machine)) if vendor == nearmetal_host::LAB_VENDOR => Self::Lab { machine },
             _ => Self::Silicon,
         }
     }

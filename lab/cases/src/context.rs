@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use nearmetal_lab::machine::Count;
 use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progress, UpOptions};
 use serde_json::Value;
 
@@ -42,6 +43,8 @@ pub struct Boot {
     pub machine: Option<&'static str>,
     /// End of a cable in its network card, `wire:a`.
     pub cable: Option<&'static str>,
+    /// What its processors count.
+    pub count: Option<Count>,
 }
 
 /// Directory of the programs under test: that of this program.
@@ -75,6 +78,7 @@ impl Bench {
         if let Some(machine) = boot.machine {
             options.machine = machine.to_owned();
         }
+        options.count = boot.count;
         options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {

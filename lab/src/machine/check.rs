@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use nearmetal_units::Bytes;
 
-use super::{Machine, MachineError};
+use super::{Accelerator, Machine, MachineError};
 
 /// Hardware threads. More would boot for minutes under emulation.
 const PROCESSORS: u32 = 64;
@@ -90,6 +90,13 @@ pub(super) fn check(origin: &str, machine: &Machine) -> Result<(), MachineError>
             "kernel_arguments".into(),
             format!("`{argument}`"),
             "one entry is one argument, without blanks".into(),
+        );
+    }
+    if let Some(count) = machine.count.filter(|_| machine.processors.accelerator != Accelerator::Tcg) {
+        return complain(
+            "count".into(),
+            format!("`{}`", count.id()),
+            "only emulated processors count: set processors.accelerator to tcg".into(),
         );
     }
     let model = &machine.processors.model;

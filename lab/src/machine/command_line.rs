@@ -2,10 +2,17 @@
 //!
 //! Paths are those inside the image's tree, where QEMU runs: `/lab/image`, `/lab/state`, `/lab/disks`, `/lab/cables`.
 
-use super::{Accelerator, CableEnd, Machine, Network, Nvme};
+use super::{Accelerator, CableEnd, Count, Machine, Network, Nvme};
 
 /// Hardware address of the management interface, by which the lab's initramfs knows it.
 pub const MANAGEMENT_ADDRESS: &str = "52:54:00:6c:61:62";
+
+/// The state directory, as QEMU sees it.
+const STATE: &str = "/lab/state";
+/// The plugin's file in it.
+pub(crate) const PLUGIN: &str = "counter.so";
+/// The counters' file in it.
+pub(crate) const COUNTERS: &str = "counters";
 
 /// What differs from boot to boot of the same machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +57,7 @@ pub fn arguments(machine: &Machine, boot: &Boot) -> Vec<String> {
     base(&mut line, machine, boot);
     memory(&mut line, machine);
     line.add("-device", "intel-iommu,intremap=on,caching-mode=on");
+    machine.count.into_iter().for_each(|count| counters(&mut line, machine, count));
     disks(&mut line, machine, boot);
     line.add("-netdev", format!("user,id=management,restrict=on,hostfwd=tcp:127.0.0.1:{}-:22", boot.ssh_port));
     line.add("-device", format!("virtio-net-pci,netdev=management,mac={MANAGEMENT_ADDRESS},bus=pcie.0,romfile="));
@@ -143,6 +151,18 @@ fn memory(line: &mut Line, machine: &Machine) {
             line.add("-numa", format!("dist,src={source},dst={target},val={distance}"));
         }
     }
+}
+
+/// The plugin that counts, and the device whose memory is the page that it writes. `file` is QEMU's own word.
+fn counters(line: &mut Line, machine: &Machine, count: Count) {
+    let nodes: Vec<String> = machine.nodes.iter().map(|node| (node.memory.kib() >> 10).to_string()).collect();
+    line.add(
+        "-plugin",
+        format!("file={STATE}/{PLUGIN},counters={STATE}/{COUNTERS},mode={},nodes={}", count.id(), nodes.join(":")),
+    );
+    let size = nearmetal_counters::PAGE_BYTES;
+    line.add("-object", format!("memory-backend-file,id=counters,mem-path={STATE}/{COUNTERS},size={size},share=on"));
+    line.add("-device", "ivshmem-plain,memdev=counters,bus=pcie.0");
 }
 
 fn disks(line: &mut Line, machine: &Machine, boot: &Boot) {

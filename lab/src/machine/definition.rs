@@ -14,6 +14,9 @@ pub struct Machine {
     /// Kernel arguments this machine needs, before those of the user.
     #[serde(default)]
     pub kernel_arguments: Vec<String>,
+    /// What its emulated processors count; nothing by default, since counting costs time.
+    #[serde(default)]
+    pub count: Option<Count>,
     /// Sockets and cores.
     pub processors: Processors,
     /// NUMA nodes. The cores are split evenly over them, in order.
@@ -68,6 +71,35 @@ pub enum Accelerator {
     Tcg,
     /// Nested virtualization, on hosts whose /dev/kvm is real.
     Kvm,
+}
+
+/// What emulated processors count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Count {
+    /// Instructions, those of guests apart, and entries into guests.
+    Work,
+    /// These, and each access to memory by the node it went to: three times as slow.
+    Locality,
+}
+
+impl Count {
+    /// Its name in machine files and on command lines.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Locality => "locality",
+        }
+    }
+}
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = [Self::Work, Self::Locality].into_iter().find(|count| count.id() == text);
+        found.ok_or_else(|| format!("`{text}` cannot be counted: write work or locality"))
+    }
 }
 
 /// A NUMA node.

@@ -11,8 +11,10 @@ use nearmetal_host::files;
 
 pub use builtin::BUILTIN;
 pub use command_line::{Boot, MANAGEMENT_ADDRESS, arguments};
+pub(crate) use command_line::{COUNTERS, PLUGIN};
 pub use definition::{
-    Accelerator, Cable, CableEnd, Contents, Disk, Machine, Namespace, Network, NetworkModel, Node, Nvme, Processors,
+    Accelerator, Cable, CableEnd, Contents, Count, Disk, Machine, Namespace, Network, NetworkModel, Node, Nvme,
+    Processors,
 };
 
 /// What is wrong with a machine file.
@@ -73,22 +75,25 @@ impl Machine {
         Self::parse(name_or_path, &text)
     }
 
-    /// The same, with a cable in its first network card.
+    /// The same, with a cable in its first network card, and with processors that count; `None`: as its file says.
     ///
     /// # Errors
-    /// Besides those of [`Machine::load`]: it has no network card, or the cable's name cannot be one.
-    pub fn load_with(name_or_path: &str, cable: Option<&Cable>) -> Result<Self, MachineError> {
+    /// Besides those of [`Machine::load`]: it has no network card, the cable's name cannot be one, or its processors are not
+    /// emulated and cannot count.
+    pub fn load_with(name_or_path: &str, cable: Option<&Cable>, count: Option<Count>) -> Result<Self, MachineError> {
         let mut machine = Self::load(name_or_path)?;
-        let Some(cable) = cable else { return Ok(machine) };
-        let Some(card) = machine.networks.first_mut() else {
-            return Err(MachineError::Value {
-                origin: name_or_path.to_owned(),
-                field: "network".to_owned(),
-                value: "not given".to_owned(),
-                limit: format!("the cable `{}` needs a card to go into", cable.name),
-            });
-        };
-        card.cable = Some(cable.clone());
+        machine.count = count.or(machine.count);
+        if let Some(cable) = cable {
+            let Some(card) = machine.networks.first_mut() else {
+                return Err(MachineError::Value {
+                    origin: name_or_path.to_owned(),
+                    field: "network".to_owned(),
+                    value: "not given".to_owned(),
+                    limit: format!("the cable `{}` needs a card to go into", cable.name),
+                });
+            };
+            card.cable = Some(cable.clone());
+        }
         check::check(name_or_path, &machine)?;
         Ok(machine)
     }

@@ -58,13 +58,26 @@ const QUAD: &str = include_str!("../../machines/quad.toml");
 #[test]
 fn a_cable_given_beside_the_machine_goes_into_its_first_card() {
     let cable: Cable = "wire:a".parse().unwrap();
-    let machine = Machine::load_with("peer", Some(&cable)).unwrap();
+    let machine = Machine::load_with("peer", Some(&cable), None).unwrap();
     assert!(lines(&arguments(&machine, &boot())).contains("local.path=/lab/cables/wire.a,"));
     for junk in ["wire", "wire:c", ":"] {
         assert!(junk.parse::<Cable>().unwrap_err().contains("wire:a"));
     }
-    let error = Machine::load_with("peer", Some(&"../x:b".parse().unwrap())).unwrap_err().to_string();
+    let error = Machine::load_with("peer", Some(&"../x:b".parse().unwrap()), None).unwrap_err().to_string();
     assert!(error.contains("cable.name") && error.contains("`../x`"), "{error}");
+}
+
+#[test]
+fn processors_count_when_they_are_told_to_and_are_emulated() {
+    let machine = Machine::load_with("quad", None, Some(Count::Locality)).unwrap();
+    let line = lines(&arguments(&machine, &boot()));
+    let plugin =
+        "-plugin file=/lab/state/counter.so,counters=/lab/state/counters,mode=locality,nodes=2048:2048:2048:2048";
+    assert!(line.contains(plugin) && line.contains("-device ivshmem-plain,memdev=counters"), "{line}");
+    let text = QUAD.replace("\"tcg\"", "\"kvm\"").replace("[processors]", "count = \"work\"\n[processors]");
+    let error = Machine::parse("mine.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("`count` is `work`, but only emulated processors count"), "{error}");
+    assert!("time".parse::<Count>().unwrap_err().contains("work or locality"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub(crate) mod at;
 pub(crate) mod bind;
 pub(crate) mod capture;
+pub(crate) mod count;
 pub(crate) mod file_system;
 pub(crate) mod kvm;
 pub(crate) mod memory_bandwidth;

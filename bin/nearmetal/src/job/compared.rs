@@ -139,6 +139,8 @@ fn is_shown(comparison: &Comparison) -> bool {
     Some(metric) == comparison.workload.rate().as_deref()
         || metric.starts_with("iops")
         || metric == "latency.median"
+        || metric.starts_with("work.")
+        || metric.starts_with("locality.")
         || (sequential && matches!(metric, "cpu" | "cpu.host"))
 }
 
@@ -146,6 +148,9 @@ fn metric_title(metric: &str) -> String {
     match metric {
         "cpu" => "fio's processor time per request".to_owned(),
         "cpu.host" => "the host's processor time per request".to_owned(),
+        "work.instructions" => "instructions per request".to_owned(),
+        "locality.local-share" => "accesses that stay on their node".to_owned(),
+        "locality.mean-distance" => "mean distance of an access".to_owned(),
         other => other.strip_prefix("iops.").unwrap_or(other).to_owned(),
     }
 }

@@ -74,6 +74,9 @@ pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// What may be claimed. Faster is the better one, of rates and of times.
 fn words(verdict: Verdict, control: bool, metric: &Shown, subject: &ArmName, reference: &ArmName) -> String {
     let (faster, slower) = match (metric.view.higher_is_better, metric.name.as_str()) {
+        (_, "locality.local-share") => ("stays on its node more than", "stays on its node less than"),
+        (_, "locality.mean-distance") => ("reaches less far than", "reaches further than"),
+        (_, "work.instructions") => ("executes less than", "executes more than"),
         (true, _) => ("does more than", "does less than"),
         (false, name) if name == "cpu" || name.ends_with(".cpu") || name.ends_with("cpu.host") => {
             ("takes less CPU time than", "takes more CPU time than")

@@ -21,7 +21,7 @@ pub(crate) struct Shown {
 
 /// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
 /// shots stay in `results.json`; those of memory are in the table of memory.
-const WANTED: [(&str, &str, &str, bool); 9] = [
+const WANTED: [(&str, &str, &str, bool); 12] = [
     ("iops", "iops", "", true),
     ("bandwidth", "bandwidth", "throughput, ", true),
     ("latency.read.mean", "read-mean", "mean read latency, ", false),
@@ -29,6 +29,9 @@ const WANTED: [(&str, &str, &str, bool); 9] = [
     ("latency.read.p99", "read-p99", "99th percentile of read latency, ", false),
     ("latency.write.p99", "write-p99", "99th percentile of write latency, ", false),
     ("cpu", "cpu", "CPU time of the measured side per request, ", false),
+    ("work.instructions", "instructions", "instructions per request, ", false),
+    ("locality.local-share", "local-share", "accesses that stay on their node, ", false),
+    ("locality.mean-distance", "mean-distance", "mean distance of an access, ", false),
     ("latency.median", "median", "median of ", false),
     ("bandwidth.read", "read", "reading, ", false),
 ];
@@ -164,6 +167,8 @@ pub(crate) fn on_screen(unit: Unit) -> (&'static str, f64) {
         Unit::PerIo => ("per request", 1.0),
         Unit::PerTransaction => ("per transaction", 1.0),
         Unit::PerGigabit => ("per Gbit", 1.0),
+        Unit::Share => ("%", 100.0),
+        Unit::Distance => ("distance", 1.0),
     }
 }
 

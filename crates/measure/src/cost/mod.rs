@@ -19,7 +19,7 @@ pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, lifting
 pub(crate) use mounts::{mount_counters, unmount_counters};
 pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
-pub(crate) use watch::{Middle, Target, Watched, watched};
+pub(crate) use watch::{Middle, Requests, Target, Watched, distances, watched};
 
 use crate::metric::{Metric, Unit};
 use snapshot::Snapshot;
@@ -40,9 +40,17 @@ pub enum Cost {
     Interrupts,
     /// Context switches, for each I/O.
     Switches,
+    /// Instructions by place, for each I/O, and entries into guests: counted by a lab's processors.
+    Work,
+    /// Accesses to memory, for each I/O, and how far they went: counted by a lab's processors.
+    Locality,
 }
 
 impl Cost {
+    /// All groups.
+    const ALL: [Self; 7] =
+        [Self::Cpu, Self::Exits, Self::Reasons, Self::Interrupts, Self::Switches, Self::Work, Self::Locality];
+
     /// Its part of a metric's name.
     pub fn id(self) -> &'static str {
         match self {
@@ -51,6 +59,8 @@ impl Cost {
             Self::Reasons => "exit-reasons",
             Self::Interrupts => "interrupts",
             Self::Switches => "switches",
+            Self::Work => "work",
+            Self::Locality => "locality",
         }
     }
 
@@ -62,14 +72,15 @@ impl Cost {
             Self::Reasons => "exits by reason",
             Self::Interrupts => "interrupts",
             Self::Switches => "context switches",
+            Self::Work => "instructions",
+            Self::Locality => "accesses to memory",
         }
     }
 
     /// The group and the rest of a metric's name, if it is a cost.
     pub fn of(metric: &str) -> Option<(Self, &str)> {
         let (group, name) = metric.strip_prefix(PREFIX)?.split_once('.')?;
-        let all = [Self::Cpu, Self::Exits, Self::Reasons, Self::Interrupts, Self::Switches];
-        Some((all.into_iter().find(|one| one.id() == group)?, name))
+        Some((Self::ALL.into_iter().find(|one| one.id() == group)?, name))
     }
 }
 
@@ -111,18 +122,28 @@ impl Each {
     }
 }
 
-/// What happened between two readings, for each of those that were done at this rate a second. Counters that are in one of
-/// the two alone (a thread that ended, an interrupt that came) are left out: their difference is not known.
-fn between(before: &Snapshot, after: &Snapshot, rate: f64, each: Each) -> Vec<Metric> {
-    let done = rate * after.taken.saturating_sub(before.taken).as_secs_f64();
-    if !(done.is_finite() && done > 0.0) {
+/// How far what was moved may be from what the rate promises, as a factor, and still be those requests. A program that has
+/// just begun, or is done early, stays within it; another way for the data does not.
+const CREDIBLE: f64 = 2.0;
+
+/// What happened between two readings, for each of those that were done: the requests that were seen meanwhile, else at this
+/// rate a second. Counters that are in one of the two alone (a thread that ended, an interrupt that came) are left out: their
+/// difference is not known.
+fn between(before: &Snapshot, after: &Snapshot, (rate, seen): (f64, Option<f64>), each: Each) -> Vec<Metric> {
+    let counted = after.counted.saturating_sub(before.counted).as_secs_f64();
+    let promised = rate * counted;
+    let is_credible = |seen: &f64| (promised / CREDIBLE..=promised * CREDIBLE).contains(seen);
+    let in_counted = seen.filter(is_credible).unwrap_or(promised);
+    let in_taken = in_counted * (after.taken.saturating_sub(before.taken).as_secs_f64() / counted);
+    if ![in_counted, in_taken].iter().all(|done| done.is_finite() && *done > 0.0) {
         return Vec::new();
     }
     let counted = after.counters.iter().filter_map(|(key, now)| {
-        let value = now.checked_sub(*before.counters.get(key)?)? as f64 / done;
         let (group, name) = key;
+        let done = if matches!(group, Cost::Work | Cost::Locality) { in_counted } else { in_taken };
+        let value = now.checked_sub(*before.counters.get(key)?)? as f64 / done;
         // An interrupt line or KVM counter that stood still says nothing; that of all of them says that there was none.
-        if value == 0.0 && !name.ends_with("all") && *group != Cost::Cpu {
+        if value == 0.0 && !name.ends_with("all") && !matches!(group, Cost::Cpu | Cost::Work | Cost::Locality) {
             return None;
         }
         Some(Metric { name: format!("{PREFIX}{}.{name}", group.id()), unit: each.unit(*group), value })
@@ -134,11 +155,15 @@ fn between(before: &Snapshot, after: &Snapshot, rate: f64, each: Each) -> Vec<Me
 mod tests {
     use std::time::Duration;
 
+    use nearmetal_units::Bytes;
+
     use super::*;
 
     fn snapshot(seconds: u64, counters: &[(Cost, &str, u64)]) -> Snapshot {
         Snapshot {
             taken: Duration::from_secs(seconds),
+            counted: Duration::from_secs(seconds),
+            moved: None,
             counters: counters.iter().map(|(cost, name, value)| ((*cost, (*name).to_owned()), *value)).collect(),
             unknown: Vec::new(),
         }
@@ -156,27 +181,40 @@ mod tests {
                 (Cost::Interrupts, "nvme1q1", 9),
             ],
         );
-        let found = between(&before, &after, 500.0, Each::Io);
+        let found = between(&before, &after, (500.0, None), Each::Io);
         let value = |name: &str| found.iter().find(|metric| metric.name == name).map(|metric| metric.value);
         assert_eq!(value("cost.exits.all"), Some(4.0));
         assert_eq!(value("cost.cpu.vcpu"), Some(20.0));
         assert_eq!(value("cost.exits.io"), None, "what stood still is left out");
         assert_eq!(value("cost.interrupts.nvme1q1"), None, "what was not there before has no difference");
         assert!(
-            between(&before, &after, 0.0, Each::Io).is_empty() && between(&after, &after, 9.0, Each::Io).is_empty()
+            between(&before, &after, (0.0, None), Each::Io).is_empty()
+                && between(&after, &after, (9.0, None), Each::Io).is_empty()
         );
+    }
+
+    #[test]
+    fn requests_that_were_seen_count_rather_than_what_the_rate_promises() {
+        let (before, after) = (snapshot(1, &[(Cost::Work, "x", 0)]), snapshot(2, &[(Cost::Work, "x", 900)]));
+        let value = |seen| between(&before, &after, (100.0, seen), Each::Io)[0].value;
+        assert_eq!((value(None), value(Some(90.0))), (9.0, 10.0));
+        assert_eq!((value(Some(1.0)), value(Some(300.0))), (9.0, 9.0), "the data went another way");
+        let at = |calls, blocks| Snapshot { moved: Some([calls, blocks]), ..Snapshot::default() };
+        let seen = snapshot::requests_between(&at(0, 4096), &at(40_960, 8192), Bytes::from_kib(4));
+        assert_eq!(seen, Some(10.0));
+        assert_eq!(snapshot::requests_between(&Snapshot::default(), &at(1, 1), Bytes::from_kib(4)), None);
     }
 
     #[test]
     fn a_counter_that_ran_backwards_is_unknown_and_not_huge() {
         let (before, after) = (snapshot(1, &[(Cost::Exits, "all", 9)]), snapshot(2, &[(Cost::Exits, "all", 3)]));
-        assert!(between(&before, &after, 10.0, Each::Io).is_empty());
+        assert!(between(&before, &after, (10.0, None), Each::Io).is_empty());
     }
 
     #[test]
     fn a_unit_says_what_each_cost_is_for() {
         let counters = |more: u64| [(Cost::Exits, "all", more), (Cost::Cpu, "vcpu", more)];
-        let found = between(&snapshot(1, &counters(0)), &snapshot(2, &counters(8)), 2.0, Each::Gigabit);
+        let found = between(&snapshot(1, &counters(0)), &snapshot(2, &counters(8)), (2.0, None), Each::Gigabit);
         let units: Vec<&str> = found.iter().map(|metric| metric.unit.symbol()).collect();
         assert_eq!(units, ["CPU ns/Gbit", "1/Gbit"], "{found:?}");
         assert_eq!(Each::Transaction.unit(Cost::Switches).symbol(), "1/trans");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nearmetal_host::{HostFs, ThreadRole, guests};
-use nearmetal_units::CpuSet;
+use nearmetal_host::{Host, HostFs, ThreadRole, disk_counters, guests};
+use nearmetal_units::{Bytes, CpuSet};
 
 use super::{Cost, interrupts};
 use crate::pu_time::busy_ticks;
@@ -15,6 +15,12 @@ const KVM: &str = "/sys/kernel/debug/kvm";
 /// A tick of /proc/stat and /proc/PID/stat: USER_HZ is 100 on every architecture Linux has KVM on.
 const NANOSECONDS_PER_TICK: u64 = 10_000_000;
 
+/// Sectors of a disk's counters, whatever its own are (Documentation/block/stat.rst).
+const SECTOR: u64 = 512;
+
+/// The distance of a node to itself (ACPI 6.5, ch. 5.2.17, SLIT).
+const LOCAL: u32 = 10;
+
 /// Whose counters are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
@@ -24,6 +30,75 @@ pub(crate) struct Target {
     pub(crate) slice: CpuSet,
     /// PUs of emulator threads and iothreads beside them.
     pub(crate) on_top: CpuSet,
+    /// Distance from each PU to each node; what the host does not tell is missing.
+    pub(crate) distances: BTreeMap<(u32, u32), u32>,
+    /// The requests that are done meanwhile, where all have one size.
+    pub(crate) requests: Option<Requests>,
+}
+
+/// Requests of one size.
+#[derive(Debug, Clone)]
+pub(crate) struct Requests {
+    /// Of each.
+    pub(crate) size: Bytes,
+    /// The host's devices that bare metal sends them to, by kernel name; what guests ask for goes through their QEMU.
+    pub(crate) devices: Vec<String>,
+}
+
+impl Target {
+    /// What costs on a PU are counted as.
+    fn place(&self, pu: u32) -> &'static str {
+        match pu {
+            pu if self.slice.contains(pu) => "pus-of-the-slice",
+            pu if self.on_top.contains(pu) => "pus-on-top",
+            _ => "other-pus",
+        }
+    }
+}
+
+fn now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec.max(0) as u32)
+}
+
+/// Bytes that requests have moved until now: those of the devices on bare metal, those of QEMU (/proc/PID/io, proc(5)) for
+/// guests. `None` where one of them does not tell.
+fn moved(fs: &HostFs, target: &Target, requests: &Requests) -> Option<[u64; 2]> {
+    let mut sum = [0_u64; 2];
+    if target.guests.is_empty() {
+        for device in &requests.devices {
+            let disk = disk_counters(fs, device).ok()?;
+            sum[1] =
+                sum[1].saturating_add(disk.sectors_read.saturating_add(disk.sectors_written).saturating_mul(SECTOR));
+        }
+        return (!requests.devices.is_empty()).then_some(sum);
+    }
+    for pid in &target.guests {
+        let text = fs.read(&format!("/proc/{pid}/io")).ok()?;
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        sum[0] = sum[0].saturating_add(field("rchar:")?.saturating_add(field("wchar:")?));
+        sum[1] = sum[1].saturating_add(field("read_bytes:")?.saturating_add(field("write_bytes:")?));
+    }
+    Some(sum)
+}
+
+/// Requests of this size between two readings, by the way that moved more: what goes as a system call may become block I/O,
+/// at once, later or never.
+pub(super) fn requests_between(before: &Snapshot, after: &Snapshot, size: Bytes) -> Option<f64> {
+    let (before, after) = (before.moved?, after.moved?);
+    let moved = before.iter().zip(after).filter_map(|(before, after)| after.checked_sub(*before)).max()?;
+    (size.get() > 0).then(|| moved as f64 / size.get() as f64)
+}
+
+/// Distances of a host, from PU to node.
+pub(crate) fn distances(host: &Host) -> BTreeMap<(u32, u32), u32> {
+    let mut all = BTreeMap::new();
+    for node in &host.nodes {
+        for pu in node.cpus.iter() {
+            all.extend(node.distances.iter().map(|(to, far)| ((pu, *to), *far)));
+        }
+    }
+    all
 }
 
 /// Counters at one moment.
@@ -31,16 +106,49 @@ pub(crate) struct Target {
 pub(super) struct Snapshot {
     /// When, on a clock that only goes forward.
     pub(super) taken: Duration,
+    /// When the requests, and what a lab's processors counted, were read: nearest to the middle of the two readings, so that
+    /// the work of reading all else is not counted.
+    pub(super) counted: Duration,
+    /// Bytes that were moved by requests until then: as system calls and as block I/O, of which a way uses one or both.
+    pub(super) moved: Option<[u64; 2]>,
     /// Values since some fixed beginning.
     pub(super) counters: BTreeMap<(Cost, String), u64>,
     /// What could not be read, and why.
     pub(super) unknown: Vec<String>,
 }
 
+/// Which of the two readings it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+}
+
 impl Snapshot {
     /// Reads all counters; what cannot be read is in `unknown`.
-    pub(super) fn take(fs: &HostFs, target: &Target) -> Self {
+    pub(super) fn take(fs: &HostFs, target: &Target, which: Reading) -> Self {
         let mut snapshot = Self::default();
+        if which == Reading::Second {
+            snapshot.count(fs, target);
+        }
+        snapshot.rest(fs, target);
+        snapshot.taken = now();
+        if which == Reading::First {
+            snapshot.count(fs, target);
+        }
+        snapshot
+    }
+
+    fn count(&mut self, fs: &HostFs, target: &Target) {
+        self.moved = target.requests.as_ref().and_then(|requests| moved(fs, target, requests));
+        self.counted(fs, target);
+        self.counted = now();
+    }
+
+    fn rest(&mut self, fs: &HostFs, target: &Target) {
+        let snapshot = self;
         // The guests last and first: their threads work all the time, and the moment is theirs.
         match fs.read("/proc/interrupts") {
             Ok(text) => {
@@ -58,9 +166,6 @@ impl Snapshot {
             snapshot.threads(fs, *guest);
             snapshot.exits(fs, *guest);
         }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        snapshot.taken = Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec.max(0) as u32);
-        snapshot
     }
 
     fn add(&mut self, cost: Cost, name: &str, value: u64) {
@@ -73,12 +178,33 @@ impl Snapshot {
         let switches = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
         switches.into_iter().for_each(|count| self.add(Cost::Switches, "host-all", count));
         for (pu, busy) in busy_ticks(text) {
-            let place = match pu {
-                pu if target.slice.contains(pu) => "pus-of-the-slice",
-                pu if target.on_top.contains(pu) => "pus-on-top",
-                _ => "other-pus",
-            };
-            self.add(Cost::Cpu, place, busy.saturating_mul(NANOSECONDS_PER_TICK));
+            self.add(Cost::Cpu, target.place(pu), busy.saturating_mul(NANOSECONDS_PER_TICK));
+        }
+    }
+
+    /// What the processors of a lab counted: instructions of all, and accesses of the guests, or of programs on the slice
+    /// where bare metal is measured.
+    fn counted(&mut self, fs: &HostFs, target: &Target) {
+        let reading = match fs.lab_counters() {
+            None => return,
+            Some(Err(error)) => return self.unknown.push(format!("instructions: {error}")),
+            Some(Ok(reading)) => reading,
+        };
+        let bare = target.guests.is_empty();
+        for (pu, counts) in (0_u32..).zip(&reading.pus) {
+            self.add(Cost::Work, target.place(pu), counts.instructions);
+            self.add(Cost::Work, "in-guest", counts.in_guest);
+            self.add(Cost::Work, "world-switches", counts.world_switches);
+            if bare && !target.slice.contains(pu) {
+                continue;
+            }
+            for (node, memory) in (0_u32..).zip(counts.memory.iter().flatten()) {
+                let accesses = if bare { memory.user } else { memory.guest };
+                let Some(far) = target.distances.get(&(pu, node)) else { continue };
+                self.add(Cost::Locality, "accesses", accesses);
+                self.add(Cost::Locality, "local", if *far == LOCAL { accesses } else { 0 });
+                self.add(Cost::Locality, "distance", accesses.saturating_mul(u64::from(*far)));
+            }
         }
     }
 
@@ -191,8 +317,8 @@ mod tests {
 
     #[test]
     fn every_counter_has_its_group_and_its_unit() {
-        let target = Target { guests: vec![7], slice: "0".parse().unwrap(), on_top: CpuSet::new() };
-        let snapshot = Snapshot::take(&host(), &target);
+        let target = Target { guests: vec![7], slice: "0".parse().unwrap(), ..Target::default() };
+        let snapshot = Snapshot::take(&host(), &target, Reading::First);
         let value = |cost: Cost, name: &str| snapshot.counters.get(&(cost, name.to_owned())).copied();
         assert_eq!(value(Cost::Cpu, "pus-of-the-slice"), Some(5 * NANOSECONDS_PER_TICK));
         assert_eq!(value(Cost::Cpu, "other-pus"), Some(2 * NANOSECONDS_PER_TICK));
@@ -209,7 +335,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let target = Target { guests: vec![9], ..Target::default() };
-        let snapshot = Snapshot::take(&HostFs::of_tree(MemoryTree::new(), "nothing"), &target);
+        let snapshot = Snapshot::take(&HostFs::of_tree(MemoryTree::new(), "nothing"), &target, Reading::Second);
         assert!(snapshot.counters.is_empty());
         assert_eq!(snapshot.unknown.len(), 4, "{:?}", snapshot.unknown);
         assert!(snapshot.unknown.iter().any(|line| line.contains("mount -t debugfs")));

@@ -4,8 +4,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use nearmetal_host::HostFs;
+use nearmetal_units::Bytes;
 
-pub(crate) use super::snapshot::Target;
+use super::snapshot::{Reading, requests_between};
+pub(crate) use super::snapshot::{Requests, Target, distances};
 use super::{Each, Snapshot, between};
 use crate::load::FioJob;
 use crate::metric::Metric;
@@ -37,6 +39,8 @@ impl Middle {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     pair: Option<(Snapshot, Snapshot)>,
+    /// Of the requests, where all have one.
+    size: Option<Bytes>,
 }
 
 impl Watched {
@@ -44,7 +48,8 @@ impl Watched {
     pub(crate) fn costs(&self, rate: f64, each: Each) -> (Vec<Metric>, Vec<String>) {
         let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
         let unknown = after.unknown.iter().map(|what| format!("not counted: {what}"));
-        (between(before, after, rate, each), unknown.collect())
+        let requests = self.size.and_then(|size| requests_between(before, after, size));
+        (between(before, after, (rate, requests), each), unknown.collect())
     }
 }
 
@@ -65,23 +70,22 @@ pub(crate) fn watched<T>(
             if over(middle.begins) {
                 return None;
             }
-            let before = Snapshot::take(fs, target);
+            let before = Snapshot::take(fs, target, Reading::First);
             if over(middle.ends.saturating_sub(middle.begins)) {
                 return None;
             }
-            Some((before, Snapshot::take(fs, target)))
+            Some((before, Snapshot::take(fs, target, Reading::Second)))
         });
         let result = workload();
         drop(done);
         let pair = counting.join().unwrap_or_default();
-        (result, Watched { pair })
+        (result, Watched { pair, size: target.requests.as_ref().map(|requests| requests.size) })
     })
 }
 
 #[cfg(test)]
 mod tests {
     use nearmetal_host::MemoryTree;
-    use nearmetal_units::Bytes;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use super::session::{failed, stdout_of};
 use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, now, waiting};
-use crate::cost::{Middle, Target, Watched, counting_reasons, watched};
+use crate::cost::{Middle, Requests, Target, Watched, counting_reasons, distances, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
 use crate::metric::Metric;
@@ -98,7 +98,7 @@ impl Subject<'_> {
         }
         let lead = (tenants.len() > 1).then(|| lead(tenants.len()));
         let turn = Turn { tenants, seats: &seats, loads: &loads, seed: step.seed, lead };
-        let target = target(tenants, &seats, session)?;
+        let target = target(tenants, &seats, &loads, session)?;
         let middle = loads.first().and_then(|load| load.load().middle());
         let shifted = middle.map(|(middle, _)| {
             let lead = turn.lead.unwrap_or_default();
@@ -139,7 +139,12 @@ impl Subject<'_> {
 }
 
 /// Whose counters are read beside a sample.
-fn target(tenants: &[Tenant], seats: &[Seat], session: &mut Session<'_>) -> Result<Target, MeasureError> {
+fn target(
+    tenants: &[Tenant],
+    seats: &[Seat],
+    loads: &[&Workload],
+    session: &mut Session<'_>,
+) -> Result<Target, MeasureError> {
     let union =
         |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
     let slice = union(|slice| &slice.cpus);
@@ -147,7 +152,25 @@ fn target(tenants: &[Tenant], seats: &[Seat], session: &mut Session<'_>) -> Resu
     for name in seats.iter().filter_map(|seat| seat.guest.as_ref()) {
         guests.extend(session.process(name)?);
     }
-    Ok(Target { guests, on_top: union(|slice| &slice.cpus_on_top).difference(&slice), slice })
+    let on_top = union(|slice| &slice.cpus_on_top).difference(&slice);
+    Ok(Target { guests, on_top, slice, distances: distances(&session.host), requests: requests(seats, loads) })
+}
+
+/// What is asked for, where all ask for the same: a step's rate counts one kind of request.
+fn requests(seats: &[Seat], loads: &[&Workload]) -> Option<Requests> {
+    let size = |load: &&Workload| match load {
+        Workload::Fio(job) => Some(job.block_size),
+        _ => None,
+    };
+    let first = loads.first().and_then(size)?;
+    let equal = loads.iter().all(|load| size(load) == Some(first));
+    // The kernel's own name: what is asked for may be a link to it.
+    let name = |seat: &Seat| {
+        let path = std::path::Path::new(&seat.device).canonicalize().ok()?;
+        Some(path.file_name()?.to_str()?.to_owned())
+    };
+    let devices = seats.iter().filter(|seat| seat.guest.is_none()).map(name).collect::<Option<Vec<String>>>()?;
+    equal.then_some(Requests { size: first, devices })
 }
 
 /// The values of all tenants: of one its own, of several the sum of their rates.
@@ -189,7 +212,7 @@ fn add_costs(
     let name = load.rate().unwrap_or_default();
     let rate = sample.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value);
     let (costs, notes) = counted.costs(each.done(rate), each);
-    sample.metrics.extend(crate::host_cpu::of(&costs, each, floats));
+    sample.metrics.extend(crate::on_its_pus::figures(&costs, each, floats));
     sample.metrics.extend(costs);
     sample.notes.extend(notes);
 }

@@ -94,7 +94,7 @@ fn workloads() -> Vec<Workload> {
     all
 }
 
-const UNITS: [Unit; 12] = [
+const UNITS: [Unit; 14] = [
     Unit::Iops,
     Unit::BytesPerSecond,
     Unit::Nanoseconds,
@@ -107,6 +107,8 @@ const UNITS: [Unit; 12] = [
     Unit::PerIo,
     Unit::PerTransaction,
     Unit::PerGigabit,
+    Unit::Share,
+    Unit::Distance,
 ];
 
 const PURPOSES: [Purpose; 6] =

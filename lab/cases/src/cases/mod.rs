@@ -3,6 +3,7 @@
 mod agreement;
 mod bad_input;
 mod bench;
+mod counting;
 mod crash;
 mod demo;
 mod device;
@@ -75,6 +76,7 @@ pub fn all() -> Vec<Case> {
         sabotage_devices::cases(),
         bad_input::cases(),
         bench::cases(),
+        counting::cases(),
         crash::cases(),
         demo::cases(),
         device::cases(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nearmetal_lab::machine::Cable;
+use nearmetal_lab::machine::{Cable, Count};
 use nearmetal_lab::{Lab, Places, UpOptions};
 
 use super::progress::Drawn;
@@ -27,6 +27,10 @@ pub struct Args {
     /// Plug a cable into the first network card: its name and end, such as wire:a; the other lab takes wire:b
     #[arg(long, value_name = "NAME:END")]
     cable: Option<Cable>,
+    /// Count what its processors do: instructions of host and guests (work), or every access to memory by node as well
+    /// (locality; three times as slow)
+    #[arg(long, value_name = "work|locality")]
+    count: Option<Count>,
     /// Seconds to wait for libvirt
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
@@ -39,6 +43,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.keep = args.keep;
     options.append = args.append.split_whitespace().map(str::to_owned).collect();
     options.cable = args.cable;
+    options.count = args.count;
     options.timeout = Duration::from_secs(args.timeout);
     let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;
     if let Some(boot) = lab.boot_times() {

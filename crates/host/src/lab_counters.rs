@@ -1,0 +1,172 @@
+//! The counters of a lab whose processors count: a page of memory that the lab's machine sees as a device's.
+//!
+//! QEMU's ivshmem-plain (docs/specs/ivshmem-spec.rst): PCI 1af4:1110, the memory is BAR 2. What is in it: nearmetal-counters.
+#![allow(unsafe_code, reason = "mapping a device's memory, and the instruction that asks for the counts")]
+
+use std::ptr::null_mut;
+
+use nearmetal_counters::{CounterError, PAGE_BYTES, Reading, header};
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+use crate::{HostFs, ReadError};
+
+/// What a lab's firmware tables (DMI) give as its vendor; the product name is then the machine definition's.
+pub const LAB_VENDOR: &str = "nearmetal lab";
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+/// Times the page is read before it counts as torn. It is written in microseconds.
+const READINGS: u32 = 1000;
+
+/// Why a lab's counters say nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LabCountersError {
+    /// The device's memory cannot be read.
+    #[error(transparent)]
+    Device(#[from] ReadError),
+    /// The page in it is of no use.
+    #[error(transparent)]
+    Page(#[from] CounterError),
+}
+
+/// The page of a lab that counts.
+#[derive(Debug)]
+pub(crate) struct LabCounters(Source);
+
+#[derive(Debug)]
+enum Source {
+    /// Mapped, for as long as this program runs.
+    Mapped(*const u64),
+    /// A fixture's.
+    Copied(Vec<u64>),
+}
+
+// SAFETY: the mapping is never undone, and only read.
+unsafe impl Send for LabCounters {}
+// SAFETY: as above.
+unsafe impl Sync for LabCounters {}
+
+impl LabCounters {
+    /// The page of this machine; `None` where it is no lab, or a lab that does not count.
+    pub(crate) fn find(fs: &HostFs) -> Option<Result<Self, LabCountersError>> {
+        let vendor = fs.read("/sys/class/dmi/id/sys_vendor").ok()?;
+        if vendor.trim() != LAB_VENDOR {
+            return None;
+        }
+        let is = |device: &String, file: &str, id: &str| {
+            fs.read(&format!("{DEVICES}/{device}/{file}")).is_ok_and(|text| text.trim() == id)
+        };
+        let found = fs
+            .list(DEVICES)
+            .ok()?
+            .into_iter()
+            .find(|one| is(one, "vendor", "0x1af4") && is(one, "device", "0x1110"))?;
+        Some(Self::open(fs, &format!("{DEVICES}/{found}/resource2")))
+    }
+
+    fn open(fs: &HostFs, path: &str) -> Result<Self, LabCountersError> {
+        if !fs.is_live() {
+            let bytes = fs.read_bytes(path)?;
+            let words = bytes.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
+            return Ok(Self(Source::Copied(words.collect())));
+        }
+        let failed = |errno| ReadError::from_errno(path, errno);
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        // SAFETY: a mapping where the kernel likes; it refuses one that is larger than the device's memory.
+        let start = unsafe { mmap(null_mut(), PAGE_BYTES, ProtFlags::READ, MapFlags::SHARED, &file, 0) };
+        Ok(Self(Source::Mapped(start.map_err(failed)?.cast_const().cast())))
+    }
+
+    /// Has the counts written down, and reads them.
+    ///
+    /// # Errors
+    /// Nothing counts, or the page is damaged.
+    pub(crate) fn read(&self) -> Result<Reading, LabCountersError> {
+        let start = match &self.0 {
+            Source::Copied(words) => return Ok(Reading::parse(words)?),
+            Source::Mapped(start) => *start,
+        };
+        // SAFETY: every index asked for is below WORDS, and the mapping has so many.
+        let word = |index: usize| unsafe { start.add(index).read_volatile() };
+        let before = word(header::SEQUENCE);
+        publish();
+        let asked = word(header::SEQUENCE) != before;
+        for _ in 0..READINGS {
+            let sequence = word(header::SEQUENCE);
+            let reading = Reading::read(word);
+            if reading == Err(CounterError::Torn) || word(header::SEQUENCE) != sequence {
+                continue;
+            }
+            // A page of something else is said to be that, before it is said to stand still.
+            return if asked { Ok(reading?) } else { Err(reading.err().unwrap_or(CounterError::Still).into()) };
+        }
+        Err(CounterError::Torn.into())
+    }
+}
+
+/// Executes [`nearmetal_counters::PUBLISH`]: in a lab that counts, the page is written before the next instruction.
+fn publish() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a NOP, on every x86 processor since the Pentium Pro.
+    unsafe {
+        std::arch::asm!(".byte 0x0f, 0x1f, 0x80, 0x6e, 0x6d, 0x6e, 0x6d", options(nostack, preserves_flags));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_counters::{MAGIC, Place, VERSION, WORDS, pu_word};
+
+    use super::*;
+    use crate::{Entry, MemoryTree};
+
+    fn lab(vendor: &str, words: &[u64]) -> HostFs {
+        let mut tree = MemoryTree::new();
+        let device = format!("{DEVICES}/0000:00:05.0");
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let files = [
+            ("/sys/class/dmi/id/sys_vendor".to_owned(), format!("{vendor}\n").into_bytes()),
+            (format!("{device}/vendor"), b"0x1af4\n".to_vec()),
+            (format!("{device}/device"), b"0x1110\n".to_vec()),
+            (format!("{device}/resource2"), bytes),
+        ];
+        for (path, bytes) in files {
+            tree.put(&path, Entry::File(bytes)).unwrap();
+        }
+        HostFs::of_tree(tree, "a lab")
+    }
+
+    fn page() -> Vec<u64> {
+        let mut words = vec![0; WORDS];
+        words[..6].copy_from_slice(&[MAGIC, VERSION, 1, 1, 1, 2]);
+        words[pu_word(0, Place::Instructions)] = 42;
+        words
+    }
+
+    #[test]
+    fn a_lab_that_counts_is_read() {
+        let reading = lab(LAB_VENDOR, &page()).lab_counters().unwrap().unwrap();
+        assert_eq!(reading.pus[0].instructions, 42);
+    }
+
+    #[test]
+    fn shared_memory_of_another_machine_is_none_of_our_business() {
+        assert!(lab("QEMU", &page()).lab_counters().is_none());
+        assert!(HostFs::of_tree(MemoryTree::new(), "nothing").lab_counters().is_none());
+    }
+
+    #[test]
+    fn a_damaged_page_is_an_error_with_a_remedy() {
+        for (words, what) in [(vec![0; WORDS], "damaged"), (page()[..9].to_vec(), "damaged")] {
+            let error = lab(LAB_VENDOR, &words).lab_counters().unwrap().unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains("start the lab again"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_instruction_is_the_one_that_the_plugin_looks_for() {
+        // Both are written down, since assembly takes no constants of Rust's.
+        assert_eq!(nearmetal_counters::PUBLISH, [0x0f, 0x1f, 0x80, 0x6e, 0x6d, 0x6e, 0x6d]);
+        publish();
+    }
+}

@@ -1,0 +1,69 @@
+//! A lab whose processors count: the counts themselves, and what a measurement makes of them.
+
+use anyhow::{Context as _, ensure};
+use nearmetal_lab::machine::Count;
+use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results};
+use serde_json::Value;
+
+use super::{Case, Verdict, alone};
+use crate::context::{Bench, Boot};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![alone("count/counts-hold-and-show-where-memory-is", counts)]
+}
+
+/// The most that the count of a known loop may be off, and that of entries against KVM's.
+const LOOP: f64 = 0.001;
+const ENTRIES: f64 = 0.01;
+/// The part of a bound program's accesses that must go to the node it is bound to; the rest is its start.
+const BOUND: f64 = 0.99;
+
+fn counts() -> anyhow::Result<Verdict> {
+    let bench = Bench::up("cases-count", &Boot { count: Some(Count::Locality), ..Boot::default() })?;
+    let check = bench.json("nearmetal-probe count --check")?;
+    for (what, most) in [("host", LOOP), ("guest", LOOP), ("entries", ENTRIES)] {
+        let error = check["result"][what]["error"].as_f64().context("no error")?;
+        ensure!(error <= most, "{what} is off by {error}, {most} at most: {}", check["result"][what]);
+    }
+    let far = bound(&bench, 3, 2)?;
+    ensure!(far >= BOUND, "bound to node 2, and {far} of the accesses went there");
+    bench.applied()?;
+    bench.sh("nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/count.json")?;
+    let results: Results = serde_json::from_str(&bench.document("/root/count.json", "web1")?)?;
+    let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
+    ensure!(failed.is_empty(), "{failed:?}");
+    let work = |arm| mean(&results, arm, "work.instructions");
+    let local = |arm| mean(&results, arm, "locality.local-share");
+    let (bare, planned, found) = (work(BARE_SLICE)?, work(PLANNED)?, work(AS_FOUND)?);
+    ensure!(bare < planned, "a request takes {bare} instructions on bare metal, {planned} in the guest");
+    let (near, anywhere) = (local(PLANNED)?, local(AS_FOUND)?);
+    ensure!(
+        near > 0.95 && near > anywhere,
+        "{near} of the accesses stay on their node as planned, {anywhere} as found"
+    );
+    bench.lab.down()?;
+    Ok(Verdict::Holds(format!(
+        "lab: check {}; instructions per request: bare {bare:.0}, planned {planned:.0}, as found {found:.0}; local: planned {:.1} %, as found {:.1} %",
+        check["result"],
+        near * 100.0,
+        anywhere * 100.0
+    )))
+}
+
+/// The part of a program's accesses that go to the node it is bound to.
+fn bound(bench: &Bench, pu: usize, node: usize) -> anyhow::Result<f64> {
+    let counted = bench.json(&format!(
+        "nearmetal-probe count -- nearmetal-probe memory latency --cpus {pu} --nodes {node} --size 4MiB --samples 10 --loads 2000000"
+    ))?;
+    let nodes = counted["result"]["pus"][pu]["memory"].as_array().context("accesses were not counted")?;
+    let user = |node: &Value| node["user"].as_f64().unwrap_or_default();
+    Ok(user(&nodes[node]) / nodes.iter().map(user).sum::<f64>())
+}
+
+/// The mean of a metric over an arm's runs.
+fn mean(results: &Results, arm: &str, metric: &str) -> anyhow::Result<f64> {
+    let values: Vec<f64> =
+        (results.runs.iter().filter(|run| run.arm == arm)).filter_map(|run| Some(run.value(metric)?.value)).collect();
+    ensure!(!values.is_empty(), "{arm} has no {metric}");
+    Ok(values.iter().sum::<f64>() / values.len() as f64)
+}

@@ -1,0 +1,211 @@
+//! The counts of all PUs, and of all guests' vCPUs that ran on them.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use nearmetal_counters::{
+    Cache, Class, GUESTS, MAGIC, MemoryMap, Mode, NODES, PUS, Place, VERSION, guest_word, header, pu_word,
+};
+
+use crate::ffi::Scoreboard;
+use crate::page::Page;
+
+/// The classes of accesses and the misses.
+const ROWS: usize = Class::ALL.len() + 1;
+/// No guest runs on the PU.
+const NOBODY: usize = usize::MAX;
+
+/// What one PU counts beside its instructions. Only its own thread writes.
+struct Pu {
+    /// Its instructions when the guest was entered.
+    entered_at: AtomicU64,
+    /// The guest's vCPU that it runs: a place in the table, [`GUESTS`] for one that has none, or [`NOBODY`].
+    guest: AtomicUsize,
+    in_guest: AtomicU64,
+    world_switches: AtomicU64,
+    accesses: [[AtomicU64; NODES]; ROWS],
+    /// Never contended: a lock costs less than what calls it.
+    cache: Mutex<Cache>,
+}
+
+impl Pu {
+    fn new(cache: u64) -> Self {
+        Self {
+            entered_at: AtomicU64::new(0),
+            guest: AtomicUsize::new(NOBODY),
+            in_guest: AtomicU64::new(0),
+            world_switches: AtomicU64::new(0),
+            accesses: Default::default(),
+            cache: Mutex::new(Cache::new(cache)),
+        }
+    }
+}
+
+/// Adds where nobody else writes.
+fn add(counter: &AtomicU64, value: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
+}
+
+/// One vCPU of a guest.
+#[derive(Default)]
+struct Guest {
+    /// Physical address of its control block; 0: the place is free.
+    vmcb: AtomicU64,
+    instructions: AtomicU64,
+    world_switches: AtomicU64,
+}
+
+/// All counts.
+pub(crate) struct Tally {
+    score: Scoreboard,
+    mode: Mode,
+    map: MemoryMap,
+    pus: Vec<Pu>,
+    guests: Vec<Guest>,
+    /// The page, and its sequence.
+    page: Mutex<(Page, u64)>,
+}
+
+impl Tally {
+    /// Counts for this many vCPUs, and writes the page's header.
+    pub(crate) fn new(
+        mut page: Page,
+        score: Scoreboard,
+        mode: Mode,
+        map: MemoryMap,
+        cache: u64,
+        vcpus: c_int,
+    ) -> Result<Self, String> {
+        let count = usize::try_from(vcpus).unwrap_or(0);
+        if count == 0 || count > PUS {
+            return Err(format!("{vcpus} PUs: 1 to {PUS} can be counted"));
+        }
+        let words = [
+            (header::MAGIC, MAGIC),
+            (header::VERSION, VERSION),
+            (header::MODE, if mode == Mode::Work { 1 } else { 2 }),
+            (header::PUS, count as u64),
+            (header::NODES, map.nodes() as u64),
+            (header::SEQUENCE, 0),
+            (header::GUESTS, 0),
+            (header::CACHE, if mode == Mode::Work { 0 } else { Cache::new(cache).bytes() }),
+        ];
+        words.into_iter().for_each(|(word, value)| page.put(word, value));
+        // Where nothing uses it, it should not take memory.
+        let cache = if mode == Mode::Work { 0 } else { cache };
+        Ok(Self {
+            score,
+            mode,
+            map,
+            pus: (0..count).map(|_| Pu::new(cache)).collect(),
+            guests: (0..GUESTS).map(|_| Guest::default()).collect(),
+            page: Mutex::new((page, 0)),
+        })
+    }
+
+    /// What is counted.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Where blocks add their instructions.
+    pub(crate) fn score(&self) -> Scoreboard {
+        self.score
+    }
+
+    /// A PU is about to enter a guest.
+    pub(crate) fn enter(&self, vcpu: c_uint, vmcb: Option<u64>) {
+        // Left without the block behind its VMRUN having been seen: its time until now was the guest's or the host's, and
+        // nobody knows where it ended.
+        self.leave(vcpu);
+        let Some(pu) = self.pus.get(vcpu as usize) else { return };
+        add(&pu.world_switches, 1);
+        pu.entered_at.store(self.score.get(vcpu), Relaxed);
+        pu.guest.store(vmcb.and_then(|vmcb| self.place(vmcb)).unwrap_or(GUESTS), Relaxed);
+    }
+
+    /// A PU has left its guest, if it was in one.
+    pub(crate) fn leave(&self, vcpu: c_uint) {
+        let Some(pu) = self.pus.get(vcpu as usize) else { return };
+        let guest = pu.guest.load(Relaxed);
+        if guest == NOBODY {
+            return;
+        }
+        let executed = self.score.get(vcpu).wrapping_sub(pu.entered_at.load(Relaxed));
+        pu.guest.store(NOBODY, Relaxed);
+        add(&pu.in_guest, executed);
+        if let Some(guest) = self.guests.get(guest) {
+            // Another PU may run it next, never at the same time.
+            add(&guest.instructions, executed);
+            add(&guest.world_switches, 1);
+        }
+    }
+
+    /// The place of a guest's vCPU in the table; `None` when the table is full.
+    fn place(&self, vmcb: u64) -> Option<usize> {
+        let start = (vmcb >> 12) as usize % GUESTS;
+        (start..GUESTS).chain(0..start).find(|place| {
+            let own = &self.guests[*place].vmcb;
+            let taken = own.compare_exchange(0, vmcb, Relaxed, Relaxed);
+            taken.is_ok() || taken == Err(vmcb)
+        })
+    }
+
+    /// A PU has accessed memory.
+    pub(crate) fn access(&self, vcpu: c_uint, address: u64, physical: u64) {
+        let Some(pu) = self.pus.get(vcpu as usize) else { return };
+        let Some(node) = self.map.node(physical) else { return };
+        let class = if pu.guest.load(Relaxed) != NOBODY {
+            Class::Guest
+        } else if address >> 47 == 0 {
+            Class::User
+        } else {
+            Class::Kernel
+        };
+        add(&pu.accesses[class as usize][node], 1);
+        if pu.cache.lock().unwrap_or_else(PoisonError::into_inner).misses(physical) {
+            add(&pu.accesses[ROWS - 1][node], 1);
+        }
+    }
+
+    /// Writes everything to the page.
+    pub(crate) fn publish(&self) {
+        let mut guard = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let (page, sequence) = &mut *guard;
+        page.put(header::SEQUENCE, *sequence + 1);
+        Page::barrier();
+        for (index, pu) in self.pus.iter().enumerate() {
+            let instructions = self.score.get(index as c_uint);
+            let mut in_guest = pu.in_guest.load(Relaxed);
+            if pu.guest.load(Relaxed) != NOBODY {
+                in_guest = in_guest.wrapping_add(instructions.saturating_sub(pu.entered_at.load(Relaxed)));
+            }
+            page.put(pu_word(index, Place::Instructions), instructions);
+            page.put(pu_word(index, Place::InGuest), in_guest);
+            page.put(pu_word(index, Place::WorldSwitches), pu.world_switches.load(Relaxed));
+            if self.mode == Mode::Work {
+                continue;
+            }
+            for node in 0..self.map.nodes() {
+                for class in Class::ALL {
+                    let count = pu.accesses[class as usize][node].load(Relaxed);
+                    page.put(pu_word(index, Place::Accesses(class, node)), count);
+                }
+                page.put(pu_word(index, Place::Misses(node)), pu.accesses[ROWS - 1][node].load(Relaxed));
+            }
+        }
+        let mut shown = 0;
+        for guest in self.guests.iter().filter(|guest| guest.vmcb.load(Relaxed) != 0) {
+            let word = guest_word(shown);
+            page.put(word, guest.vmcb.load(Relaxed));
+            page.put(word + 1, guest.instructions.load(Relaxed));
+            page.put(word + 2, guest.world_switches.load(Relaxed));
+            shown += 1;
+        }
+        page.put(header::GUESTS, shown as u64);
+        Page::barrier();
+        *sequence += 2;
+        page.put(header::SEQUENCE, *sequence);
+    }
+}

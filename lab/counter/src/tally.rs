@@ -16,8 +16,17 @@ const ROWS: usize = Class::ALL.len() + 1;
 /// No guest runs on the PU.
 const NOBODY: usize = usize::MAX;
 
+/// Of so many accesses one is looked at, on average: asking where an access went costs more than the access.
+const SAMPLED: u64 = 16;
+
 /// What one PU counts beside its instructions. Only its own thread writes.
 struct Pu {
+    /// Accesses until the next one that is looked at.
+    wait: AtomicU64,
+    /// Accesses that the next one stands for.
+    gap: AtomicU64,
+    /// State of the generator that draws the gaps.
+    random: AtomicU64,
     /// Its instructions when the guest was entered.
     entered_at: AtomicU64,
     /// The guest's vCPU that it runs: a place in the table, [`GUESTS`] for one that has none, or [`NOBODY`].
@@ -30,8 +39,11 @@ struct Pu {
 }
 
 impl Pu {
-    fn new(cache: u64) -> Self {
+    fn new(cache: u64, number: usize) -> Self {
         Self {
+            wait: AtomicU64::new(1),
+            gap: AtomicU64::new(1),
+            random: AtomicU64::new(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1)),
             entered_at: AtomicU64::new(0),
             guest: AtomicUsize::new(NOBODY),
             in_guest: AtomicU64::new(0),
@@ -39,6 +51,26 @@ impl Pu {
             accesses: Default::default(),
             cache: Mutex::new(Cache::new(cache)),
         }
+    }
+
+    /// How many accesses the present one stands for, if it is looked at. Gaps are drawn at random (xorshift64*, Vigna 2014),
+    /// since a loop may have any period.
+    fn stands_for(&self) -> Option<u64> {
+        let wait = self.wait.load(Relaxed).wrapping_sub(1);
+        self.wait.store(wait, Relaxed);
+        if wait != 0 {
+            return None;
+        }
+        let gap = self.gap.load(Relaxed);
+        let mut state = self.random.load(Relaxed);
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.random.store(state, Relaxed);
+        let next = 1 + (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % (2 * SAMPLED - 1);
+        self.wait.store(next, Relaxed);
+        self.gap.store(next, Relaxed);
+        Some(gap)
     }
 }
 
@@ -98,7 +130,7 @@ impl Tally {
             score,
             mode,
             map,
-            pus: (0..count).map(|_| Pu::new(cache)).collect(),
+            pus: (0..count).map(|number| Pu::new(cache, number)).collect(),
             guests: (0..GUESTS).map(|_| Guest::default()).collect(),
             page: Mutex::new((page, 0)),
         })
@@ -152,10 +184,20 @@ impl Tally {
         })
     }
 
-    /// A PU has accessed memory.
-    pub(crate) fn access(&self, vcpu: c_uint, address: u64, physical: u64) {
+    /// A PU has accessed memory; `physical` tells where, `None` for a device.
+    pub(crate) fn access(&self, vcpu: c_uint, address: u64, physical: impl FnOnce() -> Option<u64>) {
         let Some(pu) = self.pus.get(vcpu as usize) else { return };
+        let stands_for = pu.stands_for();
+        let in_cache = Cache::is_modelled(address);
+        if stands_for.is_none() && !in_cache {
+            return;
+        }
+        let Some(physical) = physical() else { return };
         let Some(node) = self.map.node(physical) else { return };
+        if in_cache && pu.cache.lock().unwrap_or_else(PoisonError::into_inner).misses(physical) {
+            add(&pu.accesses[ROWS - 1][node], Cache::SAMPLED);
+        }
+        let Some(stands_for) = stands_for else { return };
         let class = if pu.guest.load(Relaxed) != NOBODY {
             Class::Guest
         } else if address >> 47 == 0 {
@@ -163,10 +205,7 @@ impl Tally {
         } else {
             Class::Kernel
         };
-        add(&pu.accesses[class as usize][node], 1);
-        if pu.cache.lock().unwrap_or_else(PoisonError::into_inner).misses(physical) {
-            add(&pu.accesses[ROWS - 1][node], 1);
-        }
+        add(&pu.accesses[class as usize][node], stands_for);
     }
 
     /// Writes everything to the page.

@@ -79,7 +79,7 @@ pub enum Accelerator {
 pub enum Count {
     /// Instructions, those of guests apart, and entries into guests.
     Work,
-    /// These, and each access to memory by the node it went to: three times as slow.
+    /// These, and accesses to memory by the node they went to: twice as slow.
     Locality,
 }
 

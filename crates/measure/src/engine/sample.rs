@@ -128,10 +128,11 @@ impl Subject<'_> {
         }
         if let Some(together) = sample.together.as_ref().filter(|together| together.overlap < self.least_overlap) {
             sample.thrown_away = Some(format!(
-                "{}, {} at once: they ran together for {:.0} % of the time",
+                "{}, {} at once: they ran together for {:.1} % of the time, and {:.0} % is the least that counts",
                 self.arms[step.arm].title,
                 step.count,
-                together.overlap * 100.0
+                together.overlap * 100.0,
+                self.least_overlap * 100.0
             ));
         }
         Ok(sample)

@@ -53,7 +53,7 @@ fn counts() -> anyhow::Result<Verdict> {
 /// The part of a program's accesses that go to the node it is bound to.
 fn bound(bench: &Bench, pu: usize, node: usize) -> anyhow::Result<f64> {
     let counted = bench.json(&format!(
-        "nearmetal-probe count -- nearmetal-probe memory latency --cpus {pu} --nodes {node} --size 4MiB --samples 10 --loads 2000000"
+        "nearmetal-probe count -- nearmetal-probe memory latency --cpus {pu} --nodes {node} --size 4MiB --samples 10 --loads 5000000"
     ))?;
     let nodes = counted["result"]["pus"][pu]["memory"].as_array().context("accesses were not counted")?;
     let user = |node: &Value| node["user"].as_f64().unwrap_or_default();

@@ -27,8 +27,8 @@ pub struct Args {
     /// Plug a cable into the first network card: its name and end, such as wire:a; the other lab takes wire:b
     #[arg(long, value_name = "NAME:END")]
     cable: Option<Cable>,
-    /// Count what its processors do: instructions of host and guests (work), or every access to memory by node as well
-    /// (locality; three times as slow)
+    /// Count what its processors do: instructions of host and guests (work), or accesses to memory by node as well
+    /// (locality; twice as slow)
     #[arg(long, value_name = "work|locality")]
     count: Option<Count>,
     /// Seconds to wait for libvirt

@@ -6,7 +6,7 @@ use nearmetal_measure::{
     cost_text, costs_of_guests, lift_text,
 };
 use nearmetal_report::view::IncompleteArm;
-use nearmetal_stats::ShownRatio;
+use nearmetal_stats::{ShownRatio, Verdict};
 
 /// A figure from this part of the ceiling on may be the other end's, not the guests'.
 pub(super) const BOUND: f64 = nearmetal_measure::PEER_BOUND;
@@ -59,7 +59,9 @@ fn line(comparison: &Comparison, several: bool, ceiling: Option<f64>) -> String 
     let count = if several { format!("{} ", comparison.count) } else { String::new() };
     let pair = format!("{count}{} / {count}{}", comparison.subject.title, comparison.reference.title);
     let mut figure = match &comparison.estimate {
-        Estimate::Paired { ratio, verdict, .. } => format!("{ratio}, n = {}, {verdict}", ratio.n),
+        Estimate::Paired { ratio, verdict, .. } => {
+            format!("{ratio}, n = {}, {}", ratio.n, word(*verdict, &comparison.metric))
+        }
         Estimate::SingleShot { ratio } => format!("{}, single shot", ShownRatio::new(*ratio, None)),
     };
     if several {
@@ -73,6 +75,21 @@ fn line(comparison: &Comparison, several: bool, ceiling: Option<f64>) -> String 
         what.push_str(&format!(": {}", metric_title(&comparison.metric)));
     }
     format!("{what:44} {pair:28} {figure}\n")
+}
+
+/// A verdict in a word that fits what was compared: instructions are not faster, but fewer.
+fn word(verdict: Verdict, metric: &str) -> String {
+    let (better, worse) = match metric {
+        "work.instructions" => ("fewer", "more"),
+        "locality.local-share" => ("more local", "less local"),
+        "locality.mean-distance" => ("nearer", "farther"),
+        _ => return verdict.to_string(),
+    };
+    match verdict {
+        Verdict::Faster => better.to_owned(),
+        Verdict::Slower => worse.to_owned(),
+        other => other.to_string(),
+    }
 }
 
 pub(super) fn means(comparison: &Comparison) -> (f64, f64) {
@@ -152,5 +169,18 @@ fn metric_title(metric: &str) -> String {
         "locality.local-share" => "accesses that stay on their node".to_owned(),
         "locality.mean-distance" => "mean distance of an access".to_owned(),
         other => other.strip_prefix("iops.").unwrap_or(other).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_fits_what_was_compared() {
+        assert_eq!(word(Verdict::Faster, "iops"), "faster");
+        assert_eq!(word(Verdict::Faster, "work.instructions"), "fewer");
+        assert_eq!(word(Verdict::Slower, "locality.local-share"), "less local");
+        assert_eq!(word(Verdict::NotResolved, "locality.mean-distance"), "not resolved");
     }
 }

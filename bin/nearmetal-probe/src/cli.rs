@@ -101,6 +101,9 @@ pub(crate) struct CountArguments {
     /// Hold the counters against loops of known length, on the host and in a guest of a few bytes, and against KVM's count
     #[arg(long, conflicts_with = "command")]
     pub(crate) check: bool,
+    /// Count accesses to memory by node while the command runs, in a lab that counts only work; it is several times slower then
+    #[arg(long, requires = "command")]
+    pub(crate) memory: bool,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -2,7 +2,7 @@
 //!
 //! | words | what |
 //! |---|---|
-//! | 0 to 7 | header: magic, version, mode, PUs, nodes, sequence, guests' vCPUs seen, size of the modelled cache in bytes |
+//! | 0 to 9 | header: magic, version, what is counted, PUs, nodes, sequence, guests' vCPUs seen, size of the modelled cache in bytes, times that accesses began to be counted, whether they are |
 //! | 64 and on | 64 words for each PU: see [`Place`] |
 //! | 4160 and on | 4 words for each guest's vCPU: address of its VMCB, instructions, world switches, 0 |
 //!
@@ -15,7 +15,7 @@ pub const WORDS: usize = PAGE_BYTES / 8;
 /// What the page begins with: `nmcounts`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nmcounts");
 /// The layout that this crate describes.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// PUs that the page has room for, as many as a lab's machine may have.
 pub const PUS: usize = 64;
 /// Nodes that the page has room for, as many as a lab's machine may have.
@@ -23,9 +23,14 @@ pub const NODES: usize = 8;
 /// Guests' vCPUs that the page has room for.
 pub const GUESTS: usize = 1008;
 
-/// The instruction that asks for the page to be written: `nopl 0x6d6e(%rax)`, in the long form of 7 bytes (Intel SDM vol. 2,
+/// The instruction that asks for the page to be written: `nopl 0x6d6e6d6e(%rax)`, in the long form of 7 bytes (Intel SDM vol. 2,
 /// NOP; AMD APM vol. 3, NOP). No compiler emits this displacement, and a processor that nobody counts does nothing.
 pub const PUBLISH: [u8; 7] = [0x0f, 0x1f, 0x80, 0x6e, 0x6d, 0x6e, 0x6d];
+/// The same with another displacement: count accesses to memory from now on. It takes effect when all PUs have stopped for a
+/// moment, and the page says when.
+pub const WATCH: [u8; 7] = [0x0f, 0x1f, 0x80, 0x77, 0x6d, 0x6e, 0x6d];
+/// And this one: count them no longer.
+pub const UNWATCH: [u8; 7] = [0x0f, 0x1f, 0x80, 0x75, 0x6d, 0x6e, 0x6d];
 
 /// Words of the header.
 pub mod header {
@@ -33,8 +38,8 @@ pub mod header {
     pub const MAGIC: usize = 0;
     /// [`super::VERSION`].
     pub const VERSION: usize = 1;
-    /// 1: work, 2: work and locality.
-    pub const MODE: usize = 2;
+    /// [`crate::Count::word`].
+    pub const COUNT: usize = 2;
     /// PUs of the machine.
     pub const PUS: usize = 3;
     /// Nodes of the machine.
@@ -45,6 +50,10 @@ pub mod header {
     pub const GUESTS: usize = 6;
     /// Size of the cache whose misses are counted, in bytes.
     pub const CACHE: usize = 7;
+    /// How often accesses to memory began to be counted: 1 from the beginning where they always are.
+    pub const WATCHES: usize = 8;
+    /// 1 while they are counted, else 0.
+    pub const WATCHING: usize = 9;
 }
 
 const FIRST_PU: usize = 64;
@@ -106,7 +115,7 @@ mod tests {
 
     #[test]
     fn no_two_counts_share_a_word_and_all_are_within_the_page() {
-        let mut words: Vec<usize> = (0..8).collect();
+        let mut words: Vec<usize> = (0..10).collect();
         for pu in 0..PUS {
             words.extend([Place::Instructions, Place::InGuest, Place::WorldSwitches].map(|place| pu_word(pu, place)));
             for node in 0..NODES {

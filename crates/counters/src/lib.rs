@@ -4,13 +4,16 @@
 //! lab, which reads it. It does no I/O and has no `unsafe`: who maps the page hands its words over.
 
 mod cache;
+mod count;
 mod layout;
 mod memory_map;
 mod reading;
 
 pub use cache::Cache;
+pub use count::Count;
 pub use layout::{
-    Class, GUESTS, MAGIC, NODES, PAGE_BYTES, PUBLISH, PUS, Place, VERSION, WORDS, guest_word, header, pu_word,
+    Class, GUESTS, MAGIC, NODES, PAGE_BYTES, PUBLISH, PUS, Place, UNWATCH, VERSION, WATCH, WORDS, guest_word, header,
+    pu_word,
 };
 pub use memory_map::{MapError, MemoryMap};
-pub use reading::{CounterError, GuestCounts, MemoryCounts, Mode, PuCounts, Reading};
+pub use reading::{CounterError, GuestCounts, MemoryCounts, PuCounts, Reading};

@@ -1,22 +1,20 @@
 //! The page as a reader understands it. It comes from outside: everything in it is checked.
 
+use serde::Serialize;
+
+use crate::count::Count;
 use crate::layout::{Class, GUESTS, MAGIC, NODES, PUS, Place, VERSION, WORDS, guest_word, header, pu_word};
 
-/// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Instructions and world switches.
-    Work,
-    /// These, and every access by the node it went to.
-    Locality,
-}
-
 /// Counts since the machine was switched on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reading {
     /// What is counted.
-    pub mode: Mode,
-    /// Size of the modelled cache of each PU, in bytes; `None` where accesses are not counted.
+    pub count: Count,
+    /// Whether accesses to memory are being counted.
+    pub watching: bool,
+    /// How often that began.
+    pub watches: u64,
+    /// Size of the modelled cache of each PU, in bytes; `None` where accesses were never counted.
     pub cache_bytes: Option<u64>,
     /// By PU, numbered as the machine's processors are.
     pub pus: Vec<PuCounts>,
@@ -25,7 +23,7 @@ pub struct Reading {
 }
 
 /// Counts of one PU.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PuCounts {
     /// Instructions, those of guests included.
     pub instructions: u64,
@@ -33,12 +31,12 @@ pub struct PuCounts {
     pub in_guest: u64,
     /// Entries into guests.
     pub world_switches: u64,
-    /// By node; `None` where accesses are not counted.
+    /// By node; `None` where accesses were not counted all the time.
     pub memory: Option<Vec<MemoryCounts>>,
 }
 
 /// Accesses of one PU to one node's memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryCounts {
     /// By programs on the host.
     pub user: u64,
@@ -51,7 +49,7 @@ pub struct MemoryCounts {
 }
 
 /// Counts of one guest's vCPU on all PUs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct GuestCounts {
     /// Physical address of its control block (VMCB), by which it is told from others.
     pub vmcb: u64,
@@ -88,6 +86,9 @@ pub enum CounterError {
     /// The page was being written whenever it was looked at.
     #[error("the lab's counters were being written each time they were read")]
     Torn,
+    /// They went on not to count accesses.
+    #[error("the lab did not begin to count accesses to memory when it was asked to: start it with `--count locality`")]
+    Unwatched,
     /// Nothing was written when it was asked for.
     #[error(
         "the lab's counters stand still: nothing counts in this lab; start it with `nearmetal lab up --count work`"
@@ -130,12 +131,15 @@ impl Reading {
         let pus = count("the number of PUs", header::PUS, PUS)?;
         let nodes = count("the number of nodes", header::NODES, NODES)?;
         let guests = count("the number of guests' vCPUs", header::GUESTS, GUESTS)?;
-        let mode = match word(header::MODE) {
-            1 => Mode::Work,
-            2 => Mode::Locality,
-            value => return Err(CounterError::Damaged { what: "the mode", value, limit: 2 }),
+        let value = word(header::COUNT);
+        let what = CounterError::Damaged { what: "what is counted", value, limit: Count::Locality.word() };
+        let counted = Count::of_word(value).ok_or(what)?;
+        let watches = word(header::WATCHES);
+        let watching = match word(header::WATCHING) {
+            0 => false,
+            1 => true,
+            value => return Err(CounterError::Damaged { what: "whether accesses are counted", value, limit: 1 }),
         };
-        let locality = mode == Mode::Locality;
         let memory = |pu: usize| {
             let at = |place| word(pu_word(pu, place));
             let counts = |node| MemoryCounts {
@@ -150,15 +154,17 @@ impl Reading {
             instructions: word(pu_word(pu, Place::Instructions)),
             in_guest: word(pu_word(pu, Place::InGuest)),
             world_switches: word(pu_word(pu, Place::WorldSwitches)),
-            memory: locality.then(|| memory(pu)),
+            memory: (watches > 0).then(|| memory(pu)),
         };
         let of_guest = |guest| {
             let first = guest_word(guest);
             GuestCounts { vmcb: word(first), instructions: word(first + 1), world_switches: word(first + 2) }
         };
         Ok(Self {
-            mode,
-            cache_bytes: locality.then(|| word(header::CACHE)),
+            count: counted,
+            watching,
+            watches,
+            cache_bytes: (watches > 0).then(|| word(header::CACHE)),
             pus: (0..pus).map(of_pu).collect(),
             guests: (0..guests).map(of_guest).collect(),
         })
@@ -166,8 +172,14 @@ impl Reading {
 }
 
 impl Reading {
-    /// What was counted since an earlier reading of the same machine. Guests' vCPUs that were idle are left out.
+    /// What was counted since an earlier reading of the same machine. Guests' vCPUs that were idle are left out, and so are
+    /// accesses that were not counted all the time.
     pub fn since(mut self, before: &Self) -> Self {
+        let watched = self.watching && before.watching && self.watches == before.watches;
+        if !watched {
+            self.cache_bytes = None;
+            self.pus.iter_mut().for_each(|pu| pu.memory = None);
+        }
         for (now, then) in self.pus.iter_mut().zip(&before.pus) {
             now.instructions = now.instructions.saturating_sub(then.instructions);
             now.in_guest = now.in_guest.saturating_sub(then.in_guest);
@@ -195,9 +207,11 @@ mod tests {
 
     use super::*;
 
-    fn page(mode: u64) -> Vec<u64> {
+    fn page(count: u64) -> Vec<u64> {
         let mut words = vec![0; WORDS];
-        for (index, value) in [MAGIC, VERSION, mode, 2, 2, 8, 1, 1 << 20].into_iter().enumerate() {
+        let watches = u64::from(count == 2);
+        let header = [MAGIC, VERSION, count, 2, 2, 8, 1, 1 << 20, watches, watches];
+        for (index, value) in header.into_iter().enumerate() {
             words[index] = value;
         }
         words[pu_word(1, Place::Instructions)] = 1000;
@@ -240,6 +254,21 @@ mod tests {
     }
 
     #[test]
+    fn accesses_count_only_where_they_were_counted_all_the_time() {
+        let at = |watches: u64, watching: u64, guest: u64| {
+            let mut words = page(1);
+            (words[header::WATCHES], words[header::WATCHING]) = (watches, watching);
+            words[pu_word(1, Place::Accesses(Class::Guest, 0))] = guest;
+            Reading::parse(&words).unwrap()
+        };
+        let memory = |now: Reading, then: &Reading| now.since(then).pus[1].memory.as_ref().map(|nodes| nodes[0].guest);
+        assert_eq!(memory(at(1, 1, 9), &at(1, 1, 2)), Some(7));
+        for (now, then) in [((0, 0), (0, 0)), ((1, 1), (0, 0)), ((1, 0), (1, 1)), ((2, 1), (1, 1))] {
+            assert_eq!(memory(at(now.0, now.1, 9), &at(then.0, then.1, 2)), None, "{now:?} {then:?}");
+        }
+    }
+
+    #[test]
     fn damage_is_named() {
         let with = |index: usize, value: u64| {
             let mut words = page(1);
@@ -249,7 +278,7 @@ mod tests {
         assert_eq!(with(header::MAGIC, 0), CounterError::NotCounters);
         assert_eq!(with(header::VERSION, 9), CounterError::Version { found: 9 });
         assert_eq!(with(header::SEQUENCE, 3), CounterError::Torn);
-        for index in [header::PUS, header::NODES, header::GUESTS, header::MODE] {
+        for index in [header::PUS, header::NODES, header::GUESTS, header::COUNT, header::WATCHING] {
             assert!(matches!(with(index, u64::MAX), CounterError::Damaged { value: u64::MAX, .. }), "{index}");
         }
         assert_eq!(Reading::parse(&page(1)[1..]), Err(CounterError::NotCounters));

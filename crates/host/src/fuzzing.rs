@@ -58,6 +58,7 @@ pub fn targets() -> Vec<Target> {
     targets.extend(crate::read::fuzz_targets());
     targets.extend(crate::guests::fuzz_targets());
     targets.extend(crate::images::fuzz_targets());
+    targets.push(crate::lab_counters::fuzz_target());
     targets
 }
 

@@ -4,6 +4,8 @@
 #![allow(unsafe_code, reason = "mapping a device's memory, and the instruction that asks for the counts")]
 
 use std::ptr::null_mut;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nearmetal_counters::{CounterError, PAGE_BYTES, Reading, header};
 use rustix::fs::{Mode, OFlags};
@@ -17,6 +19,10 @@ pub const LAB_VENDOR: &str = "nearmetal lab";
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Times the page is read before it counts as torn. It is written in microseconds.
 const READINGS: u32 = 1000;
+/// How long the lab may take to begin to count accesses: what it has translated is forgotten and translated again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+const STEP: Duration = Duration::from_millis(20);
 
 /// Why a lab's counters say nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,9 +72,7 @@ impl LabCounters {
 
     fn open(fs: &HostFs, path: &str) -> Result<Self, LabCountersError> {
         if !fs.is_live() {
-            let bytes = fs.read_bytes(path)?;
-            let words = bytes.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
-            return Ok(Self(Source::Copied(words.collect())));
+            return Ok(Self(Source::Copied(words(&fs.read_bytes(path)?))));
         }
         let failed = |errno| ReadError::from_errno(path, errno);
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
@@ -104,18 +108,80 @@ impl LabCounters {
     }
 }
 
-/// Executes [`nearmetal_counters::PUBLISH`]: in a lab that counts, the page is written before the next instruction.
-fn publish() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a NOP, on every x86 processor since the Pentium Pro.
-    unsafe {
-        std::arch::asm!(".byte 0x0f, 0x1f, 0x80, 0x6e, 0x6d, 0x6e, 0x6d", options(nostack, preserves_flags));
+/// Accesses of a lab's machine to memory are counted while this lives.
+#[derive(Debug)]
+pub struct LabWatch(());
+
+impl LabCounters {
+    /// Has accesses counted; `None`: they are already, and whoever asked for that ends it.
+    ///
+    /// # Errors
+    /// They are not, however often they are asked for, or the page is damaged.
+    pub(crate) fn watch(&self) -> Result<Option<LabWatch>, LabCountersError> {
+        if self.read()?.watching {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        // Asked for again: what another turn-over is under way for is not heard.
+        while matches!(self.0, Source::Mapped(_)) && began.elapsed() < PATIENCE {
+            watch();
+            sleep(STEP);
+            if self.read()?.watching {
+                return Ok(Some(LabWatch(())));
+            }
+        }
+        Err(CounterError::Unwatched.into())
     }
 }
 
+impl Drop for LabWatch {
+    fn drop(&mut self) {
+        unwatch();
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?))).collect()
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_target() -> crate::fuzzing::Target {
+    use nearmetal_counters::{MAGIC, VERSION, WORDS};
+
+    let mut page = vec![0; WORDS];
+    page[..10].copy_from_slice(&[MAGIC, VERSION, 2, 4, 4, 2, 3, 1 << 20, 1, 1]);
+    let bytes: Vec<u8> = page.into_iter().flat_map(u64::to_le_bytes).collect();
+    crate::fuzzing::Target::bytes("counters of a lab", &bytes, |bytes| {
+        if let Ok(reading) = Reading::parse(&words(bytes)) {
+            let _ = reading.clone().since(&reading);
+        }
+    })
+}
+
+/// A function that executes a NOP whose displacement begins with this byte.
+macro_rules! nop {
+    ($name:ident, $byte:literal, $what:literal) => {
+        #[doc = $what]
+        fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a NOP, on every x86 processor since the Pentium Pro.
+            unsafe {
+                std::arch::asm!(
+                    concat!(".byte 0x0f, 0x1f, 0x80, ", $byte, ", 0x6d, 0x6e, 0x6d"),
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
+    };
+}
+
+nop!(publish, "0x6e", "Executes [`nearmetal_counters::PUBLISH`]: the page is written before the next instruction.");
+nop!(watch, "0x77", "Executes [`nearmetal_counters::WATCH`].");
+nop!(unwatch, "0x75", "Executes [`nearmetal_counters::UNWATCH`].");
+
 #[cfg(test)]
 mod tests {
-    use nearmetal_counters::{MAGIC, Place, VERSION, WORDS, pu_word};
+    use nearmetal_counters::{MAGIC, PUBLISH, Place, UNWATCH, VERSION, WATCH, WORDS, pu_word};
 
     use super::*;
     use crate::{Entry, MemoryTree};
@@ -164,9 +230,23 @@ mod tests {
     }
 
     #[test]
-    fn the_instruction_is_the_one_that_the_plugin_looks_for() {
+    fn the_instructions_are_those_that_the_plugin_looks_for() {
         // Both are written down, since assembly takes no constants of Rust's.
-        assert_eq!(nearmetal_counters::PUBLISH, [0x0f, 0x1f, 0x80, 0x6e, 0x6d, 0x6e, 0x6d]);
-        publish();
+        for (bytes, own) in [(PUBLISH, 0x6e), (WATCH, 0x77), (UNWATCH, 0x75)] {
+            assert_eq!(bytes, [0x0f, 0x1f, 0x80, own, 0x6d, 0x6e, 0x6d]);
+        }
+        [publish, watch, unwatch].iter().for_each(|nop| nop());
+    }
+
+    #[test]
+    fn accesses_that_cannot_be_counted_are_an_error() {
+        let watch = |watching: u64| {
+            let mut words = page();
+            (words[header::WATCHES], words[header::WATCHING]) = (watching, watching);
+            lab(LAB_VENDOR, &words).watch_lab_memory().unwrap()
+        };
+        assert!(watch(1).unwrap().is_none(), "they are counted anyway");
+        let error = watch(0).unwrap_err().to_string();
+        assert!(error.contains("--count locality"), "{error}");
     }
 }

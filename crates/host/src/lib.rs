@@ -3,6 +3,7 @@
 //! [`HostFs`] is the gate, [`Host`] the model, [`Host::read`] fills one from the other. [`guests`] reads single running
 //! guests for the read-back. [`synthetic`] builds hosts that nobody owns, for tests.
 
+mod accesses;
 pub mod assignable;
 pub mod diff;
 mod errors;
@@ -20,6 +21,7 @@ pub mod ledger;
 mod memory_tree;
 mod model;
 mod parse;
+mod perf;
 mod read;
 mod record;
 mod summary;
@@ -27,9 +29,10 @@ pub mod synthetic;
 pub mod text;
 pub mod tree_text;
 
+pub use accesses::{AccessError, GuestAccesses, VcpuAccesses, Went, guest_accesses};
 pub use errors::{ReadError, WriteError};
 pub use host_fs::{HostFs, TestKernel};
-pub use lab_counters::{LAB_VENDOR, LabCountersError};
+pub use lab_counters::{LAB_VENDOR, LabCountersError, LabWatch};
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
     AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, CpuQuota, CpuTimeGroup,
@@ -40,5 +43,6 @@ pub use model::{
     Tuning, Unreadable, VirtualFunction,
 };
 pub use parse::Malformed;
+pub use perf::{PerfCounter, PerfError, PerfEvent, PerfScope, PerfSide};
 pub use read::{DiskCounters, disk_counters};
 pub use summary::{Document, SCHEMA, Summary};

@@ -93,7 +93,7 @@ pub fn compare(results: &Results) -> Result<Vec<Comparison>, MeasureError> {
     let names: Vec<ArmName> = results.arms.iter().map(|arm| arm.name.clone()).collect();
     let against = against(&names);
     let mut comparisons = Vec::new();
-    for purpose in [Purpose::Pair, Purpose::SingleShot] {
+    for purpose in [Purpose::Pair, Purpose::Accesses, Purpose::SingleShot] {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.purpose == purpose).collect();
         let mut seen: Vec<(usize, &Workload)> = Vec::new();
         for run in &runs {

@@ -10,9 +10,11 @@ use crate::metric::{Metric, Unit};
 /// The figures from the costs of a run. `floats`: the arm is pinned nowhere, so that every PU's time may be its own, other
 /// programs' included. What was not counted has no figure.
 pub(crate) fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item = Metric> {
+    // Nothing else runs in a lab: what any PU executed was for the sample.
+    let everywhere = true;
     let time = sum(costs, Cost::Cpu, floats).and_then(|sum| Metric::new("cpu.host", each.unit(Cost::Cpu), sum));
     let work =
-        sum(costs, Cost::Work, true).and_then(|sum| Metric::new("work.instructions", each.unit(Cost::Work), sum));
+        sum(costs, Cost::Work, everywhere).and_then(|sum| Metric::new("work.instructions", each.unit(Cost::Work), sum));
     let of_all = |name: &str| Some(value(costs, Cost::Locality, name)? / value(costs, Cost::Locality, "accesses")?);
     let local = of_all("local").and_then(|share| Metric::new("locality.local-share", Unit::Share, share));
     let far = of_all("distance").and_then(|mean| Metric::new("locality.mean-distance", Unit::Distance, mean));
@@ -23,9 +25,9 @@ fn value(costs: &[Metric], group: Cost, name: &str) -> Option<f64> {
     costs.iter().find(|metric| Cost::of(&metric.name) == Some((group, name))).map(|metric| metric.value)
 }
 
-/// What was spent on the slice, on the PUs on top of it, and where the arm floats on all others.
-fn sum(costs: &[Metric], group: Cost, floats: bool) -> Option<f64> {
-    let beside = if floats { &["pus-on-top", "other-pus"][..] } else { &["pus-on-top"] };
+/// What was spent on the slice and on the PUs on top of it; `everywhere`: and on all others.
+fn sum(costs: &[Metric], group: Cost, everywhere: bool) -> Option<f64> {
+    let beside = if everywhere { &["pus-on-top", "other-pus"][..] } else { &["pus-on-top"] };
     // A slice without PUs on top of it has no such count.
     let more: f64 = beside.iter().filter_map(|place| value(costs, group, place)).sum();
     Some(value(costs, group, "pus-of-the-slice")? + more)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::cost::why_no_reasons;
+use crate::cost::{rounds_of_accesses, why_no_reasons};
 use crate::engine::{Fresh, Pairs, Plan, Session};
 use crate::load::Workload;
 
@@ -60,6 +60,7 @@ impl Pairing {
             single_shot,
             fresh,
             reasons,
+            accesses: rounds_of_accesses(session.fs, self.rounds),
             seed: session.conditions.seed,
         })
     }

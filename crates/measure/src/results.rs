@@ -169,6 +169,8 @@ pub enum Purpose {
     Race,
     /// Once more, with VM exits counted by the processor's reason: only its costs are kept.
     ExitReasons,
+    /// One side of a pair with its accesses to memory counted, which slows it: only how far they went is kept.
+    Accesses,
     /// Without a guest and without a slice: the most that this machine and the other end do.
     Ceiling,
 }

@@ -56,6 +56,8 @@ pub fn headline(view: &JobReport) -> Headline {
         .as_deref()
         .and_then(|id| view.comparison(id, ArmRole::Planned, ArmRole::Bare).filter(|row| finite(row.ratio).is_some()));
     let mut below = Vec::new();
+    // Where the headline tells of counts, time stands last.
+    let mut time = None;
     if let Some(race) = &view.race {
         for (text, result) in race.verdict(name) {
             say(text, if result { Stress::Result } else { Stress::Plain });
@@ -79,9 +81,15 @@ pub fn headline(view: &JobReport) -> Headline {
             ));
         }
     } else if let Some(result) = result {
+        let counted = is_counted(view, result);
+        let (does, of) = match (counted, several) {
+            (false, _) => (does, "of"),
+            (true, false) => ("takes", "the instructions of"),
+            (true, true) => ("take", "the instructions of"),
+        };
         say(format!("{name} {does} "), Stress::Plain);
         say(shown(result.ratio, result.interval).ratio, Stress::Result);
-        say(format!(" of {slice}"), Stress::Plain);
+        say(format!(" {of} {slice}"), Stress::Plain);
         say(bracket(result), Stress::Quiet);
         if let Some(found) =
             view.comparison(&result.metric, ArmRole::AsFound, ArmRole::Bare).filter(|row| finite(row.ratio).is_some())
@@ -89,6 +97,10 @@ pub fn headline(view: &JobReport) -> Headline {
             say(format!(", {} ", direction(view, result, found)), Stress::Plain);
             say(ratio(found.ratio), Stress::Before);
             say(" as found".to_owned(), Stress::Plain);
+        }
+        if counted {
+            below.extend(stays_near(view, result));
+            time = emulated_time(view, result, slice);
         }
     } else if view.plan.is_none() {
         say(format!("{name}: measured, and nothing can be said of it: fewer than two pairs count"), Stress::Plain);
@@ -103,7 +115,39 @@ pub fn headline(view: &JobReport) -> Headline {
     if let Some(result) = result.filter(|_| view.race.is_none()) {
         below.extend(measured(view, result));
     }
+    below.extend(time);
     Headline { pieces, below }
+}
+
+/// Whether the headline is counted work, of which less is better.
+fn is_counted(view: &JobReport, result: &ComparisonView) -> bool {
+    view.metric(&result.metric).is_some_and(|metric| !metric.higher_is_better)
+}
+
+/// Another quantity of the same requests.
+fn beside<'a>(view: &'a JobReport, result: &ComparisonView, unit: &str) -> Option<&'a Metric> {
+    let size = view.metric(&result.metric)?.request_size;
+    view.metrics.iter().find(|metric| metric.unit == unit && metric.request_size == size)
+}
+
+/// How much of what the guest touched was on the node of whoever touched it.
+fn stays_near(view: &JobReport, result: &ComparisonView) -> Option<String> {
+    let share = beside(view, result, "%")?;
+    let row = view.comparison(&share.id, ArmRole::Planned, ArmRole::AsFound)?;
+    let (planned, found) = (finite(row.subject_value)?, finite(row.reference_value)?);
+    Some(format!(
+        "{planned:.1} % of its accesses to memory stay on their node, {found:.1} % as found: {}",
+        shown(row.ratio, row.interval)
+    ))
+}
+
+/// What the lab's clock says, which is no measure of silicon.
+fn emulated_time(view: &JobReport, result: &ComparisonView, slice: &str) -> Option<String> {
+    let rate = beside(view, result, "IOPS")?;
+    let row = view.comparison(&rate.id, ArmRole::Planned, ArmRole::Bare)?;
+    let found = view.comparison(&rate.id, ArmRole::AsFound, ArmRole::Bare).and_then(|found| finite(found.ratio));
+    let found = found.map_or_else(String::new, |found| format!(", {} as found", ratio(Some(found))));
+    Some(format!("In the lab's emulated time: {} of {slice}{found}", shown(row.ratio, row.interval)))
 }
 
 /// The guest, or all of several.

@@ -4,7 +4,7 @@
 
 mod sample;
 
-use nearmetal_report::view::{CheckOutcome, Environment, JobReport};
+use nearmetal_report::view::{Bounds, CheckOutcome, ComparisonView, Environment, JobReport, Metric};
 use nearmetal_report::{headline, html_page};
 
 const HOSTILE: &str =
@@ -164,6 +164,36 @@ fn the_headline_says_no_more_than_was_shown() {
     assert!(headline(&view).sentence().contains("single shot, no interval"));
     view.verification[1].outcome = CheckOutcome::Mismatch;
     assert!(headline(&view).sentence().starts_with("web1 is not as planned: 1 of 8 read-backs differ"));
+}
+
+#[test]
+fn counted_work_is_the_headline_and_time_stands_last() {
+    let mut view = sample::sample();
+    let time = view.headline_metric.clone().unwrap();
+    let rows: Vec<_> = view.comparisons.iter().filter(|row| row.metric == time).cloned().collect();
+    let iops = view.metrics.iter().find(|metric| metric.id == time).cloned().unwrap();
+    for (id, unit, higher_is_better, ratio) in [("work", "per request", false, 2.74), ("share", "%", true, 2.16)] {
+        view.metrics.push(Metric { id: id.into(), unit: unit.into(), higher_is_better, ..iops.clone() });
+        view.comparisons.extend(rows.iter().cloned().map(|row| ComparisonView {
+            metric: id.into(),
+            ratio: Some(ratio),
+            interval: Some(Bounds { low: ratio - 0.1, high: ratio + 0.1 }),
+            subject_value: Some(99.96),
+            reference_value: Some(46.31),
+            ..row
+        }));
+    }
+    view.headline_metric = Some("work".into());
+    let said = headline(&view);
+    let sentence = said.sentence();
+    assert!(sentence.starts_with("web1 takes 2.74× the instructions of bare metal on the same slice"), "{sentence}");
+    assert_eq!(
+        said.below.first().map(String::as_str),
+        Some("100.0 % of its accesses to memory stay on their node, 46.3 % as found: 2.16× (2.06–2.26)")
+    );
+    let last = said.below.last().unwrap();
+    assert!(last.starts_with("In the lab's emulated time: 0.62× (0.58–0.66) of bare metal"), "{last}");
+    assert!(html_page(&view).unwrap().contains(last), "in grey, below");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) type OnTranslation = extern "C" fn(id: PluginId, block: Block);
 pub(crate) type OnAccess = extern "C" fn(vcpu: c_uint, access: u32, address: u64, data: *mut c_void);
 /// Called when a vCPU begins to exist.
 pub(crate) type OnVcpu = extern "C" fn(id: PluginId, vcpu: c_uint);
+/// Called when all that was translated is forgotten.
+pub(crate) type OnReset = extern "C" fn(id: PluginId);
 
 /// `qemu_info_t`.
 #[repr(C)]
@@ -84,6 +86,7 @@ const READS_AND_WRITES: c_int = 3;
 const ADD: c_int = 0;
 
 unsafe extern "C" {
+    fn qemu_plugin_reset(id: PluginId, callback: OnReset);
     fn qemu_plugin_register_vcpu_init_cb(id: PluginId, callback: OnVcpu);
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, callback: OnTranslation);
     fn qemu_plugin_register_vcpu_tb_exec_cb(block: Block, callback: OnExecution, flags: c_int, data: *mut c_void);
@@ -119,14 +122,24 @@ unsafe extern "C" {
     fn g_byte_array_set_size(array: *mut Array, length: c_uint) -> *mut Array;
 }
 
-/// Asks to be called when vCPUs begin and blocks are translated.
-pub(crate) fn register(id: PluginId, vcpu: OnVcpu, translation: OnTranslation) {
-    // SAFETY: called from qemu_plugin_install with its own id; the callbacks live as long as the library, which is never
+/// Asks to be called when vCPUs begin.
+pub(crate) fn register_vcpus(id: PluginId, vcpu: OnVcpu) {
+    // SAFETY: called from qemu_plugin_install with its own id; the callback lives as long as the library, which is never
     // unloaded.
-    unsafe {
-        qemu_plugin_register_vcpu_init_cb(id, vcpu);
-        qemu_plugin_register_vcpu_tb_trans_cb(id, translation);
-    }
+    unsafe { qemu_plugin_register_vcpu_init_cb(id, vcpu) }
+}
+
+/// Asks to be called when blocks are translated.
+pub(crate) fn register_translation(id: PluginId, translation: OnTranslation) {
+    // SAFETY: called from qemu_plugin_install or from the callback of a reset, with its own id; the rest as above.
+    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translation) }
+}
+
+/// Forgets all callbacks and all that was translated, soon, and calls back when that is done and no PU runs. One that is
+/// asked for while another is under way is not made.
+pub(crate) fn reset(id: PluginId, done: OnReset) {
+    // SAFETY: called from a callback of a vCPU, with the plugin's own id.
+    unsafe { qemu_plugin_reset(id, done) }
 }
 
 /// The words that were given after `-plugin file=…,`.

@@ -7,7 +7,10 @@
 //! Of accesses to memory one in 16 is looked at, at random, and stands for those before it; of the modelled cache every
 //! sixteenth set. Asking where an access went costs more than the access.
 //!
-//! The file is named by `-plugin file=LIBRARY,counters=FILE,mode=work|locality,nodes=MIB:MIB…[,cache=BYTES]`.
+//! Where the machine counts work, its accesses are counted while it asks for that ([`WATCH`]): QEMU then forgets what it has
+//! translated, and translates it again with or without calls to our code. Who dies without [`UNWATCH`] is not waited for.
+//!
+//! The file is named by `-plugin file=LIBRARY,counters=FILE,count=work|locality,nodes=MIB:MIB…`.
 
 mod ffi;
 mod page;
@@ -17,20 +20,19 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
-use nearmetal_counters::{MemoryMap, Mode, PUBLISH};
+use nearmetal_counters::{Count, MemoryMap, PUBLISH, UNWATCH, WATCH};
 
 use ffi::{Block, Info, PluginId, Register, Scoreboard, physical_address};
 use page::Page;
-use tally::Tally;
+use tally::{Patience, Tally};
 
 /// VMRUN (AMD APM vol. 3). It ends a block; what stands behind it is executed when the guest has been left.
 const VMRUN: [u8; 3] = [0x0f, 0x01, 0xd8];
-/// Bytes of the modelled cache where none are stated: a mebibyte, between the L2 and a core's share of the L3 of the
-/// processor that the lab emulates (EPYC 7002: 512 KiB and 4 MiB).
-const CACHE: u64 = 1 << 20;
 
 static TALLY: OnceLock<Tally> = OnceLock::new();
 static ACCUMULATOR: OnceLock<Option<Register>> = OnceLock::new();
+/// Who we are to QEMU.
+static PLUGIN: OnceLock<PluginId> = OnceLock::new();
 /// Where what stands behind a VMRUN is in QEMU's memory.
 static BEHIND: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
@@ -50,10 +52,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let (words, vcpus) = unsafe { (ffi::arguments(count, words), (*info).vcpus) };
     match prepare(&words, vcpus) {
         Ok(tally) => {
-            if TALLY.set(tally).is_err() {
+            if TALLY.set(tally).is_err() || PLUGIN.set(id).is_err() {
                 return 1;
             }
-            ffi::register(id, begins, translated);
+            ffi::register_vcpus(id, begins);
+            ffi::register_translation(id, translated);
             0
         }
         Err(why) => {
@@ -69,21 +72,15 @@ fn complain(why: &str) {
 }
 
 fn prepare(words: &[String], vcpus: c_int) -> Result<Tally, String> {
-    let value = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    let needed = |name: &str| value(name).ok_or_else(|| format!("`{name}=` is missing"));
-    let mode = match needed("mode")? {
-        "work" => Mode::Work,
-        "locality" => Mode::Locality,
-        other => return Err(format!("mode `{other}`: it is `work` or `locality`")),
+    let needed = |name: &str| {
+        let value = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value.ok_or_else(|| format!("`{name}=` is missing"))
     };
+    let count: Count = needed("count")?.parse()?;
     let map = MemoryMap::parse(needed("nodes")?).map_err(|error| error.to_string())?;
-    let cache = match value("cache") {
-        None => CACHE,
-        Some(text) => text.parse().map_err(|_| format!("cache `{text}`: a number of bytes"))?,
-    };
     let path = Path::new(needed("counters")?);
     let page = Page::map(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
-    Tally::new(page, Scoreboard::new(), mode, map, cache, vcpus)
+    Tally::new(page, Scoreboard::new(), count, map, vcpus)
 }
 
 extern "C" fn begins(_: PluginId, _: c_uint) {
@@ -107,8 +104,12 @@ extern "C" fn translated(_: PluginId, block: Block) {
             }
         } else if instruction.is(PUBLISH) {
             instruction.calls(publishes);
+        } else if instruction.is(WATCH) {
+            instruction.calls(watch);
+        } else if instruction.is(UNWATCH) {
+            instruction.calls(unwatch);
         }
-        if tally.mode() == Mode::Locality {
+        if tally.is_watching() {
             instruction.tells_accesses(accesses);
         }
     }
@@ -128,7 +129,31 @@ extern "C" fn publishes(_: c_uint, _: *mut c_void) {
     TALLY.get().into_iter().for_each(Tally::publish);
 }
 
+extern "C" fn watch(_: c_uint, _: *mut c_void) {
+    if TALLY.get().is_some_and(|tally| !tally.is_watching()) {
+        turn();
+    }
+}
+
+extern "C" fn unwatch(_: c_uint, _: *mut c_void) {
+    if TALLY.get().is_some_and(Tally::may_stop) {
+        turn();
+    }
+}
+
+fn turn() {
+    PLUGIN.get().into_iter().for_each(|id| ffi::reset(*id, turned));
+}
+
+/// No PU runs now, and nothing is translated.
+extern "C" fn turned(id: PluginId) {
+    TALLY.get().into_iter().for_each(Tally::turn);
+    ffi::register_translation(id, translated);
+}
+
 extern "C" fn accesses(vcpu: c_uint, access: u32, address: u64, _: *mut c_void) {
     let Some(tally) = TALLY.get() else { return };
-    tally.access(vcpu, address, || physical_address(access, address));
+    if tally.access(vcpu, address, || physical_address(access, address)) == Patience::Ended {
+        turn();
+    }
 }

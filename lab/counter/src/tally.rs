@@ -1,11 +1,12 @@
 //! The counts of all PUs, and of all guests' vCPUs that ran on them.
 
 use std::ffi::{c_int, c_uint};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use nearmetal_counters::{
-    Cache, Class, GUESTS, MAGIC, MemoryMap, Mode, NODES, PUS, Place, VERSION, guest_word, header, pu_word,
+    Cache, Class, Count, GUESTS, MAGIC, MemoryMap, NODES, PUS, Place, VERSION, guest_word, header, pu_word,
 };
 
 use crate::ffi::Scoreboard;
@@ -13,11 +14,28 @@ use crate::page::Page;
 
 /// The classes of accesses and the misses.
 const ROWS: usize = Class::ALL.len() + 1;
+/// Bytes of the modelled cache: a mebibyte, between the L2 and a core's share of the L3 of the processor that the lab
+/// emulates (EPYC 7002: 512 KiB and 4 MiB).
+const CACHE: u64 = 1 << 20;
 /// No guest runs on the PU.
 const NOBODY: usize = usize::MAX;
 
 /// Of so many accesses one is looked at, on average: asking where an access went costs more than the access.
 const SAMPLED: u64 = 16;
+
+/// How long accesses are counted at most, unless they always are: who asked for it may have died.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Accesses of a PU that are looked at, between two looks at the clock.
+const CLOCK: u64 = 1 << 16;
+
+/// Whether accesses are still to be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// They are.
+    Lasts,
+    /// They were counted long enough.
+    Ended,
+}
 
 /// What one PU counts beside its instructions. Only its own thread writes.
 struct Pu {
@@ -31,6 +49,8 @@ struct Pu {
     entered_at: AtomicU64,
     /// The guest's vCPU that it runs: a place in the table, [`GUESTS`] for one that has none, or [`NOBODY`].
     guest: AtomicUsize,
+    /// Accesses that were looked at.
+    looked_at: AtomicU64,
     in_guest: AtomicU64,
     world_switches: AtomicU64,
     accesses: [[AtomicU64; NODES]; ROWS],
@@ -39,17 +59,18 @@ struct Pu {
 }
 
 impl Pu {
-    fn new(cache: u64, number: usize) -> Self {
+    fn new(number: usize) -> Self {
         Self {
             wait: AtomicU64::new(1),
             gap: AtomicU64::new(1),
             random: AtomicU64::new(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1)),
             entered_at: AtomicU64::new(0),
             guest: AtomicUsize::new(NOBODY),
+            looked_at: AtomicU64::new(0),
             in_guest: AtomicU64::new(0),
             world_switches: AtomicU64::new(0),
             accesses: Default::default(),
-            cache: Mutex::new(Cache::new(cache)),
+            cache: Mutex::new(Cache::new(CACHE)),
         }
     }
 
@@ -91,10 +112,16 @@ struct Guest {
 /// All counts.
 pub(crate) struct Tally {
     score: Scoreboard,
-    mode: Mode,
+    count: Count,
     map: MemoryMap,
     pus: Vec<Pu>,
     guests: Vec<Guest>,
+    /// Whether accesses are counted. It changes while no PU runs.
+    watching: AtomicBool,
+    /// How often that began.
+    watches: AtomicU64,
+    /// When it began last.
+    since: Mutex<Instant>,
     /// The page, and its sequence.
     page: Mutex<(Page, u64)>,
 }
@@ -104,41 +131,63 @@ impl Tally {
     pub(crate) fn new(
         mut page: Page,
         score: Scoreboard,
-        mode: Mode,
+        count: Count,
         map: MemoryMap,
-        cache: u64,
         vcpus: c_int,
     ) -> Result<Self, String> {
-        let count = usize::try_from(vcpus).unwrap_or(0);
-        if count == 0 || count > PUS {
+        let pus = usize::try_from(vcpus).unwrap_or(0);
+        if pus == 0 || pus > PUS {
             return Err(format!("{vcpus} PUs: 1 to {PUS} can be counted"));
         }
         let words = [
             (header::MAGIC, MAGIC),
             (header::VERSION, VERSION),
-            (header::MODE, if mode == Mode::Work { 1 } else { 2 }),
-            (header::PUS, count as u64),
+            (header::COUNT, count.word()),
+            (header::PUS, pus as u64),
             (header::NODES, map.nodes() as u64),
             (header::SEQUENCE, 0),
             (header::GUESTS, 0),
-            (header::CACHE, if mode == Mode::Work { 0 } else { Cache::new(cache).bytes() }),
+            (header::CACHE, Cache::new(CACHE).bytes()),
+            (header::WATCHES, 0),
+            (header::WATCHING, 0),
         ];
         words.into_iter().for_each(|(word, value)| page.put(word, value));
-        // Where nothing uses it, it should not take memory.
-        let cache = if mode == Mode::Work { 0 } else { cache };
         Ok(Self {
             score,
-            mode,
+            count,
             map,
-            pus: (0..count).map(|number| Pu::new(cache, number)).collect(),
+            pus: (0..pus).map(Pu::new).collect(),
             guests: (0..GUESTS).map(|_| Guest::default()).collect(),
+            watching: AtomicBool::new(count == Count::Locality),
+            watches: AtomicU64::new(u64::from(count == Count::Locality)),
+            since: Mutex::new(Instant::now()),
             page: Mutex::new((page, 0)),
         })
     }
 
-    /// What is counted.
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
+    /// Whether accesses are counted now.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watching.load(Relaxed)
+    }
+
+    /// Whether they are, and may cease to be.
+    pub(crate) fn may_stop(&self) -> bool {
+        self.is_watching() && self.count == Count::Work
+    }
+
+    /// From now on they are counted, or no longer; called while no PU runs.
+    pub(crate) fn turn(&self) {
+        if self.is_watching() {
+            return self.watching.store(false, Relaxed);
+        }
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        add(&self.watches, 1);
+        self.watching.store(true, Relaxed);
+    }
+
+    fn patience(&self) -> Patience {
+        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.may_stop() && since.elapsed() > LONGEST { Patience::Ended } else { Patience::Lasts }
     }
 
     /// Where blocks add their instructions.
@@ -185,19 +234,19 @@ impl Tally {
     }
 
     /// A PU has accessed memory; `physical` tells where, `None` for a device.
-    pub(crate) fn access(&self, vcpu: c_uint, address: u64, physical: impl FnOnce() -> Option<u64>) {
-        let Some(pu) = self.pus.get(vcpu as usize) else { return };
+    pub(crate) fn access(&self, vcpu: c_uint, address: u64, physical: impl FnOnce() -> Option<u64>) -> Patience {
+        let Some(pu) = self.pus.get(vcpu as usize) else { return Patience::Lasts };
         let stands_for = pu.stands_for();
         let in_cache = Cache::is_modelled(address);
         if stands_for.is_none() && !in_cache {
-            return;
+            return Patience::Lasts;
         }
-        let Some(physical) = physical() else { return };
-        let Some(node) = self.map.node(physical) else { return };
+        let Some(physical) = physical() else { return Patience::Lasts };
+        let Some(node) = self.map.node(physical) else { return Patience::Lasts };
         if in_cache && pu.cache.lock().unwrap_or_else(PoisonError::into_inner).misses(physical) {
             add(&pu.accesses[ROWS - 1][node], Cache::SAMPLED);
         }
-        let Some(stands_for) = stands_for else { return };
+        let Some(stands_for) = stands_for else { return Patience::Lasts };
         let class = if pu.guest.load(Relaxed) != NOBODY {
             Class::Guest
         } else if address >> 47 == 0 {
@@ -206,6 +255,8 @@ impl Tally {
             Class::Kernel
         };
         add(&pu.accesses[class as usize][node], stands_for);
+        add(&pu.looked_at, 1);
+        if pu.looked_at.load(Relaxed) % CLOCK == 0 { self.patience() } else { Patience::Lasts }
     }
 
     /// Writes everything to the page.
@@ -223,7 +274,7 @@ impl Tally {
             page.put(pu_word(index, Place::Instructions), instructions);
             page.put(pu_word(index, Place::InGuest), in_guest);
             page.put(pu_word(index, Place::WorldSwitches), pu.world_switches.load(Relaxed));
-            if self.mode == Mode::Work {
+            if self.watches.load(Relaxed) == 0 {
                 continue;
             }
             for node in 0..self.map.nodes() {
@@ -234,6 +285,8 @@ impl Tally {
                 page.put(pu_word(index, Place::Misses(node)), pu.accesses[ROWS - 1][node].load(Relaxed));
             }
         }
+        page.put(header::WATCHES, self.watches.load(Relaxed));
+        page.put(header::WATCHING, u64::from(self.is_watching()));
         let mut shown = 0;
         for guest in self.guests.iter().filter(|guest| guest.vmcb.load(Relaxed) != 0) {
             let word = guest_word(shown);

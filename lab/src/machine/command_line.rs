@@ -158,7 +158,7 @@ fn counters(line: &mut Line, machine: &Machine, count: Count) {
     let nodes: Vec<String> = machine.nodes.iter().map(|node| (node.memory.kib() >> 10).to_string()).collect();
     line.add(
         "-plugin",
-        format!("file={STATE}/{PLUGIN},counters={STATE}/{COUNTERS},mode={},nodes={}", count.id(), nodes.join(":")),
+        format!("file={STATE}/{PLUGIN},counters={STATE}/{COUNTERS},count={},nodes={}", count.id(), nodes.join(":")),
     );
     let size = nearmetal_counters::PAGE_BYTES;
     line.add("-object", format!("memory-backend-file,id=counters,mem-path={STATE}/{COUNTERS},size={size},share=on"));

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use nearmetal_counters::Count;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -71,35 +72,6 @@ pub enum Accelerator {
     Tcg,
     /// Nested virtualization, on hosts whose /dev/kvm is real.
     Kvm,
-}
-
-/// What emulated processors count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Count {
-    /// Instructions, those of guests apart, and entries into guests.
-    Work,
-    /// These, and accesses to memory by the node they went to: twice as slow.
-    Locality,
-}
-
-impl Count {
-    /// Its name in machine files and on command lines.
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::Work => "work",
-            Self::Locality => "locality",
-        }
-    }
-}
-
-impl FromStr for Count {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Work, Self::Locality].into_iter().find(|count| count.id() == text);
-        found.ok_or_else(|| format!("`{text}` cannot be counted: write work or locality"))
-    }
 }
 
 /// A NUMA node.

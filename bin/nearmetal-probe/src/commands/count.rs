@@ -13,5 +13,5 @@ pub(crate) fn run(arguments: &CountArguments) -> Result<(), ProbeError> {
     if arguments.check {
         return Output::new("count --check", &check(&HostFs::live())?).print();
     }
-    Output::new("count", &count(&HostFs::live(), &arguments.command)?).print()
+    Output::new("count", &count(&HostFs::live(), arguments.memory, &arguments.command)?).print()
 }

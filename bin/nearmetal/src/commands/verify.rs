@@ -39,7 +39,8 @@ pub(crate) struct Args {
     /// Do not make guests read from their disks; the I/O engine then shows only if the guests do I/O themselves
     #[arg(long)]
     no_load: bool,
-    /// Also ask QEMU for the iothread of each queue; libvirt then marks the running guest as tainted (custom-monitor)
+    /// Also watch for 3 seconds which node's memory the vCPUs touch, and ask QEMU for the iothread of each queue; libvirt then
+    /// marks the running guest as tainted (custom-monitor)
     #[arg(long)]
     deep: bool,
     /// Seconds to wait for a guest agent

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_measure::{FioJob, MemoryBandwidth, MemoryLatency, Order, Outcome, Purpose, Results, Unit, Workload};
+use nearmetal_measure::{
+    Environment, FioJob, MemoryBandwidth, MemoryLatency, Order, Outcome, Purpose, Results, Unit, Workload,
+};
 use nearmetal_report::view::Metric;
 use nearmetal_units::Bytes;
 
@@ -131,11 +133,19 @@ fn shown_of(results: &Results, wanted: fn(&Results, &Workload) -> Vec<Wanted>) -
     shown
 }
 
-/// The metric the headline speaks of: 4 KiB IOPS, else the first rate that was paired.
+/// The metric the headline speaks of: 4 KiB IOPS, else the first rate that was paired; in a lab that counts, the instructions
+/// of a request, since its time is emulated.
 pub(crate) fn headline(results: &Results, shown: &[Shown]) -> Option<String> {
     let paired = |metric: &&Shown| {
         results.runs.iter().any(|run| run.purpose == Purpose::Pair && run.workload == metric.workload)
     };
+    if matches!(results.environment, Environment::Lab { .. }) {
+        let of_four_kib = |metric: &&Shown| metric.view.request_size == Some(Bytes::from_kib(4));
+        let counted = shown.iter().filter(|metric| metric.name == "work.instructions").filter(paired);
+        if let Some(metric) = counted.clone().find(of_four_kib).or_else(|| counted.clone().next()) {
+            return Some(metric.view.id.clone());
+        }
+    }
     let iops = shown.iter().filter(|metric| metric.name == "iops");
     iops.clone()
         .find(|metric| metric.view.request_size == Some(Bytes::from_kib(4)))

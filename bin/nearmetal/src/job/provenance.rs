@@ -163,6 +163,7 @@ fn order(results: &Results) -> String {
             Purpose::SingleShot => "single",
             Purpose::Race => "race",
             Purpose::ExitReasons => "exits",
+            Purpose::Accesses => "accesses",
             Purpose::Ceiling => "ceiling",
         };
         let end = match &run.outcome {

@@ -119,6 +119,7 @@ fn observed(xml: &str) -> Observed {
         functions: Vec::new(),
         hook: None,
         queues: None,
+        touched: None,
         vhost_queues: None,
         disks: Vec::new(),
         view: Err("it is off".to_owned()),

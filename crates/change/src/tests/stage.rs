@@ -306,7 +306,7 @@ pub(super) fn plan() -> Plan {
 }
 
 /// The plan for `web1` as it is found.
-pub(super) fn plan_file() -> PlanFile {
+pub(crate) fn plan_file() -> PlanFile {
     let input = DomainInput { name: "web1".to_owned(), inactive_xml: xml(""), live_xml: Some(xml("")) };
     PlanFile { host: identity(), ..compose(&host(), &plan(), &[input]).unwrap() }
 }

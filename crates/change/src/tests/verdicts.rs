@@ -116,6 +116,7 @@ fn observed() -> Observed {
         state: Some(Ok(DomainState::Running)),
         hook: None,
         queues: None,
+        touched: None,
         vhost_queues: None,
         view: Ok(GuestView {
             disks: vec![GuestDisk {

@@ -106,6 +106,7 @@ fn observed() -> Observed {
         }],
         hook: Some(Ok(Some(crate::qemu_hook::text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref())))),
         queues: None,
+        touched: None,
         vhost_queues: None,
         disks: Vec::new(),
         view: Ok(GuestView {

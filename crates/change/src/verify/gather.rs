@@ -14,7 +14,7 @@ use nearmetal_units::Bytes;
 
 use super::memory::planned_pools;
 use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
-use super::{cells, engine, functions, guest_view, interrupts, load, networks, queues};
+use super::{cells, engine, functions, guest_view, interrupts, load, networks, queues, touched};
 use crate::kernel::pool_directory;
 use crate::{after_start, qemu_hook};
 
@@ -27,7 +27,8 @@ pub struct Effort {
     pub agent: Duration,
     /// How long to wait for the guest's own requests, where it cannot be asked, and for what the hook still has to set.
     pub natural: Duration,
-    /// Whether QEMU may be asked through libvirt, which taints the running guest ([`super::TAINTS`]).
+    /// Whether QEMU may be asked through libvirt, which taints the running guest ([`super::TAINTS`]), and the guest be
+    /// watched for some seconds.
     pub deep: bool,
 }
 
@@ -53,7 +54,7 @@ pub fn observe(
     let state = runs.then(|| hypervisor.domain(name).map(|found| found.state).map_err(|error| error.to_string()));
     let mut view = Err("the guest is off".to_owned());
     let mut disks = Vec::new();
-    let (mut cells, mut queues, mut vhost_queues) = (None, None, None);
+    let (mut cells, mut queues, mut vhost_queues, mut touched) = (None, None, None, None);
     let expected = functions::expected(placement, &stored);
     if let Ok(Some(process)) = &guest {
         view = match &state {
@@ -68,6 +69,10 @@ pub fn observe(
         vhost_queues = (!placement.networks.is_empty()).then(|| networks::look(files, pid));
         if effort.deep {
             queues = Some(queues::ask(hypervisor, name, placement));
+            touched = Some(match &state {
+                Some(Ok(DomainState::Paused)) => Err("the guest is paused".to_owned()),
+                _ => touched::look(files, process),
+            });
         }
         if let Some(Ok(live)) = &live {
             let seen = placement.disks.iter();
@@ -96,7 +101,21 @@ pub fn observe(
             ObservedPool { node, size, pages }
         })
         .collect();
-    Observed { guest, state, pools, stored, live, cells, functions: passed, hook, queues, vhost_queues, disks, view }
+    Observed {
+        guest,
+        state,
+        pools,
+        stored,
+        live,
+        cells,
+        functions: passed,
+        hook,
+        queues,
+        vhost_queues,
+        touched,
+        disks,
+        view,
+    }
 }
 
 /// How often is looked whether the hook has done its work.

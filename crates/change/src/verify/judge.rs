@@ -5,7 +5,9 @@ use nearmetal_place::{CacheMode, DiskEngine, DiskPlacement, Placement, Plan};
 
 use super::engine::engine;
 use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHEMA, Verification};
-use super::{cells, definition, functions, guest_functions, interrupts, limits, memory, networks, queues, threads};
+use super::{
+    cells, definition, functions, guest_functions, interrupts, limits, memory, networks, queues, threads, touched,
+};
 use crate::{qemu_hook, timestamp};
 
 /// Compares what a plan says about one guest with what was observed.
@@ -18,6 +20,7 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
             checks.extend(threads::judge(placement, guest));
             checks.extend(limits::judge(guest, observed));
             checks.extend(memory::residency(placement, guest));
+            checks.extend(touched::judge(placement, observed.touched.as_ref()));
             checks.extend(cells::judge(placement, guest, observed.cells.as_ref()));
             checks.extend(functions::judge(&expected, &placement.interrupts, &observed.functions));
             checks.extend(networks::judge(placement, observed.live.as_ref(), observed.vhost_queues.as_ref()));

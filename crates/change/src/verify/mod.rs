@@ -21,6 +21,7 @@ mod queues;
 mod rules_kept;
 mod text;
 mod threads;
+mod touched;
 
 pub(crate) use definition::planned_otherwise;
 pub use engine::EngineEvidence;
@@ -113,6 +114,8 @@ pub enum CheckKind {
     Queue,
     /// Node and size of the guest's pages.
     Memory,
+    /// Which node's memory the vCPUs touch.
+    Touched,
     /// Persistent pages of a pool.
     Pool,
     /// Whether a disk bypasses the host's page cache.

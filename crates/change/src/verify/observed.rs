@@ -1,8 +1,8 @@
 //! What was read, before anything is made of it.
 
 use nearmetal_domain::DomainFacts;
-use nearmetal_host::GuestProcess;
 use nearmetal_host::guests::{OpenFile, QemuCell};
+use nearmetal_host::{GuestAccesses, GuestProcess};
 use nearmetal_hypervisor::DomainState;
 use nearmetal_units::{Bytes, PageSize, PciAddress};
 
@@ -32,6 +32,8 @@ pub struct Observed {
     pub hook: Option<Result<Option<String>, String>>,
     /// Which iothread serves which queue, by QEMU's word; `None` if it was not to be asked.
     pub queues: Option<Result<Vec<ObservedQueues>, String>>,
+    /// Which memory its vCPUs touched; `None` if that was not to be watched.
+    pub touched: Option<Result<GuestAccesses, String>>,
     /// Queues of vhost-net that QEMU has open; `None` if the guest is off or no interface is planned.
     pub vhost_queues: Option<Result<u32, String>>,
     /// One per planned disk.

@@ -5,7 +5,7 @@ use nearmetal_change::verify::{
 };
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 
-pub(super) const KINDS: [CheckKind; 27] = [
+pub(super) const KINDS: [CheckKind; 28] = [
     CheckKind::Running,
     CheckKind::Vcpu,
     CheckKind::Emulator,
@@ -23,6 +23,7 @@ pub(super) const KINDS: [CheckKind; 27] = [
     CheckKind::Hook,
     CheckKind::Queue,
     CheckKind::Memory,
+    CheckKind::Touched,
     CheckKind::Pool,
     CheckKind::DiskCache,
     CheckKind::DiskEngine,

@@ -7,6 +7,7 @@
 //!
 //! The figures are metrics of the run, named `cost.GROUP.NAME` ([`Cost`]), so that they are kept where all others are.
 
+mod accesses;
 mod interrupts;
 mod lift;
 mod mounts;
@@ -15,6 +16,7 @@ mod snapshot;
 mod table;
 mod watch;
 
+pub(crate) use accesses::{only_accesses, rounds_of_accesses};
 pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, liftings};
 pub(crate) use mounts::{mount_counters, unmount_counters};
 pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};

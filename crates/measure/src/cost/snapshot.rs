@@ -131,40 +131,39 @@ impl Snapshot {
     pub(super) fn take(fs: &HostFs, target: &Target, which: Reading) -> Self {
         let mut snapshot = Self::default();
         if which == Reading::Second {
-            snapshot.count(fs, target);
+            snapshot.requests_and_lab(fs, target);
         }
         snapshot.rest(fs, target);
         snapshot.taken = now();
         if which == Reading::First {
-            snapshot.count(fs, target);
+            snapshot.requests_and_lab(fs, target);
         }
         snapshot
     }
 
-    fn count(&mut self, fs: &HostFs, target: &Target) {
+    fn requests_and_lab(&mut self, fs: &HostFs, target: &Target) {
         self.moved = target.requests.as_ref().and_then(|requests| moved(fs, target, requests));
-        self.counted(fs, target);
+        self.lab(fs, target);
         self.counted = now();
     }
 
     fn rest(&mut self, fs: &HostFs, target: &Target) {
-        let snapshot = self;
         // The guests last and first: their threads work all the time, and the moment is theirs.
         match fs.read("/proc/interrupts") {
             Ok(text) => {
                 let lines = interrupts::parse(&text);
-                snapshot.add(Cost::Interrupts, "all", lines.values().sum());
-                lines.into_iter().for_each(|(line, count)| snapshot.add(Cost::Interrupts, &line, count));
+                self.add(Cost::Interrupts, "all", lines.values().sum());
+                lines.into_iter().for_each(|(line, count)| self.add(Cost::Interrupts, &line, count));
             }
-            Err(error) => snapshot.unknown.push(format!("interrupts: {error}")),
+            Err(error) => self.unknown.push(format!("interrupts: {error}")),
         }
         match fs.read("/proc/stat") {
-            Ok(text) => snapshot.processors(&text, target),
-            Err(error) => snapshot.unknown.push(format!("time of the PUs: {error}")),
+            Ok(text) => self.processors(&text, target),
+            Err(error) => self.unknown.push(format!("time of the PUs: {error}")),
         }
         for guest in &target.guests {
-            snapshot.threads(fs, *guest);
-            snapshot.exits(fs, *guest);
+            self.threads(fs, *guest);
+            self.exits(fs, *guest);
         }
     }
 
@@ -184,7 +183,7 @@ impl Snapshot {
 
     /// What the processors of a lab counted: instructions of all, and accesses of the guests, or of programs on the slice
     /// where bare metal is measured.
-    fn counted(&mut self, fs: &HostFs, target: &Target) {
+    fn lab(&mut self, fs: &HostFs, target: &Target) {
         let reading = match fs.lab_counters() {
             None => return,
             Some(Err(error)) => return self.unknown.push(format!("instructions: {error}")),
@@ -195,7 +194,7 @@ impl Snapshot {
             self.add(Cost::Work, target.place(pu), counts.instructions);
             self.add(Cost::Work, "in-guest", counts.in_guest);
             self.add(Cost::Work, "world-switches", counts.world_switches);
-            if bare && !target.slice.contains(pu) {
+            if !reading.watching || (bare && !target.slice.contains(pu)) {
                 continue;
             }
             for (node, memory) in (0_u32..).zip(counts.memory.iter().flatten()) {
@@ -330,6 +329,71 @@ mod tests {
         assert_eq!((value(Cost::Interrupts, "nvme1q1"), value(Cost::Interrupts, "all")), (Some(3), Some(10)));
         assert_eq!((value(Cost::Switches, "host-all"), value(Cost::Switches, "vcpus")), (Some(77), Some(3)));
         assert!(snapshot.unknown.is_empty(), "{:?}", snapshot.unknown);
+    }
+
+    /// A lab of two PUs and two nodes whose guests touched node 1 from PU 0, and whose programs node 0 from both.
+    fn counting_lab() -> HostFs {
+        use nearmetal_counters::{Class, Count, MAGIC, Place, VERSION, WORDS, pu_word};
+
+        let mut words = vec![0; WORDS];
+        words[..10].copy_from_slice(&[MAGIC, VERSION, Count::Locality.word(), 2, 2, 2, 0, 1 << 20, 1, 1]);
+        words[pu_word(0, Place::Instructions)] = 1000;
+        words[pu_word(1, Place::Instructions)] = 50;
+        words[pu_word(0, Place::InGuest)] = 700;
+        words[pu_word(0, Place::Accesses(Class::Guest, 1))] = 300;
+        words[pu_word(0, Place::Accesses(Class::User, 0))] = 40;
+        words[pu_word(1, Place::Accesses(Class::User, 0))] = 5;
+        let device = "/sys/bus/pci/devices/0000:00:05.0";
+        let mut tree = MemoryTree::new();
+        for (path, bytes) in [
+            ("/sys/class/dmi/id/sys_vendor".to_owned(), b"nearmetal lab\n".to_vec()),
+            (format!("{device}/vendor"), b"0x1af4\n".to_vec()),
+            (format!("{device}/device"), b"0x1110\n".to_vec()),
+            (format!("{device}/resource2"), words.into_iter().flat_map(u64::to_le_bytes).collect()),
+        ] {
+            tree.put(&path, Entry::File(bytes)).unwrap();
+        }
+        HostFs::of_tree(tree, "a lab")
+    }
+
+    #[test]
+    fn accesses_of_guests_count_everywhere_and_those_of_bare_metal_on_the_slice() {
+        let distances = [((0, 0), 10), ((0, 1), 16), ((1, 0), 16), ((1, 1), 10)].into();
+        let target = Target { guests: vec![7], slice: "1".parse().unwrap(), distances, ..Target::default() };
+        let of = |target: &Target, group: Cost, name: &str| {
+            Snapshot::take(&counting_lab(), target, Reading::First).counters.get(&(group, name.to_owned())).copied()
+        };
+        assert_eq!(of(&target, Cost::Work, "pus-of-the-slice"), Some(50));
+        assert_eq!(
+            (of(&target, Cost::Work, "other-pus"), of(&target, Cost::Work, "in-guest")),
+            (Some(1000), Some(700))
+        );
+        let local = |target: &Target| ["accesses", "local", "distance"].map(|name| of(target, Cost::Locality, name));
+        assert_eq!(local(&target), [Some(300), Some(0), Some(4800)]);
+        let bare = Target { guests: vec![], ..target };
+        assert_eq!(local(&bare), [Some(5), Some(0), Some(80)], "of the slice alone");
+    }
+
+    #[test]
+    fn requests_are_counted_where_they_pass() {
+        let fs = |io: &str, stat: &str| {
+            let mut tree = MemoryTree::new();
+            tree.put("/proc/7/io", Entry::File(io.as_bytes().to_vec())).unwrap();
+            tree.put("/sys/class/block/nvme1n1/stat", Entry::File(stat.as_bytes().to_vec())).unwrap();
+            HostFs::of_tree(tree, "a host")
+        };
+        let before = fs("rchar: 1\nwchar: 2\nread_bytes: 0\nwrite_bytes: 0\n", "1 0 8 0 1 0 8 0 0 0 0\n");
+        let after = fs("rchar: 8193\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 0\n", "2 0 32 0 1 0 8 0 0 0 0\n");
+        let size = Bytes::from_kib(4);
+        let requests = Some(Requests { size, devices: vec!["nvme1n1".to_owned()] });
+        let between = |target: &Target| {
+            let [before, after] = [&before, &after].map(|fs| Snapshot::take(fs, target, Reading::First));
+            requests_between(&before, &after, size)
+        };
+        let bare = Target { requests, ..Target::default() };
+        assert_eq!(between(&bare), Some(3.0), "24 sectors");
+        assert_eq!(between(&Target { guests: vec![7], ..bare.clone() }), Some(2.0), "the way that moved more");
+        assert_eq!(between(&Target { guests: vec![8], ..bare }), None, "a QEMU that does not tell");
     }
 
     #[test]

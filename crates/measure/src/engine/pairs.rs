@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     /// Whether the first paired workload whose costs are counted runs once more in each guest arm, with exits counted by
     /// reason.
     pub reasons: bool,
+    /// Rounds of pairs of that workload with its accesses to memory counted, where that has to be asked for.
+    pub accesses: u32,
     /// The same seed gives the same order.
     pub seed: u64,
 }
@@ -130,7 +132,7 @@ impl Pairs {
             let seed = random.load_seed();
             let step = |arm| Step { purpose, arm, count, workload: workload.clone(), seed };
             let steps: Vec<Step> = arms.into_iter().map(step).collect();
-            let single = matches!(purpose, Purpose::SingleShot | Purpose::ExitReasons);
+            let single = matches!(purpose, Purpose::SingleShot | Purpose::ExitReasons | Purpose::Accesses);
             let fresh = if single { Fresh::No } else { self.plan.fresh };
             let whole_or_nothing = self.plan.whole_or_nothing && purpose == Purpose::Pair;
             self.total += steps.len();
@@ -146,6 +148,10 @@ impl Pairs {
         let once = |purpose, workload: &Workload, arms| Entry { purpose, workload: workload.clone(), count, arms };
         let mut entries: Vec<Entry> = Vec::new();
         let counted = plan.paired.iter().find(|workload| workload.load().middle().is_some());
+        if let Some(workload) = counted {
+            let pair = Entry { purpose: Purpose::Accesses, ..self.pair(workload, count) };
+            entries.extend((0..plan.accesses).map(|_| pair.clone()));
+        }
         if let (true, Some(workload)) = (plan.reasons, counted) {
             let guests = (0..plan.arms.len()).filter(|arm| !plan.arms[*arm].is_bare()).take(MOST_WITH_REASONS);
             entries.push(once(Purpose::ExitReasons, workload, guests.collect()));
@@ -258,6 +264,7 @@ mod tests {
             single_shot: vec![(job(512), vec![0, 1, 2, 3]), (job(8192), vec![0, 2])],
             fresh: Fresh::Round,
             reasons: true,
+            accesses: 2,
             seed,
         }
     }
@@ -280,6 +287,7 @@ mod tests {
             prop_assert_eq!(of(Purpose::Pair).count(), count as usize);
             prop_assert_eq!(of(Purpose::SameArm).count(), 4);
             prop_assert_eq!(of(Purpose::SingleShot).map(|round| round.steps.len()).collect::<Vec<_>>(), [4, 2]);
+            prop_assert_eq!(of(Purpose::Accesses).map(|round| round.steps.len()).collect::<Vec<_>>(), [4, 4]);
             prop_assert_eq!(of(Purpose::ExitReasons).map(|round| round.steps.len()).collect::<Vec<_>>(), [3]);
             for (number, round) in rounds.iter().enumerate() {
                 prop_assert_eq!(round.number, number as u32);
@@ -357,6 +365,7 @@ mod tests {
             ceiling: Some((2, 3)),
             whole_or_nothing: true,
             reasons: false,
+            accesses: 0,
             ..plan(20, 7)
         };
         let rounds = all(Pairs::new(plan), &[]);
@@ -388,6 +397,7 @@ mod tests {
             same_arm: vec![],
             single_shot: vec![],
             reasons: false,
+            accesses: 0,
             ..plan(3, 7)
         };
         let mut pairs = Pairs::new(plan);

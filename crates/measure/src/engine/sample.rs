@@ -12,7 +12,7 @@ use super::session::{failed, stdout_of};
 use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, now, waiting};
-use crate::cost::{Middle, Requests, Target, Watched, counting_reasons, distances, watched};
+use crate::cost::{Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
 use crate::metric::Metric;
@@ -115,6 +115,11 @@ impl Subject<'_> {
                 false => turn.in_guests(session),
             })
         };
+        // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
+        let _accesses = match step.purpose {
+            Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
+            _ => None,
+        };
         let ((told, counted), reasons) = match step.purpose {
             Purpose::ExitReasons => counting_reasons(fs, work)?,
             _ => (work(), None),
@@ -122,6 +127,16 @@ impl Subject<'_> {
         let mut sample = read(tenants, &loads, &told?)?;
         let floats = seats.iter().any(|seat| seat.floats);
         add_costs(&mut sample, loads.first().copied(), middle.map(|(_, each)| each), &counted, floats);
+        if step.purpose == Purpose::Accesses {
+            let (kept, note) = only_accesses(sample.metrics);
+            if kept.is_empty() {
+                return Err(MeasureError::Unfit(format!(
+                    "accesses to memory: none were counted{}",
+                    because(&sample.notes)
+                )));
+            }
+            (sample.metrics, sample.notes) = (kept, vec![note]);
+        }
         if let Some(reasons) = reasons {
             sample.metrics = reasons.split(&sample.metrics)?;
             sample.notes = vec![reasons.note()];
@@ -137,6 +152,14 @@ impl Subject<'_> {
         }
         Ok(sample)
     }
+}
+
+fn uncounted(error: nearmetal_host::LabCountersError) -> MeasureError {
+    MeasureError::Unfit(format!("accesses to memory: {error}"))
+}
+
+fn because(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("; {note}")).collect()
 }
 
 /// Whose counters are read beside a sample.

@@ -65,6 +65,7 @@ impl Composition {
                 single_shot: vec![],
                 fresh: Fresh::Round,
                 reasons: false,
+                accesses: 0,
                 seed: 7,
             })),
             Kind::Scaling => Box::new(Pairs::new(Plan {
@@ -80,6 +81,7 @@ impl Composition {
                 fresh: Fresh::No,
                 whole_or_nothing: true,
                 reasons: false,
+                accesses: 0,
                 seed: 7,
             })),
             Kind::Race => {

@@ -265,6 +265,7 @@ impl Rig<'_> {
             single_shot: Vec::new(),
             fresh: Fresh::No,
             reasons: untold.is_none(),
+            accesses: 0,
             seed: self.request.conditions.seed.wrapping_add(1),
         });
         untold.into_iter().for_each(|note| session.note(note));

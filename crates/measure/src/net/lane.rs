@@ -91,6 +91,7 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
             .collect(),
         fresh: Fresh::No,
         reasons: false,
+        accesses: 0,
         seed: rig.request.conditions.seed,
     });
     let runs = carried_out(&mut design, rig, &arms, session)?;

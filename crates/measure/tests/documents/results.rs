@@ -111,8 +111,15 @@ const UNITS: [Unit; 14] = [
     Unit::Distance,
 ];
 
-const PURPOSES: [Purpose; 6] =
-    [Purpose::Pair, Purpose::SameArm, Purpose::SingleShot, Purpose::Race, Purpose::ExitReasons, Purpose::Ceiling];
+const PURPOSES: [Purpose; 7] = [
+    Purpose::Pair,
+    Purpose::SameArm,
+    Purpose::SingleShot,
+    Purpose::Race,
+    Purpose::ExitReasons,
+    Purpose::Accesses,
+    Purpose::Ceiling,
+];
 
 pub(super) fn full() -> Results {
     let arm = |name| Arm {

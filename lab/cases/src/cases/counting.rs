@@ -19,7 +19,7 @@ const ENTRIES: f64 = 0.01;
 const BOUND: f64 = 0.99;
 
 fn counts() -> anyhow::Result<Verdict> {
-    let bench = Bench::up("cases-count", &Boot { count: Some(Count::Locality), ..Boot::default() })?;
+    let bench = Bench::up("cases-count", &Boot { count: Some(Count::Work), ..Boot::default() })?;
     let check = bench.json("nearmetal-probe count --check")?;
     for (what, most) in [("host", LOOP), ("guest", LOOP), ("entries", ENTRIES)] {
         let error = check["result"][what]["error"].as_f64().context("no error")?;
@@ -27,7 +27,7 @@ fn counts() -> anyhow::Result<Verdict> {
     }
     let far = bound(&bench, 3, 2)?;
     ensure!(far >= BOUND, "bound to node 2, and {far} of the accesses went there");
-    bench.applied()?;
+    let touched = touched(&bench)?;
     bench.sh("nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/count.json")?;
     let results: Results = serde_json::from_str(&bench.document("/root/count.json", "web1")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
@@ -43,17 +43,42 @@ fn counts() -> anyhow::Result<Verdict> {
     );
     bench.lab.down()?;
     Ok(Verdict::Holds(format!(
-        "lab: check {}; instructions per request: bare {bare:.0}, planned {planned:.0}, as found {found:.0}; local: planned {:.1} %, as found {:.1} %",
+        "lab: check {}; touched {touched}; instructions per request: bare {bare:.0}, planned {planned:.0}, as found {found:.0}; local: planned {:.1} %, as found {:.1} %",
         check["result"],
         near * 100.0,
         anywhere * 100.0
     )))
 }
 
+/// Memory that the guest's vCPUs touch, as found and as planned, while it works: only the second passes.
+fn touched(bench: &Bench) -> anyhow::Result<String> {
+    bench.found()?;
+    bench.sh("nearmetal plan web1 -o /root/plan.json")?;
+    let found = touches(bench, "mismatch")?;
+    bench.sh("nearmetal apply /root/plan.json --restart --yes")?;
+    bench.wait_for_agent()?;
+    let planned = touches(bench, "ok")?;
+    Ok(format!("as found {found}, as planned {planned}"))
+}
+
+/// What `verify --deep` says of it.
+fn touches(bench: &Bench, outcome: &str) -> anyhow::Result<String> {
+    let work = r#"{"execute":"guest-exec","arguments":{"path":"/bin/sh","arg":["-c","timeout 40 sh -c 'while :; do md5sum /usr/bin/*; done' > /dev/null 2>&1"]}}"#;
+    bench.sh(&format!("virsh -q qemu-agent-command web1 '{}'", work.replace('\'', r"'\''")))?;
+    let output = bench
+        .try_sh("nearmetal verify web1 --plan /root/plan.json --deep --no-load --agent-timeout 60 --format json")?;
+    let verified: Value = serde_json::from_str(&output.text())?;
+    let checks = verified.pointer("/0/checks").or_else(|| verified.get("checks")).and_then(Value::as_array);
+    let check =
+        checks.context("no checks")?.iter().find(|check| check["kind"] == "touched").context("nothing touched")?;
+    ensure!(check["outcome"] == outcome, "not {outcome}: {check}");
+    Ok(check["found"].as_str().unwrap_or_default().to_owned())
+}
+
 /// The part of a program's accesses that go to the node it is bound to.
 fn bound(bench: &Bench, pu: usize, node: usize) -> anyhow::Result<f64> {
     let counted = bench.json(&format!(
-        "nearmetal-probe count -- nearmetal-probe memory latency --cpus {pu} --nodes {node} --size 4MiB --samples 10 --loads 5000000"
+        "nearmetal-probe count --memory -- nearmetal-probe memory latency --cpus {pu} --nodes {node} --size 4MiB --samples 10 --loads 5000000"
     ))?;
     let nodes = counted["result"]["pus"][pu]["memory"].as_array().context("accesses were not counted")?;
     let user = |node: &Value| node["user"].as_f64().unwrap_or_default();

@@ -271,6 +271,22 @@ fn an_arm_that_lost_a_sample_is_named_at_the_top() {
 }
 
 #[test]
+fn a_sample_that_was_made_good_by_another_try_is_not_lost() {
+    let job = Job::sample();
+    let mut results: Value = serde_json::from_str(&job.text("results.json")).unwrap();
+    let runs = results["runs"].as_array_mut().unwrap();
+    let failed = runs.iter().position(|run| run["arm"] == "as-found" && run["outcome"]["outcome"] == "failed").unwrap();
+    let good =
+        runs.iter().find(|run| run["arm"] == "as-found" && run["outcome"]["outcome"] == "measured").unwrap().clone();
+    let (round, position) = (runs[failed]["round"].clone(), runs[failed]["position"].clone());
+    runs.insert(failed + 1, good);
+    (runs[failed + 1]["round"], runs[failed + 1]["position"]) = (round, position);
+    files::write(&job.path("results.json"), results.to_string()).unwrap();
+    let (code, _, stderr) = job.report(&[]);
+    assert_eq!((code, &job.summary()["incomplete"]), (0, &json!([])), "{stderr}");
+}
+
+#[test]
 fn broken_files_are_named_with_their_field() {
     let value = r#""name": "iops", "unit": "IOPS", "value": "#;
     let cases: Vec<(Job, &[&str])> = vec![

@@ -10,7 +10,8 @@ use crate::metric::{Metric, Unit};
 /// The figures from the costs of a run. `floats`: the arm is pinned nowhere, so that every PU's time may be its own, other
 /// programs' included. What was not counted has no figure.
 pub(crate) fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item = Metric> {
-    // Nothing else runs in a lab: what any PU executed was for the sample.
+    // Nothing else runs in a lab: what any PU executed was for the sample. On silicon those of others are counted only where
+    // the arm floats.
     let everywhere = true;
     let time = sum(costs, Cost::Cpu, floats).and_then(|sum| Metric::new("cpu.host", each.unit(Cost::Cpu), sum));
     let work =

@@ -1,5 +1,7 @@
 //! The arms: what ran, with which settings, and what it used beside the slice.
 
+use std::collections::BTreeMap;
+
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_measure::{Arm, BARE_SLICE, Results, Role, Run};
 use nearmetal_place::Placement;
@@ -22,15 +24,18 @@ pub(crate) fn views(results: &Results, placement: Option<&Placement>) -> Result<
     results.arms.iter().enumerate().map(|(index, arm)| view(index, arm, results, placement)).collect()
 }
 
-/// The arms that lost samples, with why the first of each failed.
+/// The arms that lost samples, with why the first of each failed. One that was made good by another try is not lost.
 pub(crate) fn incomplete(results: &Results) -> Vec<IncompleteArm> {
     let of = |arm: &Arm| {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.arm == arm.name.id).collect();
-        let failures: Vec<&str> = runs.iter().filter_map(|run| run.failure()).collect();
+        // By its place: all tries of one step have the same.
+        let mut last: BTreeMap<(u32, u32), &Run> = BTreeMap::new();
+        runs.iter().for_each(|run| drop(last.insert((run.round, run.position), run)));
+        let failures: Vec<&str> = last.values().filter_map(|run| run.failure()).collect();
         Some(IncompleteArm {
             arm: arm.name.id.clone(),
             failed: failures.len() as u32,
-            samples: runs.len() as u32,
+            samples: last.len() as u32,
             why: cut(failures.first()?, LONGEST_REASON),
         })
     };

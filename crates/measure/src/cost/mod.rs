@@ -12,6 +12,7 @@ mod interrupts;
 mod lift;
 mod mounts;
 mod reasons;
+mod silicon;
 mod snapshot;
 mod table;
 mod watch;
@@ -42,16 +43,29 @@ pub enum Cost {
     Interrupts,
     /// Context switches, for each I/O.
     Switches,
-    /// Instructions by place, for each I/O, and entries into guests: counted by a lab's processors.
+    /// Instructions by place and thread role, for each I/O, and entries into guests.
     Work,
-    /// Accesses to memory, for each I/O, and how far they went: counted by a lab's processors.
+    /// Accesses to memory, for each I/O, and how far they went: all of them in a lab, loads that memory answered on silicon.
     Locality,
+    /// Cycles by place and thread role, for each I/O; not in a lab.
+    Cycles,
+    /// Loads that a cache or the TLB had no answer for, for each I/O; not in a lab.
+    Misses,
 }
 
 impl Cost {
     /// All groups.
-    const ALL: [Self; 7] =
-        [Self::Cpu, Self::Exits, Self::Reasons, Self::Interrupts, Self::Switches, Self::Work, Self::Locality];
+    const ALL: [Self; 9] = [
+        Self::Cpu,
+        Self::Exits,
+        Self::Reasons,
+        Self::Interrupts,
+        Self::Switches,
+        Self::Work,
+        Self::Locality,
+        Self::Cycles,
+        Self::Misses,
+    ];
 
     /// Its part of a metric's name.
     pub fn id(self) -> &'static str {
@@ -63,6 +77,8 @@ impl Cost {
             Self::Switches => "switches",
             Self::Work => "work",
             Self::Locality => "locality",
+            Self::Cycles => "cycles",
+            Self::Misses => "misses",
         }
     }
 
@@ -76,7 +92,14 @@ impl Cost {
             Self::Switches => "context switches",
             Self::Work => "instructions",
             Self::Locality => "accesses to memory",
+            Self::Cycles => "cycles",
+            Self::Misses => "misses",
         }
+    }
+
+    /// Whether it is read nearest to the sample's middle: what reading all else executes is not to be in it.
+    fn is_counted_by_processors(self) -> bool {
+        matches!(self, Self::Work | Self::Locality | Self::Cycles | Self::Misses)
     }
 
     /// The group and the rest of a metric's name, if it is a cost.
@@ -142,10 +165,11 @@ fn between(before: &Snapshot, after: &Snapshot, (rate, seen): (f64, Option<f64>)
     }
     let counted = after.counters.iter().filter_map(|(key, now)| {
         let (group, name) = key;
-        let done = if matches!(group, Cost::Work | Cost::Locality) { in_counted } else { in_taken };
+        let done = if group.is_counted_by_processors() { in_counted } else { in_taken };
         let value = now.checked_sub(*before.counters.get(key)?)? as f64 / done;
         // An interrupt line or KVM counter that stood still says nothing; that of all of them says that there was none.
-        if value == 0.0 && !name.ends_with("all") && !matches!(group, Cost::Cpu | Cost::Work | Cost::Locality) {
+        let may_stand_still = *group == Cost::Cpu || group.is_counted_by_processors();
+        if value == 0.0 && !name.ends_with("all") && !may_stand_still {
             return None;
         }
         Some(Metric { name: format!("{PREFIX}{}.{name}", group.id()), unit: each.unit(*group), value })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use nearmetal_host::{Host, HostFs, ThreadRole, disk_counters, guests};
 use nearmetal_units::{Bytes, CpuSet};
 
+use super::silicon::Silicon;
 use super::{Cost, interrupts};
 use crate::pu_time::busy_ticks;
 
@@ -30,6 +31,8 @@ pub(crate) struct Target {
     pub(crate) slice: CpuSet,
     /// PUs of emulator threads and iothreads beside them.
     pub(crate) on_top: CpuSet,
+    /// Whether what is measured is pinned nowhere.
+    pub(crate) floats: bool,
     /// Distance from each PU to each node; what the host does not tell is missing.
     pub(crate) distances: BTreeMap<(u32, u32), u32>,
     /// The requests that are done meanwhile, where all have one size.
@@ -47,7 +50,7 @@ pub(crate) struct Requests {
 
 impl Target {
     /// What costs on a PU are counted as.
-    fn place(&self, pu: u32) -> &'static str {
+    pub(super) fn place(&self, pu: u32) -> &'static str {
         match pu {
             pu if self.slice.contains(pu) => "pus-of-the-slice",
             pu if self.on_top.contains(pu) => "pus-on-top",
@@ -128,22 +131,25 @@ pub(super) enum Reading {
 
 impl Snapshot {
     /// Reads all counters; what cannot be read is in `unknown`.
-    pub(super) fn take(fs: &HostFs, target: &Target, which: Reading) -> Self {
+    pub(super) fn take(fs: &HostFs, target: &Target, silicon: &mut Silicon, which: Reading) -> Self {
         let mut snapshot = Self::default();
         if which == Reading::Second {
-            snapshot.requests_and_lab(fs, target);
+            snapshot.nearest(fs, target, silicon);
         }
         snapshot.rest(fs, target);
         snapshot.taken = now();
         if which == Reading::First {
-            snapshot.requests_and_lab(fs, target);
+            snapshot.nearest(fs, target, silicon);
         }
         snapshot
     }
 
-    fn requests_and_lab(&mut self, fs: &HostFs, target: &Target) {
+    fn nearest(&mut self, fs: &HostFs, target: &Target, silicon: &mut Silicon) {
         self.moved = target.requests.as_ref().and_then(|requests| moved(fs, target, requests));
         self.lab(fs, target);
+        let (counted, unknown) = silicon.read();
+        self.counters.extend(counted);
+        self.unknown.extend(unknown);
         self.counted = now();
     }
 
@@ -214,13 +220,7 @@ impl Snapshot {
             Err(error) => return self.unknown.push(format!("threads of process {pid}: {error}")),
         };
         for thread in threads {
-            let role = match thread.role {
-                ThreadRole::Vcpu(_) => "vcpus",
-                ThreadRole::Emulator => "emulator-thread",
-                ThreadRole::Iothread(_) => "iothreads",
-                ThreadRole::Vhost => "vhost-workers",
-                ThreadRole::Worker | ThreadRole::Other => "other-threads",
-            };
+            let role = role_name(&thread.role);
             // vhost workers before Linux 6.4 are no threads of QEMU, and have a directory of their own.
             let own = format!("/proc/{pid}/task/{}", thread.id);
             let directory = if fs.exists(&own) { own } else { format!("/proc/{}", thread.id) };
@@ -274,6 +274,17 @@ impl Snapshot {
     }
 }
 
+/// What costs of a thread are counted as.
+pub(super) fn role_name(role: &ThreadRole) -> &'static str {
+    match role {
+        ThreadRole::Vcpu(_) => "vcpus",
+        ThreadRole::Emulator => "emulator-thread",
+        ThreadRole::Iothread(_) => "iothreads",
+        ThreadRole::Vhost => "vhost-workers",
+        ThreadRole::Worker | ThreadRole::Other => "other-threads",
+    }
+}
+
 /// Field 43 of /proc/PID/stat: time spent running a virtual processor, in ticks (proc_pid_stat(5)).
 fn guest_time(stat: &str) -> Option<u64> {
     // The name, in brackets, may hold anything; the third field is the first behind it.
@@ -317,7 +328,7 @@ mod tests {
     #[test]
     fn every_counter_has_its_group_and_its_unit() {
         let target = Target { guests: vec![7], slice: "0".parse().unwrap(), ..Target::default() };
-        let snapshot = Snapshot::take(&host(), &target, Reading::First);
+        let snapshot = Snapshot::take(&host(), &target, &mut Silicon::default(), Reading::First);
         let value = |cost: Cost, name: &str| snapshot.counters.get(&(cost, name.to_owned())).copied();
         assert_eq!(value(Cost::Cpu, "pus-of-the-slice"), Some(5 * NANOSECONDS_PER_TICK));
         assert_eq!(value(Cost::Cpu, "other-pus"), Some(2 * NANOSECONDS_PER_TICK));
@@ -361,7 +372,10 @@ mod tests {
         let distances = [((0, 0), 10), ((0, 1), 16), ((1, 0), 16), ((1, 1), 10)].into();
         let target = Target { guests: vec![7], slice: "1".parse().unwrap(), distances, ..Target::default() };
         let of = |target: &Target, group: Cost, name: &str| {
-            Snapshot::take(&counting_lab(), target, Reading::First).counters.get(&(group, name.to_owned())).copied()
+            Snapshot::take(&counting_lab(), target, &mut Silicon::default(), Reading::First)
+                .counters
+                .get(&(group, name.to_owned()))
+                .copied()
         };
         assert_eq!(of(&target, Cost::Work, "pus-of-the-slice"), Some(50));
         assert_eq!(
@@ -387,7 +401,8 @@ mod tests {
         let size = Bytes::from_kib(4);
         let requests = Some(Requests { size, devices: vec!["nvme1n1".to_owned()] });
         let between = |target: &Target| {
-            let [before, after] = [&before, &after].map(|fs| Snapshot::take(fs, target, Reading::First));
+            let [before, after] =
+                [&before, &after].map(|fs| Snapshot::take(fs, target, &mut Silicon::default(), Reading::First));
             requests_between(&before, &after, size)
         };
         let bare = Target { requests, ..Target::default() };
@@ -399,7 +414,12 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let target = Target { guests: vec![9], ..Target::default() };
-        let snapshot = Snapshot::take(&HostFs::of_tree(MemoryTree::new(), "nothing"), &target, Reading::Second);
+        let snapshot = Snapshot::take(
+            &HostFs::of_tree(MemoryTree::new(), "nothing"),
+            &target,
+            &mut Silicon::default(),
+            Reading::Second,
+        );
         assert!(snapshot.counters.is_empty());
         assert_eq!(snapshot.unknown.len(), 4, "{:?}", snapshot.unknown);
         assert!(snapshot.unknown.iter().any(|line| line.contains("mount -t debugfs")));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use nearmetal_host::HostFs;
 use nearmetal_units::Bytes;
 
+use super::silicon::Silicon;
 use super::snapshot::{Reading, requests_between};
 pub(crate) use super::snapshot::{Requests, Target, distances};
 use super::{Each, Snapshot, between};
@@ -70,11 +71,12 @@ pub(crate) fn watched<T>(
             if over(middle.begins) {
                 return None;
             }
-            let before = Snapshot::take(fs, target, Reading::First);
+            let mut silicon = Silicon::open(fs, target);
+            let before = Snapshot::take(fs, target, &mut silicon, Reading::First);
             if over(middle.ends.saturating_sub(middle.begins)) {
                 return None;
             }
-            Some((before, Snapshot::take(fs, target, Reading::Second)))
+            Some((before, Snapshot::take(fs, target, &mut silicon, Reading::Second)))
         });
         let result = workload();
         drop(done);

@@ -177,7 +177,8 @@ fn target(
         guests.extend(session.process(name)?);
     }
     let on_top = union(|slice| &slice.cpus_on_top).difference(&slice);
-    Ok(Target { guests, on_top, slice, distances: distances(&session.host), requests: requests(seats, loads) })
+    let floats = seats.iter().any(|seat| seat.floats);
+    Ok(Target { guests, on_top, floats, slice, distances: distances(&session.host), requests: requests(seats, loads) })
 }
 
 /// What is asked for, where all ask for the same: a step's rate counts one kind of request.

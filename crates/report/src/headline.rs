@@ -130,14 +130,22 @@ fn beside<'a>(view: &'a JobReport, result: &ComparisonView, unit: &str) -> Optio
     view.metrics.iter().find(|metric| metric.unit == unit && metric.request_size == size)
 }
 
-/// How much of what the guest touched was on the node of whoever touched it.
+/// How near the memory is that the guest touches: the part of its accesses that stay on the node of whoever makes them, or
+/// their distance, where an arm has no access of that kind and so no ratio.
 fn stays_near(view: &JobReport, result: &ComparisonView) -> Option<String> {
-    let share = beside(view, result, "%")?;
-    let row = view.comparison(&share.id, ArmRole::Planned, ArmRole::AsFound)?;
-    let (planned, found) = (finite(row.subject_value)?, finite(row.reference_value)?);
+    let compared = |unit: &str| {
+        let metric = beside(view, result, unit)?;
+        let row = view.comparison(&metric.id, ArmRole::Planned, ArmRole::AsFound)?;
+        Some((finite(row.subject_value)?, finite(row.reference_value)?, shown(row.ratio, row.interval)))
+    };
+    if let Some((planned, found, ratio)) = compared("%") {
+        return Some(format!(
+            "{planned:.1} % of its accesses to memory stay on their node, {found:.1} % as found: {ratio}"
+        ));
+    }
+    let (planned, found, ratio) = compared("distance")?;
     Some(format!(
-        "{planned:.1} % of its accesses to memory stay on their node, {found:.1} % as found: {}",
-        shown(row.ratio, row.interval)
+        "The mean distance of its accesses to memory is {planned:.1}, {found:.1} as found (10 is the own node's): {ratio}"
     ))
 }
 

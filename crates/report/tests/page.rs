@@ -191,6 +191,11 @@ fn counted_work_is_the_headline_and_time_stands_last() {
         said.below.first().map(String::as_str),
         Some("100.0 % of its accesses to memory stay on their node, 46.3 % as found: 2.16× (2.06–2.26)")
     );
+    let share = view.metrics.iter().position(|metric| metric.id == "share").unwrap();
+    view.metrics[share].unit = "distance".into();
+    let far =
+        "The mean distance of its accesses to memory is 100.0, 46.3 as found (10 is the own node's): 2.16× (2.06–2.26)";
+    assert_eq!(headline(&view).below.first().map(String::as_str), Some(far));
     let last = said.below.last().unwrap();
     assert!(last.starts_with("In the lab's emulated time: 0.62× (0.58–0.66) of bare metal"), "{last}");
     assert!(html_page(&view).unwrap().contains(last), "in grey, below");

@@ -105,7 +105,8 @@ impl Bench {
                 bench.install()?;
                 Ok(bench)
             }
-            Err(_) => Self::up(name, &Boot::default()),
+            // As the demo's does: what users see first is what is tried here.
+            Err(_) => Self::up(name, &Boot { count: Some(Count::Work), ..Boot::default() }),
         }
     }
 

@@ -24,7 +24,7 @@ const NOBODY: usize = usize::MAX;
 const SAMPLED: u64 = 16;
 
 /// How long accesses are counted at most, unless they always are: who asked for it may have died.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(300);
 /// Accesses of a PU that are looked at, between two looks at the clock.
 const CLOCK: u64 = 1 << 16;
 

@@ -28,9 +28,8 @@ pub(crate) fn views(results: &Results, placement: Option<&Placement>) -> Result<
 pub(crate) fn incomplete(results: &Results) -> Vec<IncompleteArm> {
     let of = |arm: &Arm| {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.arm == arm.name.id).collect();
-        // By its place: all tries of one step have the same.
-        let mut last: BTreeMap<(u32, u32), &Run> = BTreeMap::new();
-        runs.iter().for_each(|run| drop(last.insert((run.round, run.position), run)));
+        // By its place: all tries of one step have the same, and the last of them counts.
+        let last: BTreeMap<(u32, u32), &Run> = runs.iter().map(|run| ((run.round, run.position), *run)).collect();
         let failures: Vec<&str> = last.values().filter_map(|run| run.failure()).collect();
         Some(IncompleteArm {
             arm: arm.name.id.clone(),

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
-use crate::cost::rounds_of_accesses;
 use crate::engine::{Fresh, Pairs, Path, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request};
@@ -119,7 +118,7 @@ fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Resul
         fresh: Fresh::No,
         whole_or_nothing: true,
         reasons: false,
-        accesses: rounds_of_accesses(session.fs, request.pairs),
+        accesses: 0,
         seed: request.conditions.seed,
     };
     if let Environment::Lab { machine } = &request.conditions.environment {

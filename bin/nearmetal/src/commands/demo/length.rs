@@ -45,6 +45,8 @@ pub(super) fn shortened(results: &Results) -> Vec<String> {
     words.extend(longest(&paired).map(|seconds| format!("{seconds} s samples")));
     words.push(counted(rounds(of(Purpose::Pair)), "pair"));
     words.push(counted(rounds(of(Purpose::SameArm)), "A/A pair"));
+    let accesses = rounds(of(Purpose::Accesses));
+    words.extend((accesses > 0).then(|| format!("{} with accesses to memory counted", counted(accesses, "round"))));
     words.push(match longest(&once) {
         Some(seconds) => format!("the other block sizes once, for {seconds} s, without an interval"),
         None => "no other block size".to_owned(),

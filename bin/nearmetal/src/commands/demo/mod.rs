@@ -11,6 +11,7 @@ mod tests;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use nearmetal_lab::machine::Count;
 use nearmetal_lab::{Lab, LabError, LabName, Places, UpOptions};
 
 use self::course::Course;
@@ -56,7 +57,11 @@ pub fn demo(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let borrowed = args.lab.is_some();
     let mut lab = match borrowed {
         true => Lab::open(&places, &name)?,
-        false => course.timed("lab up", |printer| up(&places, &UpOptions::new(name.clone()), printer))?,
+        false => {
+            // Its time is emulated, its counts are not: they are what the report opens with.
+            let options = UpOptions { count: Some(Count::Work), ..UpOptions::new(name.clone()) };
+            course.timed("lab up", |printer| up(&places, &options, printer))?
+        }
     };
     let job = Job { output: &args.output, programs: &programs, length: &length, borrowed };
     let in_force = job.run(&mut lab, &mut course).in_force;

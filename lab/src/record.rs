@@ -119,6 +119,8 @@ pub struct LabStatus {
     pub ssh_port: Option<u16>,
     /// Whether its disks are kept.
     pub keep: bool,
+    /// What its processors count; `None`: nothing.
+    pub count: Option<Count>,
     /// The user's kernel arguments.
     pub append: Vec<String>,
     /// How long it took to boot.

@@ -45,6 +45,7 @@ fn one(places: &Places, name: &LabName) -> Option<LabStatus> {
         pid: running.map(|process| process.pid),
         ssh_port: record.as_ref().filter(|_| running.is_some()).map(|record| record.ssh_port),
         keep: kept.is_some(),
+        count: record.as_ref().filter(|_| running.is_some()).and_then(|record| record.machine().ok()?.count),
         append: record.as_ref().map(|record| record.append.clone()).unwrap_or_default(),
         boot: record.and_then(|record| record.boot),
         disk_bytes: bytes(&disks),

@@ -201,6 +201,7 @@ fn the_status_of_labs_has_the_fields_of_the_page() {
         image: Some("0".into()),
         pid: Some(1),
         ssh_port: Some(2222),
+        count: Some(nearmetal_lab::machine::Count::Work),
         keep: true,
         append: vec!["quiet".into()],
         boot: Some(BootTimes { ssh_seconds: 1.0, libvirt_seconds: 2.0, processor_seconds: 3.0 }),

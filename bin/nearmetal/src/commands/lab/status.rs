@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use nearmetal_lab::machine::Count;
 use nearmetal_lab::{LabName, LabState, LabStatus, Places};
 use nearmetal_units::Bytes;
 
@@ -56,8 +57,8 @@ pub fn status(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Res
 
 fn table(labs: &[LabStatus]) -> String {
     let mut text = format!(
-        "{:<24} {:<8} {:<16} {:>8} {:>6} {:>6} {:>12}\n",
-        "LAB", "STATE", "MACHINE", "PID", "PORT", "DISKS", "SIZE"
+        "{:<24} {:<8} {:<16} {:<9} {:>8} {:>6} {:>6} {:>12}\n",
+        "LAB", "STATE", "MACHINE", "COUNTS", "PID", "PORT", "DISKS", "SIZE"
     );
     for lab in labs {
         let state = match lab.state {
@@ -69,10 +70,11 @@ fn table(labs: &[LabStatus]) -> String {
         let number = |value: Option<u32>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
         let _ = writeln!(
             text,
-            "{:<24} {:<8} {:<16} {:>8} {:>6} {:>6} {:>12}",
+            "{:<24} {:<8} {:<16} {:<9} {:>8} {:>6} {:>6} {:>12}",
             lab.name,
             state,
             lab.machine.as_deref().unwrap_or("-"),
+            lab.count.map_or("-", Count::id),
             number(lab.pid),
             number(lab.ssh_port.map(u32::from)),
             if lab.keep { "keep" } else { "drop" },

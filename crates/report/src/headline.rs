@@ -110,7 +110,9 @@ pub fn headline(view: &JobReport) -> Headline {
         say(format!("{name} was planned; nothing was proven and nothing compared"), Stress::Plain);
     }
     if view.is_lab() {
-        say(format!(" — {LAB_WORDS}"), Stress::Quiet);
+        let words =
+            if result.is_some_and(|result| is_counted(view, result)) { "lab: counted, not timed" } else { LAB_WORDS };
+        say(format!(" — {words}"), Stress::Quiet);
     }
     if let Some(result) = result.filter(|_| view.race.is_none()) {
         below.extend(measured(view, result));
@@ -130,23 +132,22 @@ fn beside<'a>(view: &'a JobReport, result: &ComparisonView, unit: &str) -> Optio
     view.metrics.iter().find(|metric| metric.unit == unit && metric.request_size == size)
 }
 
-/// How near the memory is that the guest touches: the part of its accesses that stay on the node of whoever makes them, or
-/// their distance, where an arm has no access of that kind and so no ratio.
+/// How near the memory is that the guest touches: the part of its accesses that stay on the node of whoever makes them, which
+/// has no ratio where none do, and how far they go.
 fn stays_near(view: &JobReport, result: &ComparisonView) -> Option<String> {
     let compared = |unit: &str| {
         let metric = beside(view, result, unit)?;
         let row = view.comparison(&metric.id, ArmRole::Planned, ArmRole::AsFound)?;
         Some((finite(row.subject_value)?, finite(row.reference_value)?, shown(row.ratio, row.interval)))
     };
-    if let Some((planned, found, ratio)) = compared("%") {
-        return Some(format!(
-            "{planned:.1} % of its accesses to memory stay on their node, {found:.1} % as found: {ratio}"
-        ));
-    }
     let (planned, found, ratio) = compared("distance")?;
-    Some(format!(
-        "The mean distance of its accesses to memory is {planned:.1}, {found:.1} as found (10 is the own node's): {ratio}"
-    ))
+    let mut text = format!(
+        "The mean distance of its accesses to memory is {planned:.1}, {found:.1} as found (a node's own is 10): {ratio}"
+    );
+    if let Some((planned, found, _)) = compared("%") {
+        text.push_str(&format!("; {planned:.1} % of them stay on their node, {found:.1} % as found"));
+    }
+    Some(text)
 }
 
 /// What the lab's clock says, which is no measure of silicon.

@@ -55,7 +55,7 @@ fn short(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(page.contains(&format!("<span class=\"result\">{shown}</span>")), "the page's headline lacks {shown}");
     ensure!(page.contains("exits by reason"), "the page has no exits by reason");
     ensure!(metric.ends_with("-instructions"), "a lab that counts opens with {metric}");
-    ensure!(page.contains("of its accesses to memory"), "the page does not say how near memory was");
+    ensure!(page.contains("mean distance of its accesses to memory is"), "the page does not say how near memory was");
     ensure!(summary.verified == Some(true) && summary.rolled_back == Some(true), "{summary:?}");
     let after = state(bench)?;
     ensure!(after == before, "the demo left a difference:\n{before:#?}\n---\n{after:#?}");

@@ -34,7 +34,7 @@ fn results_have_exactly_the_fields_of_their_page() {
 fn every_word_of_results_is_explained() {
     let document = value(&results::full());
     RESULTS.explain(&document, "arms[].role", 4, "## Fields");
-    RESULTS.explain(&document, "runs[].purpose", 6, "## Run");
+    RESULTS.explain(&document, "runs[].purpose", 7, "## Run");
     RESULTS.explain(&document, "runs[].outcome.outcome", 2, "## Run");
     RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 14, "## Units");
     for (field, many) in

@@ -1,5 +1,7 @@
 //! Costs of a whole experiment: by workload and arm, averaged over its runs.
 
+use std::collections::BTreeSet;
+
 use super::Cost;
 use crate::arm::ArmName;
 use crate::load::Workload;
@@ -24,22 +26,24 @@ pub struct CostRow {
 
 /// The costs of all runs of an experiment, in the order of workloads, arms and groups; the largest of a group first.
 ///
-/// The mean goes over all counted runs of an arm: one in which a line stood still counts as 0 there.
+/// The mean goes over all runs of an arm in which the group was counted: one in which a line stood still counts as 0 there.
 pub fn cost_table(results: &Results) -> Vec<CostRow> {
     let mut rows: Vec<CostRow> = Vec::new();
-    // Reasons are counted in runs of their own, the rest in all others.
-    let mut counted: Vec<(&Workload, &str, bool, u32)> = Vec::new();
+    // Reasons and accesses are counted in runs of their own, the rest in all others.
+    let mut counted: Vec<(&Workload, &str, Cost, u32)> = Vec::new();
     // Of several tenants, with all of them at once.
     let all = results.runs.iter().map(|run| run.count).max().unwrap_or(1);
     for run in results.runs.iter().filter(|run| run.count == all) {
         let costs = costs(run);
         let Some(arm) = results.arm(&run.arm).map(|arm| &arm.name).filter(|_| !costs.is_empty()) else { continue };
-        let reasons = costs.iter().any(|(cost, ..)| *cost == Cost::Reasons);
-        let same =
-            |one: &&mut (&Workload, &str, bool, u32)| *one.0 == run.workload && one.1 == run.arm && one.2 == reasons;
-        match counted.iter_mut().find(same) {
-            Some((.., runs)) => *runs += 1,
-            None => counted.push((&run.workload, &run.arm, reasons, 1)),
+        let groups: BTreeSet<Cost> = costs.iter().map(|(cost, ..)| *cost).collect();
+        for group in groups {
+            let same =
+                |one: &&mut (&Workload, &str, Cost, u32)| *one.0 == run.workload && one.1 == run.arm && one.2 == group;
+            match counted.iter_mut().find(same) {
+                Some((.., runs)) => *runs += 1,
+                None => counted.push((&run.workload, &run.arm, group, 1)),
+            }
         }
         for (cost, name, value) in costs {
             let same = |row: &&mut CostRow| {
@@ -62,8 +66,7 @@ pub fn cost_table(results: &Results) -> Vec<CostRow> {
         }
     }
     let runs = |row: &CostRow| {
-        let reasons = row.cost == Cost::Reasons;
-        let found = counted.iter().find(|one| *one.0 == row.workload && one.1 == row.arm.id && one.2 == reasons);
+        let found = counted.iter().find(|one| *one.0 == row.workload && one.1 == row.arm.id && one.2 == row.cost);
         found.map_or(1, |(.., runs)| *runs)
     };
     let divisors: Vec<u32> = rows.iter().map(runs).collect();
@@ -159,7 +162,12 @@ mod tests {
         let metric = Metric { name: "cost.exit-reasons.msr".to_owned(), unit: Unit::PerIo, value: 3.0 };
         reasons.outcome = Outcome::Measured { metrics: vec![metric], notes: vec![] };
         reasons.purpose = crate::results::Purpose::SingleShot;
-        results.runs.push(reasons);
+        // And accesses from others.
+        let mut accesses = reasons.clone();
+        let metric = Metric { name: "cost.locality.local".to_owned(), unit: Unit::PerIo, value: 7.0 };
+        accesses.outcome = Outcome::Measured { metrics: vec![metric], notes: vec![] };
+        accesses.purpose = crate::results::Purpose::Accesses;
+        results.runs.extend([reasons, accesses.clone(), accesses]);
         results
     }
 
@@ -172,6 +180,7 @@ mod tests {
         assert!(runs > 1 && (of("io").per_io - 1.0 / f64::from(runs)).abs() < 1e-12, "{rows:?}");
         assert_eq!(rows[0].name, "all", "the largest first");
         assert_eq!(of("msr").per_io, 3.0, "other runs counted no reasons, which is not 0");
+        assert_eq!(of("local").per_io, 7.0, "nor accesses");
         let text = cost_text(&rows);
         assert!(text.contains("exits by KVM/IO") && text.contains("all 4.000, io "), "{text}");
         assert!(cost_table(&sample_results()).is_empty());

@@ -74,12 +74,13 @@ impl Log {
             .filter(|(own, run)| *own == phase && run.round == round.number)
             .map(|(_, run)| run.clone())
             .collect();
-        let is_there = |step: &crate::engine::Step| {
+        let is_there = |(position, step): (u32, &crate::engine::Step)| {
             let id = arms.get(step.arm).map(|arm| arm.id.as_str());
-            of.iter().filter(|run| Some(run.arm.as_str()) == id && run.workload == step.workload).count()
+            let same = |run: &Run| Some(run.arm.as_str()) == id && run.workload == step.workload;
+            of.iter().any(|run| run.position == position && same(run))
         };
         let later = self.recorded.iter().any(|(own, run)| (*own, run.round) > (phase, round.number));
-        let whole = later || round.steps.iter().all(|step| is_there(step) > 0) && of.len() >= round.steps.len();
+        let whole = later || (0_u32..).zip(&round.steps).all(is_there);
         if !whole {
             of.clear();
         }

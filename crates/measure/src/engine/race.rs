@@ -1,5 +1,7 @@
 //! The design of a race: rounds in random order until it is over or its time is ([`nearmetal_stats::Race`]).
 
+use std::collections::BTreeMap;
+
 use nearmetal_stats::Race;
 
 use super::SplitMix;
@@ -42,8 +44,9 @@ impl Racing {
             Some((place, run.value(&self.metric).map(|metric| metric.value)))
         };
         let of = runs.iter().filter(|run| run.round == number && run.purpose == Purpose::Race);
-        let values: Vec<(usize, Option<f64>)> = of.filter_map(value).collect();
-        Ok(self.race.record(&values)?)
+        // One that failed and was tried again counts by its second try.
+        let values: BTreeMap<usize, Option<f64>> = of.filter_map(value).collect();
+        Ok(self.race.record(&values.into_iter().collect::<Vec<_>>())?)
     }
 }
 

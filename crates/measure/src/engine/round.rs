@@ -12,6 +12,9 @@ use crate::results::{Outcome, Purpose, Run};
 /// After how many failures in a row the experiment is given up: by then it is not a disturbance.
 pub(crate) const GIVE_UP_AFTER: u32 = 4;
 
+/// How often a step is tried. One disturbance, such as a guest whose agent was not back in time, is no verdict on its arm.
+const TRIES: u32 = 2;
+
 /// One run to make.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
@@ -36,8 +39,7 @@ pub(crate) struct Round {
     pub steps: Vec<Step>,
     /// Which guests are booted afresh.
     pub fresh: Fresh,
-    /// A step that fails is tried again; if it fails again the rest of the round is left out, since alone it would be no
-    /// pair.
+    /// If a step fails, and once more when it is tried again, the rest of the round is left out: alone it would be no pair.
     pub whole_or_nothing: bool,
 }
 
@@ -75,9 +77,9 @@ pub(crate) trait Design {
     }
 }
 
-/// Carries out a design: every run is kept, written down as it ends and told of before it begins. A failed run keeps its
-/// reason and the design goes on; four in a row end it. A guest that stopped answering is started again first, and the run
-/// repeated once.
+/// Carries out a design: every run is kept, written down as it ends and told of before it begins. A run that failed
+/// keeps its reason, and its step is tried once more; then the design goes on. Four failures in a row end it. A guest that
+/// stopped answering is started again first.
 ///
 /// # Errors
 /// Four failures in a row, or the machine cannot be made ready for a round.
@@ -110,14 +112,15 @@ pub(crate) fn carry_out(
                 subject.path.refresh(&[step.arm], session)?;
             }
             before = Some(step.arm);
-            let tries = if round.whole_or_nothing { 2 } else { 1 };
             let mut is_good = false;
-            for _ in 0..tries {
+            for attempt in 1..=TRIES {
                 let run = run_of(subject, session, &round, position, step, (runs.len(), design.total()))?;
                 is_good = run.failure().is_none();
                 // One whose tenants ran, and not side by side, is no failure of the machine.
                 let ran = is_good || run.together.as_ref().is_some_and(|together| !together.parts.is_empty());
-                failures = if ran { 0 } else { failures + 1 };
+                // A step that stands alone is one failure, however often it is tried: others need not share its fault.
+                let counts = round.whole_or_nothing || attempt == TRIES;
+                failures = if ran { 0 } else { failures + u32::from(counts) };
                 let why = run.failure().map(str::to_owned);
                 session.keep(&run)?;
                 runs.push(run);

@@ -131,7 +131,7 @@ impl Subject<'_> {
             let (kept, note) = only_accesses(sample.metrics);
             if kept.is_empty() {
                 return Err(MeasureError::Unfit(format!(
-                    "accesses to memory: none were counted{}",
+                    "accesses to memory: none were counted; measure again, with longer samples{}",
                     because(&sample.notes)
                 )));
             }

@@ -273,6 +273,27 @@ fn every_composition_measures_all_it_designed_and_leaves_nothing() {
     }
 }
 
+/// A guest whose agent fails at one request is no verdict on its arm: its step is tried again, in every composition.
+#[test]
+fn a_step_that_fails_once_is_tried_again_and_its_run_stays_beside_the_other() {
+    for composition in Composition::ALL {
+        let expected = order(&Machine::new().measure(composition, None).unwrap());
+        let mut machine = Machine::new();
+        let mut seen = 0;
+        machine.fake.fail_when(nearmetal_hypervisor::Effect::Nothing, broken(), move |_, request| {
+            let starts = format!("{request:?}").contains("output-format");
+            seen += u32::from(starts);
+            starts && seen == 2
+        });
+        let runs = machine.measure(composition, None).unwrap();
+        let failed: Vec<&Run> = runs.iter().filter(|run| run.failure().is_some()).collect();
+        assert_eq!(failed.len(), 1, "{composition:?}");
+        let good: Vec<Run> = runs.iter().filter(|run| run.failure().is_none()).cloned().collect();
+        assert_eq!(order(&good), expected, "{composition:?}");
+        assert!(machine.is_as_before(), "{composition:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     /// libvirt goes away at any request, for good, as it does for a process that is killed there: nothing is put back

@@ -29,6 +29,7 @@ mod ssh;
 mod stop;
 mod sweep;
 mod tools;
+mod trash;
 
 pub use error::LabError;
 pub use exec::{Command, ExecOutput, Input};

@@ -53,6 +53,11 @@ impl Places {
         self.cache.join("labs").join(name.as_str())
     }
 
+    /// Disks on their way out: beside the others, in the same file system.
+    pub(crate) fn trash(&self) -> PathBuf {
+        self.cache.join("trash")
+    }
+
     /// Sockets of cables between labs.
     pub(crate) fn cables(&self) -> PathBuf {
         self.run.join(".cables")

@@ -12,7 +12,7 @@ use crate::lock::Lock;
 use crate::places::Places;
 use crate::progress::{Progress, Silent};
 use crate::record::{DiskRecord, LabState, LabStatus, Record};
-use crate::ssh;
+use crate::{ssh, trash};
 
 /// Every lab there is, running or not, by name.
 ///
@@ -69,6 +69,7 @@ pub fn sweep(places: &Places) -> Result<Vec<LabName>, LabError> {
 
 /// As [`sweep`], with the lock held.
 pub(crate) fn dead(places: &Places, progress: &mut dyn Progress) -> Result<Vec<LabName>, LabError> {
+    trash::empty(places)?;
     let mut swept = Vec::new();
     for name in places.names()? {
         if Process::recorded(&places.state(&name)).is_some_and(Process::is_alive) {
@@ -105,7 +106,7 @@ pub(crate) fn discard(places: &Places, name: &LabName) -> Result<(), LabError> {
     }
     files::remove_dir_all(&state)?;
     if DiskRecord::read(&places.disks(name)).is_none() {
-        files::remove_dir_all(&places.disks(name))?;
+        trash::discard(places, &places.disks(name))?;
     }
     let others = files::list(places.run()).unwrap_or_default();
     if !others.iter().any(|path| path.join("pid").exists()) {
@@ -125,7 +126,7 @@ pub fn purge(places: &Places, name: &LabName) -> Result<bool, LabError> {
         return Err(LabError::AlreadyUp { name: name.to_string() });
     }
     let there = places.disks(name).exists();
-    files::remove_dir_all(&places.disks(name))?;
+    trash::discard(places, &places.disks(name))?;
     discard(places, name)?;
     Ok(there)
 }

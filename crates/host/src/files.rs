@@ -109,6 +109,11 @@ pub fn list(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     })
 }
 
+/// Gives a file or a directory another name in the same file system.
+pub fn rename(path: &Path, to: &Path) -> Result<(), FileError> {
+    checked("rename", path, || fs::rename(path, to))
+}
+
 /// Removes a file; a missing one is fine.
 pub fn remove(path: &Path) -> Result<(), FileError> {
     checked("remove", path, || match fs::remove_file(path) {

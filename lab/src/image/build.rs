@@ -1,6 +1,6 @@
 //! Building an image: steps of shell over a recipe, in a directory of its own that is renamed when all of it is there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nearmetal_host::files;
@@ -42,7 +42,7 @@ pub fn ensure(places: &Places, progress: &mut dyn Progress) -> Result<Image, Lab
     let result = build(&recipe, &work, progress);
     match result {
         Ok(()) => {
-            rename(&work.join("out"), image.directory())?;
+            files::rename(&work.join("out"), image.directory())?;
             remove_tree(&work)?;
             Ok(image)
         }
@@ -122,11 +122,6 @@ fn choose_mirror(targets: &str) -> Option<&str> {
 
 fn start(program: &str, source: std::io::Error) -> LabError {
     LabError::Start { program: program.to_owned(), source }
-}
-
-fn rename(from: &Path, to: &Path) -> Result<(), LabError> {
-    std::fs::rename(from, to)
-        .map_err(|source| files::FileError { action: "rename", path: PathBuf::from(from), source }.into())
 }
 
 pub(super) fn remove_tree(path: &Path) -> Result<(), LabError> {

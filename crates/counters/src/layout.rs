@@ -8,6 +8,8 @@
 //!
 //! The sequence is odd while the page is written. A reader takes a copy between two equal even ones.
 
+use crate::Count;
+
 /// Bytes of the page; a power of two, as a PCI BAR must be.
 pub const PAGE_BYTES: usize = 64 << 10;
 /// Words of the page.
@@ -54,6 +56,35 @@ pub mod header {
     pub const WATCHES: usize = 8;
     /// 1 while they are counted, else 0.
     pub const WATCHING: usize = 9;
+}
+
+/// Words of the header that have a meaning.
+const HEADER: usize = header::WATCHING + 1;
+
+/// The header of a page on which nothing was counted yet. `count` says whether accesses are counted from the beginning.
+pub fn first_words(count: Count, pus: usize, nodes: usize, cache_bytes: u64) -> Vec<u64> {
+    let watches = u64::from(count == Count::Locality);
+    let mut words = vec![0; HEADER];
+    for (word, value) in [
+        (header::MAGIC, MAGIC),
+        (header::VERSION, VERSION),
+        (header::COUNT, count.word()),
+        (header::PUS, pus as u64),
+        (header::NODES, nodes as u64),
+        (header::CACHE, cache_bytes),
+        (header::WATCHES, watches),
+        (header::WATCHING, watches),
+    ] {
+        words[word] = value;
+    }
+    words
+}
+
+/// The whole page of that moment, with a modelled cache of a mebibyte: what tests begin with.
+pub fn empty_page(count: Count, pus: usize, nodes: usize) -> Vec<u64> {
+    let mut words = first_words(count, pus, nodes, 1 << 20);
+    words.resize(WORDS, 0);
+    words
 }
 
 const FIRST_PU: usize = 64;
@@ -115,7 +146,7 @@ mod tests {
 
     #[test]
     fn no_two_counts_share_a_word_and_all_are_within_the_page() {
-        let mut words: Vec<usize> = (0..10).collect();
+        let mut words: Vec<usize> = (0..HEADER).collect();
         for pu in 0..PUS {
             words.extend([Place::Instructions, Place::InGuest, Place::WorldSwitches].map(|place| pu_word(pu, place)));
             for node in 0..NODES {

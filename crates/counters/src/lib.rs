@@ -12,8 +12,8 @@ mod reading;
 pub use cache::Cache;
 pub use count::Count;
 pub use layout::{
-    Class, GUESTS, MAGIC, NODES, PAGE_BYTES, PUBLISH, PUS, Place, UNWATCH, VERSION, WATCH, WORDS, guest_word, header,
-    pu_word,
+    Class, GUESTS, MAGIC, NODES, PAGE_BYTES, PUBLISH, PUS, Place, UNWATCH, VERSION, WATCH, WORDS, empty_page,
+    first_words, guest_word, header, pu_word,
 };
 pub use memory_map::{MapError, MemoryMap};
 pub use reading::{CounterError, GuestCounts, MemoryCounts, PuCounts, Reading};

@@ -206,14 +206,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::empty_page;
 
-    fn page(count: u64) -> Vec<u64> {
-        let mut words = vec![0; WORDS];
-        let watches = u64::from(count == 2);
-        let header = [MAGIC, VERSION, count, 2, 2, 8, 1, 1 << 20, watches, watches];
-        for (index, value) in header.into_iter().enumerate() {
-            words[index] = value;
-        }
+    fn page(count: Count) -> Vec<u64> {
+        let mut words = empty_page(count, 2, 2);
+        (words[header::SEQUENCE], words[header::GUESTS]) = (8, 1);
         words[pu_word(1, Place::Instructions)] = 1000;
         words[pu_word(1, Place::InGuest)] = 300;
         words[pu_word(1, Place::WorldSwitches)] = 7;
@@ -225,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_page_reads_as_it_was_written() {
-        let reading = Reading::parse(&page(2)).unwrap();
+        let reading = Reading::parse(&page(Count::Locality)).unwrap();
         let pu = &reading.pus[1];
         assert_eq!((pu.instructions, pu.in_guest, pu.world_switches), (1000, 300, 7));
         let memory = pu.memory.as_ref().unwrap();
@@ -236,14 +233,14 @@ mod tests {
 
     #[test]
     fn accesses_that_nobody_counted_are_unknown_and_not_0() {
-        let reading = Reading::parse(&page(1)).unwrap();
+        let reading = Reading::parse(&page(Count::Work)).unwrap();
         assert_eq!((reading.pus[1].memory.clone(), reading.cache_bytes), (None, None));
     }
 
     #[test]
     fn a_difference_leaves_idle_guests_out() {
-        let before = Reading::parse(&page(2)).unwrap();
-        let mut words = page(2);
+        let before = Reading::parse(&page(Count::Locality)).unwrap();
+        let mut words = page(Count::Locality);
         words[pu_word(1, Place::Instructions)] = 1500;
         words[pu_word(1, Place::Accesses(Class::Guest, 0))] = 100;
         let after = Reading::parse(&words).unwrap().since(&before);
@@ -256,7 +253,7 @@ mod tests {
     #[test]
     fn accesses_count_only_where_they_were_counted_all_the_time() {
         let at = |watches: u64, watching: u64, guest: u64| {
-            let mut words = page(1);
+            let mut words = page(Count::Work);
             (words[header::WATCHES], words[header::WATCHING]) = (watches, watching);
             words[pu_word(1, Place::Accesses(Class::Guest, 0))] = guest;
             Reading::parse(&words).unwrap()
@@ -271,7 +268,7 @@ mod tests {
     #[test]
     fn damage_is_named() {
         let with = |index: usize, value: u64| {
-            let mut words = page(1);
+            let mut words = page(Count::Work);
             words[index] = value;
             Reading::parse(&words).unwrap_err()
         };
@@ -281,13 +278,13 @@ mod tests {
         for index in [header::PUS, header::NODES, header::GUESTS, header::COUNT, header::WATCHING] {
             assert!(matches!(with(index, u64::MAX), CounterError::Damaged { value: u64::MAX, .. }), "{index}");
         }
-        assert_eq!(Reading::parse(&page(1)[1..]), Err(CounterError::NotCounters));
+        assert_eq!(Reading::parse(&page(Count::Work)[1..]), Err(CounterError::NotCounters));
     }
 
     proptest! {
         #[test]
         fn no_page_panics(damage in prop::collection::vec((0..80_usize, any::<u64>()), 0..6)) {
-            let mut words = page(2);
+            let mut words = page(Count::Locality);
             for (index, value) in damage {
                 words[index] = value;
             }

@@ -203,9 +203,10 @@ fn by_thread(fs: &HostFs, own: &[Vcpu], length: Duration) -> Result<GuestAccesse
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_counters::{Class, Count, MAGIC, Place, VERSION, WORDS, header, pu_word};
+    use nearmetal_counters::{Class, Count, Place, empty_page, header, pu_word};
 
     use super::*;
+    use crate::synthetic::counting_lab;
     use crate::{Entry, LAB_VENDOR, MemoryTree};
 
     fn set(text: &str) -> CpuSet {
@@ -224,9 +225,8 @@ mod tests {
 
     #[test]
     fn accesses_of_guests_on_these_pus_count() {
-        let mut words = vec![0; WORDS];
-        let watched = [MAGIC, VERSION, Count::Work.word(), 2, 2, 2, 0, 1 << 20, 1, 1];
-        words[..watched.len()].copy_from_slice(&watched);
+        let mut words = empty_page(Count::Work, 2, 2);
+        (words[header::WATCHES], words[header::WATCHING]) = (1, 1);
         let before = Reading::parse(&words).unwrap();
         words[pu_word(0, Place::Accesses(Class::Guest, 0))] = 5;
         words[pu_word(1, Place::Accesses(Class::Guest, 1))] = 7;
@@ -240,7 +240,7 @@ mod tests {
 
     /// A host with a guest of one vCPU on PU 1, and another whose vCPU may use `pus`.
     fn host(words: Option<&[u64]>, pus: &str) -> HostFs {
-        let mut tree = MemoryTree::new();
+        let mut tree = words.map_or(MemoryTree::new(), |words| counting_lab(LAB_VENDOR, words).unwrap());
         let mut put = |path: &str, text: &str| tree.put(path, Entry::File(text.as_bytes().to_vec())).unwrap();
         for (pid, pus) in [(7, "1"), (9, pus)] {
             put(&format!("/proc/{pid}/cmdline"), "qemu-system-x86_64\0-name\0guest=a\0");
@@ -249,23 +249,13 @@ mod tests {
             put(&format!("{task}/status"), &format!("Cpus_allowed_list:\t{pus}\n"));
             put(&format!("{task}/schedstat"), "100 0 0\n");
         }
-        if let Some(words) = words {
-            let device = "/sys/bus/pci/devices/0000:00:05.0";
-            put("/sys/class/dmi/id/sys_vendor", LAB_VENDOR);
-            put(&format!("{device}/vendor"), "0x1af4\n");
-            put(&format!("{device}/device"), "0x1110\n");
-            let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            tree.put(&format!("{device}/resource2"), Entry::File(bytes)).unwrap();
-        }
         HostFs::of_tree(tree, "a host")
     }
 
     #[test]
     fn a_page_that_stands_still_has_no_accesses_and_a_capture_none_to_tell() {
         let guest = |fs: &HostFs| GuestProcess::read(fs, 7).unwrap();
-        let mut words = vec![0; WORDS];
-        let watched = [MAGIC, VERSION, Count::Locality.word(), 2, 2, 2, 0, 1 << 20, 1, 1];
-        words[..watched.len()].copy_from_slice(&watched);
+        let words = empty_page(Count::Locality, 2, 2);
         for pus in ["0", "0-1"] {
             let fs = host(Some(&words), pus);
             let found = guest_accesses(&fs, &guest(&fs), Duration::ZERO).unwrap();

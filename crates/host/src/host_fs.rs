@@ -9,13 +9,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use nearmetal_counters::Reading;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, RawMode, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::errors::{ReadError, WriteError};
-use crate::lab_counters::{LabCounters, LabCountersError, LabWatch};
+use crate::lab_counters::{LabCounters, LabCountersError};
 use crate::memory_tree::{Entry, LARGEST_FILE, MemoryTree, TreeError};
 use crate::record::Recorder;
 
@@ -57,7 +56,7 @@ pub struct HostFs {
     recorder: Option<Recorder>,
     kernel: Option<Box<dyn TestKernel>>,
     /// Found once: the search reads every PCI function.
-    lab_counters: OnceLock<Option<Result<LabCounters, LabCountersError>>>,
+    pub(crate) lab_counters: OnceLock<Option<Result<LabCounters, LabCountersError>>>,
 }
 
 impl HostFs {
@@ -280,31 +279,6 @@ impl HostFs {
             _ => self.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok(),
         };
         directory.then_some(Entry::Directory)
-    }
-
-    /// What the processors of a lab have counted until now; `None` where nothing of the kind is there.
-    ///
-    /// # Errors
-    /// It is there, and of no use: another version's, damaged, or nothing counts.
-    pub fn lab_counters(&self) -> Option<Result<Reading, LabCountersError>> {
-        self.ask_lab(LabCounters::read)
-    }
-
-    /// Has a lab count accesses to memory until what is returned is dropped; `None` where nothing counts. In it, `None`: they
-    /// are counted already, and whoever asked for that ends it.
-    ///
-    /// # Errors
-    /// As [`HostFs::lab_counters`], or it does not begin.
-    pub fn watch_lab_memory(&self) -> Option<Result<Option<LabWatch>, LabCountersError>> {
-        self.ask_lab(LabCounters::watch)
-    }
-
-    fn ask_lab<T>(
-        &self,
-        what: impl FnOnce(&LabCounters) -> Result<T, LabCountersError>,
-    ) -> Option<Result<T, LabCountersError>> {
-        let found = self.lab_counters.get_or_init(|| LabCounters::find(self)).as_ref()?;
-        Some(found.as_ref().map_err(Clone::clone).and_then(what))
     }
 
     /// Writes a kernel setting, in one call, as the kernel wants it. The old value is the caller's to keep.

@@ -16,7 +16,7 @@ use crate::{HostFs, ReadError};
 /// What a lab's firmware tables (DMI) give as its vendor; the product name is then the machine definition's.
 pub const LAB_VENDOR: &str = "nearmetal lab";
 
-const DEVICES: &str = "/sys/bus/pci/devices";
+pub(crate) const DEVICES: &str = "/sys/bus/pci/devices";
 /// Times the page is read before it counts as torn. It is written in microseconds.
 const READINGS: u32 = 1000;
 /// How long the lab may take to begin to count accesses: what it has translated is forgotten and translated again.
@@ -134,6 +134,33 @@ impl LabCounters {
     }
 }
 
+impl HostFs {
+    /// What the processors of a lab have counted until now; `None` where nothing of the kind is there.
+    ///
+    /// # Errors
+    /// It is there, and of no use: another version's, damaged, or nothing counts.
+    pub fn lab_counters(&self) -> Option<Result<Reading, LabCountersError>> {
+        self.ask_lab(LabCounters::read)
+    }
+
+    /// Has a lab count accesses to memory until what is returned is dropped; `None` where nothing counts. In it, `None`: they
+    /// are counted already, and whoever asked for that ends it.
+    ///
+    /// # Errors
+    /// As [`HostFs::lab_counters`], or it does not begin.
+    pub fn watch_lab_memory(&self) -> Option<Result<Option<LabWatch>, LabCountersError>> {
+        self.ask_lab(LabCounters::watch)
+    }
+
+    fn ask_lab<T>(
+        &self,
+        what: impl FnOnce(&LabCounters) -> Result<T, LabCountersError>,
+    ) -> Option<Result<T, LabCountersError>> {
+        let found = self.lab_counters.get_or_init(|| LabCounters::find(self)).as_ref()?;
+        Some(found.as_ref().map_err(Clone::clone).and_then(what))
+    }
+}
+
 impl Drop for LabWatch {
     fn drop(&mut self) {
         unwatch();
@@ -146,10 +173,10 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz_target() -> crate::fuzzing::Target {
-    use nearmetal_counters::{MAGIC, VERSION, WORDS};
+    use nearmetal_counters::{Count, empty_page};
 
-    let mut page = vec![0; WORDS];
-    page[..10].copy_from_slice(&[MAGIC, VERSION, 2, 4, 4, 2, 3, 1 << 20, 1, 1]);
+    let mut page = empty_page(Count::Locality, 4, 4);
+    page[header::GUESTS] = 3;
     let bytes: Vec<u8> = page.into_iter().flat_map(u64::to_le_bytes).collect();
     crate::fuzzing::Target::bytes("counters of a lab", &bytes, |bytes| {
         if let Ok(reading) = Reading::parse(&words(bytes)) {
@@ -181,30 +208,18 @@ nop!(unwatch, "0x75", "Executes [`nearmetal_counters::UNWATCH`].");
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_counters::{MAGIC, PUBLISH, Place, UNWATCH, VERSION, WATCH, WORDS, pu_word};
+    use nearmetal_counters::{Count, PUBLISH, Place, UNWATCH, WATCH, WORDS, empty_page, pu_word};
 
     use super::*;
-    use crate::{Entry, MemoryTree};
+    use crate::MemoryTree;
+    use crate::synthetic::counting_lab;
 
     fn lab(vendor: &str, words: &[u64]) -> HostFs {
-        let mut tree = MemoryTree::new();
-        let device = format!("{DEVICES}/0000:00:05.0");
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let files = [
-            ("/sys/class/dmi/id/sys_vendor".to_owned(), format!("{vendor}\n").into_bytes()),
-            (format!("{device}/vendor"), b"0x1af4\n".to_vec()),
-            (format!("{device}/device"), b"0x1110\n".to_vec()),
-            (format!("{device}/resource2"), bytes),
-        ];
-        for (path, bytes) in files {
-            tree.put(&path, Entry::File(bytes)).unwrap();
-        }
-        HostFs::of_tree(tree, "a lab")
+        HostFs::of_tree(counting_lab(vendor, words).unwrap(), "a lab")
     }
 
     fn page() -> Vec<u64> {
-        let mut words = vec![0; WORDS];
-        words[..6].copy_from_slice(&[MAGIC, VERSION, 1, 1, 1, 2]);
+        let mut words = empty_page(Count::Work, 1, 1);
         words[pu_word(0, Place::Instructions)] = 42;
         words
     }

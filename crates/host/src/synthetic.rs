@@ -8,10 +8,31 @@
 
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
+use crate::lab_counters::DEVICES;
 use crate::{
-    BlockDevice, Cache, CacheKind, Core, CpuGroup, GuestProcess, Host, HugepagePool, NetworkInterface, NumaNode,
-    PciDevice, Processor, SriovState, System,
+    BlockDevice, Cache, CacheKind, Core, CpuGroup, Entry, GuestProcess, Host, HugepagePool, MemoryTree,
+    NetworkInterface, NumaNode, PciDevice, Processor, SriovState, System, TreeError,
 };
+
+/// The files by which a lab that counts is known: its vendor in the firmware's tables, and the device whose memory is the page
+/// of counts.
+///
+/// # Errors
+/// More words than a file of a tree may hold.
+pub fn counting_lab(vendor: &str, words: &[u64]) -> Result<MemoryTree, TreeError> {
+    let device = format!("{DEVICES}/0000:00:05.0");
+    let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut tree = MemoryTree::new();
+    for (path, bytes) in [
+        ("/sys/class/dmi/id/sys_vendor".to_owned(), format!("{vendor}\n").into_bytes()),
+        (format!("{device}/vendor"), b"0x1af4\n".to_vec()),
+        (format!("{device}/device"), b"0x1110\n".to_vec()),
+        (format!("{device}/resource2"), bytes),
+    ] {
+        tree.put(&path, Entry::File(bytes))?;
+    }
+    Ok(tree)
+}
 
 /// How firmware numbers PUs. Arithmetic on indices is right on one kind of machine and wrong on the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearmetal_counters::{
-    Cache, Class, Count, GUESTS, MAGIC, MemoryMap, NODES, PUS, Place, VERSION, guest_word, header, pu_word,
+    Cache, Class, Count, GUESTS, MemoryMap, NODES, PUS, Place, first_words, guest_word, header, pu_word,
 };
 
 use crate::ffi::Scoreboard;
@@ -139,19 +139,8 @@ impl Tally {
         if pus == 0 || pus > PUS {
             return Err(format!("{vcpus} PUs: 1 to {PUS} can be counted"));
         }
-        let words = [
-            (header::MAGIC, MAGIC),
-            (header::VERSION, VERSION),
-            (header::COUNT, count.word()),
-            (header::PUS, pus as u64),
-            (header::NODES, map.nodes() as u64),
-            (header::SEQUENCE, 0),
-            (header::GUESTS, 0),
-            (header::CACHE, Cache::new(CACHE).bytes()),
-            (header::WATCHES, 0),
-            (header::WATCHING, 0),
-        ];
-        words.into_iter().for_each(|(word, value)| page.put(word, value));
+        let words = first_words(count, pus, map.nodes(), Cache::new(CACHE).bytes());
+        words.into_iter().enumerate().for_each(|(word, value)| page.put(word, value));
         Ok(Self {
             score,
             count,

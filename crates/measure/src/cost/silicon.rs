@@ -62,7 +62,7 @@ impl Silicon {
                 Err(error) => drop(missing.insert(wanted.group, format!("{}: {error}", wanted.group.title()))),
             }
         }
-        // A part of a sum is no sum.
+        // As in `whole`.
         silicon.counters.retain(|(wanted, _)| !missing.contains_key(&wanted.group));
         silicon.unknown = missing.into_values().collect();
         silicon
@@ -70,16 +70,29 @@ impl Silicon {
 
     /// What was counted until now, and what could not be.
     pub(super) fn read(&mut self) -> (BTreeMap<(Cost, String), u64>, Vec<String>) {
-        let mut unknown = self.unknown.clone();
-        let mut values = Vec::new();
-        for (wanted, counter) in &mut self.counters {
-            match counter.read() {
-                Ok(value) => values.push((wanted.group, wanted.name, value)),
-                Err(error) => unknown.push(format!("{}: {error}", wanted.group.title())),
-            }
-        }
-        (summed(values), unknown)
+        let read = |(wanted, counter): &mut (Wanted, PerfCounter)| {
+            (wanted.group, wanted.name, counter.read().map_err(|error| error.to_string()))
+        };
+        let (values, failed) = whole(self.counters.iter_mut().map(read));
+        (summed(values), self.unknown.iter().cloned().chain(failed).collect())
     }
+}
+
+/// A count of a group, or why it could not be read.
+type Read = (Cost, &'static str, Result<u64, String>);
+
+/// The groups of which every count could be read, and what became of the others: a part of a sum is no sum.
+fn whole(read: impl IntoIterator<Item = Read>) -> (Vec<(Cost, &'static str, u64)>, Vec<String>) {
+    let mut failed: BTreeMap<Cost, String> = BTreeMap::new();
+    let mut values = Vec::new();
+    for (group, name, value) in read {
+        match value {
+            Ok(value) => values.push((group, name, value)),
+            Err(error) => drop(failed.entry(group).or_insert_with(|| format!("{}: {error}", group.title()))),
+        }
+    }
+    values.retain(|(group, ..)| !failed.contains_key(group));
+    (values, failed.into_values().collect())
 }
 
 /// Sums of what counters said, with local accesses as what is left of all when remote ones are taken away.
@@ -172,6 +185,20 @@ mod tests {
         let counted = [(Cost::Locality, LOADS, 70), (Cost::Locality, LOADS, 30), (Cost::Locality, REMOTE, 10)];
         assert_eq!(summed(counted).get(&(Cost::Locality, LOCAL.to_owned())), Some(&90));
         assert_eq!(summed([(Cost::Work, "vcpus", 5)]).len(), 1, "nothing is made up");
+    }
+
+    #[test]
+    fn a_group_that_is_read_in_part_is_unknown() {
+        let failed = || Err("the counter was taken away".to_owned());
+        let read = [
+            (Cost::Work, "vcpus", Ok(5)),
+            (Cost::Work, "in-guest", failed()),
+            (Cost::Work, "vcpus", failed()),
+            (Cost::Cycles, "vcpus", Ok(9)),
+        ];
+        let (values, unknown) = whole(read);
+        assert_eq!(values, [(Cost::Cycles, "vcpus", 9)]);
+        assert_eq!(unknown, [format!("{}: the counter was taken away", Cost::Work.title())]);
     }
 
     #[test]

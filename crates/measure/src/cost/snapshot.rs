@@ -344,26 +344,16 @@ mod tests {
 
     /// A lab of two PUs and two nodes whose guests touched node 1 from PU 0, and whose programs node 0 from both.
     fn counting_lab() -> HostFs {
-        use nearmetal_counters::{Class, Count, MAGIC, Place, VERSION, WORDS, pu_word};
+        use nearmetal_counters::{Class, Count, Place, empty_page, pu_word};
 
-        let mut words = vec![0; WORDS];
-        words[..10].copy_from_slice(&[MAGIC, VERSION, Count::Locality.word(), 2, 2, 2, 0, 1 << 20, 1, 1]);
+        let mut words = empty_page(Count::Locality, 2, 2);
         words[pu_word(0, Place::Instructions)] = 1000;
         words[pu_word(1, Place::Instructions)] = 50;
         words[pu_word(0, Place::InGuest)] = 700;
         words[pu_word(0, Place::Accesses(Class::Guest, 1))] = 300;
         words[pu_word(0, Place::Accesses(Class::User, 0))] = 40;
         words[pu_word(1, Place::Accesses(Class::User, 0))] = 5;
-        let device = "/sys/bus/pci/devices/0000:00:05.0";
-        let mut tree = MemoryTree::new();
-        for (path, bytes) in [
-            ("/sys/class/dmi/id/sys_vendor".to_owned(), b"nearmetal lab\n".to_vec()),
-            (format!("{device}/vendor"), b"0x1af4\n".to_vec()),
-            (format!("{device}/device"), b"0x1110\n".to_vec()),
-            (format!("{device}/resource2"), words.into_iter().flat_map(u64::to_le_bytes).collect()),
-        ] {
-            tree.put(&path, Entry::File(bytes)).unwrap();
-        }
+        let tree = nearmetal_host::synthetic::counting_lab(nearmetal_host::LAB_VENDOR, &words).unwrap();
         HostFs::of_tree(tree, "a lab")
     }
 

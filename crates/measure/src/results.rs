@@ -270,6 +270,14 @@ impl Run {
             Outcome::Failed { why } => Some(why),
         }
     }
+
+    /// What is to be said of its values; nothing of a failed run.
+    pub fn notes(&self) -> &[String] {
+        match &self.outcome {
+            Outcome::Measured { notes, .. } => notes,
+            Outcome::Failed { .. } => &[],
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod accesses;
 mod interrupts;
 mod lift;
 mod mounts;
+mod neighbours;
 mod reasons;
 mod silicon;
 mod snapshot;

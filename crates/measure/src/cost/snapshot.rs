@@ -14,7 +14,7 @@ use crate::pu_time::busy_ticks;
 const KVM: &str = "/sys/kernel/debug/kvm";
 
 /// A tick of /proc/stat and /proc/PID/stat: USER_HZ is 100 on every architecture Linux has KVM on.
-const NANOSECONDS_PER_TICK: u64 = 10_000_000;
+pub(super) const NANOSECONDS_PER_TICK: u64 = 10_000_000;
 
 /// Sectors of a disk's counters, whatever its own are (Documentation/block/stat.rst).
 const SECTOR: u64 = 512;
@@ -59,7 +59,7 @@ impl Target {
     }
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec.max(0) as u32)
 }

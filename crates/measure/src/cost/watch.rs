@@ -1,11 +1,12 @@
 //! Reading the counters while a workload runs.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
 use nearmetal_units::Bytes;
 
+use super::neighbours::Threads;
 use super::silicon::Silicon;
 use super::snapshot::{Reading, requests_between};
 pub(crate) use super::snapshot::{Requests, Target, distances};
@@ -42,9 +43,16 @@ pub(crate) struct Watched {
     pair: Option<(Snapshot, Snapshot)>,
     /// Of the requests, where all have one.
     size: Option<Bytes>,
+    /// Who else ran on its PUs.
+    neighbours: Option<String>,
 }
 
 impl Watched {
+    /// Who else ran on the sample's own PUs meanwhile, in words; `None`: nobody that was seen.
+    pub(crate) fn neighbours(&self) -> Option<&str> {
+        self.neighbours.as_deref()
+    }
+
     /// The costs of each of what was done at this rate a second, and what could not be read.
     pub(crate) fn costs(&self, rate: f64, each: Each) -> (Vec<Metric>, Vec<String>) {
         let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
@@ -67,8 +75,14 @@ pub(crate) fn watched<T>(
     std::thread::scope(|scope| {
         let (done, is_done) = channel::<()>();
         let counting = scope.spawn(move || {
+            let began = Instant::now();
             let over = |wait| is_done.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-            if over(middle.begins) {
+            // Reading all threads takes long, and is not to make the counted part shorter.
+            if over(middle.begins / 2) {
+                return None;
+            }
+            let earlier = Threads::read(fs);
+            if over(middle.begins.saturating_sub(began.elapsed())) {
                 return None;
             }
             let mut silicon = Silicon::open(fs, target);
@@ -76,12 +90,18 @@ pub(crate) fn watched<T>(
             if over(middle.ends.saturating_sub(middle.begins)) {
                 return None;
             }
-            Some((before, Snapshot::take(fs, target, &mut silicon, Reading::Second)))
+            let after = Snapshot::take(fs, target, &mut silicon, Reading::Second);
+            let neighbours = Threads::read(fs).neighbours(&earlier, fs, target, std::process::id());
+            Some((before, after, neighbours))
         });
         let result = workload();
         drop(done);
-        let pair = counting.join().unwrap_or_default();
-        (result, Watched { pair, size: target.requests.as_ref().map(|requests| requests.size) })
+        let size = target.requests.as_ref().map(|requests| requests.size);
+        let watched = match counting.join().unwrap_or_default() {
+            Some((before, after, neighbours)) => Watched { pair: Some((before, after)), size, neighbours },
+            None => Watched { size, ..Watched::default() },
+        };
+        (result, watched)
     })
 }
 

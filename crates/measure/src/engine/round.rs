@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::sample::Subject;
+use super::sample::{Sample, Subject};
 use super::{Session, SplitMix};
 use crate::error::MeasureError;
 use crate::event::Event;
@@ -14,6 +14,9 @@ pub(crate) const GIVE_UP_AFTER: u32 = 4;
 
 /// How often a step is tried. One disturbance, such as a guest whose agent was not back in time, is no verdict on its arm.
 const TRIES: u32 = 2;
+
+/// What the note of a run begins with on whose PUs something else ran.
+const BESIDE: &str = "something else ran on its PUs: ";
 
 /// One run to make.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,12 +117,12 @@ pub(crate) fn carry_out(
             before = Some(step.arm);
             let mut is_good = false;
             for attempt in 1..=TRIES {
-                let run = run_of(subject, session, &round, position, step, (runs.len(), design.total()))?;
+                let is_last = attempt == TRIES;
+                let (run, ran) =
+                    run_of(subject, session, &round, (position, step), (runs.len(), design.total()), is_last)?;
                 is_good = run.failure().is_none();
-                // One whose tenants ran, and not side by side, is no failure of the machine.
-                let ran = is_good || run.together.as_ref().is_some_and(|together| !together.parts.is_empty());
                 // A step that stands alone is one failure, however often it is tried: others need not share its fault.
-                let counts = round.whole_or_nothing || attempt == TRIES;
+                let counts = round.whole_or_nothing || is_last;
                 failures = if ran { 0 } else { failures + u32::from(counts) };
                 let why = run.failure().map(str::to_owned);
                 session.keep(&run)?;
@@ -137,18 +140,32 @@ pub(crate) fn carry_out(
         }
     }
     session.notes.extend(design.notes());
+    session.notes.extend(words_of_neighbours(&runs));
     Ok(runs)
 }
 
-/// One run. A guest that is found dead after a failure is started again, and the run repeated.
+/// What is to be said of the samples that count though others ran on their PUs.
+fn words_of_neighbours(runs: &[Run]) -> Option<String> {
+    let mut of = runs.iter().filter_map(|run| run.notes().iter().find_map(|note| note.strip_prefix(BESIDE)));
+    let first = of.next()?;
+    Some(format!(
+        "Something else ran on the PUs of {} of {} samples, each time they were tried, and they count; the first: {first}. Stop \
+         it or keep it off these PUs, and measure again",
+        1 + of.count(),
+        runs.len()
+    ))
+}
+
+/// One run, and whether it ran: one that does not count for what others did meanwhile is no failure of the machine. A guest
+/// that is found dead after a failure is started again, and the run repeated.
 fn run_of(
     subject: &mut Subject<'_>,
     session: &mut Session<'_>,
     round: &Round,
-    position: usize,
-    step: &Step,
+    (position, step): (usize, &Step),
     (done, total): (usize, usize),
-) -> Result<Run, MeasureError> {
+    is_last_try: bool,
+) -> Result<(Run, bool), MeasureError> {
     let arm = subject.arms[step.arm].clone();
     session.tell(Event::Run { done, total, round: round.number, arm: &arm.title, load: &step.workload.label() });
     let (started, clock) = (nearmetal_change::timestamp::now(), Instant::now());
@@ -156,17 +173,12 @@ fn run_of(
     if sampled.is_err() && subject.revive(step, session)? {
         sampled = subject.sample(step, session);
     }
+    let ran = sampled.is_ok();
     let (outcome, together) = match sampled {
-        Ok(sample) => {
-            let outcome = match sample.thrown_away {
-                Some(why) => Outcome::Failed { why },
-                None => Outcome::Measured { metrics: sample.metrics, notes: sample.notes },
-            };
-            (outcome, sample.together)
-        }
+        Ok(mut sample) => (outcome(&mut sample, is_last_try), sample.together),
         Err(error) => (Outcome::Failed { why: chain(&error) }, None),
     };
-    Ok(Run {
+    let run = Run {
         round: round.number,
         position: position as u32,
         purpose: step.purpose,
@@ -178,7 +190,22 @@ fn run_of(
         seconds: clock.elapsed().as_secs_f64(),
         outcome,
         together,
-    })
+    };
+    Ok((run, ran))
+}
+
+/// What a sample that ran is worth. One beside neighbours is thrown away and repeated; if they are there again, it is kept
+/// and marked: they are part of this machine.
+fn outcome(sample: &mut Sample, is_last_try: bool) -> Outcome {
+    let beside = sample.neighbours.take().map(|who| format!("{BESIDE}{who}"));
+    let repeated = beside.clone().filter(|_| !is_last_try);
+    match sample.thrown_away.take().or(repeated) {
+        Some(why) => Outcome::Failed { why },
+        None => {
+            sample.notes.extend(beside);
+            Outcome::Measured { metrics: std::mem::take(&mut sample.metrics), notes: std::mem::take(&mut sample.notes) }
+        }
+    }
 }
 
 /// An error with its causes, in one line.
@@ -191,4 +218,52 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(neighbours: Option<&str>) -> Sample {
+        let notes = vec!["a note".to_owned()];
+        let neighbours = neighbours.map(str::to_owned);
+        Sample { metrics: Vec::new(), notes, together: None, thrown_away: None, neighbours }
+    }
+
+    #[test]
+    fn a_sample_beside_a_neighbour_is_repeated_and_then_kept_with_a_mark() {
+        let who = "`stress` ran";
+        let why = "something else ran on its PUs: `stress` ran".to_owned();
+        assert_eq!(outcome(&mut sample(Some(who)), false), Outcome::Failed { why: why.clone() });
+        let notes = vec!["a note".to_owned(), why];
+        assert_eq!(outcome(&mut sample(Some(who)), true), Outcome::Measured { metrics: Vec::new(), notes });
+        let alone = Outcome::Measured { metrics: Vec::new(), notes: vec!["a note".to_owned()] };
+        assert_eq!(outcome(&mut sample(None), false), alone);
+        let mut apart = sample(Some(who));
+        apart.thrown_away = Some("not at once".to_owned());
+        assert_eq!(outcome(&mut apart, true), Outcome::Failed { why: "not at once".to_owned() });
+    }
+
+    #[test]
+    fn what_counts_beside_a_neighbour_is_said_once_for_all() {
+        let run = |neighbours, is_last_try| Run {
+            round: 0,
+            position: 0,
+            purpose: Purpose::Pair,
+            arm: "planned".into(),
+            count: 1,
+            workload: crate::load::FioJob::first_seed(nearmetal_units::Bytes::from_kib(4), 1, 1).into(),
+            seed: 1,
+            started: String::new(),
+            seconds: 1.0,
+            outcome: outcome(&mut sample(neighbours), is_last_try),
+            together: None,
+        };
+        let thrown_away = run(Some("`dd` ran"), false);
+        assert_eq!(words_of_neighbours(&[thrown_away.clone(), run(None, true)]), None, "it was made good");
+        let kept = run(Some("`dd` ran"), true);
+        let words = words_of_neighbours(&[thrown_away, kept.clone(), kept]).unwrap();
+        assert!(words.starts_with("Something else ran on the PUs of 2 of 3 samples"), "{words}");
+        assert!(words.contains("the first: `dd` ran."), "{words}");
+    }
 }

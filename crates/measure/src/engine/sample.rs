@@ -58,6 +58,8 @@ pub(super) struct Sample {
     pub together: Option<Together>,
     /// Why it does not count.
     pub thrown_away: Option<String>,
+    /// Who else ran on its PUs meanwhile.
+    pub neighbours: Option<String>,
 }
 
 /// What one tenant gave: the program's words, and how far its clock is before the host's.
@@ -127,6 +129,7 @@ impl Subject<'_> {
         let mut sample = read(tenants, &loads, &told?)?;
         let floats = seats.iter().any(|seat| seat.floats);
         add_costs(&mut sample, loads.first().copied(), middle.map(|(_, each)| each), &counted, floats);
+        sample.neighbours = counted.neighbours().map(str::to_owned);
         if step.purpose == Purpose::Accesses {
             let (kept, note) = only_accesses(sample.metrics);
             if kept.is_empty() {
@@ -203,7 +206,7 @@ fn read(tenants: &[Tenant], loads: &[&Workload], told: &[Told]) -> Result<Sample
     let (mut metrics, mut notes): (Vec<Metric>, Vec<String>) = (Vec::new(), Vec::new());
     if let ([load], [told]) = (loads, told) {
         let Measured { metrics, notes } = load.load().read(&told.output)?;
-        return Ok(Sample { metrics, notes, together: None, thrown_away: None });
+        return Ok(Sample { metrics, notes, together: None, thrown_away: None, neighbours: None });
     }
     let mut together = Together::default();
     for ((tenant, load), told) in tenants.iter().zip(loads).zip(told) {
@@ -222,7 +225,7 @@ fn read(tenants: &[Tenant], loads: &[&Workload], told: &[Told]) -> Result<Sample
     }
     let windows: Vec<Window> = together.parts.iter().map(|part| part.window).collect();
     together.overlap = overlap(&windows);
-    Ok(Sample { metrics, notes, together: Some(together), thrown_away: None })
+    Ok(Sample { metrics, notes, together: Some(together), thrown_away: None, neighbours: None })
 }
 
 /// What all of it cost, for each of what was done.

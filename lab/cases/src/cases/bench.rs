@@ -9,6 +9,7 @@ use crate::context::{Bench, Boot};
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared_long("bench/nvme-vf-against-bare-metal", function),
+        shared_long("bench/a-neighbour-on-the-slice-is-seen-and-said", neighbour),
         alone("bench/four-guests-on-four-nodes", four),
         alone("bench/four-guests-with-drives-of-their-own", four_with_drives),
     ]
@@ -82,6 +83,26 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
         ratio.n,
         reasons.join(", ")
     )))
+}
+
+/// A loop on a PU of the slice: each sample that it ran beside is repeated, and marked since it is still there.
+fn neighbour(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("pu=$(virsh -q vcpupin web1 --live | awk 'NR == 1 {print $2}')
+        setsid taskset -c $pu sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null & echo $! > /run/neighbour.pid")?;
+    let measured = bench.try_sh("nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/neighbour.json");
+    bench.sh("kill -- -$(cat /run/neighbour.pid)")?;
+    let text = measured?.text();
+    let results: Results = serde_json::from_str(&bench.document("/root/neighbour.json", "web1")?)?;
+    let words = "something else ran on its PUs: `sh`";
+    for arm in [BARE_SLICE, PLANNED] {
+        let of: Vec<_> = results.runs.iter().filter(|run| run.arm == arm).collect();
+        let repeated = of.iter().filter(|run| run.failure().is_some_and(|why| why.starts_with(words))).count();
+        let marked = of.iter().filter(|run| run.notes().iter().any(|note| note.starts_with(words))).count();
+        ensure!(repeated >= 2 && marked >= 2, "{arm}: {repeated} repeated, {marked} marked: {text}");
+    }
+    ensure!(results.caveats.iter().any(|one| one.starts_with("Something else ran on the PUs of")), "{text}");
+    Ok(Verdict::Holds(results.caveats.last().cloned().unwrap_or_default()))
 }
 
 /// A drive of the machine `quad-4nvme`: one on each node, empty.

@@ -149,7 +149,7 @@ fn words_of_neighbours(runs: &[Run]) -> Option<String> {
     let mut of = runs.iter().filter_map(|run| run.notes().iter().find_map(|note| note.strip_prefix(BESIDE)));
     let first = of.next()?;
     Some(format!(
-        "Something else ran on the PUs of {} of {} samples, each time they were tried, and they count; the first: {first}. Stop \
+        "something else ran on the PUs of {} of {} samples, each time they were tried, and they count; the first: {first}. Stop \
          it or keep it off these PUs, and measure again",
         1 + of.count(),
         runs.len()
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(words_of_neighbours(&[thrown_away.clone(), run(None, true)]), None, "it was made good");
         let kept = run(Some("`dd` ran"), true);
         let words = words_of_neighbours(&[thrown_away, kept.clone(), kept]).unwrap();
-        assert!(words.starts_with("Something else ran on the PUs of 2 of 3 samples"), "{words}");
+        assert!(words.starts_with("something else ran on the PUs of 2 of 3 samples"), "{words}");
         assert!(words.contains("the first: `dd` ran."), "{words}");
     }
 }

@@ -101,7 +101,7 @@ fn neighbour(bench: &Bench) -> anyhow::Result<Verdict> {
         let marked = of.iter().filter(|run| run.notes().iter().any(|note| note.starts_with(words))).count();
         ensure!(repeated >= 2 && marked >= 2, "{arm}: {repeated} repeated, {marked} marked: {text}");
     }
-    ensure!(results.caveats.iter().any(|one| one.starts_with("Something else ran on the PUs of")), "{text}");
+    ensure!(results.caveats.iter().any(|one| one.starts_with("something else ran on the PUs of")), "{text}");
     Ok(Verdict::Holds(results.caveats.last().cloned().unwrap_or_default()))
 }
 

@@ -113,6 +113,7 @@ pub(crate) struct CountArguments {
 pub(crate) enum MemoryCommand {
     Latency(LatencyArguments),
     Bandwidth(BandwidthArguments),
+    Work(WorkArguments),
 }
 
 /// Where to run.
@@ -311,6 +312,35 @@ impl BandwidthArguments {
             StoresName::NonTemporal => Stores::NonTemporal,
         }
     }
+}
+
+/// Measure loads per second of threads that the kernel places, each on memory of its own
+///
+/// Stands in for a server program. --cpus and --nodes bind the process; where each thread runs within them is the kernel's
+/// choice, so the figures show what this machine's kernel makes of its nodes. Each thread populates its own part of --size,
+/// waits for the others, and follows a ring of pointers (the pattern `groups` of `memory latency`) until --seconds have
+/// passed since all began. Parts are whole pages of the size asked for, of at least 256 KiB. Without --size, the buffer is
+/// four times the last-level caches of the CPUs allowed, or as much as fits, and the output then says so.
+///
+/// The output says when all had begun and when the last ended by this machine's clock, so that you can tell whether several
+/// machines worked at the same time. Compare equal thread counts, sizes and page sizes only.
+///
+/// Example: nearmetal-probe memory work --threads 4 --seconds 30 --size 512MiB
+#[derive(Debug, Args)]
+pub(crate) struct WorkArguments {
+    #[command(flatten)]
+    pub(crate) place: Where,
+    #[command(flatten)]
+    pub(crate) buffer: Buffer,
+    /// Threads, 1 to 4096 [default: one per CPU of the binding]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) threads: Option<u64>,
+    /// How long to work, in seconds: 1 to 3600
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub(crate) seconds: u64,
+    /// Seed of the first thread's walk, the next number for the next thread's; use the same on both sides of a comparison
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 /// Write a capture of this machine to standard output, as a gzipped tar

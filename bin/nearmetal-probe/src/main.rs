@@ -29,6 +29,7 @@ fn run(cli: Cli) -> Result<(), ProbeError> {
         Command::SeeBinding => commands::see_binding::run(),
         Command::Memory { command: MemoryCommand::Latency(arguments) } => commands::memory_latency::run(arguments),
         Command::Memory { command: MemoryCommand::Bandwidth(arguments) } => commands::memory_bandwidth::run(arguments),
+        Command::Memory { command: MemoryCommand::Work(arguments) } => commands::memory_work::run(arguments),
         Command::Kvm => commands::kvm::run(),
         Command::See(arguments) => commands::see::run(arguments),
         Command::Capture(arguments) => commands::capture::run(arguments),

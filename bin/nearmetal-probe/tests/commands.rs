@@ -103,6 +103,9 @@ fn wrong_use_is_told_from_refusal() {
         (&["memory", "latency", "--page-size", "1g"], "1g"),
         (&["memory", "bandwidth", "--threads", "0"], "from 1 to 4096"),
         (&["memory", "bandwidth", "--threads", "4000", "--size", "1MiB"], "4000 threads"),
+        (&["memory", "work", "--threads", "4097"], "from 1 to 4096"),
+        (&["memory", "work", "--seconds", "0"], "from 1 to 3600"),
+        (&["memory", "work", "--threads", "3", "--size", "512KiB"], "256 KiB per thread (3 threads)"),
         (&["nonsense"], "nonsense"),
     ] {
         let remarks = failure_of(arguments, 2);
@@ -161,6 +164,47 @@ fn bandwidth_runs_four_kernels_and_says_how() {
         assert_eq!(kernel["bandwidth"]["values"].as_array().unwrap().len(), 3);
         assert!(kernel["bandwidth"]["minimum"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn work_counts_loads_and_says_when_it_ran() {
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64() * 1e3;
+    let before = now();
+    let (result, _) = result_of(&["memory", "work", "--threads", "2", "--seconds", "1", "--size", "2MiB"]);
+    let after = now();
+    let number = |name: &str| result[name].as_f64().unwrap();
+    assert_eq!((number("threads"), number("size_bytes")), (2.0, f64::from(2 << 20)));
+    let (began, ended) = (number("began_ms"), number("ended_ms"));
+    assert!(
+        before <= began + 1.0 && began + 999.0 <= ended && ended <= after + 1.0,
+        "{before} {began} {ended} {after}"
+    );
+    let (loads, rate) = (number("loads"), number("loads_per_second"));
+    // The rate counts from the first begin, which is not later than that of all.
+    assert!(loads > 0.0 && rate > 0.0 && rate <= loads * 1.001, "{loads} {rate}");
+    let each: Vec<f64> = result["each"].as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap()).collect();
+    assert!(each.len() == 2 && each.iter().all(|rate| *rate > 0.0), "{each:?}");
+    assert_eq!(result["backing"].as_array().unwrap().len(), 2);
+    assert_eq!(result["backing"][1]["mapping_bytes"], 1 << 20);
+}
+
+#[test]
+fn work_ends_where_threads_or_memory_run_out() {
+    let limited = |kibibytes: u32, arguments: &str| {
+        let this = assert_cmd::cargo::cargo_bin!("nearmetal-probe").to_str().unwrap().to_owned();
+        let script = format!("ulimit -v {kibibytes} && exec '{this}' memory work --seconds 3600 {arguments}");
+        let output = Command::new("sh").args(["-c", &script]).timeout(std::time::Duration::from_secs(60)).output();
+        let output = output.unwrap();
+        let remarks = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{remarks}");
+        assert!(output.stdout.is_empty());
+        remarks
+    };
+    // Each thread needs 2 MiB of addresses for its stack.
+    let remarks = limited(400_000, "--threads 400 --size 100MiB");
+    assert!(remarks.contains("start 400 threads"), "{remarks}");
+    let remarks = limited(120_000, "--threads 2 --size 200MiB");
+    assert!(remarks.contains("give 104857600 bytes"), "{remarks}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use nearmetal_probe::memory::budget::CacheRule;
 use nearmetal_probe::memory::kernels::{Instructions, Kernel, Stores};
 use nearmetal_probe::memory::latency::Latency;
 use nearmetal_probe::memory::permutation::Pattern;
+use nearmetal_probe::memory::work::Work;
 use nearmetal_probe::output::{Output, SCHEMA};
 use nearmetal_probe::see::{BlockDrivers, Cache, ClockSource, Seen, TransparentHugepages};
 use nearmetal_probe::statistics::Samples;
@@ -102,6 +103,23 @@ fn memory_bandwidth_prints_the_fields_of_the_page() {
     let elsewhere = ["binding", "backing", "cache", "kernels[].bandwidth"];
     PAGE.have(&bandwidth.clone().without(&elsewhere), "## memory bandwidth");
     PAGE.have(&bandwidth.below(&["kernels[].bandwidth"]), "## Samples");
+}
+
+#[test]
+fn memory_work_prints_the_fields_of_the_page() {
+    let work = fields(&Work {
+        threads: 1,
+        size_bytes: 262_144,
+        began_ms: 1.5,
+        ended_ms: 2.5,
+        loads: 4096,
+        loads_per_second: 4096.0,
+        each: vec![4096.0],
+        binding: binding(),
+        backing: vec![backing()],
+        notes: vec!["test".into()],
+    });
+    PAGE.have(&work.without(&["binding", "backing"]), "## memory work");
 }
 
 #[test]

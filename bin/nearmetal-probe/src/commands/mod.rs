@@ -8,5 +8,6 @@ pub(crate) mod file_system;
 pub(crate) mod kvm;
 pub(crate) mod memory_bandwidth;
 pub(crate) mod memory_latency;
+pub(crate) mod memory_work;
 pub(crate) mod see;
 pub(crate) mod see_binding;

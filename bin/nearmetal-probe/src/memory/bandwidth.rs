@@ -151,7 +151,7 @@ pub fn measure(settings: &Settings) -> Result<Bandwidth, ProbeError> {
 }
 
 /// Four times the cache, at least 64 MiB and at most the limit.
-fn default_size(cache: Option<u64>) -> Bytes {
+pub(crate) fn default_size(cache: Option<u64>) -> Bytes {
     let size = cache.map_or(FALLBACK_SIZE, |cache| Bytes::new(cache).times(4));
     size.max(SMALLEST_DEFAULT).min(budget::SIZE_LIMIT)
 }

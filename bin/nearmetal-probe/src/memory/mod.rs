@@ -13,3 +13,4 @@ pub mod kernels;
 pub mod latency;
 pub mod permutation;
 pub mod team;
+pub mod work;

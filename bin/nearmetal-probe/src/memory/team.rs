@@ -55,8 +55,6 @@ type Report = Result<(Vec<Vec<Span>>, Backing), ProbeError>;
 
 struct Shared {
     barrier: Barrier,
-    /// Not all threads could be started: nobody runs.
-    abandoned: AtomicBool,
     /// A member could not get its CPU or memory: all stop after the first barrier.
     failed: AtomicBool,
     /// Passes per sample of the kernel that runs.
@@ -73,42 +71,51 @@ pub fn run_team(
     stores: Stores,
     samples: u64,
 ) -> Result<Outcome, ProbeError> {
-    let shared = Shared {
-        barrier: Barrier::new(members.len()),
-        abandoned: AtomicBool::new(false),
-        failed: AtomicBool::new(false),
-        passes: AtomicU64::new(1),
-    };
+    let shared =
+        Shared { barrier: Barrier::new(members.len()), failed: AtomicBool::new(false), passes: AtomicU64::new(1) };
+    Ok(combine(together(&members, |member| run_member(member, &shared, instructions, stores, samples))?))
+}
+
+/// Runs `work` on a thread for each member and returns what they bring back, in the order of the members. No thread begins
+/// before all exist, so `work` may wait at a barrier of as many as there are members.
+///
+/// # Errors
+/// [`ProbeError::Kernel`] when not all threads can be started: none then works. Otherwise the first member's error;
+/// [`ProbeError::Thread`], which a member returns that stopped because of another, only if there is no other.
+pub fn together<M: Sync, T: Send>(
+    members: &[M],
+    work: impl Fn(&M) -> Result<T, ProbeError> + Sync,
+) -> Result<Vec<T>, ProbeError> {
     let reports = Mutex::new(Vec::with_capacity(members.len()));
+    let abandoned = AtomicBool::new(false);
     let gate = Mutex::new(());
     std::thread::scope(|scope| -> Result<(), ProbeError> {
         // Nobody goes to a barrier before everybody exists: the gate is shut while threads are started.
         let shut = gate.lock().unwrap_or_else(PoisonError::into_inner);
-        for member in &members {
-            let (shared, reports, gate) = (&shared, &reports, &gate);
-            let work = move || {
+        for (index, member) in members.iter().enumerate() {
+            let (work, reports, abandoned, gate) = (&work, &reports, &abandoned, &gate);
+            let run = move || {
                 drop(gate.lock().unwrap_or_else(PoisonError::into_inner));
-                if !shared.abandoned.load(Ordering::SeqCst) {
-                    let report = run_member(member, shared, instructions, stores, samples);
-                    reports.lock().unwrap_or_else(PoisonError::into_inner).push((member.cpu, report));
+                if !abandoned.load(Ordering::SeqCst) {
+                    let report = work(member);
+                    reports.lock().unwrap_or_else(PoisonError::into_inner).push((index, report));
                 }
             };
-            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
-                shared.abandoned.store(true, Ordering::SeqCst);
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
+                abandoned.store(true, Ordering::SeqCst);
                 return Err(ProbeError::kernel(format!("start {} threads", members.len()), error));
             }
         }
         drop(shut);
         Ok(())
     })?;
-    let mut reports: Vec<(u32, Report)> = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
-    reports.sort_by_key(|(cpu, _)| *cpu);
+    let mut reports: Vec<(usize, Result<T, ProbeError>)> = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+    reports.sort_by_key(|(index, _)| *index);
     // A member that failed by itself says more than those that stopped because of it.
     if let Some(index) = reports.iter().position(|(_, report)| !matches!(report, Ok(_) | Err(ProbeError::Thread))) {
-        return reports.swap_remove(index).1.map(|_| Outcome { kernels: Vec::new(), backing: Vec::new() });
+        return reports.swap_remove(index).1.map(|_| Vec::new());
     }
-    let reports = reports.into_iter().map(|(_, report)| report).collect::<Result<Vec<_>, _>>()?;
-    Ok(combine(reports))
+    reports.into_iter().map(|(_, report)| report).collect()
 }
 
 fn combine(reports: Vec<(Vec<Vec<Span>>, Backing)>) -> Outcome {

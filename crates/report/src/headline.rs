@@ -1,6 +1,7 @@
 //! The result in one sentence, and what belongs right under it.
 
-use crate::text::{LAB_WORDS, count, finite, interval, percent, ratio, shown, value};
+use crate::headline_nodes::headline_by_nodes;
+use crate::text::{COUNTED_WORDS, LAB_WORDS, count, finite, interval, percent, ratio, shown, value};
 use crate::view::{ArmRole, Bounds, CheckOutcome, ComparisonView, JobReport, Metric};
 
 /// The sentence a report opens with.
@@ -44,6 +45,9 @@ impl Headline {
 
 /// Works out the headline. A plan that did not take effect comes before any ratio.
 pub fn headline(view: &JobReport) -> Headline {
+    if let Some(by_nodes) = view.by_nodes.as_ref().filter(|_| view.race.is_none() && view.verification.is_empty()) {
+        return headline_by_nodes(view, by_nodes);
+    }
     let mut pieces = Vec::new();
     let mut say = |text: String, stress| pieces.push(Piece { text, stress });
     let several = view.together.is_some();
@@ -110,8 +114,7 @@ pub fn headline(view: &JobReport) -> Headline {
         say(format!("{name} was planned; nothing was proven and nothing compared"), Stress::Plain);
     }
     if view.is_lab() {
-        let words =
-            if result.is_some_and(|result| is_counted(view, result)) { "lab: counted, not timed" } else { LAB_WORDS };
+        let words = if result.is_some_and(|result| is_counted(view, result)) { COUNTED_WORDS } else { LAB_WORDS };
         say(format!(" — {words}"), Stress::Quiet);
     }
     if let Some(result) = result.filter(|_| view.race.is_none()) {

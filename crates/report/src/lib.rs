@@ -13,13 +13,16 @@
 //! | the ratio over request sizes | [`sizes_svg`] |
 //! | a matrix of arms against the default | [`race_svg`], [`matrix_svg`] |
 //! | several guests at once, by their number | [`together_svg`] |
+//! | one guest over more and more nodes, by mode | [`by_nodes_svg`] |
 //! | the words of a race: its order, what became of each way, what to use | [`view::RaceView`] |
-//! | papers' figures beside ours | [`papers::beside`] |
+//! | papers' figures and orders beside ours | [`papers::beside`], [`papers::order_said`] |
 //! | a fleet's plan: text, pictures, page | [`fleet::FleetReport`] |
 
 pub mod fleet;
 mod headline;
+mod headline_nodes;
 mod html;
+mod orders;
 mod palette;
 pub mod papers;
 mod race;
@@ -37,7 +40,7 @@ pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
 pub use summary_schema::summary_violations;
 pub use svg::{
-    MatrixMark, MatrixRow, Moment, Surface, arms_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of, race_svg,
-    sizes_svg, together_svg,
+    MatrixMark, MatrixRow, Moment, Surface, arms_svg, by_nodes_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of,
+    race_svg, sizes_svg, together_svg,
 };
 pub use terminal::{Style, host_picture, terminal};

@@ -1,8 +1,9 @@
-//! Published figures this project stands beside its own: data/papers.toml.
+//! Published figures this project stands beside its own: data/papers.toml; and published orders: data/orders.toml.
 
 use nearmetal_units::Bytes;
 use serde::Deserialize;
 
+pub use crate::orders::order_said;
 use crate::text::{LAB_WORDS, UNKNOWN, count, finite, ratio, value};
 use crate::view::{ArmRole, Beside, ComparisonView, JobReport, Metric, PaperFigure};
 

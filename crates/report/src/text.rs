@@ -10,6 +10,9 @@ pub(crate) const UNKNOWN: &str = "unknown";
 /// The words that stand wherever figures of the lab do.
 pub(crate) const LAB_WORDS: &str = "lab: emulated time";
 
+/// The words that stand instead where a lab's figures do not rest on its clock.
+pub(crate) const COUNTED_WORDS: &str = "lab: counted, not timed";
+
 /// Outside text without the characters that could act on a terminal, a page or a reader's eye: control characters but
 /// tab and newline, and the marks that turn the direction of writing.
 pub(crate) fn clean(text: &str) -> String {
@@ -120,6 +123,12 @@ pub(crate) fn duration(seconds: f64) -> String {
             format!("{} h {} min", whole / 3600, whole % 3600 / 60)
         }
     }
+}
+
+/// The first letter large: a sentence of its own.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The noun in the number of its count: `1 pair`, `6 pairs`.

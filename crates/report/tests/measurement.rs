@@ -5,48 +5,16 @@
 mod sample;
 
 use nearmetal_report::view::{
-    AdviceKind, AdviceView, Bounds, CeilingRow, CountRow, GuestCard, GuestShare, IncompleteArm, JobReport, LeftOutRow,
-    RaceArm, RaceReadBack, RaceView, Rate, RatioView, TenantView, TogetherView,
+    AdviceKind, AdviceView, Bounds, CeilingRow, CountRow, GuestShare, IncompleteArm, JobReport, LeftOutRow, RaceArm,
+    RaceReadBack, RaceView, Rate, RatioView, TenantView, TogetherView,
 };
 use nearmetal_report::{Surface, headline, html_page, race_svg, together_svg};
 use nearmetal_stats::Fate;
 use nearmetal_units::{Bytes, PageSize};
+use sample::alone;
 
 fn times(ratio: f64) -> RatioView {
     RatioView { ratio, interval: Bounds { low: ratio * 0.9, high: ratio * 1.1 }, n: 6 }
-}
-
-/// What is left of the sample where there is no plan and no host.
-fn alone() -> JobReport {
-    JobReport {
-        title: "web1 on a drive".to_owned(),
-        sample_data: false,
-        quick: None,
-        host: None,
-        host_after: None,
-        guest: GuestCard { name: "web1".to_owned(), ..GuestCard::default() },
-        plan: None,
-        diff: vec![],
-        verification: vec![],
-        guest_view: vec![],
-        metrics: vec![],
-        headline_metric: None,
-        arms: vec![],
-        comparisons: vec![],
-        samples: vec![],
-        noise_floors: vec![],
-        costs: vec![],
-        lifts: vec![],
-        memory: None,
-        papers: vec![],
-        provenance: vec![],
-        texts: vec![],
-        stages: vec![],
-        rolled_back: None,
-        reproduce: vec![],
-        caveats: vec!["the drive was empty before".to_owned()],
-        ..sample::sample()
-    }
 }
 
 fn way(title: &str, fate: Option<Fate>, to_reference: Option<RatioView>) -> RaceArm {

@@ -26,6 +26,7 @@ fn full() -> Value {
     report.slice_after.devices[0].pci = Some("0000:21:00.0".parse().unwrap());
     report.race = Some(race());
     report.together = Some(together());
+    report.by_nodes = sample::nodes::nodes(true).by_nodes;
     report.tenants = vec![TenantView {
         guest: "web1".into(),
         cpus: CpuSet::one(4),
@@ -120,7 +121,11 @@ fn the_document_names_exactly_the_fields_of_a_report() {
     let slices = ["slice_before", "slice_after"];
     let checks = ["verification", "guest_view", "rolled_back.rows"];
     PAGE.have(
-        &fields.clone().without(&["host", "host_after", "race", "together"]).without(&slices).without(&checks),
+        &fields
+            .clone()
+            .without(&["host", "host_after", "race", "together", "by_nodes"])
+            .without(&slices)
+            .without(&checks),
         "## Fields",
     );
     PAGE.have(&fields.below(&slices), "## Slice");
@@ -132,6 +137,9 @@ fn the_document_names_exactly_the_fields_of_a_report() {
     let (together, ratios) = (fields.below(&["together"]), ["counts[].ratio", "counts[].shares[].ratio"]);
     PAGE.have(&together.clone().without(&ratios), "## Together");
     ratios.iter().for_each(|ratio| PAGE.have(&together.below(&[ratio]), "## Ratio"));
+    let (by_nodes, ratio) = (fields.below(&["by_nodes"]), ["quantities[].series[].points[].to_bare"]);
+    PAGE.have(&by_nodes.clone().without(&ratio), "## By nodes");
+    PAGE.have(&by_nodes.below(&ratio), "## Ratio");
     assert!(PAGE.0.contains(REPORT_SCHEMA));
 }
 

@@ -1,10 +1,13 @@
-//! Pictures as SVG: the machine with the VM's slice in it, the arms against bare metal, the ratio over request sizes.
+//! Pictures as SVG: the machine with the VM's slice in it, the arms against bare metal, the ratio over request sizes,
+//! modes over NUMA nodes.
 
 mod arms;
+mod by_nodes;
 mod canvas;
 mod fleet;
 mod host;
 mod machine;
+mod marker;
 mod matrix;
 mod race;
 mod scale;
@@ -12,6 +15,7 @@ mod sizes;
 mod together;
 
 pub use arms::arms_svg;
+pub use by_nodes::by_nodes_svg;
 pub use host::host_svg;
 pub use machine::{Moment, machine_svg};
 pub use matrix::{MatrixMark, MatrixRow, matrix_svg, matrix_svg_of};
@@ -20,6 +24,7 @@ pub use sizes::sizes_svg;
 pub use together::together_svg;
 
 pub(crate) use arms::arms_chart;
+pub(crate) use by_nodes::by_nodes_chart;
 pub(crate) use fleet::{fleet_overview_svg, host_figure, hosts_svg, left_out};
 pub(crate) use machine::is_wide;
 pub(crate) use race::race_chart;

@@ -5,7 +5,10 @@ use crate::view::{ArmRole, Bounds, ComparisonView, JobReport};
 /// Ratios beyond this are drawn at the edge: an axis that long shows nothing of the others.
 const LARGEST: f64 = 1000.0;
 
-/// Maps ratios to coordinates.
+/// Measured values beyond this are drawn at the edge: no quantity here comes near.
+const LARGEST_VALUE: f64 = 1e18;
+
+/// Maps ratios, or measured values, to coordinates.
 pub(super) struct Scale {
     from: f64,
     to: f64,
@@ -19,7 +22,13 @@ impl Scale {
         Self { from, to, largest: largest * 1.08 }
     }
 
-    /// Where a ratio lies; outside values at the edge.
+    /// An axis from `from` to `to` that holds all measured values, of any unit.
+    pub(super) fn of_values(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max).min(LARGEST_VALUE);
+        Self { from, to, largest: if largest > 0.0 { largest * 1.08 } else { 1.0 } }
+    }
+
+    /// Where a ratio or value lies; outside values at the edge.
     pub(super) fn at(&self, ratio: f64) -> f64 {
         let share = if ratio.is_finite() { (ratio / self.largest).clamp(0.0, 1.0) } else { 0.0 };
         self.from + share * (self.to - self.from)

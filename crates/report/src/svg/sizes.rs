@@ -3,6 +3,7 @@
 use nearmetal_units::Bytes;
 
 use super::canvas::Canvas;
+use super::marker::marker;
 use super::scale::{Scale, against_bare, colour, extent, tick_text};
 use super::{Surface, Width};
 use crate::text::{LAB_WORDS, ratio, shorten};
@@ -111,16 +112,6 @@ fn draw_series(
         let class = if row.single_shot { format!("nm-hollow nm-stroke-{tone}") } else { format!("nm-fill-{tone}") };
         marker(canvas, position, *x, *y, &class);
         canvas.close();
-    }
-}
-
-/// Arms differ by shape as well as by colour.
-fn marker(canvas: &mut Canvas, position: usize, x: f64, y: f64, class: &str) {
-    match position % 4 {
-        0 => canvas.circle(x, y, 4.5, class),
-        1 => canvas.polygon(&[(x - 4.2, y - 4.2), (x + 4.2, y - 4.2), (x + 4.2, y + 4.2), (x - 4.2, y + 4.2)], class),
-        2 => canvas.polygon(&[(x, y - 5.4), (x + 5.2, y + 4.2), (x - 5.2, y + 4.2)], class),
-        _ => canvas.polygon(&[(x, y - 5.6), (x + 5.6, y), (x, y + 5.6), (x - 5.6, y)], class),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report on a terminal: compact, at any width, with or without colour, down to ASCII.
 
 mod bar;
+mod by_nodes;
 mod fleet;
 mod paint;
 mod picture;
@@ -45,6 +46,7 @@ pub fn terminal(view: &JobReport, style: &Style) -> String {
     sections::slices(&mut page, view);
     sections::checks(&mut page, "Read back", "as planned", &view.verification);
     sections::checks(&mut page, "Seen by the guest", "as planned", &view.guest_view);
+    by_nodes::by_nodes(&mut page, view);
     sections::arms(&mut page, view);
     sections::memory(&mut page, view);
     if let Some(rollback) = &view.rolled_back {

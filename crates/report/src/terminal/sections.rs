@@ -90,11 +90,11 @@ fn single_shots(page: &mut Page, view: &JobReport, metrics: &[&str]) {
     .draw(page);
 }
 
-fn arm_name(view: &JobReport, id: &str) -> String {
+pub(super) fn arm_name(view: &JobReport, id: &str) -> String {
     view.arm(id).map_or(id.to_owned(), |arm| one_line(&arm.name))
 }
 
-fn arm_ink(view: &JobReport, id: &str) -> Ink {
+pub(super) fn arm_ink(view: &JobReport, id: &str) -> Ink {
     match view.arm(id).map(|arm| arm.role) {
         Some(ArmRole::Planned) => Ink::Planned,
         Some(ArmRole::AsFound) => Ink::Found,

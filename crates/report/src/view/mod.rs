@@ -3,6 +3,7 @@
 //! A figure that could not be had is `None` and is shown as "unknown", never as zero. Counts and sizes carry their unit
 //! in the type or in the field's description.
 
+mod by_nodes;
 mod comparison;
 mod cost;
 pub(crate) mod fleet;
@@ -16,6 +17,8 @@ mod race;
 mod slice;
 mod together;
 
+pub(crate) use by_nodes::mode;
+pub use by_nodes::{ByNodesView, ModePoint, ModeSeries, NodesQuantity, OrderSaid};
 pub use comparison::{
     ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, IncompleteArm, Metric, NoiseFloorView, SampleSeries,
 };
@@ -92,6 +95,9 @@ pub struct JobReport {
     /// What several guests at once did, if there were several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<TogetherView>,
+    /// One guest over more and more NUMA nodes in several modes, if that was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_nodes: Option<ByNodesView>,
     /// The guests of a measurement alone, and where each ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<TenantView>,

@@ -3,6 +3,7 @@
 
 mod host;
 mod measured;
+pub mod nodes;
 mod story;
 
 use nearmetal_report::view::{Environment, GuestCard, JobReport, QuickMode, REPORT_SCHEMA};
@@ -64,6 +65,7 @@ pub fn sample() -> JobReport {
         comparisons: measured::comparisons(),
         race: None,
         together: None,
+        by_nodes: None,
         tenants: vec![],
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),
@@ -82,6 +84,39 @@ pub fn sample() -> JobReport {
     };
     report.papers = papers::beside(&report);
     report
+}
+
+/// What is left of the sample where there is no plan and no host.
+pub fn alone() -> JobReport {
+    JobReport {
+        title: "web1 on a drive".to_owned(),
+        sample_data: false,
+        quick: None,
+        host: None,
+        host_after: None,
+        guest: GuestCard { name: "web1".to_owned(), ..GuestCard::default() },
+        plan: None,
+        diff: vec![],
+        verification: vec![],
+        guest_view: vec![],
+        metrics: vec![],
+        headline_metric: None,
+        arms: vec![],
+        comparisons: vec![],
+        samples: vec![],
+        noise_floors: vec![],
+        costs: vec![],
+        lifts: vec![],
+        memory: None,
+        papers: vec![],
+        provenance: vec![],
+        texts: vec![],
+        stages: vec![],
+        rolled_back: None,
+        reproduce: vec![],
+        caveats: vec!["the drive was empty before".to_owned()],
+        ..sample()
+    }
 }
 
 /// The same guest on a machine of two sockets with eight nodes each.

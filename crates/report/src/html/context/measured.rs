@@ -97,6 +97,13 @@ pub(super) fn measured(view: &JobReport) -> Measured {
 
 /// The section's heading, and how was measured.
 fn words(view: &JobReport) -> (&'static str, &'static str) {
+    if view.by_nodes.is_some() {
+        let heading = if view.comparisons.is_empty() { "The modes" } else { "Against native" };
+        return (
+            heading,
+            "The same load in every mode at each number of nodes, in turns. What a mode pins and binds is said below.",
+        );
+    }
     match (&view.race, &view.together) {
         (Some(_), _) => (
             "Measured again",
@@ -133,7 +140,7 @@ fn cost(view: &JobReport, line: &crate::view::CostLine) -> CostRow {
     }
 }
 
-fn tone(role: Option<ArmRole>) -> &'static str {
+pub(super) fn tone(role: Option<ArmRole>) -> &'static str {
     match role {
         Some(ArmRole::Planned) => "planned",
         Some(ArmRole::AsFound) => "found",

@@ -1,5 +1,6 @@
 //! The page's data, every figure already a text: the template chooses places, not formats.
 
+mod by_nodes;
 mod measured;
 mod race;
 
@@ -38,6 +39,7 @@ pub(super) struct Page {
     guest_checks: Checks,
     race: Option<race::RacePage>,
     together: Option<race::TogetherPage>,
+    by_nodes: Option<by_nodes::ByNodesPage>,
     tenants: Vec<race::TenantCells>,
     measured: measured::Measured,
     papers: Vec<Paper>,
@@ -162,6 +164,7 @@ pub(super) fn page(view: &JobReport) -> Page {
         guest_checks: checks(&view.guest_view),
         race: race::race(view),
         together: race::together(view),
+        by_nodes: by_nodes::by_nodes(view),
         tenants: race::tenants(view),
         measured: measured::measured(view),
         papers: papers(&view.papers),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::text::{UNKNOWN, count, duration, value};
+use crate::text::{UNKNOWN, capital, count, duration, value};
 use crate::view::{
     AdviceKind, CeilingRow, GuestShare, JobReport, LeftOutRow, RaceReadBack, RaceView, Rate, RatioView, TenantView,
 };
@@ -111,12 +111,6 @@ fn ceiling(row: &CeilingRow) -> [String; 3] {
         if each.is_empty() { "not measured".to_owned() } else { format!("{} {}", each.join(", "), row.unit) }
     };
     [row.test.clone(), values(&row.unconfined), values(&row.confined)]
-}
-
-/// The first letter large: a sentence of its own.
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[derive(Serialize)]

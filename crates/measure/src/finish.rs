@@ -139,7 +139,9 @@ impl Experiment<'_> {
             path: &mut *self.path,
             least_overlap: self.least_overlap.unwrap_or(0.0),
         };
-        carry_out(design, &mut subject, session)
+        let runs = carry_out(design, &mut subject, session)?;
+        self.path.read_back(&mut self.arms);
+        Ok(runs)
     }
 
     /// The document, written into the store where the session has one.

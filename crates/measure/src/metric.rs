@@ -43,6 +43,15 @@ pub enum Unit {
     /// Events per gigabit moved.
     #[serde(rename = "1/Gbit")]
     PerGigabit,
+    /// Loads of a program from its memory, per second.
+    #[serde(rename = "loads/s")]
+    LoadsPerSecond,
+    /// CPU nanoseconds per load.
+    #[serde(rename = "CPU ns/load")]
+    CpuNanosecondsPerLoad,
+    /// Events per load.
+    #[serde(rename = "1/load")]
+    PerLoad,
     /// A part of all, from 0 to 1; more is better.
     #[serde(rename = "share")]
     Share,
@@ -67,6 +76,9 @@ impl Unit {
             Self::PerIo => "1/IO",
             Self::PerTransaction => "1/trans",
             Self::PerGigabit => "1/Gbit",
+            Self::LoadsPerSecond => "loads/s",
+            Self::CpuNanosecondsPerLoad => "CPU ns/load",
+            Self::PerLoad => "1/load",
             Self::Share => "share",
             Self::Distance => "distance",
         }
@@ -80,13 +92,16 @@ impl Unit {
             | Self::CpuNanosecondsPerTransaction
             | Self::CpuNanosecondsPerGigabit
             | Self::PerIo
+            | Self::CpuNanosecondsPerLoad
             | Self::PerTransaction
-            | Self::PerGigabit => true,
+            | Self::PerGigabit
+            | Self::PerLoad => true,
             Self::Iops
             | Self::BytesPerSecond
             | Self::Nanoseconds
             | Self::BitsPerSecond
             | Self::TransactionsPerSecond
+            | Self::LoadsPerSecond
             | Self::Share
             | Self::Distance => false,
         }
@@ -96,7 +111,12 @@ impl Unit {
     pub fn higher_is_better(self) -> bool {
         matches!(
             self,
-            Self::Iops | Self::BytesPerSecond | Self::BitsPerSecond | Self::TransactionsPerSecond | Self::Share
+            Self::Iops
+                | Self::BytesPerSecond
+                | Self::BitsPerSecond
+                | Self::TransactionsPerSecond
+                | Self::LoadsPerSecond
+                | Self::Share
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::ArmName;
+use crate::arm::{ArmName, Role};
 use crate::cost::{rounds_of_accesses, why_no_reasons};
 use crate::engine::{Fresh, Pairs, Plan, Session};
 use crate::load::Workload;
@@ -42,6 +42,7 @@ impl Pairing {
         let reasons = untold.is_none();
         untold.into_iter().for_each(|note| session.note(note));
         let all: Vec<usize> = (0..arms.len()).collect();
+        let sides = all.iter().copied().filter(|arm| matches!(arms[*arm].role, Role::AsFound | Role::Planned));
         let mut single_shot: Vec<(Workload, Vec<usize>)> =
             self.single_shot.iter().map(|workload| (workload.clone(), all.clone())).collect();
         for group in memory {
@@ -61,6 +62,8 @@ impl Pairing {
             fresh,
             reasons,
             accesses: rounds_of_accesses(session.fs, self.rounds),
+            // What the plan is for: such a round is slow, and bare metal's memory is near by its binding.
+            accesses_in: sides.collect(),
             seed: session.conditions.seed,
         })
     }

@@ -119,6 +119,8 @@ pub(crate) enum Each {
     Transaction,
     /// A billion bits of a stream.
     Gigabit,
+    /// A load of a program from its memory.
+    Load,
 }
 
 impl Each {
@@ -128,6 +130,7 @@ impl Each {
             Self::Io => "IO",
             Self::Transaction => "transaction",
             Self::Gigabit => "Gbit",
+            Self::Load => "load",
         }
     }
 
@@ -144,6 +147,8 @@ impl Each {
             (Self::Transaction, _) => Unit::PerTransaction,
             (Self::Gigabit, Cost::Cpu) => Unit::CpuNanosecondsPerGigabit,
             (Self::Gigabit, _) => Unit::PerGigabit,
+            (Self::Load, Cost::Cpu) => Unit::CpuNanosecondsPerLoad,
+            (Self::Load, _) => Unit::PerLoad,
         }
     }
 }

@@ -15,7 +15,7 @@ use nearmetal_stats::{PairsNeeded, pairs_needed};
 
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
-use crate::arm::{ArmName, Role, against};
+use crate::arm::{ArmName, against};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::error::MeasureError;
 use crate::load::Workload;
@@ -52,8 +52,10 @@ pub(crate) struct Plan {
     /// Whether the first paired workload whose costs are counted runs once more in each guest arm, with exits counted by
     /// reason.
     pub reasons: bool,
-    /// Rounds of that workload as found and as planned with its accesses to memory counted, where that has to be asked for.
+    /// Rounds of that workload with its accesses to memory counted, where that has to be asked for.
     pub accesses: u32,
+    /// The arms of these rounds.
+    pub accesses_in: Vec<usize>,
     /// The same seed gives the same order.
     pub seed: u64,
 }
@@ -149,12 +151,12 @@ impl Pairs {
         let mut entries: Vec<Entry> = Vec::new();
         let counted = plan.paired.iter().find(|workload| workload.load().middle().is_some());
         if let Some(workload) = counted {
-            // What the plan is for: such a round is slow, and bare metal's memory is near by its binding.
-            let sides = |arm: &usize| matches!(plan.arms[*arm].role, Role::AsFound | Role::Planned);
-            let arms: Vec<usize> = (0..plan.arms.len()).filter(sides).collect();
-            let rounds = if arms.len() > 1 { plan.accesses } else { 0 };
-            let pair = Entry { purpose: Purpose::Accesses, workload: workload.clone(), count, arms };
-            entries.extend((0..rounds).map(|_| pair.clone()));
+            let rounds = if plan.accesses_in.len() > 1 { plan.accesses } else { 0 };
+            for count in &plan.counts {
+                let arms = plan.accesses_in.clone();
+                let pair = Entry { purpose: Purpose::Accesses, workload: workload.clone(), count: *count, arms };
+                entries.extend((0..rounds).map(|_| pair.clone()));
+            }
         }
         if let (true, Some(workload)) = (plan.reasons, counted) {
             let guests = (0..plan.arms.len()).filter(|arm| !plan.arms[*arm].is_bare()).take(MOST_WITH_REASONS);
@@ -269,6 +271,7 @@ mod tests {
             fresh: Fresh::Round,
             reasons: true,
             accesses: 2,
+            accesses_in: vec![1, 2],
             seed,
         }
     }
@@ -370,6 +373,7 @@ mod tests {
             whole_or_nothing: true,
             reasons: false,
             accesses: 0,
+            accesses_in: Vec::new(),
             ..plan(20, 7)
         };
         let rounds = all(Pairs::new(plan), &[]);
@@ -402,6 +406,7 @@ mod tests {
             single_shot: vec![],
             reasons: false,
             accesses: 0,
+            accesses_in: Vec::new(),
             ..plan(3, 7)
         };
         let mut pairs = Pairs::new(plan);

@@ -5,6 +5,7 @@ use nearmetal_hypervisor::{DomainState, HypervisorError};
 use super::{Session, SplitMix, Step};
 use crate::appliance::PROBE_IN_GUEST;
 use crate::error::MeasureError;
+use crate::results::Arm;
 
 /// Where one tenant works in one arm.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,7 +16,7 @@ pub(crate) struct Seat {
     pub device: String,
     /// Path of the probe in the guest.
     pub probe: String,
-    /// On the host, the words before everything else: `ip netns exec NAME`.
+    /// The words before everything else: `ip netns exec NAME` on the host, a binding to a cell in a guest.
     pub around: Vec<String>,
     /// On the host: not confined to the slice.
     pub anywhere: bool,
@@ -68,6 +69,9 @@ pub(crate) trait Path {
     fn revive(&mut self, _: &Step, _: &mut Session<'_>) -> Result<bool, MeasureError> {
         Ok(false)
     }
+
+    /// Fills in what was read back of arms whose guests are booted for their turn.
+    fn read_back(&self, _: &mut [Arm]) {}
 
     /// Puts the arms of a round in the order they run: at random, unless some share what has to be made first. `last` is the
     /// arm that ran last; nothing else of what is there counts, so that a measurement goes on in the same order.

@@ -176,7 +176,7 @@ fn target(
         |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
     let slice = union(|slice| &slice.cpus);
     let mut guests = Vec::new();
-    for name in seats.iter().filter_map(|seat| seat.guest.as_ref()) {
+    for name in guests_of(seats) {
         guests.extend(session.process(name)?);
     }
     let on_top = union(|slice| &slice.cpus_on_top).difference(&slice);
@@ -298,7 +298,7 @@ impl Turn<'_> {
 
     /// In the guests: resumed, told, waited for, and paused again whatever came of it.
     fn in_guests(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        let names: Vec<&str> = self.seats.iter().filter_map(|seat| seat.guest.as_deref()).collect();
+        let names = guests_of(self.seats);
         for (number, name) in names.iter().enumerate() {
             if let Err(error) = session.hypervisor.resume(name) {
                 pause(&names[..number], session).ok();
@@ -327,8 +327,8 @@ impl Turn<'_> {
         for (number, ((seat, load), clock)) in self.seats.iter().zip(self.loads).zip(&clocks).enumerate() {
             let name = seat.guest.as_deref().unwrap_or_default();
             let at = moment.map(|moment| (moment, *clock));
-            let words = command(load.load(), &seat.probe, seat, self.seed + number as u64, at);
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let job = command(load.load(), &seat.probe, seat, self.seed + number as u64, at);
+            let words: Vec<&str> = seat.around.iter().chain(&job).map(String::as_str).collect();
             // Those told already end by themselves, and the clones with them.
             running.push(agent::start(session.hypervisor, name, &words, None).map_err(failed(name))?);
         }
@@ -346,6 +346,14 @@ impl Turn<'_> {
         }
         Ok(told)
     }
+}
+
+/// The guests that they are in, each once: tenants may share one.
+fn guests_of(seats: &[Seat]) -> Vec<&str> {
+    let mut names: Vec<&str> = seats.iter().filter_map(|seat| seat.guest.as_deref()).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
 }
 
 fn pause(names: &[&str], session: &mut Session<'_>) -> Result<(), MeasureError> {

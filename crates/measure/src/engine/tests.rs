@@ -66,6 +66,7 @@ impl Composition {
                 fresh: Fresh::Round,
                 reasons: false,
                 accesses: 0,
+                accesses_in: Vec::new(),
                 seed: 7,
             })),
             Kind::Scaling => Box::new(Pairs::new(Plan {
@@ -82,6 +83,7 @@ impl Composition {
                 whole_or_nothing: true,
                 reasons: false,
                 accesses: 0,
+                accesses_in: Vec::new(),
                 seed: 7,
             })),
             Kind::Race => {

@@ -9,6 +9,7 @@ mod memory;
 mod named;
 mod net;
 mod window;
+mod work;
 mod zstd;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
 pub use self::window::Window;
 pub(crate) use self::window::overlap;
+pub use self::work::WorkJob;
 
 /// What a run may take beyond its own seconds: starting the program, flushing, an emulated machine.
 pub(crate) const SLACK: Duration = Duration::from_secs(60);
@@ -145,6 +147,8 @@ loads! {
     Net(NetJob): &[],
     /// zstd's benchmark.
     Zstd(zstd::ZstdJob): zstd::NAMED,
+    /// `nearmetal-probe memory work`.
+    MemoryWork(WorkJob): &[],
 }
 
 impl Workload {

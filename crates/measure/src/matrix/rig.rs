@@ -266,6 +266,7 @@ impl Rig<'_> {
             fresh: Fresh::No,
             reasons: untold.is_none(),
             accesses: 0,
+            accesses_in: Vec::new(),
             seed: self.request.conditions.seed.wrapping_add(1),
         });
         untold.into_iter().for_each(|note| session.note(note));

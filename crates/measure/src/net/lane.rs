@@ -92,6 +92,7 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
         fresh: Fresh::No,
         reasons: false,
         accesses: 0,
+        accesses_in: Vec::new(),
         seed: rig.request.conditions.seed,
     });
     let runs = carried_out(&mut design, rig, &arms, session)?;

@@ -119,6 +119,7 @@ fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Resul
         whole_or_nothing: true,
         reasons: false,
         accesses: 0,
+        accesses_in: Vec::new(),
         seed: request.conditions.seed,
     };
     if let Environment::Lab { machine } = &request.conditions.environment {

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::finish::in_a_session;
 use crate::inside::InsideRequest;
 use crate::matrix::{MatrixRequest, MatrixResults};
+use crate::modes::ModesRequest;
 use crate::net::{NetMatrixRequest, NetMatrixResults};
 use crate::results::Results;
 use crate::slice::SliceRequest;
@@ -104,6 +105,8 @@ experiments! {
     Drive, "drive", DriveRequest;
     /// Several guests at once.
     Together, "together", TogetherRequest;
+    /// A guest over several nodes.
+    Modes, "modes", ModesRequest;
     /// Ways to a disk.
     Disk, "disk", MatrixRequest;
     /// Ways to a network.

@@ -1,7 +1,7 @@
 //! Loads, arms, designs, provenance and the results store.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
-//! clones ([`slice`]), without each decision of its plan ([`decisions`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
+//! clones ([`slice`]), without each decision of its plan ([`decisions`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
 //! disk ([`matrix`]) or a network ([`net`]). Every run is kept ([`Results`], [`Store`]); what may be said of them is worked
 //! out afterwards ([`compare`]).
 
@@ -27,6 +27,7 @@ mod load;
 mod log;
 mod matrix;
 mod metric;
+mod modes;
 mod net;
 mod older;
 mod on_its_pus;
@@ -60,7 +61,7 @@ pub use inside::InsideRequest;
 pub use leftovers::take_back_leftovers;
 pub use load::{
     FileJob, FileStep, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, Order,
-    Pattern, ProbePages, Shape, Window, Workload, WorksOn,
+    Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
@@ -69,6 +70,7 @@ pub use matrix::{
     read_back_paths,
 };
 pub use metric::{Metric, Unit};
+pub use modes::{ModesRequest, NodePart, parts_of};
 pub use net::{
     Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
     NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms,

@@ -127,7 +127,12 @@ impl Bench {
 
     /// Runs a script that must succeed, and gives its stdout.
     pub fn sh(&self, script: &str) -> anyhow::Result<String> {
-        let output = self.try_sh(script)?;
+        self.sh_within(LIMIT, script)
+    }
+
+    /// The same with a limit of its own, for what boots guests again and again.
+    pub fn sh_within(&self, limit: Duration, script: &str) -> anyhow::Result<String> {
+        let output = self.lab.exec(&Command::shell(script).timeout(limit))?;
         if output.success() {
             return Ok(output.text().trim_end().to_owned());
         }

@@ -76,6 +76,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         comparisons: results.map(|results| comparisons::views(results, &shown)).transpose()?.unwrap_or_default(),
         race: None,
         together: None,
+        by_nodes: None,
         tenants: Vec::new(),
         samples: results.map(|results| comparisons::samples(results, &shown)).unwrap_or_default(),
         noise_floors: results.map(|results| comparisons::floors(results, &shown)).unwrap_or_default(),

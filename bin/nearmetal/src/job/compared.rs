@@ -11,6 +11,10 @@ use nearmetal_stats::{ShownRatio, Verdict};
 /// A figure from this part of the ceiling on may be the other end's, not the guests'.
 pub(super) const BOUND: f64 = nearmetal_measure::PEER_BOUND;
 
+/// The experiments with several tenants, by their words.
+pub(super) const TOGETHER: &str = "together";
+pub(super) const MODES: &str = "modes";
+
 /// The whole text.
 ///
 /// # Errors
@@ -31,10 +35,13 @@ pub(crate) fn text(results: &Results) -> Result<String, MeasureError> {
         ));
     }
     for comparison in &comparisons {
-        text.push_str(&line(comparison, several, ceiling.map(|(rate, _)| rate)));
+        let what = several.then_some(if results.experiment == MODES { "nodes: " } else { "" });
+        text.push_str(&line(comparison, what, ceiling.map(|(rate, _)| rate)));
+    }
+    if several && results.experiment == TOGETHER {
+        text.push_str(&scaling(&comparisons));
     }
     if several {
-        text.push_str(&scaling(&comparisons));
         text.push_str(&side_by_side(results));
         if comparisons.is_empty() {
             text.push_str("no ratio: fewer than two pairs count\n");
@@ -54,17 +61,23 @@ pub(crate) fn text(results: &Results) -> Result<String, MeasureError> {
     Ok(text)
 }
 
-/// One line a comparison: the ratio with its interval, and what may be said.
-fn line(comparison: &Comparison, several: bool, ceiling: Option<f64>) -> String {
-    let count = if several { format!("{} ", comparison.count) } else { String::new() };
-    let pair = format!("{count}{} / {count}{}", comparison.subject.title, comparison.reference.title);
+/// One line a comparison: the ratio with its interval, and what may be said. `several`: what the number of tenants is followed
+/// by, where there are several.
+fn line(comparison: &Comparison, several: Option<&str>, ceiling: Option<f64>) -> String {
+    let count = comparison.count;
+    let (subject, reference) = (&comparison.subject.title, &comparison.reference.title);
+    let pair = match several {
+        None => format!("{subject} / {reference}"),
+        Some("") => format!("{count} {subject} / {count} {reference}"),
+        Some(what) => format!("{count} {what}{subject} / {reference}"),
+    };
     let mut figure = match &comparison.estimate {
         Estimate::Paired { ratio, verdict, .. } => {
             format!("{ratio}, n = {}, {}", ratio.n, word(*verdict, &comparison.metric))
         }
         Estimate::SingleShot { ratio } => format!("{}, single shot", ShownRatio::new(*ratio, None)),
     };
-    if several {
+    if several.is_some() {
         let (subject, reference) = means(comparison);
         let bound = if ceiling.is_some_and(|ceiling| subject >= BOUND * ceiling) { ", peer-bound" } else { "" };
         let (subject, reference) = (shown(subject, comparison.unit), shown(reference, comparison.unit));
@@ -72,7 +85,7 @@ fn line(comparison: &Comparison, several: bool, ceiling: Option<f64>) -> String 
     }
     let mut what = comparison.workload.label();
     if Some(&comparison.metric) != comparison.workload.rate().as_ref() {
-        what.push_str(&format!(": {}", metric_title(&comparison.metric)));
+        what.push_str(&format!(": {}", metric_title(&comparison.metric, comparison.workload.each())));
     }
     format!("{what:44} {pair:28} {figure}\n")
 }
@@ -103,6 +116,8 @@ pub(super) fn means(comparison: &Comparison) -> (f64, f64) {
 fn shown(rate: f64, unit: Unit) -> String {
     match unit {
         Unit::BitsPerSecond => format!("{:.1} Mbit/s", rate / 1e6),
+        Unit::Share => format!("{:.1} %", rate * 100.0),
+        Unit::Distance | Unit::PerLoad => format!("{rate:.2} {}", unit.symbol()),
         unit => format!("{rate:.0} {}", unit.symbol()),
     }
 }
@@ -161,8 +176,9 @@ fn is_shown(comparison: &Comparison) -> bool {
         || (sequential && matches!(metric, "cpu" | "cpu.host"))
 }
 
-fn metric_title(metric: &str) -> String {
+fn metric_title(metric: &str, each: &str) -> String {
     match metric {
+        "work.instructions" if each == "load" => "instructions per load".to_owned(),
         "cpu" => "fio's processor time per request".to_owned(),
         "cpu.host" => "the host's processor time per request".to_owned(),
         "work.instructions" => "instructions per request".to_owned(),

@@ -11,8 +11,8 @@ use nearmetal_report::view::{
 use super::document::Document;
 use super::error::{JobError, cut};
 use super::{
-    arms, assemble, compared, comparisons, costs, fresh, matrix, memory, metrics, net_matrix, paths, provenance,
-    together,
+    arms, assemble, by_nodes, compared, comparisons, costs, fresh, matrix, memory, metrics, net_matrix, paths,
+    provenance, together,
 };
 
 /// Characters of a failure's reason.
@@ -92,6 +92,7 @@ fn bare_report(title: String, guest: &str, created: &str, version: &str, environ
         comparisons: Vec::new(),
         race: None,
         together: None,
+        by_nodes: None,
         tenants: Vec::new(),
         samples: Vec::new(),
         noise_floors: Vec::new(),
@@ -120,14 +121,16 @@ fn of_results(results: &Results) -> Result<JobReport, JobError> {
     let quick = results.quick && results.experiment == "slice";
     let mut caveats = results.caveats.clone();
     caveats.extend(assemble::failures(results));
+    let (arms, compared) = (arms::views(results, None)?, compare(results)?);
     Ok(JobReport {
         quick: quick.then(|| QuickMode { shortened: shortened.map(str::to_owned).to_vec() }),
         metrics: shown.iter().map(|metric| metric.view.clone()).collect(),
         headline_metric: metrics::headline(results, &shown),
-        arms: arms::views(results, None)?,
+        by_nodes: by_nodes::view(results, &compared, &arms),
+        arms,
         incomplete: arms::incomplete(results),
         comparisons: comparisons::views(results, &shown)?,
-        together: together::view(results, &compare(results)?),
+        together: together::view(results, &compared),
         tenants: together::tenants(results),
         samples: comparisons::samples(results, &shown),
         noise_floors: comparisons::floors(results, &shown),

@@ -6,6 +6,7 @@
 
 pub(crate) mod arms;
 mod assemble;
+mod by_nodes;
 mod checks;
 pub(crate) mod compared;
 mod comparisons;

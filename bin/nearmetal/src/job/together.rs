@@ -4,7 +4,7 @@ use nearmetal_measure::{CONFIDENCE, Comparison, Estimate, Purpose, Results, Role
 use nearmetal_report::view::{CountRow, GuestShare, TenantView, TogetherView};
 use nearmetal_stats::{Pair, ratio};
 
-use super::compared::{BOUND, ceiling, means};
+use super::compared::{BOUND, TOGETHER, ceiling, means};
 use super::metrics::show;
 
 /// The guests with their slices.
@@ -29,7 +29,7 @@ pub(super) fn slice_view(guest: &str, slice: &nearmetal_measure::Slice, placemen
 
 /// The view; `None` for one guest alone, or if nothing ran at a rate.
 pub(super) fn view(results: &Results, compared: &[Comparison]) -> Option<TogetherView> {
-    if results.tenants.len() < 2 {
+    if results.experiment != TOGETHER || results.tenants.len() < 2 {
         return None;
     }
     let workload =

@@ -9,8 +9,9 @@ use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
-use crate::load::{FioJob, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
+use crate::load::{FioJob, MemoryJob, MemoryLatency, Pattern, ProbePages, WorkJob, Workload};
 use crate::matrix::MatrixRequest;
+use crate::modes::{ModesRequest, NodePart};
 use crate::net::{NetMatrixRequest, NetPath, NetTest};
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
@@ -28,6 +29,7 @@ pub(super) enum Kind {
     Decisions,
     Inside,
     Drive,
+    Modes,
     TogetherOverScratch,
     TogetherOverDrives,
     DiskRace,
@@ -39,12 +41,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Slice,
         Self::SliceQuick,
         Self::Decisions,
         Self::Inside,
         Self::Drive,
+        Self::Modes,
         Self::TogetherOverScratch,
         Self::TogetherOverDrives,
         Self::DiskRace,
@@ -147,6 +150,19 @@ impl Kind {
                 pairing: pairing(true, 50),
                 conditions,
             })),
+            Self::Modes => Experiment::Modes(Box::new(ModesRequest {
+                guest,
+                xml: found("web1"),
+                memory: Bytes::from_mib(384),
+                parts: [0, 2].map(|first| part(first)).to_vec(),
+                counts: vec![1, 2],
+                job: WorkJob { threads: 1, each: Bytes::from_mib(16), seconds: 3 },
+                pairs: 2,
+                same_arm_pairs: 1,
+                least_overlap: 0.5,
+                quick: true,
+                conditions,
+            })),
             Self::TogetherOverScratch => {
                 together(Over::Scratch { job: job(50), devices: vec!["/dev/nvme8n1".into(), "/dev/nvme9n1".into()] })
             }
@@ -213,6 +229,11 @@ pub(crate) fn on_scratch() -> OnScratch {
         scratch: "/dev/nvme8n1".into(),
         pairing: pairing(true, 50),
     }
+}
+
+/// A part of one vCPU; the machine has one node.
+fn part(first: u32) -> NodePart {
+    NodePart { node: 0, cpus: CpuSet::one(first), beside: CpuSet::one(first + 1) }
 }
 
 fn function(number: usize) -> PciAddress {

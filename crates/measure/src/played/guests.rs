@@ -79,6 +79,7 @@ impl World {
             }
             ["sh", "-c", script] if script.contains("write_cache") => Ok(self.disks_of(name)),
             ["taskset", _, rest @ ..] => self.in_a_guest(name, rest),
+            [_, "bind", "--cpus", _, "--nodes", _, "--", rest @ ..] => self.in_a_guest(name, rest),
             ["dd", input, _, _, count, "iflag=direct"] => {
                 let requests = count.trim_start_matches("count=").parse().unwrap_or_default();
                 self.read_of(name, input.trim_start_matches("if=/dev/"), requests);

@@ -226,6 +226,7 @@ impl World {
                     "result": {"backing": {"asked": "thp", "got": "thp"}, "latency": {"median": rate}}})
                 .to_string()
             }),
+            [_, "memory", "work", ..] => self.sample(guest, words, work),
             other => panic!("nobody plays `{}` in {guest:?}", other.join(" ")),
         }
     }
@@ -246,6 +247,12 @@ impl World {
             }
         }
     }
+}
+
+/// What the probe's `memory work` says.
+fn work(rate: u32) -> String {
+    let began = now() / 1_000_000;
+    json!({"result": {"loads_per_second": rate, "began_ms": began, "ended_ms": began + 60_000}}).to_string()
 }
 
 /// What fio says.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_measure::{
     Arm, ArmName, Environment, FileJob, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency,
     Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, Run, SCHEMA, Shape,
-    Slice, Tenant, Together, Unit, Window, Workload,
+    Slice, Tenant, Together, Unit, Window, WorkJob, Workload,
 };
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
 
@@ -89,12 +89,13 @@ fn workloads() -> Vec<Workload> {
         MemoryLatency(memory(ProbePages::Small, Pattern::Page)).into(),
         MemoryBandwidth(memory(ProbePages::Transparent, Pattern::Groups)).into(),
         (zstd.make)(&shape),
+        WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 }.into(),
     ];
     all.extend(tests.map(|test| net(test).into()));
     all
 }
 
-const UNITS: [Unit; 14] = [
+const UNITS: [Unit; 17] = [
     Unit::Iops,
     Unit::BytesPerSecond,
     Unit::Nanoseconds,
@@ -107,6 +108,9 @@ const UNITS: [Unit; 14] = [
     Unit::PerIo,
     Unit::PerTransaction,
     Unit::PerGigabit,
+    Unit::LoadsPerSecond,
+    Unit::CpuNanosecondsPerLoad,
+    Unit::PerLoad,
     Unit::Share,
     Unit::Distance,
 ];

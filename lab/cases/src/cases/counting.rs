@@ -1,20 +1,27 @@
 //! A lab whose processors count: the counts themselves, and what a measurement makes of them.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 use nearmetal_lab::machine::Count;
 use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results};
 use serde_json::Value;
 
-use super::{Case, Verdict, alone};
+use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![alone("count/counts-hold-and-show-where-memory-is", counts)]
+    vec![
+        alone("count/counts-hold-and-show-where-memory-is", counts),
+        shared_long("count/modes-over-nodes-differ-in-where-memory-is", modes),
+    ]
 }
 
 /// The most that the count of a known loop may be off, and that of entries against KVM's.
 const LOOP: f64 = 0.001;
 const ENTRIES: f64 = 0.01;
+/// Some fifty boots of a guest.
+const MODES_LIMIT: Duration = Duration::from_secs(2400);
 /// The part of a bound program's accesses that must go to the node it is bound to; the rest is its start.
 const BOUND: f64 = 0.99;
 
@@ -48,6 +55,28 @@ fn counts() -> anyhow::Result<Verdict> {
         near * 100.0,
         anywhere * 100.0
     )))
+}
+
+/// A guest over four nodes in every mode: what sees its nodes, or has one, touches memory there, and what does not scatters.
+fn modes(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh_within(MODES_LIMIT, "nearmetal bench modes web1 --quick --pause --counts 1,4 --pairs 2 --seconds 3 --overlap 50 --same-arm-pairs 0 -o /root/modes.json")?;
+    let results: Results = serde_json::from_str(&bench.document("/root/modes.json", "web1")?)?;
+    let over = |arm: &str, count: usize| {
+        let runs: Vec<_> = results.runs.iter().filter(|run| run.count == count).cloned().collect();
+        mean(&Results { runs, ..results.clone() }, arm, "locality.local-share")
+    };
+    let mut told = Vec::new();
+    for arm in &results.arms {
+        let (one, all) = (over(&arm.name.id, 1)?, over(&arm.name.id, 4)?);
+        told.push(format!("{} {:.1} and {:.1} %", arm.name.title, one * 100.0, all * 100.0));
+        let is_near = matches!(arm.name.id.as_str(), BARE_SLICE | "cells" | "per-node");
+        ensure!(!is_near || all > 0.9, "{}: {all} of the accesses stay on their node", arm.name.title);
+    }
+    let (cells, default) = (over("cells", 4)?, over("default", 4)?);
+    ensure!(cells > default + 0.2, "with cells {cells} of the accesses stay on their node, by default {default}");
+    let told = told.join("; ");
+    Ok(Verdict::Holds(format!("lab: accesses that stay on their node, over one node and over four: {told}")))
 }
 
 /// Memory that the guest's vCPUs touch, as found and as planned, while it works: only the second passes.

@@ -7,6 +7,7 @@ mod drive;
 mod inside;
 mod keep;
 mod measuring;
+mod modes;
 mod net;
 mod on_scratch;
 mod planned;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "\
 Examples:
   nearmetal bench slice web1 --scratch /dev/nvme1n1 --quick --pause
   nearmetal bench decisions web1 --scratch /dev/nvme1n1 --quick --pause
+  nearmetal bench modes web1 --quick --pause
   nearmetal bench inside web1 --pause --quick
   nearmetal bench drive db --pause --quick
   nearmetal bench disk race web1 --scratch /dev/nvme1n1 --pause
@@ -47,6 +49,7 @@ Examples:
 enum What {
     Slice(slice::Args),
     Decisions(decisions::Args),
+    Modes(modes::Args),
     Inside(inside::Args),
     Drive(drive::Args),
     Disk(disk::Args),
@@ -63,6 +66,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match args.what {
         What::Slice(args) => slice::slice(&args, printer),
         What::Decisions(args) => decisions::decisions(&args, printer),
+        What::Modes(args) => modes::modes(&args, printer),
         What::Inside(args) => inside::inside(&args, printer),
         What::Drive(args) => drive::drive(&args, printer),
         What::Disk(args) => disk::disk(&args, printer),

@@ -1,0 +1,149 @@
+//! One guest over several nodes, in the modes people run such guests in, against processes on the same nodes.
+//!
+//! The experiment of "KVM on SGI UV 2000" (seed 003, ch. 3.4 and 3.5.4 to 3.5.8) on any host: a guest over 1, 2, 4 … nodes, as
+//! libvirt makes it by default, pinned, with guest cells, and as one guest a node. Each part of it has a program whose
+//! threads work on memory that they touched first. What differs is how near that memory is; where the processors count
+//! accesses, that is read, and not concluded from time.
+
+mod mode;
+mod parts;
+mod path;
+
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
+use serde::{Deserialize, Serialize};
+
+use self::mode::Mode;
+pub use self::parts::{NodePart, parts_of};
+use self::path::ModesPath;
+use crate::conditions::Conditions;
+use crate::cost::rounds_of_accesses;
+use crate::engine::{Fresh, Pairs, Plan, Session, Tenant};
+use crate::error::MeasureError;
+use crate::finish::{Experiment, Request, lab_caveat};
+use crate::load::{WorkJob, Workload};
+use crate::record::record;
+use crate::results::{Results, Slice};
+use crate::together::MOST_TOGETHER;
+
+/// What to measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModesRequest {
+    /// Domain.
+    pub guest: String,
+    /// Its definition, whose machine all clones have; a clone on one node has its vCPUs, one on several so many times them.
+    pub xml: String,
+    /// Memory of a clone on each node.
+    pub memory: Bytes,
+    /// The nodes' parts, in the order in which they join.
+    pub parts: Vec<NodePart>,
+    /// Numbers of nodes that are measured.
+    pub counts: Vec<usize>,
+    /// What the program of each part runs.
+    pub job: WorkJob,
+    /// Pairs for each number of nodes.
+    pub pairs: u32,
+    /// A/A pairs of the guest with cells, over all nodes.
+    pub same_arm_pairs: u32,
+    /// The least overlap of a sample that counts, from 0 to 1.
+    pub least_overlap: f64,
+    /// Whether samples are few and short.
+    pub quick: bool,
+    /// Under what.
+    pub conditions: Conditions,
+}
+
+impl Request for ModesRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.guest.clone()]
+    }
+
+    fn check(&self) -> Result<(), MeasureError> {
+        let (all, most) = (self.parts.len(), MOST_TOGETHER);
+        if all > most {
+            return Err(MeasureError::Asked(format!(
+                "{all} nodes, and {most} at once are possible: choose fewer (--nodes)"
+            )));
+        }
+        match self.counts.iter().find(|count| !(1..=all).contains(*count)) {
+            Some(count) => Err(MeasureError::Asked(format!("{count} nodes at once, and 1 to {all} are possible"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the experiment and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// The guest runs and may not be paused, a clone does not come up or does not run where it was pinned, or four samples in
+    /// a row failed.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        session.pause_original(&self.guest)?;
+        let tenants: Vec<Tenant> = self.parts.iter().map(|part| Tenant::new(&part_name(part), part.slice())).collect();
+        let slices: Vec<Slice> = tenants.iter().map(|tenant| tenant.slice.clone()).collect();
+        session.stay_off(&slices)?;
+        let all = together(&slices);
+        let mut path = ModesPath::new(self, all.clone(), session)?;
+        let mut arms = Vec::new();
+        for mode in Mode::ALL {
+            // What was read back of guests takes its place once they have run.
+            arms.push(record(session, &mode.name(), mode.description(), "", None, &all)?);
+        }
+        let workload = Workload::from(self.job.clone());
+        let mut design = Pairs::new(Plan {
+            arms: arms.iter().map(|arm| arm.name.clone()).collect(),
+            counts: self.counts.clone(),
+            paired: vec![workload.clone()],
+            rounds: self.pairs,
+            resolve: None,
+            same_arm: vec![Mode::Cells as usize],
+            same_arm_pairs: self.same_arm_pairs,
+            single_shot: Vec::new(),
+            fresh: Fresh::No,
+            ceiling: None,
+            whole_or_nothing: false,
+            reasons: false,
+            accesses: rounds_of_accesses(session.fs, self.pairs),
+            accesses_in: (0..arms.len()).collect(),
+            seed: self.conditions.seed,
+        });
+        let mut caveats: Vec<String> = lab_caveat(&self.conditions.environment).into_iter().collect();
+        caveats.push(
+            "guests are booted afresh for every sample: where one that floats lands is the luck of its boot".into(),
+        );
+        let mut experiment = Experiment {
+            experiment: "modes",
+            quick: self.quick,
+            arms,
+            tenants,
+            least_overlap: Some(self.least_overlap),
+            caveats,
+            workloads: vec![workload],
+            facts: vec![("guest".to_owned(), self.guest.clone())],
+            path: &mut path,
+        };
+        let runs = experiment.runs(&mut design, session)?;
+        experiment.document(runs, session)
+    }
+}
+
+fn part_name(part: &NodePart) -> String {
+    format!("node {}", part.node)
+}
+
+/// All parts as one slice.
+fn together(slices: &[Slice]) -> Slice {
+    let cpus = |of: fn(&Slice) -> &CpuSet| slices.iter().fold(CpuSet::new(), |all, slice| all.union(of(slice)));
+    Slice {
+        cpus: cpus(|slice| &slice.cpus),
+        nodes: slices.iter().fold(NodeSet::new(), |all, slice| all.union(&slice.nodes)),
+        page_size: None,
+        device: String::new(),
+        region: Bytes::ZERO,
+        cpus_on_top: cpus(|slice| &slice.cpus_on_top),
+    }
+}

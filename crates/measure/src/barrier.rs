@@ -66,9 +66,10 @@ pub(crate) fn waiting(probe: &str, moment: i128, clock: Ahead, stamp: bool, comm
     words
 }
 
-/// How long after now everybody has been told: a fixed part for the start of a process, and one for each that is told.
+/// How long after now everybody has been told: a fixed part for the start of a process, and one for each that is told. A guest
+/// that was booted a moment ago takes longest to start its first process.
 pub(crate) fn lead(members: usize) -> Duration {
-    Duration::from_millis(1500) + Duration::from_millis(500) * members as u32
+    Duration::from_millis(1500) + Duration::from_secs(1) * members as u32
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ impl Kind {
                 guest,
                 xml: found("web1"),
                 memory: Bytes::from_mib(384),
-                parts: [0, 2].map(|first| part(first)).to_vec(),
+                parts: [0, 2].map(part).to_vec(),
                 counts: vec![1, 2],
                 job: WorkJob { threads: 1, each: Bytes::from_mib(16), seconds: 3 },
                 pairs: 2,

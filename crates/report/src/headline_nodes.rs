@@ -11,6 +11,7 @@ pub(crate) fn headline_by_nodes(view: &JobReport, by_nodes: &ByNodesView) -> Hea
     let mut say = |text: String, stress| pieces.push(Piece { text, stress });
     let most = by_nodes.most_nodes().unwrap_or(0);
     let over = format!("{} over {}", view.guest.name, count(most as usize, "node"));
+    let named = |role| view.arm_of(role).map_or("", |arm| arm.name.as_str());
     let mean = |role| {
         let share = by_nodes.share()?;
         Some(share.point(&view.arm_of(role)?.id, most)?.mean)
@@ -26,11 +27,11 @@ pub(crate) fn headline_by_nodes(view: &JobReport, by_nodes: &ByNodesView) -> Hea
     if let Some(share) = share {
         say(format!("{over}: "), Stress::Plain);
         say(format!("{share:.1} %"), Stress::Result);
-        say(" of its accesses stay on their node as planned".to_owned(), Stress::Plain);
+        say(format!(" of its accesses stay on their node ({})", named(ArmRole::Planned)), Stress::Plain);
         if let Some(found) = mean(ArmRole::AsFound) {
             say(", ".to_owned(), Stress::Plain);
             say(format!("{found:.1} %"), Stress::Before);
-            say(" as found".to_owned(), Stress::Plain);
+            say(format!(" ({})", named(ArmRole::AsFound)), Stress::Plain);
         }
         if timed.is_some() {
             say("; it does ".to_owned(), Stress::Plain);
@@ -47,7 +48,7 @@ pub(crate) fn headline_by_nodes(view: &JobReport, by_nodes: &ByNodesView) -> Hea
             say(format!(" (95 % interval {ends})"), Stress::Quiet);
         }
         if let Some(found) = to_native(ArmRole::AsFound) {
-            say(", as found ".to_owned(), Stress::Plain);
+            say(format!(", {} ", named(ArmRole::AsFound)), Stress::Plain);
             say(found.shown().ratio, Stress::Before);
         }
     }
@@ -56,7 +57,8 @@ pub(crate) fn headline_by_nodes(view: &JobReport, by_nodes: &ByNodesView) -> Hea
         say(format!(" — {words}"), Stress::Quiet);
     }
     if let Some(rate) = rate.filter(|_| timed.is_none()) {
-        let found = to_native(ArmRole::AsFound).map_or_else(String::new, |found| format!(", {found} as found"));
+        let found = to_native(ArmRole::AsFound)
+            .map_or_else(String::new, |found| format!(", {found} {}", named(ArmRole::AsFound)));
         below
             .push(format!("In the lab's emulated time: {rate} of native over {}{found}", count(most as usize, "node")));
     }

@@ -100,16 +100,16 @@ fn the_headline_tells_what_was_counted_in_a_lab_and_adds_time_on_silicon() {
     let lab = headline(&nodes(true));
     assert_eq!(
         lab.sentence(),
-        "big1 over 8 nodes: 97.9 % of its accesses stay on their node as planned, 13.1 % as found — lab: counted, not timed"
+        "big1 over 8 nodes: 97.9 % of its accesses stay on their node (guest cells), 13.1 % (default) — lab: counted, not timed"
     );
     assert_eq!(
         lab.below[1],
-        "In the lab's emulated time: 0.53× (0.50–0.55) of native over 8 nodes, 0.18× (0.17–0.18) as found"
+        "In the lab's emulated time: 0.53× (0.50–0.55) of native over 8 nodes, 0.18× (0.17–0.18) default"
     );
     assert_eq!(
         headline(&nodes(false)).sentence(),
-        "big1 over 8 nodes: 97.9 % of its accesses stay on their node as planned, 13.1 % as found; \
-         it does 0.53× of native (95 % interval 0.50–0.55), as found 0.18×"
+        "big1 over 8 nodes: 97.9 % of its accesses stay on their node (guest cells), 13.1 % (default); \
+         it does 0.53× of native (95 % interval 0.50–0.55), default 0.18×"
     );
     let mut timed = nodes(true);
     timed.by_nodes.as_mut().unwrap().quantities.truncate(1);

@@ -15,6 +15,12 @@ const QUANTITIES: [(&str, &str, bool); 4] = [
     ("loads", "loads of all nodes together", true),
 ];
 
+/// The guest whose parts the tenants are; `None` for another experiment.
+pub(super) fn guest(results: &Results) -> Option<&str> {
+    let is_it = results.experiment == MODES;
+    results.provenance.get("guest").filter(|_| is_it).map(String::as_str)
+}
+
 /// The view; `None` for another experiment, or if nothing ran.
 pub(super) fn view(results: &Results, compared: &[Comparison], arms: &[ArmView]) -> Option<ByNodesView> {
     if results.experiment != MODES {

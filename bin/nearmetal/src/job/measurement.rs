@@ -110,9 +110,13 @@ fn bare_report(title: String, guest: &str, created: &str, version: &str, environ
 }
 
 fn of_results(results: &Results) -> Result<JobReport, JobError> {
-    let guests: Vec<&str> = results.tenants.iter().map(|tenant| tenant.guest.as_str()).collect();
+    let tenants = || results.tenants.iter().map(|tenant| tenant.guest.as_str());
+    // The tenants of a guest over several nodes are its parts.
+    let spread = by_nodes::guest(results);
+    let guests: Vec<&str> = spread.map_or_else(|| tenants().collect(), |guest| vec![guest]);
     let title = format!("{}, bench {}", guests.join(", "), results.experiment);
-    let report = bare_report(title, results.guest(), &results.created, &results.version, &results.environment);
+    let guest = spread.unwrap_or_else(|| results.guest());
+    let report = bare_report(title, guest, &results.created, &results.version, &results.environment);
     let shown = metrics::shown_alone(results);
     let lab = report.is_lab();
     // Several guests at once are always measured in short samples, and decisions in clones that come and go; only a slice has

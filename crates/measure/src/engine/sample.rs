@@ -51,7 +51,7 @@ pub(crate) struct Subject<'a> {
     pub least_overlap: f64,
 }
 
-/// How many times as long everything takes at most while a lab counts accesses (`./dev bench lab`).
+/// About how many times as long everything takes while a lab counts accesses (`./dev bench lab`).
 const SLOWED: u32 = 4;
 
 /// What came of a sample.

@@ -7,6 +7,7 @@ mod cache;
 mod count;
 mod layout;
 mod memory_map;
+mod model;
 mod reading;
 
 pub use cache::Cache;
@@ -16,4 +17,5 @@ pub use layout::{
     first_words, guest_word, header, pu_word,
 };
 pub use memory_map::{MapError, MemoryMap};
+pub use model::{ModelError, TimeModel};
 pub use reading::{CounterError, GuestCounts, MemoryCounts, PuCounts, Reading};

@@ -94,6 +94,10 @@ fn set_text(document: &Document<'_>, edits: &mut Edits<'_>, at: &str, text: &str
     }
 }
 
+/// Attributes without which libvirt's schema (domain.rng) refuses an element, each with what libvirt takes where the element
+/// is missing: a definition that it has stored has them, a template that people wrote need not.
+const REQUIRED: [(&str, &str, &str); 1] = [("clock", "offset", "utc")];
+
 /// Makes the elements of a place from the first missing one on, each with the attribute its condition names.
 fn make(
     edits: &mut Edits<'_>,
@@ -114,11 +118,15 @@ fn make(
             }
             fragment = fragment.attribute(condition.attribute.clone(), &condition.value);
         }
-        made = Some(match (made, finish.take()) {
+        let mut fragment = match (made, finish.take()) {
             (Some(inner), _) => fragment.child(inner),
             (None, Some(finish)) => finish(fragment),
             (None, None) => fragment,
-        });
+        };
+        for (_, attribute, value) in REQUIRED.iter().filter(|(element, ..)| *element == step.name) {
+            fragment = if fragment.has(attribute) { fragment } else { fragment.attribute(*attribute, value) };
+        }
+        made = Some(fragment);
     }
     let (Some(fragment), Some(first)) = (made, place.steps.get(depth)) else { return Ok(()) };
     match order::before(parent.tag_name().name(), &first.name) {

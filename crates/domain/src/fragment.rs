@@ -23,6 +23,11 @@ impl Fragment {
         self
     }
 
+    /// Whether it has an attribute of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.attributes.iter().any(|(own, _)| own == name)
+    }
+
     /// With text inside; children are then not printed.
     pub(crate) fn text(mut self, text: impl ToString) -> Self {
         self.text = text.to_string();

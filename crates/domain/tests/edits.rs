@@ -47,6 +47,19 @@ const SMALL: &str = "<domain type='kvm'>
 ";
 
 #[test]
+fn an_element_is_made_with_what_libvirts_schema_asks_of_it() {
+    for (edit, wanted) in [
+        (ensure("clock"), "<clock offset='utc'/>"),
+        (attribute("clock", "offset", "localtime"), "<clock offset='localtime'/>"),
+        (attribute("clock[@offset='variable']", "adjustment", "0"), "<clock offset='variable' adjustment='0'/>"),
+    ] {
+        let mut xml = DomainXml::parse(SMALL).unwrap();
+        xml.edit(&edit).unwrap();
+        assert!(xml.as_str().contains(wanted), "{}", xml.as_str());
+    }
+}
+
+#[test]
 fn what_is_missing_stands_where_libvirt_prints_it() {
     let edits = [
         attribute("cputune/vcpupin[@vcpu='1']", "cpuset", "5"),
@@ -91,7 +104,7 @@ fn what_is_missing_stands_where_libvirt_prints_it() {
       <hint-dedicated state='on'/>
     </kvm>
   </features>
-  <clock>
+  <clock offset='utc'>
     <timer name='hpet' present='no'/>
   </clock>
   <devices>

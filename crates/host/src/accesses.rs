@@ -11,7 +11,10 @@ use nearmetal_counters::Reading;
 use nearmetal_units::CpuSet;
 
 use crate::guests;
-use crate::{GuestProcess, HostFs, LabCountersError, PerfError, PerfEvent, PerfScope, PerfSide, ReadError, ThreadRole};
+use crate::{
+    GuestProcess, HostFs, LabCountersError, PerfError, PerfEvent, PerfScope, PerfSide, PusChanged, ReadError,
+    ThreadRole, online_pus, same_pus,
+};
 
 /// Where accesses went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +80,9 @@ pub enum AccessError {
         /// The PUs.
         pus: CpuSet,
     },
+    /// PUs came or went.
+    #[error(transparent)]
+    Pus(#[from] PusChanged),
     /// Someone ended the counting.
     #[error("the lab ceased to count accesses to memory meanwhile: another program asked it to")]
     Ended,
@@ -96,14 +102,17 @@ struct Vcpu {
 /// Nothing here tells where accesses go, or not whose they are.
 pub fn guest_accesses(fs: &HostFs, guest: &GuestProcess, length: Duration) -> Result<GuestAccesses, AccessError> {
     let own = vcpus(fs, guest.pid)?;
-    match fs.watch_lab_memory() {
-        None => by_thread(fs, &own, length),
+    let online = online_pus(fs);
+    let found = match fs.watch_lab_memory() {
+        None => by_thread(fs, &own, length)?,
         Some(watch) => {
             // Until the end: dropped earlier, the lab would count no longer.
             let _watch = watch?;
-            by_pu(fs, guest.pid, &own, length)
+            by_pu(fs, guest.pid, &own, length)?
         }
-    }
+    };
+    same_pus(online.as_ref(), online_pus(fs).as_ref())?;
+    Ok(found)
 }
 
 fn vcpus(fs: &HostFs, pid: u32) -> Result<Vec<Vcpu>, ReadError> {

@@ -59,6 +59,7 @@ pub fn targets() -> Vec<Target> {
     targets.extend(crate::guests::fuzz_targets());
     targets.extend(crate::images::fuzz_targets());
     targets.push(crate::lab_counters::fuzz_target());
+    targets.push(crate::lab_time_model::fuzz_target());
     targets
 }
 

@@ -17,9 +17,11 @@ mod host_fs;
 pub mod images;
 pub mod invariants;
 mod lab_counters;
+mod lab_time_model;
 pub mod ledger;
 mod memory_tree;
 mod model;
+mod online;
 mod parse;
 mod perf;
 mod read;
@@ -33,6 +35,7 @@ pub use accesses::{AccessError, GuestAccesses, VcpuAccesses, Went, guest_accesse
 pub use errors::{ReadError, WriteError};
 pub use host_fs::{HostFs, TestKernel};
 pub use lab_counters::{LAB_VENDOR, LabCountersError, LabWatch};
+pub use lab_time_model::TimeModelError;
 pub use memory_tree::{Entry, LARGEST_FILE, Limits, MemoryTree, TreeError};
 pub use model::{
     AccessControl, BlockDevice, BlockQueue, Boost, Cache, CacheKind, Core, CoreKind, CpuGroup, CpuQuota, CpuTimeGroup,
@@ -42,6 +45,7 @@ pub use model::{
     SchedulingPolicy, Setting, SriovState, SwapArea, Sysctl, System, Thread, ThreadRole, Throttling, TunedProfile,
     Tuning, Unreadable, VirtualFunction,
 };
+pub use online::{PusChanged, online_pus, same_pus};
 pub use parse::Malformed;
 pub use perf::{PerfCounter, PerfError, PerfEvent, PerfScope, PerfSide};
 pub use read::{DiskCounters, disk_counters};

@@ -8,6 +8,7 @@ use crate::engine::{Design, Path, Session, Site, Subject, Tenant, carry_out};
 use crate::error::MeasureError;
 use crate::load::Workload;
 use crate::log::Log;
+use crate::on_its_pus::MODELLED;
 use crate::results::{Arm, Environment, Results, Run, SCHEMA, Slice};
 use crate::store::{Begun, json};
 
@@ -17,6 +18,13 @@ pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {
     Some(format!(
         "lab: emulated time. The machine `{machine}` is software; its figures show instruction paths, not silicon"
     ))
+}
+
+/// How modelled time was reckoned, where a run has it.
+fn model_caveat(runs: &[Run], session: &Session<'_>) -> Option<String> {
+    let is_there = runs.iter().any(|run| run.value(MODELLED).is_some());
+    let model = session.fs.lab_time_model().filter(|_| is_there)?.ok()?;
+    Some(format!("`{MODELLED}` is reckoned, not measured: {}", model.formula()))
 }
 
 /// What a guest uses beside its slice.
@@ -152,6 +160,8 @@ impl Experiment<'_> {
             slice: tenant.slice,
             placement: tenant.placement,
         };
+        let caveats =
+            [self.caveats, model_caveat(&runs, session).into_iter().collect(), std::mem::take(&mut session.notes)];
         let results = Results {
             schema: SCHEMA.to_owned(),
             experiment: self.experiment.to_owned(),
@@ -165,7 +175,7 @@ impl Experiment<'_> {
             least_overlap: self.least_overlap,
             arms: self.arms,
             runs,
-            caveats: [self.caveats, std::mem::take(&mut session.notes)].concat(),
+            caveats: caveats.concat(),
         };
         Ok(results)
     }

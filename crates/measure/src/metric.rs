@@ -52,6 +52,9 @@ pub enum Unit {
     /// Events per load.
     #[serde(rename = "1/load")]
     PerLoad,
+    /// Nanoseconds that a model makes of a request's instructions and misses; no clock measures them.
+    #[serde(rename = "modelled ns")]
+    ModelledNanoseconds,
     /// A part of all, from 0 to 1; more is better.
     #[serde(rename = "share")]
     Share,
@@ -79,6 +82,7 @@ impl Unit {
             Self::LoadsPerSecond => "loads/s",
             Self::CpuNanosecondsPerLoad => "CPU ns/load",
             Self::PerLoad => "1/load",
+            Self::ModelledNanoseconds => "modelled ns",
             Self::Share => "share",
             Self::Distance => "distance",
         }
@@ -95,6 +99,7 @@ impl Unit {
             | Self::CpuNanosecondsPerLoad
             | Self::PerTransaction
             | Self::PerGigabit
+            | Self::ModelledNanoseconds
             | Self::PerLoad => true,
             Self::Iops
             | Self::BytesPerSecond

@@ -4,8 +4,11 @@
 //! are made of what was counted beside the sample ([`crate::cost`]): processor time on the PUs that the arm may use, and in a
 //! lab that counts the instructions of the whole machine, on which nothing else runs, and how far memory was.
 
-use crate::cost::{Cost, Each};
+use crate::cost::{Cost, EXECUTING, Each, WAITING};
 use crate::metric::{Metric, Unit};
+
+/// What the lab's model makes of a request: the machine's time for it, on all PUs.
+pub(crate) const MODELLED: &str = "modelled.ns";
 
 /// The figures from the costs of a run. `floats`: the arm is pinned nowhere, so that every PU's time may be its own, other
 /// programs' included. What was not counted has no figure.
@@ -19,7 +22,9 @@ pub(crate) fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterat
     let of_all = |name: &str| Some(value(costs, Cost::Locality, name)? / value(costs, Cost::Locality, "accesses")?);
     let local = of_all("local").and_then(|share| Metric::new("locality.local-share", Unit::Share, share));
     let far = of_all("distance").and_then(|mean| Metric::new("locality.mean-distance", Unit::Distance, mean));
-    [time, work, local, far].into_iter().flatten()
+    let modelled = || Some(value(costs, Cost::Modelled, EXECUTING)? + value(costs, Cost::Modelled, WAITING)?);
+    let modelled = modelled().and_then(|ns| Metric::new(MODELLED, Unit::ModelledNanoseconds, ns));
+    [time, work, local, far, modelled].into_iter().flatten()
 }
 
 fn value(costs: &[Metric], group: Cost, name: &str) -> Option<f64> {
@@ -70,5 +75,13 @@ mod tests {
         assert_eq!(named(&costs, false, "locality.local-share"), Some(0.75));
         assert_eq!(named(&costs, true, "locality.mean-distance"), Some(13.0));
         assert_eq!(named(&costs[1..], false, "locality.local-share"), None);
+    }
+
+    #[test]
+    fn modelled_time_is_executing_and_waiting_and_nothing_without_both() {
+        let costs = [cost(Cost::Modelled, EXECUTING, 400.0), cost(Cost::Modelled, WAITING, 226.0)];
+        assert_eq!(named(&costs, false, MODELLED), Some(626.0));
+        assert_eq!(named(&costs[..1], false, MODELLED), None);
+        assert_eq!(costs[0].unit.symbol(), "modelled ns");
     }
 }

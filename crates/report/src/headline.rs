@@ -119,6 +119,7 @@ pub fn headline(view: &JobReport) -> Headline {
     }
     if let Some(result) = result.filter(|_| view.race.is_none()) {
         below.extend(measured(view, result));
+        below.extend(scattered(view, result));
     }
     below.extend(time);
     Headline { pieces, below }
@@ -227,6 +228,27 @@ fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Bare metal whose samples are further apart than this factor is no firm ground to hold a guest against.
+const SCATTER: f64 = 2.0;
+
+/// What to trust instead, where bare metal's own samples scatter.
+fn scattered(view: &JobReport, result: &ComparisonView) -> Option<String> {
+    let metric = view.metric(&result.metric)?;
+    let bare = view.arms.iter().find(|arm| arm.role == ArmRole::Bare)?;
+    let series = view.samples.iter().find(|series| series.metric == metric.id && series.arm == bare.id)?;
+    let least = series.values.iter().copied().min_by(f64::total_cmp)?;
+    let most = series.values.iter().copied().max_by(f64::total_cmp)?;
+    (most > SCATTER * least).then(|| {
+        format!(
+            "Bare metal's own samples run from {} to {} {}, so a ratio to it is rough; the one between planned and as found \
+             does not rest on it",
+            value(Some(least)),
+            value(Some(most)),
+            metric.unit
+        )
+    })
 }
 
 fn absolute(view: &JobReport, metric: &Metric, row: &ComparisonView) -> String {

@@ -4,7 +4,9 @@
 
 mod sample;
 
-use nearmetal_report::view::{Bounds, CheckOutcome, ComparisonView, Environment, JobReport, Metric};
+use nearmetal_report::view::{
+    ArmRole, Bounds, CheckOutcome, ComparisonView, Environment, JobReport, Metric, SampleSeries,
+};
 use nearmetal_report::{headline, html_page};
 
 const HOSTILE: &str =
@@ -202,6 +204,26 @@ fn counted_work_is_the_headline_and_time_stands_last() {
     let last = said.below.last().unwrap();
     assert!(last.starts_with("In the lab's emulated time: 0.62× (0.58–0.66) of bare metal"), "{last}");
     assert!(html_page(&view).unwrap().contains("emulated time: 0.62×"), "in grey, below");
+}
+
+#[test]
+fn bare_metal_that_scatters_is_said_below_the_headline() {
+    let mut view = sample::sample();
+    let rough = |view: &JobReport| headline(view).below.iter().any(|line| line.contains("a ratio to it is rough"));
+    let metric = view.headline_metric.clone().unwrap();
+    let bare = view.arms.iter().find(|arm| arm.role == ArmRole::Bare).unwrap().id.clone();
+    view.samples.retain(|series| series.metric != metric || series.arm != bare);
+    let series = |values: &[f64]| SampleSeries {
+        arm: bare.clone(),
+        metric: metric.clone(),
+        unit: "IOPS".into(),
+        values: values.to_vec(),
+    };
+    view.samples.push(series(&[100.0, 190.0, 150.0]));
+    assert!(!rough(&view), "within a factor of 2");
+    *view.samples.last_mut().unwrap() = series(&[6200.0, 17_000.0, 9000.0]);
+    let line = headline(&view).below.into_iter().find(|line| line.contains("a ratio to it is rough")).unwrap();
+    assert!(line.starts_with("Bare metal's own samples run from 6,200 to 17,000 IOPS"), "{line}");
 }
 
 #[test]

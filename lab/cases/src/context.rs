@@ -200,17 +200,24 @@ impl Bench {
     /// Emulation sometimes loses an interrupt while a guest's processors start, and the guest then hangs: the same trap
     /// as with labs themselves. Such a guest is powered off and started again, which is said on stderr.
     pub fn wait_for_agent(&self) -> anyhow::Result<()> {
-        let ping = "timeout 10 virsh -q qemu-agent-command web1 '{\"execute\":\"guest-ping\"}' >/dev/null 2>&1";
+        self.wait_for_agent_of("web1")
+    }
+
+    /// The same of another guest.
+    pub fn wait_for_agent_of(&self, guest: &str) -> anyhow::Result<()> {
+        let ping =
+            format!("timeout 10 virsh -q qemu-agent-command {guest} '{{\"execute\":\"guest-ping\"}}' >/dev/null 2>&1");
         let script =
             format!("end=$(($(date +%s) + 60)); until {ping}; do [ $(date +%s) -lt $end ] || exit 1; sleep 1; done");
         for _ in 0..3 {
             if self.try_sh(&script)?.success() {
                 return Ok(());
             }
-            let state =
-                self.try_sh("virsh domstate web1; virsh -q domjobinfo web1; tail -n 3 /var/log/libvirt/qemu/web1.log")?;
+            let state = self.try_sh(&format!(
+                "virsh domstate {guest}; virsh -q domjobinfo {guest}; tail -n 3 /var/log/libvirt/qemu/{guest}.log"
+            ))?;
             say_aside(&format!("the guest hung while it booted and is started again: {}", state.text()));
-            self.sh("virsh -q destroy web1; virsh -q start web1")?;
+            self.sh(&format!("virsh -q destroy {guest}; virsh -q start {guest}"))?;
         }
         bail!("the guest's agent did not answer in three boots of 60 s each")
     }

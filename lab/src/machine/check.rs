@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nearmetal_counters::TimeModel;
 use nearmetal_units::Bytes;
 
 use super::{Accelerator, Machine, MachineError};
@@ -42,6 +43,9 @@ pub(super) fn check(origin: &str, machine: &Machine) -> Result<(), MachineError>
         );
     }
     check_nodes(machine, &complain)?;
+    if let Some(Err(error)) = machine.time_model.as_ref().map(TimeModel::check) {
+        return complain(format!("time_model.{}", error.field), error.value, error.limit);
+    }
     let mut names = BTreeSet::from(["root"]);
     let devices = (machine.networks.iter().map(|device| ("network", device.name.as_str())))
         .chain(machine.drives.iter().map(|device| ("nvme", device.name.as_str())))

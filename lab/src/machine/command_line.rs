@@ -13,6 +13,8 @@ const STATE: &str = "/lab/state";
 pub(crate) const PLUGIN: &str = "counter.so";
 /// The counters' file in it.
 pub(crate) const COUNTERS: &str = "counters";
+/// Under which name the constants of its modelled time are handed to the machine (QEMU docs/specs/fw_cfg.rst).
+const TIME_MODEL: &str = "opt/org.nearmetal/time_model";
 
 /// What differs from boot to boot of the same machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +79,11 @@ pub fn arguments(machine: &Machine, boot: &Boot) -> Vec<String> {
     }
     line.add("-fw_cfg", "name=opt/io.systemd.credentials/lab.ssh.host_key,file=/lab/state/host_key");
     line.add("-fw_cfg", "name=opt/io.systemd.credentials/lab.ssh.authorized_keys,file=/lab/state/key.pub");
+    if let Some(model) = &machine.time_model {
+        // A comma ends a value; `,,` stands for one.
+        let model = serde_json::to_string(model).unwrap_or_default().replace(',', ",,");
+        line.add("-fw_cfg", format!("name={TIME_MODEL},string={model}"));
+    }
     line.add("-kernel", "/lab/image/vmlinux");
     line.add("-initrd", if boot.seeded { "/lab/state/initramfs.cpio" } else { "/lab/image/initramfs.cpio" });
     let emulated = machine.processors.accelerator == Accelerator::Tcg;

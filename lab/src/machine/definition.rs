@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use nearmetal_counters::Count;
+use nearmetal_counters::{Count, TimeModel};
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -18,6 +18,9 @@ pub struct Machine {
     /// What its emulated processors count; nothing by default, since counting costs time.
     #[serde(default)]
     pub count: Option<Count>,
+    /// What its time would be made of, were it silicon; without one, no modelled time is given.
+    #[serde(default)]
+    pub time_model: Option<TimeModel>,
     /// Sockets and cores.
     pub processors: Processors,
     /// NUMA nodes. The cores are split evenly over them, in order.

@@ -80,6 +80,16 @@ fn processors_count_when_they_are_told_to_and_are_emulated() {
 }
 
 #[test]
+fn a_machine_without_a_model_of_time_hands_none_in() {
+    let begins = QUAD.find("[time_model]").unwrap();
+    let ends = begins + QUAD[begins..].find("\n\n").unwrap();
+    let text = format!("{}{}", &QUAD[..begins], &QUAD[ends..]);
+    let line = |text: &str| lines(&arguments(&Machine::parse("own.toml", text).unwrap(), &boot()));
+    assert!(line(QUAD).contains("org.nearmetal/time_model"));
+    assert!(!line(&text).contains("org.nearmetal/time_model"));
+}
+
+#[test]
 fn errors_name_file_field_value_and_limit() {
     let cases = [
         ("sockets = 4", "sockets = 40", "`processors` is 120 hardware threads, but 1 to 64 are possible"),
@@ -114,6 +124,7 @@ fn errors_name_file_field_value_and_limit() {
         ("name = \"plain\"", "name = \"nic0\"", "`disk.name` is `nic0`, but that name is taken"),
         ("name = \"plain\"", "name = \"a,b\"", "`disk.name` is `a,b`, but a name has"),
         ("\"iommu=pt\"", "\"iommu=pt quiet\"", "`kernel_arguments` is `iommu=pt quiet`, but one entry is one argument"),
+        ("local_latency = 113", "local_latency = 0", "`time_model.local_latency` is 0, but 10 to 10000 are possible"),
         ("model = \"EPYC-Rome\"", "model = \"\"", "`processors.model` is ``, but it is a name"),
     ];
     for (from, to, expected) in cases {

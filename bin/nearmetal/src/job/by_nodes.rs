@@ -8,10 +8,11 @@ use super::compared::MODES;
 use super::metrics::show;
 
 /// What is shown: its name among a run's values, the words for it, and whether it hangs on a clock.
-const QUANTITIES: [(&str, &str, bool); 4] = [
+const QUANTITIES: [(&str, &str, bool); 5] = [
     ("locality.local-share", "accesses that stay on their node", false),
     ("locality.mean-distance", "mean distance of an access", false),
     ("work.instructions", "instructions per load", false),
+    ("modelled.ns", "modelled time per load", false),
     ("loads", "loads of all nodes together", true),
 ];
 
@@ -71,6 +72,7 @@ impl Quantity<'_> {
         let unit = run.value(self.name)?.unit;
         let (symbol, scale) = match unit {
             Unit::PerLoad => ("instructions", 1.0),
+            Unit::ModelledNanoseconds => ("modelled ns", 1.0),
             unit => show(unit, &run.workload),
         };
         Some((unit, symbol, scale))

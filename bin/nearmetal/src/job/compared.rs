@@ -94,6 +94,7 @@ fn line(comparison: &Comparison, several: Option<&str>, ceiling: Option<f64>) ->
 fn word(verdict: Verdict, metric: &str) -> String {
     let (better, worse) = match metric {
         "work.instructions" => ("fewer", "more"),
+        "modelled.ns" => ("less", "more"),
         "locality.local-share" => ("more local", "less local"),
         "locality.mean-distance" => ("nearer", "farther"),
         _ => return verdict.to_string(),
@@ -117,6 +118,7 @@ fn shown(rate: f64, unit: Unit) -> String {
     match unit {
         Unit::BitsPerSecond => format!("{:.1} Mbit/s", rate / 1e6),
         Unit::Share => format!("{:.1} %", rate * 100.0),
+        Unit::ModelledNanoseconds => format!("{rate:.0} ns"),
         Unit::Distance | Unit::PerLoad => format!("{rate:.2} {}", unit.symbol()),
         unit => format!("{rate:.0} {}", unit.symbol()),
     }
@@ -173,6 +175,7 @@ fn is_shown(comparison: &Comparison) -> bool {
         || metric == "latency.median"
         || metric.starts_with("work.")
         || metric.starts_with("locality.")
+        || metric.starts_with("modelled.")
         || (sequential && matches!(metric, "cpu" | "cpu.host"))
 }
 
@@ -184,6 +187,7 @@ fn metric_title(metric: &str, each: &str) -> String {
         "work.instructions" => "instructions per request".to_owned(),
         "locality.local-share" => "accesses that stay on their node".to_owned(),
         "locality.mean-distance" => "mean distance of an access".to_owned(),
+        "modelled.ns" => format!("modelled time per {}", if each == "load" { each } else { "request" }),
         other => other.strip_prefix("iops.").unwrap_or(other).to_owned(),
     }
 }

@@ -77,6 +77,7 @@ fn words(verdict: Verdict, control: bool, metric: &Shown, subject: &ArmName, ref
         (_, "locality.local-share") => ("stays on its node more than", "stays on its node less than"),
         (_, "locality.mean-distance") => ("reaches less far than", "reaches further than"),
         (_, "work.instructions") => ("executes less than", "executes more than"),
+        (_, "modelled.ns") => ("would take less time than", "would take longer than"),
         (true, _) => ("does more than", "does less than"),
         (false, name) if name == "cpu" || name.ends_with(".cpu") || name.ends_with("cpu.host") => {
             ("takes less CPU time than", "takes more CPU time than")

@@ -23,7 +23,7 @@ pub(crate) struct Shown {
 
 /// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
 /// shots stay in `results.json`; those of memory are in the table of memory.
-const WANTED: [(&str, &str, &str, bool); 12] = [
+const WANTED: [(&str, &str, &str, bool); 13] = [
     ("iops", "iops", "", true),
     ("bandwidth", "bandwidth", "throughput, ", true),
     ("latency.read.mean", "read-mean", "mean read latency, ", false),
@@ -34,6 +34,7 @@ const WANTED: [(&str, &str, &str, bool); 12] = [
     ("work.instructions", "instructions", "instructions per request, ", false),
     ("locality.local-share", "local-share", "accesses that stay on their node, ", false),
     ("locality.mean-distance", "mean-distance", "mean distance of an access, ", false),
+    ("modelled.ns", "modelled", "modelled time per request, ", false),
     ("latency.median", "median", "median of ", false),
     ("bandwidth.read", "read", "reading, ", false),
 ];
@@ -180,6 +181,7 @@ pub(crate) fn on_screen(unit: Unit) -> (&'static str, f64) {
         Unit::PerTransaction => ("per transaction", 1.0),
         Unit::PerGigabit => ("per Gbit", 1.0),
         Unit::PerLoad => ("per load", 1.0),
+        Unit::ModelledNanoseconds => ("modelled µs", 1e-3),
         Unit::Share => ("%", 100.0),
         Unit::Distance => ("distance", 1.0),
     }

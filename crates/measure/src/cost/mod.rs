@@ -22,6 +22,7 @@ pub(crate) use accesses::{only_accesses, rounds_of_accesses};
 pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, liftings};
 pub(crate) use mounts::{mount_counters, unmount_counters};
 pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};
+pub(crate) use snapshot::{EXECUTING, WAITING};
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
 pub(crate) use watch::{Middle, Requests, Target, Watched, distances, watched};
 
@@ -52,11 +53,13 @@ pub enum Cost {
     Cycles,
     /// Loads that a cache or the TLB had no answer for, for each I/O; not in a lab.
     Misses,
+    /// What the lab's model makes of instructions and misses, in ns for each I/O; no clock measures it.
+    Modelled,
 }
 
 impl Cost {
     /// All groups.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Cpu,
         Self::Exits,
         Self::Reasons,
@@ -66,6 +69,7 @@ impl Cost {
         Self::Locality,
         Self::Cycles,
         Self::Misses,
+        Self::Modelled,
     ];
 
     /// Its part of a metric's name.
@@ -80,6 +84,7 @@ impl Cost {
             Self::Locality => "locality",
             Self::Cycles => "cycles",
             Self::Misses => "misses",
+            Self::Modelled => "modelled",
         }
     }
 
@@ -95,12 +100,13 @@ impl Cost {
             Self::Locality => "accesses to memory",
             Self::Cycles => "cycles",
             Self::Misses => "misses",
+            Self::Modelled => "modelled time",
         }
     }
 
     /// Whether it is read nearest to the sample's middle: what reading all else executes is not to be in it.
     fn is_counted_by_processors(self) -> bool {
-        matches!(self, Self::Work | Self::Locality | Self::Cycles | Self::Misses)
+        matches!(self, Self::Work | Self::Locality | Self::Cycles | Self::Misses | Self::Modelled)
     }
 
     /// The group and the rest of a metric's name, if it is a cost.
@@ -141,6 +147,7 @@ impl Each {
 
     pub(crate) fn unit(self, cost: Cost) -> Unit {
         match (self, cost) {
+            (_, Cost::Modelled) => Unit::ModelledNanoseconds,
             (Self::Io, Cost::Cpu) => Unit::CpuNanosecondsPerIo,
             (Self::Io, _) => Unit::PerIo,
             (Self::Transaction, Cost::Cpu) => Unit::CpuNanosecondsPerTransaction,
@@ -197,6 +204,7 @@ mod tests {
             counted: Duration::from_secs(seconds),
             moved: None,
             counters: counters.iter().map(|(cost, name, value)| ((*cost, (*name).to_owned()), *value)).collect(),
+            online: None,
             unknown: Vec::new(),
         }
     }

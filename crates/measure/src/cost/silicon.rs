@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use nearmetal_host::{HostFs, LAB_VENDOR, PerfCounter, PerfEvent, PerfScope, PerfSide, Thread, ThreadRole, guests};
+use nearmetal_host::{
+    HostFs, LAB_VENDOR, PerfCounter, PerfEvent, PerfScope, PerfSide, Thread, ThreadRole, guests, online_pus,
+};
 use nearmetal_units::CpuSet;
 
 use super::Cost;
@@ -46,8 +48,7 @@ impl Silicon {
             let why = "instructions: this lab does not count; start it with `nearmetal lab up --count work`";
             return Self { unknown: vec![why.to_owned()], ..Self::default() };
         }
-        let online = fs.read("/sys/devices/system/cpu/online").ok().and_then(|text| text.trim().parse().ok());
-        let online: CpuSet = online.unwrap_or_default();
+        let online = online_pus(fs).unwrap_or_default();
         // What cannot be listed is said where its CPU time is read.
         let threads = target.guests.iter().flat_map(|pid| guests::threads(fs, *pid).unwrap_or_default());
         let mut silicon = Self::default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nearmetal_host::{Host, HostFs, ThreadRole, disk_counters, guests};
+use nearmetal_host::{Host, HostFs, ThreadRole, disk_counters, guests, online_pus};
 use nearmetal_units::{Bytes, CpuSet};
 
 use super::silicon::Silicon;
@@ -21,6 +21,11 @@ const SECTOR: u64 = 512;
 
 /// The distance of a node to itself (ACPI 6.5, ch. 5.2.17, SLIT).
 const LOCAL: u32 = 10;
+
+/// Modelled time in which PUs execute.
+pub(crate) const EXECUTING: &str = "executing";
+/// And in which they wait for memory.
+pub(crate) const WAITING: &str = "waiting";
 
 /// Whose counters are read.
 #[derive(Debug, Clone, Default)]
@@ -116,6 +121,8 @@ pub(super) struct Snapshot {
     pub(super) moved: Option<[u64; 2]>,
     /// Values since some fixed beginning.
     pub(super) counters: BTreeMap<(Cost, String), u64>,
+    /// The PUs that were online.
+    pub(super) online: Option<CpuSet>,
     /// What could not be read, and why.
     pub(super) unknown: Vec<String>,
 }
@@ -132,7 +139,7 @@ pub(super) enum Reading {
 impl Snapshot {
     /// Reads all counters; what cannot be read is in `unknown`.
     pub(super) fn take(fs: &HostFs, target: &Target, silicon: &mut Silicon, which: Reading) -> Self {
-        let mut snapshot = Self::default();
+        let mut snapshot = Self { online: online_pus(fs), ..Self::default() };
         if which == Reading::Second {
             snapshot.nearest(fs, target, silicon);
         }
@@ -195,6 +202,7 @@ impl Snapshot {
             Some(Err(error)) => return self.unknown.push(format!("instructions: {error}")),
             Some(Ok(reading)) => reading,
         };
+        self.modelled(fs, target, &reading);
         let bare = target.guests.is_empty();
         for (pu, counts) in (0_u32..).zip(&reading.pus) {
             self.add(Cost::Work, target.place(pu), counts.instructions);
@@ -209,6 +217,22 @@ impl Snapshot {
                 self.add(Cost::Locality, "accesses", accesses);
                 self.add(Cost::Locality, "local", if *far == LOCAL { accesses } else { 0 });
                 self.add(Cost::Locality, "distance", accesses.saturating_mul(u64::from(*far)));
+            }
+        }
+    }
+
+    /// What the machine's model makes of all that its PUs executed, and of what their modelled caches missed.
+    fn modelled(&mut self, fs: &HostFs, target: &Target, reading: &nearmetal_counters::Reading) {
+        let model = match fs.lab_time_model().filter(|_| reading.watching) {
+            None => return,
+            Some(Err(error)) => return self.unknown.push(format!("modelled time: {error}")),
+            Some(Ok(model)) => model,
+        };
+        for (pu, counts) in (0_u32..).zip(&reading.pus) {
+            self.add(Cost::Modelled, EXECUTING, model.executing(counts.instructions));
+            for (node, memory) in (0_u32..).zip(counts.memory.iter().flatten()) {
+                let Some(far) = target.distances.get(&(pu, node)) else { continue };
+                self.add(Cost::Modelled, WAITING, model.waiting(memory.misses, *far));
             }
         }
     }
@@ -353,7 +377,12 @@ mod tests {
         words[pu_word(0, Place::Accesses(Class::Guest, 1))] = 300;
         words[pu_word(0, Place::Accesses(Class::User, 0))] = 40;
         words[pu_word(1, Place::Accesses(Class::User, 0))] = 5;
-        let tree = nearmetal_host::synthetic::counting_lab(nearmetal_host::LAB_VENDOR, &words).unwrap();
+        words[pu_word(0, Place::Misses(1))] = 30;
+        words[pu_word(1, Place::Misses(1))] = 2;
+        let mut tree = nearmetal_host::synthetic::counting_lab(nearmetal_host::LAB_VENDOR, &words).unwrap();
+        let model = r#"{"instructions_per_microsecond":1000,"local_latency":100,"source":"a test"}"#;
+        let path = "/sys/firmware/qemu_fw_cfg/by_name/opt/org.nearmetal/time_model/raw";
+        tree.put(path, Entry::File(model.as_bytes().to_vec())).unwrap();
         HostFs::of_tree(tree, "a lab")
     }
 
@@ -376,6 +405,9 @@ mod tests {
         assert_eq!(local(&target), [Some(300), Some(0), Some(4800)]);
         let bare = Target { guests: vec![], ..target };
         assert_eq!(local(&bare), [Some(5), Some(0), Some(80)], "of the slice alone");
+        // 1050 instructions; 30 misses at distance 16 and 2 at 10, of the whole machine.
+        let modelled = [EXECUTING, WAITING].map(|name| of(&bare, Cost::Modelled, name));
+        assert_eq!(modelled, [Some(1050), Some(30 * 160 + 2 * 100)]);
     }
 
     #[test]

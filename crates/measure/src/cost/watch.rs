@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nearmetal_host::HostFs;
+use nearmetal_host::{HostFs, PusChanged, same_pus};
 use nearmetal_units::Bytes;
 
 use super::neighbours::Threads;
@@ -51,6 +51,15 @@ impl Watched {
     /// Who else ran on the sample's own PUs meanwhile, in words; `None`: nobody that was seen.
     pub(crate) fn neighbours(&self) -> Option<&str> {
         self.neighbours.as_deref()
+    }
+
+    /// Whether the same PUs were online all the time.
+    ///
+    /// # Errors
+    /// One came or went.
+    pub(crate) fn same_pus(&self) -> Result<(), PusChanged> {
+        let Some((before, after)) = &self.pair else { return Ok(()) };
+        same_pus(before.online.as_ref(), after.online.as_ref())
     }
 
     /// The costs of each of what was done at this rate a second, and what could not be read.

@@ -131,6 +131,7 @@ impl Subject<'_> {
             Purpose::ExitReasons => counting_reasons(fs, work)?,
             _ => (work(), None),
         };
+        counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
         let mut sample = read(tenants, &loads, &told?)?;
         let floats = seats.iter().any(|seat| seat.floats);
         add_costs(&mut sample, loads.first().copied(), middle.map(|(_, each)| each), &counted, floats);

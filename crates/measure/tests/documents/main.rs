@@ -36,7 +36,7 @@ fn every_word_of_results_is_explained() {
     RESULTS.explain(&document, "arms[].role", 4, "## Fields");
     RESULTS.explain(&document, "runs[].purpose", 7, "## Run");
     RESULTS.explain(&document, "runs[].outcome.outcome", 2, "## Run");
-    RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 17, "## Units");
+    RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 18, "## Units");
     for (field, many) in
         [("kind", 7), ("engine", 2), ("order", 1), ("file_system", 2), ("pages", 2), ("pattern", 2), ("test", 6)]
     {

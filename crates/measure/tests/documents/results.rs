@@ -95,7 +95,7 @@ fn workloads() -> Vec<Workload> {
     all
 }
 
-const UNITS: [Unit; 17] = [
+const UNITS: [Unit; 18] = [
     Unit::Iops,
     Unit::BytesPerSecond,
     Unit::Nanoseconds,
@@ -111,6 +111,7 @@ const UNITS: [Unit; 17] = [
     Unit::LoadsPerSecond,
     Unit::CpuNanosecondsPerLoad,
     Unit::PerLoad,
+    Unit::ModelledNanoseconds,
     Unit::Share,
     Unit::Distance,
 ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use nearmetal_lab::machine::Count;
 use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
@@ -14,13 +14,15 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         alone("count/counts-hold-and-show-where-memory-is", counts),
         shared_long("count/modes-over-nodes-differ-in-where-memory-is", modes),
+        shared_long("count/a-guest-that-ignores-its-cells-is-seen", ignored_cells),
+        shared_long("count/a-pu-that-goes-offline-spoils-its-sample-alone", offline),
     ]
 }
 
 /// The most that the count of a known loop may be off, and that of entries against KVM's.
 const LOOP: f64 = 0.001;
 const ENTRIES: f64 = 0.01;
-/// Some fifty boots of a guest.
+/// Some thirty boots of a guest.
 const MODES_LIMIT: Duration = Duration::from_secs(2400);
 /// The part of a bound program's accesses that must go to the node it is bound to; the rest is its start.
 const BOUND: f64 = 0.99;
@@ -60,23 +62,84 @@ fn counts() -> anyhow::Result<Verdict> {
 /// A guest over four nodes in every mode: what sees its nodes, or has one, touches memory there, and what does not scatters.
 fn modes(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    bench.sh_within(MODES_LIMIT, "nearmetal bench modes web1 --quick --pause --counts 1,4 --pairs 2 --seconds 3 --overlap 50 --same-arm-pairs 0 -o /root/modes.json")?;
+    bench.sh_within(MODES_LIMIT, "nearmetal bench modes web1 --quick --pause --counts 4 --pairs 2 --seconds 3 --overlap 50 --same-arm-pairs 0 -o /root/modes.json")?;
     let results: Results = serde_json::from_str(&bench.document("/root/modes.json", "web1")?)?;
-    let over = |arm: &str, count: usize| {
-        let runs: Vec<_> = results.runs.iter().filter(|run| run.count == count).cloned().collect();
-        mean(&Results { runs, ..results.clone() }, arm, "locality.local-share")
-    };
+    let over = |arm: &str, metric| mean(&results, arm, metric);
     let mut told = Vec::new();
     for arm in &results.arms {
-        let (one, all) = (over(&arm.name.id, 1)?, over(&arm.name.id, 4)?);
-        told.push(format!("{} {:.1} and {:.1} %", arm.name.title, one * 100.0, all * 100.0));
+        let all = over(&arm.name.id, "locality.local-share")?;
+        let modelled = over(&arm.name.id, "modelled.ns")?;
+        told.push(format!("{} {:.1} %, {modelled:.0} modelled ns a load", arm.name.title, all * 100.0));
         let is_near = matches!(arm.name.id.as_str(), BARE_SLICE | "cells" | "per-node");
         ensure!(!is_near || all > 0.9, "{}: {all} of the accesses stay on their node", arm.name.title);
     }
-    let (cells, default) = (over("cells", 4)?, over("default", 4)?);
+    let (cells, default) = (over("cells", "locality.local-share")?, over("default", "locality.local-share")?);
     ensure!(cells > default + 0.2, "with cells {cells} of the accesses stay on their node, by default {default}");
     let told = told.join("; ");
-    Ok(Verdict::Holds(format!("lab: accesses that stay on their node, over one node and over four: {told}")))
+    Ok(Verdict::Holds(format!("lab: accesses that stay on their node, over four nodes: {told}")))
+}
+
+/// A fleet of one VM over two nodes of this lab.
+const WIDE: &str = r#"
+[[host]]
+name = "here"
+local = true
+keep = { cores-per-node = 1, memory-per-node = "512 MiB", pools-grow = true }
+
+[[vm]]
+name = "wide"
+vcpus = 4
+memory = "512 MiB"
+numa = 2
+page-size = "2 MiB"
+template = "small.xml"
+"#;
+
+/// A guest whose own kernel ignores its cells: its pages lie as planned, and only what its vCPUs touch tells.
+fn ignored_cells(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    bench.sh("virsh -q destroy web1; mkdir -p /root/cells")?;
+    bench.write("/root/cells/fleet.toml", WIDE)?;
+    let mut told = Vec::new();
+    for (argument, outcome) in [("", "ok"), (" numa=off", "mismatch")] {
+        let template = super::fleet::SMALL.replace("quiet</cmdline>", &format!("quiet{argument}</cmdline>"));
+        bench.write("/root/cells/small.xml", &template)?;
+        bench.sh("cd /root/cells && nearmetal plan --fleet fleet.toml -o plan.json && nearmetal apply plan.json --restart --yes && virsh -q start wide")?;
+        bench.wait_for_agent_of("wide")?;
+        bench.sh(&agent_runs("wide", EACH_ITS_OWN))?;
+        let verify =
+            "cd /root/cells && nearmetal verify --plan plan.json --deep --no-load --agent-timeout 60 --format json";
+        let verified: Value = serde_json::from_str(&bench.try_sh(verify)?.text())?;
+        let checks = verified.pointer("/hosts/0/output/checks").and_then(Value::as_array).context("no checks")?;
+        let of_kind = |kind: &'static str| checks.iter().filter(move |check| check["kind"] == kind);
+        let pages = of_kind("memory").filter(|check| check["outcome"] != "ok").count();
+        let cells: Vec<&Value> =
+            of_kind("touched").filter(|check| check["subject"].as_str().unwrap_or_default().contains("cell")).collect();
+        let wrong = cells.iter().filter(|check| check["outcome"] == "mismatch").count();
+        ensure!(cells.len() == 2 && pages == 0, "{checks:?}");
+        ensure!((wrong > 0) == (outcome == "mismatch"), "with `{argument}` {outcome} was expected: {cells:?}");
+        let found =
+            cells.iter().map(|check| check["found"].as_str().unwrap_or_default()).collect::<Vec<_>>().join(", ");
+        told.push(format!("{}: {found}", if argument.is_empty() { "cells heeded" } else { "numa=off" }));
+        bench.sh("cd /root/cells && virsh -q destroy wide; nearmetal rollback --plan plan.json")?;
+    }
+    Ok(Verdict::Holds(format!("lab: {}", told.join("; "))))
+}
+
+/// On each vCPU a shell that copies a text of its own, for a minute.
+const EACH_ITS_OWN: &str = r#"for c in 0 1 2 3; do timeout 60 taskset -c $c sh -c 'x=$(head -c 1000000 /dev/zero | tr "\0" a); while :; do y=$x$x; done' & done; wait"#;
+
+/// A PU that goes offline while a sample is measured: that sample has no figure, says why, and is measured once more.
+fn offline(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    // The bare slice's fio is the first on the host; half-way through its ten seconds it is counted.
+    bench.sh("(until pgrep -x fio > /dev/null; do sleep 0.2; done; sleep 6.5; echo 0 > /sys/devices/system/cpu/cpu11/online) > /dev/null 2>&1 &
+             nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 10 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/offline.json
+             code=$?; echo 1 > /sys/devices/system/cpu/cpu11/online; exit $code")?;
+    let results: Results = serde_json::from_str(&bench.document("/root/offline.json", "web1")?)?;
+    let failed: Vec<&str> = results.runs.iter().filter_map(|run| run.failure()).collect();
+    ensure!(matches!(failed[..], [why] if why.contains("PUs 11 went offline")), "{failed:?}");
+    Ok(Verdict::Holds(format!("lab: 1 of {} samples failed and was made good: {}", results.runs.len(), failed[0])))
 }
 
 /// Memory that the guest's vCPUs touch, as found and as planned, while it works: only the second passes.
@@ -92,8 +155,7 @@ fn touched(bench: &Bench) -> anyhow::Result<String> {
 
 /// What `verify --deep` says of it.
 fn touches(bench: &Bench, outcome: &str) -> anyhow::Result<String> {
-    let work = r#"{"execute":"guest-exec","arguments":{"path":"/bin/sh","arg":["-c","timeout 40 sh -c 'while :; do md5sum /usr/bin/*; done' > /dev/null 2>&1"]}}"#;
-    bench.sh(&format!("virsh -q qemu-agent-command web1 '{}'", work.replace('\'', r"'\''")))?;
+    bench.sh(&agent_runs("web1", "timeout 40 sh -c 'while :; do md5sum /usr/bin/*; done' > /dev/null 2>&1"))?;
     let output = bench
         .try_sh("nearmetal verify web1 --plan /root/plan.json --deep --no-load --agent-timeout 60 --format json")?;
     let verified: Value = serde_json::from_str(&output.text())?;
@@ -102,6 +164,12 @@ fn touches(bench: &Bench, outcome: &str) -> anyhow::Result<String> {
         checks.context("no checks")?.iter().find(|check| check["kind"] == "touched").context("nothing touched")?;
     ensure!(check["outcome"] == outcome, "not {outcome}: {check}");
     Ok(check["found"].as_str().unwrap_or_default().to_owned())
+}
+
+/// A command of the host's shell that has a guest's shell run this.
+fn agent_runs(guest: &str, command: &str) -> String {
+    let asked = json!({"execute": "guest-exec", "arguments": {"path": "/bin/sh", "arg": ["-c", command]}});
+    format!("virsh -q qemu-agent-command {guest} '{}'", asked.to_string().replace('\'', r"'\''"))
 }
 
 /// The part of a program's accesses that go to the node it is bound to.

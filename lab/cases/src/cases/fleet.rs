@@ -50,7 +50,7 @@ memory = "256 MiB"
 "#;
 
 /// A guest without a disk: the appliance's kernel and first file system are all it needs.
-const SMALL: &str = "
+pub(super) const SMALL: &str = "
 <domain type='kvm'>
   <name>small</name>
   <memory unit='MiB'>256</memory>

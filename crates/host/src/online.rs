@@ -12,7 +12,8 @@ pub fn online_pus(fs: &HostFs) -> Option<CpuSet> {
 /// PUs that were not there all the time. What was counted on them is of a part of the time that nobody knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "PUs {pus} {what} meanwhile, so that nothing counted in that time holds: leave the PUs as they are, and measure again"
+    "{} {pus} {what} meanwhile, so nothing that was counted in that time holds: leave the PUs as they are, and measure again",
+    if pus.len() == 1 { "PU" } else { "PUs" }
 )]
 pub struct PusChanged {
     /// Which.
@@ -45,7 +46,7 @@ mod tests {
         let between = |before, after| same_pus(Some(&set(before)), Some(&set(after))).map_err(|one| one.to_string());
         assert_eq!(between("0-11", "0-11"), Ok(()));
         let went = between("0-11", "0-4,6-11").unwrap_err();
-        assert!(went.starts_with("PUs 5 went offline meanwhile"), "{went}");
+        assert!(went.starts_with("PU 5 went offline meanwhile"), "{went}");
         assert!(between("0-1", "0-3").unwrap_err().starts_with("PUs 2-3 came online"));
         assert_eq!(same_pus(None, Some(&set("0"))), Ok(()), "a host that does not tell");
     }

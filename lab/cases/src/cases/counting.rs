@@ -132,13 +132,13 @@ const EACH_ITS_OWN: &str = r#"for c in 0 1 2 3; do timeout 60 taskset -c $c sh -
 /// A PU that goes offline while a sample is measured: that sample has no figure, says why, and is measured once more.
 fn offline(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    // The bare slice's fio is the first on the host; half-way through its ten seconds it is counted.
-    bench.sh("(until pgrep -x fio > /dev/null; do sleep 0.2; done; sleep 6.5; echo 0 > /sys/devices/system/cpu/cpu11/online) > /dev/null 2>&1 &
+    // The bare slice's fio alone runs on the host; half-way through its ten seconds it is counted.
+    bench.sh("(until pgrep -f '[f]io .*--runtime=10' > /dev/null; do sleep 0.2; done; sleep 6.5; echo 0 > /sys/devices/system/cpu/cpu11/online) > /dev/null 2>&1 &
              nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 10 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/offline.json
              code=$?; echo 1 > /sys/devices/system/cpu/cpu11/online; exit $code")?;
     let results: Results = serde_json::from_str(&bench.document("/root/offline.json", "web1")?)?;
     let failed: Vec<&str> = results.runs.iter().filter_map(|run| run.failure()).collect();
-    ensure!(matches!(failed[..], [why] if why.contains("PUs 11 went offline")), "{failed:?}");
+    ensure!(matches!(failed[..], [why] if why.contains("PU 11 went offline")), "{failed:?}");
     Ok(Verdict::Holds(format!("lab: 1 of {} samples failed and was made good: {}", results.runs.len(), failed[0])))
 }
 

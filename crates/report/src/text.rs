@@ -2,7 +2,7 @@
 
 use nearmetal_stats::{ShownRatio, interval_text};
 
-use crate::view::Bounds;
+use crate::view::{Bounds, MODELLED, NodesQuantity};
 
 /// What stands where a figure could not be had.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -12,6 +12,19 @@ pub(crate) const LAB_WORDS: &str = "lab: emulated time";
 
 /// The words that stand instead where a lab's figures do not rest on its clock.
 pub(crate) const COUNTED_WORDS: &str = "lab: counted, not timed";
+
+/// The words that stand where a figure is a model's.
+pub(crate) const MODELLED_WORDS: &str = "lab: a model's, no clock's";
+
+/// Which of these stand beside a quantity by nodes; none on silicon.
+pub(crate) fn lab_words(quantity: &NodesQuantity, lab: bool) -> Option<&'static str> {
+    match (quantity.emulated, lab) {
+        (true, _) => Some(LAB_WORDS),
+        (false, true) if quantity.unit == MODELLED => Some(MODELLED_WORDS),
+        (false, true) => Some(COUNTED_WORDS),
+        (false, false) => None,
+    }
+}
 
 /// Outside text without the characters that could act on a terminal, a page or a reader's eye: control characters but
 /// tab and newline, and the marks that turn the direction of writing.

@@ -5,7 +5,7 @@
 mod sample;
 
 use nearmetal_report::papers::order_said;
-use nearmetal_report::view::{Bounds, JobReport, RatioView};
+use nearmetal_report::view::{Bounds, JobReport, MODELLED, RatioView};
 use nearmetal_report::{Style, Surface, by_nodes_svg, headline, html_page, terminal};
 use quick_xml::events::Event;
 use sample::nodes::{hostile_nodes, nodes};
@@ -52,6 +52,18 @@ fn the_chart_has_a_panel_for_each_quantity_and_a_line_for_each_mode() {
     assert_eq!(counted.matches("lab: counted, not timed").count(), 3);
     let silicon = by_nodes_svg(&nodes(false), Surface::Page).unwrap();
     assert!(!silicon.contains("lab:") && silicon.matches("nm-series nm-stroke-planned").count() == 4);
+}
+
+#[test]
+fn what_a_model_gives_is_called_a_models_everywhere() {
+    let mut view = nodes(true);
+    view.by_nodes.as_mut().unwrap().quantities[2].unit = MODELLED.to_owned();
+    let picture = by_nodes_svg(&view, Surface::Standalone).unwrap();
+    let page = html_page(&view).unwrap();
+    let text = terminal(&view, &Style { width: 100, colour: false, ascii: false });
+    for (name, text) in [("chart", picture), ("page", page), ("terminal", text)] {
+        assert!(text.contains("lab: a model"), "{name}: {text}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::marker::marker;
 use super::scale::{Scale, colour, tick_text};
 use super::{Surface, Width};
 use crate::terminal::wrap;
-use crate::text::{COUNTED_WORDS, LAB_WORDS, capital, count, shorten, value};
+use crate::text::{capital, count, lab_words, shorten, value};
 use crate::view::{ArmView, ByNodesView, JobReport, ModePoint, NodesQuantity};
 
 /// Height of a panel's plot.
@@ -112,11 +112,7 @@ fn heading(canvas: &mut Canvas, quantity: &NodesQuantity, lab: bool, y: f64) {
     let unit = quantity.unit_beside().map(|unit| format!("{}{unit}", scaled(quantity).1));
     let less = (!quantity.higher_is_better).then(|| "less is better".to_owned());
     let unit = unit.into_iter().chain(less).collect::<Vec<_>>().join(", ");
-    let words = match (quantity.emulated, lab) {
-        (true, _) => LAB_WORDS,
-        (false, true) => COUNTED_WORDS,
-        (false, false) => "",
-    };
+    let words = lab_words(quantity, lab).unwrap_or_default();
     let label = if quantity.emulated { "nm-muted" } else { "nm-bold" };
     let parts = [
         (label, 0.0, shorten(&capital(&quantity.label), 44)),

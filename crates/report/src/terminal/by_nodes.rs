@@ -4,7 +4,7 @@ use super::paint::{Ink, Page};
 use super::sections::{arm_ink, arm_name};
 use super::table::Table;
 use crate::orders::order_source;
-use crate::text::{COUNTED_WORDS, LAB_WORDS, capital, count, one_line, value};
+use crate::text::{LAB_WORDS, capital, count, lab_words, one_line, value};
 use crate::view::{ArmRole, ByNodesView, JobReport, NodesQuantity, RatioView};
 
 /// The section, if this was measured.
@@ -41,10 +41,8 @@ fn heading(quantity: &NodesQuantity, lab: bool) -> String {
     if !quantity.higher_is_better {
         heading.push_str(", less is better");
     }
-    match (quantity.emulated, lab) {
-        (true, _) => heading.push_str(&format!(" — {LAB_WORDS}")),
-        (false, true) => heading.push_str(&format!(" — {COUNTED_WORDS}")),
-        (false, false) => {}
+    if let Some(words) = lab_words(quantity, lab) {
+        heading.push_str(&format!(" — {words}"));
     }
     heading
 }

@@ -19,13 +19,16 @@ pub struct ByNodesView {
     pub papers: Vec<OrderSaid>,
 }
 
+/// The unit of what a model gives: no clock measured it, and nothing counted it.
+pub const MODELLED: &str = "modelled ns";
+
 /// One quantity, by mode and number of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodesQuantity {
     /// For people: "accesses that stay on their node".
     pub label: String,
     /// Unit of every value: `loads/s`, `%` of accesses, `distance` (mean of an access; a node's own is 10), `instructions` for
-    /// each load. A unit that ends in `/s` is a rate.
+    /// each load, [`MODELLED`]. A unit that ends in `/s` is a rate.
     pub unit: String,
     /// Whether more is better.
     pub higher_is_better: bool,

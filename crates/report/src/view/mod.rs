@@ -18,7 +18,7 @@ mod slice;
 mod together;
 
 pub(crate) use by_nodes::mode;
-pub use by_nodes::{ByNodesView, ModePoint, ModeSeries, NodesQuantity, OrderSaid};
+pub use by_nodes::{ByNodesView, MODELLED, ModePoint, ModeSeries, NodesQuantity, OrderSaid};
 pub use comparison::{
     ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, IncompleteArm, Metric, NoiseFloorView, SampleSeries,
 };

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::measured::tone;
 use crate::orders::order_source;
-use crate::text::{COUNTED_WORDS, LAB_WORDS, capital, count, value};
+use crate::text::{capital, count, lab_words, value};
 use crate::view::{ArmRole, ArmView, ByNodesView, JobReport, ModePoint, NodesQuantity, OrderSaid};
 
 #[derive(Serialize)]
@@ -78,11 +78,7 @@ fn quantity(view: &JobReport, by_nodes: &ByNodesView, quantity: &NodesQuantity, 
         label: capital(&quantity.label),
         unit: quantity.unit_beside().unwrap_or_default().to_owned(),
         less_is_better: !quantity.higher_is_better,
-        lab: match (quantity.emulated, view.is_lab()) {
-            (true, _) => LAB_WORDS,
-            (false, true) => COUNTED_WORDS,
-            (false, false) => "",
-        },
+        lab: lab_words(quantity, view.is_lab()).unwrap_or_default(),
         emulated: quantity.emulated,
         paired: quantity.is_paired(),
         rows: by_nodes.nodes.iter().map(row).collect(),

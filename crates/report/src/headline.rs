@@ -233,19 +233,24 @@ fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
 /// Bare metal whose samples are further apart than this factor is no firm ground to hold a guest against.
 const SCATTER: f64 = 2.0;
 
-/// What to trust instead, where bare metal's own samples scatter.
+/// What to trust instead, where bare metal's own samples scatter. Those of several guests at once differ by their number.
 fn scattered(view: &JobReport, result: &ComparisonView) -> Option<String> {
+    if view.together.is_some() {
+        return None;
+    }
     let metric = view.metric(&result.metric)?;
     let bare = view.arms.iter().find(|arm| arm.role == ArmRole::Bare)?;
     let series = view.samples.iter().find(|series| series.metric == metric.id && series.arm == bare.id)?;
     let least = series.values.iter().copied().min_by(f64::total_cmp)?;
     let most = series.values.iter().copied().max_by(f64::total_cmp)?;
+    let instead = match view.comparison(&metric.id, ArmRole::Planned, ArmRole::AsFound) {
+        Some(_) => "the one between planned and as found does not rest on it",
+        None => "measure again on a quiet machine, or with more pairs",
+    };
     (most > SCATTER * least).then(|| {
+        let (least, most) = (value(Some(least)), value(Some(most)));
         format!(
-            "Bare metal's own samples run from {} to {} {}, so a ratio to it is rough; the one between planned and as found \
-             does not rest on it",
-            value(Some(least)),
-            value(Some(most)),
+            "Bare metal's own samples run from {least} to {most} {}, so a ratio to it is rough; {instead}",
             metric.unit
         )
     })

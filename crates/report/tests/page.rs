@@ -224,6 +224,10 @@ fn bare_metal_that_scatters_is_said_below_the_headline() {
     *view.samples.last_mut().unwrap() = series(&[6200.0, 17_000.0, 9000.0]);
     let line = headline(&view).below.into_iter().find(|line| line.contains("a ratio to it is rough")).unwrap();
     assert!(line.starts_with("Bare metal's own samples run from 6,200 to 17,000 IOPS"), "{line}");
+    assert!(line.ends_with("the one between planned and as found does not rest on it"), "{line}");
+    view.comparisons.retain(|row| row.reference != "as-found");
+    let alone = headline(&view).below.into_iter().find(|line| line.contains("a ratio to it is rough")).unwrap();
+    assert!(alone.ends_with("measure again on a quiet machine, or with more pairs"), "{alone}");
 }
 
 #[test]

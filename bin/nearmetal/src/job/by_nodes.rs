@@ -2,7 +2,7 @@
 
 use nearmetal_measure::{Comparison, Environment, Estimate, Purpose, Results, Role, Run, Unit};
 use nearmetal_report::papers::order_said;
-use nearmetal_report::view::{ArmView, ByNodesView, MODELLED, ModePoint, ModeSeries, NodesQuantity};
+use nearmetal_report::view::{ArmView, ByNodesView, ModePoint, ModeSeries, NodesQuantity};
 
 use super::compared::MODES;
 use super::metrics::show;
@@ -72,7 +72,6 @@ impl Quantity<'_> {
         let unit = run.value(self.name)?.unit;
         let (symbol, scale) = match unit {
             Unit::PerLoad => ("instructions", 1.0),
-            Unit::ModelledNanoseconds => (MODELLED, 1.0),
             unit => show(unit, &run.workload),
         };
         Some((unit, symbol, scale))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nearmetal_measure::{
     Environment, FioJob, MemoryBandwidth, MemoryLatency, Order, Outcome, Purpose, Results, Unit, Workload,
 };
-use nearmetal_report::view::Metric;
+use nearmetal_report::view::{MODELLED, Metric};
 use nearmetal_units::Bytes;
 
 /// A quantity as measured, and as shown.
@@ -159,6 +159,7 @@ pub(crate) fn headline(results: &Results, shown: &[Shown]) -> Option<String> {
 pub(crate) fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
     match (unit, workload) {
         (Unit::Nanoseconds, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_)) => ("ns", 1.0),
+        (Unit::ModelledNanoseconds, Workload::MemoryWork(_)) => (MODELLED, 1.0),
         _ => on_screen(unit),
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nearmetal_host::{Host, HostFs, ThreadRole, disk_counters, guests, online_pus};
+use nearmetal_counters::TimeModel;
+use nearmetal_host::{Host, HostFs, ThreadRole, TimeModelError, disk_counters, guests, online_pus};
 use nearmetal_units::{Bytes, CpuSet};
 
 use super::silicon::Silicon;
@@ -40,6 +41,8 @@ pub(crate) struct Target {
     pub(crate) floats: bool,
     /// Distance from each PU to each node; what the host does not tell is missing.
     pub(crate) distances: BTreeMap<(u32, u32), u32>,
+    /// The lab's model of time. Reading it takes thousands of instructions, which are not to be counted.
+    pub(crate) time_model: Option<Result<TimeModel, TimeModelError>>,
     /// The requests that are done meanwhile, where all have one size.
     pub(crate) requests: Option<Requests>,
 }
@@ -202,7 +205,7 @@ impl Snapshot {
             Some(Err(error)) => return self.unknown.push(format!("instructions: {error}")),
             Some(Ok(reading)) => reading,
         };
-        self.modelled(fs, target, &reading);
+        self.modelled(target, &reading);
         let bare = target.guests.is_empty();
         for (pu, counts) in (0_u32..).zip(&reading.pus) {
             self.add(Cost::Work, target.place(pu), counts.instructions);
@@ -222,8 +225,8 @@ impl Snapshot {
     }
 
     /// What the machine's model makes of all that its PUs executed, and of what their modelled caches missed.
-    fn modelled(&mut self, fs: &HostFs, target: &Target, reading: &nearmetal_counters::Reading) {
-        let model = match fs.lab_time_model().filter(|_| reading.watching) {
+    fn modelled(&mut self, target: &Target, reading: &nearmetal_counters::Reading) {
+        let model = match target.time_model.as_ref().filter(|_| reading.watching) {
             None => return,
             Some(Err(error)) => return self.unknown.push(format!("modelled time: {error}")),
             Some(Ok(model)) => model,
@@ -379,10 +382,7 @@ mod tests {
         words[pu_word(1, Place::Accesses(Class::User, 0))] = 5;
         words[pu_word(0, Place::Misses(1))] = 30;
         words[pu_word(1, Place::Misses(1))] = 2;
-        let mut tree = nearmetal_host::synthetic::counting_lab(nearmetal_host::LAB_VENDOR, &words).unwrap();
-        let model = r#"{"instructions_per_microsecond":1000,"local_latency":100,"source":"a test"}"#;
-        let path = "/sys/firmware/qemu_fw_cfg/by_name/opt/org.nearmetal/time_model/raw";
-        tree.put(path, Entry::File(model.as_bytes().to_vec())).unwrap();
+        let tree = nearmetal_host::synthetic::counting_lab(nearmetal_host::LAB_VENDOR, &words).unwrap();
         HostFs::of_tree(tree, "a lab")
     }
 
@@ -406,8 +406,14 @@ mod tests {
         let bare = Target { guests: vec![], ..target };
         assert_eq!(local(&bare), [Some(5), Some(0), Some(80)], "of the slice alone");
         // 1050 instructions; 30 misses at distance 16 and 2 at 10, of the whole machine.
-        let modelled = [EXECUTING, WAITING].map(|name| of(&bare, Cost::Modelled, name));
-        assert_eq!(modelled, [Some(1050), Some(30 * 160 + 2 * 100)]);
+        let model =
+            TimeModel { instructions_per_microsecond: 1000, local_latency: 100, source: "a test's own".to_owned() };
+        let modelled = |time_model: Option<_>| {
+            let target = Target { time_model, ..bare.clone() };
+            [EXECUTING, WAITING].map(|name| of(&target, Cost::Modelled, name))
+        };
+        assert_eq!(modelled(Some(Ok(model))), [Some(1050), Some(30 * 160 + 2 * 100)]);
+        assert_eq!(modelled(None), [None, None], "a machine file without a model");
     }
 
     #[test]

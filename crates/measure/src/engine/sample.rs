@@ -187,7 +187,15 @@ fn target(
     }
     let on_top = union(|slice| &slice.cpus_on_top).difference(&slice);
     let floats = seats.iter().any(|seat| seat.floats);
-    Ok(Target { guests, on_top, floats, slice, distances: distances(&session.host), requests: requests(seats, loads) })
+    Ok(Target {
+        guests,
+        on_top,
+        floats,
+        slice,
+        distances: distances(&session.host),
+        time_model: session.fs.lab_time_model(),
+        requests: requests(seats, loads),
+    })
 }
 
 /// What is asked for, where all ask for the same: a step's rate counts one kind of request.

@@ -5,6 +5,7 @@
 //! | To get | Call |
 //! |---|---|
 //! | the page | [`html_page`] |
+//! | a published experiment's page, and its words | [`experiment_page`], [`experiment_text`] |
 //! | the terminal's report | [`terminal`] |
 //! | `summary.json`, and whether one keeps its schema | [`summary_json`], [`summary_violations`] |
 //! | the machine with the slice in it | [`machine_svg`] |
@@ -35,7 +36,7 @@ mod text;
 pub mod view;
 
 pub use headline::{Headline, Piece, Stress, headline};
-pub use html::{PageError, html_page};
+pub use html::{PageError, experiment_page, html_page};
 pub use palette::PALETTE;
 pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
 pub use summary_schema::summary_violations;
@@ -43,4 +44,4 @@ pub use svg::{
     MatrixMark, MatrixRow, Moment, Surface, arms_svg, by_nodes_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of,
     race_svg, sizes_svg, together_svg,
 };
-pub use terminal::{Style, host_picture, terminal};
+pub use terminal::{Style, experiment_text, host_picture, terminal};

@@ -9,6 +9,7 @@ mod class;
 mod demo;
 mod device;
 mod doctor;
+mod experiment;
 mod fleet;
 mod inspect;
 mod lab;
@@ -32,6 +33,7 @@ pub enum Command {
     Apply(apply::Args),
     Verify(verify::Args),
     Bench(Box<bench::Args>),
+    Experiment(experiment::Args),
     Report(report::Args),
     Rollback(rollback::Args),
     Fleet(fleet::Args),
@@ -55,6 +57,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Apply(args) => apply::apply(args, printer),
         Command::Verify(args) => verify::verify(args, printer),
         Command::Bench(args) => bench::bench(*args, printer),
+        Command::Experiment(args) => experiment::experiment(args, printer),
         Command::Report(args) => report::report(args, printer),
         Command::Rollback(args) => rollback::rollback(args, printer),
         Command::Fleet(args) => fleet::fleet(args, printer),

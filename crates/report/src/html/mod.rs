@@ -4,8 +4,10 @@
 //! in the page forbids scripts and loading, so that a mistake in either would still not run anything.
 
 mod context;
+mod experiment;
 mod fleet;
 
+pub use experiment::experiment_page;
 pub(crate) use fleet::fleet_page;
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
@@ -28,6 +30,7 @@ pub fn html_page(view: &JobReport) -> Result<String, PageError> {
     environment.add_template("page", include_str!("page.html"))?;
     environment.add_template("macros", include_str!("macros.html"))?;
     environment.add_template("measured", include_str!("measured.html"))?;
+    environment.add_template("papers", include_str!("papers.html"))?;
     environment.add_template("race", include_str!("race.html"))?;
     environment.add_template("by_nodes", include_str!("by_nodes.html"))?;
     environment.add_template("tenants", include_str!("tenants.html"))?;

@@ -2,12 +2,14 @@
 
 mod bar;
 mod by_nodes;
+mod experiment;
 mod fleet;
 mod paint;
 mod picture;
 mod sections;
 mod table;
 
+pub use experiment::experiment_text;
 pub(crate) use fleet::{fleet_text, fleet_what_if};
 pub use paint::Style;
 pub(crate) use paint::wrap;

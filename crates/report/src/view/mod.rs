@@ -6,6 +6,7 @@
 mod by_nodes;
 mod comparison;
 mod cost;
+mod experiment;
 pub(crate) mod fleet;
 mod guest;
 mod host_map;
@@ -23,6 +24,7 @@ pub use comparison::{
     ArmRole, ArmView, Bounds, ComparisonView, ExtraPus, IncompleteArm, Metric, NoiseFloorView, SampleSeries,
 };
 pub use cost::{CostFigure, CostLine, LiftLine};
+pub use experiment::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepView, claims};
 pub use guest::{DiskCard, GuestCard};
 pub use host_map::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
 pub use memory::{MemoryRow, MemorySide, MemoryTable};

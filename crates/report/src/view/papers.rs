@@ -22,6 +22,9 @@ pub struct PaperFigure {
     pub request_size: Option<Bytes>,
     /// Ours, where we measured the same kind of thing.
     pub ours: Option<Beside>,
+    /// What of the two may be compared, one phrase; `None` for what the page says of all figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compares: Option<String>,
 }
 
 /// Our figure beside a paper's.

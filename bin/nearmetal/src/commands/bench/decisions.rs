@@ -24,7 +24,12 @@ pub(super) struct Args {
 }
 
 /// Runs the command.
-pub(super) fn decisions(Args { on: asked }: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let (on, conditions) = asked.asked()?;
-    asked.keep.run(&Experiment::Decisions(Box::new(DecisionsRequest { on, conditions })), printer)
+pub(super) fn decisions(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.on.keep.run(&asked(args)?, printer)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
+    let (on, conditions) = args.on.asked()?;
+    Ok(Experiment::Decisions(Box::new(DecisionsRequest { on, conditions })))
 }

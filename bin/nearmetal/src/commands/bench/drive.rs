@@ -52,6 +52,11 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn drive(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.keep.run(&asked(args)?, printer)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let journal = args.plan.journal();
     let planned = args.plan.of(&args.domain, &journal)?;
     let function = match args.function {
@@ -76,5 +81,5 @@ pub(super) fn drive(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         namespace: args.namespace,
         pairing: args.rounds.pairing(sizes.iter().map(job).collect(), args.resolve),
     };
-    args.keep.run(&Experiment::Drive(Box::new(request)), printer)
+    Ok(Experiment::Drive(Box::new(request)))
 }

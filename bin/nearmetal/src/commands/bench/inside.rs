@@ -47,6 +47,11 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn inside(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.keep.run(&asked(args)?, printer)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     if !args.pause {
         return Err(WrongUse(format!(
             "`{}` is measured against its own slice, which must be free meanwhile: allow it to be paused (--pause)",
@@ -79,5 +84,5 @@ pub(super) fn inside(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitS
             ..args.rounds.pairing(args.workload.of(&shape), args.resolve)
         },
     };
-    args.keep.run(&Experiment::Inside(Box::new(request)), printer)
+    Ok(Experiment::Inside(Box::new(request)))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nearmetal_change::Journal;
 use nearmetal_measure::{Conditions, Experiment, Measurement};
+use nearmetal_report::view::IncompleteArm;
 
 use super::measuring::{perform, written};
 use super::planned::Planned;
@@ -49,13 +50,19 @@ impl KeepArgs {
     }
 }
 
-/// How a measurement ended: arms that lost samples are findings, and are named. A race drops such an arm and says so.
-pub(super) fn ended(measurement: &Measurement, printer: &mut Printer) -> ExitStatus {
-    let Measurement::Results(results) = measurement else { return ExitStatus::Done };
-    let lost = incomplete(results);
-    for arm in &lost {
+/// The arms that lost samples, a sentence each. A race drops such an arm and says so.
+pub(crate) fn lost(measurement: &Measurement) -> Vec<String> {
+    let Measurement::Results(results) = measurement else { return Vec::new() };
+    let told = |arm: &IncompleteArm| {
         let (name, failed, samples, why) = (&arm.arm, arm.failed, arm.samples, &arm.why);
-        printer.important(&format!("the arm `{name}` is incomplete: {failed} of {samples} samples failed: {why}"));
-    }
+        format!("the arm `{name}` is incomplete: {failed} of {samples} samples failed: {why}")
+    };
+    incomplete(results).iter().map(told).collect()
+}
+
+/// How a measurement ended: arms that lost samples are findings, and are named.
+pub(super) fn ended(measurement: &Measurement, printer: &mut Printer) -> ExitStatus {
+    let lost = lost(measurement);
+    lost.iter().for_each(|arm| printer.important(arm));
     if lost.is_empty() { ExitStatus::Done } else { ExitStatus::Findings }
 }

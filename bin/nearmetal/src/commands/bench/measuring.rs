@@ -19,7 +19,7 @@ pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
 }
 
 /// Runs an experiment on this machine and shows how far it is.
-pub(super) fn perform(experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<Measurement> {
+pub(crate) fn perform(experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<Measurement> {
     let fs = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
     watch(printer, |tell| experiment.perform(&fs, &mut libvirt, tell))
@@ -63,7 +63,7 @@ pub(super) fn watch<T>(
 }
 
 /// Writes results to the file asked for, if one was; gives them as JSON.
-pub(super) fn written(results: &impl Serialize, output: Option<&Path>) -> anyhow::Result<String> {
+pub(crate) fn written(results: &impl Serialize, output: Option<&Path>) -> anyhow::Result<String> {
     let document = serde_json::to_string_pretty(results)?;
     if let Some(path) = output {
         files::write_atomic(path, &document)?;

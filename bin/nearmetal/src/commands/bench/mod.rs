@@ -5,8 +5,8 @@ mod decisions;
 mod disk;
 mod drive;
 mod inside;
-mod keep;
-mod measuring;
+pub(crate) mod keep;
+pub(crate) mod measuring;
 mod modes;
 mod net;
 mod on_scratch;
@@ -18,7 +18,10 @@ mod stored;
 mod together;
 mod workload;
 
-use crate::exit_status::ExitStatus;
+use clap::Parser as _;
+use nearmetal_measure::Experiment;
+
+use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
 /// Compare VMs with bare metal, and ways to a disk or a network with each other
@@ -59,6 +62,48 @@ enum What {
     Show(stored::ShowArgs),
     Resume(stored::ResumeArgs),
     Compare(stored::CompareArgs),
+}
+
+/// One command of `bench`, without the words before it.
+#[derive(Debug, clap::Parser)]
+#[command(no_binary_name = true)]
+struct Alone {
+    #[command(subcommand)]
+    what: What,
+}
+
+fn alone(words: &[String]) -> Result<Alone, WrongUse> {
+    // clap's text begins with `error: ` and ends with a usage that is of no use here.
+    let first = |error: clap::Error| error.to_string().lines().next().unwrap_or_default().replacen("error: ", "", 1);
+    Alone::try_parse_from(words)
+        .map_err(|error| WrongUse(format!("`nearmetal bench {}`: {}", words.join(" "), first(error))))
+}
+
+/// Whether these are words of a command of `bench`.
+#[cfg(test)]
+pub(crate) fn parses(words: &[String]) -> Result<(), WrongUse> {
+    alone(words).map(drop)
+}
+
+/// What `nearmetal bench WORDS` would measure, and where it would be kept; nothing runs.
+///
+/// # Errors
+/// The words are wrong, or what the command refuses before it measures: no plan, no such device, not root.
+pub(crate) fn asked(words: &[String]) -> anyhow::Result<Experiment> {
+    let alone = alone(words)?;
+    let asked = match &alone.what {
+        What::Slice(args) => Some(slice::asked(args)),
+        What::Modes(args) => Some(modes::asked(args)),
+        What::Drive(args) => Some(drive::asked(args)),
+        What::Disk(args) => disk::asked(args),
+        What::Net(args) => net::asked(args),
+        What::Together(args) => Some(together::asked(args)),
+        What::Decisions(args) => Some(decisions::asked(args)),
+        What::Inside(args) => Some(inside::asked(args)),
+        What::History(_) | What::Show(_) | What::Resume(_) | What::Compare(_) => None,
+    };
+    let nothing = || WrongUse(format!("`nearmetal bench {}` measures nothing", words.join(" ")));
+    asked.unwrap_or_else(|| Err(nothing().into()))
 }
 
 /// Runs one of them.

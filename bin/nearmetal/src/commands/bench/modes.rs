@@ -72,6 +72,11 @@ fn size(text: &str) -> Result<Bytes, String> {
 
 /// Runs the command.
 pub(super) fn modes(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.keep.run(&asked(args)?, printer)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let journal = args.plan.journal();
     let planned = args.plan.of(&args.domain, &journal)?;
     need_root("starts guests and drops caches", "")?;
@@ -106,7 +111,7 @@ pub(super) fn modes(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         quick: args.rounds.quick,
         conditions: args.keep.kept(conditions, &planned, &journal),
     };
-    args.keep.run(&Experiment::Modes(Box::new(request)), printer)
+    Ok(Experiment::Modes(Box::new(request)))
 }
 
 /// 1, 2, 4 and so on, and all.

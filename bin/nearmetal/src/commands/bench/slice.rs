@@ -24,7 +24,12 @@ pub(super) struct Args {
 }
 
 /// Runs the command.
-pub(super) fn slice(Args { on: asked }: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let (on, conditions) = asked.asked()?;
-    asked.keep.run(&Experiment::Slice(Box::new(SliceRequest { on, conditions })), printer)
+pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.on.keep.run(&asked(args)?, printer)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
+    let (on, conditions) = args.on.asked()?;
+    Ok(Experiment::Slice(Box::new(SliceRequest { on, conditions })))
 }

@@ -126,6 +126,11 @@ fn netperf_test(text: &str) -> Result<NetTest, String> {
 
 /// Runs the command.
 pub(super) fn together(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    args.keep.run(&asked(args)?, printer)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     args.check()?;
     let journal = args.plan.journal();
     // One plan for all, or the one in force of each.
@@ -154,7 +159,7 @@ pub(super) fn together(args: &Args, printer: &mut Printer) -> anyhow::Result<Exi
         least_overlap: args.terms.overlap / 100.0,
         conditions,
     };
-    args.keep.run(&Experiment::Together(Box::new(request)), printer)
+    Ok(Experiment::Together(Box::new(request)))
 }
 
 impl Args {

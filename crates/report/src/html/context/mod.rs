@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::headline::{Piece, headline, warnings};
 use crate::papers::method;
+use crate::papers::of_unit;
 use crate::slice_text::{SliceRow, slice_rows};
 use crate::summary::counts;
 use crate::svg::is_wide;
@@ -43,7 +44,6 @@ pub(super) struct Page {
     tenants: Vec<race::TenantCells>,
     measured: measured::Measured,
     papers: Vec<Paper>,
-    papers_method: String,
     caveats: Vec<String>,
     rollback: Option<Checks>,
     facts: Vec<[String; 2]>,
@@ -103,8 +103,9 @@ struct Check {
 }
 
 #[derive(Serialize)]
-struct Paper {
+pub(super) struct Paper {
     name: String,
+    method: Option<String>,
     figures: Vec<Published>,
 }
 
@@ -112,10 +113,11 @@ struct Paper {
 struct Published {
     what: String,
     configuration: String,
-    request: String,
+    request: Option<String>,
     value: String,
     section: String,
     ours: Option<[String; 2]>,
+    compares: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -168,7 +170,6 @@ pub(super) fn page(view: &JobReport) -> Page {
         tenants: race::tenants(view),
         measured: measured::measured(view),
         papers: papers(&view.papers),
-        papers_method: method(),
         caveats: view.caveats.clone(),
         rollback: view.rolled_back.as_ref().map(rollback),
         facts: view
@@ -286,20 +287,25 @@ fn rollback(rollback: &crate::view::RollbackView) -> Checks {
 }
 
 /// Figures in groups of one paper, in the order given.
-fn papers(figures: &[PaperFigure]) -> Vec<Paper> {
+pub(super) fn papers(figures: &[PaperFigure]) -> Vec<Paper> {
     let mut papers: Vec<Paper> = Vec::new();
     for figure in figures {
         let published = Published {
             what: figure.what.clone(),
             configuration: figure.configuration.clone(),
-            request: figure.request_size.map_or("several".to_owned(), |size| size.to_string()),
-            value: format!("{} {}", figure.value, figure.unit),
+            request: figure.request_size.map(|size| size.to_string()),
+            value: of_unit(&figure.value, &figure.unit),
             section: figure.section.clone(),
             ours: figure.ours.as_ref().map(|ours| [ours.value.clone(), ours.note.clone()]),
+            compares: figure.compares.clone(),
         };
         match papers.iter_mut().find(|paper| paper.name == figure.paper) {
             Some(paper) => paper.figures.push(published),
-            None => papers.push(Paper { name: figure.paper.clone(), figures: vec![published] }),
+            None => papers.push(Paper {
+                name: figure.paper.clone(),
+                method: method(&figure.paper),
+                figures: vec![published],
+            }),
         }
     }
     papers

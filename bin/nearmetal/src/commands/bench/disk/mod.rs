@@ -5,6 +5,8 @@ mod race;
 mod read_back;
 mod ways;
 
+use nearmetal_measure::Experiment;
+
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -36,5 +38,13 @@ pub(super) fn disk(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         What::List(args) => list::list(args, printer),
         What::ReadBack(args) => read_back::read_back(args, printer),
         What::Race(args) => race::race(args, printer),
+    }
+}
+
+/// What a race is to measure; `None` of commands that measure nothing.
+pub(super) fn asked(args: &Args) -> Option<anyhow::Result<Experiment>> {
+    match &args.what {
+        What::Race(args) => Some(race::asked(args)),
+        What::List(_) | What::ReadBack(_) => None,
     }
 }

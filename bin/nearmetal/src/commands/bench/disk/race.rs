@@ -53,18 +53,23 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let mut experiment = asked(args)?;
+    let store = experiment.conditions_mut().store.clone();
+    if let Measurement::Disk(results) = perform(&experiment, printer)? {
+        show(args, &results, store.as_deref(), printer)?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     args.workload.check(args.race.budget.has_seconds(), false, false)?;
     let (_, request) = args.ways.request(&args.scratch, |fs, journal, planned| {
         let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
         Ok(args.race.store.kept(conditions, planned, journal))
     })?;
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
-    let request = args.run(request);
-    let store = request.conditions.store.clone();
-    if let Measurement::Disk(results) = perform(&Experiment::Disk(Box::new(request)), printer)? {
-        show(args, &results, store.as_deref(), printer)?;
-    }
-    Ok(ExitStatus::Done)
+    Ok(Experiment::Disk(Box::new(args.run(request))))
 }
 
 impl Args {

@@ -9,6 +9,8 @@ mod ways;
 pub(super) use tests::test;
 pub(super) use ways::checked_address;
 
+use nearmetal_measure::Experiment;
+
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -41,5 +43,13 @@ pub(super) fn net(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
         What::List(args) => list::list(args, printer),
         What::ReadBack(args) => read_back::read_back(args, printer),
         What::Race(args) => race::race(args, printer),
+    }
+}
+
+/// What a race is to measure; `None` of commands that measure nothing.
+pub(super) fn asked(args: &Args) -> Option<anyhow::Result<Experiment>> {
+    match &args.what {
+        What::Race(args) => Some(race::asked(args)),
+        What::List(_) | What::ReadBack(_) => None,
     }
 }

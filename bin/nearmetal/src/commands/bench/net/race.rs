@@ -44,6 +44,16 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let mut experiment = asked(args)?;
+    let store = experiment.conditions_mut().store.clone();
+    if let Measurement::Net(results) = perform(&experiment, printer)? {
+        show(args, &results, store.as_deref(), printer)?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// What it is to measure.
+pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     args.peer.check()?;
     let (_, request) = args.ways.request(|fs, journal, planned| {
         let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
@@ -61,11 +71,7 @@ pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         race: true,
         ..request
     };
-    let store = request.conditions.store.clone();
-    if let Measurement::Net(results) = perform(&Experiment::Net(Box::new(request)), printer)? {
-        show(args, &results, store.as_deref(), printer)?;
-    }
-    Ok(ExitStatus::Done)
+    Ok(Experiment::Net(Box::new(request)))
 }
 
 fn show(args: &Args, results: &NetMatrixResults, store: Option<&Path>, printer: &mut Printer) -> anyhow::Result<()> {

@@ -1,0 +1,179 @@
+//! Which of our figures stands beside a paper's: data of data/papers, looked up in the reports of an experiment's steps.
+
+use serde::Deserialize;
+
+use crate::text::{LAB_WORDS, UNKNOWN, count, shown};
+use crate::view::{
+    ArmRole, Beside, CountRow, JobReport, MemoryRow, MemorySide, NodesQuantity, RaceArm, RatioView, mode,
+};
+
+/// Where ours is found. `step` is the id of the experiment's step whose report has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "from", rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Ours {
+    /// Latency or bandwidth of memory, the planned guest over bare metal. Run once on each side: shown, not claimed.
+    Memory { step: String, figure: MemoryFigure },
+    /// The least and the largest ratio of the planned guest to bare metal, over all paired metrics whose id has this word.
+    PairRange { step: String, metric: String },
+    /// A mode over so many nodes to native; without a number over the most that were measured.
+    Nodes { step: String, arm: String, nodes: Option<u32> },
+    /// An arm of a race, by words of its id, to the race's reference or to bare metal.
+    Race {
+        step: String,
+        arm: String,
+        #[serde(default)]
+        to: To,
+    },
+    /// So many guests at once to their bare slices; without a number the most.
+    Guests { step: String, guests: Option<u32> },
+    /// So many guests at once to one alone.
+    GuestsGain { step: String, guests: u32 },
+}
+
+/// A figure of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MemoryFigure {
+    /// Median time of a load, ns.
+    Latency,
+    /// Bytes read per second.
+    Bandwidth,
+}
+
+/// What an arm of a race is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum To {
+    /// The race's own reference.
+    #[default]
+    Reference,
+    /// The same slice without a guest.
+    Bare,
+}
+
+impl Ours {
+    /// Ours; `None` if that step was not run, or has no such figure.
+    pub(super) fn find(&self, steps: &[(&str, &JobReport)]) -> Option<Beside> {
+        let (_, report) = steps.iter().find(|(id, _)| *id == self.step())?;
+        let (value, mut note) = match self {
+            Self::Memory { figure, .. } => memory(report, *figure)?,
+            Self::PairRange { metric, .. } => range(report, metric)?,
+            Self::Nodes { arm, nodes, .. } => over_nodes(report, arm, *nodes)?,
+            Self::Race { arm, to, .. } => raced(report, arm, *to)?,
+            Self::Guests { guests, .. } => at_once(report, *guests)?,
+            Self::GuestsGain { guests, .. } => gain(report, *guests)?,
+        };
+        if report.is_lab() {
+            note.push_str(", ");
+            note.push_str(LAB_WORDS);
+        }
+        Some(Beside { value, note })
+    }
+
+    /// The step it is looked for in.
+    pub(super) fn step(&self) -> &str {
+        match self {
+            Self::Memory { step, .. }
+            | Self::PairRange { step, .. }
+            | Self::Nodes { step, .. }
+            | Self::Race { step, .. }
+            | Self::Guests { step, .. }
+            | Self::GuestsGain { step, .. } => step,
+        }
+    }
+}
+
+fn plain(ratio: f64) -> String {
+    shown(Some(ratio), None).to_string()
+}
+
+/// Pages that the program has are the same on both sides; the pages behind the guest are said.
+fn memory(report: &JobReport, figure: MemoryFigure) -> Option<(String, String)> {
+    let value = |row: &MemoryRow| match figure {
+        MemoryFigure::Latency => row.median_ns,
+        MemoryFigure::Bandwidth => row.bandwidth_mb_s,
+    };
+    let rows = &report.memory.as_ref()?.rows;
+    let planned = &report.arm_of(ArmRole::Planned)?.name;
+    let bare = rows.iter().find(|row| row.side == MemorySide::Bare && value(row).is_some())?;
+    let walk = bare.pattern.as_str();
+    let of_planned = |row: &&MemoryRow| {
+        row.side == MemorySide::Guest && row.page == bare.page && value(row).is_some() && {
+            // Where guests are several, the pattern names which.
+            let rest = row.pattern.strip_prefix(walk).map(|rest| rest.trim_start_matches(", "));
+            rest.is_some_and(|rest| rest.is_empty() || rest == planned || rest.starts_with(&format!("{planned},")))
+        }
+    };
+    let guest = rows.iter().find(of_planned)?;
+    let backed = guest.backing.map_or_else(|| UNKNOWN.to_owned(), |page| page.to_string());
+    let note = format!("{walk}, {} pages on both sides, backed by {backed}, single shot", bare.page);
+    Some((plain(value(guest)? / value(bare)?), note))
+}
+
+fn range(report: &JobReport, word: &str) -> Option<(String, String)> {
+    let planned = report.arm_of(ArmRole::Planned)?;
+    let bare = report.arm_of(ArmRole::Bare)?;
+    let mut ratios: Vec<f64> = report
+        .comparisons
+        .iter()
+        .filter(|row| row.subject == planned.id && row.reference == bare.id && !row.single_shot)
+        .filter(|row| row.metric.contains(word))
+        .filter_map(|row| row.ratio)
+        .filter(|ratio| ratio.is_finite())
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let (least, most) = (*ratios.first()?, *ratios.last()?);
+    let value = if ratios.len() == 1 { plain(least) } else { format!("{} to {}", plain(least), plain(most)) };
+    Some((value, format!("{} in pairs, the planned guest to bare metal", count(ratios.len(), "figure"))))
+}
+
+fn over_nodes(report: &JobReport, arm: &str, nodes: Option<u32>) -> Option<(String, String)> {
+    let view = report.by_nodes.as_ref()?;
+    let at = match nodes {
+        Some(nodes) => nodes,
+        None => view.most_nodes()?,
+    };
+    let role = report.arms.iter().find(|one| one.id == arm)?.role;
+    let arm = mode(&report.arms, role, arm)?;
+    let ratio = view.rate()?.point(&arm.id, at)?.to_bare?;
+    let mut note = format!("{}, {}", arm.name, count(at as usize, "node"));
+    let local = |quantity: &NodesQuantity| Some(quantity.point(&arm.id, at)?.mean);
+    if let Some(share) = view.share().and_then(local) {
+        note.push_str(&format!("; {share:.1} % of its accesses stay on their node"));
+    }
+    Some((text(ratio), note))
+}
+
+/// The arm with all these words, and the fewest others.
+fn raced(report: &JobReport, words: &str, to: To) -> Option<(String, String)> {
+    let race = report.race.as_ref()?;
+    let has = |arm: &&RaceArm| words.split('.').all(|word| arm.id.split('.').any(|own| own == word));
+    let arm = race.arms.iter().filter(has).min_by_key(|arm| arm.id.split('.').count())?;
+    let (ratio, than) = match to {
+        To::Reference => (arm.to_reference?, race.reference_name.as_str()),
+        To::Bare => (arm.to_bare?, "bare metal"),
+    };
+    let quantity = race.quantity.to_lowercase().replace("iops", "IOPS");
+    Some((text(ratio), format!("{quantity} of {}, to {than}", arm.title)))
+}
+
+fn at_once(report: &JobReport, guests: Option<u32>) -> Option<(String, String)> {
+    let rows = &report.together.as_ref()?.counts;
+    let row: &CountRow = match guests {
+        Some(guests) => rows.iter().find(|row| row.count == guests)?,
+        None => rows.last()?,
+    };
+    let limit = if row.peer_bound == Some(true) { ", the other end may be the limit" } else { "" };
+    let who = if row.count == 1 { "its bare slice" } else { "their bare slices at once" };
+    Some((text(row.ratio?), format!("{} to {who}{limit}", count(row.count as usize, "guest"))))
+}
+
+fn gain(report: &JobReport, guests: u32) -> Option<(String, String)> {
+    let row = report.together.as_ref()?.counts.iter().find(|row| row.count == guests)?;
+    let bare = row.bare_gain.map_or_else(|| UNKNOWN.to_owned(), plain);
+    Some((plain(row.guests_gain?), format!("{guests} guests to one; bare slices {bare}")))
+}
+
+fn text(ratio: RatioView) -> String {
+    format!("{ratio}, n = {}", ratio.n)
+}

@@ -19,7 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
 const DRIVE: &str = "$(basename $(dirname $(dirname $(ls -d /sys/bus/pci/devices/*/nvme/nvme0))))";
 
 /// Everything the comparison changes: drivers, overrides, pools, mounts, guests.
-const STATE: &str = "
+pub(super) const STATE: &str = "
 for d in /sys/bus/pci/devices/*; do echo \"$d $(readlink $d/driver) $(cat $d/driver_override $d/sriov_numvfs 2>/dev/null | tr '\\n' ' ')\"; done
 cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
 grep -E ' (debugfs|tracefs) ' /proc/mounts
@@ -118,7 +118,7 @@ fn four_with_drives() -> anyhow::Result<Verdict> {
     on_four_nodes(handed_through)
 }
 
-fn on_four_nodes(body: fn(&Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+pub(super) fn on_four_nodes(body: fn(&Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
     let bench = Bench::up("cases-four", &Boot { machine: Some("quad-4nvme"), ..Boot::default() })?;
     let result = body(&bench);
     bench.lab.down()?;
@@ -165,8 +165,8 @@ fn four_side_by_side(bench: &Bench, text: &str) -> anyhow::Result<Verdict> {
     Ok(Verdict::Holds(lines.join(" | ")))
 }
 
-/// Each guest has the drive of its node for itself, in turns with the bare slice.
-fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
+/// Four guests, each with the drive of its node for itself.
+pub(super) fn define_four_with_drives(bench: &Bench) -> anyhow::Result<()> {
     define_four(bench, |node| {
         let address = bench.sh(&format!(
             "basename $(readlink -f $(dirname $(grep -lw drive{node} /sys/class/nvme/*/serial))/device)"
@@ -178,7 +178,12 @@ fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
         Ok(format!(
             "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source></hostdev>"
         ))
-    })?;
+    })
+}
+
+/// Each guest takes turns on its drive with the bare slice.
+fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
+    define_four_with_drives(bench)?;
     let before = bench.sh(STATE)?;
     let command = "nearmetal bench together w0 w1 w2 w3 --plan /root/plan.json --quick";
     let text = bench.sh(&format!("{command} --drives --pairs 4 -o /root/together.json"))?;

@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod device;
 mod doctor;
+mod experiment;
 mod export;
 mod faults;
 mod fleet;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<Case> {
         demo::cases(),
         device::cases(),
         doctor::cases(),
+        experiment::cases(),
         export::cases(),
         faults::cases(),
         fleet::cases(),

@@ -42,7 +42,10 @@ fn on_a_cable(functions: u32, body: impl FnOnce(&Bench) -> anyhow::Result<Verdic
 }
 
 /// The server with so many virtual functions and a plan, and the peer with netserver.
-fn with_peer(functions: u32, body: impl FnOnce(&Bench, &Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+pub(super) fn with_peer(
+    functions: u32,
+    body: impl FnOnce(&Bench, &Bench) -> anyhow::Result<Verdict>,
+) -> anyhow::Result<Verdict> {
     let boot = |machine, cable| Boot { machine: Some(machine), cable: Some(cable), ..Boot::default() };
     let peer = Bench::up("net-peer", &boot("peer", "net:b"))?;
     let verdict = (|| {
@@ -246,7 +249,7 @@ fn has_ceiling(results: &Results) -> bool {
 }
 
 /// Beside the first guest one without a card, and both in one plan.
-fn second_guest(server: &Bench) -> anyhow::Result<()> {
+pub(super) fn second_guest(server: &Bench) -> anyhow::Result<()> {
     let second: Vec<&str> = GUEST.lines().filter(|line| !line.starts_with("<interface")).collect();
     server.write("/root/net2.xml", &second.join("\n").replace("<name>net1<", "<name>net2<"))?;
     server.sh("virsh -q define /root/net2.xml; nearmetal plan net1 net2 -o /root/plan.json").map(drop)

@@ -5,6 +5,7 @@ mod commands;
 mod consent;
 mod doctor;
 mod exit_status;
+mod experiment;
 mod fleet;
 mod guest_request;
 mod installed;

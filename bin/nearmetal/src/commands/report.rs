@@ -6,23 +6,27 @@ use anyhow::Context;
 use nearmetal_host::files;
 use nearmetal_report::view::JobReport;
 use nearmetal_report::{
-    Moment, Surface, arms_svg, by_nodes_svg, html_page, machine_svg, race_svg, summary_json, terminal, together_svg,
+    Moment, Surface, arms_svg, by_nodes_svg, experiment_text, html_page, machine_svg, race_svg, summary_json, terminal,
+    together_svg,
 };
 use nearmetal_stats::ShownRatio;
 
 use crate::exit_status::{ExitStatus, WrongUse};
+use crate::experiment;
 use crate::job::{Document, Figure, JobError, JobFiles, assemble, headline_numbers};
 use crate::printer::Printer;
 use crate::results_store::{StoreArgs, open};
 use crate::state::StateArgs;
 use crate::style::style;
 
-/// Turn a job directory, or one measurement, into a report
+/// Turn a job directory, an experiment's directory, or one measurement into a report
 ///
 /// A job directory holds plan.json (`plan -o`) and any of host-before.json and host-after.json (`inspect --format json`),
 /// verification.json (`verify --format json`), results.json (`bench slice -o`, or from `bench inside` or `bench drive`),
 /// rollback.json (`rollback --format json`) and job.json (title and remarks, as the demo writes it). The command prints
 /// the report and writes report.html, summary.json, machine-before.svg and machine-after.svg.
+///
+/// An experiment's directory is what `nearmetal experiment run` wrote. The command prints its text and writes its page again.
 ///
 /// A measurement is the JSON document of any `bench` command (`-o FILE`), or one that the store keeps (--measurement).
 /// The command prints what `bench show` prints, and writes report.html with its charts as SVG files beside it.
@@ -33,7 +37,7 @@ Examples:
   nearmetal report results.json
   nearmetal report --measurement 12 -o web1-disk")]
 pub(crate) struct Args {
-    /// The job directory, or the document of a measurement
+    /// The directory of a job or an experiment, or the document of a measurement
     #[arg(value_name = "JOBDIR|FILE", required_unless_present = "measurement", conflicts_with = "measurement")]
     job: Option<PathBuf>,
     /// Report on this measurement of the store, by the number that `nearmetal bench history` lists
@@ -101,6 +105,9 @@ pub(crate) fn report(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
             of_measurement(&args, &Document::Measured(measured), &origin, printer)?
         }
         // What is not there is called a missing job, unless its name is a document's.
+        (None, Some(path)) if experiment::load(path).map_err(|what| holds(path, &what))?.is_some() => {
+            return of_experiment(&args, path, printer);
+        }
         (None, Some(path)) if path.is_dir() || (!path.exists() && path.extension().is_none()) => {
             of_job(&args, path, printer)?
         }
@@ -155,6 +162,29 @@ fn of_job(args: &Args, job: &Path, printer: &mut Printer) -> anyhow::Result<Resu
     }
     printer.say(&format!("Report: {}", directory.join("report.html").display()));
     Ok(Ok(()))
+}
+
+fn holds(path: &Path, what: &str) -> WrongUse {
+    WrongUse(format!("`{}` holds {what}", path.display()))
+}
+
+/// The report of an experiment, in its own directory: its pages link to each other.
+fn of_experiment(args: &Args, directory: &Path, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.domain.is_some() || args.output.is_some() {
+        return Err(WrongUse("--domain and -o: an experiment is reported whole, in its directory".to_owned()).into());
+    }
+    let Some(mut view) = experiment::load(directory).map_err(|what| holds(directory, &what))? else {
+        return Err(holds(directory, "no experiment").into());
+    };
+    experiment::render(directory, &mut view)?;
+    let page = directory.join(experiment::PAGE);
+    match args.format {
+        Format::Text => printer.data(&experiment_text(&view, &style(printer))),
+        Format::Json => printer.data(&serde_json::to_string_pretty(&view)?),
+        Format::Html => printer.data(&files::read_to_string(&page)?),
+    }
+    printer.say(&format!("Report: {}", page.display()));
+    Ok(ExitStatus::Done)
 }
 
 /// The report of one measurement; `origin` is its document, or what stands for it.

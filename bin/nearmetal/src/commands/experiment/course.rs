@@ -3,47 +3,37 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
 use nearmetal_change::timestamp;
 use nearmetal_host::files;
 use nearmetal_measure::{Experiment, Measurement, State};
+use nearmetal_report::html_page;
 use nearmetal_report::papers::{Words, of_experiment};
-use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, JobReport, StepState, StepView, claims};
-use nearmetal_report::{experiment_page, html_page};
+use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepView, claims};
 
 use super::steps::{Step, Which};
 use crate::commands::bench::asked;
 use crate::commands::bench::keep::lost;
 use crate::commands::bench::measuring::{perform, written};
 use crate::exit_status::{ExitStatus, WrongUse};
+use crate::experiment;
 use crate::job::Document;
 use crate::printer::Printer;
 use crate::results_store;
-
-/// The experiment's own document, and its page.
-const RECORD: &str = "experiment.json";
-const PAGE: &str = "report.html";
 
 /// The experiment in this directory as it was left, or a new one.
 ///
 /// # Errors
 /// [`WrongUse`] where the directory holds another experiment, or the same of other VMs or with other flags.
 pub(super) fn begun(directory: &Path, words: Words, which: &Which, steps: &[Step]) -> anyhow::Result<ExperimentView> {
-    let path = directory.join(RECORD);
     let fresh = new(words, which, steps, directory);
-    if !path.exists() {
-        files::create_dir_all(directory)?;
-        return Ok(fresh);
-    }
     let other = |what: String| {
         let advice = "name another directory with -o, or remove this one";
         WrongUse(format!("`{}` holds {what}: {advice}", directory.display()))
     };
-    let found: ExperimentView = serde_json::from_str(&files::read_to_string(&path)?)
-        .map_err(|error| other(format!("an `{RECORD}` that cannot be read ({error})")))?;
-    if found.schema != EXPERIMENT_SCHEMA {
-        return Err(other(format!("an `{RECORD}` with the schema `{}`", found.schema)).into());
-    }
+    let Some(found) = experiment::load(directory).map_err(other)? else {
+        files::create_dir_all(directory)?;
+        return Ok(fresh);
+    };
     let commands = |view: &ExperimentView| view.steps.iter().map(|step| step.command.clone()).collect::<Vec<_>>();
     if found.name != fresh.name || commands(&found) != commands(&fresh) {
         return Err(
@@ -120,16 +110,16 @@ impl Course {
             }
             printer.say(&format!("== {of}, {}: nearmetal bench {}", step.title, step.words.join(" ")));
             self.step(number, step, printer)?;
-            self.keep()?;
+            experiment::keep(&self.directory, &self.view)?;
         }
-        self.page()
+        experiment::render(&self.directory, &mut self.view)
     }
 
     fn step(&mut self, number: usize, step: &Step, printer: &mut Printer) -> anyhow::Result<()> {
         let start = Instant::now();
         let begun_before = self.view.steps[number].begun.clone();
         self.view.steps[number].begun.get_or_insert_with(timestamp::now);
-        self.keep()?;
+        experiment::keep(&self.directory, &self.view)?;
         let measured = asked(&step.words).and_then(|experiment| measured(experiment, begun_before, printer));
         let ended = measured.and_then(|measurement| self.written(number, step, measurement));
         let view = &mut self.view.steps[number];
@@ -163,31 +153,9 @@ impl Course {
         Ok(())
     }
 
-    fn keep(&self) -> anyhow::Result<()> {
-        let document = serde_json::to_string_pretty(&self.view)? + "\n";
-        Ok(files::write_atomic(&self.directory.join(RECORD), document)?)
-    }
-
-    /// The figures beside the papers', and the page.
-    fn page(&mut self) -> anyhow::Result<()> {
-        let mut reports: Vec<(String, JobReport)> = Vec::new();
-        for step in &self.view.steps {
-            if let Some(document) = &step.document {
-                let path = self.directory.join(document);
-                let report = Document::load(&path).and_then(|document| document.report(&path));
-                reports.push((step.id.clone(), report.context("cannot read what a step left")?));
-            }
-        }
-        let reports: Vec<(&str, &JobReport)> = reports.iter().map(|(id, report)| (id.as_str(), report)).collect();
-        self.view.figures = of_experiment(&self.view.name, &reports);
-        self.keep()?;
-        files::write_atomic(&self.directory.join(PAGE), experiment_page(&self.view, &reports)?)?;
-        Ok(())
-    }
-
     /// Says where the page is, and how it ended: a step that failed fails the experiment.
     pub(super) fn conclude(&self, printer: &mut Printer) -> ExitStatus {
-        printer.say(&format!("Report: {}", self.directory.join(PAGE).display()));
+        printer.say(&format!("Report: {}", self.directory.join(experiment::PAGE).display()));
         let failed = self.view.steps.iter().filter(|step| matches!(step.state, StepState::Failed { .. }));
         let failed: Vec<&str> = failed.map(|step| step.title.as_str()).collect();
         if !failed.is_empty() {

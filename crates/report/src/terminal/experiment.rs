@@ -29,7 +29,7 @@ pub fn experiment_text(view: &ExperimentView, style: &Style) -> String {
         }
         match step.state {
             StepState::Done if step.claims.is_empty() => {
-                page.wrapped("No claim: every interval includes 1 or lies within the noise", Ink::Plain, 2);
+                page.wrapped("No claim: no difference was shown beyond the noise", Ink::Plain, 2);
             }
             StepState::Waiting => page.wrapped("not run yet: the same command goes on with it", Ink::Unsure, 2),
             _ => {}

@@ -123,7 +123,7 @@ impl ExperimentView {
         let of = format!("{steps} of {}", count(self.steps.len(), "step"));
         match claims {
             0 if steps == 0 => format!("{of} done: there is nothing to claim yet"),
-            0 => format!("{of} done, and no claim: every interval includes 1 or lies within the noise"),
+            0 => format!("{of} done, and no claim: no difference was shown beyond the noise"),
             claims => format!("{of} done, {} with an interval", count(claims, "claim")),
         }
     }

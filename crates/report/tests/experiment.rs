@@ -93,7 +93,7 @@ fn a_measurement_without_a_difference_claims_nothing() {
     let mut view = view(&report);
     view.steps.truncate(1);
     assert!(view.verdict().contains("no claim"), "{}", view.verdict());
-    assert!(experiment_page(&view, &[("modes", &report)]).unwrap().contains("No claim: every interval"));
+    assert!(experiment_page(&view, &[("modes", &report)]).unwrap().contains("No claim: no difference"));
 }
 
 #[test]

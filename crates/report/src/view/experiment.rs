@@ -4,7 +4,8 @@ use nearmetal_stats::ShownRatio;
 use serde::{Deserialize, Serialize};
 
 use super::{AdviceKind, ArmRole, Environment, JobReport, PaperFigure, RatioView};
-use crate::text::{capital, count, shown};
+use crate::headline::is_counted;
+use crate::text::{COUNTED_WORDS, LAB_WORDS, capital, count, lab_words, shown};
 
 /// The schema this crate writes and reads.
 pub const EXPERIMENT_SCHEMA: &str = "nearmetal.experiment/1";
@@ -141,6 +142,11 @@ pub fn claims(report: &JobReport) -> Vec<String> {
     claims
 }
 
+/// The words of a lab's figure, in brackets behind it.
+fn words(lab: Option<&str>) -> String {
+    lab.map(|words| format!(" ({words})")).unwrap_or_default()
+}
+
 fn apart(ratio: &RatioView) -> bool {
     ratio.interval.low > 1.0 || ratio.interval.high < 1.0
 }
@@ -150,9 +156,10 @@ fn advice(report: &JobReport) -> Option<String> {
     let advice = race.advice.as_ref()?;
     let ratio = advice.to_reference.as_ref().filter(|ratio| apart(ratio))?;
     let arm = advice.arm.as_deref()?;
+    let lab = words(report.is_lab().then_some(LAB_WORDS));
     (advice.kind == AdviceKind::Use).then(|| {
         let quantity = race.quantity.to_lowercase().replace("iops", "IOPS");
-        format!("{arm} does {ratio} of {}, {quantity}, in {} fresh pairs", race.reference_name, ratio.n)
+        format!("{arm} does {ratio} of {}, {quantity}, in {} fresh pairs{lab}", race.reference_name, ratio.n)
     })
 }
 
@@ -164,7 +171,9 @@ fn modes(report: &JobReport) -> Vec<String> {
     for quantity in view.shown() {
         for (arm, point) in quantity.best_first(&report.arms, most) {
             if let Some(ratio) = point.to_bare.as_ref().filter(|ratio| apart(ratio)) {
-                claims.push(format!("{}: {} {ratio} of native over {at}, n = {}", quantity.label, arm.name, ratio.n));
+                let lab = words(lab_words(quantity, report.is_lab()));
+                let (label, arm) = (&quantity.label, &arm.name);
+                claims.push(format!("{label}: {arm} {ratio} of native over {at}, n = {}{lab}", ratio.n));
             }
         }
     }
@@ -177,7 +186,8 @@ fn at_once(report: &JobReport) -> Vec<String> {
     apart
         .map(|(guests, ratio)| {
             let (do_it, slices) = if guests == 1 { ("does", "its bare slice") } else { ("do", "their bare slices") };
-            format!("{} {do_it} {ratio} of {slices}, n = {}", count(guests as usize, "guest"), ratio.n)
+            let lab = words(report.is_lab().then_some(LAB_WORDS));
+            format!("{} {do_it} {ratio} of {slices}, n = {}{lab}", count(guests as usize, "guest"), ratio.n)
         })
         .collect()
 }
@@ -205,7 +215,9 @@ fn pairs(report: &JobReport) -> Vec<String> {
         .map(|row| {
             let label = report.metric(&row.metric).map_or(row.metric.as_str(), |metric| metric.label.as_str());
             let ratio: ShownRatio = shown(row.ratio, row.interval);
-            format!("{}: {ratio}, n = {}: {}", capital(label), row.n, row.verdict)
+            let counted = if is_counted(report, row) { COUNTED_WORDS } else { LAB_WORDS };
+            let lab = words(report.is_lab().then_some(counted));
+            format!("{}: {ratio}, n = {}: {}{lab}", capital(label), row.n, row.verdict)
         })
         .collect()
 }

@@ -126,7 +126,7 @@ pub fn headline(view: &JobReport) -> Headline {
 }
 
 /// Whether the headline is counted work, of which less is better.
-pub(crate) fn is_counted(view: &JobReport, result: &ComparisonView) -> bool {
+fn is_counted(view: &JobReport, result: &ComparisonView) -> bool {
     view.metric(&result.metric).is_some_and(|metric| !metric.higher_is_better)
 }
 

@@ -26,6 +26,17 @@ pub(crate) fn lab_words(quantity: &NodesQuantity, lab: bool) -> Option<&'static 
     }
 }
 
+/// The same for a quantity of a job or a measurement: by the part of its id behind the workload's.
+pub(crate) fn metric_words(metric: &str, lab: bool) -> Option<&'static str> {
+    let counted = ["-instructions", "-local-share", "-mean-distance"];
+    match lab {
+        false => None,
+        true if metric.ends_with("-modelled") => Some(MODELLED_WORDS),
+        true if counted.iter().any(|part| metric.ends_with(part)) => Some(COUNTED_WORDS),
+        true => Some(LAB_WORDS),
+    }
+}
+
 /// Outside text without the characters that could act on a terminal, a page or a reader's eye: control characters but
 /// tab and newline, and the marks that turn the direction of writing.
 pub(crate) fn clean(text: &str) -> String {

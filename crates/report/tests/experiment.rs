@@ -102,7 +102,14 @@ fn a_pairs_verdict_of_noise_is_no_claim() {
     for claim in claims(&report) {
         assert!(!claim.contains("no difference shown") && !claim.contains("not resolved"), "{claim}");
     }
-    assert!(!claims(&report).is_empty());
+    let told = claims(&report);
+    assert!(!told.is_empty());
+    // The sample is of a lab, whose time is emulated and whose counts are not.
+    for claim in told {
+        let counted = claim.to_lowercase().starts_with("instructions");
+        let words = if counted { "(lab: counted, not timed)" } else { "(lab: emulated time)" };
+        assert!(claim.ends_with(words), "{claim}");
+    }
 }
 
 #[test]

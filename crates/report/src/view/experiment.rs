@@ -4,8 +4,7 @@ use nearmetal_stats::ShownRatio;
 use serde::{Deserialize, Serialize};
 
 use super::{AdviceKind, ArmRole, Environment, JobReport, PaperFigure, RatioView};
-use crate::headline::is_counted;
-use crate::text::{COUNTED_WORDS, LAB_WORDS, capital, count, lab_words, shown};
+use crate::text::{LAB_WORDS, capital, count, lab_words, metric_words, shown};
 
 /// The schema this crate writes and reads.
 pub const EXPERIMENT_SCHEMA: &str = "nearmetal.experiment/1";
@@ -215,8 +214,7 @@ fn pairs(report: &JobReport) -> Vec<String> {
         .map(|row| {
             let label = report.metric(&row.metric).map_or(row.metric.as_str(), |metric| metric.label.as_str());
             let ratio: ShownRatio = shown(row.ratio, row.interval);
-            let counted = if is_counted(report, row) { COUNTED_WORDS } else { LAB_WORDS };
-            let lab = words(report.is_lab().then_some(counted));
+            let lab = words(metric_words(&row.metric, report.is_lab()));
             format!("{}: {ratio}, n = {}: {}{lab}", capital(label), row.n, row.verdict)
         })
         .collect()

@@ -211,6 +211,7 @@ fn measure(request: &MatrixRequest, session: &mut Session<'_>) -> Result<MatrixR
     let workload = rig.workload();
     let mut caveats = caveats(request, &rig.slice, &device, &session.host);
     caveats.append(&mut session.notes);
+    caveats.extend(over_budget(request, began.elapsed().as_secs_f64()));
     let results = MatrixResults {
         schema: MATRIX_SCHEMA.to_owned(),
         created: nearmetal_change::timestamp::now(),
@@ -289,6 +290,17 @@ fn affordable(request: &MatrixRequest, arms: usize) -> Result<(), MeasureError> 
         "{arms} arms, {FIRST_LOOK} rounds each, and the winner again take at least {least} s, and the budget is {} s: raise --budget, or leave arms out (--without WORD)",
         request.budget
     )))
+}
+
+/// A set of files runs to its end, so the first rounds and the winner's may take longer than samples of a stated length would.
+fn over_budget(request: &MatrixRequest, took: f64) -> Option<String> {
+    let files = request.files.as_ref().filter(|_| took > f64::from(request.budget))?;
+    Some(format!(
+        "it took {took:.0} s where {} s were asked for: the steps of the set on {} run to their end, and no arm leaves before \
+         {FIRST_LOOK} rounds; a smaller --span is faster",
+        request.budget,
+        files.file_system.name()
+    ))
 }
 
 fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[Turn], seed: u64) -> Vec<ArmResult> {

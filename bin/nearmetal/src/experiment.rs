@@ -8,32 +8,19 @@ use nearmetal_report::experiment_page;
 use nearmetal_report::papers::of_experiment;
 use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, JobReport};
 
-use crate::job::Document;
+use crate::job::{self, Document, JobError};
 
 /// The experiment's own document.
-const RECORD: &str = "experiment.json";
+pub(crate) const RECORD: &str = "experiment.json";
 /// Its page.
 pub(crate) const PAGE: &str = "report.html";
 
 /// The experiment that a directory holds; `None` if it holds none.
 ///
 /// # Errors
-/// Its document cannot be read, or is of another version: what is wrong, as the end of a sentence.
-pub(crate) fn load(directory: &Path) -> Result<Option<ExperimentView>, String> {
-    let path = directory.join(RECORD);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = files::read_to_string(&path).map_err(|error| format!("an `{RECORD}` that cannot be read ({error})"))?;
-    let unreadable = |error: serde_json::Error| format!("an `{RECORD}` that cannot be read ({error})");
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(unreadable)?;
-    // The schema before the shape, so that a newer one is named as such.
-    let schema = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("missing");
-    if schema != EXPERIMENT_SCHEMA {
-        let schema: String = schema.chars().take(80).collect();
-        return Err(format!("an `{RECORD}` with the schema `{schema}`, and this version reads {EXPERIMENT_SCHEMA}"));
-    }
-    serde_json::from_value(value).map(Some).map_err(unreadable)
+/// Its document cannot be read, or is of another version: the file, and the field in it.
+pub(crate) fn load(directory: &Path) -> Result<Option<ExperimentView>, JobError> {
+    job::load(directory, RECORD, EXPERIMENT_SCHEMA)
 }
 
 /// Writes the document.
@@ -54,8 +41,7 @@ pub(crate) fn render(directory: &Path, view: &mut ExperimentView) -> anyhow::Res
     for step in &view.steps {
         // Only names of files beside it: the document may be anybody's.
         let name = step.document.as_deref().map(Path::new).and_then(Path::file_name);
-        if let Some(name) = name {
-            let path = directory.join(name);
+        if let Some(path) = name.map(|name| directory.join(name)).filter(|path| path.is_file()) {
             let report = Document::load(&path).and_then(|document| document.report(&path));
             reports.push((step.id.clone(), report.context("cannot read what a step left")?));
         }
@@ -71,22 +57,27 @@ pub(crate) fn render(directory: &Path, view: &mut ExperimentView) -> anyhow::Res
 mod tests {
     use super::*;
 
-    fn holding(text: &str) -> Result<Option<ExperimentView>, String> {
+    fn holding(text: &str) -> Result<Option<ExperimentView>, JobError> {
         let directory = tempfile::tempdir().unwrap();
         files::write_atomic(&directory.path().join(RECORD), text).unwrap();
         load(directory.path())
     }
 
+    fn words(error: JobError) -> String {
+        format!("{:#}", anyhow::Error::from(error))
+    }
+
     #[test]
     fn a_directory_without_an_experiment_holds_none() {
-        assert_eq!(load(tempfile::tempdir().unwrap().path()), Ok(None));
+        assert!(load(tempfile::tempdir().unwrap().path()).unwrap().is_none());
     }
 
     #[test]
     fn what_is_damaged_or_newer_is_named() {
-        assert!(holding("{").unwrap_err().contains("cannot be read"));
-        let newer = holding("{\"schema\": \"nearmetal.experiment/9\"}").unwrap_err();
+        assert!(words(holding("{").unwrap_err()).contains(RECORD));
+        let newer = words(holding("{\"schema\": \"nearmetal.experiment/9\"}").unwrap_err());
         assert!(newer.contains("nearmetal.experiment/9") && newer.contains(EXPERIMENT_SCHEMA), "{newer}");
-        assert!(holding(&format!("{{\"schema\": \"{EXPERIMENT_SCHEMA}\"}}")).unwrap_err().contains("missing field"));
+        let lacking = words(holding(&format!("{{\"schema\": \"{EXPERIMENT_SCHEMA}\"}}")).unwrap_err());
+        assert!(lacking.contains("missing field"), "{lacking}");
     }
 }

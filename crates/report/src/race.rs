@@ -116,6 +116,11 @@ impl RaceView {
         self.ordered().into_iter().map(row).collect()
     }
 
+    /// What the ratios are of, within a sentence: `IOPS`, `transactions a second`.
+    pub(crate) fn quantity_words(&self) -> String {
+        self.quantity.to_lowercase().replace("iops", "IOPS")
+    }
+
     /// Words of the chart's axis.
     pub(crate) fn axis(&self) -> String {
         format!("{} as a ratio to {}", self.quantity, self.reference_name)

@@ -6,7 +6,7 @@ mod sample;
 use nearmetal_cli_reference::{Fields, Tables};
 use nearmetal_report::papers::{experiment, of_experiment};
 use nearmetal_report::view::{
-    Beside, EXPERIMENT_SCHEMA, Environment, ExperimentView, JobReport, PaperFigure, StepState, StepView, claims,
+    Beside, Bounds, EXPERIMENT_SCHEMA, Environment, ExperimentView, JobReport, PaperFigure, StepState, StepView, claims,
 };
 use nearmetal_report::{Style, experiment_page, experiment_text};
 use serde_json::Value;
@@ -22,6 +22,8 @@ fn step(id: &str, state: StepState, report: Option<&JobReport>) -> StepView {
         document: report.map(|_| format!("{id}.json")),
         page: report.map(|_| format!("{id}.html")),
         claims: report.map(claims).unwrap_or_default(),
+        host: Some("host1".into()),
+        plan: Some("2026-01-01T00:00:00Z".into()),
     }
 }
 
@@ -84,16 +86,14 @@ fn memory_is_compared_where_both_sides_have_the_same_pages() {
 fn a_measurement_without_a_difference_claims_nothing() {
     let mut report = sample::nodes::nodes(true);
     assert!(claims(&report).iter().any(|claim| claim.contains("of native over 8 nodes")), "{:?}", claims(&report));
-    for point in report.by_nodes.iter_mut().flat_map(|view| &mut view.quantities).flat_map(|one| &mut one.series) {
-        for ratio in point.points.iter_mut().filter_map(|point| point.to_bare.as_mut()) {
-            (ratio.interval.low, ratio.interval.high) = (0.5, 2.0);
-        }
+    for series in report.by_nodes.iter_mut().flat_map(|view| &mut view.quantities).flat_map(|one| &mut one.series) {
+        series.points.iter_mut().for_each(|point| point.beyond_noise = false);
     }
     assert_eq!(claims(&report), Vec::<String>::new());
     let mut view = view(&report);
     view.steps.truncate(1);
     assert!(view.verdict().contains("no claim"), "{}", view.verdict());
-    assert!(experiment_page(&view, &[("modes", &report)]).unwrap().contains("No claim: no difference"));
+    assert!(experiment_page(&view, &[("modes", &report)]).unwrap().contains("No claim: nothing"));
 }
 
 #[test]
@@ -110,6 +110,33 @@ fn a_pairs_verdict_of_noise_is_no_claim() {
         let words = if counted { "(lab: counted, not timed)" } else { "(lab: emulated time)" };
         assert!(claim.ends_with(words), "{claim}");
     }
+}
+
+#[test]
+fn a_difference_within_the_noise_is_no_claim() {
+    let mut report = sample::sample();
+    report.comparisons.retain(|row| row.interval.is_some());
+    for row in &mut report.comparisons {
+        row.interval = Some(Bounds { low: 0.5, high: 0.6 });
+        row.verdict = "no difference shown: the interval lies within the noise floor".into();
+    }
+    assert_eq!(claims(&report), Vec::<String>::new());
+
+    let mut nodes = sample::nodes::nodes(true);
+    assert!(!claims(&nodes).is_empty());
+    for quantity in nodes.by_nodes.iter_mut().flat_map(|view| &mut view.quantities) {
+        quantity.series.iter_mut().flat_map(|series| &mut series.points).for_each(|point| point.beyond_noise = false);
+    }
+    assert_eq!(claims(&nodes), Vec::<String>::new());
+}
+
+#[test]
+fn a_page_of_anybodys_document_links_only_beside_itself() {
+    let report = sample::nodes::nodes(true);
+    let mut view = view(&report);
+    view.steps[0].page = Some("https://example.org/../../x.html".into());
+    let page = experiment_page(&view, &[]).unwrap();
+    assert!(page.contains("href=\"x.html\"") && !page.contains("example.org"), "{page}");
 }
 
 #[test]

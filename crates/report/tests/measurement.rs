@@ -82,6 +82,7 @@ fn together() -> JobReport {
         bare_rate: Some(1000.0),
     };
     let row = |count: u32, ratio| CountRow {
+        beyond_noise: false,
         count,
         ratio: Some(times(ratio)),
         guests_rate: Some(500.0 * f64::from(count)),

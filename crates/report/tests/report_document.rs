@@ -95,6 +95,7 @@ fn together() -> TogetherView {
     let rate = Some(1000.0);
     let share = GuestShare { guest: "web1".into(), ratio: times(), guest_rate: rate, bare_rate: rate };
     let row = CountRow {
+        beyond_noise: true,
         count: 2,
         ratio: times(),
         guests_rate: rate,

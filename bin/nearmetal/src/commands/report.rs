@@ -105,9 +105,7 @@ pub(crate) fn report(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
             of_measurement(&args, &Document::Measured(measured), &origin, printer)?
         }
         // What is not there is called a missing job, unless its name is a document's.
-        (None, Some(path)) if experiment::load(path).map_err(|what| holds(path, &what))?.is_some() => {
-            return of_experiment(&args, path, printer);
-        }
+        (None, Some(path)) if path.join(experiment::RECORD).is_file() => of_experiment(&args, path, printer)?,
         (None, Some(path)) if path.is_dir() || (!path.exists() && path.extension().is_none()) => {
             of_job(&args, path, printer)?
         }
@@ -164,17 +162,15 @@ fn of_job(args: &Args, job: &Path, printer: &mut Printer) -> anyhow::Result<Resu
     Ok(Ok(()))
 }
 
-fn holds(path: &Path, what: &str) -> WrongUse {
-    WrongUse(format!("`{}` holds {what}", path.display()))
-}
-
 /// The report of an experiment, in its own directory: its pages link to each other.
-fn of_experiment(args: &Args, directory: &Path, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+fn of_experiment(args: &Args, directory: &Path, printer: &mut Printer) -> anyhow::Result<Result<(), JobError>> {
     if args.domain.is_some() || args.output.is_some() {
         return Err(WrongUse("--domain and -o: an experiment is reported whole, in its directory".to_owned()).into());
     }
-    let Some(mut view) = experiment::load(directory).map_err(|what| holds(directory, &what))? else {
-        return Err(holds(directory, "no experiment").into());
+    let mut view = match experiment::load(directory) {
+        Ok(Some(view)) => view,
+        Ok(None) => return Ok(Ok(())),
+        Err(error) => return Ok(Err(error)),
     };
     experiment::render(directory, &mut view)?;
     let page = directory.join(experiment::PAGE);
@@ -184,7 +180,7 @@ fn of_experiment(args: &Args, directory: &Path, printer: &mut Printer) -> anyhow
         Format::Html => printer.data(&files::read_to_string(&page)?),
     }
     printer.say(&format!("Report: {}", page.display()));
-    Ok(ExitStatus::Done)
+    Ok(Ok(()))
 }
 
 /// The report of one measurement; `origin` is its document, or what stands for it.

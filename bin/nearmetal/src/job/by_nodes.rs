@@ -5,6 +5,7 @@ use nearmetal_report::papers::order_said;
 use nearmetal_report::view::{ArmView, ByNodesView, ModePoint, ModeSeries, NodesQuantity};
 
 use super::compared::MODES;
+use super::comparisons::{is_beyond_noise, ratio_of};
 use super::metrics::show;
 
 /// What is shown: its name among a run's values, the words for it, and whether it hangs on a clock.
@@ -84,19 +85,20 @@ impl Quantity<'_> {
         let high = values.iter().copied().max_by(f64::total_cmp)?;
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let samples = u32::try_from(values.len()).unwrap_or(u32::MAX);
-        Some(ModePoint { nodes, mean, low, high, samples, to_bare: self.to_bare(arm, nodes) })
+        let estimate = self.estimate(arm, nodes);
+        let to_bare = estimate.and_then(ratio_of);
+        let beyond_noise = estimate.is_some_and(is_beyond_noise);
+        Some(ModePoint { nodes, mean, low, high, samples, to_bare, beyond_noise })
     }
 
-    fn to_bare(&self, arm: &str, nodes: u32) -> Option<nearmetal_report::view::RatioView> {
+    /// Against native on as many nodes.
+    fn estimate(&self, arm: &str, nodes: u32) -> Option<&Estimate> {
         let is_it = |one: &&Comparison| {
             one.metric == self.name
                 && one.count == nodes as usize
                 && one.subject.id == arm
                 && one.reference.role == Role::Bare
         };
-        match &self.compared.iter().find(is_it)?.estimate {
-            Estimate::Paired { ratio, .. } => Some(ratio.into()),
-            Estimate::SingleShot { .. } => None,
-        }
+        self.compared.iter().find(is_it).map(|one| &one.estimate)
     }
 }

@@ -1,7 +1,7 @@
 //! Ratios, raw samples and noise floors, in the units of the screen.
 
 use nearmetal_measure::{ArmName, CONFIDENCE, Comparison, Estimate, MeasureError, Purpose, Results, compare, noise};
-use nearmetal_report::view::{Bounds, ComparisonView, NoiseFloorView, SampleSeries};
+use nearmetal_report::view::{Bounds, ComparisonView, NoiseFloorView, RatioView, SampleSeries};
 use nearmetal_stats::{Interval, IntervalKind, NoiseFloor, Pair, Verdict};
 
 use super::metrics::Shown;
@@ -58,6 +58,19 @@ fn view(row: &Comparison, metric: &Shown) -> ComparisonView {
         verdict,
         single_shot: matches!(row.estimate, Estimate::SingleShot { .. }),
     }
+}
+
+/// The ratio of a paired estimate.
+pub(super) fn ratio_of(estimate: &Estimate) -> Option<RatioView> {
+    match estimate {
+        Estimate::Paired { ratio, .. } => Some(ratio.into()),
+        Estimate::SingleShot { .. } => None,
+    }
+}
+
+/// Whether its difference may be claimed.
+pub(super) fn is_beyond_noise(estimate: &Estimate) -> bool {
+    matches!(estimate, Estimate::Paired { verdict: Verdict::Faster | Verdict::Slower, .. })
 }
 
 fn bounds(interval: &Interval) -> Bounds {

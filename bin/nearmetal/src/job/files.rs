@@ -115,8 +115,11 @@ pub(super) fn document(path: &Path) -> Result<Option<Value>, JobError> {
     serde_json::from_str(&text).map(Some).map_err(wrap)
 }
 
-/// A file of one schema.
-fn load<T: DeserializeOwned>(
+/// A file of one schema in a directory; `None` if it is not there.
+///
+/// # Errors
+/// The file, and the field in it.
+pub(crate) fn load<T: DeserializeOwned>(
     directory: &Path,
     file: &'static str,
     schema: &'static str,

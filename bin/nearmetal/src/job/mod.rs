@@ -37,6 +37,6 @@ mod together;
 pub(crate) use assemble::assemble;
 pub(crate) use document::Document;
 pub(crate) use error::JobError;
-pub(crate) use files::JobFiles;
+pub(crate) use files::{JobFiles, load};
 pub(crate) use headline::{Figure, headline_numbers};
 pub(crate) use secrets::mask;

@@ -1,10 +1,11 @@
 //! What several guests at once did: all together and each alone, for each number of them.
 
-use nearmetal_measure::{CONFIDENCE, Comparison, Estimate, Purpose, Results, Role, Run};
+use nearmetal_measure::{CONFIDENCE, Comparison, Purpose, Results, Role, Run};
 use nearmetal_report::view::{CountRow, GuestShare, TenantView, TogetherView};
 use nearmetal_stats::{Pair, ratio};
 
 use super::compared::{BOUND, TOGETHER, ceiling, means};
+use super::comparisons::{is_beyond_noise, ratio_of};
 use super::metrics::show;
 
 /// The guests with their slices.
@@ -52,10 +53,8 @@ pub(super) fn view(results: &Results, compared: &[Comparison]) -> Option<Togethe
         let mean = found.map(means);
         CountRow {
             count: u32::try_from(count).unwrap_or(u32::MAX),
-            ratio: found.and_then(|one| match &one.estimate {
-                Estimate::Paired { ratio, .. } => Some(ratio.into()),
-                Estimate::SingleShot { .. } => None,
-            }),
+            ratio: found.and_then(|one| ratio_of(&one.estimate)),
+            beyond_noise: found.is_some_and(|one| is_beyond_noise(&one.estimate)),
             guests_rate: mean.map(|(guests, _)| guests * scale),
             bare_rate: mean.map(|(_, bare)| bare * scale),
             guests_gain: mean.zip(alone).map(|(all, one)| all.0 / one.0),

@@ -40,11 +40,14 @@ fn step(step: &StepView) -> serde_json::Value {
         StepState::Failed { .. } => "bad",
         StepState::Waiting | StepState::Incomplete { .. } => "unsure",
     };
-    let claims: Vec<String> = step.claims.iter().map(|claim| capital(claim)).collect();
+    let (told, more) = step.told();
+    let claims: Vec<String> = told.iter().map(|claim| capital(claim)).collect();
+    // Only a file beside this page: the document may be anybody's.
+    let page = step.page.as_deref().map(std::path::Path::new).and_then(|page| page.file_name()?.to_str());
     let nothing = step.state == StepState::Done && claims.is_empty();
     json!({
         "title": step.title, "command": step.command, "word": step.state.word(), "why": step.state.why(), "tone": tone,
-        "seconds": step.seconds.map(duration), "page": step.page, "claims": claims, "nothing": nothing,
+        "seconds": step.seconds.map(duration), "page": page, "claims": claims, "more": (more > 0).then_some(more), "nothing": nothing,
     })
 }
 

@@ -11,7 +11,7 @@ use data::{Figure, File, Side};
 pub use words::{Words, experiment, experiments};
 
 pub use crate::orders::order_said;
-use crate::text::{LAB_WORDS, UNKNOWN, count, finite, ratio, value};
+use crate::text::{LAB_WORDS, count, finite, shown, value};
 use crate::view::{ArmRole, Beside, ComparisonView, JobReport, Metric, PaperFigure};
 
 /// The experiment whose figures stand in every job's page: a guest on its drive, which is what a job measures.
@@ -33,7 +33,11 @@ pub fn of_experiment(name: &str, steps: &[(&str, &JobReport)]) -> Vec<PaperFigur
         |_| true,
         |figure| match &figure.ours {
             Some(ours) => ours.find(steps),
-            None => steps.iter().find_map(|(_, report)| at_its_size(report, figure)),
+            // Of one guest: what several do at once is another figure.
+            None => steps
+                .iter()
+                .filter(|(_, report)| report.together.is_none())
+                .find_map(|(_, report)| at_its_size(report, figure)),
         },
     )
 }
@@ -93,22 +97,26 @@ fn ours_of(view: &JobReport, side: Side, metric: &Metric, row: &ComparisonView) 
         Side::Bare => (finite(row.reference_value)?, "bare metal, the same slice".to_owned()),
         Side::Guest => (
             finite(row.subject_value)?,
-            format!(
-                "one guest of {}, {} of its bare metal",
-                view.guest.vcpus.map_or(UNKNOWN.to_owned(), |vcpus| count(vcpus as usize, "vCPU")),
-                ratio(row.ratio)
-            ),
+            format!("one guest{}, {} of its bare metal", size_of(view), shown(row.ratio, row.interval)),
         ),
     };
     let mut note = what;
-    if row.single_shot {
-        note.push_str(", single shot");
+    match row.single_shot {
+        true => note.push_str(", single shot"),
+        false => note.push_str(&format!(", n = {}", row.n)),
     }
     if view.is_lab() {
         note.push_str(", ");
         note.push_str(LAB_WORDS);
     }
     Some(Beside { value: format!("{} {}", value(Some(number)), metric.unit), note })
+}
+
+/// ` of 2 vCPUs`: what a job's guest has, or the slice of a measurement alone; nothing where neither says.
+fn size_of(view: &JobReport) -> String {
+    let slice = || view.tenants.first().map(|tenant| tenant.cpus.len());
+    let vcpus = view.guest.vcpus.map(|vcpus| vcpus as usize).or_else(slice);
+    vcpus.map(|vcpus| format!(" of {}", count(vcpus, "vCPU"))).unwrap_or_default()
 }
 
 /// MB/s and GB/s are one kind; the value is shown in the unit it was measured in.

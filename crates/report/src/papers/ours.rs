@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::text::{LAB_WORDS, UNKNOWN, count, shown};
+use crate::text::{LAB_WORDS, UNKNOWN, count, shown, value as number};
 use crate::view::{
-    ArmRole, Beside, CountRow, JobReport, MemoryRow, MemorySide, NodesQuantity, RaceArm, RatioView, mode,
+    ArmRole, Beside, CountRow, JobReport, MemoryRow, MemorySide, NodesQuantity, RaceArm, RaceView, RatioView, mode,
 };
 
 /// Where ours is found. `step` is the id of the experiment's step whose report has it.
@@ -17,12 +17,16 @@ pub(super) enum Ours {
     PairRange { step: String, metric: String },
     /// A mode over so many nodes to native; without a number over the most that were measured.
     Nodes { step: String, arm: String, nodes: Option<u32> },
-    /// An arm of a race, by words of its id, to the race's reference or to bare metal.
+    /// The planned guest's value of a paired metric, by the end of its id.
+    Metric { step: String, metric: String },
+    /// An arm of a race, by words of its id: to the race's reference, to bare metal, or to another arm. Of two arms that are
+    /// not the reference the race keeps no interval.
     Race {
         step: String,
         arm: String,
         #[serde(default)]
         to: To,
+        than: Option<String>,
     },
     /// So many guests at once to their bare slices; without a number the most.
     Guests { step: String, guests: Option<u32> },
@@ -59,6 +63,8 @@ impl Ours {
             Self::Memory { figure, .. } => memory(report, *figure)?,
             Self::PairRange { metric, .. } => range(report, metric)?,
             Self::Nodes { arm, nodes, .. } => over_nodes(report, arm, *nodes)?,
+            Self::Metric { metric, .. } => measured(report, metric)?,
+            Self::Race { arm, than: Some(than), .. } => of_two(report, arm, than)?,
             Self::Race { arm, to, .. } => raced(report, arm, *to)?,
             Self::Guests { guests, .. } => at_once(report, *guests)?,
             Self::GuestsGain { guests, .. } => gain(report, *guests)?,
@@ -76,6 +82,7 @@ impl Ours {
             Self::Memory { step, .. }
             | Self::PairRange { step, .. }
             | Self::Nodes { step, .. }
+            | Self::Metric { step, .. }
             | Self::Race { step, .. }
             | Self::Guests { step, .. }
             | Self::GuestsGain { step, .. } => step,
@@ -144,17 +151,43 @@ fn over_nodes(report: &JobReport, arm: &str, nodes: Option<u32>) -> Option<(Stri
     Some((text(ratio), note))
 }
 
+fn measured(report: &JobReport, end: &str) -> Option<(String, String)> {
+    let metric = report.metrics.iter().find(|metric| metric.id.ends_with(end))?;
+    let row = report.comparison(&metric.id, ArmRole::Planned, ArmRole::Bare)?;
+    let ratio = shown(row.ratio, row.interval);
+    Some((format!("{} {}", number(row.subject_value), metric.unit), format!("{ratio} of bare metal, {}", metric.label)))
+}
+
 /// The arm with all these words, and the fewest others.
+fn arm_of<'a>(race: &'a RaceView, words: &str) -> Option<(usize, &'a RaceArm)> {
+    let has = |arm: &&RaceArm| words.split('.').all(|word| arm.id.split('.').any(|own| own == word));
+    let arms = race.arms.iter().enumerate().filter(|(_, arm)| has(arm));
+    arms.min_by_key(|(_, arm)| arm.id.split('.').count())
+}
+
+/// Of the two arms' ratios to the reference, in the rounds that each has with it.
+fn of_two(report: &JobReport, arm: &str, than: &str) -> Option<(String, String)> {
+    let race = report.race.as_ref()?;
+    let ((place, arm), (other, than)) = (arm_of(race, arm)?, arm_of(race, than)?);
+    let to_reference = |place: usize, arm: &RaceArm| match place == race.reference {
+        true => Some(1.0),
+        false => arm.to_reference.map(|ratio| ratio.ratio),
+    };
+    let ratio = to_reference(place, arm)? / to_reference(other, than)?;
+    let barred = arm.cannot_win.as_ref().map(|why| format!("; it cannot win: {why}")).unwrap_or_default();
+    let words = format!("{} of {}, to {}, without an interval{barred}", race.quantity_words(), arm.title, than.title);
+    Some((plain(ratio), words))
+}
+
 fn raced(report: &JobReport, words: &str, to: To) -> Option<(String, String)> {
     let race = report.race.as_ref()?;
-    let has = |arm: &&RaceArm| words.split('.').all(|word| arm.id.split('.').any(|own| own == word));
-    let arm = race.arms.iter().filter(has).min_by_key(|arm| arm.id.split('.').count())?;
+    let (_, arm) = arm_of(race, words)?;
     let (ratio, than) = match to {
         To::Reference => (arm.to_reference?, race.reference_name.as_str()),
         To::Bare => (arm.to_bare?, "bare metal"),
     };
-    let quantity = race.quantity.to_lowercase().replace("iops", "IOPS");
-    Some((text(ratio), format!("{quantity} of {}, to {than}", arm.title)))
+    let barred = arm.cannot_win.as_ref().map(|why| format!("; it cannot win: {why}")).unwrap_or_default();
+    Some((text(ratio), format!("{} of {}, to {than}{barred}", race.quantity_words(), arm.title)))
 }
 
 fn at_once(report: &JobReport, guests: Option<u32>) -> Option<(String, String)> {

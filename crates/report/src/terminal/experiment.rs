@@ -24,12 +24,16 @@ pub fn experiment_text(view: &ExperimentView, style: &Style) -> String {
             let ink = if matches!(step.state, StepState::Failed { .. }) { Ink::Bad } else { Ink::Unsure };
             page.wrapped(&one_line(&format!("{}: {why}", step.state.word())), ink, 2);
         }
-        for claim in &step.claims {
+        let (told, more) = step.told();
+        for claim in told {
             page.wrapped(&format!("- {}", one_line(claim)), Ink::Plain, 2);
+        }
+        if more > 0 {
+            page.wrapped(&format!("and {more} more, in experiment.json"), Ink::Quiet, 2);
         }
         match step.state {
             StepState::Done if step.claims.is_empty() => {
-                page.wrapped("No claim: no difference was shown beyond the noise", Ink::Plain, 2);
+                page.wrapped("No claim: nothing was shown beyond the noise", Ink::Plain, 2);
             }
             StepState::Waiting => page.wrapped("not run yet: the same command goes on with it", Ink::Unsure, 2),
             _ => {}

@@ -62,6 +62,9 @@ pub struct ModePoint {
     pub samples: u32,
     /// Over native in the same rounds; `None` with fewer than two pairs, and for native itself.
     pub to_bare: Option<RatioView>,
+    /// Whether that difference may be claimed: its interval leaves 1 out and lies beyond the noise floor, where one was measured.
+    #[serde(default)]
+    pub beyond_noise: bool,
 }
 
 /// What a paper says of the order of the modes, and what this measurement shows of it.

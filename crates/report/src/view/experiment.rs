@@ -3,14 +3,14 @@
 use nearmetal_stats::ShownRatio;
 use serde::{Deserialize, Serialize};
 
-use super::{AdviceKind, ArmRole, Environment, JobReport, PaperFigure, RatioView};
+use super::{AdviceKind, ArmRole, Environment, JobReport, PaperFigure};
 use crate::text::{LAB_WORDS, capital, count, lab_words, metric_words, shown};
 
 /// The schema this crate writes and reads.
 pub const EXPERIMENT_SCHEMA: &str = "nearmetal.experiment/1";
 
-/// Claims of one step that are told; the step's own page has all of them.
-const MOST_CLAIMS: usize = 6;
+/// Claims of one step that a page or a text tells; the document has all of them.
+pub(crate) const MOST_CLAIMS: usize = 6;
 
 /// A published experiment, as it was run here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,18 @@ pub struct StepView {
     pub page: Option<String>,
     /// What may be claimed, one sentence each: [`claims`]. Empty if there is nothing to claim.
     pub claims: Vec<String>,
+    /// The host it was measured on, by its name; `None` before it was begun.
+    pub host: Option<String>,
+    /// When the plan was made that was in force; `None` before it was begun.
+    pub plan: Option<String>,
+}
+
+impl StepView {
+    /// The first claims, and how many more there are.
+    pub(crate) fn told(&self) -> (&[String], usize) {
+        let told = self.claims.len().min(MOST_CLAIMS);
+        (&self.claims[..told], self.claims.len() - told)
+    }
 }
 
 /// How far a step is.
@@ -123,21 +135,20 @@ impl ExperimentView {
         let of = format!("{steps} of {}", count(self.steps.len(), "step"));
         match claims {
             0 if steps == 0 => format!("{of} done: there is nothing to claim yet"),
-            0 => format!("{of} done, and no claim: no difference was shown beyond the noise"),
+            0 => format!("{of} done, and no claim: nothing was shown beyond the noise"),
             claims => format!("{of} done, {} with an interval", count(claims, "claim")),
         }
     }
 }
 
-/// What may be claimed of a measurement: differences whose interval leaves 1 out and lies beyond the noise floor. Of several
-/// guests and of modes over nodes the most of them; of a race its advice. Quantities that are counted come before time.
+/// What may be claimed of a measurement: differences whose interval leaves 1 out and, where equal arms were set against each
+/// other, lies outside what those differ by. Of several guests and of modes over nodes the most of them; of a race its advice.
 pub fn claims(report: &JobReport) -> Vec<String> {
     let mut claims = Vec::new();
     claims.extend(advice(report));
     claims.extend(modes(report));
     claims.extend(at_once(report));
     claims.extend(pairs(report));
-    claims.truncate(MOST_CLAIMS);
     claims
 }
 
@@ -146,18 +157,14 @@ fn words(lab: Option<&str>) -> String {
     lab.map(|words| format!(" ({words})")).unwrap_or_default()
 }
 
-fn apart(ratio: &RatioView) -> bool {
-    ratio.interval.low > 1.0 || ratio.interval.high < 1.0
-}
-
 fn advice(report: &JobReport) -> Option<String> {
     let race = report.race.as_ref().filter(|race| race.was_raced())?;
     let advice = race.advice.as_ref()?;
-    let ratio = advice.to_reference.as_ref().filter(|ratio| apart(ratio))?;
+    let ratio = advice.to_reference.as_ref()?;
     let arm = advice.arm.as_deref()?;
     let lab = words(report.is_lab().then_some(LAB_WORDS));
     (advice.kind == AdviceKind::Use).then(|| {
-        let quantity = race.quantity.to_lowercase().replace("iops", "IOPS");
+        let quantity = race.quantity_words();
         format!("{arm} does {ratio} of {}, {quantity}, in {} fresh pairs{lab}", race.reference_name, ratio.n)
     })
 }
@@ -169,7 +176,7 @@ fn modes(report: &JobReport) -> Vec<String> {
     let mut claims = Vec::new();
     for quantity in view.shown() {
         for (arm, point) in quantity.best_first(&report.arms, most) {
-            if let Some(ratio) = point.to_bare.as_ref().filter(|ratio| apart(ratio)) {
+            if let Some(ratio) = point.to_bare.as_ref().filter(|_| point.beyond_noise) {
                 let lab = words(lab_words(quantity, report.is_lab()));
                 let (label, arm) = (&quantity.label, &arm.name);
                 claims.push(format!("{label}: {arm} {ratio} of native over {at}, n = {}{lab}", ratio.n));
@@ -181,20 +188,19 @@ fn modes(report: &JobReport) -> Vec<String> {
 
 fn at_once(report: &JobReport) -> Vec<String> {
     let rows = report.together.iter().flat_map(|together| together.counts.iter().rev());
-    let apart = rows.filter_map(|row| Some((row.count, row.ratio.as_ref().filter(|ratio| apart(ratio))?)));
-    apart
-        .map(|(guests, ratio)| {
-            let (do_it, slices) = if guests == 1 { ("does", "its bare slice") } else { ("do", "their bare slices") };
-            let lab = words(report.is_lab().then_some(LAB_WORDS));
-            format!("{} {do_it} {ratio} of {slices}, n = {}{lab}", count(guests as usize, "guest"), ratio.n)
-        })
-        .collect()
+    let told = rows.filter_map(|row| Some((row.count, row.ratio.as_ref().filter(|_| row.beyond_noise)?)));
+    told.map(|(guests, ratio)| {
+        let (do_it, slices) = if guests == 1 { ("does", "its bare slice") } else { ("do", "their bare slices") };
+        let lab = words(report.is_lab().then_some(LAB_WORDS));
+        format!("{} {do_it} {ratio} of {slices}, n = {}{lab}", count(guests as usize, "guest"), ratio.n)
+    })
+    .collect()
 }
 
 /// The headline's metric first; the planned arm against bare metal first of each.
 fn pairs(report: &JobReport) -> Vec<String> {
-    // What several guests or modes do is told from their own tables.
-    if report.together.is_some() || report.by_nodes.is_some() {
+    // What several guests, modes or ways do is told from their own tables.
+    if report.together.is_some() || report.by_nodes.is_some() || report.race.is_some() {
         return Vec::new();
     }
     let role = |id: &str| report.arm(id).map(|arm| arm.role);

@@ -52,6 +52,9 @@ pub struct CountRow {
     pub count: u32,
     /// All of them over all bare slices; `None` with fewer than two pairs.
     pub ratio: Option<RatioView>,
+    /// Whether that difference may be claimed: its interval leaves 1 out and lies beyond the noise floor, where one was measured.
+    #[serde(default)]
+    pub beyond_noise: bool,
     /// Mean of the guests' rates together.
     pub guests_rate: Option<f64>,
     /// Mean of the bare slices' rates together.

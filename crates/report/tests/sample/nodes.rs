@@ -72,6 +72,7 @@ fn quantity(label: &str, unit: &str, higher_is_better: bool, values: &Values) ->
                     interval: Bounds { low: ratio * 0.96, high: ratio * 1.04 },
                     n: 6,
                 }),
+                beyond_noise: paired,
             }
         };
         ModeSeries { arm: arm.id.clone(), points: NODES.into_iter().enumerate().map(point).collect() }

@@ -65,15 +65,18 @@ fn images_io(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let words = "web1 --directory /var/tmp/images --span 64MiB --budget 480 --pairs 3 --pause";
     bench.sh(&format!(
-        "mkdir -p /var/tmp/images
+        "mkdir -p /var/tmp/images; rm -f /var/lib/nearmetal/results.sqlite*
          nearmetal experiment run images-io {words} --quick -o /root/images-io >/root/kill.log 2>&1 &
          for second in $(seq 400); do
-             runs=$(nearmetal bench history web1 2>/dev/null | awk 'NR == 2 {{ print $7 }}')
+             runs=$(nearmetal bench history web1 2>/dev/null | awk '$3 == \"disk\" {{ print $7 }}')
              [ \"${{runs:-0}}\" -ge 3 ] && kill -9 $! && exit 0
              sleep 1
          done
          cat /root/kill.log; exit 1"
     ))?;
+    let on =
+        bench.sh(&format!("nearmetal experiment run images-io {words} --quick -o /root/images-io 2>&1 >/dev/null"))?;
+    ensure!(on.contains("going on with measurement"), "{on}");
     let verdict = ran(bench, "images-io", words, 3)?;
     let history = bench.sh("nearmetal bench history web1")?;
     let races = history.lines().filter(|line| line.contains(" disk ")).count();

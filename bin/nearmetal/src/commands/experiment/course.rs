@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use nearmetal_change::timestamp;
-use nearmetal_host::files;
+use nearmetal_host::{HostFs, files};
 use nearmetal_measure::{Experiment, Measurement, State};
 use nearmetal_report::html_page;
 use nearmetal_report::papers::{Words, of_experiment};
 use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepView, claims};
 
-use super::steps::{Step, Which};
+use super::steps::{Step, Which, shell_words};
 use crate::commands::bench::asked;
 use crate::commands::bench::keep::lost;
 use crate::commands::bench::measuring::{perform, written};
@@ -30,7 +30,8 @@ pub(super) fn begun(directory: &Path, words: Words, which: &Which, steps: &[Step
         let advice = "name another directory with -o, or remove this one";
         WrongUse(format!("`{}` holds {what}: {advice}", directory.display()))
     };
-    let Some(found) = experiment::load(directory).map_err(other)? else {
+    let unreadable = |error| WrongUse(format!("{:#}", anyhow::Error::from(error)));
+    let Some(found) = experiment::load(directory).map_err(unreadable)? else {
         files::create_dir_all(directory)?;
         return Ok(fresh);
     };
@@ -40,20 +41,50 @@ pub(super) fn begun(directory: &Path, words: Words, which: &Which, steps: &[Step
             other(format!("the experiment {} with the commands {}", found.name, commands(&found).join("; "))).into()
         );
     }
-    Ok(ExperimentView { steps: found.steps, created: found.created, environment: found.environment, ..fresh })
+    let mut steps = found.steps;
+    for step in &mut steps {
+        // What is no longer there is measured again.
+        if step.document.as_ref().is_some_and(|document| !directory.join(document).is_file()) {
+            (step.state, step.begun, step.document) = (StepState::Waiting, None, None);
+        }
+    }
+    Ok(ExperimentView { steps, created: found.created, environment: found.environment, ..fresh })
+}
+
+/// Refuses to add to steps of another host, or of another plan of the VM.
+///
+/// # Errors
+/// [`WrongUse`] with what differs.
+fn same_ground(view: &ExperimentView, host: &str, plan: Option<&str>) -> Result<(), WrongUse> {
+    let differs = |what: &str, was: &Option<String>, is: Option<&str>| {
+        let was = was.as_deref().filter(|was| Some(*was) != is)?;
+        Some(format!("{what} `{was}`, and this is `{}`", is.unwrap_or("unknown")))
+    };
+    for step in view.steps.iter().filter(|step| step.document.is_some()) {
+        let of_host = differs("on the host", &step.host, Some(host));
+        if let Some(other) = of_host.or_else(|| differs("under the plan of", &step.plan, plan)) {
+            return Err(WrongUse(format!(
+                "`{}` was measured {other}: name another directory with -o, so that a page speaks of one host and one plan",
+                step.title
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn new(words: Words, which: &Which, steps: &[Step], directory: &Path) -> ExperimentView {
     let step = |step: &Step| StepView {
         id: step.id.to_owned(),
         title: step.title.to_owned(),
-        command: format!("nearmetal bench {}", step.words.join(" ")),
+        command: step.command(),
         begun: None,
         state: StepState::Waiting,
         seconds: None,
         document: None,
         page: None,
         claims: Vec::new(),
+        host: None,
+        plan: None,
     };
     let Words { name, question, did, does, differs, conclude, .. } = words;
     ExperimentView {
@@ -77,16 +108,18 @@ fn new(words: Words, which: &Which, steps: &[Step], directory: &Path) -> Experim
 
 /// The command as it was given, with the directory named.
 fn again(directory: &Path) -> String {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    if !words.iter().any(|word| word == "-o" || word.starts_with("--output")) {
+    let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if !words.iter().any(|word| word.starts_with("-o") || word.starts_with("--output")) {
         words.extend(["-o".to_owned(), directory.display().to_string()]);
     }
-    format!("nearmetal {}", words.join(" "))
+    format!("nearmetal {}", shell_words(&words))
 }
 
 /// The course of one experiment.
 pub(super) struct Course {
     directory: PathBuf,
+    /// The name of this host.
+    host: String,
     /// What is known so far.
     pub(super) view: ExperimentView,
 }
@@ -94,7 +127,8 @@ pub(super) struct Course {
 impl Course {
     /// A course in this directory.
     pub(super) fn new(directory: PathBuf, view: ExperimentView) -> Self {
-        Self { directory, view }
+        let host = HostFs::live().read("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+        Self { directory, host: host.unwrap_or_else(|_| "unknown".to_owned()), view }
     }
 
     /// Runs the steps that are not done, and makes the page.
@@ -108,7 +142,7 @@ impl Course {
                 printer.say(&format!("== {of}, {}: done before", step.title));
                 continue;
             }
-            printer.say(&format!("== {of}, {}: nearmetal bench {}", step.title, step.words.join(" ")));
+            printer.say(&format!("== {of}, {}: {}", step.title, step.command()));
             self.step(number, step, printer)?;
             experiment::keep(&self.directory, &self.view)?;
         }
@@ -118,18 +152,31 @@ impl Course {
     fn step(&mut self, number: usize, step: &Step, printer: &mut Printer) -> anyhow::Result<()> {
         let start = Instant::now();
         let begun_before = self.view.steps[number].begun.clone();
-        self.view.steps[number].begun.get_or_insert_with(timestamp::now);
-        experiment::keep(&self.directory, &self.view)?;
-        let measured = asked(&step.words).and_then(|experiment| measured(experiment, begun_before, printer));
-        let ended = measured.and_then(|measurement| self.written(number, step, measurement));
+        let ended = asked(&step.words).and_then(|mut experiment| {
+            let plan = experiment.conditions_mut().plan.clone();
+            same_ground(&self.view, &self.host, plan.as_deref())?;
+            let view = &mut self.view.steps[number];
+            view.state = StepState::Waiting;
+            view.begun.get_or_insert_with(timestamp::now);
+            (view.host, view.plan) = (Some(self.host.clone()), plan);
+            experiment::keep(&self.directory, &self.view)?;
+            let mut goes_on = false;
+            let measured = measured(experiment, begun_before, &mut goes_on, printer);
+            // A measurement that cannot go on would never do so: the next time it begins anew.
+            if goes_on && measured.is_err() {
+                self.view.steps[number].begun = None;
+            }
+            self.written(number, step, measured?)
+        });
         let view = &mut self.view.steps[number];
-        view.seconds = Some(start.elapsed().as_secs_f64());
-        if let Err(error) = ended {
-            let why = format!("{error:#}");
-            printer.important(&format!("{}: {why}", step.title));
-            view.state = StepState::Failed { why };
-            // It begins anew the next time.
-            view.begun = None;
+        view.seconds = Some(view.seconds.unwrap_or_default() + start.elapsed().as_secs_f64());
+        match ended {
+            Ok(()) => view.state.why().into_iter().for_each(|why| printer.important(why)),
+            Err(error) => {
+                let why = format!("{error:#}");
+                printer.important(&format!("{}: {why}", step.title));
+                view.state = StepState::Failed { why };
+            }
         }
         Ok(())
     }
@@ -162,15 +209,22 @@ impl Course {
             printer.important(&format!("failed: {}; the same command runs them again", failed.join(", ")));
             return ExitStatus::Refused;
         }
-        let incomplete = |step: &StepView| matches!(step.state, StepState::Incomplete { .. });
-        if self.view.steps.iter().any(incomplete) { ExitStatus::Findings } else { ExitStatus::Done }
+        let incomplete = self.view.steps.iter().filter(|step| matches!(step.state, StepState::Incomplete { .. }));
+        let incomplete: Vec<&str> = incomplete.map(|step| step.title.as_str()).collect();
+        if incomplete.is_empty() {
+            return ExitStatus::Done;
+        }
+        let advice = "arms lost samples; to measure such a step again, remove its document and run the same command";
+        printer.important(&format!("incomplete: {}: {advice}", incomplete.join(", ")));
+        ExitStatus::Findings
     }
 }
 
-/// Measures; a step that was begun and has runs in the store goes on there, if it asks for the same.
+/// Measures; a step that was begun and has runs in the store goes on there, if it asks for the same: `goes_on` then.
 fn measured(
     mut experiment: Experiment,
     begun_before: Option<String>,
+    goes_on: &mut bool,
     printer: &mut Printer,
 ) -> anyhow::Result<Measurement> {
     let Some(begun) = begun_before else { return perform(&experiment, printer) };
@@ -191,8 +245,63 @@ fn measured(
         }
         printer.say(&format!("going on with measurement {}, which has {} runs", entry.id, entry.runs));
         experiment.conditions_mut().resume = Some(entry.id);
+        *goes_on = true;
         break;
     }
     drop(store);
     perform(&experiment, printer)
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_report::papers::experiment;
+
+    use super::*;
+
+    fn measured_on(host: &str, plan: &str) -> ExperimentView {
+        let step = StepView {
+            id: "modes".into(),
+            title: "Modes".into(),
+            command: "nearmetal bench modes web1".into(),
+            begun: None,
+            state: StepState::Done,
+            seconds: None,
+            document: Some("modes.json".into()),
+            page: None,
+            claims: Vec::new(),
+            host: Some(host.into()),
+            plan: Some(plan.into()),
+        };
+        let words = experiment("numa-modes").unwrap();
+        ExperimentView {
+            schema: EXPERIMENT_SCHEMA.into(),
+            name: words.name,
+            question: words.question,
+            created: String::new(),
+            nearmetal_version: String::new(),
+            environment: None,
+            guests: vec!["web1".into()],
+            quick: true,
+            did: words.did,
+            does: words.does,
+            differs: words.differs,
+            conclude: words.conclude,
+            command: String::new(),
+            steps: vec![step],
+            figures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_page_speaks_of_one_host_and_one_plan() {
+        let view = measured_on("a", "monday");
+        assert_eq!(same_ground(&view, "a", Some("monday")), Ok(()));
+        let other = same_ground(&view, "b", Some("monday")).unwrap_err();
+        assert!(other.0.contains("on the host `a`, and this is `b`"), "{other}");
+        let other = same_ground(&view, "a", Some("tuesday")).unwrap_err();
+        assert!(other.0.contains("under the plan of `monday`"), "{other}");
+        let mut waiting = view;
+        waiting.steps[0].document = None;
+        assert_eq!(same_ground(&waiting, "b", None), Ok(()), "nothing was measured yet");
+    }
 }

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
         return Ok(ExitStatus::Done);
     }
     let words = experiment(name).ok_or_else(|| WrongUse(format!("no experiment is called `{name}`")))?;
-    // What any step refuses is said before the first one runs for hours.
+    // What words, plans and rights rule out is said before the first step runs for hours.
     for step in &steps {
         asked(&step.words)?;
     }

@@ -16,6 +16,23 @@ pub(super) struct Step {
     pub words: Vec<String>,
 }
 
+impl Step {
+    /// The command, as a shell takes it.
+    pub(super) fn command(&self) -> String {
+        format!("nearmetal bench {}", shell_words(&self.words))
+    }
+}
+
+/// Words as a shell takes them: quoted where it would see more than a word.
+pub(super) fn shell_words(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// Seconds of a race with --quick.
 const QUICK_BUDGET: u32 = 600;
 /// Seconds of a race otherwise: as `bench disk race`.
@@ -50,10 +67,10 @@ pub(super) struct Common {
     /// Allow the VMs themselves to be paused while their slices are measured
     #[arg(long)]
     pause: bool,
-    /// Pairs of each comparison [default: 10, with --quick 6, over a network 4]
+    /// Pairs of each comparison, and fresh pairs of a race's winner [default: those of each step's command]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pairs: Option<u32>,
-    /// Seconds of one sample [default: see the commands that --dry-run prints]
+    /// Seconds of one sample; a set of files takes as long as it takes [default: those of each step's command]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
     /// The plan of the VMs [default: the one that was last applied to each]
@@ -102,9 +119,9 @@ pub(super) struct Disk {
 /// The experiments.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Which {
-    /// How close guests with drives of their own come to bare metal
+    /// How close guests with drives of their own come to bare metal; THE CONTENTS OF THEIR NAMESPACES ARE LOST
     PassthroughIo {
-        /// The VMs; the first also alone
+        /// The VMs, each with an NVMe drive or virtual function of its own; the first also alone
         #[arg(value_name = "VM", required = true)]
         vms: Vec<String>,
         #[command(flatten)]
@@ -285,7 +302,7 @@ impl Which {
                     let files = Words::new(&["slice", vm, "--scratch", device, "--workload", "iozone-xfs"]);
                     // The set's steps run to their end, so it takes no --seconds.
                     let common = Common { seconds: None, ..common.clone() };
-                    files.paired(&common).step("memory-and-files", "Memory and files, one node")
+                    files.paired(&common).step("memory-and-files", "Memory and files")
                 });
                 [Some(modes), files].into_iter().flatten().collect()
             }
@@ -387,6 +404,12 @@ mod tests {
                 assert!(ids.contains(&asked.as_str()), "{name} has no step `{asked}`: {ids:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        let words = ["a", "/srv/a b", "it's", "", "x=1"].map(str::to_owned);
+        assert_eq!(shell_words(&words), "a '/srv/a b' 'it'\\''s' '' x=1");
     }
 
     #[test]

@@ -145,7 +145,8 @@ impl Metric {
 
     /// Whether it says where the time goes. Such metrics are never compared as ratios.
     pub fn is_cost(&self) -> bool {
-        self.name.starts_with(PREFIX)
+        // A test of the network has its own id in front: `tcp-rr.cost.exits.all`.
+        self.name.starts_with(PREFIX) || self.name.split_once('.').is_some_and(|(_, rest)| rest.starts_with(PREFIX))
     }
 
     /// Whether 0 is a value of it. A cost may be: no exit happened, a thread never ran. A rate, a time, and any other figure
@@ -181,6 +182,12 @@ mod tests {
 
     #[test]
     fn zero_is_a_value_of_costs_and_of_nothing_else() {
+        let of_a_network = metric("tcp-rr.cost.cpu.emulator-thread", Unit::CpuNanosecondsPerTransaction, 0.0);
+        assert_eq!(of_a_network.sound(), Ok(()));
+        assert!(
+            metric("tcp-rr.cpu", Unit::CpuNanosecondsPerTransaction, 0.0).sound().is_err(),
+            "it is compared as a ratio"
+        );
         for cost in ["cost.exits.all", "cost.interrupts.all", "cost.cpu.iothreads"] {
             assert_eq!(metric(cost, Unit::PerIo, 0.0).sound(), Ok(()), "{cost}");
         }

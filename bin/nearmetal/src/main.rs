@@ -6,6 +6,7 @@ mod consent;
 mod doctor;
 mod exit_status;
 mod experiment;
+mod export_directory;
 mod fleet;
 mod guest_request;
 mod installed;

@@ -55,7 +55,7 @@ pub use machine::{Machine, Surroundings};
 pub use pins::{InterruptPin, PinTarget, Pins, WorkerPin};
 pub use plan_file::{
     Beside, DomainChange, DomainInput, Followed, HostIdentity, Left, PLAN_SCHEMA, Part, PlanFile, Starting, compose,
-    compose_from, compose_with_new, follow_rules, shaped_by_class,
+    compose_from, compose_with_new, edited, follow_rules, shaped_by_class,
 };
 pub use pools::{POOL_PATIENCE, resize_pool};
 pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};

@@ -50,3 +50,4 @@ pub use new_domain::{
     DiskBus, Firmware, GuestSystem, ImageFormat, NetworkBackend, NewDisk, NewDiskSource, NewDomain, NewInterface,
     NewInterfaceSource,
 };
+pub use order::before as children_before;

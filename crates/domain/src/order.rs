@@ -195,7 +195,7 @@ fn of(parent: &str) -> Option<&'static [&'static str]> {
 }
 
 /// The children a new one stands behind, its own name among them; `None` where it belongs behind all of them.
-pub(crate) fn before(parent: &str, name: &str) -> Option<&'static [&'static str]> {
+pub fn before(parent: &str, name: &str) -> Option<&'static [&'static str]> {
     let order = of(parent)?;
     let index = order.iter().position(|known| *known == name)?;
     Some(&order[..=index])

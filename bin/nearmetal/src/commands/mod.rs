@@ -10,6 +10,7 @@ mod demo;
 mod device;
 mod doctor;
 mod experiment;
+mod export;
 mod fleet;
 mod inspect;
 mod lab;
@@ -37,6 +38,7 @@ pub enum Command {
     Report(report::Args),
     Rollback(rollback::Args),
     Fleet(fleet::Args),
+    Export(export::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     #[command(hide = true)]
@@ -61,6 +63,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Report(args) => report::report(args, printer),
         Command::Rollback(args) => rollback::rollback(args, printer),
         Command::Fleet(args) => fleet::fleet(args, printer),
+        Command::Export(args) => export::export(&args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
         Command::AfterStart(args) => after_start::after_start(args, printer),

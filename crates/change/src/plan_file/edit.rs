@@ -6,6 +6,16 @@ use nearmetal_domain::{
 use nearmetal_place::{CacheMode, DevicePlacement, DiskEngine, FunctionKind, NetworkBackend, Placement};
 use nearmetal_units::{CpuSet, NodeSet};
 
+/// A definition that says what a placement says: this one, edited in place.
+///
+/// # Errors
+/// The placement contradicts the definition: a disk or interface that is not there, another number of vCPUs.
+pub fn edited(xml: &DomainXml, placement: &Placement) -> Result<DomainXml, DomainError> {
+    let mut xml = xml.clone();
+    edit(&mut xml, placement)?;
+    Ok(xml)
+}
+
 /// Edits a definition to say what a placement says.
 pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), DomainError> {
     if placement.vcpus.is_empty() && placement.emulator.is_empty() {

@@ -277,7 +277,7 @@ fn locality_name(locality: Locality) -> &'static str {
 }
 
 /// A text as TOML has it, on one line.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
@@ -291,7 +291,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Exactly so many bytes, in the largest unit that divides them.
-fn amount(bytes: Bytes) -> String {
+pub fn amount(bytes: Bytes) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let unit = units.into_iter().find(|(_, shift)| bytes.get() > 0 && bytes.get() % (1 << shift) == 0);
     unit.map_or_else(|| format!("{} B", bytes.get()), |(unit, shift)| format!("{} {unit}", bytes.get() >> shift))

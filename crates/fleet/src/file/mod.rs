@@ -34,7 +34,7 @@ pub use entry::{
     NicKind, VmEntry,
 };
 pub use error::{FileErrors, FileProblem};
-pub use init::{FoundDomain, FoundHost, init};
+pub use init::{FoundDomain, FoundHost, amount, init, quoted};
 pub use keys::{Key, TABLES, Table};
 pub use running::Stay;
 pub use summary::summary;

@@ -3,7 +3,10 @@
 mod check;
 mod example;
 mod found;
+mod import;
 mod init;
+
+pub(super) use check::read;
 
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -22,6 +25,7 @@ enum Action {
     Init(init::Args),
     Check(check::Args),
     Example(example::Args),
+    Import(import::Args),
 }
 
 /// Runs one of them.
@@ -30,5 +34,6 @@ pub(crate) fn fleet(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         Action::Init(args) => init::init(&args, printer),
         Action::Check(args) => check::check(&args, printer),
         Action::Example(args) => example::example(&args, printer),
+        Action::Import(args) => import::import(&args, printer),
     }
 }

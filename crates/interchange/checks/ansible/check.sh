@@ -1,0 +1,59 @@
+# Ansible: its own reading of the playbook and the inventory, and ansible-lint.
+# shellcheck shell=sh disable=SC2154 # `run` sets what this uses
+playbook() {
+	for at in "$work"/ansible/*/; do
+		(cd "$at" && ansible-playbook -i inventory.json --syntax-check site.yml)
+		(cd "$at" && ansible-playbook -i inventory.json --list-tasks --tags rollback site.yml) >"$work/tasks"
+		grep -q 'Roll back the plan' "$work/tasks"
+		if grep -q 'Apply the plan' "$work/tasks"; then return 1; fi
+	done
+	(cd "$work/ansible/fleet" && ansible-inventory -i inventory.json --list) | grep -q '"ansible_user": "root"'
+}
+
+# The role on this machine, with a program in nearmetal's place that writes down what it is asked.
+carried_out() {
+	at=$work/ansible/stage
+	rm -rf "$at"
+	cp -r "$work/ansible/host" "$at"
+	mkdir -p "$at/programs" "$at/installed"
+	for program in nearmetal-libvirt nearmetal-probe; do printf '#!/bin/sh\n' >"$at/programs/$program"; done
+	# Nothing is in force at first: `verify` says so until `apply` was called.
+	cat >"$at/programs/nearmetal" <<-END
+		#!/bin/sh
+		echo "\$1 \$2" >>"$at/asked"
+		case \$1 in
+		verify) [ -e "$at/applied" ] ;;
+		apply) [ "\$2" = --dry-run ] || : >"$at/applied" ;;
+		rollback) rm "$at/applied" ;;
+		esac
+	END
+	play() {
+		(cd "$at" && ansible-playbook -i inventory.json site.yml -e ansible_become=false \
+			-e "nearmetal_install_directory=$at/installed" -e "nearmetal_plan_directory=$at/plan" "$@")
+	}
+	play
+	cmp "$at/plan/plan.json" "$at/plans/kvm7.json"
+	play # in force already: nothing is applied again
+	play --tags rollback
+	printf '%s\n' 'verify --plan' 'apply --dry-run' 'apply --yes' 'verify --plan' 'verify --plan' 'verify --plan' \
+		'rollback --plan' >"$at/wanted"
+	diff -u "$at/wanted" "$at/asked"
+	echo "applied once, verified, rolled back"
+}
+
+if ! has python3; then
+	missing "ansible: ansible-playbook and ansible-lint" "there is no python3"
+elif ! python_with ansible 'ansible-core>=2.15' ansible-lint; then
+	missing "ansible: ansible-playbook and ansible-lint" "they do not install: $(tail -n 1 "$work/out")"
+else
+	PATH=$work/venv-ansible/bin:$PATH
+	export ANSIBLE_NOCOLOR=1 ANSIBLE_HOME="$work/ansible-home" ANSIBLE_LOCALHOST_WARNING=false
+	check "ansible: ansible-playbook --syntax-check, inventory and tags" playbook
+	if [ "$(id -u)" = 0 ]; then
+		check "ansible: the role applies once, verifies, and rolls back on its tag" carried_out
+	else
+		missing "ansible: the role carried out" "it sets owners, so run this as root"
+	fi
+	check "ansible: ansible-lint, profile production" \
+		sh -c 'cd "$1" && ansible-lint --offline --nocolor --profile production site.yml roles' sh "$work/ansible/fleet"
+fi

@@ -4,8 +4,8 @@ playbook() {
 	for at in "$work"/ansible/*/; do
 		(cd "$at" && ansible-playbook -i inventory.json --syntax-check site.yml)
 		(cd "$at" && ansible-playbook -i inventory.json --list-tasks --tags rollback site.yml) >"$work/tasks"
-		grep -q 'Roll back the plan' "$work/tasks"
-		if grep -q 'Apply the plan' "$work/tasks"; then return 1; fi
+		grep -q 'nearmetal : Roll back the plan' "$work/tasks"
+		if grep -q 'nearmetal : Apply the plan' "$work/tasks"; then return 1; fi
 	done
 	(cd "$work/ansible/fleet" && ansible-inventory -i inventory.json --list) | grep -q '"ansible_user": "root"'
 }
@@ -29,6 +29,7 @@ carried_out() {
 	END
 	play() {
 		(cd "$at" && ansible-playbook -i inventory.json site.yml -e ansible_become=false \
+			-e "ansible_python_interpreter=$work/venv-ansible/bin/python" \
 			-e "nearmetal_install_directory=$at/installed" -e "nearmetal_plan_directory=$at/plan" "$@")
 	}
 	play

@@ -57,19 +57,20 @@ impl Limit {
     }
 }
 
-/// Pools of hugepages, which no engine makes.
-pub(crate) fn pools(host: &Host<'_>) -> Vec<Limit> {
+/// Pools of hugepages: why the engine does not make them.
+pub(crate) fn pools(host: &Host<'_>, why: &str) -> Vec<Limit> {
     let pool = |pool: &nearmetal_place::PoolChange| {
-        Limit::on(
-            host,
-            "hugepage pool",
-            format!("{} pages of {} on node {}", pool.after, pool.size.bytes(), pool.node),
-            "the engine uses pages that the host has, and makes none",
-            "reserve them on the host at boot: `nearmetal doctor export` writes the kernel arguments",
-        )
+        let (after, size, node) = (pool.after, pool.size.bytes(), pool.node);
+        let file = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB/nr_hugepages", size.kib());
+        let planned = format!("{after} pages of {size} on node {node}");
+        let by_hand = format!("after each boot, before its VMs start: write {after} into {file}");
+        Limit::on(host, "hugepage pool", planned, why, &by_hand)
     };
     host.plan.plan.pools.iter().map(pool).collect()
 }
+
+/// Why most engines make no pages.
+pub(crate) const NO_PAGES: &str = "it takes pages that the host has, and makes none";
 
 /// What is in the definition because a rule asks for it.
 pub(crate) fn followed(guest: &Guest<'_>, why: &str, by_hand: &str) -> Vec<Limit> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-/// A text on one line of a comment or a list.
+/// A text on one line of a comment or a list, without what XML has no place for.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    let keep = |character: char| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|character| if keep(character) { character } else { '\u{fffd}' }).collect()
 }
 
 /// Names that are given once.

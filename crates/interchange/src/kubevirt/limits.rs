@@ -2,12 +2,12 @@
 
 use crate::Limit;
 use crate::guests::{Guest, Host};
-use crate::limit::{after_start, followed, pools};
+use crate::limit::{NO_PAGES, after_start, followed, pools};
 use crate::names::is_label_value;
 
 /// Of a host: what its kubelet needs.
 pub(super) fn of_host(host: &Host<'_>) -> Vec<Limit> {
-    let mut limits = pools(host);
+    let mut limits = pools(host, NO_PAGES);
     if host.guests.iter().any(Guest::is_one_to_one) {
         let widest = host.guests.iter().map(|guest| guest.nodes().len()).max().unwrap_or(0);
         let policy = if widest > 1 { "restricted" } else { "single-numa-node" };

@@ -16,7 +16,7 @@ use nearmetal_place::FunctionKind;
 
 pub use self::import::fleet_from_flavors;
 use crate::guests::{Guest, Host};
-use crate::limit::{after_start, followed, pools};
+use crate::limit::{NO_PAGES, after_start, followed, pools};
 use crate::names::{Taken, dns_label, file_name, one_line};
 use crate::{Exported, Limit, Options};
 use flavor::Flavor;
@@ -50,7 +50,7 @@ pub(crate) fn export(hosts: &[Host<'_>], options: &Options) -> Exported {
             );
             exported.limits.extend(of_guest(guest, &name));
         }
-        exported.limits.extend(pools(host));
+        exported.limits.extend(pools(host, NO_PAGES));
     }
     let list: Vec<_> = flavors.iter().map(Flavor::json).collect();
     exported.add("flavors.json", serde_json::to_string_pretty(&list).unwrap_or_default() + "\n");

@@ -36,7 +36,9 @@ pub(crate) fn export(hosts: &[Host<'_>], options: &Options) -> Result<Exported, 
             }
             exported.limits.extend(of_guest(guest, number));
         }
-        exported.limits.extend(pools(host));
+        exported
+            .limits
+            .extend(pools(host, "Proxmox makes them when a VM starts, if memory is still in one piece then"));
     }
     Ok(exported)
 }

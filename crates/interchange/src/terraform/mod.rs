@@ -12,7 +12,7 @@ use nearmetal_change::edited;
 use nearmetal_domain::DomainXml;
 
 use crate::guests::{Guest, Host};
-use crate::limit::{after_start, followed, pools};
+use crate::limit::{NO_PAGES, after_start, followed, pools};
 use crate::names::{Taken, file_name, one_line};
 use crate::{Exported, InterchangeError, Limit};
 
@@ -31,7 +31,7 @@ pub(crate) fn export(hosts: &[Host<'_>]) -> Result<Exported, InterchangeError> {
             exported.add(format!("{directory}/{name}.xsl"), stylesheet(guest)?);
             exported.limits.extend(of_guest(guest));
         }
-        exported.limits.extend(pools(host));
+        exported.limits.extend(pools(host, NO_PAGES));
         if !host.guests.is_empty() {
             exported.limits.push(Limit::on(
                 host,

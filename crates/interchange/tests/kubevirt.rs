@@ -59,7 +59,8 @@ fn hostile_names_become_dns_labels_and_are_kept_beside() {
         assert!(manifest["spec"]["template"]["spec"].get("nodeSelector").is_none(), "no label has such a value");
     }
     let mut names = hostile_names();
-    (domains.sort(), names.sort());
+    domains.sort();
+    names.sort();
     assert_eq!(domains, names);
     let told = exported.limits.iter().filter(|limit| limit.what == "name").count();
     assert_eq!(told, hostile_names().len(), "each change of a name is told");

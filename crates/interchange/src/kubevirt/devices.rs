@@ -130,10 +130,8 @@ fn disk(guest: &Guest<'_>, disk: &DiskFacts, name: &str, claim: &str, limits: &m
     ));
     let mut entry = Map::new();
     entry.insert("name".to_owned(), json!(name));
-    let bus = match disk.bus.as_deref() {
-        Some(bus @ ("virtio" | "scsi" | "sata" | "usb")) => bus,
-        _ => "virtio",
-    };
+    let known = |bus: &&str| ["virtio", "scsi", "sata", "usb"].contains(bus);
+    let bus = disk.bus.as_deref().filter(known).unwrap_or("virtio");
     if disk.device == "cdrom" {
         let bus = if bus == "virtio" { "sata" } else { bus };
         entry.insert("cdrom".to_owned(), json!({ "bus": bus }));

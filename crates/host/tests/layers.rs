@@ -87,6 +87,20 @@ fn the_latency_that_programs_allow_is_a_number_of_the_kernel() {
 }
 
 #[test]
+fn a_reader_in_a_namespace_of_its_own_is_in_a_container() {
+    let tree = everything();
+    assert_eq!(read(&tree).system.container, None, "nobody says");
+    tree.link("/proc/self", "77").link("/proc/77/ns/pid", "pid:[4026531836]");
+    assert_eq!(read(&tree).system.container, Some(false));
+    tree.link("/proc/77/ns/pid", "pid:[4026532177]");
+    assert_eq!(read(&tree).system.container, Some(true));
+    tree.link("/proc/77/ns/pid", "pid:[many]");
+    let host = read(&tree);
+    assert_eq!(host.system.container, None);
+    assert!(host.unreadable.iter().any(|damage| damage.path == "/proc/self/ns/pid"), "{:?}", host.unreadable);
+}
+
+#[test]
 fn mounts_are_those_of_the_first_process_or_of_the_reader() {
     let tree = everything();
     tree.file("/proc/77/mountinfo", "27 1 253:0 / / rw shared:1 - xfs /dev/dm-0 rw\n").link("/proc/self", "77");

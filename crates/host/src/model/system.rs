@@ -22,6 +22,10 @@ pub struct System {
     pub processor_flags: Option<Vec<String>>,
     /// Whether the kernel says it runs under a hypervisor (the `hypervisor` CPU flag).
     pub hypervisor: Option<bool>,
+    /// Whether whoever read this was in a container: in a PID namespace that is not the machine's first. Its /sys is the
+    /// machine's, and its /proc lacks the machine's processes. `None` where the source is not a process of that machine.
+    #[serde(default)]
+    pub container: Option<bool>,
     /// /proc/sys/kernel/numa_balancing.
     pub numa_balancing: Option<u64>,
     /// /proc/sys/kernel/io_uring_disabled: 0 all may use it, 1 only its group, 2 nobody.

@@ -136,6 +136,7 @@ pub(crate) fn fuzz_targets() -> Vec<crate::fuzzing::Target> {
         ),
         Target::bytes("idle latency limit", &70i32.to_ne_bytes(), |bytes| _ = power::latency_limit(bytes)),
         Target::text("resume latency", "n/a", |text| drop(power::resume_latency(text))),
+        Target::text("namespace", "pid:[4026531836]", |text| drop(system::pid_namespace(text))),
         Target::text("cpuinfo", "model name\t: AMD EPYC\nflags\t: fpu hypervisor\n\n", |text| {
             drop((system::model_name(text), system::processor_flags(text)));
         }),

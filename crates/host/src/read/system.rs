@@ -37,6 +37,7 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         processor_model: model_name(&cpuinfo),
         hypervisor: flags.as_ref().map(|flags| flags.iter().any(|flag| flag == "hypervisor")),
         processor_flags: flags,
+        container: container(facts),
         numa_balancing: facts.optional("/proc/sys/kernel/numa_balancing", number),
         io_uring_disabled: facts.optional("/proc/sys/kernel/io_uring_disabled", number),
         transparent_hugepage: facts.optional("/sys/kernel/mm/transparent_hugepage/enabled", bracketed),
@@ -66,6 +67,24 @@ pub(super) fn read(facts: &mut Facts<'_>) -> System {
         memory_total: memory_total(facts),
         ksm_shared_pages: facts.optional("/sys/kernel/mm/ksm/pages_shared", number),
         ..System::default()
+    }
+}
+
+/// Inode of the machine's first PID namespace on every Linux since 3.8: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// By the namespace of the reading process itself, which every user may look at; that of process 1 takes root.
+fn container(facts: &mut Facts<'_>) -> Option<bool> {
+    const PATH: &str = "/proc/self/ns/pid";
+    let name = facts.link_name(PATH)?;
+    facts.noted(parsed(PATH, &name, pid_namespace)).map(|inode| inode != FIRST_PID_NAMESPACE)
+}
+
+/// `pid:[4026531836]`.
+pub(super) fn pid_namespace(text: &str) -> Parsed<u64> {
+    match text.strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']')) {
+        Some(inode) => number(inode),
+        None => malformed("expected `pid:[INODE]`"),
     }
 }
 
@@ -111,6 +130,14 @@ pub(super) fn processor_flags(cpuinfo: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_is_its_inode_or_malformed() {
+        assert_eq!(pid_namespace("pid:[4026531836]").unwrap(), FIRST_PID_NAMESPACE);
+        for bad in ["", "pid:[]", "pid:[-1]", "user:[1]", "pid:[1", "pid:[18446744073709551616]"] {
+            assert!(pid_namespace(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn cpuinfo_gives_model_and_flags_or_nothing() {

@@ -48,7 +48,7 @@ pub fn render(host: &Host) -> String {
 }
 
 /// The text with its control characters spelled out.
-pub(crate) fn printable(text: String) -> String {
+pub fn printable(text: String) -> String {
     if !text.chars().any(char::is_control) {
         return text;
     }

@@ -4,6 +4,7 @@
 mod commands;
 mod consent;
 mod doctor;
+mod drift;
 mod exit_status;
 mod experiment;
 mod export_directory;
@@ -19,9 +20,11 @@ mod refusal;
 mod remote;
 mod results_store;
 mod source;
+mod standing;
 mod state;
 mod style;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -35,20 +38,28 @@ use crate::printer::Printer;
 ///
 /// nearmetal puts each KVM guest where the hardware serves it best, reads back from the kernel that the change took
 /// effect, and compares the guest with the same slice of its own bare metal.
+///
+/// Without a command it says in ten lines where this machine stands, and which command comes next. That changes nothing
+/// and runs without root.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     /// Print data and errors only
     #[arg(long, short, global = true)]
     quiet: bool,
+    /// Without a command: say where this captured machine stands, instead of this one
+    // An id of its own: commands have a `--capture` too, and clap gives that of one that is global to all of its name.
+    #[arg(long = "capture", id = "capture-alone", value_name = "PATH")]
+    capture: Option<PathBuf>,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 findings or a failed verification, 2 usage error, 3 the machine refused.
 
 A first hour:
+  nearmetal                          where this machine stands, and the next command
   nearmetal inspect                  what this machine is
   nearmetal doctor                   find what slows its guests
   nearmetal plan web1 -o plan.json   where web1 belongs, and why
@@ -59,7 +70,11 @@ A first hour:
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut printer = Printer::new(cli.quiet);
-    let result = commands::run(cli.command, &mut printer);
+    let result = match (cli.command, cli.capture) {
+        (Some(_), Some(_)) => Err(WrongUse("give `--capture` after the command, not before it".to_owned()).into()),
+        (Some(command), None) => commands::run(command, &mut printer),
+        (None, capture) => standing::standing(capture.as_deref(), &mut printer),
+    };
     if let Some(error) = printer.lost() {
         let words = format!("error: cannot write to stdout, so what was printed is incomplete: {error}");
         printer.important(&words);

@@ -25,7 +25,7 @@ fn the_example_is_understood() {
     assert_eq!(code, 0);
     files::write(&path, example).unwrap();
     let (code, shown, said) = fleet(&["check", path.to_str().unwrap()]);
-    assert_eq!((code, said.as_str()), (0, ""));
+    assert_eq!((code, said), (0, format!("to plan it: nearmetal plan --fleet {}\n", path.display())));
     assert!(shown.contains("db-1 to db-3") && shown.contains("25 VMs, 4 hosts"), "{shown}");
     let (code, json, _) = fleet(&["check", path.to_str().unwrap(), "--format", "json"]);
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -133,7 +133,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         Some(number) if mismatches > 0 => printer.important(&format!(
             "{mismatches} checks differ from the plan; `nearmetal rollback` undoes transaction {number}"
         )),
-        Some(number) => printer.say(&format!("applied (transaction {number}); `nearmetal rollback` undoes it")),
+        Some(number) => {
+            printer.say(&format!("applied (transaction {number}); `nearmetal rollback` undoes it"));
+            printer.say("to check later that it still holds: nearmetal verify");
+        }
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }

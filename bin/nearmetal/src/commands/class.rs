@@ -42,6 +42,7 @@ pub(crate) fn class(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
             if let Some(back) = back {
                 printer.say(&format!("to undo: {back}"));
             }
+            printer.say("to see what the rules ask of a guest of this class: nearmetal doctor");
             Ok(ExitStatus::Done)
         }
         Err(error) => match error.downcast_ref() {

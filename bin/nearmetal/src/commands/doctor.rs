@@ -181,6 +181,13 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Format::Junit => junit(&report),
     });
     say(&gathered, printer);
+    // Where there are findings, the text ends with what to do about them.
+    if let (true, Format::Text, Some(domain)) = (examination.findings.is_empty(), args.format, gathered.domains.first())
+    {
+        if args.xml.is_empty() {
+            printer.say(&format!("to decide where a guest belongs, with reasons: nearmetal plan {}", domain.name));
+        }
+    }
     Ok(ended(&gathered, if report.fails() { ExitStatus::Findings } else { ExitStatus::Done }))
 }
 

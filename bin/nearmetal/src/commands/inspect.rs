@@ -119,6 +119,14 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
     if let Some(sentence) = text::what_root_would_add(&host) {
         printer.say(&sentence);
     }
+    match (&args.source.capture, &args.source.host) {
+        (Some(path), _) => {
+            printer
+                .say(&format!("to find what would slow guests there: nearmetal doctor --capture {}", path.display()));
+        }
+        (None, None) => printer.say("to find what slows guests here: nearmetal doctor"),
+        (None, Some(_)) => {}
+    }
     Ok(ExitStatus::Done)
 }
 

@@ -6,6 +6,7 @@ mod bench;
 mod boot_apply;
 mod capture;
 mod class;
+mod completions;
 mod demo;
 mod device;
 mod doctor;
@@ -41,6 +42,7 @@ pub enum Command {
     Export(export::Args),
     Demo(demo::Args),
     Lab(lab::Args),
+    Completions(completions::Args),
     #[command(hide = true)]
     BootApply(boot_apply::Args),
     #[command(hide = true)]
@@ -66,6 +68,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Export(args) => export::export(&args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
+        Command::Completions(args) => completions::completions(args, printer),
         Command::AfterStart(args) => after_start::after_start(args, printer),
         Command::BootApply(args) => boot_apply::boot_apply(args, printer),
     }

@@ -137,6 +137,9 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
             printer.important(&format!("did not write `{}`: {why}", path.display()))
         }
         Some(path) => printer.say(&format!("to apply it: nearmetal apply {}", path.display())),
+        None if !file.domains.is_empty() && args.format == Format::Text => {
+            printer.say("to apply it, write it to a file: the same command with -o plan.json");
+        }
         None => {}
     }
     Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })

@@ -17,6 +17,7 @@ use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 use crate::refusal::{NoLibvirt, refuse};
+use crate::standing::line;
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
@@ -43,6 +44,9 @@ pub(crate) struct Args {
     /// Abandon an unfinished transaction; everything stays as it is now
     #[arg(long, conflicts_with_all = ["transaction", "restart", "keep_running"])]
     forget: bool,
+    /// List what is in force and undo nothing: number, time and purpose, the latest first; prints nothing if nothing is
+    #[arg(long, conflicts_with_all = ["transaction", "plan", "forget", "restart", "keep_running"])]
+    list: bool,
     /// Seconds a guest may take to shut down
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     shutdown_timeout: u64,
@@ -58,12 +62,24 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.list {
+        return Ok(list(&args.state.journal(), printer).unwrap_or_else(|error| refuse(printer, &error)));
+    }
     let cleaned = if args.list_fault_points || args.forget { false } else { after_a_measurement(&args, printer)? };
     match run(&args, printer) {
         Ok(status) => Ok(status),
         Err(ChangeError::NothingToRollBack(_)) if cleaned => Ok(ExitStatus::Done),
         Err(error) => Ok(refuse(printer, &error)),
     }
+}
+
+/// What could be undone, a line each, the next one first.
+fn list(journal: &Journal, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    let all = journal.transactions()?;
+    for transaction in all.iter().rev().filter(|transaction| transaction.is_in_force()) {
+        printer.data(&line(transaction));
+    }
+    Ok(ExitStatus::Done)
 }
 
 /// Takes back what a measurement that was killed left: clones, pools, bridges, a paused guest.
@@ -116,7 +132,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let faults = Faults::from_environment();
     let done = take_back(&mut machine, &journal, &options, &faults, &mut |text| printer.say(text))?;
     match args.format {
-        Format::Text => printer.say(&format!("rolled back transaction {}", done.transaction)),
+        Format::Text => {
+            printer.say(&format!("rolled back transaction {}", done.transaction));
+            printer.say("to see what is still in force: nearmetal rollback --list");
+        }
         Format::Json => {
             let output = RollbackOutput {
                 schema: ROLLBACK_SCHEMA.to_owned(),

@@ -1,18 +1,19 @@
 //! `nearmetal verify`.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nearmetal_change::devices;
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::Transaction;
 use nearmetal_change::verify::{Effort, TAINTS, Verification, judge, observe, rules_kept};
 use nearmetal_change::{AnyPlan, ChangeError, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile};
-use nearmetal_host::HostFs;
+use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_rules::Scope;
 
 use super::apply::show;
+use crate::drift;
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
 use crate::live::read_with_versions;
@@ -33,6 +34,17 @@ pub(crate) struct Args {
     /// Domains to check [default: all domains of the plan, or everything applied and fixed here]
     #[arg(value_name = "DOMAIN")]
     domains: Vec<String>,
+    /// Check everything applied and fixed here, as without a domain, and call it done if nothing is in force
+    #[arg(long, conflicts_with_all = ["domains", "plan"])]
+    all: bool,
+    /// Also write what was found for Prometheus: a file of its text format, replaced in one step, that the textfile
+    /// collector of node_exporter reads; its name must end in .prom. It also counts the findings of `nearmetal doctor`
+    #[arg(long, value_name = "FILE", requires = "all", value_parser = prometheus_file)]
+    textfile: Option<PathBuf>,
+    /// Also write each difference to the system's journal, with the fields NEARMETAL_DOMAIN, NEARMETAL_CHECK,
+    /// NEARMETAL_PLANNED and NEARMETAL_FOUND
+    #[arg(long, requires = "all")]
+    journal: bool,
     /// Compare with this plan, of a host or a fleet; `-` for stdin [default: the plan last applied to the domain]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
@@ -55,13 +67,32 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    match run(&args, printer) {
+    let mut found = None;
+    let result = run(&args, &mut found, printer);
+    if let Some(path) = &args.textfile {
+        // Also where nothing could be read back: a file of yesterday would go on saying that all is well.
+        files::write_atomic(path, drift::prometheus(found.as_deref(), drift::findings().as_ref(), SystemTime::now()))?;
+    }
+    if args.journal {
+        drift::to_the_journal(found.as_deref().unwrap_or_default())?;
+    }
+    match result {
         Ok(status) => Ok(status),
         Err(error) => Ok(refuse(printer, &error)),
     }
 }
 
-fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+/// node_exporter looks at no other files.
+fn prometheus_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().is_some_and(|extension| extension == "prom") {
+        true => Ok(path),
+        false => Err("node_exporter reads only files whose names end in .prom".to_owned()),
+    }
+}
+
+/// `found` is what was read back, if reading back came to its end.
+fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let given = args.plan.as_deref().map(load_plan).transpose()?;
     if let Some(AnyPlan::Fleet(plan)) = &given {
         return over_the_fleet(args, plan, printer);
@@ -73,7 +104,12 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         Some(AnyPlan::Host(plan)) => plans_of(args, &plan)?,
         _ => plans(args, &journal, &cures)?,
     };
-    let files = HostFs::live();
+    if plans.is_empty() && cures.is_empty() {
+        printer.say("nothing is in force here: nothing to check");
+        *found = Some(Vec::new());
+        return Ok(ExitStatus::Done);
+    }
+    let kernel = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
     let effort = Effort {
         read_in_guest: !args.no_load,
@@ -89,22 +125,30 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     for (domain, plan) in &plans {
         // Known to be there: the plan was chosen by it.
         let Some(placement) = plan.placement(domain) else { continue };
-        let observed = observe(&files, &mut libvirt, &plan.plan, placement, &effort);
+        let observed = observe(&kernel, &mut libvirt, &plan.plan, placement, &effort);
         let mut verification = judge(&plan.plan, placement, &observed);
         let change = plan.domains.iter().find(|change| change.name == *domain && !change.followed.is_empty());
         if let Some(change) = change {
-            let host = host.get_or_insert_with(|| read_with_versions(&files, &mut libvirt));
+            let host = host.get_or_insert_with(|| read_with_versions(&kernel, &mut libvirt));
             verification.checks.extend(rules_kept(change, host, &observed));
         }
         verifications.push(verification);
     }
-    let mut machine = Machine::here(&files, &mut libvirt, HostIdentity::unread())?;
+    let mut machine = Machine::here(&kernel, &mut libvirt, HostIdentity::unread())?;
     let all = journal.transactions()?;
     verifications.extend(cures.iter().filter_map(|transaction| {
         held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &all))
     }));
     show(&verifications, args.format, printer);
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
+    *found = Some(verifications);
+    match (mismatches, plans.first()) {
+        (0, Some((domain, _))) => printer.say(&format!(
+            "to measure what the plan is worth: nearmetal bench slice {domain} --scratch DEVICE --quick --pause"
+        )),
+        (0, None) => {}
+        _ => printer.say("to put it right, apply the plan again; to undo the last change: nearmetal rollback"),
+    }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
@@ -179,7 +223,7 @@ fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(S
             }
         }
     }
-    if plans.is_empty() && cures.is_empty() {
+    if plans.is_empty() && cures.is_empty() && !args.all {
         let text = format!(
             "nothing was applied here yet (journal in {}): apply a plan, or name one with --plan",
             journal.state_directory().display()

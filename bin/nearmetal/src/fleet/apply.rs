@@ -60,6 +60,7 @@ pub(crate) fn run(order: &Order, plan: &FleetPlanFile, printer: &mut Printer) ->
     let status = over_hosts::status(&outcomes);
     if status == ExitStatus::Done {
         printer.say("applied on all hosts; `nearmetal rollback --plan FILE` undoes it");
+        printer.say("to check later that it still holds: nearmetal verify --plan FILE");
     } else {
         printer.important("hosts already changed keep the plan; `nearmetal rollback --plan FILE` rolls them back too");
     }

@@ -46,6 +46,10 @@ impl KeepArgs {
             Measurement::Net(results) => written(results, self.output.as_deref())?,
         };
         printer.data(&text(&measurement)?);
+        match &self.output {
+            Some(path) => printer.say(&format!("to see it as a page: nearmetal report {}", path.display())),
+            None => printer.say("to find it again beside earlier ones: nearmetal bench history"),
+        }
         Ok(ended(&measurement, printer))
     }
 }

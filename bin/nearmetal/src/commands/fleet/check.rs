@@ -44,6 +44,7 @@ pub(crate) fn check(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
             printer.data(&serde_json::to_string_pretty(&document)?);
         }
     }
+    printer.say(&format!("to plan it: nearmetal plan --fleet {}", args.file.display()));
     Ok(ExitStatus::Done)
 }
 

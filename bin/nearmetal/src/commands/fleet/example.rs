@@ -12,5 +12,6 @@ pub(crate) struct Args {}
 /// Runs the command.
 pub(crate) fn example(_: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     printer.data(EXAMPLE);
+    printer.say("to write one of the domains here instead: nearmetal fleet init -o fleet.toml");
     Ok(ExitStatus::Done)
 }

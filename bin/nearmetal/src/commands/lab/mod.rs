@@ -3,6 +3,7 @@
 mod console;
 mod down;
 mod exec;
+mod image;
 mod progress;
 mod pull;
 mod push;
@@ -32,6 +33,7 @@ enum Verb {
     Console(console::Args),
     SshConfig(ssh_config::Args),
     Down(down::Args),
+    Image(image::Args),
 }
 
 /// Runs one verb. A wrong name or machine is wrong use; everything else a lab refuses is the machine's refusal.
@@ -46,6 +48,7 @@ pub fn lab(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         Verb::Console(args) => console::console(args, &places, printer),
         Verb::SshConfig(args) => ssh_config::ssh_config(&args, &places, printer),
         Verb::Down(args) => down::down(args, &places, printer),
+        Verb::Image(args) => image::image(&args, &places, printer),
     };
     result.or_else(|error| match error.downcast_ref::<LabError>() {
         Some(LabError::Name { .. } | LabError::Machine(_)) => {

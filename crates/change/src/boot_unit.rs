@@ -94,3 +94,16 @@ pub(crate) fn remove(machine: &Machine<'_>) -> Result<(), ChangeError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packaged_unit_is_the_one_that_apply_writes() {
+        let packaged = include_str!("../../../packaging/systemd/nearmetal-boot.service");
+        let written = unit_text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref());
+        assert_eq!(written, format!("{MARK}\n{packaged}"), "the packaged one is no unit of ours to remove");
+        assert!(!is_ours(packaged));
+    }
+}

@@ -147,6 +147,18 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_metrics_has_each_and_no_other() {
+        let found = [verification("web1", vec![check(CheckKind::Vcpu, Outcome::Ok)])];
+        let text = prometheus(Some(&found), Some(&Examination::default()), UNIX_EPOCH);
+        let written: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        let page = include_str!("../../../../docs/reference/metrics.md");
+        let described: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("| `nearmetal_")?.split('`').next()).collect();
+        assert_eq!(written.iter().map(|name| &name["nearmetal_".len()..]).collect::<Vec<_>>(), described);
+    }
+
+    #[test]
     fn what_could_not_be_read_back_is_said_and_has_no_samples() {
         let text = prometheus(None, Some(&Examination::default()), UNIX_EPOCH);
         assert!(text.contains("nearmetal_verify_completed 0\n") && !text.contains("nearmetal_verify_ok"), "{text}");

@@ -103,12 +103,29 @@ fn a_capture_before_a_command_is_wrong_use_and_what_is_none_is_too() {
 }
 
 #[test]
-fn an_empty_journal_lists_nothing() {
+fn what_is_in_force_is_listed_the_latest_first_and_nothing_where_nothing_is() {
     let state = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_nearmetal"))
-        .args(["rollback", "--list", "--state"])
-        .arg(state.path())
-        .output();
-    let output = output.unwrap();
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), ""));
+    let list = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearmetal"));
+        let output = command.args(["rollback", "--list", "--state"]).arg(state.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert_eq!(list(), "");
+    let journal = state.path().join("journal");
+    std::fs::create_dir(&journal).unwrap();
+    let write = |number: u32, end: &str| {
+        let header = serde_json::json!({
+            "record": "header", "schema": "nearmetal.journal/1", "transaction": number,
+            "started": "2026-01-01T00:00:00Z", "boot_id": "00000000-0000-4000-8000-000000000000",
+            "nearmetal": "0.1.0", "host": {"hostname": "a", "fingerprint": "0"},
+            "devices": {"schema": "nearmetal.devices/1", "task": "2 virtual functions"},
+        });
+        std::fs::write(journal.join(format!("{number:04}.jsonl")), format!("{header}\n{end}")).unwrap();
+    };
+    write(1, "{\"record\":\"committed\",\"at\":\"2026-01-01T00:00:01Z\",\"mismatches\":0}\n");
+    write(2, "{\"record\":\"rolled-back\",\"at\":\"2026-01-01T00:00:01Z\"}\n");
+    write(3, "");
+    let line = "2026-01-01T00:00:00Z  devices: 2 virtual functions";
+    assert_eq!(list(), format!("3  {line}  unfinished\n1  {line}\n"));
 }

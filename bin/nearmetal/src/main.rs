@@ -10,6 +10,7 @@ mod experiment;
 mod export_directory;
 mod fleet;
 mod guest_request;
+mod image;
 mod installed;
 mod job;
 mod kvm;

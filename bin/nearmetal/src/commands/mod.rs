@@ -13,6 +13,7 @@ mod doctor;
 mod experiment;
 mod export;
 mod fleet;
+mod image;
 mod inspect;
 mod lab;
 mod plan;
@@ -40,6 +41,7 @@ pub enum Command {
     Rollback(rollback::Args),
     Fleet(fleet::Args),
     Export(export::Args),
+    Image(image::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     Completions(completions::Args),
@@ -66,6 +68,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Rollback(args) => rollback::rollback(args, printer),
         Command::Fleet(args) => fleet::fleet(args, printer),
         Command::Export(args) => export::export(&args, printer),
+        Command::Image(args) => image::image(args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
         Command::Completions(args) => completions::completions(args, printer),

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 mod compose;
 mod definition;
 mod directory;
+pub(crate) mod file;
 pub(crate) mod hosts;
 pub(crate) mod options;
 pub(crate) mod over_hosts;

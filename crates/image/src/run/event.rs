@@ -107,3 +107,38 @@ impl Event {
         Self { schema: SCHEMA, seconds, host: host.map(str::to_owned), kind }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearmetal_cli_reference::{Fields, Tables};
+
+    #[test]
+    fn events_have_the_fields_of_their_page() {
+        const PAGE: Tables<'_> = Tables(include_str!("../../../../docs/reference/images.md"));
+        let text = || "test".to_owned();
+        let image = ImageId::from_bytes([1; 32]);
+        let kinds = [
+            EventKind::Named { image, name: text(), length: 1, data_bytes: 1, pieces: 1 },
+            EventKind::Ready { port: 1 },
+            EventKind::Order { from: text() },
+            EventKind::Progress { pieces: 1 },
+            EventKind::Silent { silent_seconds: 0.5 },
+            EventKind::Back,
+            EventKind::Aside { got: 1, predecessor: 2 },
+            EventKind::OverSsh,
+            EventKind::Note { text: text() },
+            EventKind::Stored { received: 1, reused: 1 },
+            EventKind::Failed { reason: text() },
+            EventKind::Finished { stored: 1, failed: 0, transfer_seconds: Some(0.5), source_sent: 1 },
+        ];
+        let mut all = serde_json::Map::new();
+        for kind in kinds {
+            let event = serde_json::to_value(Event::new(Duration::from_millis(1500), Some("web7"), kind)).unwrap();
+            let word = event["event"].as_str().unwrap().to_owned();
+            assert!(PAGE.section("## Push events").contains(&format!("`{word}`")), "{word}");
+            all.extend(event.as_object().unwrap().clone());
+        }
+        PAGE.have(&Fields::of(&all.into()), "## Push events");
+    }
+}

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::Options;
 use crate::network::{Network, PROXY, SOURCE, address};
 use crate::run::{Told, Trigger, clear, final_path, has, push, signal};
-use crate::{Options, fail};
 
 /// What came of one run: seconds of the hosts that were to end well, and what did not hold.
 type Outcome = (f64, Vec<String>);
@@ -33,8 +33,16 @@ struct Rig<'a> {
 
 const CASES: [Case; 11] = [
     Case { name: "no fault", limit: Some((1.05, 0.0)), run: no_fault },
-    Case { name: "a host killed at half", limit: Some((1.10, 0.0)), run: |rig| stopped(rig, rig.middle(), Signal::KILL) },
-    Case { name: "a host silent at half", limit: Some((1.10, 0.0)), run: |rig| stopped(rig, rig.middle(), Signal::STOP) },
+    Case {
+        name: "a host killed at half",
+        limit: Some((1.10, 0.0)),
+        run: |rig| stopped(rig, rig.middle(), Signal::KILL),
+    },
+    Case {
+        name: "a host silent at half",
+        limit: Some((1.10, 0.0)),
+        run: |rig| stopped(rig, rig.middle(), Signal::STOP),
+    },
     Case { name: "the source's successor killed", limit: Some((1.10, 0.0)), run: |rig| stopped(rig, 1, Signal::KILL) },
     Case { name: "the source's successor silent", limit: Some((1.10, 0.0)), run: |rig| stopped(rig, 1, Signal::STOP) },
     Case { name: "the source's link cut for 5 s", limit: Some((1.10, 5.0)), run: cut },
@@ -50,7 +58,8 @@ pub(crate) fn all(options: &Options, network: &Network) -> bool {
     let file = image(network, options.mebibytes);
     let bytes = fs::metadata(&file).unwrap().len();
     let rig = Rig { network, file, bytes, mbit: options.mbit };
-    let one = plain_copy(&rig, 1);
+    // The fastest of three: what disturbs a copy only makes it longer.
+    let one = (0..3).map(|_| plain_copy(&rig, 1)).fold(f64::INFINITY, f64::min);
     println!(
         "{} hosts and a source, {} Mbit/s each way, an image of {:.1} MiB; one plain copy (S/B): {one:.2} s",
         options.hosts,
@@ -121,7 +130,7 @@ fn plain_copy(rig: &Rig<'_>, hosts: usize) -> f64 {
     let mut command = rig.network.command(SOURCE, &program);
     command.arg("copy").arg(&rig.file).args((1..=hosts).map(|host| address(host + 1)));
     if !command.status().unwrap().success() {
-        fail("a plain copy failed");
+        panic!("a plain copy failed");
     }
     let took = begun.elapsed().as_secs_f64();
     sinks.into_iter().for_each(|mut sink| drop(sink.wait()));
@@ -244,7 +253,7 @@ fn resumed(rig: &Rig<'_>) -> Outcome {
     let all: Vec<usize> = (1..=rig.network.hosts).collect();
     let mut wrong = rig.check(&first, &all);
     let part = fs::read_dir(rig.network.store(host).join(".incoming")).unwrap().flatten().next();
-    flip(&part.unwrap_or_else(|| fail("nothing is left of a killed push")).path());
+    flip(&part.expect("something is left of a killed push").path());
     let told = push(rig.network, &rig.file, &[], None);
     wrong.extend(rig.check(&told, &[]));
     let most = told.received.values().max().copied().unwrap_or(0);
@@ -290,7 +299,7 @@ fn full_disk(rig: &Rig<'_>) -> Outcome {
     // In the host's own mounts, which do not see ours.
     let daemon = rig.network.mounts_of(host);
     if !crate::network::run(&format!("nsenter -t {daemon} -m {mount}")) {
-        fail("cannot mount a small disk");
+        panic!("cannot mount a small disk");
     }
     let filler = format!("/proc/{daemon}/root{}/filler", part.display());
     let mut act = || {

@@ -24,7 +24,8 @@ pub(crate) struct Options {
     pub(crate) program: PathBuf,
 }
 
-const USAGE: &str = "./dev bench image [--hosts 4] [--mib 64] [--mbit 100] [--repeat 1] [--only CASE] [--program nearmetal]";
+const USAGE: &str =
+    "./dev bench image [--hosts 4] [--mib 64] [--mbit 100] [--repeat 1] [--only CASE] [--program nearmetal]";
 
 fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();

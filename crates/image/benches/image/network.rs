@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::{Options, fail};
+use crate::Options;
 
 /// Namespaces, files and stand-ins of a rig; all gone when it is dropped.
 pub(crate) struct Network {
@@ -31,7 +31,8 @@ pub(crate) fn run(words: &str) -> bool {
 
 fn must(words: &str) {
     if !run(words) {
-        fail(&format!("`{words}` failed"));
+        // Not an exit: what was made so far is taken down on the way out.
+        panic!("`{words}` failed");
     }
 }
 
@@ -48,8 +49,8 @@ impl Network {
         let mut network = Self { directory, prefix, hosts: options.hosts, mbit: options.mbit, daemons: Vec::new() };
         let bridge = network.namespace(0);
         must(&format!("ip netns add {bridge}"));
-        must(&format!("ip -n {bridge} link add br type bridge"));
-        must(&format!("ip -n {bridge} link set br up"));
+        must(&format!("ip -n {bridge} link add name br0 type bridge"));
+        must(&format!("ip -n {bridge} link set br0 up"));
         for node in network.nodes() {
             let name = network.namespace(node);
             must(&format!("ip netns add {name}"));
@@ -57,7 +58,7 @@ impl Network {
             must(&format!("ip -n {name} address add {}/24 dev eth0", address(node)));
             must(&format!("ip -n {name} link set lo up"));
             must(&format!("ip -n {name} link set eth0 up"));
-            must(&format!("ip -n {bridge} link set p{node} master br up"));
+            must(&format!("ip -n {bridge} link set p{node} master br0 up"));
             if node != PROXY {
                 network.shape(node, options.mbit);
             }
@@ -130,7 +131,7 @@ impl Network {
         command.args(["-c", script, "sh"]).args([&store, &images]).arg(rig);
         let pid_file = self.directory.join(format!("host-{host}.pid"));
         command.arg("sshd").arg(address(host + 1)).arg(pid_file).stdin(Stdio::null());
-        command.spawn().unwrap_or_else(|error| fail(&format!("cannot start a stand-in for sshd: {error}")))
+        command.spawn().unwrap()
     }
 }
 

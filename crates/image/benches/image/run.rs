@@ -45,7 +45,9 @@ pub(crate) fn push(network: &Network, file: &Path, more: &[&str], mut trigger: O
     let mut command = network.command(SOURCE, &network.directory.join("bin/nearmetal"));
     command.args(["image", "push", "--format=json", "--port=7700"]).arg(file);
     command.arg("--directory").arg(network.directory.join("images")).args(more);
-    (1..=network.hosts).for_each(|host| drop(command.args(["--host", &format!("h{host}")])));
+    for host in 1..=network.hosts {
+        command.args(["--host", &format!("h{host}")]);
+    }
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut told = Told {
         code: 0,
@@ -96,7 +98,8 @@ pub(crate) fn has(network: &Network, host: usize, file: &Path) -> Option<bool> {
 /// The path of the only image of a host.
 pub(crate) fn final_path(network: &Network, host: usize) -> Option<PathBuf> {
     let entries = fs::read_dir(network.store(host)).ok()?.flatten();
-    let mut images = entries.map(|entry| entry.path()).filter(|path| path.file_name().is_some_and(|name| name.len() == 64));
+    let mut images =
+        entries.map(|entry| entry.path()).filter(|path| path.file_name().is_some_and(|name| name.len() == 64));
     images.next()
 }
 

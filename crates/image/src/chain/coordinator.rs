@@ -2,7 +2,8 @@
 //!
 //! - **The chain** is the hosts in order, each fetching from the one before it; the first from the source.
 //! - **Silent hosts** are spliced out. They count as silent only if somebody else was heard meanwhile: when nobody is
-//!   heard, it is our own link. One that is heard again fetches from the tail.
+//!   heard, it is our own link; and soon only if the host behind them hears nothing either. One that is heard again
+//!   fetches from the tail.
 //! - **Slow hosts** step aside and fetch from the tail, whose uplink is idle. Slow is a rate, half of what the predecessor
 //!   itself gets, two windows long; never a lag alone, since a lag stays after its cause has gone.
 //! - **Hosts that reach no port** get their pieces through ssh.
@@ -15,6 +16,9 @@ use crate::control::{Doing, Outcome, Status};
 
 /// Others must have been heard for this long since a host was last heard, for its silence to be its own.
 const HEARD_SINCE: Duration = Duration::from_millis(400);
+/// Silence that needs no witness. Signs of life share a port with pieces, and one that is lost waits for TCP to send it
+/// again; so shorter silence counts only if the host behind it hears nothing either.
+const SILENT_ALONE: Duration = Duration::from_secs(3);
 /// A host that stays silent for so long is lost.
 const LOST: Duration = Duration::from_secs(10);
 /// As [`LOST`], while nobody at all is heard.
@@ -88,6 +92,8 @@ struct Member {
     heard: Duration,
     have: u64,
     doing: Doing,
+    /// Whether it hears nothing of the one before it.
+    waits: bool,
     aside: bool,
     ssh: bool,
     from: Option<From>,
@@ -121,6 +127,7 @@ impl Coordinator {
             heard: now,
             have: 0,
             doing: Doing::Waiting,
+            waits: false,
             aside: false,
             ssh: star,
             from: None,
@@ -163,6 +170,7 @@ impl Coordinator {
         member.heard = now;
         member.have = status.have;
         member.doing = status.doing;
+        member.waits = !status.without.is_zero() && status.generation == member.generation;
         match member.phase {
             Phase::Silent => {
                 member.phase = Phase::Active;
@@ -286,8 +294,10 @@ impl Coordinator {
             let silence = now.saturating_sub(member.heard);
             let others = heard_last(host, &self.members);
             let its_own = others.is_some_and(|others| others >= member.heard + HEARD_SINCE);
+            let witness = self.members.iter().any(|other| other.waits && other.from == Some(From::Host(host)));
+            let limit = if witness { SILENT } else { SILENT_ALONE };
             match member.phase {
-                Phase::Active if silence > SILENT && its_own => {
+                Phase::Active if silence > limit && its_own => {
                     self.members[host].phase = Phase::Silent;
                     self.out.push_back(Directive::Silent { host, for_: silence });
                     changed = true;
@@ -299,7 +309,7 @@ impl Coordinator {
                     changed = true;
                 }
                 // It serves no more, and has what it needs.
-                Phase::Stored if silence > SILENT && its_own => {
+                Phase::Stored if silence > limit && its_own => {
                     changed |= self.members.iter().any(|member| member.from == Some(From::Host(host)));
                 }
                 _ => {}
@@ -351,23 +361,24 @@ impl Coordinator {
             return;
         }
         let newest = self.members.iter().map(|member| member.heard).max().unwrap_or(now);
-        let serves = |member: &Member| match member.phase {
+        let waited_for = |host: usize| self.members.iter().any(|one| one.waits && one.from == Some(From::Host(host)));
+        let serves = |host: usize, member: &Member| match member.phase {
             Phase::Active => true,
-            Phase::Stored => newest.saturating_sub(member.heard) <= SILENT,
+            Phase::Stored => newest.saturating_sub(member.heard) <= SILENT || !waited_for(host),
             _ => false,
         };
         let mut wanted = vec![None; self.members.len()];
         let mut tail = From::Source;
         for &host in &self.order {
             let member = &self.members[host];
-            if member.aside || member.part == Part::Leaf || !serves(member) {
+            if member.aside || member.part == Part::Leaf || !serves(host, member) {
                 continue;
             }
             wanted[host] = Some(if member.ssh { From::Ssh } else { tail });
             tail = From::Host(host);
         }
         for (host, member) in self.members.iter().enumerate() {
-            if serves(member) && wanted[host].is_none() {
+            if serves(host, member) && wanted[host].is_none() {
                 wanted[host] = Some(match (member.ssh, member.part) {
                     (true, _) => From::Ssh,
                     (false, Part::Leaf) => From::Source,

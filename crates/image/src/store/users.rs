@@ -130,7 +130,9 @@ fn processes(fs: &HostFs, name: &str) -> Vec<User> {
     let mut found = Vec::new();
     for entry in fs.list("/proc").unwrap_or_default() {
         let Ok(pid) = entry.parse::<u32>() else { continue };
-        if pid == std::process::id() {
+        // nearmetal itself reads an image to prove it or to pass it on, and is content with what it has open.
+        let line = fs.read_bytes(&format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if pid == std::process::id() || is_ours(&line) {
             continue;
         }
         let open = fs.list(&format!("/proc/{pid}/fd")).unwrap_or_default();
@@ -142,6 +144,14 @@ fn processes(fs: &HostFs, name: &str) -> Vec<User> {
         }
     }
     found
+}
+
+/// Whether a command line is that of a program of ours that reads images.
+fn is_ours(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == 0);
+    let program = words.next().and_then(|path| path.rsplit(|byte| *byte == b'/').next());
+    let rest: Vec<&[u8]> = words.take(2).collect();
+    program == Some(b"nearmetal") && matches!(rest.as_slice(), [b"image", b"receive" | b"verify"])
 }
 
 #[cfg(test)]
@@ -174,6 +184,14 @@ mod tests {
         let path = directory.path().join("a");
         files::write(&path, qcow2::sample("a")).unwrap();
         assert_eq!(deltas([path].into(), &id().to_string()), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn only_nearmetals_own_readers_are_passed_over() {
+        assert!(is_ours(b"/usr/bin/nearmetal\0image\0receive\0--port=0\0"));
+        for other in [&b""[..], b"nearmetal\0image\0push\0", b"qemu-nbd\0image\0receive\0", b"nearmetal\0"] {
+            assert!(!is_ours(other));
+        }
     }
 
     #[test]

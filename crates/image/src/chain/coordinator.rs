@@ -114,6 +114,8 @@ pub(crate) struct Coordinator {
     begun: bool,
     finished: bool,
     started: Duration,
+    /// When nobody was heard for the last time.
+    blind: Duration,
     window: Duration,
     out: VecDeque<Directive>,
 }
@@ -144,6 +146,7 @@ impl Coordinator {
             begun: false,
             finished: false,
             started: now,
+            blind: now,
             window: now,
             out: VecDeque::new(),
         }
@@ -289,9 +292,15 @@ impl Coordinator {
             others.map(|(_, member)| member.heard).max()
         };
         let mut changed = false;
+        let newest = self.members.iter().filter(|member| member.phase != Phase::Gone).map(|member| member.heard).max();
+        if newest.is_some_and(|newest| now.saturating_sub(newest) > HEARD_SINCE) {
+            self.blind = now;
+        }
         for host in 0..self.members.len() {
             let member = &self.members[host];
-            let silence = now.saturating_sub(member.heard);
+            let all_silence = now.saturating_sub(member.heard);
+            // While nobody was heard, nothing was learnt of anybody.
+            let silence = now.saturating_sub(member.heard.max(self.blind));
             let others = heard_last(host, &self.members);
             let its_own = others.is_some_and(|others| others >= member.heard + HEARD_SINCE);
             let witness = self.members.iter().any(|other| other.waits && other.from == Some(From::Host(host)));
@@ -302,9 +311,9 @@ impl Coordinator {
                     self.out.push_back(Directive::Silent { host, for_: silence });
                     changed = true;
                 }
-                Phase::Active | Phase::Silent if silence > if its_own { LOST } else { ALL_LOST } => {
+                Phase::Active | Phase::Silent if its_own && silence > LOST || all_silence > ALL_LOST => {
                     self.members[host].phase = Phase::Gone;
-                    let reason = format!("it was silent for {} s", silence.as_secs());
+                    let reason = format!("it was silent for {} s", all_silence.as_secs());
                     self.out.push_back(Directive::Lost { host, reason });
                     changed = true;
                 }
@@ -398,5 +407,81 @@ impl Coordinator {
             member.strikes = 0;
             self.out.push_back(Directive::Order { host, generation: self.generation, from });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn told(coordinator: &mut Coordinator) -> Vec<Directive> {
+        std::iter::from_fn(|| coordinator.poll()).collect()
+    }
+
+    fn status(generation: u64, without: u64) -> Status {
+        Status { generation, have: 0, doing: Doing::Fetching, without: at(without), reached: true }
+    }
+
+    fn fleet(hosts: usize) -> Coordinator {
+        let mut coordinator = Coordinator::new(hosts, false, at(0));
+        (0..hosts).for_each(|host| coordinator.ready(host, Part::Chain, None, at(0)));
+        told(&mut coordinator);
+        coordinator
+    }
+
+    fn beat(coordinator: &mut Coordinator, hosts: &[usize], from: u64, to: u64) {
+        for time in (from..to).step_by(100) {
+            for host in hosts {
+                coordinator.status(*host, &status(*host as u64 + 1, 0), at(time));
+            }
+            coordinator.tick(at(time));
+        }
+    }
+
+    #[test]
+    fn a_slow_port_goes_to_the_end_and_a_host_on_the_sources_machine_is_nobodys_source() {
+        let mut coordinator = Coordinator::new(4, false, at(0));
+        coordinator.ready(0, Part::Chain, Some(1000), at(1));
+        coordinator.ready(1, Part::Leaf, None, at(1));
+        coordinator.ready(2, Part::Chain, None, at(1));
+        coordinator.ready(3, Part::Chain, Some(10_000), at(1));
+        let from = |host: usize, all: &[Directive]| {
+            all.iter().find_map(|one| match one {
+                Directive::Order { host: own, from, .. } if *own == host => Some(*from),
+                _ => None,
+            })
+        };
+        let all = told(&mut coordinator);
+        assert_eq!(
+            [0, 1, 2, 3].map(|host| from(host, &all)),
+            [Some(From::Host(3)), Some(From::Source), Some(From::Source), Some(From::Host(2))]
+        );
+    }
+
+    #[test]
+    fn silence_counts_soon_only_if_the_host_behind_hears_nothing_either() {
+        let mut coordinator = fleet(3);
+        beat(&mut coordinator, &[0, 1, 2], 100, 1000);
+        beat(&mut coordinator, &[0, 2], 1000, 2500);
+        assert_eq!(told(&mut coordinator), []);
+        coordinator.status(2, &status(3, 650), at(2500));
+        coordinator.tick(at(2500));
+        let orders = told(&mut coordinator);
+        assert!(matches!(orders[0], Directive::Silent { host: 1, .. }), "{orders:?}");
+        assert!(matches!(orders[1], Directive::Order { host: 2, from: From::Host(0), .. }), "{orders:?}");
+    }
+
+    #[test]
+    fn when_everybody_was_silent_nobody_is_blamed_by_who_is_heard_first() {
+        let mut coordinator = fleet(3);
+        beat(&mut coordinator, &[0, 1, 2], 100, 1000);
+        beat(&mut coordinator, &[], 1000, 8000);
+        beat(&mut coordinator, &[2], 8000, 8500);
+        beat(&mut coordinator, &[0, 1, 2], 8500, 9000);
+        assert_eq!(told(&mut coordinator), []);
     }
 }

@@ -230,13 +230,12 @@ impl Pushing<'_> {
     fn run(&mut self, inputs: &Receiver<Input>) {
         loop {
             match inputs.recv_timeout(TICK) {
-                Ok(Input::From(host, message)) => self.hear(host, message),
-                Ok(Input::Asks(host, frame)) => self.serve_over_ssh(host, frame),
-                Ok(Input::Said(host, text)) => self.tell(Some(host), EventKind::Note { text }),
-                Ok(Input::Gone(host, reason)) => self.coordinator.gone(host, &reason, self.shelf.now()),
+                Ok(input) => self.take(input),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            // All that waits, before silence is judged: it may be this program that was not run for a while.
+            inputs.try_iter().for_each(|input| self.take(input));
             let spoilt = std::mem::take(&mut self.shelf.lock().spoilt);
             if !spoilt.is_empty() {
                 let reason = format!("`{}` changed while it was pushed", self.options.file.display());
@@ -250,6 +249,15 @@ impl Pushing<'_> {
                     return;
                 }
             }
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::From(host, message) => self.hear(host, message),
+            Input::Asks(host, frame) => self.serve_over_ssh(host, frame),
+            Input::Said(host, text) => self.tell(Some(host), EventKind::Note { text }),
+            Input::Gone(host, reason) => self.coordinator.gone(host, &reason, self.shelf.now()),
         }
     }
 

@@ -28,7 +28,7 @@ const UNREACHABLE: Duration = Duration::from_secs(3);
 /// As [`UNREACHABLE`], if it once reached it.
 const UNREACHABLE_NOW: Duration = Duration::from_secs(15);
 /// Rates are compared over such a window.
-const WINDOW: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_millis(750);
 /// Pieces that a predecessor must have got in a window before its successor is compared with it.
 const COMPARABLE: u64 = 8;
 /// Windows in which a host was slow before it steps aside.

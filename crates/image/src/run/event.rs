@@ -63,7 +63,7 @@ pub enum EventKind {
     Back,
     /// It is slow and steps aside: it now fetches from the end of the chain.
     Aside {
-        /// Pieces that it got in the last second.
+        /// Pieces that it got in the last window.
         got: u64,
         /// Pieces that the host before it got.
         predecessor: u64,

@@ -173,7 +173,7 @@ fn words(kind: &EventKind) -> Option<String> {
         }
         EventKind::Back => "heard again; it fetches from the end of the chain".to_owned(),
         EventKind::Aside { got, predecessor } => format!(
-            "slow ({got} pieces in a second, where the host before it got {predecessor}); it fetches from the end of the chain"
+            "slow ({got} pieces, where the host before it got {predecessor}); it fetches from the end of the chain"
         ),
         EventKind::OverSsh => "reaches no data port; its pieces go through ssh, from here".to_owned(),
         EventKind::Note { text } => text.clone(),

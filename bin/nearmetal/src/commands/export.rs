@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use nearmetal_change::AnyPlan;
 use nearmetal_interchange::{Engine, Options};
 
-use super::fleet::read;
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::export_directory;
+use crate::fleet::file::read_file;
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -85,7 +85,7 @@ pub(crate) fn export(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitS
     }
     let fleet = match &args.groups {
         None => None,
-        Some(path) => match read(path, printer) {
+        Some(path) => match read_file(path, printer) {
             Some(fleet) => Some(fleet),
             None => return Ok(ExitStatus::WrongUse),
         },

@@ -6,8 +6,6 @@ mod found;
 mod import;
 mod init;
 
-pub(super) use check::read;
-
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 

@@ -95,7 +95,7 @@ fn a_reader_in_a_namespace_of_its_own_is_in_a_container() {
     tree.link("/proc/77/ns/pid", "pid:[4026532177]");
     assert_eq!(read(&tree).system.container, Some(true));
     tree.link("/proc/77/ns/pid", "pid:[many]");
-    let host = read(&tree);
+    let host = Host::read(&tree.fs());
     assert_eq!(host.system.container, None);
     assert!(host.unreadable.iter().any(|damage| damage.path == "/proc/self/ns/pid"), "{:?}", host.unreadable);
 }

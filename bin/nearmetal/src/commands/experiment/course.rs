@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nearmetal_change::timestamp;
 use nearmetal_host::{HostFs, files};
-use nearmetal_measure::{Experiment, Measurement, State};
+use nearmetal_measure::{Entry, Experiment, Measurement, State};
 use nearmetal_report::html_page;
 use nearmetal_report::papers::{Words, of_experiment};
 use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepView, claims};
@@ -160,12 +160,7 @@ impl Course {
             view.begun.get_or_insert_with(timestamp::now);
             (view.host, view.plan) = (Some(self.host.clone()), plan);
             experiment::keep(&self.directory, &self.view)?;
-            let mut goes_on = false;
-            let measured = measured(experiment, begun_before, &mut goes_on, printer);
-            // A measurement that cannot go on would never do so: the next time it begins anew.
-            if goes_on && measured.is_err() {
-                self.view.steps[number].begun = None;
-            }
+            let measured = measured(experiment, begun_before, printer);
             self.written(number, step, measured?)
         });
         let view = &mut self.view.steps[number];
@@ -220,11 +215,11 @@ impl Course {
     }
 }
 
-/// Measures; a step that was begun and has runs in the store goes on there, if it asks for the same: `goes_on` then.
+/// Measures; a step that was begun and has runs in the store goes on there, if it asks for the same
+/// under the same kernel.
 fn measured(
     mut experiment: Experiment,
     begun_before: Option<String>,
-    goes_on: &mut bool,
     printer: &mut Printer,
 ) -> anyhow::Result<Measurement> {
     let Some(begun) = begun_before else { return perform(&experiment, printer) };
@@ -233,7 +228,9 @@ fn measured(
     };
     let store = results_store::open(&path)?;
     let asked = experiment.conditions_mut().clone();
-    for entry in store.entries(None)?.into_iter().filter(|entry| entry.created >= begun) {
+    let kernel = HostFs::live().read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let is_it = |entry: &Entry| entry.created >= begun && entry.kernel == kernel.trim();
+    for entry in store.entries(None)?.into_iter().filter(is_it) {
         let Some(request) = &entry.request else { continue };
         let Ok(mut earlier) = Experiment::parse(&entry.experiment, request) else { continue };
         *earlier.conditions_mut() = asked.clone();
@@ -245,7 +242,6 @@ fn measured(
         }
         printer.say(&format!("going on with measurement {}, which has {} runs", entry.id, entry.runs));
         experiment.conditions_mut().resume = Some(entry.id);
-        *goes_on = true;
         break;
     }
     drop(store);

@@ -24,6 +24,7 @@ mod model;
 mod online;
 mod parse;
 mod perf;
+mod piped;
 mod read;
 mod record;
 mod summary;
@@ -48,5 +49,6 @@ pub use model::{
 pub use online::{PusChanged, online_pus, same_pus};
 pub use parse::Malformed;
 pub use perf::{PerfCounter, PerfError, PerfEvent, PerfScope, PerfSide};
+pub use piped::Piped;
 pub use read::{DiskCounters, disk_counters};
 pub use summary::{Document, SCHEMA, Summary};

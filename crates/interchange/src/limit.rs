@@ -1,6 +1,7 @@
 //! What an engine cannot express.
 
 use nearmetal_change::AnyPlan;
+use nearmetal_place::Placement;
 use serde::{Deserialize, Serialize};
 
 use crate::guests::{Guest, Host};
@@ -46,6 +47,14 @@ impl Limit {
             why: why.to_owned(),
             by_hand: by_hand.to_owned(),
         }
+    }
+
+    /// Of the distances between a guest's cells, if the plan has any: for an engine that tells guests none.
+    pub(crate) fn distances(guest: &Guest<'_>, placement: &Placement, engine: &str) -> Option<Self> {
+        let has = placement.cells.iter().any(|cell| !cell.distances.is_empty());
+        let (why, by_hand) =
+            (format!("{engine} tells guests no distances"), "nothing to do: the guest takes all for equal");
+        has.then(|| Self::of(guest, "distances of its cells", "", &why, by_hand))
     }
 
     /// A line for people: `kvm7 web1: vCPU pins 0=2 1=3: the reason; what to do`.

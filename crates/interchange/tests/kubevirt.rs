@@ -15,10 +15,7 @@ fn exported(plan: &nearmetal_change::AnyPlan) -> Exported {
 #[test]
 fn a_guest_of_each_kind_is_written_as_in_the_golden() {
     let exported = exported(&host_plan());
-    let mut text: String = exported.files.iter().map(|file| format!("--- {}\n{}", file.path, file.text)).collect();
-    text.push_str("--- limits\n");
-    exported.limits.iter().for_each(|limit| text.push_str(&format!("{}\n", limit.line())));
-    golden("kubevirt.txt", &text);
+    golden("kubevirt.txt", &whole(&exported));
 }
 
 #[test]

@@ -17,10 +17,7 @@ fn exported(plan: &nearmetal_change::AnyPlan) -> Exported {
 #[test]
 fn a_guest_of_each_kind_is_written_as_in_the_golden() {
     let exported = exported(&host_plan());
-    let mut text: String = exported.files.iter().map(|file| format!("--- {}\n{}", file.path, file.text)).collect();
-    text.push_str("--- limits\n");
-    exported.limits.iter().for_each(|limit| text.push_str(&format!("{}\n", limit.line())));
-    golden("proxmox.txt", &text);
+    golden("proxmox.txt", &whole(&exported));
 }
 
 /// The options of a property string after its first part.

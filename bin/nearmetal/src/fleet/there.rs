@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use nearmetal_change::{Reach, check_destination};
+use nearmetal_host::Piped;
 
 /// More output than this is none of ours.
 const LONGEST_OUTPUT: u64 = 256 << 20;
@@ -71,17 +72,9 @@ pub(crate) fn nearmetal(
     let words = words(reach, "nearmetal", arguments)?;
     let (program, rest) = words.split_first().ok_or("no program named")?;
     let shown = program.to_string_lossy().into_owned();
-    let mut child = Command::new(program)
-        .args(rest)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-    let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err(format!("`{shown}` has no pipes"));
-    };
+    let started = Piped::start(Command::new(program).args(rest));
+    let Piped { mut child, mut stdin, stdout, stderr } =
+        started.map_err(|error| format!("cannot start `{shown}`: {error}"))?;
     let mut output = Vec::new();
     let mut last = String::new();
     thread::scope(|scope| {

@@ -28,6 +28,15 @@ pub(crate) struct Answer<T> {
     pub(crate) problem: Option<String>,
 }
 
+/// All hosts' answers, as a document for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a, T> {
+    /// Name and version of the form.
+    pub(crate) schema: &'static str,
+    /// One for each host, in the order asked.
+    pub(crate) hosts: &'a [Answer<T>],
+}
+
 /// What became of an image that is to be removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Removal {

@@ -3,5 +3,5 @@
 mod answers;
 mod hosts;
 
-pub(crate) use answers::{Answer, Removal, ask_all, status, store_of};
+pub(crate) use answers::{Answer, Document, Removal, ask_all, status, store_of};
 pub(crate) use hosts::{HostArgs, Target};

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nearmetal_host::Piped;
 use nearmetal_host::files::{self, FileError};
 
 use super::event::{Event, EventKind};
@@ -419,18 +420,8 @@ impl Started {
 
 fn start(at: usize, host: &HostToPush, inputs: &Sender<Input>) -> Result<Started, String> {
     let (program, rest) = host.words.split_first().ok_or("no program named")?;
-    let shown = program.to_string_lossy().into_owned();
-    let mut child = Command::new(program)
-        .args(rest)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err(format!("`{shown}` has no pipes"));
-    };
+    let cannot = |error| format!("cannot start `{}`: {error}", program.to_string_lossy());
+    let Piped { child, stdin, stdout, stderr } = Piped::start(Command::new(program).args(rest)).map_err(cannot)?;
     let (queue, from_queue) = mpsc::channel::<Vec<u8>>();
     let queued = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&queued);

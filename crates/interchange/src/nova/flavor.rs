@@ -136,14 +136,5 @@ fn memory(guest: &Guest<'_>, set: &mut impl FnMut(&str, String), limits: &mut Ve
         let why = "Nova chooses the node";
         limits.push(Limit::of(guest, &format!("guest cell {number}"), planned, why, "nothing to do"));
     }
-    if placement.cells.iter().any(|cell| !cell.distances.is_empty()) {
-        let why = "Nova tells guests no distances";
-        limits.push(Limit::of(
-            guest,
-            "distances of its cells",
-            "",
-            why,
-            "nothing to do: the guest takes all for equal",
-        ));
-    }
+    limits.extend(Limit::distances(guest, placement, "Nova"));
 }

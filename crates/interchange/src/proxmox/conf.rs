@@ -104,16 +104,7 @@ fn placement(guest: &Guest<'_>, number: u32, line: &mut impl FnMut(&str, &str), 
     for (index, cell) in placement.cells.iter().enumerate() {
         line(&format!("numa{index}"), &numa(&cell.vcpus, &NodeSet::one(cell.node), cell.memory.get() >> 20));
     }
-    if placement.cells.iter().any(|cell| !cell.distances.is_empty()) {
-        let why = "Proxmox tells guests no distances";
-        limits.push(Limit::of(
-            guest,
-            "distances of its cells",
-            "",
-            why,
-            "nothing to do: the guest takes all for equal",
-        ));
-    }
+    limits.extend(Limit::distances(guest, placement, "Proxmox"));
     match placement.memory.page_size {
         None => {}
         Some(PageSize::HUGE_2M) => line("hugepages", "2"),

@@ -215,3 +215,11 @@ pub(crate) fn golden(name: &str, text: &str) {
     assert!(text.len() < 20_000, "{name}: goldens stay under 20 kB");
     assert_eq!(text, golden, "{name}: UPDATE_GOLDENS=1 cargo test -p nearmetal-interchange");
 }
+
+/// Everything of an export as one text, for a golden.
+pub(crate) fn whole(exported: &nearmetal_interchange::Exported) -> String {
+    let mut text: String = exported.files.iter().map(|file| format!("--- {}\n{}", file.path, file.text)).collect();
+    text.push_str("--- limits\n");
+    exported.limits.iter().for_each(|limit| text.push_str(&format!("{}\n", limit.line())));
+    text
+}

@@ -18,6 +18,7 @@ const REFUSED_ALONE: usize = 40;
 pub(crate) fn fleet_page(view: &FleetView, groups: &[Alike], title: &str, created: &str) -> Result<String, PageError> {
     let mut environment = environment();
     environment.add_template("fleet", include_str!("fleet.html"))?;
+    environment.add_template("macros", include_str!("macros.html"))?;
     let shown = &groups[..groups.len().min(HOSTS_DRAWN)];
     let hosts: Vec<Value> = shown
         .iter()

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use nearmetal_host::HostFs;
 use nearmetal_image::users;
-use serde::Serialize;
 
 use crate::exit_status::ExitStatus;
-use crate::image::{Answer, HostArgs, Removal, ask_all, status, store_of};
+use crate::image::{Answer, Document, HostArgs, Removal, ask_all, status, store_of};
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -29,13 +28,6 @@ pub(crate) struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-/// The answer as a document for programs.
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    hosts: &'a [Answer<Removal>],
 }
 
 /// Runs the command.

@@ -2,10 +2,9 @@
 
 use nearmetal_image::{Store, Verified};
 use nearmetal_units::Bytes;
-use serde::Serialize;
 
 use crate::exit_status::ExitStatus;
-use crate::image::{Answer, HostArgs, ask_all, status, store_of};
+use crate::image::{Answer, Document, HostArgs, ask_all, status, store_of};
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -24,13 +23,6 @@ pub(crate) struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-/// The answer as a document for programs.
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    hosts: &'a [Answer<Vec<Verified>>],
 }
 
 /// Runs the command.

@@ -21,5 +21,5 @@ pub use fuzzing::{Parser, fuzz_targets};
 pub use hash::{BLOCK, ImageId, MOST_LENGTH, NotAnImageId, PIECE};
 pub use manifest::{Manifest, ManifestError};
 pub use run::{Event, EventKind, HostEnd, HostToPush, Push, PushError, Pushed, ReceiveError, Receiver, push, receive};
-pub use store::users::{User, users};
-pub use store::{DIRECTORY, Store, StoredImage, Verified, is_name};
+pub use store::users::{CannotTell, User, users};
+pub use store::{DIRECTORY, FindError, Store, StoredImage, Verified, is_name};

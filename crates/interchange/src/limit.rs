@@ -1,7 +1,7 @@
 //! What an engine cannot express.
 
 use nearmetal_change::AnyPlan;
-use nearmetal_place::Placement;
+use nearmetal_place::{NetworkBackend, Placement};
 use serde::{Deserialize, Serialize};
 
 use crate::guests::{Guest, Host};
@@ -55,6 +55,27 @@ impl Limit {
         let (why, by_hand) =
             (format!("{engine} tells guests no distances"), "nothing to do: the guest takes all for equal");
         has.then(|| Self::of(guest, "distances of its cells", "", &why, by_hand))
+    }
+
+    /// Functions that the plan shows to the guest on a cell of its own, for an engine that shows them on none.
+    pub(crate) fn cells_of_functions(guest: &Guest<'_>, placement: &Placement, engine: &str) -> Vec<Self> {
+        let why = format!("{engine} shows functions on no guest cell");
+        let on = placement.devices.iter().filter_map(|device| Some((device.function, device.cell?)));
+        on.map(|(function, cell)| {
+            Self::of(guest, &format!("function {function}"), format!("on guest cell {cell}"), &why, "nothing to do")
+        })
+        .collect()
+    }
+
+    /// Interfaces that the plan has QEMU serve, for an engine whose interfaces are always vhost-net's.
+    pub(crate) fn served_by_qemu(guest: &Guest<'_>, placement: &Placement, engine: &str) -> Vec<Self> {
+        let why = format!("{engine} always serves virtio interfaces by vhost-net");
+        let by_qemu = placement.networks.iter().filter(|network| network.backend == NetworkBackend::Qemu);
+        by_qemu
+            .map(|network| {
+                Self::of(guest, &format!("interface {}", network.mac), "served by QEMU", &why, "nothing to do")
+            })
+            .collect()
     }
 
     /// A line for people: `kvm7 web1: vCPU pins 0=2 1=3: the reason; what to do`.

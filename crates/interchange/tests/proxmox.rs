@@ -92,6 +92,18 @@ fn every_line_is_one_that_proxmox_has() {
     }
 }
 
+/// Proxmox refuses to start a VM with `hugepages` and more than one host node in a `numaN` (PVE::QemuServer::Memory).
+#[test]
+fn huge_pages_of_several_nodes_at_once_are_listed_and_not_written() {
+    let (new, mut placement) = pinned("web1", 1, &[2, 3], "4", 0);
+    placement.memory.nodes = set("0-1");
+    assert!(placement.memory.page_size.is_some(), "the guest of this test has huge pages");
+    let exported = exported(&nearmetal_change::AnyPlan::Host(Box::new(common::plan("kvm7", vec![(new, placement)]))));
+    assert!(!exported.files.iter().any(|file| file.text.contains("\nhugepages:")), "{:?}", exported.files);
+    let line = exported.limits.iter().find(|limit| limit.what == "page size").unwrap().line();
+    assert!(line.contains("on nodes 0-1") && line.contains("plan it with guest cells"), "{line}");
+}
+
 #[test]
 fn files_of_a_guest_have_every_planned_pu_and_no_other() {
     for (_, plan) in plans() {

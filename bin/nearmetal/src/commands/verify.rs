@@ -68,18 +68,20 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let mut found = None;
-    let result = run(&args, &mut found, printer);
+    let status = run(&args, &mut found, printer).unwrap_or_else(|error| refuse(printer, &error));
+    // Each is tried, whatever became of the other and of reading back.
+    let mut outputs: Vec<anyhow::Result<()>> = Vec::new();
     if let Some(path) = &args.textfile {
         // Also where nothing could be read back: a file of yesterday would go on saying that all is well.
-        files::write_atomic(path, drift::prometheus(found.as_deref(), drift::findings().as_ref(), SystemTime::now()))?;
+        let text = drift::prometheus(found.as_deref(), drift::findings().as_ref(), SystemTime::now());
+        outputs.push(files::write_atomic(path, text).map_err(Into::into));
     }
     if args.journal {
-        drift::to_the_journal(found.as_deref().unwrap_or_default())?;
+        outputs.push(drift::to_the_journal(found.as_deref().unwrap_or_default()));
     }
-    match result {
-        Ok(status) => Ok(status),
-        Err(error) => Ok(refuse(printer, &error)),
-    }
+    let failed: Vec<anyhow::Error> = outputs.into_iter().filter_map(Result::err).collect();
+    failed.iter().for_each(|error| printer.important(&format!("error: {error:#}")));
+    Ok(if failed.is_empty() { status } else { ExitStatus::Refused })
 }
 
 /// node_exporter looks at no other files.
@@ -105,7 +107,11 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
         _ => plans(args, &journal, &cures)?,
     };
     if plans.is_empty() && cures.is_empty() {
+        unfinished(args, &journal)?;
         printer.say("nothing is in force here: nothing to check");
+        if args.format == Format::Json {
+            show(&[], args.format, printer);
+        }
         *found = Some(Vec::new());
         return Ok(ExitStatus::Done);
     }
@@ -140,6 +146,7 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
         held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &all))
     }));
     show(&verifications, args.format, printer);
+    unfinished(args, &journal)?;
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
     *found = Some(verifications);
     match (mismatches, plans.first()) {
@@ -150,6 +157,16 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
         _ => printer.say("to put it right, apply the plan again; to undo the last change: nearmetal rollback"),
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
+}
+
+/// With `--all` a transaction that did not end is an end of its own: whoever reads figures sees no warnings.
+fn unfinished(args: &Args, journal: &Journal) -> Result<(), ChangeError> {
+    match journal.unfinished()?.filter(|_| args.all) {
+        None => Ok(()),
+        Some(transaction) => {
+            Err(ChangeError::Unfinished { transaction: transaction.number(), started: transaction.header.started })
+        }
+    }
 }
 
 /// Cures and devices in force: all, or the cures that concern a domain that was named.
@@ -204,7 +221,9 @@ fn plans_of(args: &Args, plan: &PlanFile) -> Result<Vec<(String, PlanFile)>, Cha
 fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(String, PlanFile)>, ChangeError> {
     let mut wanted = args.domains.clone();
     if wanted.is_empty() {
-        for transaction in journal.transactions()?.iter().filter(|transaction| transaction.is_in_force()) {
+        // What did not end has no plan to compare with; with --all it is refused once the rest was read back.
+        let is_meant = |one: &&Transaction| if args.all { one.is_committed() } else { one.is_in_force() };
+        for transaction in journal.transactions()?.iter().filter(is_meant) {
             let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
             let names = domains.map(|domain| domain.name.clone());
             wanted.extend(names.filter(|name| !wanted.contains(name)).collect::<Vec<_>>());

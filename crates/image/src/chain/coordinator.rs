@@ -33,7 +33,7 @@ const WINDOW: Duration = Duration::from_millis(750);
 const COMPARABLE: u64 = 8;
 /// Windows in which a host was slow before it steps aside.
 const STRIKES: u32 = 2;
-/// Hosts that are not ready this long after they were started are left out.
+/// Hosts that are not ready, and were not heard for so long, are left out.
 const STARTING: Duration = Duration::from_secs(60);
 
 /// Whom a host fetches from.
@@ -199,7 +199,9 @@ impl Coordinator {
     pub(crate) fn ended(&mut self, host: usize, outcome: &Outcome, now: Duration) {
         let Some(member) = self.members.get_mut(host) else { return };
         member.heard = now;
-        if matches!(member.phase, Phase::Stored | Phase::Gone) {
+        // A host that had it may find it damaged.
+        let again = matches!((member.phase, outcome), (Phase::Stored, Outcome::Failed { .. }));
+        if matches!(member.phase, Phase::Stored | Phase::Gone) && !again {
             return;
         }
         member.phase = match outcome {
@@ -225,12 +227,13 @@ impl Coordinator {
     /// Time passes.
     pub(crate) fn tick(&mut self, now: Duration) {
         if !self.begun {
-            if now.saturating_sub(self.started) >= STARTING {
-                for host in 0..self.members.len() {
-                    if self.members[host].phase == Phase::Starting {
-                        self.gone(host, &format!("it was not ready after {} s", STARTING.as_secs()), now);
-                    }
-                }
+            // One that reads what it has says so.
+            let quiet = |member: &Member| now.saturating_sub(member.heard.max(self.started)) >= STARTING;
+            let late: Vec<usize> = (0..self.members.len())
+                .filter(|host| self.members[*host].phase == Phase::Starting && quiet(&self.members[*host]))
+                .collect();
+            for host in late {
+                self.gone(host, &format!("it was not ready, and said nothing for {} s", STARTING.as_secs()), now);
             }
             return;
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::shelf::Shelf;
 use crate::frame::{MOST_RUNS, Run};
 use crate::manifest::{Manifest, fingerprints};
+use crate::store::Store;
 use crate::store::incoming::{Found, Incoming, IncomingError, blocks_in};
 
 /// A piece that came down proved wrong so often: not chance.
@@ -56,6 +57,11 @@ impl Desk {
     /// The manifest is there: successors may have it at once, and pieces as they are found.
     pub(crate) fn begin(&self, manifest: &Arc<Manifest>) {
         self.shelf.set_manifest(Arc::clone(manifest), self.incoming.file(), false);
+    }
+
+    /// Where the image goes.
+    pub(crate) fn store(&self) -> Store {
+        self.incoming.store()
     }
 
     /// Looks through the disk for what is there.

@@ -138,7 +138,7 @@ pub fn push(options: &Push, reading: &mut dyn FnMut(u64), tell: &mut dyn FnMut(&
     let manifest = Manifest::of(&file, metadata.len(), reading).map_err(read)?;
     // Whether it ends where it did: an image that grows is being written to.
     if file.read_at(&mut [0], metadata.len()).map_err(read)? != 0 {
-        return Err(not_an_image("grew while it was read: stop who writes to it"));
+        return Err(not_an_image("grew while it was read: stop the program that writes to it"));
     }
     let image = manifest.id();
     let key = Key(serving::nonce().map_err(PushError::Port)?);
@@ -291,10 +291,13 @@ impl Pushing<'_> {
             FromHost::Note { text } => self.tell(Some(host), EventKind::Note { text }),
             FromHost::Ended { outcome } => {
                 self.coordinator.ended(host, &outcome, now);
-                if self.ends[host].is_some() {
-                    return;
-                }
                 match outcome {
+                    // A host that had it may find it damaged.
+                    Outcome::Failed { reason } if matches!(self.ends[host], Some(Ok(_))) => {
+                        self.ends[host] = None;
+                        self.fail(host, reason);
+                    }
+                    _ if self.ends[host].is_some() => {}
                     Outcome::Stored { received, reused } => {
                         self.ends[host] = Some(Ok((received, reused)));
                         self.last_stored = Some(Instant::now());
@@ -381,7 +384,7 @@ impl Pushing<'_> {
 
     fn end(mut self, image: ImageId) -> Pushed {
         for host in 0..self.options.hosts.len() {
-            self.fail(host, "it was not told why".to_owned());
+            self.fail(host, "the reason is unknown".to_owned());
             self.send(host, &ToHost::Finish);
         }
         let transfer =
@@ -405,7 +408,7 @@ impl Pushing<'_> {
             let _ = started.child.kill();
             let _ = started.child.wait();
         }
-        let ends = self.ends.into_iter().map(|end| end.unwrap_or_else(|| Err("it was not told why".to_owned())));
+        let ends = self.ends.into_iter().map(|end| end.unwrap_or_else(|| Err("the reason is unknown".to_owned())));
         let hosts = self.options.hosts.iter().map(|host| host.name.clone()).zip(ends).collect();
         Pushed { image, hosts, transfer }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver as Inputs, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
 
@@ -24,6 +24,8 @@ use crate::store::incoming::{Incoming, put_aside};
 use crate::store::users::users;
 use crate::store::{Store, is_name};
 
+/// How often a host says that it lives while it reads.
+const ALIVE: Duration = Duration::from_secs(1);
 /// How often time passes for the state machine.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -148,13 +150,13 @@ impl<W: Write> Host<W> {
                 let count = manifest.count() as u64;
                 shelf.set_manifest(Arc::new(manifest), Arc::new(file), true);
                 self.tell(&FromHost::Ended { outcome: Outcome::Stored { received: 0, reused } })?;
-                self.serve_only(count)
+                self.serve_only(count, &shelf)
             }
             (None, Some(incoming)) => {
                 let desk = Arc::new(Desk::new(Arc::clone(&shelf), incoming));
                 let _ = self.desks.send(Arc::clone(&desk));
                 let source = connection.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(source, _)| source);
-                Pulling { host: self, desk, begun, source, state: Puller::new() }.run()
+                Pulling { host: self, desk, begun, source, state: Puller::new(), late: Vec::new() }.run()
             }
             (None, None) => Ok(()),
         }
@@ -188,12 +190,25 @@ impl<W: Write> Host<W> {
         begun: &Begun,
         fs: &HostFs,
     ) -> Result<Result<Option<Manifest>, String>, ReceiveError> {
-        let found = store.read_through(&begun.image, |_| ());
+        // Reading a large image takes minutes: `push` hears meanwhile that this host lives.
+        let (mut last, mut told) = (Instant::now(), Ok(()));
+        let found = store.read_through(&begun.image, |_| {
+            if last.elapsed() >= ALIVE && told.is_ok() {
+                last = Instant::now();
+                told = self.tell(&FromHost::Status(waiting(0)));
+            }
+        });
+        told?;
         match found {
             Ok(manifest) if manifest.id() == begun.image => return Ok(Ok(Some(manifest))),
-            _ => {}
+            Ok(_) => {}
+            // Not damaged, as far as anybody knows: it stays.
+            Err(problem) => return Ok(Err(format!("the image is there and cannot be read: {problem}"))),
         }
-        let users = users(fs, &begun.image, &[store.directory().to_owned()]);
+        let users = match users(fs, &begun.image, &[store.directory().to_owned()]) {
+            Ok(users) => users,
+            Err(error) => return Ok(Err(format!("the image is there, damaged: {error}"))),
+        };
         if let Some(user) = users.first() {
             return Ok(Err(format!(
                 "the image is there, damaged, and in use ({user}): it is left as it is; stop its users and push again"
@@ -202,13 +217,13 @@ impl<W: Write> Host<W> {
         if let Err(error) = put_aside(store, &begun.image) {
             return Ok(Err(format!("the image is there, damaged, and cannot be put aside: {error}: {}", error.source)));
         }
-        let text = "the image was there, damaged and in nobody's use: what is wrong of it is fetched".to_owned();
+        let text = "the image was there, damaged and unused: what is wrong of it is fetched".to_owned();
         self.tell(&FromHost::Note { text })?;
         Ok(Ok(None))
     }
 
     /// A host that had the image before lets others have it.
-    fn serve_only(&mut self, count: u64) -> Result<(), ReceiveError> {
+    fn serve_only(&mut self, count: u64, shelf: &Shelf) -> Result<(), ReceiveError> {
         loop {
             match self.inputs.recv_timeout(crate::chain::BEAT) {
                 Ok(Input::Control(ToHost::Finish)) => return Ok(()),
@@ -216,16 +231,23 @@ impl<W: Write> Host<W> {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 _ => {}
             }
-            let status = control::Status {
-                generation: 0,
-                have: count,
-                doing: control::Doing::Waiting,
-                without: Duration::ZERO,
-                reached: false,
-            };
-            self.tell(&FromHost::Status(status))?;
+            // Who fetches from here would wait for it for ever.
+            if let Some(index) = shelf.lock().spoilt.first() {
+                return self.fail(damaged_since(*index));
+            }
+            self.tell(&FromHost::Status(waiting(count)))?;
         }
     }
+}
+
+/// A host that fetches nothing, and has so many pieces.
+fn waiting(have: u64) -> control::Status {
+    let doing = control::Doing::Waiting;
+    control::Status { generation: 0, have, doing, without: Duration::ZERO, reached: false }
+}
+
+fn damaged_since(index: usize) -> String {
+    format!("piece {index} was damaged on the disk after the image was stored: look after that disk, then push again")
 }
 
 struct Pulling<'a, W> {
@@ -235,6 +257,8 @@ struct Pulling<'a, W> {
     /// Where ssh came from.
     source: IpAddr,
     state: Puller,
+    /// Pieces that were found damaged after all had been there.
+    late: Vec<usize>,
 }
 
 impl<W: Write> Pulling<'_, W> {
@@ -242,7 +266,7 @@ impl<W: Write> Pulling<'_, W> {
         let current = Arc::new(AtomicU64::new(0));
         let heard = Arc::new(AtomicU64::new(0));
         let (mut open, mut by_ssh, mut fingerprints): (Option<Open>, Option<u64>, bool) = (None, None, false);
-        let (mut finishing, mut synced) = (false, 0);
+        let (mut finishing, mut stored, mut synced) = (false, false, 0);
         loop {
             let input = self.host.inputs.recv_timeout(TICK);
             let now = self.desk.shelf.now();
@@ -273,7 +297,10 @@ impl<W: Write> Pulling<'_, W> {
                     self.host.tell(&FromHost::Note { text })?;
                     self.state.ask_again();
                 }
+                // The end is told below, unless a piece was found damaged meanwhile.
+                Ok(Input::Finished) if !self.late.is_empty() => stored = true,
                 Ok(Input::Finished) => {
+                    stored = true;
                     let (received, reused) = (&self.desk.received, &self.desk.reused);
                     let (received, reused) = (received.load(Ordering::Relaxed), reused.load(Ordering::Relaxed));
                     self.host.tell(&FromHost::Ended { outcome: Outcome::Stored { received, reused } })?;
@@ -283,7 +310,13 @@ impl<W: Write> Pulling<'_, W> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            self.fetch_what_was_spoilt(now)?;
+            self.fetch_what_was_spoilt(finishing, now)?;
+            if let (true, Some(index)) = (stored, self.late.first()) {
+                // What is known to be wrong does not keep its final name.
+                let aside = put_aside(&self.desk.store(), &self.begun.image);
+                let more = aside.err().map(|error| format!("; it cannot be put aside: {error}: {}", error.source));
+                return self.host.fail(damaged_since(*index) + &more.unwrap_or_default());
+            }
             let (have, whole) = self.desk.shelf.progress();
             if whole && !finishing {
                 finishing = true;
@@ -377,8 +410,13 @@ impl<W: Write> Pulling<'_, W> {
         Ok(())
     }
 
-    fn fetch_what_was_spoilt(&mut self, now: Duration) -> Result<(), ReceiveError> {
+    fn fetch_what_was_spoilt(&mut self, finishing: bool, now: Duration) -> Result<(), ReceiveError> {
         let spoilt = std::mem::take(&mut self.desk.shelf.lock().spoilt);
+        // What is being named, or has its name, is no longer written to.
+        if finishing {
+            self.late.extend(spoilt);
+            return Ok(());
+        }
         for index in spoilt {
             self.desk.lacks(index);
             let text = format!("piece {index} was damaged on the disk after it had been written; it is fetched again");

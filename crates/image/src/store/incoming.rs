@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode};
 
 use super::reuse::{Reuse, set_bits};
 use super::{Description, Store};
@@ -73,6 +73,8 @@ impl Incoming {
             let path = path.clone();
             move |source| IncomingError::Io { action, path, source }
         };
+        // What was put aside, or finished but for its name, is read-only.
+        let _ = rustix::fs::chmod(&path, Mode::from_raw_mode(0o600));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(io("open"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -93,6 +95,11 @@ impl Incoming {
         let old = metadata.len() > 0;
         file.set_len(length).map_err(io("set the length of"))?;
         Ok(Self { store: store.clone(), id: *id, path, file: Arc::new(file), old })
+    }
+
+    /// Where it goes.
+    pub(crate) fn store(&self) -> Store {
+        self.store.clone()
     }
 
     /// The file, to read from.

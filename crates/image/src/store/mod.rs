@@ -98,6 +98,30 @@ pub struct Verified {
     pub problem: Option<String>,
 }
 
+/// Why a name means no image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// There is none of that name.
+    #[error("no image `{wanted}` in `{}`: `nearmetal image list` shows those there", directory.display())]
+    None {
+        /// What was asked for.
+        wanted: String,
+        /// Where.
+        directory: PathBuf,
+    },
+    /// There are several.
+    #[error("`{wanted}` may be any of {hashes}: write the hash, or the first digits of it")]
+    Several {
+        /// What was asked for.
+        wanted: String,
+        /// Beginnings of their hashes.
+        hashes: String,
+    },
+    /// The store cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
 impl Store {
     /// The store in a directory, which need not exist yet.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
@@ -158,21 +182,18 @@ impl Store {
     /// The image that somebody means: by its hash, the hash's beginning, or its readable name.
     ///
     /// # Errors
-    /// None or several, in words.
-    pub fn find(&self, wanted: &str) -> Result<StoredImage, String> {
-        let all = self.list().map_err(|error| format!("{error}: {}", error.source))?;
+    /// See [`FindError`].
+    pub fn find(&self, wanted: &str) -> Result<StoredImage, FindError> {
+        let all = self.list().map_err(|error| FindError::Unreadable(format!("{error}: {}", error.source)))?;
         let by_hash = |image: &&StoredImage| wanted.len() >= 6 && image.image.to_string().starts_with(wanted);
         let by_name = |image: &&StoredImage| image.name.as_deref() == Some(wanted);
         let found: Vec<_> = all.iter().filter(|image| by_hash(image) || by_name(image)).collect();
         match found.as_slice() {
             [one] => Ok((*one).clone()),
-            [] => Err(format!("no image `{wanted}` in `{}`", self.directory.display())),
+            [] => Err(FindError::None { wanted: wanted.to_owned(), directory: self.directory.clone() }),
             several => {
                 let hashes: Vec<String> = several.iter().map(|image| image.image.short()).collect();
-                Err(format!(
-                    "`{wanted}` may be any of {}: write the hash, or the first digits of it",
-                    hashes.join(", ")
-                ))
+                Err(FindError::Several { wanted: wanted.to_owned(), hashes: hashes.join(", ") })
             }
         }
     }

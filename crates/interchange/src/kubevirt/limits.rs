@@ -94,6 +94,9 @@ pub(super) fn of_guest(guest: &Guest<'_>, name: &str) -> Vec<Limit> {
             "check them inside the guest: `numactl -H`",
         );
     }
+    limits.extend(Limit::distances(guest, placement, "KubeVirt"));
+    limits.extend(Limit::cells_of_functions(guest, placement, "KubeVirt"));
+    limits.extend(Limit::served_by_qemu(guest, placement, "KubeVirt"));
     let (why, by_hand) = (
         "no hook of nearmetal runs in a pod",
         "keep irqbalance away from these PUs on the host: IRQBALANCE_BANNED_CPULIST",

@@ -61,13 +61,15 @@ pub(super) fn of(guest: &Guest<'_>) -> (Flavor, Vec<Limit>) {
     if guest.is_one_to_one() {
         set("hw:cpu_policy", "dedicated".to_owned());
         let siblings = placement.threads_per_core.unwrap_or(threads) > 1;
-        let policy = if !guest.idle().is_empty() {
-            "isolate"
-        } else if siblings {
-            "require"
-        } else {
-            "prefer"
-        };
+        // `isolate` would ask Placement for hosts without SMT (nova.scheduler.utils, `_translate_pinning_policies`), and so
+        // exclude the planned one.
+        let idle = guest.idle();
+        let policy = if siblings && idle.is_empty() { "require" } else { "prefer" };
+        if !idle.is_empty() {
+            let why = "Nova's `isolate` takes only hosts without SMT";
+            let by_hand = "nothing to do: cpu_dedicated_set of the host leaves them out";
+            limits.push(Limit::of(guest, "PUs that stay idle", &idle, why, by_hand));
+        }
         set("hw:cpu_thread_policy", policy.to_owned());
         if !placement.emulator.is_empty() && placement.emulator.is_disjoint(&guest.vcpu_pus()) {
             set("hw:emulator_threads_policy", "share".to_owned());
@@ -76,6 +78,8 @@ pub(super) fn of(guest: &Guest<'_>) -> (Flavor, Vec<Limit>) {
         set("hw:cpu_policy", "shared".to_owned());
     }
     memory(guest, &mut set, &mut limits);
+    limits.extend(Limit::cells_of_functions(guest, placement, "Nova"));
+    limits.extend(Limit::served_by_qemu(guest, placement, "Nova"));
     let several = |queues: Option<u32>| queues.is_some_and(|queues| queues > 1);
     if guest.facts.interfaces.iter().any(|interface| several(interface.queues)) {
         set("hw:vif_multiqueue_enabled", "true".to_owned());

@@ -32,7 +32,12 @@ struct Read {
     vcpus: u64,
     mebibytes: u64,
     properties: BTreeMap<String, String>,
+    /// Sizes of disks that are not 0, by their field.
+    disks: Vec<(&'static str, String)>,
 }
+
+/// Fields of a flavor that are sizes of disks: root and ephemeral in GiB, swap in MiB.
+const DISKS: [&str; 3] = ["disk", "OS-FLV-EXT-DATA:ephemeral", "swap"];
 
 /// A fleet file with a VM for each flavor, and what of them it cannot say. It parses.
 ///
@@ -98,7 +103,10 @@ fn flavor(value: &Value) -> Result<Read, String> {
         Some(Value::String(text)) => pairs(text)?,
         Some(_) => return Err("its `properties` are neither an object nor a text".to_owned()),
     };
-    Ok(Read { name: name.to_owned(), vcpus: number("vcpus")?, mebibytes: number("ram")?, properties })
+    let size = |name: &'static str| Some((name, plain(key(object, name)?)));
+    let is_there = |(_, value): &(&str, String)| !matches!(value.as_str(), "" | "0" | "null");
+    let disks = DISKS.into_iter().filter_map(size).filter(is_there).collect();
+    Ok(Read { name: name.to_owned(), vcpus: number("vcpus")?, mebibytes: number("ram")?, properties, disks })
 }
 
 fn plain(value: &Value) -> String {
@@ -188,6 +196,11 @@ fn block(flavor: &Read, names: &mut BTreeSet<String>) -> (String, Vec<Limit>) {
         line("class", "\"latency\"");
     }
     said.extend(["hw:mem_page_size", "hw:cpu_policy", "hw:cpu_thread_policy", "hw:numa_nodes", "hw:cpu_realtime"]);
+    for (key, value) in &flavor.disks {
+        let why = "a fleet file takes disks by their path";
+        limits.push(limit(flavor, key, value, why, "write `disks` by hand"));
+        let _ = writeln!(text, "# {key} = {}: {why}", one_line(value));
+    }
     for (key, value) in flavor.properties.iter().filter(|(key, _)| !said.contains(key.as_str())) {
         let (why, by_hand) = unsaid(key);
         limits.push(limit(flavor, key, value, why, by_hand));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use nearmetal_domain::{DiskFacts, InterfaceFacts};
-use nearmetal_place::{FunctionKind, NetworkBackend};
+use nearmetal_place::FunctionKind;
 use nearmetal_units::{CpuSet, NodeSet, PageSize};
 
 use super::hook;
@@ -15,6 +15,12 @@ use crate::names::{dns_label, one_line};
 const MOST_QUEUES: u32 = 64;
 /// Functions handed through, at most: `hostpci0` to `hostpci15`.
 const MOST_FUNCTIONS: usize = 16;
+/// Disks of a bus, by Proxmox.
+const MOST_VIRTIO: usize = 16;
+/// As [`MOST_VIRTIO`].
+const MOST_SCSI: usize = 31;
+/// As [`MOST_VIRTIO`].
+const MOST_SATA: usize = 6;
 
 /// The text of `VMID.conf`, and what it cannot say.
 pub(super) fn conf(guest: &Guest<'_>, number: u32) -> (String, Vec<Limit>) {
@@ -105,8 +111,18 @@ fn placement(guest: &Guest<'_>, number: u32, line: &mut impl FnMut(&str, &str), 
         line(&format!("numa{index}"), &numa(&cell.vcpus, &NodeSet::one(cell.node), cell.memory.get() >> 20));
     }
     limits.extend(Limit::distances(guest, placement, "Proxmox"));
+    // Proxmox starts no VM whose hugepages come from several nodes at once, or from a node of two digits.
+    let nodes = &placement.memory.nodes;
+    let of_one = !placement.cells.is_empty() || nodes.len() == 1;
+    let short = |node: u32| node < 10;
+    let startable = of_one && nodes.iter().all(short) && placement.cells.iter().all(|cell| short(cell.node));
     match placement.memory.page_size {
         None => {}
+        Some(size) if !startable => {
+            let planned = format!("{} on nodes {nodes}", size.bytes());
+            let why = "Proxmox takes hugepages from one node for each guest cell, of one digit";
+            limits.push(Limit::of(guest, "page size", planned, why, "plan it with guest cells, or on one node"));
+        }
         Some(PageSize::HUGE_2M) => line("hugepages", "2"),
         Some(PageSize::HUGE_1G) => line("hugepages", "1024"),
         Some(other) => {
@@ -131,15 +147,31 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(allowed) && !text.starts_with('-')
 }
 
+/// Whether Proxmox takes it as a disk's source.
+fn is_path(source: &str) -> bool {
+    source.starts_with('/') && is_plain(source)
+}
+
+/// The disks of a kind that Proxmox knows and takes, by bus, in the order in which it makes their iothreads.
+pub(super) fn with_iothreads<'a>(guest: &'a Guest<'_>) -> impl Iterator<Item = &'a DiskFacts> {
+    let on = |bus: &'static str, most: usize| {
+        let of = move |disk: &&DiskFacts| {
+            disk.bus.as_deref() == Some(bus) && is_path(disk.source.as_deref().unwrap_or_default())
+        };
+        guest.facts.disks.iter().filter(of).take(most).filter(|disk| disk.device != "cdrom")
+    };
+    on("scsi", MOST_SCSI).chain(on("virtio", MOST_VIRTIO)).filter(|disk| disk.driver.iothread.is_some())
+}
+
 fn disks(guest: &Guest<'_>, line: &mut impl FnMut(&str, &str), limits: &mut Vec<Limit>) {
-    let mut counts = [("virtio", 0u32, 16u32), ("scsi", 0, 31), ("sata", 0, 6)];
+    let mut counts = [("virtio", 0, MOST_VIRTIO), ("scsi", 0, MOST_SCSI), ("sata", 0, MOST_SATA)];
     let mut boot = None;
     for disk in &guest.facts.disks {
         let what = format!("disk {}", disk.target);
         let source = disk.source.as_deref().unwrap_or_default();
         let bus = disk.bus.as_deref().unwrap_or_default();
         let place = counts.iter_mut().find(|(name, count, most)| *name == bus && count < most);
-        let (Some((bus, count, _)), true) = (place, source.starts_with('/') && is_plain(source)) else {
+        let (Some((bus, count, _)), true) = (place, is_path(source)) else {
             let planned = format!("{} on {bus}", if source.is_empty() { "empty" } else { source });
             let why = "Proxmox takes a path or a volume, on virtio, scsi or sata";
             limits.push(Limit::of(guest, &what, planned, why, "add it in the VM's Hardware"));
@@ -214,11 +246,6 @@ fn net(guest: &Guest<'_>, interface: &InterfaceFacts, limits: &mut Vec<Limit>) -
             limits.push(Limit::of(guest, &what, format!("{queues} queues"), why, "nothing to do"));
         }
     }
-    let planned = guest.placement.networks.iter().find(|network| Some(network.mac.to_string().as_str()) == mac);
-    if planned.is_some_and(|network| network.backend == NetworkBackend::Qemu) {
-        let why = "Proxmox always serves virtio interfaces by vhost-net";
-        limits.push(Limit::of(guest, &what, "served by QEMU", why, "nothing to do"));
-    }
     if !interface.offloads_off.is_empty() {
         let planned = format!("offloads off: {}", interface.offloads_off.join(" "));
         let (why, by_hand) = ("Proxmox has no option for offloads", "turn them off inside the guest: `ethtool -K`");
@@ -239,6 +266,8 @@ fn functions(guest: &Guest<'_>, line: &mut impl FnMut(&str, &str), limits: &mut 
             limits.push(Limit::of(guest, "PCI function", function, why, "give the VM fewer"));
         }
     }
+    limits.extend(Limit::cells_of_functions(guest, guest.placement, "Proxmox"));
+    limits.extend(Limit::served_by_qemu(guest, guest.placement, "Proxmox"));
     for device in &guest.placement.devices {
         let what = format!("function {}", device.function);
         if let FunctionKind::NetworkVirtual { mac, vlan } = &device.kind {
@@ -250,10 +279,6 @@ fn functions(guest: &Guest<'_>, line: &mut impl FnMut(&str, &str), limits: &mut 
                 let why = "Proxmox sets neither on a virtual function";
                 limits.push(Limit::of(guest, &what, planned, why, &by_hand));
             }
-        }
-        if let Some(cell) = device.cell {
-            let why = "Proxmox shows functions on no guest cell";
-            limits.push(Limit::of(guest, &what, format!("on guest cell {cell}"), why, "nothing to do"));
         }
     }
 }

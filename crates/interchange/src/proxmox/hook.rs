@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use nearmetal_units::CpuSet;
 
+use super::conf::with_iothreads;
 use crate::guests::Guest;
 use crate::names::one_line;
 
@@ -62,7 +63,12 @@ if [ "$vcpus" != {count} ]; then
 	echo "nearmetal: VM $vmid has $vcpus vCPU threads with names, and the plan pins {count}" >&2
 	exit 1
 fi
+if [ "$iothreads" != {disks} ]; then
+	echo "nearmetal: VM $vmid has $iothreads iothreads with names, and the plan pins {disks}" >&2
+	exit 1
+fi
 "#,
+        disks = of_disks(guest).len(),
         vm = one_line(guest.name),
         host = one_line(guest.host),
         name = name(number),
@@ -72,7 +78,7 @@ fi
 
 /// PUs of the iothread of each disk that has one: Proxmox makes one a disk.
 fn of_disks<'a>(guest: &'a Guest<'_>) -> Vec<&'a CpuSet> {
-    let numbers = guest.facts.disks.iter().filter_map(|disk| disk.driver.iothread);
+    let numbers = with_iothreads(guest).filter_map(|disk| disk.driver.iothread);
     numbers.filter_map(|number| guest.placement.iothreads.get((number as usize).checked_sub(1)?)).collect()
 }
 

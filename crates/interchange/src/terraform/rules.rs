@@ -40,6 +40,13 @@ fn guards(guest: &Guest<'_>) -> String {
     if !guest.placement.is_floating() {
         let message = format!("the plan is for {vcpus} vCPUs: {again}");
         guards.push_str(&stop(&format!("number(vcpu) != {vcpus}"), &message));
+        // libvirt's default unit is KiB; the provider writes MiB.
+        let kib = guest.facts.memory.kib();
+        let other = format!(
+            "(memory/@unit = 'MiB' and number(memory) * 1024 != {kib}) or \
+             ((not(memory/@unit) or memory/@unit = 'KiB') and number(memory) != {kib})"
+        );
+        guards.push_str(&stop(&other, &format!("the plan is for {} of memory: {again}", guest.facts.memory)));
         guards.push_str(&stop("iothreadids", &format!("the plan numbers iothreads by itself: {again}")));
     }
     for disk in &guest.placement.disks {

@@ -1,6 +1,6 @@
 //! Where a measurement is kept, and what is printed of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nearmetal_change::Journal;
 use nearmetal_measure::{Conditions, Experiment, Measurement};
@@ -40,11 +40,9 @@ impl KeepArgs {
     /// Runs an experiment, writes its results where they were asked for, and shows them.
     pub(super) fn run(&self, experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         let measurement = perform(experiment, printer)?;
-        match &measurement {
-            Measurement::Results(results) => written(results, self.output.as_deref())?,
-            Measurement::Disk(results) => written(results, self.output.as_deref())?,
-            Measurement::Net(results) => written(results, self.output.as_deref())?,
-        };
+        if let Some(path) = &self.output {
+            write(&measurement, path)?;
+        }
         printer.data(&text(&measurement)?);
         match &self.output {
             Some(path) => printer.say(&format!("to see it as a page: nearmetal report {}", path.display())),
@@ -52,6 +50,19 @@ impl KeepArgs {
         }
         Ok(ended(&measurement, printer))
     }
+}
+
+/// Writes a measurement's document.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write(measurement: &Measurement, path: &Path) -> anyhow::Result<()> {
+    match measurement {
+        Measurement::Results(results) => written(results, Some(path)),
+        Measurement::Disk(results) => written(results, Some(path)),
+        Measurement::Net(results) => written(results, Some(path)),
+    }
+    .map(drop)
 }
 
 /// The arms that lost samples, a sentence each. A race drops such an arm and says so.

@@ -63,7 +63,7 @@ pub(super) fn watch<T>(
 }
 
 /// Writes results to the file asked for, if one was; gives them as JSON.
-pub(crate) fn written(results: &impl Serialize, output: Option<&Path>) -> anyhow::Result<String> {
+pub(super) fn written(results: &impl Serialize, output: Option<&Path>) -> anyhow::Result<String> {
     let document = serde_json::to_string_pretty(results)?;
     if let Some(path) = output {
         files::write_atomic(path, &document)?;

@@ -12,8 +12,8 @@ use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepV
 
 use super::steps::{Step, Which, shell_words};
 use crate::commands::bench::asked;
-use crate::commands::bench::keep::lost;
-use crate::commands::bench::measuring::{perform, written};
+use crate::commands::bench::keep::{lost, write};
+use crate::commands::bench::measuring::perform;
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::experiment;
 use crate::job::Document;
@@ -160,8 +160,7 @@ impl Course {
             view.begun.get_or_insert_with(timestamp::now);
             (view.host, view.plan) = (Some(self.host.clone()), plan);
             experiment::keep(&self.directory, &self.view)?;
-            let measured = measured(experiment, begun_before, printer);
-            self.written(number, step, measured?)
+            self.written(number, step, measured(experiment, begun_before, printer)?)
         });
         let view = &mut self.view.steps[number];
         view.seconds = Some(view.seconds.unwrap_or_default() + start.elapsed().as_secs_f64());
@@ -180,11 +179,7 @@ impl Course {
     fn written(&mut self, number: usize, step: &Step, measurement: Measurement) -> anyhow::Result<()> {
         let (document, page) = (format!("{}.json", step.id), format!("{}.html", step.id));
         let path = self.directory.join(&document);
-        match &measurement {
-            Measurement::Results(results) => written(results, Some(&path))?,
-            Measurement::Disk(results) => written(results, Some(&path))?,
-            Measurement::Net(results) => written(results, Some(&path))?,
-        };
+        write(&measurement, &path)?;
         let lost = lost(&measurement);
         let report = Document::Measured(measurement).report(&path)?;
         files::write_atomic(&self.directory.join(&page), html_page(&report)?)?;

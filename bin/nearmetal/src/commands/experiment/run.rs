@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
     let which = &args.which;
     let (name, common, steps) = (which.name(), which.common(), which.steps());
     if common.dry_run {
-        let lines: String = steps.iter().map(|step| format!("nearmetal bench {}\n", step.words.join(" "))).collect();
+        let lines: String = steps.iter().map(|step| step.command() + "\n").collect();
         printer.data(&lines);
         return Ok(ExitStatus::Done);
     }

@@ -175,7 +175,7 @@ fn words(kind: &EventKind) -> Option<String> {
         EventKind::Aside { got, predecessor } => format!(
             "slow ({got} pieces, where the host before it got {predecessor}); it fetches from the end of the chain"
         ),
-        EventKind::OverSsh => "reaches no data port; its pieces go through ssh, from here".to_owned(),
+        EventKind::OverSsh => "cannot reach a data port; its pieces go through ssh, from here".to_owned(),
         EventKind::Note { text } => text.clone(),
         EventKind::Failed { reason } => format!("does not get the image: {reason}"),
         _ => return None,
@@ -187,7 +187,7 @@ fn end(pushed: &Pushed, format: Format, printer: &mut Printer) -> ExitStatus {
     if format == Format::Text {
         for (host, end) in &pushed.hosts {
             printer.data(&match end {
-                Ok((0, _)) => format!("{host}: ✓ was there already"),
+                Ok((0, _)) => format!("{host}: ✓ stored, nothing sent"),
                 Ok((received, 0)) => format!("{host}: ✓ stored, {} sent", Bytes::new(*received)),
                 Ok((received, reused)) => {
                     format!("{host}: ✓ stored, {} sent, {} were there", Bytes::new(*received), Bytes::new(*reused))
@@ -198,7 +198,7 @@ fn end(pushed: &Pushed, format: Format, printer: &mut Printer) -> ExitStatus {
         printer.data(&pushed.image.to_string());
         if let Some(transfer) = pushed.transfer {
             printer.say(&format!(
-                "took {:.1} s from the first host's begin to the last one's end",
+                "took {:.1} s from the first host's start to the last one's finish",
                 transfer.as_secs_f64()
             ));
         }

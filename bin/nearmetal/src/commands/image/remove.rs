@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use nearmetal_host::HostFs;
-use nearmetal_image::users;
+use nearmetal_image::{FindError, users};
 
 use crate::exit_status::ExitStatus;
 use crate::image::{Answer, Document, HostArgs, Removal, ask_all, status, store_of};
@@ -51,17 +51,15 @@ pub(crate) fn remove(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitS
 
 fn remove_here(args: &Args) -> Result<Removal, String> {
     let store = store_of(&args.hosts.directory);
-    let images = store.list().map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-    // A host that does not have it is as it should be; a name that may mean several images is nobody's wish.
-    let is_named = |name: &str| images.iter().any(|image| image.name.as_deref() == Some(name));
     let image = match store.find(&args.image) {
         Ok(found) => found.image,
-        Err(problem) if is_named(&args.image) || problem.contains("may be any of") => return Err(problem),
-        Err(_) => return Ok(Removal { image: None, removed: false, users: Vec::new() }),
+        // A host that does not have it is as it should be; a name that may mean several images is nobody's wish.
+        Err(FindError::None { .. }) => return Ok(Removal { image: None, removed: false, users: Vec::new() }),
+        Err(problem) => return Err(problem.to_string()),
     };
     let mut directories = args.deltas.clone();
     directories.push(store.directory().to_owned());
-    let users = users(&HostFs::live(), &image, &directories);
+    let users = users(&HostFs::live(), &image, &directories).map_err(|error| error.to_string())?;
     let removed = users.is_empty();
     if removed {
         store.remove(&image).map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;

@@ -51,7 +51,7 @@ fn read(store: &Store, wanted: &[String]) -> Result<Vec<Verified>, String> {
         images.extend(all.into_iter().map(|image| image.image));
     }
     for name in wanted {
-        images.push(store.find(name)?.image);
+        images.push(store.find(name).map_err(|error| error.to_string())?.image);
     }
     Ok(images.iter().map(|image| store.verify(image, |_| ())).collect())
 }

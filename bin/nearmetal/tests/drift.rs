@@ -1,0 +1,52 @@
+//! `nearmetal verify --all` as a timer runs it: what it says where nothing is in force, and where something did not end.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "tests build the files that the program reads")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A transaction that has begun: two virtual functions.
+const HEADER: &str = r#"{"record":"header","schema":"nearmetal.journal/1","transaction":1,"started":"2026-01-01T00:00:00Z","boot_id":"00000000-0000-4000-8000-000000000000","nearmetal":"0.1.0","host":{"hostname":"a","fingerprint":"0"},"devices":{"schema":"nearmetal.devices/1","task":"2 virtual functions"}}"#;
+
+fn verify(state: &Path, more: &[&str]) -> (Output, String) {
+    let metrics = state.join("nearmetal.prom");
+    let output = Command::new(env!("CARGO_BIN_EXE_nearmetal"))
+        .args(["verify", "--all", "--no-load", "--state"])
+        .arg(state)
+        .arg("--textfile")
+        .arg(&metrics)
+        .args(more)
+        .output()
+        .unwrap();
+    (output, std::fs::read_to_string(metrics).unwrap_or_default())
+}
+
+#[test]
+fn nothing_in_force_is_a_whole_answer_and_a_json_one() {
+    let state = tempfile::tempdir().unwrap();
+    let (output, metrics) = verify(state.path(), &["--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[]");
+    assert!(metrics.contains("\nnearmetal_verify_completed 1\n"), "{metrics}");
+}
+
+#[test]
+fn a_transaction_that_did_not_end_is_no_success() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::create_dir(state.path().join("journal")).unwrap();
+    std::fs::write(state.path().join("journal/0001.jsonl"), format!("{HEADER}\n")).unwrap();
+    let (output, metrics) = verify(state.path(), &[]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("transaction 1") && words.contains("rollback --restart"), "{words}");
+    assert!(metrics.contains("\nnearmetal_verify_completed 0\n"), "{metrics}");
+}
+
+#[test]
+fn metrics_that_cannot_be_written_are_an_error_of_their_own() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::create_dir(state.path().join("nearmetal.prom")).unwrap();
+    let (output, _) = verify(state.path(), &[]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nearmetal.prom"), "{output:?}");
+}

@@ -23,6 +23,7 @@ mod results_store;
 mod source;
 mod standing;
 mod state;
+mod steps;
 mod style;
 
 use std::path::PathBuf;

@@ -22,7 +22,7 @@ use nearmetal_host::{PciLink, tree_text::unpack};
 use nearmetal_lab::{BootTimes, LabState, LabStatus};
 use nearmetal_measure::Environment;
 use nearmetal_report::view::{CheckOutcome, CheckRow, StageSeconds};
-use outputs::{ROLLBACK_SCHEMA, RollbackOutput};
+use outputs::*;
 use serde_json::{Value, json};
 
 const PAGE: Tables<'_> = Tables(include_str!("../../../docs/reference/documents.md"));
@@ -117,6 +117,92 @@ fn a_rollback_has_the_fields_of_the_page() {
         checks: vec![check],
     };
     same(&serde_json::to_value(output).unwrap(), "## Rollback", &["checks"]);
+}
+
+#[test]
+fn what_apply_would_change_has_the_fields_of_the_page() {
+    let line = nearmetal_domain::DiffLine {
+        kind: nearmetal_domain::DiffKind::Context,
+        text: "test".into(),
+        before: Some(1),
+        after: Some(1),
+    };
+    let change = ChangeOutput { what: "test".into(), domain: Some("web1".into()), diff: vec![line] };
+    let output = ChangesOutput { schema: CHANGES_SCHEMA.into(), changes: vec![change] };
+    same(&serde_json::to_value(output).unwrap(), "## Changes", &[]);
+}
+
+#[test]
+fn the_events_of_an_apply_have_the_fields_of_the_page() {
+    let events = [
+        Event::Begun { changes: vec!["test".into()] },
+        Event::Change { number: 1, what: "test" },
+        Event::Note { text: "test" },
+        Event::Ended { transaction: Some(1), rolled_back: false, mismatches: 0, verifications: &[] },
+    ];
+    // All lines as one object: their fields have different names.
+    let mut all = serde_json::Map::new();
+    for event in events {
+        let line = serde_json::to_value(ApplyEvent { schema: APPLY_EVENT_SCHEMA, event }).unwrap();
+        let word = line["event"].as_str().unwrap().to_owned();
+        assert!(PAGE.section("## Apply events").contains(&format!("`{word}`")), "{word}");
+        all.extend(line.as_object().unwrap().clone());
+    }
+    same(&Value::Object(all), "## Apply events", &[]);
+}
+
+#[test]
+fn what_is_in_force_has_the_fields_of_the_page() {
+    let transaction = TransactionOutput {
+        number: 1,
+        started: "2026-01-01T00:00:00Z".into(),
+        kind: "plan".into(),
+        what: "plan of web1".into(),
+        domains: vec!["web1".into()],
+        unfinished: false,
+    };
+    let output = InForceOutput { schema: IN_FORCE_SCHEMA.into(), transactions: vec![transaction] };
+    same(&serde_json::to_value(output).unwrap(), "## In force", &[]);
+    let state = tempfile::tempdir().unwrap();
+    let empty = printed(&["rollback", "--list", "--format", "json", "--state", state.path().to_str().unwrap()]);
+    assert_eq!(empty, json!({"schema": IN_FORCE_SCHEMA, "transactions": []}));
+}
+
+#[test]
+fn the_history_has_the_fields_of_the_page() {
+    let ratio = RatioOutput {
+        workload: "test".into(),
+        count: 1,
+        subject: "planned".into(),
+        reference: "bare metal".into(),
+        ratio: 0.97,
+        low: Some(0.95),
+        high: Some(0.99),
+        pairs: 5,
+        verdict: Some("slower".into()),
+    };
+    let measurement = MeasurementOutput {
+        id: 1,
+        experiment: "slice".into(),
+        guests: vec!["web1".into()],
+        created: "2026-01-01T00:00:00Z".into(),
+        nearmetal: "0".into(),
+        environment: Environment::Lab { machine: "quad".into() },
+        kernel: "6.1".into(),
+        qemu: "7.2".into(),
+        device: Some("test".into()),
+        plan: Some("2026-01-01T00:00:00Z".into()),
+        state: "failed".into(),
+        problem: Some("test".into()),
+        winner: Some("test".into()),
+        runs: 1,
+        ratios: Some(vec![ratio]),
+    };
+    let output = HistoryOutput { schema: HISTORY_SCHEMA.into(), measurements: vec![measurement] };
+    same(&serde_json::to_value(output).unwrap(), "## History", &[]);
+    let state = tempfile::tempdir().unwrap();
+    let empty = printed(&["bench", "history", "--format", "json", "--state", state.path().to_str().unwrap()]);
+    assert_eq!(empty, json!({"schema": HISTORY_SCHEMA, "measurements": []}));
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::live::read_with_versions;
 use crate::printer::Printer;
 use crate::refusal::refuse;
 use crate::state::{StateArgs, load_plan};
+use crate::steps::{self, Steps};
 use crate::style::Format;
 
 /// Apply a plan, journal every change, and read the result back
@@ -58,9 +59,12 @@ pub(crate) struct Args {
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Output format of the read-back
+    /// Output format of the read-back; with --dry-run, of the changes
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Print a line of JSON for each step as it happens; the last one has the read-back. Only for the plan of one host
+    #[arg(long, conflicts_with_all = ["dry_run", "list_fault_points", "format"])]
+    progress: bool,
     /// For tests: print the points at which NEARMETAL_FAULT_AT (with NEARMETAL_TESTING=1) can end the process
     #[arg(long, hide_short_help = true)]
     list_fault_points: bool,
@@ -95,6 +99,10 @@ pub(crate) fn apply(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
 fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let plan = match load_plan(&args.plan)? {
         AnyPlan::Host(plan) => *plan,
+        AnyPlan::Fleet(_) if args.progress => {
+            printer.important("error: --progress is for the plan of one host, and this is a fleet's: leave it out");
+            return Ok(ExitStatus::WrongUse);
+        }
         AnyPlan::Fleet(plan) => return Ok(fleet_apply::run(&args.order(), &plan, printer)),
     };
     let files = HostFs::live();
@@ -116,7 +124,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         return Ok(ExitStatus::Done);
     }
     if args.dry_run {
-        printer.data(&numbered(&list));
+        printer.data(&match args.format {
+            Format::Text => numbered(&list),
+            Format::Json => steps::dry_run(&list),
+        });
         return Ok(ExitStatus::Done);
     }
     if !list.is_empty() && !agreed_to(args, &list, printer) {
@@ -124,9 +135,17 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         return Ok(ExitStatus::WrongUse);
     }
     let agent = Duration::from_secs(args.agent_timeout);
-    let applied = put_in_force(&mut machine, &files, &journal, &plan, &options, agent, printer)?;
-    show(&applied.verifications, args.format, printer);
+    let mut steps = args.progress.then(|| Steps::begin(&list, printer));
+    let mut say = |text: &str| match &mut steps {
+        Some(steps) => steps.say(text, printer),
+        None => printer.say(text),
+    };
+    let applied = put_in_force(&mut machine, &files, &journal, &plan, &options, agent, &mut say)?;
     let mismatches: usize = applied.verifications.iter().map(Verification::mismatches).sum();
+    match steps {
+        Some(_) => steps::end(&applied, mismatches, printer),
+        None => show(&applied.verifications, args.format, printer),
+    }
     match applied.transaction {
         None => printer.say("everything was already as planned: nothing changed"),
         Some(number) if applied.taken_back => printer.say(&format!("rolled back transaction {number}")),
@@ -164,7 +183,7 @@ fn put_in_force(
     plan: &PlanFile,
     options: &ApplyOptions,
     agent: Duration,
-    printer: &mut Printer,
+    say: &mut dyn FnMut(&str),
 ) -> Result<nearmetal_change::Applied, ChangeError> {
     // A guest that was just started needs time until its agent answers.
     let agent = if options.restart || options.start { agent } else { Effort::default().agent };
@@ -182,9 +201,8 @@ fn put_in_force(
         }
         verification
     };
-    let mut say = |text: &str| printer.say(text);
     let faults = Faults::from_environment();
-    let job = Apply { journal, plan, options, faults: &faults, read_back: &mut read_back, say: &mut say };
+    let job = Apply { journal, plan, options, faults: &faults, read_back: &mut read_back, say };
     nearmetal_change::apply(machine, job)
 }
 

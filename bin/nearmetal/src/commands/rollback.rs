@@ -14,10 +14,10 @@ use nearmetal_measure::take_back_leftovers;
 
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
-use crate::job::outputs::{ROLLBACK_SCHEMA, RollbackOutput};
+use crate::job::outputs::{IN_FORCE_SCHEMA, InForceOutput, ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 use crate::refusal::{NoLibvirt, refuse};
-use crate::standing::line;
+use crate::standing::{line, listed};
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     if args.list {
-        return Ok(list(&args.state.journal(), printer).unwrap_or_else(|error| refuse(printer, &error)));
+        return Ok(list(&args.state.journal(), args.format, printer).unwrap_or_else(|error| refuse(printer, &error)));
     }
     let cleaned = if args.list_fault_points || args.forget { false } else { after_a_measurement(&args, printer)? };
     match run(&args, printer) {
@@ -74,10 +74,16 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
 }
 
 /// What could be undone, a line each, the next one first.
-fn list(journal: &Journal, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+fn list(journal: &Journal, format: Format, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let all = journal.transactions()?;
-    for transaction in all.iter().rev().filter(|transaction| transaction.is_in_force()) {
-        printer.data(&line(transaction));
+    let in_force = all.iter().rev().filter(|transaction| transaction.is_in_force());
+    match format {
+        Format::Text => in_force.for_each(|transaction| printer.data(&line(transaction))),
+        Format::Json => {
+            let output =
+                InForceOutput { schema: IN_FORCE_SCHEMA.to_owned(), transactions: in_force.map(listed).collect() };
+            printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
+        }
     }
     Ok(ExitStatus::Done)
 }

@@ -3,6 +3,8 @@
 use nearmetal_change::journal::{Purpose, Transaction};
 use nearmetal_change::{ChangeError, Journal};
 
+use crate::job::outputs::TransactionOutput;
+
 /// What was changed here and not undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InForce {
@@ -45,16 +47,39 @@ fn why(error: &ChangeError, journal: &Journal) -> String {
     }
 }
 
-/// A transaction in one line: `4  2026-11-24T22:51:43Z  plan of db, web1`.
-pub(crate) fn line(transaction: &Transaction) -> String {
-    let purpose = match &transaction.header.purpose {
+/// What a transaction is for, in words: `plan of db, web1`.
+fn purpose(transaction: &Transaction) -> String {
+    match &transaction.header.purpose {
         Purpose::Plan(plan) => {
             let names: Vec<&str> = plan.domains.iter().map(|domain| domain.name.as_str()).collect();
             format!("plan of {}", names.join(", "))
         }
         Purpose::Cures(_) => "doctor --fix".to_owned(),
         Purpose::Devices(devices) => format!("devices: {}", devices.task),
+    }
+}
+
+/// A transaction for programs.
+pub(crate) fn listed(transaction: &Transaction) -> TransactionOutput {
+    let kind = match &transaction.header.purpose {
+        Purpose::Plan(_) => "plan",
+        Purpose::Cures(_) => "fixes",
+        Purpose::Devices(_) => "devices",
     };
+    let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
+    TransactionOutput {
+        number: transaction.number(),
+        started: transaction.header.started.clone(),
+        kind: kind.to_owned(),
+        what: purpose(transaction),
+        domains: domains.map(|domain| domain.name.clone()).collect(),
+        unfinished: transaction.is_unfinished(),
+    }
+}
+
+/// A transaction in one line: `4  2026-11-24T22:51:43Z  plan of db, web1`.
+pub(crate) fn line(transaction: &Transaction) -> String {
+    let purpose = purpose(transaction);
     let unfinished = if transaction.is_unfinished() { "  unfinished" } else { "" };
     format!("{}  {}  {purpose}{unfinished}", transaction.number(), transaction.header.started)
 }

@@ -4,6 +4,7 @@ mod clones;
 mod decisions;
 mod disk;
 mod drive;
+mod history_output;
 mod inside;
 pub(crate) mod keep;
 pub(crate) mod measuring;

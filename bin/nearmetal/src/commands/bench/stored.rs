@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, State, Store, compare};
 use nearmetal_stats::ShownRatio;
 
+use super::history_output;
 use super::keep::ended;
 use super::measuring::{need_root, perform};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::measurement;
 use crate::printer::Printer;
 use crate::results_store::FromArgs;
+use crate::style::Format;
 
 /// List what was measured of a VM: when, on what kernel and QEMU, by which plan, and how it ended
 #[derive(Debug, clap::Args)]
@@ -19,12 +21,20 @@ pub(super) struct HistoryArgs {
     /// The VM [default: all of them]
     #[arg(value_name = "VM")]
     domain: Option<String>,
+    /// Output format; json also has the ratios of each measurement
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
     #[command(flatten)]
     from: FromArgs,
 }
 
 /// Runs the command.
 pub(super) fn history(args: &HistoryArgs, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.format == Format::Json {
+        let output = history_output::read(&args.from, args.domain.as_deref())?;
+        printer.data(&serde_json::to_string_pretty(&output)?);
+        return Ok(ExitStatus::Done);
+    }
     let entries = args.from.open()?.entries(args.domain.as_deref())?;
     if entries.is_empty() {
         let of = args.domain.as_ref().map_or_else(String::new, |domain| format!(" of `{domain}`"));

@@ -16,6 +16,9 @@ use layout::{Layout, MARGIN};
 /// Guests have this many colours; the seventh has the first one's.
 const COLOURS: usize = 6;
 
+/// Guests with a letter of their own.
+const LETTERS: usize = 26;
+
 /// The picture.
 pub fn host_svg(map: &HostMap, surface: Surface) -> String {
     let layout = Layout::new(map);
@@ -57,7 +60,9 @@ fn legend(canvas: &mut Canvas, map: &HostMap, x: f64, y: f64, right: f64) -> f64
     canvas.text(x, y + 10.0, "nm-bold", "What the signs mean");
     let mut entries: Vec<(String, Option<&str>, String, String)> = Vec::new();
     let letters = [('v', "vCPU"), ('E', "emulator thread"), ('I', "iothread"), ('h', "vhost worker")];
-    for (number, name) in map.guests.iter().enumerate() {
+    // Further guests share a sign, and would make the legend longer than the host.
+    let named = map.guests.len().min(LETTERS);
+    for (number, name) in map.guests.iter().take(named).enumerate() {
         let floats = if map.floating.contains(&number) { ": floats, its threads may run anywhere" } else { "" };
         entries.push((
             guest_class(number),
@@ -68,6 +73,10 @@ fn legend(canvas: &mut Canvas, map: &HostMap, x: f64, y: f64, right: f64) -> f64
     }
     let pus = || map.nodes.iter().flat_map(|node| node.domains.iter().flatten().flatten());
     let seen = |letter: char| pus().any(|pu| pu.owners.iter().any(|(_, own)| *own == letter));
+    if map.guests.len() > named {
+        let words = format!("{} further guests", map.guests.len() - named);
+        entries.push((guest_class(named), None, HostMap::letter(named).to_string(), words));
+    }
     for (letter, words) in letters.into_iter().filter(|(letter, _)| seen(*letter)) {
         entries.push(("nm-pu".to_owned(), None, letter.to_string(), words.to_owned()));
     }

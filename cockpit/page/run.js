@@ -1,0 +1,65 @@
+// Every start of the program: a list of words, never a line for a shell.
+
+const cockpit = window.cockpit;
+
+// How a run ended. `code` is null if the process did not end by itself; `problem` then says why.
+class Ended {
+    constructor(args, code, stdout, message, problem) {
+        Object.assign(this, { args, code, stdout, message, problem });
+    }
+
+    // What went wrong, in words; empty for the exit codes 0 (done) and 1 (findings).
+    get failure() {
+        if (this.code === 0 || this.code === 1)
+            return "";
+        if (this.problem === "not-found")
+            return "nearmetal is not installed on this host: install the package nearmetal";
+        if (this.problem === "access-denied" || this.problem === "authentication-failed")
+            return "this takes administrative access: turn it on at the top of the window";
+        return this.message || `nearmetal ${this.args[0]} ended unexpectedly (${this.problem ?? `exit code ${this.code}`})`;
+    }
+
+    // The document it printed, if it has this schema.
+    document(schema) {
+        const found = JSON.parse(this.stdout);
+        const first = Array.isArray(found) ? found[0] : found;
+        if (first !== undefined && first?.schema !== schema)
+            throw new Error(`expected ${schema}, found ${first?.schema ?? "no schema"}: page and program have different versions`);
+        return found;
+    }
+}
+
+// Starts nearmetal. `line` gets each line of stdout as it comes. `process` gets what can be closed.
+export function run(args, { superuser = "try", input = null, line = null, process = null } = {}) {
+    return new Promise(resolve => {
+        let stdout = "";
+        let rest = "";
+        const child = cockpit.spawn(["nearmetal", ...args], { superuser, err: "message", environ: ["LC_ALL=C.UTF-8"] });
+        process?.(child);
+        child.stream(text => {
+            stdout += text;
+            if (line) {
+                const lines = (rest + text).split("\n");
+                rest = lines.pop();
+                lines.filter(Boolean).forEach(line);
+            }
+        });
+        child.done(() => resolve(new Ended(args, 0, stdout, "", null)));
+        child.fail(error => {
+            const code = error.exit_signal || error.problem ? null : error.exit_status;
+            const ended = error.exit_signal ? `signal ${error.exit_signal}` : error.problem;
+            resolve(new Ended(args, code ?? null, stdout, error.exit_signal || !error.problem || error.problem === "internal-error"
+                ? error.message : "", ended));
+        });
+        if (input !== null)
+            child.input(input);
+    });
+}
+
+// Runs and reads one document; throws an Error with words for the reader.
+export async function read(args, schema, options) {
+    const ended = await run(args, options);
+    if (ended.failure)
+        throw new Error(ended.failure);
+    return ended.document(schema);
+}

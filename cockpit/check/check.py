@@ -188,6 +188,9 @@ class Page(unittest.TestCase):
     def kept_the_rules(self):
         """No script of a name ran, the policy was kept, nothing was logged as an error."""
         self.assertEqual(self.script("return window.violations"), [])
+        # What was meant to be an element, or nothing.
+        for wrong in ("[object", "undefined", "\nnull", "NaN"):
+            self.assertNotIn(wrong, self.text())
         logged = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE" and "favicon" not in entry["message"]]
         self.assertEqual(logged, [])
 
@@ -236,6 +239,9 @@ class Page(unittest.TestCase):
         self.press("Apply 3 changes")
         self.sees("Applied, and read back from the kernel")
         self.assertEqual(self.script("return [...document.querySelectorAll('.steps .mark')].map(one => one.textContent)"), ["✓ done"] * 3)
+        self.sees("0 differ")
+        self.sees("Undo…")
+        self.assertEqual(self.script("return document.querySelectorAll('main h4 bdi').length"), 1)
         self.shot("applied")
         self.kept_the_rules()
         self.open("in-force")
@@ -244,7 +250,7 @@ class Page(unittest.TestCase):
         self.sees("Everything is as it was applied")
         self.host.wrong(drift=True)
         self.press("Read back now")
-        self.sees("differ from what was applied")
+        self.sees("1 check differs from what was applied")
         self.sees("PUs 0-79")
         self.shot("drift")
         self.press("Undo…")

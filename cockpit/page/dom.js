@@ -11,7 +11,7 @@ export function h(tag, attributes, ...children) {
         else
             element.setAttribute(name, value === true ? "" : value);
     }
-    element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
+    add(element, children);
     return element;
 }
 
@@ -22,6 +22,12 @@ export function svg(tag, attributes, ...children) {
     element.append(...children.flat(Infinity));
     return element;
 }
+
+const flat = children => children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false);
+
+// The browser's own append would write lists and nothings as words.
+export const add = (place, ...children) => place.append(...flat(children));
+export const fill = (place, ...children) => place.replaceChildren(...flat(children));
 
 // A name from outside. <bdi> keeps its direction of writing to itself.
 export const name = text => h("bdi", { class: "name" }, text);

@@ -1,6 +1,6 @@
 // What doctor found, its fixes, and their undo.
 
-import { busy, button, h, mark, name, plural, problem, table, words } from "./dom.js";
+import { add, busy, button, fill, h, mark, name, plural, problem, table, words } from "./dom.js";
 import { read, run } from "./run.js";
 import { undoButton } from "./undo.js";
 
@@ -9,26 +9,26 @@ const OUTCOMES = { "cured": "good", "next-start": "good", "not-cured": "bad", "r
 
 export async function findings(body) {
     const list = h("div", null, busy("Looking for what slows guests…"));
-    body.append(list);
+    add(body, list);
     await look(list);
 }
 
 async function look(list) {
     const found = await read(["doctor", "--format", "json"], "nearmetal.doctor/1");
     const again = button("Look again", async () => {
-        list.replaceChildren(busy("Looking again…"));
-        await look(list).catch(error => list.replaceChildren(problem("This could not be read", error.message)));
+        fill(list, busy("Looking again…"));
+        await look(list).catch(error => fill(list, problem("This could not be read", error.message)));
     });
-    list.replaceChildren(h("p", { role: "status" }, found.summary), again);
+    fill(list, h("p", { role: "status" }, found.summary), again);
     if (found.domains_unknown)
-        list.append(h("div", { class: "box unsure" }, h("h3", null, "Domains were not checked"), h("p", null, found.domains_unknown)));
+        add(list, h("div", { class: "box unsure" }, h("h3", null, "Domains were not checked"), h("p", null, found.domains_unknown)));
     for (const text of found.errors)
-        list.append(problem("A definition could not be read", text));
+        add(list, problem("A definition could not be read", text));
     // One card a rule: a rule is fixed as a whole.
     for (const [rule, all] of grouped(found.findings))
-        list.append(card(rule, all));
+        add(list, card(rule, all));
     if (found.cannot_tell.length)
-        list.append(h("details", null, h("summary", null, `${plural(found.cannot_tell.length, "rule")} could not be checked`),
+        add(list, h("details", null, h("summary", null, `${plural(found.cannot_tell.length, "rule")} could not be checked`),
             h("ul", null, found.cannot_tell.map(one => h("li", null, h("code", null, one.rule), `: missing ${one.missing.join(", ")}`)))));
 }
 
@@ -62,17 +62,17 @@ function card(rule, all) {
 const where = scope => scope.kind === "host" ? "host" : h("span", null, name(scope.name), scope.which === "both" ? "" : ` (${scope.which})`);
 
 async function preview(rule, place) {
-    place.replaceChildren(busy("Checking what would change…"));
+    fill(place, busy("Checking what would change…"));
     try {
         const planned = await read(["doctor", "--fix", rule, "--dry-run", "--format", "json"], "nearmetal.doctor-fix/1", { superuser: "require" });
         const begin = planned.changes.length
             ? button(`Make ${plural(planned.changes.length, "change")}`, () => carryOut(rule, place), "primary") : h("p", null, "Nothing to change now.");
-        place.replaceChildren(h("h4", { tabindex: "-1" }, "Changes"),
+        fill(place, h("h4", { tabindex: "-1" }, "Changes"),
             h("ol", null, planned.changes.map(change => h("li", null, words(change)))),
             planned.lifetimes.map(text => h("p", { class: "muted" }, text)), objects(planned), begin);
         place.querySelector("h4").focus();
     } catch (error) {
-        place.replaceChildren(problem("The fix could not be checked", error.message));
+        fill(place, problem("The fix could not be checked", error.message));
     }
 }
 
@@ -80,15 +80,15 @@ const objects = report => table("Objects of the finding", ["Object", "Outcome", 
     [row.object.what, mark(OUTCOMES[row.outcome] ?? "info", row.outcome.replaceAll("-", " ")), words(row.why ?? "")]));
 
 async function carryOut(rule, place) {
-    place.replaceChildren(busy("Making the changes…"));
+    fill(place, busy("Making the changes…"));
     const ended = await run(["doctor", "--fix", rule, "--yes", "--format", "json"], { superuser: "require" });
     if (ended.failure) {
-        place.replaceChildren(problem("The fix did not come to its end", ended.failure),
+        fill(place, problem("The fix did not come to its end", ended.failure),
             h("p", null, h("a", { href: "#/in-force" }, "See what is in force, and undo it")));
         return;
     }
     const report = ended.document("nearmetal.doctor-fix/1");
-    place.replaceChildren(h("h4", { tabindex: "-1" }, report.mismatches ? mark("bad", "Not all of it took effect") : mark("good", "Done and read back")),
+    fill(place, h("h4", { tabindex: "-1" }, report.mismatches ? mark("bad", "Not all of it took effect") : mark("good", "Done and read back")),
         objects(report), report.new_findings.map(text => h("p", { class: "box bad" }, `New: ${text}`)),
         report.transaction === null ? "" : undoButton(report.transaction, place));
     place.querySelector("h4").focus();

@@ -1,6 +1,6 @@
 // What is in force, whether it still holds, and its undo.
 
-import { busy, button, h, mark, moment, name, plural, problem } from "./dom.js";
+import { add, busy, button, fill, h, mark, moment, name, plural, problem } from "./dom.js";
 import { checks } from "./checks.js";
 import { read, run } from "./run.js";
 import { undoButton } from "./undo.js";
@@ -8,7 +8,7 @@ import { undoButton } from "./undo.js";
 export async function inForce(body) {
     const list = h("div", null, busy("Reading the journal…"));
     const drift = h("div", null);
-    body.append(list, h("h3", null, "Does it still hold?"),
+    add(body, list, h("h3", null, "Does it still hold?"),
         h("p", { class: "muted" }, "nearmetal compares everything in force with the kernel: threads, pages, pools, disks, definitions and settings. Guests read a little from their disks."),
         button("Read back now", () => readBack(drift), "primary"), drift);
     await journal(list);
@@ -21,30 +21,30 @@ async function journal(list) {
         // The journal undoes the latest first.
         const undo = at === 0 ? undoButton(one.number, place, () => journal(list).catch(() => {})) : null;
         if (undo)
-            place.append(undo);
+            add(place, undo);
         return h("li", { class: "card" },
             h("h3", null, `${one.number}: ${one.what} `, one.unfinished ? mark("bad", "unfinished: it was interrupted, and can be undone") : null),
             h("p", { class: "muted" }, moment(one.started)), place);
     });
-    list.replaceChildren(rows.length
+    fill(list, rows.length
         ? h("ol", { class: "plain" }, rows)
         : h("p", null, "Nothing is in force: nearmetal has changed nothing here, or all of it was undone."));
 }
 
 async function readBack(place) {
-    place.replaceChildren(busy("Reading back from the kernel…"));
+    fill(place, busy("Reading back from the kernel…"));
     const ended = await run(["verify", "--all", "--format", "json"], { superuser: "require" });
     let found = null;
     try {
         found = [ended.document("nearmetal.verification/1")].flat();
     } catch (error) {
-        place.replaceChildren(problem("This could not be read back", ended.failure || error.message));
+        fill(place, problem("This could not be read back", ended.failure || error.message));
         return;
     }
     const differ = found.reduce((sum, one) => sum + one.checks.filter(check => check.outcome === "mismatch").length, 0);
-    place.replaceChildren(
+    fill(place,
         h("p", { role: "status" }, found.length === 0 ? "Nothing is in force: nothing to check."
-            : differ ? mark("bad", `${plural(differ, "check")} differ from what was applied`) : mark("good", "Everything is as it was applied")),
+            : differ ? mark("bad", `${plural(differ, "check")} ${differ === 1 ? "differs" : "differ"} from what was applied`) : mark("good", "Everything is as it was applied")),
         ended.failure ? problem("Not all of it could be checked", ended.failure) : "",
         found.map(one => h("section", { class: "card" }, h("h4", null, name(one.guest)), h("p", { class: "muted" }, "read ", moment(one.taken)), checks(one))));
 }

@@ -1,6 +1,6 @@
 // The machine as nearmetal draws it, and its guests as a table: what the picture shows, in words.
 
-import { bytes, busy, h, mark, name, plural, problem, table } from "./dom.js";
+import { add, busy, bytes, h, mark, name, plural, problem, table } from "./dom.js";
 import { read, run } from "./run.js";
 import { isDark, onTheme } from "./theme.js";
 
@@ -9,7 +9,7 @@ onTheme(() => redraw());
 
 export async function machine(body) {
     const waiting = busy("Reading the machine…");
-    body.append(waiting);
+    add(body, waiting);
     const [facts, drawn] = await Promise.all([
         read(["inspect", "--format", "json"], "nearmetal.host/1"),
         run(["inspect", "--format", "svg"]),
@@ -17,12 +17,12 @@ export async function machine(body) {
     const begun = performance.now();
     waiting.remove();
     const guests = gather(facts);
-    body.append(summary(facts));
+    add(body, summary(facts));
     if (drawn.failure)
-        body.append(problem("The machine could not be drawn", drawn.failure));
+        add(body, problem("The machine could not be drawn", drawn.failure));
     else
-        body.append(picture(drawn.stdout, facts, guests));
-    body.append(guestTable(guests, facts));
+        add(body, picture(drawn.stdout, facts, guests));
+    add(body, guestTable(guests, facts));
     await Promise.all(Array.from(body.querySelectorAll("img"), image => image.decode().catch(() => {})));
     // Two frames: the second begins once the first is on the screen.
     await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -94,7 +94,7 @@ const isVcpu = role => typeof role === "object" && role !== null && Object.keys(
 function guestTable(guests, facts) {
     const heading = h("h3", { id: "guests" }, "Guests");
     if (facts.domains === null && facts.domains_unknown)
-        heading.append(" ", mark("unsure", "libvirt was not asked"));
+        add(heading, " ", mark("unsure", "libvirt was not asked"));
     const why = facts.domains === null && facts.domains_unknown ? h("p", { class: "muted" }, facts.domains_unknown) : null;
     if (!guests.length)
         return h("div", null, heading, why, h("p", null, "No guest runs here."));

@@ -1,6 +1,6 @@
 // What was measured, over time: a chart for each pair of arms and workload, and the table behind it.
 
-import { busy, h, mark, moment, name, plural, svg, table, words } from "./dom.js";
+import { add, busy, h, mark, moment, name, plural, svg, table, words } from "./dom.js";
 import { read } from "./run.js";
 
 const WIDTH = 640;
@@ -9,19 +9,19 @@ const EDGE = { left: 52, right: 14, top: 12, bottom: 24 };
 
 export async function measurements(body) {
     const waiting = busy("Reading the store…");
-    body.append(waiting);
+    add(body, waiting);
     const { measurements: all } = await read(["bench", "history", "--format", "json"], "nearmetal.history/1");
     waiting.remove();
     if (!all.length) {
-        body.append(h("p", null, "Nothing was measured here yet. ", h("code", null, "nearmetal bench slice DOMAIN --scratch DEVICE --quick --pause"),
+        add(body, h("p", null, "Nothing was measured here yet. ", h("code", null, "nearmetal bench slice DOMAIN --scratch DEVICE --quick --pause"),
             " compares a guest with the same slice of bare metal; it takes minutes and pauses the guest, so start it in a terminal."));
         return;
     }
-    body.append(h("p", { class: "muted" }, "Each ratio is the rate of a workload under one arm over that under another, with its 95 % interval. ",
+    add(body, h("p", { class: "muted" }, "Each ratio is the rate of a workload under one arm over that under another, with its 95 % interval. ",
         "1.00× is no difference. Hollow points are single shots: nothing is claimed of them."));
     for (const [title, points] of series(all))
-        body.append(chart(title, points));
-    body.append(h("h3", null, plural(all.length, "measurement")), table("All measurements", ["Number", "When", "What", "Guests", "Result", "Runs", "Kernel, QEMU"],
+        add(body, chart(title, points));
+    add(body, h("h3", null, plural(all.length, "measurement")), table("All measurements", ["Number", "When", "What", "Guests", "Result", "Runs", "Kernel, QEMU"],
         all.map(one => [String(one.id), moment(one.created), one.experiment, one.guests.map((guest, at) => [at ? ", " : "", name(guest)]),
             result(one), String(one.runs), `${one.kernel}, ${one.qemu}`])));
 }

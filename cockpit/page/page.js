@@ -1,6 +1,6 @@
 // The sections, one at a time, by the address: #/findings can be linked to and reloaded.
 
-import { h, problem } from "./dom.js";
+import { add, fill, h, problem } from "./dom.js";
 import "./theme.js";
 import { machine } from "./machine.js";
 import { findings } from "./findings.js";
@@ -23,19 +23,19 @@ let shown = null;
 async function show(focus) {
     const [word, ...rest] = cockpit.location.path;
     const section = SECTIONS.find(([path]) => path === word) ?? SECTIONS[0];
-    document.getElementById("sections").replaceChildren(h("ul", null, SECTIONS.map(([path, label]) =>
+    fill(document.getElementById("sections"), h("ul", null, SECTIONS.map(([path, label]) =>
         h("li", null, h("a", { href: `#/${path}`, "aria-current": path === section[0] ? "page" : null }, label)))));
     document.title = `nearmetal: ${section[1]}`;
     const body = h("section", { "aria-labelledby": "head" }, h("h2", { id: "head", tabindex: "-1" }, section[1]));
     // Whoever still writes into the section that was left writes into nothing.
-    place.replaceChildren(body);
+    fill(place, body);
     shown = body;
     if (focus)
         body.querySelector("h2").focus();
     try {
         await section[2](body, rest, cockpit.location.options);
     } catch (error) {
-        body.append(problem("This could not be read", error.message));
+        add(body, problem("This could not be read", error.message));
     }
     if (shown === body)
         document.documentElement.dataset.ready = section[0];
@@ -44,7 +44,7 @@ async function show(focus) {
 function access(permission) {
     const text = "Limited access: nearmetal reads what this user may read, and changes nothing. " +
         "Turn on administrative access at the top of the window to plan, apply and roll back.";
-    document.getElementById("access").replaceChildren(permission.allowed === false ? h("p", { class: "box unsure" }, text) : "");
+    fill(document.getElementById("access"), permission.allowed === false ? h("p", { class: "box unsure" }, text) : "");
 }
 
 cockpit.addEventListener("locationchanged", () => {

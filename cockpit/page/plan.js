@@ -1,22 +1,22 @@
 // Plan, differences, apply, read-back: the whole job for one guest.
 
-import { busy, button, h, mark, name, plural, problem, table, words } from "./dom.js";
+import { add, busy, button, fill, h, mark, name, plural, problem, table, words } from "./dom.js";
 import { applying } from "./apply.js";
 import { read, run } from "./run.js";
 
 const CLASSES = ["general", "density", "throughput", "latency", "windows", "passthrough"];
 
 export async function plan(body, _path, options) {
-    body.append(h("p", { class: "muted" }, "nearmetal decides where a guest belongs, and says why. Planning changes nothing."));
+    add(body, h("p", { class: "muted" }, "nearmetal decides where a guest belongs, and says why. Planning changes nothing."));
     const waiting = busy("Asking which guests there are…");
-    body.append(waiting);
+    add(body, waiting);
     const facts = await read(["inspect", "--format", "json"], "nearmetal.host/1");
     waiting.remove();
     if (facts.domains === null)
-        body.append(h("div", { class: "box unsure" }, h("h3", null, "libvirt was not asked"), h("p", null, facts.domains_unknown)));
+        add(body, h("div", { class: "box unsure" }, h("h3", null, "libvirt was not asked"), h("p", null, facts.domains_unknown)));
     const known = facts.domains ?? [];
     if (!known.length) {
-        body.append(h("p", null, "There is no domain to plan."));
+        add(body, h("p", null, "There is no domain to plan."));
         return;
     }
     const domain = h("select", { id: "domain" }, known.map(one => h("option", { value: one.name, selected: one.name === options.domain }, one.name)));
@@ -28,35 +28,35 @@ export async function plan(body, _path, options) {
     } },
     h("div", null, h("label", { for: "domain" }, "Guest"), domain), h("div", null, h("label", { for: "class" }, "Class"), klass),
     h("button", { type: "submit", class: "primary" }, "Plan"));
-    body.append(form, result);
+    add(body, form, result);
     if (options.domain)
         await planned(domain.value, klass.value, result);
 }
 
 async function planned(domain, klass, place) {
-    place.replaceChildren(busy("Planning…"));
+    fill(place, busy("Planning…"));
     const ended = await run(["plan", "--format", "json", ...klass ? ["--class", klass] : [], "--", domain]);
     if (ended.failure) {
-        place.replaceChildren(problem("This could not be planned", ended.failure));
+        fill(place, problem("This could not be planned", ended.failure));
         return;
     }
     const text = ended.stdout;
     const document = ended.document("nearmetal.plan/1");
     const placement = document.plan.placements.find(one => one.guest === domain);
     const head = h("h3", { tabindex: "-1" }, "Plan for ", name(domain));
-    place.replaceChildren(head);
+    fill(place, head);
     head.focus();
     if (!placement) {
-        place.append(problem("The guest does not fit here", document.plan.blocked?.map(one => one.why ?? JSON.stringify(one)).join("\n")));
+        add(place, problem("The guest does not fit here", document.plan.blocked?.map(one => one.why ?? JSON.stringify(one)).join("\n")));
         return;
     }
     const change = document.domains.find(one => one.name === domain);
-    place.append(
+    add(place,
         h("details", { open: true }, h("summary", null, "Decisions, and why"), table("Decisions", ["What", "Choice", "Because"],
             placement.reasons.map(one => [one.subject, one.choice, h("span", null, one.because, one.source && h("span", { class: "muted" }, ` (${one.source})`))]))),
         parts("When the guest starts", change?.needs_restart), parts("While it runs", change?.live_now));
     const check = h("div", null);
-    place.append(h("h3", null, "Changes to the host"), options(change, text, check), check);
+    add(place, h("h3", null, "Changes to the host"), options(change, text, check), check);
     await checked(text, [], check);
 }
 
@@ -68,7 +68,7 @@ const parts = (head, list) => list?.length
 // How it is applied; each choice is checked again at once.
 function options(change, text, place) {
     const choices = [
-        ["", "Change the stored definition; ask if the guest must restart"],
+        ["", "Apply only if no guest has to restart"],
         ["--restart", "Restart the guest (agent, then ACPI, never by force)"],
         ["--live-only", "Change only what can change while it runs; the rest takes effect at its next start"],
     ];
@@ -81,15 +81,15 @@ function options(change, text, place) {
 }
 
 async function checked(text, flags, place) {
-    place.replaceChildren(busy("Checking what would change…"));
+    fill(place, busy("Checking what would change…"));
     const ended = await run(["apply", "-", "--dry-run", "--format", "json", ...flags], { superuser: "require", input: text });
     if (ended.failure) {
-        place.replaceChildren(problem("This cannot be applied as it is", ended.failure));
+        fill(place, problem("This cannot be applied as it is", ended.failure));
         return;
     }
     const { changes } = ended.document("nearmetal.changes/1");
     if (!changes.length) {
-        place.replaceChildren(h("p", null, mark("good", "Everything is already as planned.")));
+        fill(place, h("p", null, mark("good", "Everything is already as planned.")));
         return;
     }
     const course = h("div", null);
@@ -98,7 +98,7 @@ async function checked(text, flags, place) {
         document.querySelectorAll("input[name=how]").forEach(radio => radio.disabled = true);
         applying(text, flags, course);
     }, "primary");
-    place.replaceChildren(h("ol", { class: "changes" }, changes.map(change =>
+    fill(place, h("ol", { class: "changes" }, changes.map(change =>
         h("li", null, words(change.what), change.diff.length ? difference(change) : null))), begin, course);
 }
 

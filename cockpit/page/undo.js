@@ -1,6 +1,6 @@
 // Undoing a transaction, wherever one is shown.
 
-import { busy, button, h, mark, problem, words } from "./dom.js";
+import { busy, button, fill, h, mark, problem, words } from "./dom.js";
 import { run } from "./run.js";
 
 // A button that asks in place, then rolls back; what came of it goes into `place`.
@@ -10,26 +10,26 @@ export function undoButton(number, place, done = () => {}) {
     const ask = () => {
         const restart = h("input", { type: "checkbox", id });
         const yes = button(`Undo transaction ${number}`, () => undo(number, restart.checked, place, done), "danger");
-        box.replaceChildren(
+        fill(box,
             h("p", null, restart, " ", h("label", { for: id }, "Shut down guests that run with the new definition, and start those that ran before")),
             yes, " ", button("Keep it", begin));
         yes.focus();
     };
-    const begin = () => box.replaceChildren(button("Undo…", ask, "secondary", { "aria-label": `Undo transaction ${number}` }));
+    const begin = () => fill(box, button("Undo…", ask, "secondary", { "aria-label": `Undo transaction ${number}` }));
     begin();
     return box;
 }
 
 async function undo(number, restart, place, done) {
-    place.replaceChildren(busy(`Undoing transaction ${number}…`));
+    fill(place, busy(`Undoing transaction ${number}…`));
     const args = ["rollback", "--transaction", String(number), "--format", "json", restart ? "--restart" : "--keep-running"];
     const ended = await run(args, { superuser: "require" });
     if (ended.failure) {
-        place.replaceChildren(problem("This could not be undone", ended.failure), undoButton(number, place, done));
+        fill(place, problem("This could not be undone", ended.failure), undoButton(number, place, done));
         return;
     }
     const report = ended.document("nearmetal.rollback/1");
-    place.replaceChildren(h("h4", { tabindex: "-1" }, mark("good", `Transaction ${report.transaction} is undone`)),
+    fill(place, h("h4", { tabindex: "-1" }, mark("good", `Transaction ${report.transaction} is undone`)),
         h("ul", null, report.notes.map(note => h("li", null, words(note)))));
     place.querySelector("h4").focus();
     done();

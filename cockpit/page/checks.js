@@ -16,7 +16,7 @@ export function checks(verification) {
     const [good, bad] = [by("ok"), by("mismatch")];
     const unsure = verification.checks.filter(check => !["ok", "mismatch"].includes(check.outcome));
     return h("div", null,
-        h("p", null, [mark(bad.length ? "bad" : "good", `${bad.length} ${bad.length === 1 ? "differs" : "differ"}`), "  ", mark("unsure", `${unsure.length} cannot be told`), "  ",
+        h("p", null, [mark(bad.length ? "bad" : "good", `${bad.length} ${bad.length === 1 ? "differs" : "differ"}`), " ", unsure.length ? mark("unsure", `${unsure.length} cannot be told`) : "", " ",
             mark("good", `${good.length} as planned`)]),
         bad.length ? rows("Checks that differ", bad) : null,
         unsure.length ? h("details", null, h("summary", null, `${plural(unsure.length, "check")} that nobody could tell`), rows("Checks that nobody could tell", unsure)) : null,

@@ -47,7 +47,7 @@ async function planned(domain, klass, place) {
     fill(place, head);
     head.focus();
     if (!placement) {
-        add(place, problem("The guest does not fit here", document.plan.blocked?.map(one => one.why ?? JSON.stringify(one)).join("\n")));
+        add(place, problem("The guest does not fit here", document.plan.blocked.map(one => `${one.problem}\nto place it: ${one.remedy}`).join("\n")));
         return;
     }
     const change = document.domains.find(one => one.name === domain);

@@ -1,6 +1,6 @@
 //! The measuring appliance: a kernel and an initramfs with fio, the guest agent, and the same probe as the host's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nearmetal_host::files;
 
@@ -25,16 +25,25 @@ impl Appliance {
     /// The kernel unpacks every archive of an initramfs one after the other (Documentation/driver-api/early-userspace/
     /// buffer-format.rst), so the probe goes into a second one behind the first.
     pub(crate) fn with_probe(conditions: &Conditions) -> Result<Self, MeasureError> {
-        let kernel = conditions.appliance.join("vmlinuz");
         let mut archive = files::read(&conditions.appliance.join("initramfs.cpio.gz"))?;
         archive.resize(archive.len().next_multiple_of(4), 0);
         archive.extend(archive_of_one(PROBE_IN_GUEST, &files::read(&conditions.probe)?));
-        let work = conditions.state.join("bench");
+        let work = conditions.place_for_guest_files()?;
         let initramfs = work.join("appliance-with-probe.cpio");
-        files::create_dir_all(&work)?;
         files::write(&initramfs, &archive)?;
-        Ok(Self { kernel, initramfs })
+        Ok(Self { kernel: staged(&conditions.appliance.join("vmlinuz"), &work)?, initramfs })
     }
+}
+
+/// A copy of a kernel for QEMU to read.
+///
+/// libvirt makes QEMU's user the owner of a guest's kernel while it runs, which is no business of a file that a package
+/// owns or that the host boots. And where AppArmor confines guests, libvirt lets none of them read a kernel below /usr
+/// (`valid_path` in its src/security/virt-aa-helper.c).
+pub(crate) fn staged(kernel: &Path, work: &Path) -> Result<PathBuf, MeasureError> {
+    let copy = work.join("appliance-kernel");
+    files::write(&copy, files::read(kernel)?)?;
+    Ok(copy)
 }
 
 /// A `newc` cpio archive with one executable file.
@@ -94,6 +103,18 @@ mod tests {
         assert!(text.contains("usr/bin/x\0") && text.contains("hello") && text.contains("TRAILER!!!"));
         // The file's size is the seventh field.
         assert_eq!(&archive[6 + 6 * 8..6 + 7 * 8], b"00000005");
+    }
+
+    #[test]
+    fn a_guest_gets_a_copy_of_the_kernel_and_never_the_packages_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let (own, work) = (directory.path().join("vmlinuz"), directory.path().join("bench"));
+        files::create_dir_all(&work).unwrap();
+        for contents in ["first", "second"] {
+            files::write(&own, contents).unwrap();
+            let copy = staged(&own, &work).unwrap();
+            assert_eq!((copy.parent(), files::read_to_string(&copy).unwrap().as_str()), (Some(&*work), contents));
+        }
     }
 
     #[test]

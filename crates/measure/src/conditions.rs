@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use nearmetal_host::files::{self, FileError};
+use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
+use crate::error::MeasureError;
 use crate::results::Environment;
 
 /// Where a measurement finds what it needs, what it may do, and where it is written down.
@@ -19,6 +22,10 @@ pub struct Conditions {
     pub state: PathBuf,
     /// Lab or silicon.
     pub environment: Environment,
+    /// Directory for what clones boot, which QEMU's user must be able to enter; empty for `bench` in the state directory, which
+    /// others may not enter.
+    #[serde(default)]
+    pub guest_files: PathBuf,
     /// Whether the user allows running originals to be paused.
     pub pause: bool,
     /// The store that every run goes into as it ends; `None`: none.
@@ -28,4 +35,26 @@ pub struct Conditions {
     /// The number of an interrupted measurement in the store, to go on with.
     #[serde(skip)]
     pub resume: Option<i64>,
+}
+
+impl Conditions {
+    /// The directory for what clones boot, made if it is not there. Whoever is not its owner may enter and not list it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn place_for_guest_files(&self) -> Result<PathBuf, MeasureError> {
+        let path = match self.guest_files.as_os_str().is_empty() {
+            true => self.state.join("bench"),
+            false => self.guest_files.clone(),
+        };
+        files::create_dir_all(&path)?;
+        // Whatever the umask: a hardened host's closes new directories to all others.
+        let failed = |source: rustix::io::Errno| FileError {
+            action: "set the permissions of",
+            path: path.clone(),
+            source: source.into(),
+        };
+        rustix::fs::chmod(&path, Mode::from_raw_mode(0o711)).map_err(failed)?;
+        Ok(path)
+    }
 }

@@ -205,6 +205,7 @@ impl Machine {
             appliance: "/appliance".into(),
             probe: "/probe".into(),
             state: self.state.path().to_owned(),
+            guest_files: "".into(),
             environment: Environment::Lab { machine: "quad".into() },
             pause: true,
             store: Some(self.state.path().join("results.sqlite")),

@@ -12,7 +12,7 @@ use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
 
 use super::path::{NetPath, Place};
-use crate::appliance::{Appliance, archive_of};
+use crate::appliance::{Appliance, archive_of, staged};
 use crate::clones::make_own;
 use crate::error::MeasureError;
 use crate::program::{output, run};
@@ -67,7 +67,7 @@ pub(crate) fn appliance(
     files::create_dir_all(work)?;
     files::write(&initramfs, &archive)?;
     let kernel = kernel.map_or_else(|| directory.join("vmlinuz"), Path::to_owned);
-    Ok(Appliance { kernel, initramfs })
+    Ok(Appliance { kernel: staged(&kernel, work)?, initramfs })
 }
 
 /// A file of the host, which is not one of the kernel's.

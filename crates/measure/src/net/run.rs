@@ -89,7 +89,7 @@ fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetM
     let given = paths.iter().any(|path| path.link == Link::VfHostdev);
     let drivers = if given { drivers } else { Vec::new() };
     let programs = NetTest::programs(&request.tests);
-    let work = request.conditions.state.join("bench");
+    let work = request.conditions.place_for_guest_files()?;
     let appliance =
         appliance(session.fs, &request.conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
     let cards = cards(&paths, &ground, &session.new_uuid()?);

@@ -136,6 +136,7 @@ impl Machine {
             appliance: state.to_owned(),
             probe: state.join("probe"),
             state: state.to_owned(),
+            guest_files: state.join("boot"),
             environment: Environment::Lab { machine: "quad".into() },
             pause: true,
             store: Some(state.join("results.sqlite")),

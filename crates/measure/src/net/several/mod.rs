@@ -170,7 +170,7 @@ pub(crate) fn ready<'p>(
 /// The appliance with netperf, the probe, this host's kernel and the functions' drivers.
 fn with_probe(over: &OverPort<'_>, functions: &[Free], session: &Session<'_>) -> Result<Appliance, MeasureError> {
     let conditions = &session.conditions;
-    let work = conditions.state.join("bench");
+    let work = conditions.place_for_guest_files()?;
     let kernel = match own_kernel(session.fs, session.host.system.kernel.as_deref()) {
         Ok(kernel) => Some(kernel),
         // The appliance's own kernel need not have the driver.

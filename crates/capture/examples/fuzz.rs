@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use nearmetal_capture::{from_bytes, from_libvirt, write};
+use nearmetal_capture::{from_bytes, from_libvirt, security_models, write};
 use nearmetal_host::fuzzing::{Target, campaign};
 use nearmetal_host::{Entry, Host, MemoryTree};
 
@@ -53,6 +53,7 @@ fn main() -> ExitCode {
     let libvirt = |bytes: &[u8]| {
         if let Ok(text) = std::str::from_utf8(bytes) {
             let (capabilities, device) = text.split_once("<device>").unwrap_or((text, ""));
+            drop(security_models("fuzz", capabilities));
             drop(from_libvirt("fuzz", capabilities, &[format!("<device>{device}")]));
         }
     };

@@ -9,6 +9,7 @@
 //! | a host from bytes, as they come over the network | [`from_bytes`] |
 //! | a capture of a machine | [`collect`], then [`write`] |
 //! | a host from libvirt's capabilities and node devices | [`from_libvirt`] |
+//! | what confines a libvirt's guests | [`security_models`] |
 //!
 //! A crate of its own for its decompressors, which the planner and the reports must not carry.
 
@@ -26,6 +27,6 @@ mod xml;
 
 pub use collect::collect;
 pub use error::CaptureError;
-pub use libvirt::{LibvirtHost, from_libvirt};
+pub use libvirt::{LibvirtHost, SecurityModel, from_libvirt, security_models};
 pub use open::{from_bytes, open};
 pub use write::write;

@@ -45,6 +45,32 @@ pub fn from_libvirt(name: &str, capabilities: &str, devices: &[String]) -> Resul
     Ok(LibvirtHost { fs: HostFs::of_partial_tree(tree, name), unknown: UNKNOWN })
 }
 
+/// What confines the guests of a libvirt: one of the `secmodel` elements of its capabilities.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecurityModel {
+    /// `apparmor` or `selinux`; `dac` for the owners of files and processes.
+    pub model: String,
+    /// The label of guests' processes that have none of their own; for `dac` it is `+UID:+GID`. AppArmor has none, since each
+    /// guest has a profile of its own.
+    pub label: Option<String>,
+}
+
+/// The security models in a capabilities document, in libvirt's order; none where guests run unconfined.
+///
+/// # Errors
+/// XML that is not understood; `name` says where it came from.
+pub fn security_models(name: &str, capabilities: &str) -> Result<Vec<SecurityModel>, CaptureError> {
+    let root = xml::parse(name, capabilities.as_bytes())?;
+    let models = root.child("host").into_iter().flat_map(|host| host.all("secmodel"));
+    let read = |element: &Element| {
+        let model = element.text_of("model").map(str::trim).filter(|model| !model.is_empty() && *model != "none")?;
+        let label = element.all("baselabel").find(|label| label.attribute("type") == Some("kvm"));
+        let label = label.map(|label| label.text.trim().to_owned()).filter(|label| !label.is_empty());
+        Some(SecurityModel { model: model.to_owned(), label })
+    };
+    Ok(models.filter_map(read).collect())
+}
+
 /// Cells, their PUs, memory, pages and distances; and the banks of the last-level cache.
 fn processors(host: &Element, description: &mut Description) -> Result<(), String> {
     let cells: Vec<_> = host.at(&["topology", "cells"]).into_iter().flat_map(|cells| cells.all("cell")).collect();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use nearmetal_capture::{SecurityModel, security_models};
 use nearmetal_host::diff::{self, Difference};
 use nearmetal_host::ledger::{self, Ledger};
 use nearmetal_host::{Document, Host, text};
@@ -85,10 +86,12 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
     if source.fs.is_live() {
         vf_table::fill_in(&mut host);
     }
-    let domains = match (&mut source.libvirt, args.format) {
-        (_, Format::Picture | Format::Svg) => Ok(Vec::new()),
-        (Some(libvirt), _) => libvirt.domains().map_err(first_line),
-        (None, _) if source.fs.is_live() => Libvirt::open(None).and_then(|mut here| here.domains()).map_err(first_line),
+    let guests = match (&mut source.libvirt, args.format) {
+        (_, Format::Picture | Format::Svg) => Ok(Guests::default()),
+        (Some(libvirt), _) => Guests::ask(libvirt).map_err(first_line),
+        (None, _) if source.fs.is_live() => {
+            Libvirt::open(None).and_then(|mut here| Guests::ask(&mut here)).map_err(first_line)
+        }
         // The domains of this machine have no place beside another one.
         (None, _) => Err("not asked: libvirt here does not know that machine".to_owned()),
     };
@@ -100,11 +103,11 @@ pub fn inspect(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> 
                 false => ledger::render(&ledger::read(&source.fs, &host)),
             };
             let kvm = if source.fs.is_live() { kvm_line(&host) } else { String::new() };
-            printer.data(&(text::render(&host) + &kvm + &table(&domains) + "\n" + &owners));
+            printer.data(&(text::render(&host) + &kvm + &table(&guests) + "\n" + &owners));
         }
         Format::Json => {
             let kvm = if source.fs.is_live() { kvm::verdict(&host) } else { None };
-            printer.data(&json(&host, &domains, &ledger::read(&source.fs, &host), kvm.as_ref())?);
+            printer.data(&json(&host, &guests, &ledger::read(&source.fs, &host), kvm.as_ref())?);
         }
         Format::Picture => {
             let style = crate::style::style(printer);
@@ -135,13 +138,49 @@ fn first_line(error: HypervisorError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-fn table(domains: &Result<Vec<DomainSummary>, String>) -> String {
-    let domains = match domains {
-        Ok(domains) => domains,
+/// What libvirt says of guests.
+#[derive(Default)]
+struct Guests {
+    domains: Vec<DomainSummary>,
+    /// What confines them; `None` where libvirt does not say.
+    confined: Option<Vec<SecurityModel>>,
+}
+
+impl Guests {
+    fn ask(libvirt: &mut Libvirt) -> Result<Self, HypervisorError> {
+        let domains = libvirt.domains()?;
+        let capabilities = libvirt.capabilities().ok();
+        let confined = capabilities.and_then(|text| security_models("libvirt's capabilities", &text).ok());
+        Ok(Self { domains, confined })
+    }
+}
+
+/// Who QEMU runs as and what confines it, in a line. `dac` is libvirt's name for users and groups.
+fn confined_line(models: Option<&[SecurityModel]>) -> String {
+    let Some(models) = models else { return "\nlibvirt confines guests: ?\n".to_owned() };
+    let words: Vec<String> = models
+        .iter()
+        .map(|model| match (model.model.as_str(), &model.label) {
+            ("dac", Some(label)) => format!("user and group {}", label.replace('+', "")),
+            (name, Some(label)) => format!("{name} ({label})"),
+            (name, None) => name.to_owned(),
+        })
+        .collect();
+    match words.is_empty() {
+        true => "\nlibvirt confines guests: no\n".to_owned(),
+        false => format!("\nlibvirt confines guests: {}\n", words.join(", ")),
+    }
+}
+
+fn table(guests: &Result<Guests, String>) -> String {
+    let guests = match guests {
+        Ok(guests) => guests,
         Err(why) => return format!("\ndomains: unknown ({why})\n"),
     };
+    let domains = &guests.domains;
     let width = domains.iter().map(|domain| domain.name.chars().count()).max().unwrap_or(0).max("domain".len());
-    let mut table = format!("\n{:width$}  {:12}  {:9}  uuid\n", "domain", "state", "autostart");
+    let confined = confined_line(guests.confined.as_deref());
+    let mut table = format!("{confined}\n{:width$}  {:12}  {:9}  uuid\n", "domain", "state", "autostart");
     for domain in domains {
         let autostart = if domain.autostart { "yes" } else { "no" };
         table.push_str(&format!("{:width$}  {:12}  {autostart:9}  {}\n", domain.name, domain.state, domain.uuid));
@@ -186,19 +225,36 @@ fn kvm_line(host: &Host) -> String {
     }
 }
 
-/// The host's document with `domains` in it (a list, or null and `domains_unknown` with the reason) and the ledger.
-fn json(
-    host: &Host,
-    domains: &Result<Vec<DomainSummary>, String>,
-    ledger: &Ledger,
-    kvm: Option<&Kvm>,
-) -> anyhow::Result<String> {
+/// The host's document with `domains` in it (a list, or null and `domains_unknown` with the reason), what confines them, and
+/// the ledger.
+fn json(host: &Host, guests: &Result<Guests, String>, ledger: &Ledger, kvm: Option<&Kvm>) -> anyhow::Result<String> {
     let mut document = serde_json::to_value(Document::new(host))?;
     document["kvm"] = serde_json::to_value(kvm)?;
     document["ledger"] = serde_json::to_value(ledger)?;
-    document["domains"] = serde_json::to_value(domains.as_ref().ok())?;
-    if let Err(why) = domains {
+    document["domains"] = serde_json::to_value(guests.as_ref().ok().map(|guests| &guests.domains))?;
+    let confined = guests.as_ref().ok().and_then(|guests| guests.confined.as_ref());
+    document["security_models"] = confined.map_or(serde_json::Value::Null, |models| {
+        models.iter().map(|model| serde_json::json!({"model": model.model, "label": model.label})).collect()
+    });
+    if let Err(why) = guests {
         document["domains_unknown"] = why.as_str().into();
     }
     Ok(serde_json::to_string_pretty(&document)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_confines_guests_is_named_and_unknown_is_not_no() {
+        let model = |model: &str, label: Option<&str>| SecurityModel {
+            model: model.to_owned(),
+            label: label.map(str::to_owned),
+        };
+        let debian = [model("apparmor", None), model("dac", Some("+64055:+64055"))];
+        assert_eq!(confined_line(Some(&debian)), "\nlibvirt confines guests: apparmor, user and group 64055:64055\n");
+        assert_eq!(confined_line(Some(&[])), "\nlibvirt confines guests: no\n");
+        assert_eq!(confined_line(None), "\nlibvirt confines guests: ?\n");
+    }
 }

@@ -67,6 +67,21 @@ fn capabilities_and_node_devices_are_a_host() {
 }
 
 #[test]
+fn security_models_come_with_the_label_of_kvm_guests() {
+    // libvirt 11.3 on Debian 13.
+    let models = "<secmodel><model>apparmor</model><doi>0</doi></secmodel><secmodel><model>dac</model><doi>0</doi>\
+                  <baselabel type='qemu'>+1:+1</baselabel><baselabel type='kvm'>+64055:+64055</baselabel></secmodel>";
+    let document = CAPABILITIES.replace("<host>", &format!("<host>{models}"));
+    let model =
+        |model: &str, label: Option<&str>| SecurityModel { model: model.to_owned(), label: label.map(str::to_owned) };
+    let found = security_models("test", &document).unwrap();
+    assert_eq!(found, [model("apparmor", None), model("dac", Some("+64055:+64055"))]);
+    let off = CAPABILITIES.replace("<host>", "<host><secmodel><model>none</model><doi>0</doi></secmodel>");
+    assert_eq!(security_models("test", &off).unwrap(), []);
+    assert!(security_models("test", "<capabilities").is_err());
+}
+
+#[test]
 fn documents_that_are_something_else_are_refused() {
     let good = devices();
     for (capabilities, device) in [

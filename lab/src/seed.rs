@@ -1,7 +1,8 @@
-//! What libvirt finds out about QEMU at its first start, kept for later boots of the same machine from the same image.
+//! What the first boot finds out, kept for later boots of the same machine from the same image: libvirt's probes of QEMU and
+//! AppArmor's compiled profiles.
 //!
-//! Probing takes libvirt half a minute under emulation. It stores the result, with everything the result depends on, and
-//! probes again when any of that differs: a seed can be useless, never wrong.
+//! Probing takes libvirt half a minute under emulation, compiling profiles several seconds. Both store the result with what it
+//! depends on, and begin again when any of that differs: a seed can be useless, never wrong.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,9 +18,10 @@ use crate::lab::Lab;
 /// How long the lab may take to hand it over.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Packs libvirt's capability cache where the initramfs looks for it. Archives of the initramfs begin on 4 bytes.
+/// Packs both caches where the initramfs looks for them. Archives of the initramfs begin on 4 bytes.
 const PACK: &str = "cd /var/cache/libvirt/qemu/capabilities 2>/dev/null && ls ./*.xml >/dev/null 2>&1 || exit 1
 mkdir -p /run/lab-seed/seed/var/cache/libvirt/qemu && cp -a . /run/lab-seed/seed/var/cache/libvirt/qemu/capabilities
+[ ! -d /var/cache/apparmor ] || cp -a /var/cache/apparmor /run/lab-seed/seed/var/cache/
 cd /run/lab-seed && find . | cpio --quiet --create --format=newc; rm -r /run/lab-seed";
 
 fn path(image: &Image, machine: &str) -> PathBuf {

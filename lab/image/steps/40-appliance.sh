@@ -24,3 +24,6 @@ pack "$tree" | gzip -1 -n > "$appliance/initramfs.cpio.gz"
 uncompressed_kernel "$release" > "$appliance/vmlinuz"
 mkdir -p "$OUT/appliance"
 ln "$appliance/vmlinuz" "$appliance/initramfs.cpio.gz" "$OUT/appliance/"
+
+# Where libvirt keeps what guests boot. It gives such files to QEMU's user, and AppArmor lets no guest read below /usr/share.
+cp "$appliance/vmlinuz" "$appliance/initramfs.cpio.gz" "$rootfs/var/lib/libvirt/boot/"

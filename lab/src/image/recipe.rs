@@ -47,7 +47,6 @@ const FILES: &[RecipeFile] = recipe_files![
     "appliance/etc/acpi/PWRF/00000080",
     "appliance/sbin/shutdown",
     "rootfs/etc/default/libvirtd",
-    "rootfs/etc/libvirt/qemu.conf",
     "rootfs/etc/libvirt/qemu/networks/default.xml",
     "rootfs/etc/modprobe.d/lab.conf",
     "rootfs/etc/ssh/sshd_config.d/lab.conf",

@@ -37,8 +37,8 @@ pub struct Boot {
     pub append: Vec<String>,
 }
 
-/// Kernel arguments every lab has. Security modules and system call filters guard nothing here and take seconds to set up.
-const KERNEL_ARGUMENTS: [&str; 6] = ["console=ttyS0", "quiet", "rw", "audit=0", "lsm=capability", "SYSTEMD_SECCOMP=0"];
+/// Kernel arguments every lab has. System call filters guard nothing here and take seconds to set up.
+const KERNEL_ARGUMENTS: [&str; 5] = ["console=ttyS0", "quiet", "rw", "audit=0", "SYSTEMD_SECCOMP=0"];
 
 /// Ticks of a Debian kernel's timer each second (CONFIG_HZ).
 const HZ: u32 = 250;
@@ -88,7 +88,8 @@ pub fn arguments(machine: &Machine, boot: &Boot) -> Vec<String> {
     line.add("-initrd", if boot.seeded { "/lab/state/initramfs.cpio" } else { "/lab/image/initramfs.cpio" });
     let emulated = machine.processors.accelerator == Accelerator::Tcg;
     let clock = clock_arguments(boot.counter_khz.filter(|_| emulated));
-    let kernel = KERNEL_ARGUMENTS.into_iter().chain(clock.iter().map(String::as_str));
+    let kernel = KERNEL_ARGUMENTS.into_iter().chain(machine.libvirt.arguments());
+    let kernel = kernel.chain(clock.iter().map(String::as_str));
     let kernel = kernel.chain(machine.kernel_arguments.iter().map(String::as_str));
     let kernel = kernel.chain(boot.append.iter().map(String::as_str));
     line.add("-append", kernel.collect::<Vec<_>>().join(" "));

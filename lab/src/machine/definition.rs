@@ -15,6 +15,9 @@ pub struct Machine {
     /// Kernel arguments this machine needs, before those of the user.
     #[serde(default)]
     pub kernel_arguments: Vec<String>,
+    /// How its libvirt confines guests.
+    #[serde(default)]
+    pub libvirt: Confinement,
     /// What its emulated processors count; nothing by default, since counting costs time.
     #[serde(default)]
     pub count: Option<Count>,
@@ -35,6 +38,28 @@ pub struct Machine {
     /// Plain virtio disks, near no node.
     #[serde(default, rename = "disk")]
     pub disks: Vec<Disk>,
+}
+
+/// How a machine's libvirt confines guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confinement {
+    /// Guests are root's, without AppArmor and with the host's /dev.
+    #[default]
+    Unconfined,
+    /// As Debian installs it: a user of their own, an AppArmor profile and a /dev for each guest.
+    Stock,
+}
+
+impl Confinement {
+    /// What tells the kernel and the lab's initramfs. Of several the last holds, for both.
+    pub fn arguments(self) -> [&'static str; 2] {
+        match self {
+            // Security modules that guard nothing take seconds to set up.
+            Self::Unconfined => ["lsm=capability", "lab.libvirt=unconfined"],
+            Self::Stock => ["lsm=capability,apparmor", "lab.libvirt=stock"],
+        }
+    }
 }
 
 /// The processors of a machine.

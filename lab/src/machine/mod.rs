@@ -13,7 +13,8 @@ pub use builtin::BUILTIN;
 pub use command_line::{Boot, MANAGEMENT_ADDRESS, arguments};
 pub(crate) use command_line::{COUNTERS, PLUGIN};
 pub use definition::{
-    Accelerator, Cable, CableEnd, Contents, Disk, Machine, Namespace, Network, NetworkModel, Node, Nvme, Processors,
+    Accelerator, Cable, CableEnd, Confinement, Contents, Disk, Machine, Namespace, Network, NetworkModel, Node, Nvme,
+    Processors,
 };
 pub use nearmetal_counters::Count;
 

@@ -57,8 +57,8 @@ pub(super) const SMALL: &str = "
   <vcpu>1</vcpu>
   <os>
     <type arch='x86_64' machine='q35'>hvm</type>
-    <kernel>/usr/share/nearmetal/appliance/vmlinuz</kernel>
-    <initrd>/usr/share/nearmetal/appliance/initramfs.cpio.gz</initrd>
+    <kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
+    <initrd>/var/lib/libvirt/boot/initramfs.cpio.gz</initrd>
     <cmdline>console=ttyS0 quiet</cmdline>
   </os>
   <features>

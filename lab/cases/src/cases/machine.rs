@@ -1,6 +1,7 @@
 //! The lab itself, and what inspect says of the machine in it.
 
 use anyhow::{Context, ensure};
+use nearmetal_lab::machine::Confinement;
 use serde_json::Value;
 
 use super::{Case, HOLDS, Verdict, alone, shared};
@@ -14,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("inspect/agrees-with-numactl-and-lspci", inspect_agrees),
         shared("inspect/without-libvirt", without_libvirt),
         alone("lab/power-loss-keeps-what-was-synced", power_loss),
+        alone("lab/stock-libvirt", stock_libvirt),
         alone("lab/two-names-side-by-side", two_labs),
     ]
 }
@@ -38,6 +40,30 @@ fn hung_command(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(clock.elapsed().as_secs() < 30, "it took {:?}", clock.elapsed());
     bench.ends_with(1, "sleep 1; pgrep -x sleep")?;
     Ok(Verdict::Holds(error.to_string()))
+}
+
+/// Guests are confined as Debian confines them: their user, their profile, their own /dev, their slice.
+fn stock_libvirt() -> anyhow::Result<Verdict> {
+    let append = Confinement::Stock.arguments().map(str::to_owned).to_vec();
+    let bench = Bench::up("stock", &Boot { append, ..Boot::default() })?;
+    bench.found()?;
+    let uuid = bench.sh("virsh domuuid web1")?;
+    let profile = format!("libvirt-{}", uuid.trim());
+    let qemu = "/proc/$(cat /run/libvirt/qemu/web1.pid)";
+    let label = bench.sh(&format!("cat {qemu}/attr/current; cat /proc/$(cat /run/libvirtd.pid)/attr/current"))?;
+    ensure!(label == format!("{profile} (enforce)\nlibvirtd (enforce)"), "{label}");
+    let status = bench.json("aa-status --json")?;
+    ensure!(status["profiles"][&profile] == "enforce", "aa-status: {status}");
+    let user = bench.sh(&format!("stat -c '%U %G' {qemu}; grep CapEff {qemu}/status"))?;
+    ensure!(user == "libvirt-qemu libvirt-qemu\nCapEff:\t0000000000000000", "{user}");
+    bench.sh(&format!("test \"$(readlink {qemu}/ns/mnt)\" != \"$(readlink /proc/1/ns/mnt)\""))?;
+    bench.sh(&format!("grep -q '^0::/machine.slice/machine-qemu' {qemu}/cgroup"))?;
+    bench.sh("! grep -qE '^ *[a-z]' /etc/libvirt/qemu.conf")?;
+    let models = bench.json("nearmetal inspect --format json")?["security_models"].clone();
+    ensure!(models[0]["model"] == "apparmor" && models[1]["model"] == "dac", "{models}");
+    bench.applied()?;
+    bench.lab.down()?;
+    Ok(Verdict::Holds(format!("{label}; {user}").replace(['\n', '\t'], " ")))
 }
 
 fn inspect_agrees(bench: &Bench) -> anyhow::Result<Verdict> {

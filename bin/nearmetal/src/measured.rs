@@ -6,10 +6,11 @@ use std::path::Path;
 use nearmetal_domain::{DomainFacts, InterfaceFacts};
 use nearmetal_host::{Host, HostFs};
 use nearmetal_measure::{Environment, Function, Store, device_model, port_functions, port_model};
-use nearmetal_place::{DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredNetwork};
+use nearmetal_place::{DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork};
 
 use crate::job::matrix::for_plan;
 use crate::job::net_for_plan::{self, Wanted, WayOut};
+use crate::job::tuned;
 use crate::printer::Printer;
 
 /// Where races of ways are kept below the state directory.
@@ -71,6 +72,7 @@ pub(crate) fn measured(
             disks.filter_map(|disk| ground.disk(request, disk, |name| device_model(tree, host, name), &mut notes)),
         );
         let functions = |port: &str| port_functions(port, tree, host);
+        found.guests.extend(ground.guest(request, &mut notes));
         found.networks.extend(ground.networks(guest, functions, Path::new(VHOST_NET).exists(), &mut notes));
     }
     for note in notes {
@@ -83,6 +85,16 @@ pub(crate) fn measured(
 }
 
 impl Ground<'_> {
+    /// The newest tune of this very guest under this kernel, if it says what to use.
+    fn guest(&self, guest: &GuestRequest, notes: &mut Vec<Note>) -> Option<MeasuredGuest> {
+        let found = self.store.newest_tune(&guest.name, self.kernel, self.environment);
+        let (id, results) = found.map_err(|error| notes.push(unreadable(&error))).ok()??;
+        let measured = tuned::for_plan(id, &results, guest);
+        measured
+            .map_err(|why| notes.push(Note::Plain(format!("{}: tune run {id} is not used: {why}", guest.name))))
+            .ok()
+    }
+
     fn disk(
         &self,
         guest: &GuestRequest,

@@ -18,6 +18,7 @@ use crate::net::{NetMatrixRequest, NetMatrixResults};
 use crate::results::Results;
 use crate::slice::SliceRequest;
 use crate::together::TogetherRequest;
+use crate::tune::TuneRequest;
 
 /// What an experiment leaves.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +100,8 @@ experiments! {
     Slice, "slice", SliceRequest;
     /// A guest without each decision of its plan.
     Decisions, "decisions", DecisionsRequest;
+    /// A guest as each of its possible plans has it.
+    Tune, "tune", TuneRequest;
     /// A guest in itself.
     Inside, "inside", InsideRequest;
     /// A guest with a drive of its own.

@@ -176,6 +176,7 @@ impl Experiment<'_> {
             arms: self.arms,
             runs,
             caveats: caveats.concat(),
+            tune: None,
         };
         Ok(results)
     }

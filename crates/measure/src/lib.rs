@@ -1,7 +1,7 @@
 //! Loads, arms, designs, provenance and the results store.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
-//! clones ([`slice`]), without each decision of its plan ([`decisions`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
+//! clones ([`slice`]), without each decision of its plan ([`decisions`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
 //! disk ([`matrix`]) or a network ([`net`]). Every run is kept ([`Results`], [`Store`]); what may be said of them is worked
 //! out afterwards ([`compare`]).
 
@@ -43,6 +43,7 @@ mod slice;
 mod stand;
 mod store;
 mod together;
+mod tune;
 
 pub use arm::{AS_FOUND, ArmName, BARE_SLICE, PLANNED, Role, VIRT_INSTALL, against};
 pub use clones::clone_name;
@@ -83,3 +84,6 @@ pub use slice::SliceRequest;
 pub use stand::OnScratch;
 pub use store::{Entry, State, Store};
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
+pub use tune::{
+    TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,
+};

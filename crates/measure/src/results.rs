@@ -15,6 +15,7 @@ use crate::error::MeasureError;
 use crate::load::{Window, Workload};
 use crate::metric::Metric;
 use crate::older;
+use crate::tune::Tuning;
 
 /// Value of [`Results::schema`].
 pub const SCHEMA: &str = "nearmetal.results/2";
@@ -24,7 +25,7 @@ pub const SCHEMA: &str = "nearmetal.results/2";
 pub struct Results {
     /// Always [`SCHEMA`] for this version.
     pub schema: String,
-    /// Which experiment: `slice`, `inside`, `drive`, `together`.
+    /// Which experiment: `slice`, `decisions`, `modes`, `inside`, `drive`, `together`, `tune`.
     pub experiment: String,
     /// RFC 3339, UTC.
     pub created: String,
@@ -49,6 +50,9 @@ pub struct Results {
     pub caveats: Vec<String>,
     /// Versions, kernel, command lines: name to value.
     pub provenance: BTreeMap<String, String>,
+    /// What only a tune leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tune: Option<Box<Tuning>>,
 }
 
 /// A guest with its slice.
@@ -350,6 +354,7 @@ pub(crate) mod tests {
             runs,
             caveats: vec![],
             provenance: BTreeMap::new(),
+            tune: None,
         }
     }
 

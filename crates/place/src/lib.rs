@@ -8,6 +8,7 @@
 
 mod anchor;
 mod blockers;
+mod choices;
 mod disks;
 mod distances;
 mod helpers;
@@ -25,15 +26,16 @@ mod slice;
 mod sources;
 mod text;
 
+pub use choices::{Choices, Pins, UnknownChoices};
 pub use disks::{disk_placements, wants_iothread};
-pub use measured::{Measured, MeasuredDisk, MeasuredNetwork, use_measured};
+pub use measured::{Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork, use_measured};
 pub use occupied::{Occupied, Owner, Returning};
 pub use plan::{
     Blocker, CacheMode, DevicePlacement, DiskEngine, DiskPlacement, FunctionKind, GuestCell, MemoryPlacement,
     NetworkBackend, NetworkPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
 };
-pub use planner::plan;
-pub use policy::{Housekeeping, Policy};
+pub use planner::{plan, plan_tuned};
+pub use policy::{Housekeeping, PinTo, Policy};
 pub use report::{NodeReport, PlanReport, Planned};
 pub use request::{DiskRequest, GuestRequest, NetworkRequest, UnknownClass, WorkloadClass};
 pub use text::{explain, render};

@@ -3,6 +3,7 @@
 use nearmetal_host::Host;
 use nearmetal_units::MacAddress;
 
+use crate::choices::{Choices, Pins};
 use crate::plan::{CacheMode, DiskEngine, NetworkBackend, NetworkPlacement, Placement, Plan, Reason};
 use crate::request::{GuestRequest, WorkloadClass};
 
@@ -13,6 +14,21 @@ pub struct Measured {
     pub disks: Vec<MeasuredDisk>,
     /// Their network interfaces.
     pub networks: Vec<MeasuredNetwork>,
+    /// The guests as a whole.
+    pub guests: Vec<MeasuredGuest>,
+}
+
+/// The choices that a guest was measured best with, as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasuredGuest {
+    /// Guest.
+    pub guest: String,
+    /// What won.
+    pub choices: Choices,
+    /// Target name of the disk that it was measured on, `vda`.
+    pub disk: String,
+    /// When, in which run, and how much.
+    pub because: String,
 }
 
 /// A way to a disk that was measured on the same model of drive under the same kernel, and shown faster than QEMU's
@@ -62,9 +78,13 @@ pub struct MeasuredNetwork {
 }
 
 impl Measured {
-    /// Tells requests which interfaces vhost-net will carry, so that the planner counts their workers. To be called before
-    /// the plan is made; guests that float are left as they are.
+    /// Tells requests which guests were measured best floating, and which interfaces vhost-net will carry, so that the planner
+    /// counts their workers. To be called before the plan is made; interfaces of guests that float are left as they are.
     pub fn expect_in(&self, requests: &mut [GuestRequest]) {
+        for own in self.guests.iter().filter(|own| own.choices.pins == Pins::Float) {
+            let of = requests.iter_mut().filter(|guest| guest.name == own.guest);
+            of.for_each(|guest| guest.class = WorkloadClass::Density);
+        }
         for guest in requests.iter_mut().filter(|guest| guest.class != WorkloadClass::Density) {
             for network in &mut guest.networks {
                 let own = |one: &&MeasuredNetwork| one.guest == guest.name && network.mac.parse() == Ok(one.mac);
@@ -81,10 +101,30 @@ impl Measured {
 pub fn use_measured(host: &Host, plan: &mut Plan, measured: &Measured) {
     for placement in &mut plan.placements {
         use_disks(host, placement, &measured.disks);
+        use_choices(host, placement, &measured.guests);
         if !placement.is_floating() {
             use_networks(placement, &measured.networks);
         }
     }
+}
+
+/// What was measured of the whole guest goes before what was measured of its disk alone.
+fn use_choices(host: &Host, placement: &mut Placement, measured: &[MeasuredGuest]) {
+    let Some(own) = measured.iter().find(|one| one.guest == placement.guest) else { return };
+    if let (false, Some(engine)) = (placement.is_floating(), own.choices.engine) {
+        let disk = MeasuredDisk {
+            guest: own.guest.clone(),
+            target: own.disk.clone(),
+            cache: CacheMode::None,
+            engine,
+            iothread: own.choices.iothread,
+            queues: None,
+            because: own.because.clone(),
+        };
+        use_disks(host, placement, &[disk]);
+    }
+    let (subject, choice, because) = ("tuned".to_owned(), own.choices.words(), own.because.clone());
+    placement.reasons.insert(0, Reason { subject, choice, because, source: None });
 }
 
 fn use_networks(placement: &mut Placement, measured: &[MeasuredNetwork]) {

@@ -5,11 +5,12 @@ use nearmetal_units::{CpuSet, PageSize};
 
 use crate::anchor::{self, Anchor};
 use crate::distances::Distances;
+use crate::measured::MeasuredGuest;
 use crate::memory::Memory;
 use crate::occupied::Occupied;
 use crate::plan::{Blocker, MemoryPlacement, Placement, Plan, VcpuPin};
-use crate::policy::Policy;
-use crate::processors::Processors;
+use crate::policy::{PinTo, Policy};
+use crate::processors::{Level, Processors};
 use crate::report::{NodeReport, PlanReport, Planned};
 use crate::request::{GuestRequest, WorkloadClass};
 use crate::slice::{self, Slice};
@@ -34,6 +35,22 @@ enum Outcome {
 /// the order asked: a guest without devices has no reason to be on a particular node. Placements and refusals come out
 /// in the order asked.
 pub fn plan(host: &Host, occupied: &Occupied, guests: &[GuestRequest], policy: &Policy) -> Planned {
+    plan_tuned(host, occupied, guests, policy, &[])
+}
+
+/// The same, with what was measured of some guests as a whole: their choices go before the policy's. Their disks are chosen
+/// afterwards, by [`crate::use_measured`].
+pub fn plan_tuned(
+    host: &Host,
+    occupied: &Occupied,
+    guests: &[GuestRequest],
+    policy: &Policy,
+    tuned: &[MeasuredGuest],
+) -> Planned {
+    let own = |guest: &GuestRequest| {
+        let choices = tuned.iter().find(|one| one.guest == guest.name).map(|one| one.choices);
+        choices.map_or_else(|| policy.clone(), |choices| choices.policy(policy))
+    };
     let before = (Processors::new(host, occupied, policy), Memory::new(host, occupied, policy));
     let (mut processors, mut memory) = before.clone();
     let distances = Distances::new(host);
@@ -50,7 +67,7 @@ pub fn plan(host: &Host, occupied: &Occupied, guests: &[GuestRequest], policy: &
             continue;
         }
         let anchor = draft.anchor.as_ref().map(|anchor| anchor.node);
-        draft.outcome = match slice::find(&distances, &processors, &memory, policy, draft.guest, anchor) {
+        draft.outcome = match slice::find(&distances, &processors, &memory, &own(draft.guest), draft.guest, anchor) {
             Some(slice) => {
                 slice.cpus.iter().for_each(|cpu| {
                     processors.vcpus.insert(*cpu);
@@ -58,7 +75,14 @@ pub fn plan(host: &Host, occupied: &Occupied, guests: &[GuestRequest], policy: &
                 memory.take(&slice.memory, slice.page_size.unwrap_or(PageSize::SMALL));
                 Outcome::Placed(slice)
             }
-            None => Outcome::Blocked(blockers::no_room(&processors, &memory, occupied, policy, draft.guest, anchor)),
+            None => Outcome::Blocked(blockers::no_room(
+                &processors,
+                &memory,
+                occupied,
+                &own(draft.guest),
+                draft.guest,
+                anchor,
+            )),
         };
     }
     let mut plan = Plan::default();
@@ -67,10 +91,23 @@ pub fn plan(host: &Host, occupied: &Occupied, guests: &[GuestRequest], policy: &
             Outcome::Floating => plan.placements.push(floating(draft.guest)),
             Outcome::Blocked(blocker) => plan.blocked.push(blocker.clone()),
             Outcome::Placed(slice) => {
-                let placement =
-                    place(host, &distances, &mut processors, policy, draft.guest, draft.anchor.as_ref(), slice);
+                let placement = place(
+                    host,
+                    &distances,
+                    &mut processors,
+                    &own(draft.guest),
+                    draft.guest,
+                    draft.anchor.as_ref(),
+                    slice,
+                );
                 plan.placements.push(placement);
             }
+        }
+    }
+    for draft in &drafts {
+        if let (Outcome::Placed(slice), PinTo::Node) = (&draft.outcome, own(draft.guest).pins) {
+            let placement = plan.placements.iter_mut().find(|placement| placement.guest == draft.guest.name);
+            placement.into_iter().for_each(|placement| share_node(placement, slice, &processors));
         }
     }
     plan.pools = memory.pool_changes();
@@ -175,6 +212,16 @@ fn place(
         threads_per_core: None,
         reasons,
     }
+}
+
+/// Lets every vCPU run on each PU of its nodes that is free once all guests and their helper threads are placed.
+fn share_node(placement: &mut Placement, slice: &Slice, processors: &Processors) {
+    let vcpus: CpuSet = slice.cpus.iter().copied().collect();
+    let free = slice.cpu_nodes.iter().map(|node| processors.free(*node, Level::Free));
+    let cpus = free.fold(vcpus, |all, free| all.union(&free));
+    placement.vcpus.iter_mut().for_each(|pin| pin.cpus = cpus.clone());
+    let pins = placement.reasons.iter_mut().find(|reason| reason.subject == "vcpu pins");
+    pins.into_iter().for_each(|reason| *reason = reasons::pinned_to_node(&cpus));
 }
 
 fn neighbours(occupied: &Occupied, plan: &Plan) -> Vec<String> {

@@ -17,6 +17,17 @@ pub enum Housekeeping {
     Share,
 }
 
+/// What each vCPU may run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinTo {
+    /// A PU of its own.
+    #[default]
+    Pu,
+    /// All PUs of the guest's nodes that carry nobody else's vCPUs or helper threads, and are not the host's core.
+    Node,
+}
+
 /// Choices the facts do not make. `Policy::default()` is what a server with a few dedicated guests wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,6 +44,8 @@ pub struct Policy {
     pub memory_reserve: Bytes,
     /// The same as a share of the node's memory, in percent; the larger of the two counts. Default 5.
     pub memory_reserve_percent: u8,
+    /// What each vCPU may run on. Default: a PU of its own.
+    pub pins: PinTo,
     /// Iothreads of a guest with virtio-blk disks. Default 1: a second one pays only where one PU is full of disk work.
     pub iothreads: u32,
     /// Virtqueues of a disk at most. QEMU's default is one per vCPU (machine types since 5.2), and Linux guests use no
@@ -54,6 +67,7 @@ impl Default for Policy {
             gigantic_pages: false,
             memory_reserve: Bytes::from_mib(64),
             memory_reserve_percent: 5,
+            pins: PinTo::Pu,
             iothreads: 1,
             max_queues: 16,
             vhost_pus: 0,

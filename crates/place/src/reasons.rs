@@ -84,6 +84,13 @@ fn pins(slice: &Slice) -> Reason {
     reason("vcpu pins", choice, because, Some(sources::KERNEL_TOPOLOGY))
 }
 
+/// Why vCPUs share the PUs of their node.
+pub(crate) fn pinned_to_node(cpus: &CpuSet) -> Reason {
+    let because = "every vCPU may use each of these PUs of the guest's node: none of them carries another guest's vCPUs or helper \
+                   threads, and memory stays near";
+    reason("vcpu pins", format!("PUs {cpus} for all of them"), because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
+}
+
 /// What the place of the helper threads means.
 fn place(found: Found) -> String {
     match found {

@@ -6,8 +6,8 @@ mod common;
 use common::{because, choice, guest, guest_on, network, plan};
 use nearmetal_host::synthetic::Synthetic;
 use nearmetal_place::{
-    CacheMode, DiskEngine, GuestRequest, Measured, MeasuredDisk, MeasuredNetwork, NetworkBackend, NetworkPlacement,
-    Policy, WorkloadClass, use_measured,
+    CacheMode, DiskEngine, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork, NetworkBackend,
+    NetworkPlacement, Occupied, Placement, Policy, WorkloadClass, plan_tuned, use_measured,
 };
 use proptest::prelude::*;
 
@@ -82,6 +82,41 @@ fn an_engine_the_kernel_refuses_now_is_not_used() {
     use_measured(&host, &mut after, &disks(&[measured("a", DiskEngine::IoUring)]));
     assert_eq!(after.placements[0].disks, before.placements[0].disks);
     assert!(after.placements[0].reasons.iter().any(|reason| reason.because.contains("io_uring_disabled is 2 now")));
+}
+
+/// The plans of two guests of which `a` was measured best with these choices.
+fn tuned(choices: &str) -> Vec<Placement> {
+    let host = Synthetic::new().cores_per_node(8).nvme(0).pool(nearmetal_units::PageSize::HUGE_2M, 0).build();
+    let guests = vec![MeasuredGuest {
+        guest: "a".to_owned(),
+        choices: choices.parse().unwrap(),
+        disk: "vda".to_owned(),
+        because: "measured by tune run 7 on 2026-01-01".to_owned(),
+    }];
+    let measured = Measured { guests, ..disks(&[measured("a", DiskEngine::Threads)]) };
+    let mut requests = [guest_on("a", 2, 512, "nvme0n1"), guest_on("b", 2, 512, "nvme0n1")];
+    measured.expect_in(&mut requests);
+    let mut planned = plan_tuned(&host, &Occupied::default(), &requests, &Policy::default(), &measured.guests).plan;
+    use_measured(&host, &mut planned, &measured);
+    planned.placements
+}
+
+#[test]
+fn what_a_tune_found_is_planned_for_that_guest_alone_and_names_the_run() {
+    let [a, b] = &tuned("node.small.none-native.main-loop")[..] else { panic!("both fit") };
+    assert_eq!((a.memory.page_size, a.iothreads.len()), (None, 0));
+    assert_eq!(
+        (a.disks[0].engine, a.disks[0].iothread),
+        (DiskEngine::Native, None),
+        "it goes before a race of the disk"
+    );
+    assert_eq!(choice(a, "tuned"), "vCPUs on their node, small pages, none/native, main loop");
+    assert_eq!(because(a, "tuned"), "measured by tune run 7 on 2026-01-01");
+    assert!(a.vcpus.iter().all(|pin| pin.cpus == a.vcpus[0].cpus && pin.cpus.len() > 2), "{:?}", a.vcpus);
+    let others = b.vcpus.iter().map(|pin| &pin.cpus).chain(b.iothreads.iter()).chain([&b.emulator, &a.emulator]);
+    assert!(others.clone().all(|set| set.is_disjoint(&a.vcpus[0].cpus)), "nobody else runs there");
+    assert!(b.memory.page_size.is_some() && b.vcpus.iter().all(|pin| pin.cpus.len() == 1));
+    assert!(tuned("float")[0].is_floating() && !tuned("float")[1].is_floating());
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn race() -> JobReport {
             further: vec!["and on the host: kyber as the scheduler".to_owned()],
         }),
         left_out: vec![LeftOutRow { what: "unsafe".to_owned(), why: "loses data".to_owned() }],
+        effects: Vec::new(),
         ceiling: vec![CeilingRow {
             test: "a test".to_owned(),
             unit: "IOPS".to_owned(),

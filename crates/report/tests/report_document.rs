@@ -5,8 +5,9 @@ mod sample;
 
 use nearmetal_cli_reference::{Fields, Tables};
 use nearmetal_report::view::{
-    AdviceKind, AdviceView, Bounds, CeilingRow, CheckOutcome, CountRow, GuestShare, IncompleteArm, LeftOutRow,
-    REPORT_SCHEMA, RaceArm, RaceReadBack, RaceView, Rate, RatioView, SliceRole, SliceThread, TenantView, TogetherView,
+    AdviceKind, AdviceView, Bounds, CeilingRow, CheckOutcome, CountRow, EffectRow, GuestShare, IncompleteArm,
+    LeftOutRow, REPORT_SCHEMA, RaceArm, RaceReadBack, RaceView, Rate, RatioView, SliceRole, SliceThread, TenantView,
+    TogetherView,
 };
 use nearmetal_stats::Fate;
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
@@ -82,6 +83,11 @@ fn race() -> RaceView {
             further: vec!["test".into()],
         }),
         left_out: vec![LeftOutRow { what: "y".into(), why: "test".into() }],
+        effects: vec![EffectRow {
+            what: "pages: small over huge".into(),
+            ratio: RatioView { ratio: 1.0, interval: Bounds { low: 0.9, high: 1.1 }, n: 6 },
+            confounded: "pins with engine".into(),
+        }],
         ceiling: vec![CeilingRow {
             test: "a test".into(),
             unit: "IOPS".into(),

@@ -17,6 +17,7 @@
 //! | May the gain be claimed? | [`verdict`] |
 //! | How many pairs are needed? | [`pairs_needed`] |
 //! | Which of many arms is best, and which may leave early? | [`Race`] |
+//! | What is each of several settings worth, and which help each other? | [`Fraction`] |
 //! | Had the run warmed up? | [`warm_up_drift`] |
 //! | What is the 99th percentile over several histograms? | [`MergedCounts`] |
 //! | How is a ratio with its interval written? | [`ShownRatio`] |
@@ -24,6 +25,7 @@
 mod bootstrap;
 mod drift;
 mod error;
+mod fraction;
 mod merged;
 mod noise;
 mod pair;
@@ -39,6 +41,7 @@ mod coverage;
 
 pub use drift::{Drift, warm_up_drift};
 pub use error::StatsError;
+pub use fraction::{Contrast, Fraction, MOST_FACTORS};
 pub use merged::MergedCounts;
 pub use noise::{NoiseFloor, Verdict, noise_floor, verdict};
 pub use pair::{Interval, Pair};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nearmetal_change::{Beside, ChangeError, DomainInput, Left, PlanFile, compose, follow_rules};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
-use nearmetal_host::{Host, HostFs, files};
+use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
 use nearmetal_place::{GuestRequest, Measured, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
 use nearmetal_rules::Domain;
@@ -102,8 +102,8 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         warn_of_unfinished(&args.state.journal(), printer);
     }
     let host = Host::read(&tree);
-    let Found { inputs, neighbours, versions } = inputs(args)?;
-    let mut requests = inputs.iter().map(|input| request(args, &host, input)).collect::<Result<Vec<_>, _>>()?;
+    let Found { inputs, neighbours, versions } = inputs(&args.domains, &args.domain_xml)?;
+    let mut requests = inputs.iter().map(|input| request(args.class, &host, input)).collect::<Result<Vec<_>, _>>()?;
     let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
     let occupied = Occupied::from_guests(&host, &uuids);
     let policy = Policy {
@@ -117,10 +117,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         false => Measured::default(),
     };
     measured.expect_in(&mut requests);
-    let mut planned = nearmetal_place::plan(&host, &occupied, &requests, &policy);
+    let mut planned = nearmetal_place::plan_tuned(&host, &occupied, &requests, &policy, &measured.guests);
     nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
     let mut file = compose(&host, &planned.plan, &inputs)?;
-    let (told, beside) = for_the_rules(args, tree.is_live(), host, &inputs, versions)?;
+    let (told, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
     follow_rules(&mut file, &told, &beside, &neighbours)?;
     // With the reasons of the rules that it follows.
     planned.plan = file.plan.clone();
@@ -146,8 +146,8 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
 }
 
 /// The host and the domains with what rules look at beside files of /sys, /proc and definitions: as the doctor has it.
-fn for_the_rules(
-    args: &Args,
+pub(crate) fn for_the_rules(
+    class: Option<WorkloadClass>,
     is_live: bool,
     mut host: Host,
     inputs: &[DomainInput],
@@ -155,7 +155,7 @@ fn for_the_rules(
 ) -> Result<(Host, BTreeMap<String, Beside>), ChangeError> {
     let mut domains = Vec::new();
     for input in inputs {
-        domains.extend(Domain::new(Some(facts(&input.inactive_xml, &input.name)?), None, args.class));
+        domains.extend(Domain::new(Some(facts(&input.inactive_xml, &input.name)?), None, class));
     }
     if let Some(versions) = versions {
         live::tell_versions(&mut host, versions);
@@ -164,7 +164,7 @@ fn for_the_rules(
         Images::default().look(&mut domains);
         live::complete(&mut host, &domains);
     }
-    let beside = domains.into_iter().map(|domain| (domain.name, Beside { class: args.class, images: domain.images }));
+    let beside = domains.into_iter().map(|domain| (domain.name, Beside { class, images: domain.images }));
     Ok((host, beside.collect()))
 }
 
@@ -236,29 +236,29 @@ fn left(all: &[Left]) -> String {
 }
 
 /// What there is.
-struct Found {
+pub(crate) struct Found {
     /// Domains to be planned.
-    inputs: Vec<DomainInput>,
+    pub(crate) inputs: Vec<DomainInput>,
     /// Domains of the same host that run and are not to be planned.
-    neighbours: Vec<Domain>,
+    pub(crate) neighbours: Vec<Domain>,
     /// Of libvirt and QEMU, where they were asked.
-    versions: Option<Versions>,
+    pub(crate) versions: Option<Versions>,
 }
 
 /// The definitions, from libvirt or from files.
-fn inputs(args: &Args) -> Result<Found, ChangeError> {
+pub(crate) fn inputs(domains: &[String], files: &[PathBuf]) -> Result<Found, ChangeError> {
     let mut inputs = Vec::new();
-    for path in &args.domain_xml {
-        let inactive_xml = files::read_to_string(path)?;
+    for path in files {
+        let inactive_xml = nearmetal_host::files::read_to_string(path)?;
         let facts = facts(&inactive_xml, &path.display().to_string())?;
         inputs.push(DomainInput { name: facts.name, inactive_xml, live_xml: None });
     }
-    if args.domains.is_empty() {
+    if domains.is_empty() {
         return Ok(Found { inputs, neighbours: Vec::new(), versions: None });
     }
     let mut libvirt = Libvirt::open(None)?;
     let versions = libvirt.versions()?;
-    for name in &args.domains {
+    for name in domains {
         let summary = libvirt.domain(name)?;
         let runs = !summary.state.is_off();
         inputs.push(DomainInput {
@@ -286,10 +286,14 @@ pub(crate) fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {
 }
 
 /// What the planner has to know of a domain.
-fn request(args: &Args, host: &Host, input: &DomainInput) -> Result<GuestRequest, ChangeError> {
+pub(crate) fn request(
+    class: Option<WorkloadClass>,
+    host: &Host,
+    input: &DomainInput,
+) -> Result<GuestRequest, ChangeError> {
     let facts = facts(&input.inactive_xml, &input.name)?;
-    let class = match (&args.class, &facts.class) {
-        (Some(class), _) => *class,
+    let class = match (class, &facts.class) {
+        (Some(class), _) => class,
         (None, Some(text)) => {
             let problem =
                 |error: UnknownClass| ChangeError::Compose { domain: input.name.clone(), problem: error.to_string() };

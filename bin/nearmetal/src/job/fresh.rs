@@ -104,5 +104,6 @@ fn empty(
         runs: Vec::new(),
         caveats: Vec::new(),
         provenance: Default::default(),
+        tune: None,
     }
 }

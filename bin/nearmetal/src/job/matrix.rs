@@ -85,6 +85,7 @@ pub(crate) fn view(results: &MatrixResults) -> RaceView {
         took: results.took,
         advice: Some(advice(results)),
         left_out: race::left_out_rows(&results.left_out),
+        effects: Vec::new(),
         ceiling: Vec::new(),
     }
 }

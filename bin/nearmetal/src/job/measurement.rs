@@ -12,7 +12,7 @@ use super::document::Document;
 use super::error::{JobError, cut};
 use super::{
     arms, assemble, by_nodes, compared, comparisons, costs, fresh, matrix, memory, metrics, net_matrix, paths,
-    provenance, together,
+    provenance, together, tuned,
 };
 
 /// Characters of a failure's reason.
@@ -59,7 +59,7 @@ impl Document {
 /// Runs that give no statement.
 pub(crate) fn text(measurement: &Measurement) -> anyhow::Result<String> {
     Ok(match measurement {
-        Measurement::Results(results) => compared::text(results)?,
+        Measurement::Results(results) => tuned::text(results) + &compared::text(results)?,
         Measurement::Disk(results) => matrix::text(results),
         Measurement::Net(results) if net_matrix::was_raced(results) => net_matrix::text(results),
         Measurement::Net(results) => net_matrix::paths_text(results),
@@ -141,6 +141,7 @@ fn of_results(results: &Results) -> Result<JobReport, JobError> {
         costs: costs::lines(results),
         lifts: costs::lifts(results),
         memory: memory::table(results, &assemble::unknown_host(), lab)?,
+        race: tuned::view(results),
         provenance: provenance::facts_of(results),
         texts: provenance::texts_of(results),
         caveats,

@@ -33,6 +33,7 @@ mod race;
 mod secrets;
 mod slice;
 mod together;
+pub(crate) mod tuned;
 
 pub(crate) use assemble::assemble;
 pub(crate) use document::Document;

@@ -241,6 +241,7 @@ pub(crate) fn view(results: &NetMatrixResults) -> RaceView {
         took: results.took,
         advice: raced.then(|| advice(results)),
         left_out: race::left_out_rows(&results.left_out),
+        effects: Vec::new(),
         ceiling: results.ceiling.iter().map(ceiling).collect(),
     }
 }

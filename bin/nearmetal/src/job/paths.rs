@@ -45,6 +45,7 @@ pub(crate) fn view(table: &PathTable) -> RaceView {
         took: table.took,
         advice: None,
         left_out: left_out_rows(&table.left_out),
+        effects: Vec::new(),
         ceiling: Vec::new(),
     }
 }

@@ -79,6 +79,7 @@ fn results(experiment: &str, arms: Vec<Arm>, tenants: Vec<Tenant>, runs: Vec<Run
         runs,
         caveats: vec!["the drive was empty before".into()],
         provenance: BTreeMap::from([("Kernel".to_owned(), "6.12.41".to_owned())]),
+        tune: None,
     }
 }
 

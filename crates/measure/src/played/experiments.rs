@@ -5,6 +5,7 @@ use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use super::{Machine, Sample};
+use crate::arm::PLANNED;
 use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
@@ -17,6 +18,7 @@ use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::stand::OnScratch;
 use crate::together::{Member, Over, TogetherRequest};
+use crate::tune::{TuneArm, TuneFactor, TuneRequest};
 
 const DEFINITION: &str = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
 
@@ -27,6 +29,7 @@ pub(super) enum Kind {
     /// With guests that stay up.
     SliceQuick,
     Decisions,
+    Tune,
     Inside,
     Drive,
     Modes,
@@ -41,10 +44,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Slice,
         Self::SliceQuick,
         Self::Decisions,
+        Self::Tune,
         Self::Inside,
         Self::Drive,
         Self::Modes,
@@ -135,6 +139,7 @@ impl Kind {
                 conditions,
             })),
             Self::Decisions => Experiment::Decisions(Box::new(DecisionsRequest { on: on_scratch(), conditions })),
+            Self::Tune => Experiment::Tune(Box::new(tune(conditions, &[PLANNED, "node.huge.rule.iothread"], 1))),
             Self::Inside => Experiment::Inside(Box::new(InsideRequest {
                 guest,
                 placement,
@@ -193,6 +198,27 @@ impl Kind {
                 race(machine.scratch_directory(), &[&FEW[..], &files[..]].concat())
             }
         }
+    }
+}
+
+/// web1 with these plans, whose definitions are alike.
+pub(super) fn tune(conditions: crate::conditions::Conditions, plans: &[&str], looks: u32) -> TuneRequest {
+    let arm = |(place, id): (usize, &&str)| TuneArm {
+        id: (*id).to_owned(),
+        title: (*id).to_owned(),
+        description: "test".to_owned(),
+        xml: planned("web1"),
+        levels: Some(vec![place == 1]).filter(|_| place < 2),
+    };
+    TuneRequest {
+        on: on_scratch(),
+        factors: vec![TuneFactor { id: "pins".into(), levels: ["a PU each".into(), "the node's PUs".into()] }],
+        arms: plans.iter().enumerate().map(arm).collect(),
+        left_out: Vec::new(),
+        budget: 1_000_000,
+        error: 0.05,
+        looks,
+        conditions,
     }
 }
 

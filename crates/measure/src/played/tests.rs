@@ -119,6 +119,46 @@ fn decisions_have_one_clone_up_at_a_time_booted_for_each_sample() {
     assert_eq!(boots, in_guests + 2);
 }
 
+/// What a tune of three plans comes to where guests with this in their name are faster than all others by a half.
+fn tuned(fast: &'static str) -> crate::tune::Tuning {
+    let (mut machine, _) = Kind::Tune.set_up();
+    machine.rates(move |sample| match &sample.guest {
+        Some(guest) if guest.contains(fast) => RATE * 3 / 2,
+        Some(_) => RATE_OF_GUESTS,
+        None => RATE,
+    });
+    let plans = [crate::arm::PLANNED, "node.huge.rule.iothread", "float"];
+    let request = super::experiments::tune(machine.conditions(), &plans, 2);
+    let Measurement::Results(results) = machine.perform(&Experiment::Tune(Box::new(request))).document() else {
+        panic!("a tune leaves results")
+    };
+    assert_eq!(machine.left(), Vec::<String>::new());
+    let store = machine.store();
+    let entry = store.entry(store.entries(None).unwrap()[0].id).unwrap();
+    let tuning = *results.tune.unwrap();
+    assert_eq!(entry.winner.as_deref(), Some(tuning.verdict.arm()));
+    tuning
+}
+
+#[test]
+fn a_tune_uses_the_plan_that_is_faster_and_says_what_its_factor_is_worth() {
+    let tuning = tuned("node.huge");
+    assert_eq!(tuning.verdict.arm(), "node.huge.rule.iothread");
+    let to_found = tuning.to_found.unwrap();
+    assert!((to_found.ratio - 1500.0 / 900.0).abs() < 1e-9, "{to_found:?}");
+    assert_eq!(tuning.effects.len(), 1);
+    assert!((tuning.effects[0].ratio.ratio - 1500.0 / 900.0).abs() < 1e-9);
+    assert_eq!(tuned("float").verdict.arm(), "float", "a plan beside the fraction can win");
+}
+
+#[test]
+fn a_tune_leaves_the_guest_as_it_is_when_all_are_equal_and_when_it_is_the_best() {
+    for fast in ["nobody", "as-found"] {
+        let tuning = tuned(fast);
+        assert_eq!(tuning.verdict, crate::tune::TuneVerdict::Leave, "{fast}");
+    }
+}
+
 #[test]
 fn a_race_shows_its_arms_finds_the_best_and_measures_it_again() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.races()) {

@@ -207,6 +207,25 @@ impl Store {
         document.map(|document| MatrixResults::parse(&document)).transpose()
     }
 
+    /// The newest tune of a guest under this kernel, on a machine as this one, with its number.
+    ///
+    /// # Errors
+    /// SQLite's own, or a document that is none.
+    pub fn newest_tune(
+        &self,
+        guest: &str,
+        kernel: &str,
+        environment: &Environment,
+    ) -> Result<Option<(i64, Results)>, MeasureError> {
+        let is_it = |entry: &Entry| {
+            entry.experiment == "tune"
+                && entry.state == State::Done
+                && (entry.kernel.as_str(), &entry.environment) == (kernel, environment)
+        };
+        let found = self.entries(Some(guest))?.into_iter().find(is_it);
+        found.map(|entry| Ok((entry.id, self.results(entry.id)?))).transpose()
+    }
+
     fn newest_document(
         &self,
         experiment: &str,

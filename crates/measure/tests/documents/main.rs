@@ -22,11 +22,15 @@ fn value(document: &impl Serialize) -> Value {
 fn results_have_exactly_the_fields_of_their_page() {
     let document = value(&results::full());
     let fields = Fields::of(&document);
-    let elsewhere = ["tenants[].slice", "runs", "provenance"];
+    let elsewhere = ["tenants[].slice", "runs", "provenance", "tune"];
     RESULTS.have(&fields.clone().without(&elsewhere), "## Fields");
     RESULTS.have(&fields.below(&["tenants[].slice"]), "## Slice");
     RESULTS.have(&fields.below(&["runs"]).without(&["workload"]), "## Run");
     RESULTS.have(&fields.below(&["runs[].workload"]), "## Workload");
+    let tuning = Fields::of(&document["tune"]);
+    let ratios = ["arms[].to_found", "effects[].ratio", "to_found", "to_rule", "to_bare"];
+    RESULTS.have(&tuning.clone().without(&ratios).without(&["arms[].fate"]), "## Tune");
+    ratios.iter().for_each(|ratio| RACES.have(&tuning.below(&[ratio]), "## Ratio"));
     assert!(RESULTS.0.contains(SCHEMA));
 }
 
@@ -36,6 +40,7 @@ fn every_word_of_results_is_explained() {
     RESULTS.explain(&document, "arms[].role", 4, "## Fields");
     RESULTS.explain(&document, "runs[].purpose", 7, "## Run");
     RESULTS.explain(&document, "runs[].outcome.outcome", 2, "## Run");
+    RESULTS.explain(&document, "tune.verdict.do", 1, "## Tune");
     RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 18, "## Units");
     for (field, many) in
         [("kind", 7), ("engine", 2), ("order", 1), ("file_system", 2), ("pages", 2), ("pattern", 2), ("test", 6)]

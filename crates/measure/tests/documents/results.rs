@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use nearmetal_measure::{
-    Arm, ArmName, Environment, FileJob, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency,
-    Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, Run, SCHEMA, Shape,
-    Slice, Tenant, Together, Unit, Window, WorkJob, Workload,
+    Arm, ArmName, Environment, FileJob, FileSystem, FioEngine, FioJob, LeftOut, MemoryBandwidth, MemoryJob,
+    MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, Run,
+    SCHEMA, Shape, Slice, Tenant, Together, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window,
+    WorkJob, Workload,
 };
+use nearmetal_stats::{Fate, Pair};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
 
 const STARTED: &str = "2026-01-01T00:00:00Z";
@@ -126,6 +128,35 @@ const PURPOSES: [Purpose; 7] = [
     Purpose::Ceiling,
 ];
 
+/// The part that only a tune has, with a value in every field.
+fn tuning() -> Tuning {
+    let pairs = [Pair { subject: 2.0, reference: 1.0 }, Pair { subject: 2.1, reference: 1.0 }];
+    let ratio = || nearmetal_stats::ratio(&pairs, 0.95, 1).unwrap();
+    Tuning {
+        kernel: "6.12.41".into(),
+        budget: 1800,
+        took: 1500.0,
+        error: 0.05,
+        looks: vec![3],
+        factors: vec![TuneFactor { id: "pages".into(), levels: ["huge".into(), "small".into()] }],
+        left_out: vec![LeftOut { what: "halt polling".into(), why: "of the host".into() }],
+        arms: vec![TunedArm {
+            id: "pu.huge.none-native.iothread".into(),
+            levels: Some(vec![true]),
+            fate: Fate::ShownWorse { look: 0, than: 1 },
+            rounds: 3,
+            to_found: Some(ratio()),
+        }],
+        effects: vec![TuneEffect { of: vec![0, 1], confounded: vec![[2, 3]], ratio: ratio() }],
+        winner: "pu.huge.none-native.iothread".into(),
+        slack: Some(1.0),
+        to_found: Some(ratio()),
+        to_rule: Some(ratio()),
+        to_bare: Some(ratio()),
+        verdict: TuneVerdict::Use { arm: "pu.huge.none-native.iothread".into() },
+    }
+}
+
 pub(super) fn full() -> Results {
     let arm = |name| Arm {
         name,
@@ -158,5 +189,6 @@ pub(super) fn full() -> Results {
         runs,
         caveats: vec!["test".into()],
         provenance: named(&["kernel"]),
+        tune: Some(Box::new(tuning())),
     }
 }

@@ -31,7 +31,9 @@ pub use memory::{MemoryRow, MemorySide, MemoryTable};
 pub use papers::{Beside, PaperFigure};
 pub use plan::{CheckOutcome, CheckRow, DiffKind, DiffLine, PlanView, PoolRow, ReasonRow};
 pub use provenance::{Fact, LongText, RollbackView, StageSeconds};
-pub use race::{AdviceKind, AdviceView, CeilingRow, LeftOutRow, RaceArm, RaceReadBack, RaceView, Rate, RatioView};
+pub use race::{
+    AdviceKind, AdviceView, CeilingRow, EffectRow, LeftOutRow, RaceArm, RaceReadBack, RaceView, Rate, RatioView,
+};
 pub use slice::{NodePages, SliceDevice, SliceRole, SliceThread, SliceView};
 pub use together::{CountRow, GuestShare, TenantView, TogetherView};
 

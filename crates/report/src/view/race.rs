@@ -39,6 +39,20 @@ pub struct RaceView {
     /// What the machine and the other end did without a guest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ceiling: Vec<CeilingRow>,
+    /// What each setting is worth, where the arms combine settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectRow>,
+}
+
+/// What one setting is worth, or how far two help each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EffectRow {
+    /// Of what: `pages: small over huge`.
+    pub what: String,
+    /// The ratio.
+    pub ratio: RatioView,
+    /// What the same runs cannot tell it from; empty if nothing.
+    pub confounded: String,
 }
 
 /// One way.

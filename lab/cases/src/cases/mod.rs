@@ -18,6 +18,7 @@ mod matrix;
 mod net;
 mod sabotage;
 mod sabotage_devices;
+mod tune;
 mod workloads;
 
 use crate::context::Bench;
@@ -86,6 +87,7 @@ pub fn all() -> Vec<Case> {
         export::cases(),
         faults::cases(),
         fleet::cases(),
+        tune::cases(),
     ]
     .into_iter()
     .flatten()
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn the_cases_that_the_page_of_experiments_names_are_there() {
         let page = include_str!("../../../../docs/reference/experiments.md");
-        let subjects = ["job/", "bench/", "matrix/", "workload/"];
+        let subjects = ["job/", "bench/", "matrix/", "workload/", "tune/"];
         let named: Vec<&str> =
             page.split('`').filter(|word| subjects.iter().any(|subject| word.starts_with(subject))).collect();
         assert!(named.len() > 8, "{named:?}");

@@ -17,6 +17,7 @@ mod rounds;
 mod slice;
 mod stored;
 mod together;
+pub(crate) mod tune;
 mod workload;
 
 use clap::Parser as _;

@@ -85,7 +85,7 @@ pub(super) struct ShowArgs {
     pub(super) output: Option<PathBuf>,
 }
 
-fn error_percent(text: &str) -> Result<f64, String> {
+pub(super) fn error_percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.1..=20.0).contains(&value) => Ok(value),
         _ => Err("write a number from 0.1 to 20, such as 5".to_owned()),

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::text::{UNKNOWN, capital, count, duration, value};
 use crate::view::{
-    AdviceKind, CeilingRow, GuestShare, JobReport, LeftOutRow, RaceReadBack, RaceView, Rate, RatioView, TenantView,
+    AdviceKind, CeilingRow, EffectRow, GuestShare, JobReport, LeftOutRow, RaceReadBack, RaceView, Rate, RatioView,
+    TenantView,
 };
 
 #[derive(Serialize)]
@@ -19,6 +20,7 @@ pub(super) struct RacePage {
     advice: Option<Advice>,
     left_out: Vec<LeftOutRow>,
     ceiling: Vec<[String; 3]>,
+    effects: Vec<[String; 4]>,
 }
 
 #[derive(Serialize)]
@@ -68,6 +70,7 @@ pub(super) fn race(view: &JobReport) -> Option<RacePage> {
         advice,
         left_out: race.left_out.clone(),
         ceiling: race.ceiling.iter().map(ceiling).collect(),
+        effects: race.effects.iter().map(effect).collect(),
     })
 }
 
@@ -103,6 +106,11 @@ fn row(race: &RaceView, number: usize) -> RaceRow {
 
 fn rate(rate: Option<&Rate>) -> String {
     rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{} {}", value(Some(rate.value)), rate.unit))
+}
+
+fn effect(row: &EffectRow) -> [String; 4] {
+    let shown = row.ratio.shown();
+    [row.what.clone(), shown.ratio, shown.interval.unwrap_or_default(), row.confounded.clone()]
 }
 
 fn ceiling(row: &CeilingRow) -> [String; 3] {

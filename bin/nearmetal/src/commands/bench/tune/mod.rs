@@ -1,0 +1,266 @@
+//! `nearmetal tune`.
+
+mod arms;
+
+use std::path::PathBuf;
+
+use clap::{Args as _, FromArgMatches as _};
+use nearmetal_change::PlanFile;
+use nearmetal_host::{Host, HostFs};
+use nearmetal_measure::{
+    Experiment, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneRequest, TuneVerdict, WorksOn,
+    least_tune_seconds,
+};
+use nearmetal_units::Bytes;
+
+use self::arms::{Arms, FACTORS, Ground};
+use super::clones::CloneArgs;
+use super::keep::{ended, write};
+use super::measuring::{need_root, perform};
+use super::rounds::block_size;
+use super::workload::{Chosen, SPAN, USUAL, one};
+use crate::commands::{apply, plan};
+use crate::exit_status::{ExitStatus, WrongUse};
+use crate::job::measurement::text;
+use crate::printer::Printer;
+use crate::results_store::StoreArgs;
+use crate::state::StateArgs;
+
+/// Seconds of one sample.
+const SECONDS: u32 = 10;
+/// The same with --quick.
+const QUICK_SECONDS: u32 = 3;
+/// Fresh rounds at most.
+const PAIRS: u32 = 20;
+/// The same with --quick.
+const QUICK_PAIRS: u32 = 6;
+
+/// Find the best plan for a VM on this machine by measuring, within a stated time
+///
+/// Composes the plans that are possible for the VM: pages, pins, disk engine and iothread, each as the rules have it and
+/// otherwise, in a fraction of 8 of the 16 combinations, and beside them a floating VM and the engine left. All of them, the VM
+/// as found and as virt-install would set its disk, race in clones on one scratch device: in every round each runs once in
+/// random order, and those shown worse leave, at an error stated beforehand. The winner is measured again on fresh pairs
+/// against the VM as found, the plan by rule and the bare slice. If it was not shown faster than the VM as found, nearmetal
+/// says: leave it as it is.
+///
+/// It ends within the budget, boots included; only a sample that hangs can exceed it. The winner is written as a plan, which
+/// `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM from then on, and names the run. Halt polling, guest
+/// cells and the network are not tuned. The scratch device's contents are lost; it must be empty, and should be on the same
+/// drive as the VM's disk. `nearmetal bench resume` goes on with a tune that was interrupted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  nearmetal tune web1 --dry-run                                    what would race, and how long that takes
+  nearmetal tune web1 --scratch /dev/nvme1n1 --budget 30m --pause
+  nearmetal tune web1 --scratch /dev/nvme1n1 --pause --apply --restart")]
+pub(crate) struct Args {
+    /// The VM
+    #[arg(value_name = "VM")]
+    domain: String,
+    /// Whole block device to measure on; ITS CONTENTS ARE LOST
+    #[arg(long, value_name = "DEVICE", required_unless_present = "dry_run")]
+    scratch: Option<String>,
+    /// The time for all of it: seconds, or with `m` or `h` behind the number
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = seconds)]
+    budget: u32,
+    /// Probability in percent that the best plan is dropped in the race by mistake
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = super::race::error_percent)]
+    error: f64,
+    /// What is run
+    #[arg(long, value_name = "LOAD", value_parser = one(|load| load.on != WorksOn::Files), default_value = USUAL)]
+    load: Chosen,
+    /// Block size [default: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    block_size: Option<Bytes>,
+    /// Take samples of 3 s instead of 10 s, and 6 fresh rounds at most instead of 20
+    #[arg(long)]
+    quick: bool,
+    /// Leave a factor as the rules have it; repeat it for more
+    #[arg(long, value_name = "FACTOR", value_parser = FACTORS.map(|(word, _)| word))]
+    without: Vec<String>,
+    /// Show the factors, the plans and the time they take, and measure nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the winner's plan here [default: VM.plan.json in the directory you are in]
+    #[arg(long, value_name = "FILE")]
+    plan_out: Option<PathBuf>,
+    /// Apply the winner's plan, as `nearmetal apply --yes` does, and read it back
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: shut the VM down and start it again, as its plan needs
+    #[arg(long, requires = "apply")]
+    restart: bool,
+    /// Seed of the order and of the intervals' bootstrap; the same seed gives the same order
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Write all runs here as JSON
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    clones: CloneArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// Runs the command.
+pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let fs = HostFs::live();
+    let found = plan::inputs(std::slice::from_ref(&args.domain), &[])?;
+    let missing = || WrongUse(format!("libvirt has no VM `{}`", args.domain));
+    let ground = Ground::of(Host::read(&fs), found)?.ok_or_else(missing)?;
+    let arms =
+        ground.arms(&args.without)?.map_err(|why| WrongUse(format!("`{}` cannot be tuned: {why}", args.domain)))?;
+    let journal = args.state.journal();
+    let request = request(args, &fs, &arms)?;
+    if args.dry_run {
+        printer.data(&listed(&request));
+        return Ok(ExitStatus::Done);
+    }
+    need_root("starts guests and drops caches", ", or see what it would do with --dry-run")?;
+    let conditions = args.clones.conditions(args.seed, &fs, &journal)?;
+    let conditions = nearmetal_measure::Conditions {
+        store: Some(args.store.path(&journal)),
+        plan: arms.plans.first().map(|plan| plan.created.clone()),
+        ..conditions
+    };
+    let experiment = Experiment::Tune(Box::new(TuneRequest { conditions, ..request }));
+    let measurement = perform(&experiment, printer)?;
+    if let Some(path) = &args.output {
+        write(&measurement, path)?;
+    }
+    printer.data(&text(&measurement)?);
+    let status = ended(&measurement, printer);
+    let Measurement::Results(results) = &measurement else { return Ok(status) };
+    match results.tune.as_ref().map(|tuning| &tuning.verdict) {
+        Some(TuneVerdict::Use { arm }) => {
+            let of = |(_, plan): &(&nearmetal_measure::TuneArm, &PlanFile)| (*plan).clone();
+            let winner = arms.arms.iter().zip(&arms.plans).find(|(own, _)| own.id == *arm).as_ref().map(of);
+            use_winner(args, winner, printer).map(|applied| applied.unwrap_or(status))
+        }
+        _ => {
+            printer.say("leave the VM as it is: no plan was written");
+            Ok(status)
+        }
+    }
+}
+
+/// Writes the winner's plan, and applies it if that was asked for.
+fn use_winner(args: &Args, winner: Option<PlanFile>, printer: &mut Printer) -> anyhow::Result<Option<ExitStatus>> {
+    let Some(plan) = winner else { return Ok(None) };
+    let path = args.plan_out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.plan.json", args.domain)));
+    plan.save(&path)?;
+    if !args.apply {
+        printer.say(&format!("to apply it: nearmetal apply {} --restart", path.display()));
+        printer.say("`nearmetal plan` uses it for this VM from now on");
+        return Ok(None);
+    }
+    let mut words = vec![path.into_os_string(), "--yes".into()];
+    words.extend(args.restart.then(|| "--restart".into()));
+    let state = args.state.journal().state_directory().as_os_str().to_owned();
+    words.extend(["--state".into(), state]);
+    let command = apply::Args::augment_args(clap::Command::new("apply").no_binary_name(true));
+    let matches = command.try_get_matches_from(words)?;
+    Ok(Some(apply::apply(apply::Args::from_arg_matches(&matches)?, printer)?))
+}
+
+/// What is to be measured, without the conditions.
+fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest> {
+    let missing = || WrongUse(format!("the planner did not place `{}`", args.domain));
+    let placement = arms.placement(&args.domain).ok_or_else(missing)?.clone();
+    let change = arms.plans.first().and_then(|plan| plan.domains.first()).ok_or_else(missing)?;
+    let shape = Shape {
+        size: args.block_size.unwrap_or(args.load.usual_size()),
+        seconds: if args.quick { QUICK_SECONDS } else { SECONDS },
+        ramp: 1,
+        span: SPAN,
+        vcpus: placement.vcpus.len() as u32,
+    };
+    let pairing = Pairing {
+        paired: args.load.of(&shape),
+        rounds: if args.quick { QUICK_PAIRS } else { PAIRS },
+        resolve: None,
+        same_arm_pairs: 0,
+        single_shot: Vec::new(),
+        memory: Vec::new(),
+        quick: args.quick,
+    };
+    Ok(TuneRequest {
+        on: OnScratch {
+            guest: args.domain.clone(),
+            placement,
+            xml_found: change.xml_before.clone(),
+            xml_planned: change.xml_after.clone(),
+            scratch: args.scratch.clone().unwrap_or_default(),
+            pairing,
+        },
+        factors: arms.factors.clone(),
+        arms: arms.arms.clone(),
+        left_out: arms.left_out.clone(),
+        budget: args.budget,
+        error: args.error / 100.0,
+        looks: TUNE_LOOKS,
+        conditions: super::clones::none(args.seed, fs, &args.state.journal()),
+    })
+}
+
+/// What would be measured.
+fn listed(request: &TuneRequest) -> String {
+    let mut text = format!("{} factors:\n", request.factors.len());
+    for factor in &request.factors {
+        let about = FACTORS.iter().find(|(word, _)| *word == factor.id).map_or("", |(_, about)| about);
+        text.push_str(&format!("  {:10} {} or {}  ({about})\n", factor.id, factor.levels[0], factor.levels[1]));
+    }
+    text.push_str(&format!(
+        "{} plans, beside the VM as found and as virt-install sets its disk:\n",
+        request.arms.len()
+    ));
+    for arm in &request.arms {
+        let part = if arm.levels.is_some() { "" } else { "  (beside the fraction)" };
+        text.push_str(&format!("  {:72} {}{part}\n", arm.title, arm.id));
+    }
+    if !request.left_out.is_empty() {
+        text.push_str("not tuned:\n");
+    }
+    for left in &request.left_out {
+        text.push_str(&format!("  {:36} {}\n", left.what, left.why));
+    }
+    let least = least_tune_seconds(request);
+    text.push_str(&format!("takes at least {} minutes, if a boot takes 8 s", least.div_ceil(60)));
+    text.push_str(&match request.budget < least {
+        true => format!("; the budget is {} s: raise --budget, or leave factors out (--without)\n", request.budget),
+        false => format!("; the budget is {} minutes, and it ends within it\n", request.budget / 60),
+    });
+    text
+}
+
+/// A time: seconds, minutes or hours, a minute at least and a day at most.
+fn seconds(text: &str) -> Result<u32, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "h" => 3600,
+        "m" => 60,
+        _ => 1,
+    };
+    match number.parse::<u32>().ok().and_then(|number| number.checked_mul(factor)) {
+        Some(seconds @ 60..=86_400) => Ok(seconds),
+        _ => Err("write a time from 60s to 24h, such as 30m".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_number_with_a_unit() {
+        assert_eq!((seconds("90"), seconds("30m"), seconds("2h")), (Ok(90), Ok(1800), Ok(7200)));
+        for junk in ["", "m", "59", "25h", "-1m", "4294967295h", "30 m", "1d"] {
+            assert!(seconds(junk).is_err(), "{junk}");
+        }
+    }
+}

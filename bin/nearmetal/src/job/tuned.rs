@@ -1,0 +1,166 @@
+//! A tune for people: the plans that raced, what each setting is worth, what to do; and what a plan takes from it.
+
+use nearmetal_measure::{AS_FOUND, Environment, PLANNED, Results, TuneEffect, TuneVerdict, TunedArm, Tuning};
+use nearmetal_place::{Choices, GuestRequest, MeasuredGuest};
+use nearmetal_report::view::{AdviceKind, AdviceView, EffectRow, RaceArm, RaceReadBack, RaceView, Rate};
+use nearmetal_stats::Sample;
+
+use super::race::left_out_rows;
+
+/// The race as a report shows it; `None` of results of another experiment.
+pub(super) fn view(results: &Results) -> Option<RaceView> {
+    let tuning = results.tune.as_deref()?;
+    let workload = results.runs.first().map(|run| &run.workload);
+    let metric = workload.and_then(|workload| workload.rate()).unwrap_or_default();
+    let unit = results.runs.iter().find_map(|run| run.value(&metric)).map(|metric| metric.unit.symbol().to_owned());
+    let arm = |arm: &TunedArm| RaceArm {
+        id: arm.id.clone(),
+        title: results.title(&arm.id).to_owned(),
+        read_back: RaceReadBack::Shown {
+            evidence: results.arm(&arm.id).map(|arm| arm.placement.clone()).unwrap_or_default(),
+        },
+        cannot_win: is_no_plan(&arm.id)
+            .then(|| "no plan makes it so; it is what the plans are compared with".to_owned()),
+        fate: Some(arm.fate),
+        peer_bound: None,
+        rounds: arm.rounds,
+        median: median(results, &arm.id, &metric)
+            .map(|value| Rate { value, unit: unit.clone().unwrap_or_else(|| "1/s".to_owned()) }),
+        to_reference: arm.to_found.as_ref().map(Into::into),
+        to_bare: None,
+    };
+    Some(RaceView {
+        ways: format!("plans of `{}`, kernel {}, within {} s", results.guest(), tuning.kernel, tuning.budget),
+        thing: "VM".to_owned(),
+        load: workload.map(|workload| workload.label()),
+        quantity: unit.unwrap_or_else(|| "Rate".to_owned()),
+        reference_name: "the VM as found".to_owned(),
+        reference: 0,
+        winner: tuning.arms.iter().position(|arm| arm.id == tuning.winner),
+        arms: tuning.arms.iter().map(arm).collect(),
+        looks: tuning.looks.clone(),
+        error: tuning.error,
+        slack: tuning.slack,
+        took: tuning.took,
+        advice: Some(advice(results, tuning)),
+        left_out: left_out_rows(&tuning.left_out),
+        effects: tuning.effects.iter().map(|effect| effect_row(tuning, effect)).collect(),
+        ceiling: Vec::new(),
+    })
+}
+
+/// Arms that are measured and can be nobody's plan.
+fn is_no_plan(id: &str) -> bool {
+    [AS_FOUND, nearmetal_measure::VIRT_INSTALL].contains(&id)
+}
+
+fn median(results: &Results, arm: &str, metric: &str) -> Option<f64> {
+    let raced = |run: &&nearmetal_measure::Run| run.purpose == nearmetal_measure::Purpose::Race && run.arm == arm;
+    let values = results.runs.iter().filter(raced).filter_map(|run| run.value(metric)).map(|metric| metric.value);
+    Sample::new(values.collect()).ok().map(|sample| sample.median())
+}
+
+fn effect_row(tuning: &Tuning, effect: &TuneEffect) -> EffectRow {
+    let factor = |place: usize| tuning.factors.get(place);
+    let id = |place: usize| factor(place).map_or("?", |factor| factor.id.as_str());
+    let what = match effect.of.as_slice() {
+        [one] => factor(*one).map_or_else(String::new, |factor| {
+            format!("{}: {} over {}", factor.id, factor.levels[1], factor.levels[0])
+        }),
+        several => several.iter().map(|place| id(*place)).collect::<Vec<_>>().join(" with "),
+    };
+    let confounded = effect.confounded.iter().map(|[one, other]| format!("{} with {}", id(*one), id(*other)));
+    EffectRow { what, ratio: (&effect.ratio).into(), confounded: confounded.collect::<Vec<_>>().join(", ") }
+}
+
+fn advice(results: &Results, tuning: &Tuning) -> AdviceView {
+    let (kind, arm) = match (&tuning.verdict, &tuning.to_found) {
+        (TuneVerdict::Use { arm }, _) => (AdviceKind::Use, arm.as_str()),
+        (TuneVerdict::Leave, Some(_)) => (AdviceKind::NoneFaster, tuning.winner.as_str()),
+        (TuneVerdict::Leave, None) => (AdviceKind::Unknown, tuning.winner.as_str()),
+    };
+    // Where the rules' plan is advised instead of the winner, the winner's ratios are not its own.
+    let is_winner = arm == tuning.winner;
+    let mut further = Vec::new();
+    if let (Some(to_rule), true) = (&tuning.to_rule, is_winner) {
+        further.push(format!("against the plan by rule it did {to_rule} in {} fresh pairs", to_rule.n));
+    }
+    if !is_winner {
+        further.push(format!(
+            "{} won the race, and the plan by rule was shown better than it in fresh pairs",
+            results.title(&tuning.winner)
+        ));
+    }
+    AdviceView {
+        kind,
+        arm: Some(results.title(arm).to_owned()),
+        to_reference: tuning.to_found.as_ref().filter(|_| is_winner).map(Into::into),
+        to_bare: tuning.to_bare.as_ref().filter(|_| is_winner).map(Into::into),
+        definition: None,
+        further,
+    }
+}
+
+/// The race, the effects and what to do, for a terminal; empty of results of another experiment.
+pub(super) fn text(results: &Results) -> String {
+    let (Some(race), Some(tuning)) = (view(results), results.tune.as_deref()) else { return String::new() };
+    let mut text = format!("{}: {}\n", results.guest(), race.ways);
+    text.push_str(&format!("{}\n\n", race.load.as_deref().unwrap_or_default()));
+    text.push_str(&format!("  {:62} {:>8}  {:22} {:>6}\n", "plan", race.quantity, "to the VM as found", "rounds"));
+    for number in race.ordered() {
+        let arm = &race.arms[number];
+        let median = arm.median.as_ref().map_or_else(|| "?".to_owned(), |rate| format!("{:.0}", rate.value));
+        text.push_str(&format!(
+            "{} {:62} {median:>8}  {:22} {:>6}  {}\n",
+            race.star(number),
+            arm.title,
+            race.figure(number),
+            arm.rounds,
+            race.note(number)
+        ));
+    }
+    if !race.effects.is_empty() {
+        text.push_str("\nwhat each setting is worth:\n");
+    }
+    for row in &race.effects {
+        let not_told = if row.confounded.is_empty() { String::new() } else { format!("or {}", row.confounded) };
+        text.push_str(&format!("  {:62} {:22}  {not_told}\n", row.what, row.ratio.to_string()));
+    }
+    text.push_str(&super::race::left_out_text(&tuning.left_out));
+    text.push_str(&format!(
+        "\n{}\n{}it took {:.0} of {} s\n\nin fresh pairs:\n",
+        race.statement(),
+        race.advice_text(),
+        tuning.took,
+        tuning.budget
+    ));
+    text
+}
+
+/// What a plan takes from a tune; `Err` says in words why it takes nothing.
+pub(crate) fn for_plan(id: i64, results: &Results, guest: &GuestRequest) -> Result<MeasuredGuest, String> {
+    let tuning = results.tune.as_deref().ok_or("its document has no outcome")?;
+    let arm = match &tuning.verdict {
+        TuneVerdict::Use { arm } => arm,
+        TuneVerdict::Leave => return Err("no plan was shown faster than the VM as found".to_owned()),
+    };
+    if arm == PLANNED {
+        return Err("the plan by rule was the best, and this is it".to_owned());
+    }
+    let choices: Choices = arm.parse().map_err(|error| format!("{error}"))?;
+    let vcpus = results.slice().map_or(0, |slice| slice.cpus.len());
+    if vcpus as u64 != u64::from(guest.vcpus) {
+        return Err(format!("the VM had {vcpus} vCPUs then, and has {} now", guest.vcpus));
+    }
+    let disk = guest.disks.iter().find(|disk| disk.is_virtio_blk && !disk.is_read_only);
+    let disk = disk.ok_or("the VM has no writable virtio disk now")?.target.clone();
+    let lab = match results.environment {
+        Environment::Lab { .. } => " (lab: emulated time)",
+        Environment::Silicon => "",
+    };
+    let faster = tuning.to_found.as_ref().filter(|_| *arm == tuning.winner);
+    let faster =
+        faster.map_or_else(String::new, |ratio| format!(": {ratio} of the VM as found in {} fresh pairs", ratio.n));
+    let because = format!("measured by tune run {id} on {}{faster}, on kernel {}{lab}", results.created, tuning.kernel);
+    Ok(MeasuredGuest { guest: guest.name.clone(), choices, disk, because })
+}

@@ -1,0 +1,250 @@
+//! The closed loop: the plans that are possible for a guest race each other, the best is measured again in fresh pairs against
+//! the guest as found, as planned by rule and its bare slice, and `plan` uses it from then on. All within a stated time.
+//!
+//! What races are whole plans, each composed by the planner itself: a winner is then a plan that can be applied as it is, and
+//! settings that only help together are seen together. The guest as found runs in every round to the end; that it stays as it is
+//! can win.
+
+mod outcome;
+mod request;
+mod within;
+
+#[cfg(test)]
+mod tests;
+
+use nearmetal_stats::{Race, doubling_looks};
+
+pub use self::outcome::{Effect as TuneEffect, TunedArm, Tuning, Verdict as TuneVerdict};
+pub use self::request::{TuneArm, TuneFactor, TuneRequest, least_seconds as least_tune_seconds};
+pub(crate) use self::within::Within;
+
+use crate::arm::{ArmName, Role};
+use crate::clones::as_virt_install;
+use crate::conditions::Conditions;
+use crate::engine::{Fresh, Pairs, Plan, Racing, Session, Tenant};
+use crate::error::MeasureError;
+use crate::finish::{Experiment, Request};
+use crate::results::{Purpose, Results, Run};
+use crate::stand::{Stand, Up, Way};
+
+/// Rounds before the first look: with fewer, nothing can be shown worse.
+pub(crate) const FIRST_LOOK: u32 = 3;
+/// Looks: after 3, 6, 12 and 24 rounds.
+pub const TUNE_LOOKS: u32 = 4;
+/// Fresh rounds without which a winner is not confirmed.
+pub(crate) const LEAST_PAIRS: u32 = 4;
+/// The part of the time after the set-up that is kept for the fresh rounds at least.
+const KEPT: f64 = 0.3;
+/// What a sample may take more than was estimated.
+pub(crate) const MARGIN: f64 = 1.25;
+/// Seconds kept for putting everything back and writing the document.
+const PUTTING_BACK: f64 = 10.0;
+
+/// Places of the arms that are always there; the plans follow, that by rule first.
+const BARE: usize = 0;
+const FOUND: usize = 1;
+const VIRT_INSTALL: usize = 2;
+const RULE: usize = 3;
+
+impl Request for TuneRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        vec![self.on.guest.clone()]
+    }
+
+    fn check(&self) -> Result<(), MeasureError> {
+        self.possible()
+    }
+
+    fn winner(results: &Results) -> Option<&str> {
+        results.tune.as_ref().map(|tuning| tuning.verdict.arm())
+    }
+
+    /// Tunes the guest and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// The guest runs and may not be paused, the scratch device cannot be used, a clone does not come up, the time does not
+    /// suffice, or four runs in a row failed.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        measure(self, session)
+    }
+}
+
+fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+    let began = session.hypervisor.now();
+    let on = &request.on;
+    let mut stand = Stand::set_up(ways(request)?, Up::One, on, session)?;
+    let pairing = stand.usable(&on.pairing, session)?;
+    let workload = pairing
+        .paired
+        .first()
+        .cloned()
+        .ok_or_else(|| MeasureError::Asked("there is no load to tune under: name one".to_owned()))?;
+    let set_up = session.hypervisor.now().duration_since(began).as_secs_f64();
+    let names = stand.names();
+    let guests = names.len() - 1;
+    // Of the set-up, booting is nearly all.
+    let sample = workload.load().length().unwrap_or_default().as_secs_f64() + request::BESIDE_A_SAMPLE;
+    let guest = set_up / guests as f64 + sample;
+    let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + sample) * MARGIN;
+    let left = f64::from(request.budget) - set_up - PUTTING_BACK;
+    let for_the_race = left - pairs_at_least.max(left * KEPT);
+    let first_rung = f64::from(FIRST_LOOK) * guests as f64 * guest;
+    if for_the_race < first_rung {
+        let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + PUTTING_BACK;
+        return Err(MeasureError::Asked(format!(
+            "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {:.0} s), and \
+             the budget is {} s: raise --budget, or leave factors out (--without)",
+            set_up / guests as f64,
+            request.budget
+        )));
+    }
+
+    let mut experiment = Experiment {
+        experiment: "tune",
+        quick: pairing.quick,
+        arms: stand.arms.clone(),
+        tenants: vec![Tenant::new(&on.guest, stand.slice.clone())],
+        least_overlap: None,
+        caveats: stand.caveats(pairing.quick, "tune", session),
+        workloads: vec![workload.clone()],
+        facts: Vec::new(),
+        path: &mut stand,
+    };
+    let ids: Vec<String> = names.iter().map(|name| name.id.clone()).collect();
+    let estimates = |arm: usize| if arm == BARE { sample } else { guest };
+    let running: Vec<(usize, String)> = (FOUND..ids.len()).map(|place| (place, ids[place].clone())).collect();
+    // As found and virt-install are no plans: they are measured, and whether to leave the guest as it is, fresh pairs decide.
+    let can_win: Vec<bool> = running.iter().map(|(place, _)| *place >= RULE).collect();
+    let race = Race::new(&can_win, 0, request.error, &doubling_looks(FIRST_LOOK, request.looks))?;
+    session.stage("racing the plans");
+    let racing = Racing::new(race, running, workload.clone(), for_the_race, session.conditions.seed);
+    let mut racing = Within::new(racing, ids.clone(), for_the_race, (0..ids.len()).map(estimates).collect());
+    let mut runs = experiment.runs(&mut racing, session)?;
+    let costs = racing.costs();
+    let racing = racing.into_design();
+    let leader = racing.race().leader().map(|leader| leader + FOUND).ok_or_else(|| {
+        MeasureError::Unfit("no plan could be measured: the samples of all of them failed".to_owned())
+    })?;
+
+    let raced: f64 = runs.iter().map(|run| run.seconds).sum();
+    // What the race did not use belongs to the fresh pairs.
+    let for_pairs = left - raced;
+    let arms = confirmed(leader);
+    let round: f64 = arms.iter().map(|arm| costs[*arm]).sum::<f64>() * MARGIN;
+    let affordable = (for_pairs / round).floor().clamp(0.0, f64::from(pairing.rounds)) as u32;
+    if affordable < LEAST_PAIRS {
+        session.note(format!(
+            "there was time for {affordable} fresh rounds, and {LEAST_PAIRS} were to be made at least: samples took longer than the boots at \
+             the beginning promised; raise --budget"
+        ));
+    }
+    name_roles(&mut experiment.arms, leader);
+    session.stage("measuring the winner again");
+    let design =
+        Again { arms: arms.clone(), pairs: pairs(&arms, &names, &workload, affordable, session.conditions.seed) };
+    let mut design = Within::new(design, ids.clone(), for_pairs, costs);
+    runs.extend(experiment.runs(&mut design, session)?);
+
+    let arms: Vec<(String, Option<Vec<bool>>)> = (FOUND..ids.len())
+        .map(|place| (ids[place].clone(), place.checked_sub(RULE).and_then(|plan| request.arms[plan].levels.clone())))
+        .collect();
+    let took = session.hypervisor.now().duration_since(began).as_secs_f64();
+    let mut results = experiment.document(runs, session)?;
+    results.tune = Some(Box::new(Tuning::of(request, &results, racing.race(), &arms, &ids[leader], took)?));
+    Ok(results)
+}
+
+/// Bare metal, the guest as it was found and as virt-install writes it, and every plan.
+fn ways(request: &TuneRequest) -> Result<Vec<Way>, MeasureError> {
+    let on = &request.on;
+    let virt_install = as_virt_install(&on.xml_found, &on.guest)?;
+    let mut ways = vec![
+        Way::bare(),
+        Way::clone(ArmName::as_found(), "the domain as it was found", on.xml_found.clone()),
+        Way::clone(
+            ArmName::virt_install(),
+            "as found, with cache=none and io=native as virt-install writes them",
+            virt_install,
+        ),
+    ];
+    ways.extend(
+        request
+            .arms
+            .iter()
+            .map(|arm| Way::clone(ArmName::new(&arm.id, &arm.title, Role::Other), &arm.description, arm.xml.clone())),
+    );
+    Ok(ways)
+}
+
+/// The arms of the fresh rounds.
+fn confirmed(leader: usize) -> Vec<usize> {
+    let mut arms = vec![BARE, FOUND, RULE, leader];
+    arms.dedup();
+    arms
+}
+
+/// The winner is what is proposed, whatever the race called it.
+fn name_roles(arms: &mut [crate::results::Arm], leader: usize) {
+    arms[leader].name.role = Role::Planned;
+}
+
+/// The fresh pairs of these arms; `names` are those of all.
+fn pairs(arms: &[usize], names: &[ArmName], workload: &crate::load::Workload, rounds: u32, seed: u64) -> Pairs {
+    Pairs::new(Plan {
+        arms: arms.iter().map(|arm| names[*arm].clone()).collect(),
+        counts: vec![1],
+        paired: vec![workload.clone()],
+        rounds,
+        resolve: None,
+        same_arm: Vec::new(),
+        same_arm_pairs: 0,
+        single_shot: Vec::new(),
+        fresh: Fresh::No,
+        ceiling: None,
+        whole_or_nothing: false,
+        reasons: false,
+        accesses: 0,
+        accesses_in: Vec::new(),
+        // Not the order of the race again.
+        seed: seed.wrapping_add(1),
+    })
+}
+
+/// Pairs of some of the arms.
+struct Again {
+    arms: Vec<usize>,
+    pairs: Pairs,
+}
+
+impl crate::engine::Design for Again {
+    fn next(
+        &mut self,
+        runs: &[Run],
+        arrange: &mut dyn FnMut(&mut Vec<usize>, &mut crate::engine::SplitMix),
+    ) -> Result<Option<crate::engine::Round>, MeasureError> {
+        let mut round = self.pairs.next(runs, arrange)?;
+        for step in round.iter_mut().flat_map(|round| &mut round.steps) {
+            step.arm = self.arms[step.arm];
+        }
+        Ok(round)
+    }
+
+    fn total(&self) -> usize {
+        self.pairs.total()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.pairs.notes()
+    }
+}
+
+/// Runs of the race.
+fn of_the_race(run: &&Run) -> bool {
+    run.purpose == Purpose::Race
+}

@@ -1,0 +1,147 @@
+//! What a plan may decide for a guest and correctness does not: the choices that can be measured against each other.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::DiskEngine;
+use crate::policy::{PinTo, Policy};
+
+/// Where vCPUs run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pins {
+    /// On a PU each.
+    Pu,
+    /// On the PUs of the guest's node.
+    Node,
+    /// Wherever the kernel puts them, as the class `density` asks: then a plan decides nothing else.
+    Float,
+}
+
+/// One combination. Its word, `pu.huge.none-io_uring.iothread`, names it in documents and stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choices {
+    /// Where vCPUs run.
+    pub pins: Pins,
+    /// Whether memory is in pages of a pool, if the host has one.
+    pub huge: bool,
+    /// Engine of the disk, with cache none; `None`: as the rules choose cache and engine.
+    pub engine: Option<DiskEngine>,
+    /// Whether an iothread with a PU of its own serves the disk, or QEMU's main loop.
+    pub iothread: bool,
+}
+
+/// A word that names no choices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownChoices(String);
+
+impl fmt::Display for UnknownChoices {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` names no choices of a plan; they look like `pu.huge.none-io_uring.iothread`", self.0)
+    }
+}
+
+impl std::error::Error for UnknownChoices {}
+
+impl Choices {
+    /// Nothing pinned.
+    pub const FLOAT: Self = Self { pins: Pins::Float, huge: false, engine: None, iothread: false };
+
+    /// A policy that plans a guest so.
+    pub(crate) fn policy(self, policy: &Policy) -> Policy {
+        Policy {
+            pins: if self.pins == Pins::Node { PinTo::Node } else { PinTo::Pu },
+            hugepages: self.huge && policy.hugepages,
+            iothreads: if self.iothread { policy.iothreads.max(1) } else { 0 },
+            ..policy.clone()
+        }
+    }
+
+    /// For people.
+    pub fn words(self) -> String {
+        let pins = match self.pins {
+            Pins::Float => return "floating".to_owned(),
+            Pins::Pu => "a PU for each vCPU",
+            Pins::Node => "vCPUs on their node",
+        };
+        let pages = if self.huge { "huge pages" } else { "small pages" };
+        let engine =
+            self.engine.map_or_else(|| "engine by rule".to_owned(), |engine| format!("none/{}", engine.name()));
+        let thread = if self.iothread { "iothread" } else { "main loop" };
+        format!("{pins}, {pages}, {engine}, {thread}")
+    }
+}
+
+impl fmt::Display for Choices {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pins = match self.pins {
+            Pins::Float => return formatter.write_str("float"),
+            Pins::Pu => "pu",
+            Pins::Node => "node",
+        };
+        let pages = if self.huge { "huge" } else { "small" };
+        let engine = self.engine.map_or_else(|| "rule".to_owned(), |engine| format!("none-{}", engine.name()));
+        let thread = if self.iothread { "iothread" } else { "main-loop" };
+        write!(formatter, "{pins}.{pages}.{engine}.{thread}")
+    }
+}
+
+impl FromStr for Choices {
+    type Err = UnknownChoices;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoices> {
+        let unknown = || UnknownChoices(text.chars().take(80).collect());
+        if text == "float" {
+            return Ok(Self::FLOAT);
+        }
+        let words: Vec<&str> = text.split('.').collect();
+        let [pins, pages, engine, thread] = words.as_slice() else { return Err(unknown()) };
+        let engines = [DiskEngine::Threads, DiskEngine::Native, DiskEngine::IoUring];
+        let engine = match engine.strip_prefix("none-") {
+            None if *engine == "rule" => None,
+            word => Some(engines.into_iter().find(|one| Some(one.name()) == word).ok_or_else(unknown)?),
+        };
+        Ok(Self {
+            pins: match *pins {
+                "pu" => Pins::Pu,
+                "node" => Pins::Node,
+                _ => return Err(unknown()),
+            },
+            huge: match *pages {
+                "huge" => true,
+                "small" => false,
+                _ => return Err(unknown()),
+            },
+            engine,
+            iothread: match *thread {
+                "iothread" => true,
+                "main-loop" => false,
+                _ => return Err(unknown()),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_combination_comes_back_from_its_word() {
+        let engines = [None, Some(DiskEngine::Threads), Some(DiskEngine::Native), Some(DiskEngine::IoUring)];
+        for pins in [Pins::Pu, Pins::Node] {
+            for (huge, iothread) in [(true, true), (true, false), (false, true), (false, false)] {
+                for engine in engines {
+                    let choices = Choices { pins, huge, engine, iothread };
+                    assert_eq!(choices.to_string().parse(), Ok(choices), "{choices}");
+                }
+            }
+        }
+        assert_eq!("float".parse(), Ok(Choices::FLOAT));
+        for junk in ["", "float.huge", "pu.huge.none-magic.iothread", "pu.huge.none-native", "x.huge.rule.iothread"] {
+            assert!(junk.parse::<Choices>().is_err(), "{junk}");
+        }
+    }
+}

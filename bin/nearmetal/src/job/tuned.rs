@@ -33,7 +33,7 @@ pub(super) fn view(results: &Results) -> Option<RaceView> {
         ways: format!("plans of `{}`, kernel {}, within {} s", results.guest(), tuning.kernel, tuning.budget),
         thing: "VM".to_owned(),
         load: workload.map(|workload| workload.label()),
-        quantity: unit.unwrap_or_else(|| "Rate".to_owned()),
+        quantity: unit.clone().unwrap_or_else(|| "Rate".to_owned()),
         reference_name: "the VM as found".to_owned(),
         reference: 0,
         winner: tuning.arms.iter().position(|arm| arm.id == tuning.winner),
@@ -147,7 +147,7 @@ pub(crate) fn for_plan(id: i64, results: &Results, guest: &GuestRequest) -> Resu
     if arm == PLANNED {
         return Err("the plan by rule was the best, and this is it".to_owned());
     }
-    let choices: Choices = arm.parse().map_err(|error| format!("{error}"))?;
+    let choices = arm.parse::<Choices>().map_err(|error| error.to_string())?;
     let vcpus = results.slice().map_or(0, |slice| slice.cpus.len());
     if vcpus as u64 != u64::from(guest.vcpus) {
         return Err(format!("the VM had {vcpus} vCPUs then, and has {} now", guest.vcpus));
@@ -163,4 +163,142 @@ pub(crate) fn for_plan(id: i64, results: &Results, guest: &GuestRequest) -> Resu
         faster.map_or_else(String::new, |ratio| format!(": {ratio} of the VM as found in {} fresh pairs", ratio.n));
     let because = format!("measured by tune run {id} on {}{faster}, on kernel {}{lab}", results.created, tuning.kernel);
     Ok(MeasuredGuest { guest: guest.name.clone(), choices, disk, because })
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_host::synthetic::Synthetic;
+    use nearmetal_measure::{
+        Arm, ArmName, FioJob, Metric, Outcome, Purpose, Role, Run, Slice, Tenant, TuneFactor, Unit,
+    };
+    use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
+    use nearmetal_units::{Bytes, CpuSet, NodeSet};
+
+    use super::*;
+    use crate::guest_request::{Paths, guest_request};
+
+    const WINNER: &str = "node.small.none-native.main-loop";
+
+    fn about(centre: f64) -> Option<RatioEstimate> {
+        let pairs: Vec<Pair> =
+            (0..6).map(|pair| Pair { subject: centre * (1.0 + 0.01 * f64::from(pair % 3)), reference: 1.01 }).collect();
+        ratio(&pairs, 0.95, 1).ok()
+    }
+
+    /// A tune of invented values that says to use an arm, or to leave the VM as it is.
+    fn results(verdict: TuneVerdict) -> Results {
+        let arm = |name: ArmName| Arm {
+            name,
+            description: "test".into(),
+            region: "/dev/x1".into(),
+            xml: None,
+            command_line: None,
+            placement: vec!["vCPU 0 (thread 7): PU 2".into()],
+        };
+        let run = |id: &str| Run {
+            round: 0,
+            position: 0,
+            purpose: Purpose::Race,
+            arm: id.into(),
+            count: 1,
+            workload: FioJob::first_seed(Bytes::from_kib(4), 3, 1).into(),
+            seed: 1,
+            started: "2026-01-01T00:00:00Z".into(),
+            seconds: 12.0,
+            outcome: Outcome::Measured {
+                metrics: Metric::new("iops", Unit::Iops, 1000.0).into_iter().collect(),
+                notes: vec![],
+            },
+            together: None,
+        };
+        let tuned = |id: &str, fate, to_found| TunedArm { id: id.into(), levels: None, fate, rounds: 3, to_found };
+        let slice = Slice {
+            cpus: CpuSet::one(2),
+            nodes: NodeSet::one(0),
+            page_size: None,
+            device: "/dev/x".into(),
+            region: Bytes::from_mib(256),
+            cpus_on_top: CpuSet::one(3),
+        };
+        Results {
+            schema: nearmetal_measure::SCHEMA.into(),
+            experiment: "tune".into(),
+            created: "2026-01-01T00:00:00Z".into(),
+            version: "0".into(),
+            environment: Environment::Lab { machine: "quad".into() },
+            quick: true,
+            seed: 1,
+            tenants: vec![Tenant { guest: "web1".into(), slice, placement: vec![] }],
+            least_overlap: None,
+            arms: vec![
+                arm(ArmName::as_found()),
+                arm(ArmName::new(PLANNED, "by rule", Role::Other)),
+                arm(ArmName::new(WINNER, "the other one", Role::Planned)),
+            ],
+            runs: [AS_FOUND, PLANNED, WINNER].map(run).to_vec(),
+            caveats: vec![],
+            provenance: Default::default(),
+            tune: Some(Box::new(Tuning {
+                kernel: "6.12".into(),
+                budget: 1800,
+                took: 1500.0,
+                error: 0.05,
+                looks: vec![3],
+                factors: vec![TuneFactor { id: "pages".into(), levels: ["huge".into(), "small".into()] }],
+                left_out: vec![nearmetal_measure::LeftOut { what: "pins".into(), why: "--without".into() }],
+                arms: vec![
+                    tuned(AS_FOUND, Fate::Racing, None),
+                    tuned(PLANNED, Fate::Racing, about(1.2)),
+                    tuned(WINNER, Fate::Racing, about(1.5)),
+                ],
+                effects: about(1.25)
+                    .map(|ratio| TuneEffect { of: vec![0], confounded: vec![], ratio })
+                    .into_iter()
+                    .collect(),
+                winner: WINNER.into(),
+                slack: Some(1.0),
+                to_found: about(1.5),
+                to_rule: about(1.25),
+                to_bare: about(0.8),
+                verdict,
+            })),
+        }
+    }
+
+    fn request(vcpus: u32) -> GuestRequest {
+        let xml = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
+        let facts = nearmetal_domain::DomainXml::parse(xml).unwrap().facts().unwrap();
+        let host = Synthetic::new().nvme(0).build();
+        let class = nearmetal_place::WorkloadClass::General;
+        GuestRequest { vcpus, ..guest_request(facts, class, &Paths { host: &host, here: false }) }
+    }
+
+    #[test]
+    fn a_plan_takes_the_winner_and_names_the_run_and_says_why_not_otherwise() {
+        let wins = || TuneVerdict::Use { arm: WINNER.into() };
+        let measured = for_plan(12, &results(wins()), &request(1)).unwrap();
+        assert_eq!((measured.choices.to_string().as_str(), measured.disk.as_str()), (WINNER, "vda"));
+        for words in ["tune run 12 on 2026-01-01", "of the VM as found in 6 fresh pairs", "lab: emulated time"] {
+            assert!(measured.because.contains(words), "{}", measured.because);
+        }
+        let refused = |verdict, vcpus| for_plan(12, &results(verdict), &request(vcpus)).unwrap_err();
+        assert!(refused(wins(), 4).contains("had 1 vCPUs then, and has 4 now"));
+        assert!(refused(TuneVerdict::Leave, 1).contains("no plan was shown faster"));
+        assert!(refused(TuneVerdict::Use { arm: "junk".into() }, 1).contains("names no choices"));
+        assert!(refused(TuneVerdict::Use { arm: PLANNED.into() }, 1).contains("by rule was the best"));
+    }
+
+    #[test]
+    fn the_text_says_what_won_what_each_setting_is_worth_and_what_to_do() {
+        let text = text(&results(TuneVerdict::Use { arm: WINNER.into() }));
+        for words in
+            ["* the other one", "pages: small over huge", "1.25×", "use: the other one", "cannot win", "--without"]
+        {
+            assert!(text.contains(words), "`{words}` is not in:\n{text}");
+        }
+        let left = super::text(&results(TuneVerdict::Leave));
+        assert!(left.contains("leave the VM as it is"), "{left}");
+        let by_rule = super::text(&results(TuneVerdict::Use { arm: PLANNED.into() }));
+        assert!(by_rule.contains("use: by rule") && by_rule.contains("shown better than it"), "{by_rule}");
+    }
 }

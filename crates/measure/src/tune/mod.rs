@@ -43,7 +43,7 @@ const PUTTING_BACK: f64 = 10.0;
 /// Places of the arms that are always there; the plans follow, that by rule first.
 const BARE: usize = 0;
 const FOUND: usize = 1;
-const VIRT_INSTALL: usize = 2;
+// 2 is virt-install.
 const RULE: usize = 3;
 
 impl Request for TuneRequest {

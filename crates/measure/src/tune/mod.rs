@@ -31,6 +31,8 @@ use crate::stand::{Stand, Up, Way};
 pub(crate) const FIRST_LOOK: u32 = 3;
 /// Looks: after 3, 6, 12 and 24 rounds.
 pub const TUNE_LOOKS: u32 = 4;
+/// Rounds of the first rung as they must fit: the last one with its margin.
+pub(crate) const FIRST_RUNG: f64 = FIRST_LOOK as f64 - 1.0 + MARGIN;
 /// Fresh rounds without which a winner is not confirmed.
 pub(crate) const LEAST_PAIRS: u32 = 4;
 /// The part of the time after the set-up that is kept for the fresh rounds at least.
@@ -94,7 +96,7 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + sample) * MARGIN;
     let left = f64::from(request.budget) - set_up - PUTTING_BACK;
     let for_the_race = left - pairs_at_least.max(left * KEPT);
-    let first_rung = f64::from(FIRST_LOOK) * guests as f64 * guest;
+    let first_rung = FIRST_RUNG * guests as f64 * guest;
     if for_the_race < first_rung {
         let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + PUTTING_BACK;
         return Err(MeasureError::Asked(format!(

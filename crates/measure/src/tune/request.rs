@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FIRST_LOOK, KEPT, LEAST_PAIRS, MARGIN, PUTTING_BACK};
+use super::{FIRST_RUNG, KEPT, LEAST_PAIRS, MARGIN, PUTTING_BACK};
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::matrix::LeftOut;
@@ -95,7 +95,7 @@ pub fn least_seconds(request: &TuneRequest) -> u32 {
     let sample = length.unwrap_or_default().as_secs_f64() + BESIDE_A_SAMPLE;
     let guest = BOOT + sample;
     let guests = (request.arms.len() + 2) as f64;
-    let rung = guests * guest * f64::from(FIRST_LOOK);
+    let rung = guests * guest * FIRST_RUNG;
     let pairs = f64::from(LEAST_PAIRS) * (3.0 * guest + sample) * MARGIN;
     let seconds = (rung + pairs).max(rung / (1.0 - KEPT)) + guests * BOOT + PUTTING_BACK;
     seconds.ceil() as u32

@@ -86,7 +86,7 @@ fn an_engine_the_kernel_refuses_now_is_not_used() {
 
 /// The plans of two guests of which `a` was measured best with these choices.
 fn tuned(choices: &str) -> Vec<Placement> {
-    let host = Synthetic::new().cores_per_node(8).nvme(0).pool(nearmetal_units::PageSize::HUGE_2M, 0).build();
+    let host = Synthetic::new().cores_per_node(16).nvme(0).pool(nearmetal_units::PageSize::HUGE_2M, 0).build();
     let guests = vec![MeasuredGuest {
         guest: "a".to_owned(),
         choices: choices.parse().unwrap(),

@@ -45,6 +45,9 @@ impl Arms {
     }
 }
 
+/// Turns a factor to its other level; the engine is the other one that the kernel allows.
+type Turn = fn(&mut Choices, Option<DiskEngine>);
+
 impl Ground {
     /// The machine as it is, and a domain of libvirt's.
     pub(super) fn of(host: Host, found: Found) -> Result<Option<Self>, ChangeError> {
@@ -109,7 +112,7 @@ impl Ground {
         let (rule_xml, mut left_out) = (xml_of(&rule), standing_left_out());
         let mut leave = |what: &str, why: String| left_out.push(LeftOut { what: what.to_owned(), why });
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
-        let mut factors: Vec<(TuneFactor, fn(&mut Choices, Option<DiskEngine>))> = Vec::new();
+        let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();
         let other = other_engine(&self.host, &self.request, disk.engine);
         for (id, levels, turn) in self.possible(by_rule, other) {
             if without.iter().any(|word| word == id) {
@@ -179,12 +182,7 @@ impl Ground {
 
     /// The factors: word, the rule's level and the other one, and how choices are turned to that; no levels where the machine
     /// has but one.
-    #[allow(clippy::type_complexity, reason = "one row a factor")]
-    fn possible(
-        &self,
-        by_rule: Choices,
-        other: Option<DiskEngine>,
-    ) -> [(&'static str, Option<[String; 2]>, fn(&mut Choices, Option<DiskEngine>)); 4] {
+    fn possible(&self, by_rule: Choices, other: Option<DiskEngine>) -> [(&'static str, Option<[String; 2]>, Turn); 4] {
         let words = |one: &str, two: &str| Some([one.to_owned(), two.to_owned()]);
         let engine = by_rule.engine.zip(other).map(|(rule, other)| [rule.name().to_owned(), other.name().to_owned()]);
         [

@@ -137,7 +137,7 @@ fn the_document_names_exactly_the_fields_of_a_report() {
     );
     PAGE.have(&fields.below(&slices), "## Slice");
     checks.iter().for_each(|check| PAGE.have(&fields.below(&[check]), "## Check"));
-    let ratios = ["arms[].to_reference", "arms[].to_bare", "advice.to_reference", "advice.to_bare"];
+    let ratios = ["arms[].to_reference", "arms[].to_bare", "advice.to_reference", "advice.to_bare", "effects[].ratio"];
     let race = fields.below(&["race"]);
     PAGE.have(&race.clone().without(&ratios).without(&["arms[].fate"]), "## Race");
     ratios.iter().for_each(|ratio| PAGE.have(&race.below(&[ratio]), "## Ratio"));

@@ -30,6 +30,9 @@ pub(super) struct Ground {
     neighbours: Vec<Domain>,
 }
 
+/// Turns choices to a factor's other level; the engine is that of the machine.
+type Turn = fn(&mut Choices, Option<DiskEngine>);
+
 /// What races, and each plan as a file.
 pub(super) struct Arms {
     pub(super) factors: Vec<TuneFactor>,

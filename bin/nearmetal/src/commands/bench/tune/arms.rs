@@ -48,9 +48,6 @@ impl Arms {
     }
 }
 
-/// Turns a factor to its other level; the engine is the other one that the kernel allows.
-type Turn = fn(&mut Choices, Option<DiskEngine>);
-
 impl Ground {
     /// The machine as it is, and a domain of libvirt's.
     pub(super) fn of(host: Host, found: Found) -> Result<Option<Self>, ChangeError> {

@@ -31,7 +31,8 @@ impl Appliance {
         let work = conditions.place_for_guest_files()?;
         let initramfs = work.join("appliance-with-probe.cpio");
         files::write(&initramfs, &archive)?;
-        Ok(Self { kernel: staged(&conditions.appliance.join("vmlinuz"), &work)?, initramfs })
+        let kernel = files::read(&conditions.appliance.join("vmlinuz"))?;
+        Ok(Self { kernel: staged(&kernel, &work)?, initramfs })
     }
 }
 
@@ -40,9 +41,9 @@ impl Appliance {
 /// libvirt makes QEMU's user the owner of a guest's kernel while it runs, which is no business of a file that a package
 /// owns or that the host boots. And where AppArmor confines guests, libvirt lets none of them read a kernel below /usr
 /// (`valid_path` in its src/security/virt-aa-helper.c).
-pub(crate) fn staged(kernel: &Path, work: &Path) -> Result<PathBuf, MeasureError> {
+pub(crate) fn staged(kernel: &[u8], work: &Path) -> Result<PathBuf, MeasureError> {
     let copy = work.join("appliance-kernel");
-    files::write(&copy, files::read(kernel)?)?;
+    files::write(&copy, kernel)?;
     Ok(copy)
 }
 
@@ -108,12 +109,12 @@ mod tests {
     #[test]
     fn a_guest_gets_a_copy_of_the_kernel_and_never_the_packages_own() {
         let directory = tempfile::tempdir().unwrap();
-        let (own, work) = (directory.path().join("vmlinuz"), directory.path().join("bench"));
-        files::create_dir_all(&work).unwrap();
         for contents in ["first", "second"] {
-            files::write(&own, contents).unwrap();
-            let copy = staged(&own, &work).unwrap();
-            assert_eq!((copy.parent(), files::read_to_string(&copy).unwrap().as_str()), (Some(&*work), contents));
+            let copy = staged(contents.as_bytes(), directory.path()).unwrap();
+            assert_eq!(
+                (copy.parent(), files::read_to_string(&copy).unwrap().as_str()),
+                (Some(directory.path()), contents)
+            );
         }
     }
 

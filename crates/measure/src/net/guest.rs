@@ -66,7 +66,12 @@ pub(crate) fn appliance(
     let initramfs = work.join("appliance-for-the-network.cpio");
     files::create_dir_all(work)?;
     files::write(&initramfs, &archive)?;
-    let kernel = kernel.map_or_else(|| directory.join("vmlinuz"), Path::to_owned);
+    let kernel = match kernel {
+        // Some distributions' kernels are larger than a file of a capture may be.
+        Some(own) if fs.is_live() => files::read(own)?,
+        Some(own) => contents(fs, &own.display().to_string())?,
+        None => files::read(&directory.join("vmlinuz"))?,
+    };
     Ok(Appliance { kernel: staged(&kernel, work)?, initramfs })
 }
 

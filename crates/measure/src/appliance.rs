@@ -1,6 +1,6 @@
 //! The measuring appliance: a kernel and an initramfs with fio, the guest agent, and the same probe as the host's.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nearmetal_host::files;
 
@@ -32,7 +32,7 @@ impl Appliance {
         let initramfs = work.join("appliance-with-probe.cpio");
         files::write(&initramfs, &archive)?;
         let kernel = files::read(&conditions.appliance.join("vmlinuz"))?;
-        Ok(Self { kernel: staged(&kernel, &work)?, initramfs })
+        Ok(Self { kernel: staged(&kernel, work.join("appliance-kernel"))?, initramfs })
     }
 }
 
@@ -41,8 +41,7 @@ impl Appliance {
 /// libvirt makes QEMU's user the owner of a guest's kernel while it runs, which is no business of a file that a package
 /// owns or that the host boots. And where AppArmor confines guests, libvirt lets none of them read a kernel below /usr
 /// (`valid_path` in its src/security/virt-aa-helper.c).
-pub(crate) fn staged(kernel: &[u8], work: &Path) -> Result<PathBuf, MeasureError> {
-    let copy = work.join("appliance-kernel");
+pub(crate) fn staged(kernel: &[u8], copy: PathBuf) -> Result<PathBuf, MeasureError> {
     files::write(&copy, kernel)?;
     Ok(copy)
 }
@@ -110,11 +109,8 @@ mod tests {
     fn a_guest_gets_a_copy_of_the_kernel_and_never_the_packages_own() {
         let directory = tempfile::tempdir().unwrap();
         for contents in ["first", "second"] {
-            let copy = staged(contents.as_bytes(), directory.path()).unwrap();
-            assert_eq!(
-                (copy.parent(), files::read_to_string(&copy).unwrap().as_str()),
-                (Some(directory.path()), contents)
-            );
+            let copy = staged(contents.as_bytes(), directory.path().join("kernel")).unwrap();
+            assert_eq!(files::read_to_string(&copy).unwrap(), contents);
         }
     }
 

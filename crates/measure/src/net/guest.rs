@@ -72,7 +72,7 @@ pub(crate) fn appliance(
         Some(own) => contents(fs, &own.display().to_string())?,
         None => files::read(&directory.join("vmlinuz"))?,
     };
-    Ok(Appliance { kernel: staged(&kernel, work)?, initramfs })
+    Ok(Appliance { kernel: staged(&kernel, work.join("kernel-for-the-network"))?, initramfs })
 }
 
 /// A file of the host, which is not one of the kernel's.

@@ -114,7 +114,9 @@ pub fn headline(view: &JobReport) -> Headline {
         say(format!("{name} was planned; nothing was proven and nothing compared"), Stress::Plain);
     }
     if view.is_lab() {
-        let words = if result.is_some_and(|result| is_counted(view, result)) { COUNTED_WORDS } else { LAB_WORDS };
+        // Ways race by their rate, which a clock measures, whatever else was counted.
+        let counted = view.race.is_none() && result.is_some_and(|result| is_counted(view, result));
+        let words = if counted { COUNTED_WORDS } else { LAB_WORDS };
         say(format!(" — {words}"), Stress::Quiet);
     }
     if let Some(result) = result.filter(|_| view.race.is_none()) {

@@ -195,6 +195,13 @@ fn the_headline_of_a_race_claims_what_the_fresh_pairs_showed() {
     );
     assert!(with(AdviceKind::NoneFaster).contains("no way was shown faster than QEMU's default; the best, io_uring"));
     assert!(with(AdviceKind::Unknown).contains("no winner that was measured again"));
+    // A lab that counts shows instructions beside, and the ways raced by their rate all the same.
+    let mut counting = JobReport { race: race().race, ..sample::sample() };
+    let headline_metric = counting.headline_metric.clone().unwrap();
+    counting.metrics.iter_mut().filter(|own| own.id == headline_metric).for_each(|own| own.higher_is_better = false);
+    assert!(headline(&counting).sentence().ends_with(" — lab: emulated time"));
+    counting.race = None;
+    assert!(headline(&counting).sentence().ends_with(" — lab: counted, not timed"));
 }
 
 #[test]

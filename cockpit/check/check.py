@@ -287,6 +287,17 @@ class Page(unittest.TestCase):
         self.sees("5 of 400 guests")
         self.kept_the_rules()
 
+    def test_of_two_checks_the_newest_is_shown(self):
+        # The refusal of the first choice arrives after the answer to the second.
+        self.host.be(4, slow_refusal=4)
+        self.open("plan", "?domain=web1")
+        self.sees("Plan for web1")
+        self.driver.find_element(By.ID, "how-1").click()
+        self.sees("Apply 3 changes")
+        time.sleep(6)
+        self.sees("Apply 3 changes")
+        self.assertNotIn("only a restart changes", self.text())
+
     def test_hostile_names_are_text_everywhere(self):
         self.host.be(400)
         self.open("machine")

@@ -1,6 +1,6 @@
 // Plan, differences, apply, read-back: the whole job for one guest.
 
-import { add, busy, button, fill, h, mark, name, plural, problem, table, words } from "./dom.js";
+import { add, busy, button, fill, h, mark, name, newest, plural, problem, table, words } from "./dom.js";
 import { applying } from "./apply.js";
 import { read, run } from "./run.js";
 
@@ -35,7 +35,10 @@ export async function plan(body, _path, options) {
 
 async function planned(domain, klass, place) {
     fill(place, busy("Planning…"));
+    const isNewest = newest(place);
     const ended = await run(["plan", "--format", "json", ...klass ? ["--class", klass] : [], "--", domain]);
+    if (!isNewest())
+        return;
     if (ended.failure) {
         fill(place, problem("This could not be planned", ended.failure));
         return;
@@ -82,7 +85,10 @@ function options(change, text, place) {
 
 async function checked(text, flags, place) {
     fill(place, busy("Checking what would change…"));
+    const isNewest = newest(place);
     const ended = await run(["apply", "-", "--dry-run", "--format", "json", ...flags], { superuser: "require", input: text });
+    if (!isNewest())
+        return;
     if (ended.failure) {
         fill(place, problem("This cannot be applied as it is", ended.failure));
         return;

@@ -39,8 +39,8 @@ pub(super) struct BudgetArgs {
     /// Seconds of one sample [default: 3]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
-    /// Seconds for all of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(60..=86_400))]
+    /// The time for all of it: seconds, or with `m` or `h` behind the number
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = budget)]
     pub(super) budget: u32,
 }
 
@@ -92,6 +92,23 @@ pub(super) fn error_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The time for all of it, in seconds: a minute at least and a day at most.
+pub(super) fn budget(text: &str) -> Result<u32, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, &text[number.len()..]),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "h" => 3600,
+        "m" => 60,
+        _ => 1,
+    };
+    match number.parse::<u32>().ok().and_then(|number| number.checked_mul(factor)) {
+        Some(seconds @ 60..=86_400) => Ok(seconds),
+        _ => Err("write a time from 60s to 24h, such as 30m".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +120,13 @@ mod tests {
         assert!(words("main-loop").is_ok() && words("qcow2-falloc").is_ok());
         let error = words("main-lop").unwrap_err();
         assert!(error.to_string().contains("main-loop"), "{error}");
+    }
+
+    #[test]
+    fn a_budget_is_a_number_with_a_unit() {
+        assert_eq!((budget("90"), budget("30m"), budget("2h")), (Ok(90), Ok(1800), Ok(7200)));
+        for junk in ["", "m", "59", "25h", "-1m", "4294967295h", "30 m", "1d"] {
+            assert!(budget(junk).is_err(), "{junk}");
+        }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE", required_unless_present = "dry_run")]
     scratch: Option<String>,
     /// The time for all of it: seconds, or with `m` or `h` behind the number
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = super::race::budget)]
     budget: u32,
     /// Probability in percent that the best plan is dropped in the race by mistake
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = super::race::error_percent)]
@@ -233,34 +233,4 @@ fn listed(request: &TuneRequest) -> String {
         false => format!("; the budget is {} minutes, and it ends within it\n", request.budget / 60),
     });
     text
-}
-
-/// A time: seconds, minutes or hours, a minute at least and a day at most.
-fn seconds(text: &str) -> Result<u32, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "h" => 3600,
-        "m" => 60,
-        _ => 1,
-    };
-    match number.parse::<u32>().ok().and_then(|number| number.checked_mul(factor)) {
-        Some(seconds @ 60..=86_400) => Ok(seconds),
-        _ => Err("write a time from 60s to 24h, such as 30m".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_is_a_number_with_a_unit() {
-        assert_eq!((seconds("90"), seconds("30m"), seconds("2h")), (Ok(90), Ok(1800), Ok(7200)));
-        for junk in ["", "m", "59", "25h", "-1m", "4294967295h", "30 m", "1d"] {
-            assert!(seconds(junk).is_err(), "{junk}");
-        }
-    }
 }

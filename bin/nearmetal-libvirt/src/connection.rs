@@ -1,11 +1,13 @@
 //! The connection to libvirt: opened with the first request, and again when libvirtd was restarted in between.
 
+use std::io::Write;
+
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Transport};
 use virt::connect::Connect;
 
-use crate::dispatch;
 use crate::failure::{Context, is_permission};
+use crate::{dispatch, events};
 
 /// An open connection.
 pub(crate) struct Open {
@@ -30,6 +32,14 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(uri: String) -> Self {
         Self { uri, open: None }
+    }
+
+    /// Says what happens to domains until the connection or the reader is gone.
+    pub(crate) fn say_events(&self, output: impl Write) -> std::io::Result<()> {
+        match &self.open {
+            Some(open) => events::say(&open.connect, output),
+            None => Ok(()),
+        }
     }
 
     /// A connection that has just answered. Only then is a request sent, so that a daemon restarted between two
@@ -64,6 +74,11 @@ impl Transport for Connection {
         let context = Context { action: request.action(), name: &name };
         if self.uri.contains('\0') || request.texts().any(|text| text.contains('\0')) {
             return Err(context.invalid("a text with a zero byte in it cannot be given to libvirt"));
+        }
+        if request == Request::Events {
+            // libvirt's event loop serves the connections that are opened after it is there.
+            events::prepare().map_err(|error| context.failed(&error))?;
+            self.open = None;
         }
         let open = self.fresh(&request)?;
         match dispatch::carry_out(&open, &request, context) {

@@ -9,7 +9,7 @@ use virt::sys;
 
 use crate::connection::Open;
 use crate::failure::Context;
-use crate::{agent, domains, pins};
+use crate::{agent, domains, events, pins};
 
 pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) -> Result<Reply, HypervisorError> {
     let connect = &open.connect;
@@ -59,6 +59,7 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
             done(find(name)?.detach_device_flags(xml, sys::VIR_DOMAIN_AFFECT_LIVE).map(drop))
         }
         Request::Agent { name, command, timeout } => agent::command(&find(name)?, command, *timeout, context),
+        Request::Events => done(events::follow(connect)),
         Request::Monitor { name, command } => agent::monitor(&find(name)?, command, context),
     }
 }

@@ -1,10 +1,12 @@
 //! Helper process of nearmetal: the only program of it that links libvirt. Requests come on stdin and replies go to
-//! stdout, one JSON object per line (`nearmetal_hypervisor::protocol`); it ends when its input ends.
+//! stdout, one JSON object per line (`nearmetal_hypervisor::protocol`); it ends when its input ends. Once asked for events,
+//! it says only those.
 
 mod agent;
 mod connection;
 mod dispatch;
 mod domains;
+mod events;
 mod failure;
 mod pins;
 
@@ -12,6 +14,7 @@ use std::io::{self, BufReader, Write};
 use std::process::ExitCode;
 
 use connection::Connection;
+use nearmetal_hypervisor::Served;
 
 const USAGE: &str = "usage: nearmetal-libvirt URI
 nearmetal starts this program itself. By hand: write {\"protocol\":1} and then requests such as
@@ -28,7 +31,12 @@ fn main() -> ExitCode {
     let mut connection = Connection::new(uri);
     // Large enough to read a file chunk in a few system calls.
     let input = BufReader::with_capacity(256 << 10, io::stdin());
-    match nearmetal_hypervisor::serve(input, io::stdout().lock(), &mut connection) {
+    let served =
+        nearmetal_hypervisor::serve(input, io::stdout().lock(), &mut connection).and_then(|served| match served {
+            Served::All => Ok(()),
+            Served::UntilEvents => connection.say_events(io::stdout().lock()),
+        });
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         // nearmetal is gone, and nobody reads the reply: nothing to complain about.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nearmetal_host::Host;
 use nearmetal_hypervisor::{
-    Definition, DomainState, Hypervisor, HypervisorError, Libvirt, Nvram, Scope, ShutdownMode, agent,
+    Definition, DomainState, Events, Hypervisor, HypervisorError, Libvirt, Nvram, Scope, ShutdownMode, agent,
 };
 use nearmetal_units::Bytes;
 use serde_json::json;
@@ -158,4 +158,34 @@ fn what_nearmetal_writes_passes_libvirts_schema_and_comes_back() {
         assert_eq!(back.matches("<hostdev ").count(), text.matches("<hostdev ").count(), "{back}");
         libvirt.undefine(name, Nvram::Remove).unwrap();
     }
+}
+
+#[test]
+fn events_can_be_followed_and_the_helper_goes_with_who_follows() {
+    if test_driver().is_none() {
+        return;
+    }
+    let mut events = Events::with_helper(Path::new(HELPER), "test:///default").unwrap();
+    assert_eq!(events.wait(Duration::from_millis(300)).unwrap(), None);
+    // Which this URI's driver never is.
+    let error = Events::with_helper(Path::new(HELPER), "qemu+unix:///system?socket=/nonexistent/socket").unwrap_err();
+    assert!(matches!(error, HypervisorError::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn a_helper_whose_reader_is_gone_ends_by_itself() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Command, Stdio};
+    if test_driver().is_none() {
+        return;
+    }
+    let mut child =
+        Command::new(HELPER).arg("test:///default").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"{\"protocol\":6}\n{\"id\":1,\"request\":\"events\"}\n").unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("protocol"));
+    assert_eq!(lines.next().unwrap().unwrap(), r#"{"id":1,"outcome":{"reply":"done"}}"#);
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
 }

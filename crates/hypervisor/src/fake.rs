@@ -1,23 +1,24 @@
 //! A hypervisor in memory, for tests of everything above this crate.
 //!
-//! It keeps the two definitions of each domain, moves states as libvirt does, refuses what libvirt refuses, records
-//! every request, and fails where it is told to. Nobody waits for it: its clock goes on by what was
+//! It keeps the two definitions of each domain, moves states and tells events as libvirt does, refuses what libvirt refuses,
+//! records every request, and fails where it is told to. Nobody waits for it: its clock goes on by what was
 //! to be waited. It does not rewrite XML as libvirt does (no addresses are filled in), except for a UUID where there is none
 //! and the `id` of a running instance.
 
 mod domain;
+mod events;
 #[cfg(test)]
 mod tests;
 mod xml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::protocol::{Reply, Request};
-use crate::{DomainState, HypervisorError, Transport, Versions};
+use crate::{DomainEvent, DomainState, EventKind, HypervisorError, Transport, Versions};
 use domain::FakeDomain;
 pub use domain::PinTarget;
 
@@ -46,6 +47,7 @@ pub struct Fake {
     versions: Versions,
     domains: BTreeMap<String, FakeDomain>,
     calls: Vec<Request>,
+    events: VecDeque<DomainEvent>,
     faults: Vec<Fault>,
     agent: Option<Answer>,
     monitor: Option<Answer>,
@@ -78,6 +80,7 @@ impl Fake {
             },
             domains: BTreeMap::new(),
             calls: Vec::new(),
+            events: VecDeque::new(),
             faults: Vec::new(),
             agent: None,
             monitor: None,
@@ -169,12 +172,24 @@ impl Fake {
 
     /// Puts a domain into a state from outside, as a crash or an administrator would.
     pub fn set_state(&mut self, name: &str, state: DomainState) {
+        let before = self.states();
         if let Some(domain) = self.domains.get_mut(name) {
             domain.state = state;
             if state.is_off() {
                 domain.stop();
             }
         }
+        self.tell_states(&before);
+    }
+
+    /// The guest restarts itself, in the process it has.
+    pub fn reboot(&mut self, name: &str) {
+        self.tell(name, EventKind::Rebooted);
+    }
+
+    /// What happened and was not asked for yet, in order: what libvirt tells those who follow its events.
+    pub fn take_events(&mut self) -> Vec<DomainEvent> {
+        self.events.drain(..).collect()
     }
 
     /// Gives a domain a managed save image, or takes it.
@@ -206,10 +221,10 @@ impl Transport for Fake {
         match fault {
             Some((Effect::Nothing, error)) => Err(error),
             Some((Effect::Done, error)) => {
-                let _ = self.carry_out(request);
+                let _ = self.told(request);
                 Err(error)
             }
-            None => self.carry_out(request),
+            None => self.told(request),
         }
     }
 

@@ -1,5 +1,6 @@
 //! libvirt, asked through the helper process.
 
+mod events;
 mod helper;
 
 use std::env;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use crate::protocol::{Outcome, Reply, Request};
 use crate::{HypervisorError, Transport};
+pub use events::Events;
 use helper::{Failure, Helper};
 
 /// Names the helper, where it is not beside the program that starts it.
@@ -31,13 +33,7 @@ impl Libvirt {
     /// Starts the helper found in `$NEARMETAL_LIBVIRT` or beside the running program. The URI, if not given, is
     /// `$LIBVIRT_DEFAULT_URI` or `qemu:///system`. libvirt itself is reached with the first request.
     pub fn open(uri: Option<&str>) -> Result<Self, HypervisorError> {
-        let path = env::var_os(HELPER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let path = match path {
-            Some(path) => path,
-            None => beside_this_program()?,
-        };
-        let uri = uri.map(str::to_owned).or_else(|| env::var(URI_VARIABLE).ok().filter(|uri| !uri.is_empty()));
-        Self::with_helper(&path, uri.as_deref().unwrap_or(DEFAULT_URI))
+        Self::with_helper(&usual_helper()?, &usual_uri(uri))
     }
 
     /// Starts this helper for this URI.
@@ -86,21 +82,48 @@ impl Transport for Libvirt {
             }
             // After any other failure an answer to this request could still come, and be taken for the next one's:
             // the helper ends here.
-            Err(Failure::Silence) => Err(HypervisorError::Timeout {
-                action,
-                name,
-                seconds: patience.as_secs(),
-                advice: "libvirt does not answer (systemctl status libvirtd); whether that was done is unknown, read \
-                         the state before trying again"
-                    .into(),
-            }),
-            Err(Failure::Nonsense(reason)) => Err(HypervisorError::Protocol { reason }),
-            Err(Failure::End) => {
-                let (status, output) = helper.last_words();
-                Err(HypervisorError::HelperStopped { action, name, status, output })
-            }
+            Err(failure) => Err(unanswered(failure, helper, action, name, patience)),
         }
     }
+}
+
+/// What it means that a request has no answer.
+fn unanswered(
+    failure: Failure,
+    mut helper: Helper,
+    action: String,
+    name: String,
+    patience: Duration,
+) -> HypervisorError {
+    match failure {
+        Failure::Refused(reason) => HypervisorError::InvalidRequest { action, name, reason },
+        Failure::Silence => HypervisorError::Timeout {
+            action,
+            name,
+            seconds: patience.as_secs(),
+            advice: "libvirt does not answer (systemctl status libvirtd); whether that was done is unknown, read \
+                     the state before trying again"
+                .into(),
+        },
+        Failure::Nonsense(reason) => HypervisorError::Protocol { reason },
+        Failure::End => {
+            let (status, output) = helper.last_words();
+            HypervisorError::HelperStopped { action, name, status, output }
+        }
+    }
+}
+
+/// The helper that `$NEARMETAL_LIBVIRT` names, or the one beside the running program.
+fn usual_helper() -> Result<PathBuf, HypervisorError> {
+    match env::var_os(HELPER_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => Ok(path.into()),
+        None => beside_this_program(),
+    }
+}
+
+fn usual_uri(uri: Option<&str>) -> String {
+    let given = uri.map(str::to_owned).or_else(|| env::var(URI_VARIABLE).ok().filter(|uri| !uri.is_empty()));
+    given.unwrap_or_else(|| DEFAULT_URI.to_owned())
 }
 
 fn beside_this_program() -> Result<PathBuf, HypervisorError> {

@@ -4,6 +4,9 @@
 //! The first line each way is the hello. The two programs come from one release, so there is one version number and no
 //! negotiation: raise [`PROTOCOL`] with every change of these types.
 //!
+//! One request ends the questions: after the reply to [`Request::Events`] the helper says an [`EventLine`] for each event
+//! and reads nothing more, until its input or its connection ends.
+//!
 //! Recipe for a new request: a variant here (with its verb in [`Request::action`]), a method in `hypervisor.rs`, its
 //! body in `client.rs`, its effect in `fake/`, its call in `bin/nearmetal-libvirt`.
 
@@ -13,10 +16,10 @@ use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Definition, DomainSummary, HypervisorError, Nvram, Scope, Versions};
+use crate::{Definition, DomainEvent, DomainSummary, HypervisorError, Nvram, Scope, Versions};
 
 /// The version of this file.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The longest line either side accepts. The largest lines are file chunks from a guest (700 KB as base64) and domain
 /// XML; libvirt itself ends at 4 MiB for one string.
@@ -47,6 +50,14 @@ pub struct ReplyLine {
     pub id: Option<u64>,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// An event as it is written, after the reply to [`Request::Events`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventLine {
+    /// What happened.
+    pub event: DomainEvent,
 }
 
 /// What came of a request.
@@ -168,6 +179,8 @@ pub enum Request {
         name: String,
         command: Value,
     },
+    /// From now on, say what happens to domains, and answer nothing more.
+    Events,
 }
 
 impl Request {
@@ -197,13 +210,14 @@ impl Request {
             Self::DetachDevice { .. } => "unplug a device from",
             Self::Agent { .. } => "ask the guest agent of",
             Self::Monitor { .. } => "ask the QEMU monitor of",
+            Self::Events => "follow the events of",
         }
     }
 
     /// The name of the domain it is about, if the request has it.
     pub fn domain(&self) -> Option<&str> {
         match self {
-            Self::Versions | Self::Capabilities | Self::NodeDevices | Self::Domains => None,
+            Self::Versions | Self::Capabilities | Self::NodeDevices | Self::Domains | Self::Events => None,
             // Good enough for a message; what libvirt makes of the XML is libvirt's business.
             Self::Define { xml } | Self::CreateTransient { xml, .. } => {
                 Some(xml.split_once("<name>")?.1.split_once("</name>")?.0)
@@ -254,6 +268,7 @@ impl Request {
                 | Self::Capabilities
                 | Self::NodeDevices
                 | Self::Domains
+                | Self::Events
                 | Self::Domain { .. }
                 | Self::DomainXml { .. }
         )

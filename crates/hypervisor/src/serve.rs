@@ -5,30 +5,55 @@ use std::io::{self, BufRead, Write};
 use serde::Serialize;
 
 use crate::lines::read_line;
-use crate::protocol::{Hello, LONGEST_LINE, Outcome, PROTOCOL, ReplyLine, RequestLine};
-use crate::{HypervisorError, Transport};
+use crate::protocol::{EventLine, Hello, LONGEST_LINE, Outcome, PROTOCOL, ReplyLine, Request, RequestLine};
+use crate::{DomainEvent, HypervisorError, Transport};
 
-/// Answers requests until the input ends. A line that is no request gets an error as its reply, and the next line is
-/// read; only a broken pipe or an endless line ends it early.
-pub fn serve(mut input: impl BufRead, mut output: impl Write, transport: &mut impl Transport) -> io::Result<()> {
+/// Why there is nothing more to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Served {
+    /// The input ended.
+    All,
+    /// Events were asked for, and can be had: they are all that is said from here on ([`write_event`]).
+    UntilEvents,
+}
+
+/// Answers requests until the input ends, or events are asked for. A line that is no request gets an error as its reply,
+/// and the next line is read; only a broken pipe or an endless line ends it early.
+pub fn serve(mut input: impl BufRead, mut output: impl Write, transport: &mut impl Transport) -> io::Result<Served> {
     let Some(line) = read_line(&mut input, LONGEST_LINE)? else {
-        return Ok(());
+        return Ok(Served::All);
     };
     // Said in any case: the other side judges the version, and words the error.
     write_line(&mut output, &Hello { protocol: PROTOCOL })?;
     if let Err(error) = serde_json::from_slice::<Hello>(&line) {
-        return write_line(&mut output, &misunderstood(&line, &error));
+        write_line(&mut output, &misunderstood(&line, &error))?;
+        return Ok(Served::All);
     }
     while let Some(line) = read_line(&mut input, LONGEST_LINE)? {
+        let mut events = false;
         let reply = match serde_json::from_slice::<RequestLine>(&line) {
             Ok(RequestLine { id, request }) => {
-                ReplyLine { id: Some(id), outcome: Outcome::from(transport.call(request)) }
+                let asked = request == Request::Events;
+                let outcome = Outcome::from(transport.call(request));
+                events = asked && matches!(outcome, Outcome::Reply(_));
+                ReplyLine { id: Some(id), outcome }
             }
             Err(error) => misunderstood(&line, &error),
         };
         write_line(&mut output, &reply)?;
+        if events {
+            return Ok(Served::UntilEvents);
+        }
     }
-    Ok(())
+    Ok(Served::All)
+}
+
+/// Says what happened, after [`Served::UntilEvents`].
+///
+/// # Errors
+/// Nobody reads any more.
+pub fn write_event(output: impl Write, event: DomainEvent) -> io::Result<()> {
+    write_line(output, &EventLine { event })
 }
 
 fn misunderstood(line: &[u8], error: &serde_json::Error) -> ReplyLine {
@@ -37,7 +62,7 @@ fn misunderstood(line: &[u8], error: &serde_json::Error) -> ReplyLine {
     ReplyLine { id: None, outcome: Outcome::Error(HypervisorError::Protocol { reason }) }
 }
 
-fn write_line(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+fn write_line(mut output: impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     output.write_all(&line)?;

@@ -132,3 +132,50 @@ pub enum Nvram {
     /// It goes too.
     Remove,
 }
+
+/// Something that happened to a domain, as libvirt tells those who follow its events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainEvent {
+    /// Its name.
+    pub domain: String,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened to a domain. libvirt tells finer; this is what a difference can come of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A running instance began: booted, restored, or come from another host.
+    Started,
+    /// Its vCPUs run again.
+    Resumed,
+    /// Its vCPUs were stopped: by somebody, for a save, or by an error.
+    Suspended,
+    /// The running instance ended, or is about to.
+    Stopped,
+    /// The guest restarted itself; its process is the same.
+    Rebooted,
+    /// A device was plugged in or out.
+    DevicesChanged,
+    /// Pins, weights, quotas, throttles or the balloon were set.
+    Tuned,
+    /// A definition was stored or removed.
+    Defined,
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Started => "started",
+            Self::Resumed => "resumed",
+            Self::Suspended => "suspended",
+            Self::Stopped => "stopped",
+            Self::Rebooted => "rebooted",
+            Self::DevicesChanged => "devices changed",
+            Self::Tuned => "tuned",
+            Self::Defined => "defined anew",
+        })
+    }
+}

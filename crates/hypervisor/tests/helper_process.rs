@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::PROTOCOL;
-use nearmetal_hypervisor::{Hypervisor, HypervisorError, Libvirt};
+use nearmetal_hypervisor::{DomainEvent, EventKind, Events, Hypervisor, HypervisorError, Libvirt};
 
-const GREET: &str = "read hello; echo '{\"protocol\":5}'";
+const GREET: &str = "read hello; echo '{\"protocol\":6}'";
 const DOMAINS: &str = "{\"id\":1,\"outcome\":{\"reply\":{\"domains\":[]}}}";
 
 struct Scripts {
@@ -94,6 +94,26 @@ fn every_misbehaviour_of_a_helper_has_its_error() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(libvirt.domains().unwrap(), []);
     assert_eq!(files::read_to_string(&marks).unwrap().lines().count(), 3);
+
+    // Events come as they are said, none is no error, and the end of the connection is one.
+    let event = "echo '{\"event\":{\"domain\":\"web1\",\"kind\":\"started\"}}'";
+    let ready = "read request; echo '{\"id\":1,\"outcome\":{\"reply\":\"done\"}}'";
+    let path = scripts.write(&format!("{GREET}; {ready}; {event}; read more"));
+    let mut events = Events::with_helper(&path, "test:///default").unwrap();
+    let started = DomainEvent { domain: "web1".into(), kind: EventKind::Started };
+    assert_eq!(events.wait(Duration::from_secs(10)).unwrap(), Some(started));
+    assert_eq!(events.wait(Duration::from_millis(10)).unwrap(), None);
+    for (end, words) in
+        [("exit 0", "libvirt closed it"), ("echo no libvirt >&2; exit 1", "no libvirt"), ("echo {}", "not an event")]
+    {
+        let path = scripts.write(&format!("{GREET}; {ready}; {end}"));
+        let mut events = Events::with_helper(&path, "test:///default").unwrap();
+        let error = events.wait(Duration::from_secs(10)).unwrap_err();
+        assert!(error.to_string().contains(words), "{end}: {error}");
+        assert!(events.wait(Duration::from_secs(10)).is_err(), "{end}");
+    }
+    let refused = scripts.write(&format!("{GREET}; read request; echo 'nonsense'; read more"));
+    assert!(matches!(Events::with_helper(&refused, "test:///default"), Err(HypervisorError::Protocol { .. })));
 
     // Nothing is left when the client goes, not even a helper that does not read.
     let number = scripts.directory.path().join("pid");

@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use nearmetal_hypervisor::protocol::{
-    Hello, Outcome, PROTOCOL, Reply, ReplyLine, Request, RequestLine, ShutdownSignal,
+    EventLine, Hello, Outcome, PROTOCOL, Reply, ReplyLine, Request, RequestLine, ShutdownSignal,
 };
-use nearmetal_hypervisor::{Definition, DomainState, Effect, Fake, HypervisorError, Nvram, Scope, serve};
+use nearmetal_hypervisor::{
+    Definition, DomainEvent, DomainState, Effect, EventKind, Fake, HypervisorError, Nvram, Scope, Served, serve,
+    write_event,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -48,6 +51,7 @@ fn requests() -> Vec<Request> {
             timeout: Duration::from_millis(1500),
         },
         Request::Monitor { name: name(), command: json!({"execute": "query-iothreads"}) },
+        Request::Events,
     ]
 }
 
@@ -119,6 +123,27 @@ fn a_session_without_a_hello_ends() {
     let mut nothing = Vec::new();
     serve(&b""[..], &mut nothing, &mut fake).unwrap();
     assert!(nothing.is_empty() && fake.calls().is_empty());
+}
+
+#[test]
+fn after_the_request_for_events_nothing_more_is_answered() {
+    let input = b"{\"protocol\":1}\n{\"id\":1,\"request\":\"events\"}\n{\"id\":2,\"request\":\"domains\"}\n";
+    let mut output = Vec::new();
+    let mut fake = Fake::new("");
+    assert_eq!(serve(&input[..], &mut output, &mut fake).unwrap(), Served::UntilEvents);
+    assert_eq!(fake.calls(), [Request::Events]);
+    let event = DomainEvent { domain: "a\nb".into(), kind: EventKind::DevicesChanged };
+    write_event(&mut output, event.clone()).unwrap();
+    let text = String::from_utf8(output).unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(serde_json::from_str::<EventLine>(text.lines().last().unwrap()).unwrap().event, event);
+
+    // Where they cannot be had, that is a reply like any other.
+    let gone = HypervisorError::Unreachable { uri: "qemu:///system".into(), reason: "gone".into() };
+    fake.forget_calls();
+    fake.fail_at(1, Effect::Nothing, gone);
+    assert_eq!(serve(&input[..], Vec::new(), &mut fake).unwrap(), Served::All);
+    assert_eq!(fake.calls(), [Request::Events, Request::Domains]);
 }
 
 #[test]

@@ -61,6 +61,10 @@ impl FakeDomain {
         self.live_pins.clear();
     }
 
+    pub(super) fn instance(&self) -> Option<u32> {
+        self.id
+    }
+
     /// One look at the state moves a shutdown on.
     fn look(&mut self) {
         match self.looks_left {
@@ -149,6 +153,7 @@ impl Fake {
     pub(super) fn carry_out(&mut self, request: Request) -> Result<Reply, HypervisorError> {
         match &request {
             Request::Versions => return Ok(Reply::Versions(self.versions.clone())),
+            Request::Events => return Ok(Reply::Done),
             Request::Capabilities => return Ok(Reply::Xml(self.capabilities.clone())),
             Request::NodeDevices => return Ok(Reply::Documents(self.node_devices.clone())),
             Request::Domains => {

@@ -133,3 +133,26 @@ fn a_device_that_was_plugged_in_can_be_unplugged_once() {
     assert!(!fake.domain_xml("web", Definition::Live).unwrap().contains(device));
     assert!(fake.detach_device("web", device).is_err());
 }
+
+#[test]
+fn it_tells_what_happens_to_domains() {
+    let mut fake = Fake::new("").with_domain(WEB);
+    let kinds = |fake: &mut Fake| fake.take_events().into_iter().map(|event| event.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&mut fake), [], "what was there before is no event");
+    fake.start("web", false).unwrap();
+    assert_eq!(kinds(&mut fake), [EventKind::Started, EventKind::Resumed]);
+    fake.suspend("web").unwrap();
+    fake.resume("web").unwrap();
+    assert_eq!(kinds(&mut fake), [EventKind::Suspended, EventKind::Resumed]);
+    fake.pin_emulator("web", &"2".parse().unwrap(), Scope::LIVE).unwrap();
+    fake.reboot("web");
+    assert_eq!(kinds(&mut fake), [EventKind::Tuned, EventKind::Rebooted]);
+    fake.set_state("web", DomainState::ShutOff);
+    fake.define(WEB).unwrap();
+    assert_eq!(kinds(&mut fake), [EventKind::Stopped, EventKind::Defined]);
+    fake.start("web", true).unwrap();
+    fake.destroy("web").unwrap();
+    assert_eq!(kinds(&mut fake), [EventKind::Started, EventKind::Stopped]);
+    assert!(fake.destroy("web").is_err());
+    assert_eq!(kinds(&mut fake), [], "what failed is no event");
+}

@@ -137,6 +137,11 @@ impl Helper {
         }
     }
 
+    /// The next line that it says by itself.
+    pub(super) fn listen(&mut self, patience: Duration) -> Result<Vec<u8>, Failure> {
+        self.read_line(patience)
+    }
+
     fn write_line(&mut self, value: &Hello) -> std::io::Result<()> {
         let line = serde_json::to_vec(value)?;
         self.write_bytes(line)
@@ -155,6 +160,15 @@ impl Helper {
             Err(RecvTimeoutError::Timeout) => Err(Failure::Silence),
             Err(RecvTimeoutError::Disconnected) => Err(Failure::End),
         }
+    }
+
+    /// Whether it ended by itself and without an error, now that its stdout is closed.
+    pub(super) fn ended_well(&mut self) -> bool {
+        let limit = Instant::now() + Duration::from_secs(2);
+        while self.is_running() && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(10));
+        }
+        matches!(self.child.try_wait(), Ok(Some(status)) if status.success())
     }
 
     /// How it ended, and the end of what it wrote to stderr. It has closed its stdout: the rest is a matter of

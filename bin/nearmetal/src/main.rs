@@ -17,6 +17,7 @@ mod kvm;
 mod live;
 mod measured;
 mod printer;
+mod read_back;
 mod refusal;
 mod remote;
 mod results_store;

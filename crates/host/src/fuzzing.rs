@@ -58,6 +58,8 @@ pub fn targets() -> Vec<Target> {
     targets.extend(crate::read::fuzz_targets());
     targets.extend(crate::guests::fuzz_targets());
     targets.extend(crate::images::fuzz_targets());
+    targets.push(crate::file_locks::fuzz_target());
+    targets.push(crate::uevents::fuzz_target());
     targets.push(crate::lab_counters::fuzz_target());
     targets.push(crate::lab_time_model::fuzz_target());
     targets

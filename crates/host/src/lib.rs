@@ -8,6 +8,7 @@ pub mod assignable;
 pub mod diff;
 mod errors;
 mod facts;
+mod file_locks;
 pub mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -31,9 +32,11 @@ mod summary;
 pub mod synthetic;
 pub mod text;
 pub mod tree_text;
+mod uevents;
 
 pub use accesses::{AccessError, GuestAccesses, VcpuAccesses, Went, guest_accesses};
 pub use errors::{ReadError, WriteError};
+pub use file_locks::{FileLock, file_locks};
 pub use host_fs::{HostFs, TestKernel};
 pub use lab_counters::{LAB_VENDOR, LabCountersError, LabWatch};
 pub use lab_time_model::TimeModelError;
@@ -52,3 +55,4 @@ pub use perf::{PerfCounter, PerfError, PerfEvent, PerfScope, PerfSide};
 pub use piped::Piped;
 pub use read::{DiskCounters, disk_counters};
 pub use summary::{Document, SCHEMA, Summary};
+pub use uevents::{Heard, Uevent, UeventError, Uevents};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nearmetal_change::verify::{Effort, Verification, judge, observe, rules_kept};
+use nearmetal_change::verify::{Effort, Verification};
 use nearmetal_change::{
     AnyPlan, Apply, ApplyOptions, Change, ChangeError, Faults, HostIdentity, Journal, Machine, PlanFile, changes,
     fault_points,
@@ -15,8 +15,8 @@ use nearmetal_place::Placement;
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::fleet::apply::{self as fleet_apply, Order};
-use crate::live::read_with_versions;
 use crate::printer::Printer;
+use crate::read_back;
 use crate::refusal::refuse;
 use crate::state::{StateArgs, load_plan};
 use crate::steps::{self, Steps};
@@ -189,13 +189,9 @@ fn put_in_force(
     let agent = if options.restart || options.start { agent } else { Effort::default().agent };
     let effort = Effort { agent, ..Effort::default() };
     let mut read_back = |machine: &mut Machine<'_>, plan: &PlanFile, placement: &Placement| {
-        let observed = observe(files, machine.hypervisor, &plan.plan, placement, &effort);
-        let mut verification = judge(&plan.plan, placement, &observed);
-        let change = plan.domains.iter().find(|change| change.name == placement.guest && !change.followed.is_empty());
-        if let Some(change) = change {
-            let host = read_with_versions(files, machine.hypervisor);
-            verification.checks.extend(rules_kept(change, &host, &observed));
-        }
+        // Read anew for each guest: the plan changes it meanwhile.
+        let mut host = None;
+        let mut verification = read_back::guest(files, machine.hypervisor, plan, placement, &effort, &mut host);
         if options.live_only {
             verification.await_restart();
         }

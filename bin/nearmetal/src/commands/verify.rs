@@ -1,23 +1,19 @@
 //! `nearmetal verify`.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use nearmetal_change::devices;
-use nearmetal_change::fix::{CuredObject, held};
-use nearmetal_change::journal::Transaction;
-use nearmetal_change::verify::{Effort, TAINTS, Verification, judge, observe, rules_kept};
-use nearmetal_change::{AnyPlan, ChangeError, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile};
-use nearmetal_host::{HostFs, files};
+use nearmetal_change::verify::{Effort, TAINTS, Verification};
+use nearmetal_change::{AnyPlan, ChangeError, FleetPlanFile, Journal, PlanFile};
+use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_rules::Scope;
 
 use super::apply::show;
-use crate::drift;
+use crate::drift::{self, Outputs};
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
-use crate::live::read_with_versions;
 use crate::printer::Printer;
+use crate::read_back::{self, InForce};
 use crate::refusal::refuse;
 use crate::state::{StateArgs, load_plan, warn_of_unfinished};
 use crate::style::Format;
@@ -37,6 +33,15 @@ pub(crate) struct Args {
     /// Check everything applied and fixed here, as without a domain, and call it done if nothing is in force
     #[arg(long, conflicts_with_all = ["domains", "plan"])]
     all: bool,
+    /// Stay until Ctrl-C or SIGTERM. Check a guest within 5 seconds after libvirt tells that it started, restarted, stopped,
+    /// or was tuned or defined anew; check everything at the beginning, every SECONDS (900 if not given), after the
+    /// connection to libvirt was lost and found again, and when PUs, memory, PCI functions or drives of the host come, go or
+    /// change their driver. A difference is told when a second look finds it too. While another nearmetal changes this
+    /// machine, nothing is checked until it has ended. A guest that is paused is told once it has been so for SECONDS.
+    /// Guests are never made to read from their disks
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "900", requires = "all",
+          value_parser = clap::value_parser!(u64).range(60..=86_400), conflicts_with_all = ["deep", "agent_timeout", "format"])]
+    watch: Option<u64>,
     /// Also write what was found for Prometheus: a file of its text format, replaced in one step, that the textfile
     /// collector of node_exporter reads; its name must end in .prom. It also counts the findings of `nearmetal doctor`
     #[arg(long, value_name = "FILE", requires = "all", value_parser = prometheus_file)]
@@ -67,19 +72,20 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let outputs = Outputs { textfile: args.textfile.clone(), journal: args.journal };
+    if let Some(seconds) = args.watch {
+        return drift::keep_watch(Duration::from_secs(seconds), args.state.journal(), outputs, printer);
+    }
     let mut found = None;
     let status = run(&args, &mut found, printer).unwrap_or_else(|error| refuse(printer, &error));
-    // Each is tried, whatever became of the other and of reading back.
-    let mut outputs: Vec<anyhow::Result<()>> = Vec::new();
-    if let Some(path) = &args.textfile {
-        // Also where nothing could be read back: a file of yesterday would go on saying that all is well.
-        let text = drift::prometheus(found.as_deref(), drift::findings().as_ref(), SystemTime::now());
-        outputs.push(files::write_atomic(path, text).map_err(Into::into));
-    }
-    if args.journal {
-        outputs.push(drift::to_the_journal(found.as_deref().unwrap_or_default()));
-    }
-    let failed: Vec<anyhow::Error> = outputs.into_iter().filter_map(Result::err).collect();
+    // Each is tried, whatever became of the other and of reading back. The file is written also where nothing could be read
+    // back: one of yesterday would go on saying that all is well.
+    let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());
+    let results = [
+        outputs.write_figures(found.as_deref(), findings.as_ref()),
+        outputs.tell(found.as_deref().unwrap_or_default()),
+    ];
+    let failed: Vec<anyhow::Error> = results.into_iter().filter_map(Result::err).collect();
     failed.iter().for_each(|error| printer.important(&format!("error: {error:#}")));
     Ok(if failed.is_empty() { status } else { ExitStatus::Refused })
 }
@@ -101,12 +107,11 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     }
     let journal = args.state.journal();
     warn_of_unfinished(&journal, printer);
-    let cures = cures(args, &journal)?;
-    let plans = match given {
-        Some(AnyPlan::Host(plan)) => plans_of(args, &plan)?,
-        _ => plans(args, &journal, &cures)?,
+    let in_force = match given {
+        Some(AnyPlan::Host(plan)) => InForce { plans: plans_of(args, &plan)?, cures: Vec::new() },
+        _ => InForce::read(&journal, &args.domains, args.all)?,
     };
-    if plans.is_empty() && cures.is_empty() {
+    if in_force.is_empty() {
         unfinished(args, &journal)?;
         printer.say("nothing is in force here: nothing to check");
         if args.format == Format::Json {
@@ -120,36 +125,25 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     let effort = Effort {
         read_in_guest: !args.no_load,
         agent: Duration::from_secs(args.agent_timeout),
-        natural: Duration::from_secs(5),
         deep: args.deep,
+        ..Effort::default()
     };
     if args.deep {
         printer.important(&format!("--deep asks QEMU through its monitor: {TAINTS}"));
     }
     let mut verifications = Vec::new();
     let mut host = None;
-    for (domain, plan) in &plans {
+    for (domain, plan) in &in_force.plans {
         // Known to be there: the plan was chosen by it.
         let Some(placement) = plan.placement(domain) else { continue };
-        let observed = observe(&kernel, &mut libvirt, &plan.plan, placement, &effort);
-        let mut verification = judge(&plan.plan, placement, &observed);
-        let change = plan.domains.iter().find(|change| change.name == *domain && !change.followed.is_empty());
-        if let Some(change) = change {
-            let host = host.get_or_insert_with(|| read_with_versions(&kernel, &mut libvirt));
-            verification.checks.extend(rules_kept(change, host, &observed));
-        }
-        verifications.push(verification);
+        verifications.push(read_back::guest(&kernel, &mut libvirt, plan, placement, &effort, &mut host));
     }
-    let mut machine = Machine::here(&kernel, &mut libvirt, HostIdentity::unread())?;
-    let all = journal.transactions()?;
-    verifications.extend(cures.iter().filter_map(|transaction| {
-        held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &all))
-    }));
+    verifications.extend(read_back::settings(&kernel, &mut libvirt, &journal, &in_force.cures)?);
     show(&verifications, args.format, printer);
     unfinished(args, &journal)?;
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
     *found = Some(verifications);
-    match (mismatches, plans.first()) {
+    match (mismatches, in_force.plans.first()) {
         (0, Some((domain, _))) => printer.say(&format!(
             "to measure what the plan is worth: nearmetal bench slice {domain} --scratch DEVICE --quick --pause"
         )),
@@ -159,33 +153,9 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
-/// With `--all` a transaction that did not end is an end of its own: whoever reads figures sees no warnings.
+/// With `--all` a transaction that did not end is an end of its own.
 fn unfinished(args: &Args, journal: &Journal) -> Result<(), ChangeError> {
-    match journal.unfinished()?.filter(|_| args.all) {
-        None => Ok(()),
-        Some(transaction) => {
-            Err(ChangeError::Unfinished { transaction: transaction.number(), started: transaction.header.started })
-        }
-    }
-}
-
-/// Cures and devices in force: all, or the cures that concern a domain that was named.
-fn cures(args: &Args, journal: &Journal) -> Result<Vec<Transaction>, ChangeError> {
-    if args.plan.is_some() {
-        return Ok(Vec::new());
-    }
-    let wanted = |transaction: &Transaction| {
-        if transaction.header.purpose.devices().is_some() {
-            return transaction.is_committed() && args.domains.is_empty();
-        }
-        let list = transaction.header.purpose.cures().filter(|_| transaction.is_committed());
-        let named = |object: &CuredObject| match &object.scope {
-            Scope::Domain { name, .. } => args.domains.contains(name),
-            Scope::Host => false,
-        };
-        list.is_some_and(|list| args.domains.is_empty() || list.objects.iter().any(named))
-    };
-    Ok(journal.transactions()?.into_iter().filter(wanted).collect())
+    if args.all { read_back::ended(journal) } else { Ok(()) }
 }
 
 /// Each host reads back its own part, by its own kernel.
@@ -215,39 +185,4 @@ fn plans_of(args: &Args, plan: &PlanFile) -> Result<Vec<(String, PlanFile)>, Cha
         return Err(ChangeError::PlanUnreadable { origin, problem });
     }
     Ok(wanted.into_iter().map(|domain| (domain, plan.clone())).collect())
-}
-
-/// The plan of each domain. One that only cures concern has none.
-fn plans(args: &Args, journal: &Journal, cures: &[Transaction]) -> Result<Vec<(String, PlanFile)>, ChangeError> {
-    let mut wanted = args.domains.clone();
-    if wanted.is_empty() {
-        // What did not end has no plan to compare with; with --all it is refused once the rest was read back.
-        let is_meant = |one: &&Transaction| if args.all { one.is_committed() } else { one.is_in_force() };
-        for transaction in journal.transactions()?.iter().filter(is_meant) {
-            let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
-            let names = domains.map(|domain| domain.name.clone());
-            wanted.extend(names.filter(|name| !wanted.contains(name)).collect::<Vec<_>>());
-        }
-    }
-    let mut plans = Vec::new();
-    for domain in wanted {
-        match journal.plan_in_force(&domain)? {
-            Some(plan) => plans.push((domain, plan)),
-            None if !cures.is_empty() => {}
-            None => {
-                return Err(ChangeError::NothingToRollBack(format!(
-                    "no plan in force covers `{domain}` (journal in {}): apply a plan, or name one with --plan",
-                    journal.state_directory().display()
-                )));
-            }
-        }
-    }
-    if plans.is_empty() && cures.is_empty() && !args.all {
-        let text = format!(
-            "nothing was applied here yet (journal in {}): apply a plan, or name one with --plan",
-            journal.state_directory().display()
-        );
-        return Err(ChangeError::NothingToRollBack(text));
-    }
-    Ok(plans)
 }

@@ -43,11 +43,17 @@ fn log(entry: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// One difference in words.
+pub(crate) fn difference(domain: &str, check: &Check) -> String {
+    let found = check.found.as_deref().unwrap_or("?");
+    format!("{domain}: {}: planned {}, found {found}", check.subject, check.planned)
+}
+
 /// The lines of one entry. Values come from outside: a line break in one would begin another field.
 fn entry(domain: &str, check: &Check) -> String {
     let kind = super::prometheus::word(check.kind);
     let found = check.found.as_deref().unwrap_or("?");
-    let message = format!("{domain}: {}: planned {}, found {found}", check.subject, check.planned);
+    let message = difference(domain, check);
     let fields = [
         ("MESSAGE", message.as_str()),
         ("PRIORITY", WARNING),

@@ -19,6 +19,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use nearmetal_host::files::{self, FileError};
+use nearmetal_host::{HostFs, file_locks};
 
 use crate::plan_file::{HostIdentity, PlanFile};
 use crate::{ChangeError, private_files, timestamp};
@@ -55,7 +56,21 @@ impl Journal {
     pub fn lock(&self) -> Result<WriterLock, ChangeError> {
         private_files::create_directory(&self.state)?;
         private_files::create_directory(&self.directory())?;
-        WriterLock::take(&self.state.join("lock"))
+        WriterLock::take(&self.lock_path())
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.state.join("lock")
+    }
+
+    /// The process that is changing this machine now, if one is. Does not take the lock for a moment to find out, which
+    /// would turn away who wants to change something in that moment.
+    ///
+    /// # Errors
+    /// The kernel's list of locks, or the file of the lock, cannot be read.
+    pub fn writer(&self, files: &HostFs) -> Result<Option<u32>, ChangeError> {
+        let locks = file_locks(files).map_err(|error| ChangeError::Kernel(error.to_string()))?;
+        lock::holder(&self.lock_path(), &locks)
     }
 
     /// All transactions, oldest first.

@@ -297,7 +297,8 @@ fn a_running_guest_is_looked_at_in_the_kernels_own_files() {
         tree.put(path, Entry::Link(target.to_owned())).unwrap();
     }
     let files = HostFs::of_tree(tree, "a test");
-    let effort = Effort { read_in_guest: false, agent: Default::default(), natural: Default::default(), deep: false };
+    let none = std::time::Duration::ZERO;
+    let effort = Effort { read_in_guest: false, agent: none, natural: none, hook: none, deep: false };
     let mut hypervisor = Fake::new("").with_running_domain(&xml(""));
     let seen = observe(&files, &mut hypervisor, &plan(), &planned(), &effort);
     let Some(Ok(cells)) = seen.cells else { panic!("{:?} {:?}", seen.cells, seen.guest) };

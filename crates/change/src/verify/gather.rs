@@ -25,8 +25,10 @@ pub struct Effort {
     pub read_in_guest: bool,
     /// How long the guest's agent may take to come up.
     pub agent: Duration,
-    /// How long to wait for the guest's own requests, where it cannot be asked, and for what the hook still has to set.
+    /// How long to wait for the guest's own requests, where it cannot be asked.
     pub natural: Duration,
+    /// How long to wait for what the hook still has to set.
+    pub hook: Duration,
     /// Whether QEMU may be asked through libvirt, which taints the running guest ([`super::TAINTS`]), and the guest be
     /// watched for some seconds.
     pub deep: bool,
@@ -34,7 +36,8 @@ pub struct Effort {
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { read_in_guest: true, agent: Duration::from_secs(5), natural: Duration::from_secs(5), deep: false }
+        let some = Duration::from_secs(5);
+        Self { read_in_guest: true, agent: some, natural: some, hook: some, deep: false }
     }
 }
 
@@ -79,7 +82,7 @@ pub fn observe(
             disks =
                 seen.filter_map(|disk| observe_disk(files, hypervisor, name, pid, disk, live, &view, effort)).collect();
         }
-        hook_done(files, pid, placement, &expected, effort.natural);
+        hook_done(files, pid, placement, &expected, effort.hook);
         // Again, after the guest has worked: workers and late pages are there now.
         guest = guests::find(files, &placement.uuid).map_err(|error| error.to_string());
     }

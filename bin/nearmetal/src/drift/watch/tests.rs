@@ -1,0 +1,479 @@
+//! Nights of a host in a time of their own: guests start, stop, are saved, restored, suspended, tuned and restarted, devices
+//! come and go, libvirt restarts, another nearmetal works. The hypervisor is the fake.
+
+use std::collections::VecDeque;
+
+use nearmetal_change::verify::{Check, CheckKind, Outcome, VERIFICATION_SCHEMA};
+use nearmetal_hypervisor::{Fake, Hypervisor, Scope};
+
+use super::*;
+
+const GUESTS: [&str; 4] = ["web0", "web1", "web2", "web3"];
+const PERIOD: Duration = Duration::from_secs(900);
+/// What was promised.
+const PROMISE: Duration = Duration::from_secs(5);
+/// How long a look takes.
+const LOOK: Duration = Duration::from_millis(300);
+/// When libvirt's hook has pinned what it pins, after a start.
+const HOOK: Duration = Duration::from_millis(900);
+
+fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// xorshift64*: the same nights everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    /// libvirt begins to start it: a process, and no event yet.
+    Launch(&'static str),
+    /// It runs.
+    Start(&'static str),
+    Destroy(&'static str),
+    Suspend(&'static str),
+    Resume(&'static str),
+    Reboot(&'static str),
+    /// Somebody pins it elsewhere, through libvirt; the definition has it so as well.
+    Spoil(&'static str),
+    /// … and back.
+    Repair(&'static str),
+    /// A guest that no plan knows.
+    Stranger,
+    Devices,
+    /// libvirt goes: events are lost.
+    LibvirtGoes,
+    LibvirtComes,
+    WriterBegins,
+    WriterEnds,
+    Stop,
+}
+
+/// A telling, or a figure, of one guest.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    at: Duration,
+    domain: String,
+    differs: bool,
+    /// Whether it was so.
+    was: bool,
+}
+
+struct Night {
+    clock: Duration,
+    fake: Fake,
+    script: VecDeque<(Duration, Action)>,
+    notices: VecDeque<Notice>,
+    launching: BTreeSet<&'static str>,
+    started: BTreeMap<&'static str, Duration>,
+    connected: bool,
+    writer: bool,
+    /// When the last thing ended that holds looks back.
+    free_since: Duration,
+    told: Vec<Told>,
+    figures: Vec<(Duration, BTreeMap<String, bool>)>,
+    looks: Vec<(Duration, String)>,
+    /// When each guest came to run, and whether it was spoilt then.
+    starts: Vec<(Duration, &'static str, bool)>,
+}
+
+fn definition(name: &str) -> String {
+    format!("<domain type='kvm'><name>{name}</name><memory unit='KiB'>1048576</memory></domain>")
+}
+
+impl Night {
+    fn new(script: Vec<(Duration, Action)>) -> Self {
+        let mut fake = Fake::new("");
+        for name in GUESTS {
+            fake = fake.with_domain(&definition(name));
+            fake.pin_vcpu(name, 0, &"2".parse().unwrap(), Scope::CONFIG).unwrap();
+        }
+        fake.take_events();
+        Self {
+            clock: Duration::ZERO,
+            fake,
+            script: script.into(),
+            notices: [Notice::Connected].into(),
+            launching: BTreeSet::new(),
+            started: BTreeMap::new(),
+            connected: true,
+            writer: false,
+            free_since: Duration::ZERO,
+            told: Vec::new(),
+            figures: Vec::new(),
+            looks: Vec::new(),
+            starts: Vec::new(),
+        }
+    }
+
+    fn is_spoilt(&self, name: &str) -> bool {
+        self.fake.config_pins(name).values().any(|cpus| cpus.to_string() != "2")
+    }
+
+    fn runs(&mut self, name: &str) -> bool {
+        self.fake.domain(name).is_ok_and(|domain| domain.state == DomainState::Running)
+    }
+
+    fn act(&mut self, action: Action) {
+        let pin =
+            |fake: &mut Fake, name: &str, cpus: &str, scope| fake.pin_vcpu(name, 0, &cpus.parse().unwrap(), scope);
+        match action {
+            Action::Launch(name) => drop(self.launching.insert(name)),
+            Action::Start(name) => {
+                self.launching.remove(name);
+                self.fake.start(name, false).unwrap();
+                self.started.insert(name, self.clock);
+                let spoilt = self.is_spoilt(name);
+                self.starts.push((self.clock, name, spoilt));
+            }
+            Action::Destroy(name) => self.fake.destroy(name).unwrap(),
+            Action::Suspend(name) => self.fake.suspend(name).unwrap(),
+            Action::Resume(name) => self.fake.resume(name).unwrap(),
+            Action::Reboot(name) => self.fake.reboot(name),
+            Action::Spoil(name) | Action::Repair(name) => {
+                let cpus = if matches!(action, Action::Spoil(_)) { "7" } else { "2" };
+                let live = self.runs(name);
+                pin(&mut self.fake, name, cpus, Scope { live, config: true }).unwrap();
+            }
+            Action::Stranger => {
+                self.fake.create_transient(&definition("clone"), false).unwrap();
+                self.fake.destroy("clone").unwrap();
+            }
+            Action::Devices => self.notices.push_back(Notice::Devices),
+            Action::LibvirtGoes => {
+                self.connected = false;
+                self.notices.push_back(Notice::Lost("gone".to_owned()));
+            }
+            Action::LibvirtComes => {
+                self.fake.take_events();
+                self.connected = true;
+                self.free_since = self.clock;
+                self.notices.push_back(Notice::Connected);
+            }
+            Action::WriterBegins => self.writer = true,
+            Action::WriterEnds => (self.writer, self.free_since) = (false, self.clock),
+            Action::Stop => self.notices.push_back(Notice::Stop),
+        }
+        let events = self.fake.take_events();
+        if self.connected {
+            self.notices.extend(events.into_iter().map(Notice::Domain));
+        }
+    }
+
+    /// Time goes on, and what the script says happens meanwhile.
+    fn advance(&mut self, to: Duration) {
+        while self.script.front().is_some_and(|(at, _)| *at <= to) {
+            let Some((at, action)) = self.script.pop_front() else { return };
+            self.clock = self.clock.max(at);
+            self.act(action);
+        }
+        self.clock = self.clock.max(to);
+    }
+}
+
+impl World for Night {
+    fn now(&self) -> Duration {
+        self.clock
+    }
+
+    fn wait(&mut self, until: Option<Duration>) -> Option<Notice> {
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Some(notice);
+            }
+            match (self.script.front().map(|(at, _)| *at), until) {
+                (Some(next), until) if until.is_none_or(|until| next <= until) => self.advance(next),
+                (_, Some(until)) => {
+                    self.advance(until);
+                    return self.notices.pop_front();
+                }
+                (_, None) => panic!("nothing is due, and nothing will come"),
+            }
+        }
+    }
+
+    fn writer(&mut self) -> Option<u32> {
+        self.writer.then_some(4711)
+    }
+
+    fn subjects(&mut self) -> Option<BTreeSet<Subject>> {
+        Some(GUESTS.iter().map(|name| Subject::Guest((*name).to_owned())).collect())
+    }
+
+    fn state(&mut self, domain: &str) -> Option<DomainState> {
+        if !self.connected {
+            return None;
+        }
+        if self.launching.contains(domain) {
+            return Some(DomainState::Paused);
+        }
+        self.fake.domain(domain).ok().map(|domain| domain.state)
+    }
+
+    fn look(&mut self, subject: &Subject, _: Patience) -> Option<Vec<Verification>> {
+        let Subject::Guest(name) = subject else { return None };
+        let known = GUESTS.iter().find(|guest| *guest == name)?;
+        self.advance(self.clock + LOOK);
+        self.looks.push((self.clock, name.clone()));
+        let state = self.fake.domain(name).unwrap().state;
+        let hook_to_come = self.started.get(known).is_some_and(|at| self.clock < *at + HOOK);
+        // Without libvirt nothing is being started, and nobody tells that a guest is paused.
+        let unpinned =
+            (self.connected && self.launching.contains(known)) || (state == DomainState::Running && hook_to_come);
+        let spoilt = !state.is_off() && self.fake.live_pins(name).values().any(|cpus| cpus.to_string() != "2");
+        let paused = self.connected && state == DomainState::Paused;
+        let differs = unpinned || spoilt || paused;
+        let outcome = if differs { Outcome::Mismatch } else { Outcome::Ok };
+        let (planned, found) = ("2".to_owned(), Some("?".to_owned()));
+        let check = Check { subject: "vCPU 0".to_owned(), kind: CheckKind::Vcpu, planned, found, outcome, place: None };
+        let (schema, taken) = (VERIFICATION_SCHEMA.to_owned(), String::new());
+        Some(vec![Verification { schema, guest: name.clone(), taken, checks: vec![check], guest_view: None }])
+    }
+
+    fn tell(&mut self, _: Why, verifications: &[Verification]) {
+        for found in verifications {
+            let (domain, differs) = (found.guest.clone(), found.mismatches() > 0);
+            let was = self.is_spoilt(&domain);
+            self.told.push(Told { at: self.clock, domain, differs, was });
+        }
+    }
+
+    fn write(&mut self, known: Option<&[Verification]>, _: bool) {
+        let known = known.expect("what is in force is always known here");
+        let figures = known.iter().map(|found| (found.guest.clone(), found.mismatches() > 0)).collect();
+        self.figures.push((self.clock, figures));
+    }
+
+    fn say(&mut self, _: &str) {}
+}
+
+/// Eight hours of what an administrator, a backup and the weather do to a host. With `spoils`, some guests start with pins
+/// that are not the plan's.
+fn night(seed: u64, spoils: bool) -> Vec<(Duration, Action)> {
+    let mut random = Random(seed * 2 + 1);
+    let mut script = Vec::new();
+    for name in GUESTS {
+        // Each guest's own night: it is off at the beginning.
+        let mut at = milliseconds(random.below(30_000));
+        let mut spoilt = false;
+        let launch = |script: &mut Vec<_>, random: &mut Random, at: &mut Duration| {
+            script.push((*at, Action::Launch(name)));
+            // Hugepages are faulted in.
+            *at += milliseconds(200 + random.below(20_000));
+            script.push((*at, Action::Start(name)));
+        };
+        launch(&mut script, &mut random, &mut at);
+        while at < Duration::from_secs(8 * 3600) {
+            at += milliseconds(20_000 + random.below(600_000));
+            match random.below(6) {
+                // A restart, at once or later.
+                0 | 1 => {
+                    script.push((at, Action::Destroy(name)));
+                    at += milliseconds(random.below(4000));
+                    if spoils && random.below(3) == 0 {
+                        spoilt = !spoilt;
+                        script.push((at, if spoilt { Action::Spoil(name) } else { Action::Repair(name) }));
+                    }
+                    launch(&mut script, &mut random, &mut at);
+                }
+                // Saved, which takes up to ten minutes, and restored.
+                2 => {
+                    script.push((at, Action::Suspend(name)));
+                    at += milliseconds(100 + random.below(600_000));
+                    script.push((at, Action::Destroy(name)));
+                    at += milliseconds(random.below(900_000));
+                    launch(&mut script, &mut random, &mut at);
+                }
+                3 => {
+                    script.push((at, Action::Suspend(name)));
+                    at += milliseconds(random.below(600_000));
+                    script.push((at, Action::Resume(name)));
+                }
+                4 => script.push((at, Action::Reboot(name))),
+                _ => (0..random.below(5)).for_each(|_| {
+                    at += milliseconds(random.below(700));
+                    script.push((at, Action::Reboot(name)));
+                }),
+            }
+        }
+    }
+    let mut at = Duration::ZERO;
+    while at < Duration::from_secs(8 * 3600) {
+        at += milliseconds(60_000 + random.below(1_200_000));
+        match random.below(4) {
+            0 => (0..random.below(40)).for_each(|_| {
+                at += milliseconds(random.below(300));
+                script.push((at, Action::Devices));
+            }),
+            1 => script.push((at, Action::Stranger)),
+            2 => {
+                script.push((at, Action::LibvirtGoes));
+                at += milliseconds(random.below(9000));
+                script.push((at, Action::LibvirtComes));
+            }
+            _ => {
+                script.push((at, Action::WriterBegins));
+                at += milliseconds(random.below(90_000));
+                script.push((at, Action::WriterEnds));
+            }
+        }
+    }
+    script.sort_by_key(|(at, _)| *at);
+    script.push((Duration::from_secs(9 * 3600), Action::Stop));
+    script
+}
+
+/// Whether looks were held back, or libvirt was gone, at some time between; then the promise counts from the end of it.
+fn held_back(script: &[(Duration, Action)], from: Duration, to: Duration) -> bool {
+    let mut holds = false;
+    for (at, action) in script {
+        if *at > to {
+            break;
+        }
+        match action {
+            Action::LibvirtGoes | Action::WriterBegins => holds = true,
+            Action::LibvirtComes | Action::WriterEnds => {
+                if *at >= from {
+                    return true;
+                }
+                holds = false;
+            }
+            _ => {}
+        }
+    }
+    holds
+}
+
+/// Whether the guest stayed as it was for so long.
+fn stays(script: &[(Duration, Action)], name: &str, from: Duration, to: Duration) -> bool {
+    script.iter().filter(|(at, _)| *at > from && *at <= to).all(|(_, action)| match action {
+        Action::Launch(other) | Action::Start(other) | Action::Destroy(other) | Action::Suspend(other) => {
+            *other != name
+        }
+        Action::Spoil(other) | Action::Repair(other) => *other != name,
+        _ => true,
+    })
+}
+
+#[test]
+fn a_night_without_drift_has_no_alarm_and_every_restart_is_looked_at_within_5_seconds() {
+    let mut in_time = 0;
+    for seed in 1..=60 {
+        let script = night(seed, false);
+        let mut night = Night::new(script.clone());
+        assert!(!keep(&mut night, PERIOD), "seed {seed}: something differs in the end");
+        let alarm = night.told.iter().find(|told| told.differs);
+        assert_eq!(alarm, None, "seed {seed}: a false alarm");
+        assert!(night.figures.iter().all(|(_, known)| known.values().all(|differs| !differs)), "seed {seed}");
+        for (at, name, _) in &night.starts {
+            let limit = *at + PROMISE;
+            if held_back(&script, *at, limit) || !stays(&script, name, *at, limit) {
+                continue;
+            }
+            let seen = night.told.iter().any(|told| told.domain == *name && told.at > *at && told.at <= limit);
+            assert!(seen, "seed {seed}: {name} started at {at:?} and was not told of by {limit:?}");
+            in_time += 1;
+        }
+        // Every guest is looked at in every round, and not much more often than something happens.
+        assert!(night.looks.len() > 4 * 32 && night.looks.len() < 4000, "seed {seed}: {} looks", night.looks.len());
+    }
+    assert!(in_time > 1000, "{in_time} starts tried");
+}
+
+#[test]
+fn a_guest_that_restarts_with_spoilt_pins_is_in_the_figures_within_5_seconds() {
+    let mut in_time = 0;
+    for seed in 1..=60 {
+        let script = night(seed, true);
+        let mut night = Night::new(script.clone());
+        keep(&mut night, PERIOD);
+        let lie = night.told.iter().find(|told| told.differs && !told.was);
+        assert_eq!(lie, None, "seed {seed}: a false alarm");
+        for (at, name, spoilt) in &night.starts {
+            let limit = *at + PROMISE;
+            if held_back(&script, *at, limit) || !stays(&script, name, *at, limit) || *at < Duration::from_secs(60) {
+                continue;
+            }
+            let last = night.figures.iter().rev().find(|(written, _)| *written <= limit).unwrap();
+            assert_eq!(
+                last.1.get(*name),
+                Some(spoilt),
+                "seed {seed}: {name} started at {at:?}; figures of {:?}",
+                last.0
+            );
+            in_time += usize::from(*spoilt);
+        }
+    }
+    assert!(in_time > 200, "{in_time} spoilt starts tried");
+}
+
+#[test]
+fn what_was_missed_while_libvirt_was_gone_is_found_when_it_is_back() {
+    let script = vec![
+        (milliseconds(1000), Action::Start("web1")),
+        (milliseconds(60_000), Action::LibvirtGoes),
+        (milliseconds(61_000), Action::Spoil("web1")),
+        (milliseconds(70_000), Action::LibvirtComes),
+        (milliseconds(80_000), Action::Stop),
+    ];
+    let mut night = Night::new(script);
+    assert!(keep(&mut night, PERIOD));
+    let told = night.told.iter().find(|told| told.differs).unwrap();
+    assert!(told.domain == "web1" && told.at < milliseconds(70_000) + PROMISE, "{told:?}");
+}
+
+#[test]
+fn nothing_is_looked_at_while_another_nearmetal_works_and_everything_afterwards() {
+    let script = vec![
+        (milliseconds(60_000), Action::WriterBegins),
+        (milliseconds(61_000), Action::Start("web1")),
+        (milliseconds(300_000), Action::WriterEnds),
+        (milliseconds(310_000), Action::Stop),
+    ];
+    let mut night = Night::new(script);
+    keep(&mut night, PERIOD);
+    let between =
+        |from, to| night.looks.iter().filter(|(at, _)| *at > milliseconds(from) && *at < milliseconds(to)).count();
+    assert_eq!(between(60_000, 300_000), 0);
+    assert!(between(300_000, 306_000) >= GUESTS.len(), "{:?}", night.looks);
+}
+
+#[test]
+fn a_guest_that_stays_paused_is_told_after_a_period() {
+    let script = vec![
+        (milliseconds(1000), Action::Start("web1")),
+        (milliseconds(100_000), Action::Suspend("web1")),
+        (milliseconds(4_000_000), Action::Stop),
+    ];
+    let mut night = Night::new(script);
+    assert!(keep(&mut night, PERIOD));
+    let told = night.told.iter().find(|told| told.differs).unwrap();
+    assert!(told.at >= milliseconds(1_000_000) && told.at < milliseconds(1_900_000), "{told:?}");
+}
+
+#[test]
+fn a_storm_of_devices_makes_one_round_a_minute() {
+    let storm = (0..6000).map(|count| (milliseconds(60_000 + count * 100), Action::Devices));
+    let script: Vec<_> = storm.chain([(milliseconds(670_000), Action::Stop)]).collect();
+    let mut night = Night::new(script);
+    keep(&mut night, Duration::from_secs(86_400));
+    let rounds = night.looks.iter().filter(|(_, name)| name == "web0").count();
+    assert!((9..=14).contains(&rounds), "{rounds} rounds in ten minutes");
+}
+
+#[test]
+fn half_of_the_guests_is_never_written_as_if_it_were_all() {
+    let mut night = Night::new(vec![(milliseconds(900), Action::Start("web3")), (milliseconds(30_000), Action::Stop)]);
+    keep(&mut night, PERIOD);
+    assert!(night.figures.iter().all(|(_, known)| known.len() == GUESTS.len()), "{:?}", night.figures);
+    assert!(!night.figures.is_empty());
+}

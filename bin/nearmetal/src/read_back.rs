@@ -1,0 +1,147 @@
+//! Reading back what is in force: which plans and cures those are, and what kernel, QEMU and libvirt say of each.
+
+use nearmetal_change::fix::{CuredObject, held};
+use nearmetal_change::journal::Transaction;
+use nearmetal_change::verify::{Effort, Verification, judge, observe, rules_kept};
+use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile, devices};
+use nearmetal_host::{Host, HostFs};
+use nearmetal_hypervisor::Hypervisor;
+use nearmetal_place::Placement;
+use nearmetal_rules::Scope;
+
+use crate::live::read_with_versions;
+
+/// What can be read back: domains with the plan of each, and transactions of cures and devices.
+#[derive(Debug, Default)]
+pub(crate) struct InForce {
+    /// Domains, each with the plan last applied to it.
+    pub plans: Vec<(String, PlanFile)>,
+    /// Cures and devices.
+    pub cures: Vec<Transaction>,
+}
+
+impl InForce {
+    /// What the journal says of these domains, or of everything if none is named. With `all`, what did not end does not
+    /// count, and that there is nothing is no error.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or nothing in it covers a domain.
+    pub(crate) fn read(journal: &Journal, domains: &[String], all: bool) -> Result<Self, ChangeError> {
+        let cures = cures(journal, domains)?;
+        let plans = plans(journal, domains, all, &cures)?;
+        Ok(Self { plans, cures })
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.plans.is_empty() && self.cures.is_empty()
+    }
+}
+
+/// One guest beside its plan. `host` keeps this machine, read when a guest needs it first, for the others.
+pub(crate) fn guest(
+    kernel: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    plan: &PlanFile,
+    placement: &Placement,
+    effort: &Effort,
+    host: &mut Option<Host>,
+) -> Verification {
+    let observed = observe(kernel, hypervisor, &plan.plan, placement, effort);
+    let mut verification = judge(&plan.plan, placement, &observed);
+    let change = plan.domains.iter().find(|change| change.name == placement.guest && !change.followed.is_empty());
+    if let Some(change) = change {
+        let host = host.get_or_insert_with(|| read_with_versions(kernel, hypervisor));
+        verification.checks.extend(rules_kept(change, host, &observed));
+    }
+    verification
+}
+
+/// Whether settings and devices are as cures and `device` left them.
+///
+/// # Errors
+/// The journal cannot be read.
+pub(crate) fn settings(
+    kernel: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    journal: &Journal,
+    cures: &[Transaction],
+) -> Result<Vec<Verification>, ChangeError> {
+    let mut machine = Machine::here(kernel, hypervisor, HostIdentity::unread())?;
+    let all = journal.transactions()?;
+    Ok(cures
+        .iter()
+        .filter_map(|transaction| {
+            held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &all))
+        })
+        .collect())
+}
+
+/// Fails for a transaction that did not end: whoever reads figures sees no warnings.
+///
+/// # Errors
+/// There is one, or the journal cannot be read.
+pub(crate) fn ended(journal: &Journal) -> Result<(), ChangeError> {
+    match journal.unfinished()? {
+        None => Ok(()),
+        Some(transaction) => {
+            Err(ChangeError::Unfinished { transaction: transaction.number(), started: transaction.header.started })
+        }
+    }
+}
+
+/// Cures and devices in force: all, or the cures that concern a domain that was named.
+fn cures(journal: &Journal, domains: &[String]) -> Result<Vec<Transaction>, ChangeError> {
+    let wanted = |transaction: &Transaction| {
+        if transaction.header.purpose.devices().is_some() {
+            return transaction.is_committed() && domains.is_empty();
+        }
+        let list = transaction.header.purpose.cures().filter(|_| transaction.is_committed());
+        let named = |object: &CuredObject| match &object.scope {
+            Scope::Domain { name, .. } => domains.contains(name),
+            Scope::Host => false,
+        };
+        list.is_some_and(|list| domains.is_empty() || list.objects.iter().any(named))
+    };
+    Ok(journal.transactions()?.into_iter().filter(wanted).collect())
+}
+
+/// The plan of each domain. One that only cures concern has none.
+fn plans(
+    journal: &Journal,
+    domains: &[String],
+    all: bool,
+    cures: &[Transaction],
+) -> Result<Vec<(String, PlanFile)>, ChangeError> {
+    let mut wanted = domains.to_vec();
+    if wanted.is_empty() {
+        // What did not end has no plan to compare with; with `all` it is refused once the rest was read back.
+        let is_meant = |one: &&Transaction| if all { one.is_committed() } else { one.is_in_force() };
+        for transaction in journal.transactions()?.iter().filter(is_meant) {
+            let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
+            let names = domains.map(|domain| domain.name.clone());
+            wanted.extend(names.filter(|name| !wanted.contains(name)).collect::<Vec<_>>());
+        }
+    }
+    let mut plans = Vec::new();
+    for domain in wanted {
+        match journal.plan_in_force(&domain)? {
+            Some(plan) => plans.push((domain, plan)),
+            None if !cures.is_empty() => {}
+            None => {
+                return Err(ChangeError::NothingToRollBack(format!(
+                    "no plan in force covers `{domain}` (journal in {}): apply a plan, or name one with --plan",
+                    journal.state_directory().display()
+                )));
+            }
+        }
+    }
+    if plans.is_empty() && cures.is_empty() && !all {
+        let text = format!(
+            "nothing was applied here yet (journal in {}): apply a plan, or name one with --plan",
+            journal.state_directory().display()
+        );
+        return Err(ChangeError::NothingToRollBack(text));
+    }
+    Ok(plans)
+}

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::path::Path;
 
 use nearmetal_host::files;
-use rustix::fs::{FlockOperation, flock};
 
 use crate::error::LabError;
 
@@ -21,11 +20,7 @@ impl Lock {
             files::create_dir_all(parent)?;
         }
         let file = files::append(path)?;
-        flock(&file, FlockOperation::LockExclusive).map_err(|error| files::FileError {
-            action: "lock",
-            path: path.to_owned(),
-            source: error.into(),
-        })?;
+        files::lock(&file, path)?;
         Ok(Self { _file: file })
     }
 }

@@ -7,6 +7,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 /// What failed, on which path.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} `{}`", path.display())]
@@ -55,6 +58,30 @@ pub fn metadata(path: &Path) -> Result<fs::Metadata, FileError> {
 /// The whole file as bytes.
 pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     checked("read", path, || fs::read(path))
+}
+
+/// Takes an open file or directory for this process (flock(2)); whether nobody else had it. The kernel gives it back when
+/// the last copy of `file` is closed, however the process ends.
+///
+/// # Errors
+/// The file system cannot lock.
+pub fn try_lock(file: &fs::File, path: &Path) -> Result<bool, FileError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        other => locked(other, path).map(|()| true),
+    }
+}
+
+/// As [`try_lock`], and waits until nobody else has it.
+///
+/// # Errors
+/// The file system cannot lock.
+pub fn lock(file: &fs::File, path: &Path) -> Result<(), FileError> {
+    locked(flock(file, FlockOperation::LockExclusive), path)
+}
+
+fn locked(result: rustix::io::Result<()>, path: &Path) -> Result<(), FileError> {
+    checked("lock", path, || result.map_err(io::Error::from))
 }
 
 /// Writes a file, replacing what was there.

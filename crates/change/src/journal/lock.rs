@@ -7,7 +7,6 @@ use std::path::Path;
 
 use nearmetal_host::FileLock;
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::FlockOperation;
 
 use crate::ChangeError;
 use crate::private_files;
@@ -23,16 +22,12 @@ impl WriterLock {
     pub(crate) fn take(path: &Path) -> Result<Self, ChangeError> {
         let mut file = private_files::append(path)?;
         let failed = |source| FileError { action: "lock", path: path.to_owned(), source };
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                let _ = (&file).take(32).read_to_string(&mut holder);
-                let holder = holder.trim().to_owned();
-                let holder = if holder.is_empty() { "unknown".to_owned() } else { holder };
-                return Err(ChangeError::Busy { holder });
-            }
-            Err(errno) => return Err(failed(errno.into()).into()),
+        if !files::try_lock(&file, path)? {
+            let mut holder = String::new();
+            let _ = (&file).take(32).read_to_string(&mut holder);
+            let holder = holder.trim().to_owned();
+            let holder = if holder.is_empty() { "unknown".to_owned() } else { holder };
+            return Err(ChangeError::Busy { holder });
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(failed)?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::{FallocateFlags, FlockOperation, Mode};
+use rustix::fs::{FallocateFlags, Mode};
 
 use super::reuse::{Reuse, set_bits};
 use super::{Description, Store};
@@ -77,9 +77,8 @@ impl Incoming {
         let _ = rustix::fs::chmod(&path, Mode::from_raw_mode(0o600));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(io("open"))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(IncomingError::Busy(path)),
-            other => other.map_err(|error| io("lock")(error.into()))?,
+        if !files::try_lock(&file, &path)? {
+            return Err(IncomingError::Busy(path));
         }
         let metadata = file.metadata().map_err(io("look at"))?;
         let space = rustix::fs::statvfs(&directory).map_err(|error| io("look at the space of")(error.into()))?;

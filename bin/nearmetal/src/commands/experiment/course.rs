@@ -1,5 +1,6 @@
 //! How an experiment goes: its steps one after the other, each written down as it begins and ends, and the pages.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -31,10 +32,7 @@ pub(super) fn begun(directory: &Path, words: Words, which: &Which, steps: &[Step
         WrongUse(format!("`{}` holds {what}: {advice}", directory.display()))
     };
     let unreadable = |error| WrongUse(format!("{:#}", anyhow::Error::from(error)));
-    let Some(found) = experiment::load(directory).map_err(unreadable)? else {
-        files::create_dir_all(directory)?;
-        return Ok(fresh);
-    };
+    let Some(found) = experiment::load(directory).map_err(unreadable)? else { return Ok(fresh) };
     let commands = |view: &ExperimentView| view.steps.iter().map(|step| step.command.clone()).collect::<Vec<_>>();
     if found.name != fresh.name || commands(&found) != commands(&fresh) {
         return Err(
@@ -49,6 +47,23 @@ pub(super) fn begun(directory: &Path, words: Words, which: &Which, steps: &[Step
         }
     }
     Ok(ExperimentView { steps, created: found.created, environment: found.environment, ..fresh })
+}
+
+/// The right to measure into this directory. The kernel gives it back, however the process ends.
+///
+/// # Errors
+/// [`WrongUse`] where another run measures into it now.
+pub(super) fn claimed(directory: &Path) -> anyhow::Result<File> {
+    files::create_dir_all(directory)?;
+    let opened = files::open(directory)?;
+    if files::try_lock(&opened, directory)? {
+        return Ok(opened);
+    }
+    let directory = directory.display();
+    Err(WrongUse(format!(
+        "another run measures into `{directory}` now: wait until it ends, or name another directory with -o"
+    ))
+    .into())
 }
 
 /// Refuses to add to steps of another host, or of another plan of the VM.
@@ -248,6 +263,17 @@ mod tests {
     use nearmetal_report::papers::experiment;
 
     use super::*;
+
+    #[test]
+    fn two_runs_do_not_measure_into_one_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("experiment-new");
+        let first = claimed(&directory).unwrap();
+        let refused = claimed(&directory).unwrap_err();
+        assert!(refused.is::<WrongUse>() && refused.to_string().contains("experiment-new"), "{refused}");
+        drop(first);
+        claimed(&directory).unwrap();
+    }
 
     fn measured_on(host: &str, plan: &str) -> ExperimentView {
         let step = StepView {

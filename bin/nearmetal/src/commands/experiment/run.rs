@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nearmetal_report::experiment_text;
 use nearmetal_report::papers::experiment;
 
-use super::course::{Course, begun};
+use super::course::{Course, begun, claimed};
 use super::steps::Which;
 use crate::commands::bench::asked;
 use crate::exit_status::{ExitStatus, WrongUse};
@@ -43,6 +43,7 @@ pub(super) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
         asked(&step.words)?;
     }
     let directory = common.output.clone().unwrap_or_else(|| PathBuf::from(format!("experiment-{name}")));
+    let _claim = claimed(&directory)?;
     let view = begun(&directory, words, which, &steps)?;
     let mut course = Course::new(directory, view);
     course.run(&steps, printer)?;

@@ -7,7 +7,7 @@ use nearmetal_hypervisor::{HypervisorError, Transport};
 use virt::connect::Connect;
 
 use crate::failure::{Context, is_permission};
-use crate::{dispatch, events};
+use crate::{dispatch, events, tied};
 
 /// An open connection.
 pub(crate) struct Open {
@@ -27,11 +27,13 @@ impl Drop for Open {
 pub(crate) struct Connection {
     uri: String,
     open: Option<Open>,
+    /// Whether a domain lives as long as this connection: another one would hide that it was lost.
+    tied: bool,
 }
 
 impl Connection {
     pub(crate) fn new(uri: String) -> Self {
-        Self { uri, open: None }
+        Self { uri, open: None, tied: false }
     }
 
     /// Says what happens to domains until the connection or the reader is gone.
@@ -49,6 +51,14 @@ impl Connection {
             if open.connect.is_alive().unwrap_or(false) && open.connect.get_lib_version().is_ok() {
                 return Ok(open);
             }
+        }
+        if self.tied {
+            return Err(HypervisorError::ConnectionLost {
+                uri: self.uri.clone(),
+                action: request.action().into(),
+                name: request.subject(),
+                reason: "libvirt's daemon ended, or closed the connection".into(),
+            });
         }
         let error = match Connect::open(Some(&self.uri)) {
             Ok(connect) => return Ok(Open { connect, read_only: None }),
@@ -81,6 +91,10 @@ impl Transport for Connection {
             self.open = None;
         }
         let open = self.fresh(&request)?;
+        if matches!(request, Request::CreateTied { .. }) {
+            tied::end_with_nearmetal();
+            self.tied = true;
+        }
         match dispatch::carry_out(&open, &request, context) {
             Err(error) if !open.connect.is_alive().unwrap_or(false) => Err(HypervisorError::ConnectionLost {
                 uri: self.uri.clone(),

@@ -1,4 +1,4 @@
-//! Each request is one call of libvirt.
+//! Each request is one call of libvirt, but for the one that ties a domain to this process.
 
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Versions};
@@ -9,7 +9,7 @@ use virt::sys;
 
 use crate::connection::Open;
 use crate::failure::Context;
-use crate::{agent, domains, events, pins};
+use crate::{agent, domains, events, pins, tied};
 
 pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) -> Result<Reply, HypervisorError> {
     let connect = &open.connect;
@@ -39,6 +39,7 @@ pub(crate) fn carry_out(open: &Open, request: &Request, context: Context<'_>) ->
                 .map(Reply::Domain)
                 .map_err(failed)
         }
+        Request::CreateTied { xml, files } => tied::create(connect, xml, files, context).map(Reply::Domain),
         Request::Shutdown { name, signal } => agent::shutdown(&find(name)?, *signal, context),
         Request::Destroy { name } => done(find(name)?.destroy()),
         Request::Suspend { name } => done(find(name)?.suspend().map(drop)),

@@ -9,6 +9,7 @@ mod domains;
 mod events;
 mod failure;
 mod pins;
+mod tied;
 
 use std::io::{self, BufReader, Write};
 use std::process::ExitCode;

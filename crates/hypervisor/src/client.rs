@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::protocol::{Reply, Request, ShutdownSignal};
 use crate::{
-    Definition, DomainState, DomainSummary, Hypervisor, HypervisorError, Nvram, Scope, ShutdownMode, Versions,
+    Definition, DomainState, DomainSummary, Hypervisor, HypervisorError, Nvram, PassedFile, Scope, ShutdownMode,
+    Versions,
 };
 
 /// How often the state is read while a guest shuts down.
@@ -135,6 +136,10 @@ impl<T: Transport> Hypervisor for T {
 
     fn create_transient(&mut self, xml: &str, paused: bool) -> Result<DomainSummary, HypervisorError> {
         summary(self, Request::CreateTransient { xml: xml.to_owned(), paused })
+    }
+
+    fn create_tied(&mut self, xml: &str, files: &[PassedFile]) -> Result<DomainSummary, HypervisorError> {
+        summary(self, Request::CreateTied { xml: xml.to_owned(), files: files.to_vec() })
     }
 
     fn shutdown(&mut self, name: &str, how: ShutdownMode, timeout: Duration) -> Result<(), HypervisorError> {

@@ -199,6 +199,12 @@ impl Fake {
         }
     }
 
+    /// The connection ends, as when its program is killed: so does what was tied to it.
+    pub fn end_connection(&mut self) {
+        self.domains.values_mut().filter(|domain| domain.tied).for_each(FakeDomain::stop);
+        self.forget_stopped();
+    }
+
     /// The pins of the running instance set by requests (not those of its XML).
     pub fn live_pins(&self, name: &str) -> BTreeMap<PinTarget, nearmetal_units::CpuSet> {
         self.domains.get(name).map(|domain| domain.live_pins.clone()).unwrap_or_default()

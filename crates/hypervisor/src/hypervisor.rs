@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nearmetal_units::CpuSet;
 use serde_json::Value;
 
-use crate::{Definition, DomainSummary, HypervisorError, Nvram, Scope, ShutdownMode, Versions};
+use crate::{Definition, DomainSummary, HypervisorError, Nvram, PassedFile, Scope, ShutdownMode, Versions};
 
 /// What nearmetal asks of libvirt. `&mut` because one connection answers one question at a time.
 ///
@@ -50,6 +50,11 @@ pub trait Hypervisor {
 
     /// Starts a domain that has no stored definition and disappears when it stops: for clones.
     fn create_transient(&mut self, xml: &str, paused: bool) -> Result<DomainSummary, HypervisorError>;
+
+    /// Starts a domain that has no stored definition, and that libvirt ends as soon as this connection ends, however that
+    /// comes about. `files` are opened and handed over; the XML names them by their groups. From then on the connection is
+    /// never made anew: a lost one is [`HypervisorError::ConnectionLost`] or [`HypervisorError::HelperStopped`].
+    fn create_tied(&mut self, xml: &str, files: &[PassedFile]) -> Result<DomainSummary, HypervisorError>;
 
     /// Asks the guest to stop and waits until it is off. A guest that does not stop in time is left running
     /// ([`HypervisorError::Timeout`]); it is never destroyed. A domain that is off already is a success.

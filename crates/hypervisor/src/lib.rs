@@ -26,4 +26,6 @@ pub use fake::{Effect, Fake, PinTarget};
 pub use hypervisor::Hypervisor;
 pub use libvirt::{Events, Libvirt};
 pub use serve::{Served, serve, write_event};
-pub use types::{Definition, DomainEvent, DomainState, DomainSummary, EventKind, Nvram, Scope, ShutdownMode, Versions};
+pub use types::{
+    Definition, DomainEvent, DomainState, DomainSummary, EventKind, Nvram, PassedFile, Scope, ShutdownMode, Versions,
+};

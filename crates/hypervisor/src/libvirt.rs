@@ -20,13 +20,16 @@ const URI_VARIABLE: &str = "LIBVIRT_DEFAULT_URI";
 const DEFAULT_URI: &str = "qemu:///system";
 
 /// A connection to libvirt through `nearmetal-libvirt`, which is started on demand, again after it died, and ended
-/// with this value. A request that failed is never repeated by itself.
+/// with this value. A request that failed is never repeated by itself. Once a domain was tied to the connection, no helper
+/// takes the place of one that died: the domain died with it.
 #[derive(Debug)]
 pub struct Libvirt {
     program: Vec<OsString>,
     uri: String,
     helper: Option<Helper>,
     longest_wait: Option<Duration>,
+    /// Whether a domain lives as long as the helper.
+    tied: bool,
 }
 
 impl Libvirt {
@@ -45,7 +48,7 @@ impl Libvirt {
     /// as the last argument. The helper speaks JSON lines alone, so any pipe carries it.
     pub fn with_program(program: Vec<OsString>, uri: &str) -> Result<Self, HypervisorError> {
         let helper = Some(Helper::start(&program, uri)?);
-        Ok(Self { program, uri: uri.to_owned(), helper, longest_wait: None })
+        Ok(Self { program, uri: uri.to_owned(), helper, longest_wait: None, tied: false })
     }
 
     /// Limits how long any request may take, below what is usual for its kind.
@@ -66,8 +69,17 @@ impl Transport for Libvirt {
         // One that died between two requests cannot have carried out this one: it may be replaced in silence.
         let mut helper = match self.helper.take().map(|mut helper| (helper.is_running(), helper)) {
             Some((true, helper)) => helper,
+            Some((false, mut dead)) if self.tied => {
+                let (status, output) = dead.last_words();
+                return Err(HypervisorError::HelperStopped { action, name, status, output });
+            }
+            None if self.tied => {
+                let (status, output) = ("it was ended before".to_owned(), "nothing".to_owned());
+                return Err(HypervisorError::HelperStopped { action, name, status, output });
+            }
             _ => Helper::start(&self.program, &self.uri)?,
         };
+        self.tied |= matches!(request, Request::CreateTied { .. });
         match helper.ask(request, patience) {
             Ok(outcome) => {
                 self.helper = Some(helper);

@@ -16,7 +16,7 @@ use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Definition, DomainEvent, DomainSummary, HypervisorError, Nvram, Scope, Versions};
+use crate::{Definition, DomainEvent, DomainSummary, HypervisorError, Nvram, PassedFile, Scope, Versions};
 
 /// The version of this file.
 pub const PROTOCOL: u32 = 6;
@@ -89,7 +89,7 @@ pub enum ShutdownSignal {
     Acpi,
 }
 
-/// What can be asked. Each is one call of libvirt; the methods of [`crate::Hypervisor`] say what they mean.
+/// What can be asked. Each is one call of libvirt, unless it says otherwise; the methods of [`crate::Hypervisor`] say what they mean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[allow(missing_docs, reason = "the fields are those of the methods of Hypervisor")]
@@ -119,6 +119,11 @@ pub enum Request {
     CreateTransient {
         xml: String,
         paused: bool,
+    },
+    /// Several calls of libvirt, in one request: between them the domain is stored, and whoever dies there leaves it so.
+    CreateTied {
+        xml: String,
+        files: Vec<PassedFile>,
     },
     /// Sends the signal only; the waiting is done by nearmetal, so that nothing goes on without it if it is killed.
     Shutdown {
@@ -196,7 +201,7 @@ impl Request {
             Self::Define { .. } => "define",
             Self::Undefine { .. } => "undefine",
             Self::Start { .. } => "start",
-            Self::CreateTransient { .. } => "create",
+            Self::CreateTransient { .. } | Self::CreateTied { .. } => "create",
             Self::Shutdown { .. } => "shut down",
             Self::Destroy { .. } => "destroy",
             Self::Suspend { .. } => "suspend",
@@ -219,7 +224,7 @@ impl Request {
         match self {
             Self::Versions | Self::Capabilities | Self::NodeDevices | Self::Domains | Self::Events => None,
             // Good enough for a message; what libvirt makes of the XML is libvirt's business.
-            Self::Define { xml } | Self::CreateTransient { xml, .. } => {
+            Self::Define { xml } | Self::CreateTransient { xml, .. } | Self::CreateTied { xml, .. } => {
                 Some(xml.split_once("<name>")?.1.split_once("</name>")?.0)
             }
             Self::Domain { name }
@@ -252,12 +257,18 @@ impl Request {
         let texts: [Option<&str>; 3] = match self {
             Self::Define { xml }
             | Self::CreateTransient { xml, .. }
+            | Self::CreateTied { xml, .. }
             | Self::AttachDevice { xml, .. }
             | Self::DetachDevice { xml, .. } => [Some(xml), None, None],
             Self::SetMetadata { namespace, prefix, element, .. } => [Some(namespace), Some(prefix), element.as_deref()],
             _ => [None; 3],
         };
-        self.domain().into_iter().chain(texts.into_iter().flatten())
+        let files = match self {
+            Self::CreateTied { files, .. } => files.as_slice(),
+            _ => &[],
+        };
+        let files = files.iter().flat_map(|file| [file.group.as_str(), file.path.as_str()]);
+        self.domain().into_iter().chain(texts.into_iter().flatten()).chain(files)
     }
 
     /// Whether it can change anything. Commands to agent and monitor count as changes: nothing here knows them all.
@@ -278,7 +289,7 @@ impl Request {
     /// hugepages, which takes minutes on a large one; everything else is a matter of a second on an idle host.
     pub fn patience(&self) -> Duration {
         match self {
-            Self::Start { .. } | Self::CreateTransient { .. } => Duration::from_secs(900),
+            Self::Start { .. } | Self::CreateTransient { .. } | Self::CreateTied { .. } => Duration::from_secs(900),
             // libvirt waits up to 60 s for the agent's answer to a shutdown.
             Self::Shutdown { .. } | Self::Destroy { .. } => Duration::from_secs(120),
             Self::Agent { timeout, .. } => timeout.saturating_add(Duration::from_secs(60)),
@@ -301,7 +312,7 @@ pub enum Reply {
     Documents(Vec<String>),
     /// To [`Request::Domains`].
     Domains(Vec<DomainSummary>),
-    /// To [`Request::Domain`], [`Request::Define`] and [`Request::CreateTransient`].
+    /// To [`Request::Domain`], [`Request::Define`], [`Request::CreateTransient`] and [`Request::CreateTied`].
     Domain(DomainSummary),
     /// To [`Request::Agent`] and [`Request::Monitor`]: what came under `return`.
     Value(Value),

@@ -38,6 +38,19 @@ pub struct DomainSummary {
     pub id: Option<u32>,
 }
 
+/// A file that a guest is given open, instead of by its name: QEMU's user need not be able to reach it, and it need not
+/// have a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PassedFile {
+    /// What the domain XML calls it: `<source fdgroup='…'>`.
+    pub group: String,
+    /// Where it is opened, by whoever asks libvirt; `/proc/PID/fd/N` for one that is open in another process.
+    pub path: String,
+    /// Whether the guest may write to it.
+    pub writable: bool,
+}
+
 /// The state of a domain, as libvirt distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -7,8 +7,8 @@ use nearmetal_hypervisor::protocol::{
     EventLine, Hello, Outcome, PROTOCOL, Reply, ReplyLine, Request, RequestLine, ShutdownSignal,
 };
 use nearmetal_hypervisor::{
-    Definition, DomainEvent, DomainState, Effect, EventKind, Fake, HypervisorError, Nvram, Scope, Served, serve,
-    write_event,
+    Definition, DomainEvent, DomainState, Effect, EventKind, Fake, HypervisorError, Nvram, PassedFile, Scope, Served,
+    serve, write_event,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -30,6 +30,10 @@ fn requests() -> Vec<Request> {
         Request::Undefine { name: name(), nvram: Nvram::Remove },
         Request::Start { name: name(), paused: true },
         Request::CreateTransient { xml: WEB.into(), paused: false },
+        Request::CreateTied {
+            xml: WEB.into(),
+            files: vec![PassedFile { group: "delta".into(), path: "/proc/7/fd/3".into(), writable: true }],
+        },
         Request::Shutdown { name: name(), signal: ShutdownSignal::Agent },
         Request::Destroy { name: name() },
         Request::Suspend { name: name() },

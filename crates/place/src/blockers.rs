@@ -50,7 +50,12 @@ pub(crate) fn no_room(
     if cpus < wanted {
         let owners: Vec<&str> = occupied.owners.iter().map(|owner| owner.guest.as_str()).collect();
         let owned = if owners.is_empty() { String::new() } else { format!("; others belong to {}", owners.join(", ")) };
-        problems.push(format!("it needs {wanted} PUs of its own, {cpus} have no owner{owned}{}", per_node(processors)));
+        let whose = match processors.allowed() {
+            Some(allowed) => format!(" of the {} allowed (PUs {allowed})", allowed.len()),
+            None => String::new(),
+        };
+        let nodes = per_node(processors);
+        problems.push(format!("it needs {wanted} PUs of its own, {cpus}{whose} have no owner{owned}{nodes}"));
         let missing = wanted - cpus;
         let plural = if missing == 1 { "" } else { "s" };
         remedies.push(format!("{missing} more free PU{plural}{place}, or {cpus} vCPUs instead of {wanted}"));
@@ -58,7 +63,7 @@ pub(crate) fn no_room(
     let needed = unit.bytes().times(guest.memory.pages(unit));
     if bytes < needed {
         let pages = size.map(|size| format!(" in pages of {size}")).unwrap_or_default();
-        let nodes: Vec<String> = processors
+        let nodes: Vec<String> = memory
             .nodes()
             .map(|node| {
                 format!("node {node} {} beyond its reserve of {}", memory.amount(node, unit), memory.reserve(node))

@@ -44,19 +44,19 @@ pub(crate) fn find(distances: &Distances, processors: &Processors, slice: &Slice
     }
     let helping = |node: u32| -> Vec<u32> {
         let cpus = processors.cores(node).iter().flat_map(|core| core.cpus.iter().copied());
-        cpus.filter(|cpu| processors.helpers.contains(*cpu) && !processors.vcpus.contains(*cpu)).collect()
+        let helping = cpus.filter(|cpu| processors.helpers.contains(*cpu) && !processors.vcpus.contains(*cpu));
+        helping.filter(|cpu| processors.is_allowed(*cpu)).collect()
     };
     if let Some((node, cpus)) = order.iter().map(|node| (*node, helping(*node))).find(|(_, cpus)| !cpus.is_empty()) {
         return deal(&cpus, iothreads, Found::SharedWithHelpers(node));
     }
     // Even where the policy keeps no core for the host, the lowest PU is where its own work runs first.
-    let lowest =
-        || order.iter().flat_map(|node| processors.cores(*node)).flat_map(|core| core.cpus.iter().copied()).min();
-    let host_core = if processors.housekeeping.is_empty() {
-        lowest().into_iter().collect()
-    } else {
-        processors.housekeeping.clone()
+    let lowest = || {
+        let cpus = order.iter().flat_map(|node| processors.cores(*node)).flat_map(|core| core.cpus.iter().copied());
+        cpus.filter(|cpu| processors.is_allowed(*cpu)).min()
     };
+    let housekeeping: CpuSet = processors.housekeeping.iter().filter(|cpu| processors.is_allowed(*cpu)).collect();
+    let host_core = if housekeeping.is_empty() { lowest().into_iter().collect() } else { housekeeping };
     Helpers { emulator: host_core.clone(), iothreads: vec![host_core; iothreads], found: Found::SharedWithVcpus }
 }
 
@@ -74,7 +74,7 @@ fn ranked(processors: &Processors, slice: &Slice, node: u32) -> Vec<u32> {
         let vcpus: Vec<u32> = core.cpus.iter().copied().filter(|cpu| processors.vcpus.contains(*cpu)).collect();
         let has_helper = core.cpus.iter().any(|cpu| processors.helpers.contains(*cpu));
         for cpu in core.cpus.iter().copied() {
-            if processors.vcpus.contains(cpu) || processors.helpers.contains(cpu) {
+            if processors.vcpus.contains(cpu) || processors.helpers.contains(cpu) || !processors.is_allowed(cpu) {
                 continue;
             }
             let rank = if processors.housekeeping.contains(cpu) {

@@ -35,7 +35,7 @@ pub use plan::{
     NetworkBackend, NetworkPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
 };
 pub use planner::{plan, plan_tuned};
-pub use policy::{Housekeeping, PinTo, Policy};
+pub use policy::{Allowed, Housekeeping, PinTo, Policy};
 pub use report::{NodeReport, PlanReport, Planned};
 pub use request::{DiskRequest, GuestRequest, NetworkRequest, UnknownClass, WorkloadClass};
 pub use text::{explain, render};

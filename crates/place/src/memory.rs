@@ -74,11 +74,17 @@ impl Memory {
             };
             (node.index, entry)
         };
-        Self { nodes: host.nodes.iter().map(node_memory).collect() }
+        let allowed = host.nodes.iter().filter(|node| policy.allowed.has_node(node.index));
+        Self { nodes: allowed.map(node_memory).collect() }
     }
 
     fn node(&self, node: u32) -> Option<&NodeMemory> {
         self.nodes.get(&node)
+    }
+
+    /// Nodes that memory may come from.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.nodes.keys().copied()
     }
 
     /// Whether any node has a pool of that size.

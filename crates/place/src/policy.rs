@@ -1,6 +1,6 @@
 //! What the operator may decide; every default has its reason here.
 
-use nearmetal_units::Bytes;
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 /// Whether the core of the lowest online PU is the host's. Interrupts that belong nowhere else, timers and the host's
@@ -57,6 +57,37 @@ pub struct Policy {
     /// Whether interrupts of functions that are handed through are kept on the emulator thread's PU. Default: yes; it takes
     /// libvirt's qemu hook, since they exist only while the guest runs.
     pub place_interrupts: bool,
+    /// What a plan may use of the machine, whatever it would be good for. Default: all of it.
+    #[serde(skip_serializing_if = "Allowed::is_everything")]
+    pub allowed: Allowed,
+}
+
+/// The part of a machine that a plan may use: what a batch system has given to a job, for one. A plan goes nowhere else,
+/// with no thread and no page.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Allowed {
+    /// PUs; `None`: all.
+    pub cpus: Option<CpuSet>,
+    /// Nodes of memory; `None`: all.
+    pub nodes: Option<NodeSet>,
+}
+
+impl Allowed {
+    /// Whether it leaves nothing out.
+    pub fn is_everything(&self) -> bool {
+        self.cpus.is_none() && self.nodes.is_none()
+    }
+
+    /// Whether a thread may run on that PU.
+    pub(crate) fn has_cpu(&self, cpu: u32) -> bool {
+        self.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu))
+    }
+
+    /// Whether memory may come from that node.
+    pub(crate) fn has_node(&self, node: u32) -> bool {
+        self.nodes.as_ref().is_none_or(|nodes| nodes.contains(node))
+    }
 }
 
 impl Default for Policy {
@@ -72,6 +103,7 @@ impl Default for Policy {
             max_queues: 16,
             vhost_pus: 0,
             place_interrupts: true,
+            allowed: Allowed::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use nearmetal_host::Host;
 use nearmetal_units::CpuSet;
 
 use crate::occupied::Occupied;
-use crate::policy::{Housekeeping, Policy};
+use crate::policy::{Allowed, Housekeeping, Policy};
 
 /// What a PU may be taken from to place vCPUs; each level adds to the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +44,7 @@ pub(crate) struct Processors {
     /// The host's own core.
     pub(crate) housekeeping: CpuSet,
     keep_housekeeping: bool,
+    allowed: Allowed,
 }
 
 impl Processors {
@@ -65,6 +66,7 @@ impl Processors {
             helpers: occupied.helpers(),
             housekeeping,
             keep_housekeeping: policy.housekeeping == Housekeeping::Keep,
+            allowed: policy.allowed.clone(),
         }
     }
 
@@ -78,9 +80,20 @@ impl Processors {
         self.nodes.get(&node).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether any thread of the plan may run on that PU.
+    pub(crate) fn is_allowed(&self, cpu: u32) -> bool {
+        self.allowed.has_cpu(cpu)
+    }
+
+    /// The PUs allowed, where not all are.
+    pub(crate) fn allowed(&self) -> Option<&CpuSet> {
+        self.allowed.cpus.as_ref()
+    }
+
     /// Whether a vCPU may be placed on that PU.
     pub(crate) fn is_free(&self, cpu: u32, level: Level) -> bool {
-        !self.vcpus.contains(cpu)
+        self.is_allowed(cpu)
+            && !self.vcpus.contains(cpu)
             && (level >= Level::Helpers || !self.helpers.contains(cpu))
             && (!self.housekeeping.contains(cpu) || (level >= Level::Housekeeping && !self.keep_housekeeping))
     }

@@ -129,6 +129,6 @@ fn grow(
 /// PUs and memory the machine as a whole can still give a guest: what a refusal is measured against.
 pub(crate) fn left(processors: &Processors, memory: &Memory, size: PageSize) -> (usize, Bytes) {
     let cpus = processors.nodes().map(|node| processors.free(node, Level::Helpers).len()).sum();
-    let bytes = processors.nodes().fold(Bytes::ZERO, |sum, node| sum.plus(memory.amount(node, size)));
+    let bytes = memory.nodes().fold(Bytes::ZERO, |sum, node| sum.plus(memory.amount(node, size)));
     (cpus, bytes)
 }

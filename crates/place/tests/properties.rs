@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{applied, cpu_set, guest, helper_set};
 use nearmetal_host::Host;
 use nearmetal_host::synthetic::{Numbering, Synthetic};
-use nearmetal_place::{GuestRequest, Occupied, Plan, Policy, plan};
-use nearmetal_units::{Bytes, CpuSet, PageSize};
+use nearmetal_place::{Allowed, GuestRequest, Occupied, Plan, Policy, plan};
+use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
 use proptest::prelude::*;
 
 /// A machine of up to 8 nodes, some PUs offline.
@@ -182,6 +182,37 @@ proptest! {
         let occupied = Occupied::from_guests(&after, &names);
         let second = plan(&after, &occupied, &guests, &Policy::default());
         prop_assert_eq!(decisions(&first.plan), decisions(&second.plan));
+    }
+
+    #[test]
+    fn a_plan_uses_no_pu_and_no_node_beyond_what_is_allowed(
+        host in host(),
+        guests in guests(),
+        cpus in prop::option::of(prop::collection::btree_set(0u32..40, 0..20)),
+        nodes in prop::option::of(prop::collection::btree_set(0u32..8, 0..5)),
+        vhost_pus in 0u32..3,
+    ) {
+        let cpus: Option<CpuSet> = cpus.map(|cpus| cpus.into_iter().collect());
+        let nodes: Option<NodeSet> = nodes.map(|nodes| nodes.into_iter().collect());
+        let allowed = Allowed { cpus: cpus.clone(), nodes: nodes.clone() };
+        let policy = Policy { allowed, vhost_pus, ..Policy::default() };
+        let plan = plan(&host, &Occupied::default(), &guests, &policy).plan;
+        prop_assert_eq!(plan.placements.len() + plan.blocked.len(), guests.len());
+        for placement in &plan.placements {
+            let threads = cpu_set(placement).union(&helper_set(placement));
+            prop_assert!(cpus.as_ref().is_none_or(|cpus| threads.is_subset(cpus)), "{threads} beyond {cpus:?}");
+            prop_assert!(nodes.as_ref().is_none_or(|nodes| placement.memory.nodes.is_subset(nodes)));
+            prop_assert!(!placement.emulator.is_empty());
+        }
+        // What is refused is refused with the numbers of what is allowed.
+        for blocked in &plan.blocked {
+            prop_assert!(blocked.problem.contains("PUs") || blocked.problem.contains("memory"), "{}", blocked.problem);
+            prop_assert!(!blocked.problem.contains("PUs of its own") || cpus.is_none() || blocked.problem.contains("allowed"));
+        }
+        let pools = plan.pools.iter().filter(|pool| pool.after > pool.before).all(|pool| {
+            nodes.as_ref().is_none_or(|nodes| nodes.contains(pool.node))
+        });
+        prop_assert!(pools);
     }
 
     #[test]

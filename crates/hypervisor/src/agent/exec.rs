@@ -124,6 +124,15 @@ pub fn start(
 }
 
 impl Running {
+    /// What it left, if it has ended. The agent tells that once, and then forgets the program.
+    ///
+    /// # Errors
+    /// The agent does not answer, or does not know the program: the guest was booted anew, for one.
+    pub fn ended(&self, hypervisor: &mut dyn Hypervisor) -> Result<Option<ExecOutput>, HypervisorError> {
+        let status: Status = ask(hypervisor, &self.guest, "guest-exec-status", json!({"pid": self.pid}), QUICK)?;
+        if status.exited { output(&self.guest, status).map(Some) } else { Ok(None) }
+    }
+
     /// Waits for the end, for `timeout` from the start on; a program that has not ended by then is sent SIGKILL.
     ///
     /// # Errors
@@ -132,9 +141,8 @@ impl Running {
         let (name, pid) = (self.guest.as_str(), self.pid);
         let mut pause = FIRST_PAUSE;
         loop {
-            let status: Status = ask(hypervisor, name, "guest-exec-status", json!({"pid": pid}), QUICK)?;
-            if status.exited {
-                return output(name, status);
+            if let Some(output) = self.ended(hypervisor)? {
+                return Ok(output);
             }
             let left = timeout.saturating_sub(hypervisor.now().duration_since(self.started));
             if left.is_zero() {

@@ -34,6 +34,8 @@ pub(super) struct FakeDomain {
     id: Option<u32>,
     pub(super) shutdown: Option<u32>,
     looks_left: Option<u32>,
+    /// Whether it ends with the connection.
+    pub(super) tied: bool,
     pub(super) live_pins: BTreeMap<PinTarget, CpuSet>,
     pub(super) config_pins: BTreeMap<PinTarget, CpuSet>,
 }
@@ -50,6 +52,7 @@ impl FakeDomain {
             id: None,
             shutdown: Some(0),
             looks_left: None,
+            tied: false,
             live_pins: BTreeMap::new(),
             config_pins: BTreeMap::new(),
         }
@@ -57,7 +60,7 @@ impl FakeDomain {
 
     pub(super) fn stop(&mut self) {
         self.state = DomainState::ShutOff;
-        (self.live, self.id, self.looks_left) = (None, None, None);
+        (self.live, self.id, self.looks_left, self.tied) = (None, None, None, false);
         self.live_pins.clear();
     }
 
@@ -146,7 +149,7 @@ impl Fake {
     }
 
     /// A transient domain is gone with its running instance.
-    fn forget_stopped(&mut self) {
+    pub(super) fn forget_stopped(&mut self) {
         self.domains.retain(|_, domain| domain.inactive.is_some() || domain.live.is_some());
     }
 
@@ -177,20 +180,19 @@ impl Fake {
                 let name = self.store(xml)?;
                 return Ok(Reply::Domain(self.find(&name)?.summary(&name)));
             }
-            Request::CreateTransient { xml: text, paused } => {
-                let known = xml::identity(text)?.name;
-                if self.domains.get(&known).is_some_and(|domain| !domain.state.is_off()) {
-                    return Err(invalid(&request, "domain is already active"));
+            Request::CreateTransient { xml, paused } => {
+                return Ok(Reply::Domain(self.create(xml, started(*paused), &request)?));
+            }
+            Request::CreateTied { xml, files } => {
+                if let Some(file) = files.iter().find(|file| !xml.contains(&format!("'{}'", file.group))) {
+                    return Err(invalid(&request, &format!("no source names the file group {}", file.group)));
                 }
-                let name = self.entry(text)?;
-                // `activate` starts what is stored, so the transient XML stands there meanwhile.
-                let domain = self.find(&name)?;
-                let transient = completed(text, &domain.uuid);
-                let persistent = domain.inactive.replace(transient);
-                self.activate(&name, started(*paused))?;
-                let domain = self.find(&name)?;
-                domain.inactive = persistent;
-                return Ok(Reply::Domain(domain.summary(&name)));
+                let mut summary = self.create(xml, DomainState::Running, &request)?;
+                let domain = self.find(&summary.name)?;
+                domain.tied = true;
+                // libvirt stores it to give it the files, and then removes what is stored.
+                (domain.inactive, summary.persistent) = (None, false);
+                return Ok(Reply::Domain(summary));
             }
             Request::Agent { name, command, .. } => {
                 let state = self.find(name)?.state;
@@ -282,6 +284,22 @@ impl Fake {
             }
         }
         Ok(Reply::Done)
+    }
+
+    fn create(&mut self, text: &str, state: DomainState, request: &Request) -> Result<DomainSummary, HypervisorError> {
+        let known = xml::identity(text)?.name;
+        if self.domains.get(&known).is_some_and(|domain| !domain.state.is_off()) {
+            return Err(invalid(request, "domain is already active"));
+        }
+        let name = self.entry(text)?;
+        // `activate` starts what is stored, so the transient XML stands there meanwhile.
+        let domain = self.find(&name)?;
+        let transient = completed(text, &domain.uuid);
+        let persistent = domain.inactive.replace(transient);
+        self.activate(&name, state)?;
+        let domain = self.find(&name)?;
+        domain.inactive = persistent;
+        Ok(domain.summary(&name))
     }
 
     fn pin(

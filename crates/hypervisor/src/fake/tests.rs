@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::*;
-use crate::{Definition, Hypervisor, Scope, ShutdownMode};
+use crate::{Definition, Hypervisor, PassedFile, Scope, ShutdownMode};
 
 const WEB: &str = "<domain type='kvm'>\n  <name>web</name>\n  <memory unit='KiB'>1048576</memory>\n</domain>\n";
 const SHORT: Duration = Duration::from_millis(500);
@@ -155,4 +155,17 @@ fn it_tells_what_happens_to_domains() {
     assert_eq!(kinds(&mut fake), [EventKind::Started, EventKind::Stopped]);
     assert!(fake.destroy("web").is_err());
     assert_eq!(kinds(&mut fake), [], "what failed is no event");
+}
+
+#[test]
+fn a_tied_domain_is_never_stored_and_ends_with_the_connection() {
+    let mut fake = Fake::new("");
+    let xml = "<domain type='kvm'><name>job</name><devices><source file='/d' fdgroup='delta'/></devices></domain>";
+    let file = |group: &str| PassedFile { group: group.into(), path: "/proc/7/fd/3".into(), writable: true };
+    let made = fake.create_tied(xml, &[file("delta")]).unwrap();
+    assert!(!made.persistent && made.state == DomainState::Running);
+    fake.end_connection();
+    assert!(matches!(fake.domain("job"), Err(HypervisorError::NoSuchDomain { .. })));
+    let refused = fake.create_tied(xml, &[file("other")]).unwrap_err().to_string();
+    assert!(refused.contains("other"), "{refused}");
 }

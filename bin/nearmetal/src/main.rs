@@ -9,6 +9,7 @@ mod exit_status;
 mod experiment;
 mod export_directory;
 mod fleet;
+mod guest_files;
 mod guest_request;
 mod image;
 mod installed;

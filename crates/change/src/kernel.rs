@@ -244,7 +244,7 @@ pub(crate) fn pool_directory(node: u32, size: PageSize) -> String {
 
 /// Pages a pool keeps: total minus surplus. The total alone does not change when a pool in use is shrunk, since its
 /// pages only turn into surplus (Linux, Documentation/admin-guide/mm/hugetlbpage.rst).
-pub(crate) fn persistent_pages(kernel: &dyn Kernel, node: u32, size: PageSize) -> Result<u64, ChangeError> {
+pub fn persistent_pages(kernel: &dyn Kernel, node: u32, size: PageSize) -> Result<u64, ChangeError> {
     let directory = pool_directory(node, size);
     let count = |name: &str| -> Result<u64, ChangeError> {
         let path = format!("{directory}/{name}");

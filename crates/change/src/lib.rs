@@ -50,7 +50,7 @@ pub use faults::Faults;
 pub use fleet_placement::{Seat, placement_of};
 pub use fleet_plan::{AnyPlan, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, check_destination};
 pub use journal::{Journal, STATE_DIRECTORY};
-pub use kernel::Kernel;
+pub use kernel::{Kernel, persistent_pages};
 pub use machine::{Machine, Surroundings};
 pub use pins::{InterruptPin, PinTarget, Pins, WorkerPin};
 pub use plan_file::{

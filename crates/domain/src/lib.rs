@@ -31,7 +31,7 @@ pub use element::clock::TimerFacts;
 pub use element::cpu::{CpuFacts, TopologyFacts};
 pub use element::disk::{DiskFacts, DriverFacts};
 pub use element::disk_driver::{DiskCache, DiskIo, DriverOptions};
-pub use element::disk_source::DiskSource;
+pub use element::disk_source::{DiskSource, PassedBacking};
 pub use element::features::{FeatureFacts, HypervFacts};
 pub use element::functions::{Function, FunctionFacts, NetworkFunction};
 pub use element::interface::InterfaceFacts;

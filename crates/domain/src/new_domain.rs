@@ -150,6 +150,8 @@ pub enum NewInterfaceSource {
     Bridge(String),
     /// An interface of the host, through macvtap in its mode `bridge`.
     Macvtap(String),
+    /// A network inside QEMU alone: the guest reaches what its host's user reaches, and nobody reaches it.
+    User,
     /// One of libvirt's networks that deals virtual functions (`<forward mode='hostdev'>`), and the VLAN of the one dealt.
     FunctionPool(String, Option<VlanId>),
 }
@@ -232,10 +234,13 @@ impl NewDomain {
             }
         }
         for interface in &self.interfaces {
-            let (NewInterfaceSource::Network(name)
-            | NewInterfaceSource::Bridge(name)
-            | NewInterfaceSource::Macvtap(name)
-            | NewInterfaceSource::FunctionPool(name, _)) = &interface.source;
+            let name = match &interface.source {
+                NewInterfaceSource::Network(name)
+                | NewInterfaceSource::Bridge(name)
+                | NewInterfaceSource::Macvtap(name)
+                | NewInterfaceSource::FunctionPool(name, _) => name,
+                NewInterfaceSource::User => "user",
+            };
             if name.is_empty() || interface.queues == Some(0) {
                 return wrong("an interface", name, "it hangs on something, and has one queue at least");
             }
@@ -389,7 +394,9 @@ pub(crate) fn disk_element(disk: &NewDisk, letter: char) -> Fragment {
 /// The element of an interface.
 pub(crate) fn interface_element(interface: &NewInterface) -> Fragment {
     let source = Fragment::new("source");
+    let user = interface.source == NewInterfaceSource::User;
     let (kind, source) = match &interface.source {
+        NewInterfaceSource::User => ("user", source),
         NewInterfaceSource::Network(name) => ("network", source.attribute("network", name)),
         NewInterfaceSource::Bridge(name) => ("bridge", source.attribute("bridge", name)),
         NewInterfaceSource::Macvtap(device) => ("direct", source.attribute("dev", device).attribute("mode", "bridge")),
@@ -416,7 +423,7 @@ pub(crate) fn interface_element(interface: &NewInterface) -> Fragment {
     Fragment::new("interface")
         .attribute("type", kind)
         .children(interface.mac.map(|mac| Fragment::new("mac").attribute("address", mac)))
-        .child(source)
+        .children((!user).then_some(source))
         .child(Fragment::new("model").attribute("type", "virtio"))
         .children(written.then_some(driver))
 }

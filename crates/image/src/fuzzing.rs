@@ -32,6 +32,6 @@ pub fn fuzz_targets() -> Vec<Parser> {
         ("image order", order.to_vec(), control::fuzz),
         ("image outcome", ended.to_vec(), control::fuzz),
         ("image description", description, |bytes| drop(std::str::from_utf8(bytes).ok().and_then(Description::parse))),
-        ("qcow2 header", qcow2::sample("/base.qcow2"), |bytes| drop(qcow2::backing(bytes))),
+        ("qcow2 header", qcow2::sample("/base.qcow2"), |bytes| drop(qcow2::header(bytes))),
     ]
 }

@@ -21,5 +21,6 @@ pub use fuzzing::{Parser, fuzz_targets};
 pub use hash::{BLOCK, ImageId, MOST_LENGTH, NotAnImageId, PIECE};
 pub use manifest::{Manifest, ManifestError};
 pub use run::{Event, EventKind, HostEnd, HostToPush, Push, PushError, Pushed, ReceiveError, Receiver, push, receive};
+pub use store::layers::{ImageFormat, Layer, LayerError, layers};
 pub use store::users::{CannotTell, User, users};
 pub use store::{DIRECTORY, FindError, Store, StoredImage, Verified, is_name};

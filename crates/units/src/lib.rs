@@ -4,11 +4,13 @@ mod bytes;
 mod index_set;
 mod network;
 mod pci_address;
+mod seconds;
 
 pub use bytes::{Bytes, PageSize};
 pub use index_set::{Cpu, CpuSet, IndexSet, Kind, Node, NodeSet};
 pub use network::{MacAddress, VlanId};
 pub use pci_address::PciAddress;
+pub use seconds::seconds;
 
 /// A text that is not what it should be: names the kind, the text and the rule it broke.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

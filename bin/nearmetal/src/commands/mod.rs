@@ -19,6 +19,7 @@ mod lab;
 mod plan;
 mod report;
 mod rollback;
+mod run;
 mod verify;
 
 use crate::exit_status::ExitStatus;
@@ -43,6 +44,7 @@ pub enum Command {
     Fleet(fleet::Args),
     Export(export::Args),
     Image(image::Args),
+    Run(Box<run::Args>),
     Demo(demo::Args),
     Lab(lab::Args),
     Completions(completions::Args),
@@ -71,6 +73,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Fleet(args) => fleet::fleet(args, printer),
         Command::Export(args) => export::export(&args, printer),
         Command::Image(args) => image::image(args, printer),
+        Command::Run(args) => run::run(&args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
         Command::Completions(args) => completions::completions(args, printer),

@@ -98,12 +98,13 @@ fn is_same_disk(disk: &NewDisk, there: &DiskFacts) -> bool {
 
 fn is_same_interface(interface: &NewInterface, there: &InterfaceFacts) -> bool {
     let (kind, source) = match &interface.source {
-        NewInterfaceSource::Network(name) | NewInterfaceSource::FunctionPool(name, _) => ("network", name),
-        NewInterfaceSource::Bridge(name) => ("bridge", name),
-        NewInterfaceSource::Macvtap(name) => ("direct", name),
+        NewInterfaceSource::Network(name) | NewInterfaceSource::FunctionPool(name, _) => ("network", Some(name)),
+        NewInterfaceSource::Bridge(name) => ("bridge", Some(name)),
+        NewInterfaceSource::Macvtap(name) => ("direct", Some(name)),
+        NewInterfaceSource::User => ("user", None),
     };
     match interface.mac {
         Some(mac) => there.mac.as_deref().is_some_and(|there| there.eq_ignore_ascii_case(&mac.to_string())),
-        None => there.kind == kind && there.source.as_ref() == Some(source),
+        None => there.kind == kind && there.source.as_ref() == source,
     }
 }

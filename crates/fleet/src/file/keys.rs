@@ -34,7 +34,8 @@ impl Table {
     }
 }
 
-const fn key(
+/// A key, described.
+pub const fn key(
     name: &'static str,
     kind: &'static str,
     default: &'static str,
@@ -44,7 +45,8 @@ const fn key(
     Key { name, kind, default, about, example }
 }
 
-pub(super) const REQUIRED: &str = "required";
+/// In the place of a default: there is none.
+pub const REQUIRED: &str = "required";
 const NONE: &str = "none";
 
 const VCPUS: Key = key("vcpus", "whole number", REQUIRED, "Virtual CPUs, 1 to 65536.", "vcpus = 4");

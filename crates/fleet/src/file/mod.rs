@@ -9,7 +9,8 @@
 //!
 //! [`FleetFile::parse`] reads it and tells everything that is wrong at once, with line and column. [`assemble`] brings it
 //! together with the hosts as they are now. [`init`] writes one from domains that exist. `keys` describes every key once:
-//! for the parser, for its suggestions, and for the reference page.
+//! for the parser, for its suggestions, and for the reference page. [`read_text`] and [`Section`] read any file of this
+//! manner.
 
 mod assemble;
 mod devices;
@@ -35,8 +36,10 @@ pub use entry::{
 };
 pub use error::{FileErrors, FileProblem};
 pub use init::{FoundDomain, FoundHost, amount, init, quoted};
-pub use keys::{Key, TABLES, Table};
+pub use keys::{Key, REQUIRED, TABLES, Table, key};
+pub use parse::read_text;
 pub use running::Stay;
+pub use section::{At, Notes, Section, nearest};
 pub use summary::summary;
 
 /// A commented fleet file that says a little of everything; it parses.

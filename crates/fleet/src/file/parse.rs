@@ -8,6 +8,7 @@ use super::entry::{FleetFile, HostEntry};
 use super::error::{FileErrors, shown};
 use super::section::{At, Notes, Section, nearest};
 use super::vms::{Common, Read};
+use super::keys::Table;
 use super::{groups, hosts, keys, vms};
 use crate::model::SpreadHosts;
 
@@ -24,31 +25,42 @@ impl FleetFile {
     /// # Errors
     /// Everything that is wrong with it, each with line and column.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileErrors> {
-        let notes = Notes::default();
-        let file = read(text, &notes);
-        let found = notes.take();
-        match file {
-            Some(file) if found.is_empty() => Ok(file),
-            _ => Err(FileErrors::new(origin, text, found)),
-        }
+        let too_long = "split the fleet into several files, or use `count` for VMs that are alike";
+        read_text(origin, text, (MOST_TEXT, too_long), &keys::TABLES, read)
     }
 }
 
-fn read(text: &str, notes: &Notes) -> Option<FleetFile> {
-    if text.len() > MOST_TEXT {
-        let message = format!("the file has {} bytes; {MOST_TEXT} at most", text.len());
-        notes.add(&(0..0), message, "split the fleet into several files, or use `count` for VMs that are alike");
-        return None;
-    }
+/// Reads a file of such tables, the first of them the one at its top. `most`: how many bytes it may have, and what to do
+/// about more.
+///
+/// # Errors
+/// Everything that is wrong with it, in its form or noted by `read`, each with line and column.
+pub fn read_text<T>(
+    origin: &str,
+    text: &str,
+    most: (usize, &str),
+    tables: &'static [&'static Table],
+    read: impl FnOnce(&Section<'_>, &Notes) -> T,
+) -> Result<T, FileErrors> {
+    let notes = Notes::of(tables);
+    let failed = |notes: &Notes| FileErrors::new(origin, text, notes.take());
+    let (most, too_long) = most;
+    let Some(top) = tables.first().filter(|_| text.len() <= most) else {
+        notes.add(&(0..0), format!("the file has {} bytes; {most} at most", text.len()), too_long);
+        return Err(failed(&notes));
+    };
     let (root, errors) = DeTable::parse_recoverable(text);
     // What follows a mistake in the form of the text would be guesses.
     if !errors.is_empty() {
-        for error in errors {
-            syntax(notes, text, &error);
-        }
-        return None;
+        errors.iter().for_each(|error| syntax(&notes, text, error));
+        return Err(failed(&notes));
     }
-    let top = Section::new(notes, text, &keys::TOP, root.get_ref(), 0..0, String::new());
+    let file = read(&Section::new(&notes, text, top, root.get_ref(), 0..0, String::new()), &notes);
+    let found = notes.take();
+    if found.is_empty() { Ok(file) } else { Err(FileErrors::new(origin, text, found)) }
+}
+
+fn read(top: &Section<'_>, notes: &Notes) -> FleetFile {
     let spreads = [("fewest", SpreadHosts::Fewest), ("most", SpreadHosts::Most)];
     let spread = top.word("spread", &spreads).map_or(SpreadHosts::Fewest, |spread| spread.value);
     let defaults = top.table("defaults", &keys::DEFAULTS).map(|section| {
@@ -68,7 +80,7 @@ fn read(text: &str, notes: &Notes) -> Option<FleetFile> {
     top.finish();
     select(&read, &hosts, notes);
     limits(&read, notes);
-    Some(FleetFile { spread, hosts: hosts.into_iter().map(|host| host.value).collect(), vms })
+    FleetFile { spread, hosts: hosts.into_iter().map(|host| host.value).collect(), vms }
 }
 
 /// What the parser of TOML says, in a few more words.

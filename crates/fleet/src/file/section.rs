@@ -1,4 +1,4 @@
-//! One table of a fleet file, read key by key. What is wrong is noted, and reading goes on.
+//! One table of a file such as the fleet's, read key by key. What is wrong is noted, and reading goes on.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,19 +13,29 @@ use super::keys::Table;
 
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct At<T> {
-    pub(super) value: T,
-    pub(super) span: Range<usize>,
+pub struct At<T> {
+    /// What is written.
+    pub value: T,
+    /// Where, in bytes of the text.
+    pub span: Range<usize>,
 }
 
 /// What was found wrong so far.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
+#[derive(Debug)]
+pub struct Notes {
     found: RefCell<Vec<Found>>,
+    /// All tables of such a file: a key that stands in the wrong one is told where it belongs.
+    tables: &'static [&'static Table],
 }
 
 impl Notes {
-    pub(super) fn add(&self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) {
+    /// Nothing yet, of a file that has these tables.
+    pub(super) fn of(tables: &'static [&'static Table]) -> Self {
+        Self { found: RefCell::default(), tables }
+    }
+
+    /// Something wrong at a place, and what to do about it.
+    pub fn add(&self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) {
         self.found.borrow_mut().push(Found { span: span.clone(), message: message.into(), help: help.into() });
     }
 
@@ -35,15 +45,16 @@ impl Notes {
 }
 
 /// A table, its keys, and who it belongs to.
-pub(super) struct Section<'a> {
+#[derive(Debug)]
+pub struct Section<'a> {
     notes: &'a Notes,
     text: &'a str,
     table: &'static Table,
     entries: &'a DeTable<'a>,
     /// Where it begins.
-    pub(super) span: Range<usize>,
+    pub span: Range<usize>,
     /// For messages: "VM `web`".
-    pub(super) whose: String,
+    pub whose: String,
     asked: RefCell<BTreeSet<&'static str>>,
 }
 
@@ -62,36 +73,36 @@ impl<'a> Section<'a> {
     }
 
     /// The same table, with other words for its owner.
-    pub(super) fn owned_by(&self, whose: String) -> Self {
+    pub fn owned_by(&self, whose: String) -> Self {
         let asked = RefCell::new(self.asked.borrow().clone());
         Self { whose, asked, span: self.span.clone(), ..*self }
     }
 
     /// As it is written: `[[vm]]`.
-    pub(super) fn head(&self) -> &'static str {
+    pub fn head(&self) -> &'static str {
         self.table.head
     }
 
     /// A key in use.
-    pub(super) fn example(&self, key: &str) -> &'static str {
+    pub fn example(&self, key: &str) -> &'static str {
         self.table.key(key).map(|key| key.example).unwrap_or_default()
     }
 
     /// Notes what is wrong at a place.
-    pub(super) fn wrong(&self, span: &Range<usize>, message: impl AsRef<str>, help: impl Into<String>) {
+    pub fn wrong(&self, span: &Range<usize>, message: impl AsRef<str>, help: impl Into<String>) {
         let message = message.as_ref();
         let message = if self.whose.is_empty() { message.to_owned() } else { format!("{}: {message}", self.whose) };
         self.notes.add(span, message, help);
     }
 
     /// Where a key stands; the table's own place where it does not.
-    pub(super) fn place(&self, key: &str) -> Range<usize> {
+    pub fn place(&self, key: &str) -> Range<usize> {
         let found = self.entries.iter().find(|(name, _)| name.get_ref() == key);
         found.map_or_else(|| self.span.clone(), |(name, _)| name.span())
     }
 
     /// Whether the key is there, whatever its value.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|(name, _)| name.get_ref() == key)
     }
 
@@ -124,7 +135,8 @@ impl<'a> Section<'a> {
         self.wrong(&place, format!("`{key}` is {what}, it must be {wanted}"), help);
     }
 
-    pub(super) fn string(&self, key: &'static str) -> Option<At<String>> {
+    /// Text.
+    pub fn string(&self, key: &'static str) -> Option<At<String>> {
         let (_, value) = self.get(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(At { value: text.to_string(), span: value.span() }),
@@ -136,7 +148,7 @@ impl<'a> Section<'a> {
     }
 
     /// Text with something in it, that fits on a line.
-    pub(super) fn line(&self, key: &'static str) -> Option<At<String>> {
+    pub fn line(&self, key: &'static str) -> Option<At<String>> {
         self.string(key).filter(|found| self.is_line(key, found))
     }
 
@@ -155,7 +167,8 @@ impl<'a> Section<'a> {
         false
     }
 
-    pub(super) fn boolean(&self, key: &'static str) -> Option<At<bool>> {
+    /// True or false.
+    pub fn boolean(&self, key: &'static str) -> Option<At<bool>> {
         let (_, value) = self.get(key)?;
         match value.get_ref() {
             DeValue::Boolean(flag) => Some(At { value: *flag, span: value.span() }),
@@ -167,7 +180,7 @@ impl<'a> Section<'a> {
     }
 
     /// A whole number within limits. `unit`: what is counted.
-    pub(super) fn integer(&self, key: &'static str, limits: RangeInclusive<i64>, unit: &str) -> Option<At<i64>> {
+    pub fn integer(&self, key: &'static str, limits: RangeInclusive<i64>, unit: &str) -> Option<At<i64>> {
         let (_, value) = self.get(key)?;
         let DeValue::Integer(number) = value.get_ref() else {
             self.wrong_type(key, value, "a whole number, without quotes");
@@ -182,7 +195,7 @@ impl<'a> Section<'a> {
     }
 
     /// A number, whole or not.
-    pub(super) fn number(&self, key: &'static str) -> Option<At<f64>> {
+    pub fn number(&self, key: &'static str) -> Option<At<f64>> {
         let (_, value) = self.get(key)?;
         let number = match value.get_ref() {
             DeValue::Integer(number) => number.as_str().parse().ok().filter(|_| number.radix() == 10),
@@ -197,12 +210,13 @@ impl<'a> Section<'a> {
     }
 
     /// One of some words.
-    pub(super) fn word<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)]) -> Option<At<T>> {
+    pub fn word<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)]) -> Option<At<T>> {
         let found = self.string(key)?;
         self.one_of(key, &found, words)
     }
 
-    pub(super) fn one_of<T: Copy>(&self, key: &str, found: &At<String>, words: &[(&'static str, T)]) -> Option<At<T>> {
+    /// A text that was read, as one of some words.
+    pub fn one_of<T: Copy>(&self, key: &str, found: &At<String>, words: &[(&'static str, T)]) -> Option<At<T>> {
         let known = words.iter().find(|(word, _)| *word == found.value);
         if known.is_none() {
             let list = list(words.iter().map(|(word, _)| *word));
@@ -217,7 +231,7 @@ impl<'a> Section<'a> {
     }
 
     /// An amount of memory.
-    pub(super) fn bytes(&self, key: &'static str) -> Option<At<Bytes>> {
+    pub fn bytes(&self, key: &'static str) -> Option<At<Bytes>> {
         let (_, value) = self.get(key)?;
         match value.get_ref() {
             DeValue::String(text) => self.bytes_of(key, &At { value: text.to_string(), span: value.span() }),
@@ -260,7 +274,7 @@ impl<'a> Section<'a> {
     }
 
     /// A page size; `Some(None)`: the kernel's own pages.
-    pub(super) fn page_size(&self, key: &'static str) -> Option<At<Option<PageSize>>> {
+    pub fn page_size(&self, key: &'static str) -> Option<At<Option<PageSize>>> {
         let (_, value) = self.get(key)?;
         if let DeValue::String(text) = value.get_ref() {
             if text == "kernel" {
@@ -279,7 +293,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of texts, each of which is a line.
-    pub(super) fn strings(&self, key: &'static str) -> Option<At<Vec<At<String>>>> {
+    pub fn strings(&self, key: &'static str) -> Option<At<Vec<At<String>>>> {
         let (_, value) = self.get(key)?;
         let DeValue::Array(array) = value.get_ref() else {
             self.wrong_type(key, value, "a list of texts in brackets");
@@ -303,7 +317,7 @@ impl<'a> Section<'a> {
     }
 
     /// A table of free keys, each with a text: labels.
-    pub(super) fn texts(&self, key: &'static str) -> Vec<(At<String>, At<String>)> {
+    pub fn texts(&self, key: &'static str) -> Vec<(At<String>, At<String>)> {
         self.free(key, "a table of texts")
             .into_iter()
             .filter_map(|(name, value)| match value.get_ref() {
@@ -321,7 +335,7 @@ impl<'a> Section<'a> {
     }
 
     /// A table of free keys, each with a list of texts.
-    pub(super) fn lists(&self, key: &'static str) -> Vec<(At<String>, Vec<At<String>>)> {
+    pub fn lists(&self, key: &'static str) -> Vec<(At<String>, Vec<At<String>>)> {
         self.free(key, "a table of lists")
             .into_iter()
             .filter_map(|(name, value)| match value.get_ref() {
@@ -352,7 +366,7 @@ impl<'a> Section<'a> {
     }
 
     /// A table of known keys.
-    pub(super) fn table(&self, key: &'static str, table: &'static Table) -> Option<Section<'a>> {
+    pub fn table(&self, key: &'static str, table: &'static Table) -> Option<Section<'a>> {
         let (name, value) = self.get(key)?;
         match value.get_ref() {
             DeValue::Table(entries) => {
@@ -366,18 +380,19 @@ impl<'a> Section<'a> {
     }
 
     /// A value that is a word or a table of known keys.
-    pub(super) fn is_table(&self, key: &str) -> bool {
+    pub fn is_table(&self, key: &str) -> bool {
         let found = self.entries.iter().find(|(name, _)| name.get_ref() == key);
         found.is_some_and(|(_, value)| matches!(value.get_ref(), DeValue::Table(_)))
     }
 
-    pub(super) fn is_integer(&self, key: &str) -> bool {
+    /// Whether the key is there and a whole number.
+    pub fn is_integer(&self, key: &str) -> bool {
         let found = self.entries.iter().find(|(name, _)| name.get_ref() == key);
         found.is_some_and(|(_, value)| matches!(value.get_ref(), DeValue::Integer(_)))
     }
 
     /// All tables of that name, `[[name]]`.
-    pub(super) fn tables(&self, key: &'static str, table: &'static Table) -> Vec<Section<'a>> {
+    pub fn tables(&self, key: &'static str, table: &'static Table) -> Vec<Section<'a>> {
         let Some((name, value)) = self.get(key) else { return Vec::new() };
         let DeValue::Array(array) = value.get_ref() else {
             let help = format!("there can be several: write {} with two brackets", table.head);
@@ -400,7 +415,7 @@ impl<'a> Section<'a> {
     }
 
     /// Notes every key that is not known here.
-    pub(super) fn finish(&self) {
+    pub fn finish(&self) {
         let known = || self.table.keys.iter().map(|key| key.name);
         debug_assert!(
             self.asked.borrow().iter().all(|asked| self.table.key(asked).is_some()),
@@ -413,7 +428,7 @@ impl<'a> Section<'a> {
             if self.table.key(key).is_some() {
                 continue;
             }
-            let others = super::keys::TABLES.iter().filter(|table| table.key(key).is_some());
+            let others = self.notes.tables.iter().filter(|table| table.key(key).is_some());
             let others: Vec<&str> = others.map(|table| table.head).collect();
             let help = match nearest(key, known()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -454,7 +469,7 @@ fn list<'t>(words: impl Iterator<Item = &'t str>) -> String {
 }
 
 /// The word that takes the fewest changes, if it takes few for its length.
-pub(super) fn nearest<'t>(word: &str, known: impl Iterator<Item = &'t str>) -> Option<&'t str> {
+pub fn nearest<'t>(word: &str, known: impl Iterator<Item = &'t str>) -> Option<&'t str> {
     let plain = |text: &str| text.replace(['_', ' '], "-").to_ascii_lowercase();
     // A key longer than any known one by far is not a slip.
     if word.len() > 64 {

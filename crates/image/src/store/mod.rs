@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod incoming;
+pub(crate) mod layers;
 pub(crate) mod qcow2;
 mod reuse;
 pub(crate) mod users;

@@ -1,15 +1,13 @@
 //! What a measurement in clones may do, and what it boots.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
 use nearmetal_measure::{Conditions, Environment};
 
+use crate::guest_files;
 use crate::installed::beside_this_program;
-
-/// Where libvirt keeps kernels that guests boot, and what its packages and virt-install use; QEMU's user may enter it.
-const OF_LIBVIRT: &str = "/var/lib/libvirt/boot";
 
 /// What all measurements in clones take.
 #[derive(Debug, clap::Args)]
@@ -37,11 +35,6 @@ impl CloneArgs {
     }
 }
 
-/// A directory of nearmetal's own in libvirt's; none where there is no libvirt's.
-fn guest_files(of_libvirt: &Path) -> PathBuf {
-    if of_libvirt.is_dir() { of_libvirt.join("nearmetal") } else { PathBuf::new() }
-}
-
 /// The conditions of what measures nothing and boots nothing.
 pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
     Conditions {
@@ -49,23 +42,11 @@ pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
         appliance: PathBuf::new(),
         probe: PathBuf::new(),
         state: journal.state_directory().to_owned(),
-        guest_files: guest_files(Path::new(OF_LIBVIRT)),
+        guest_files: guest_files::directory().unwrap_or_default(),
         environment: Environment::detect(fs),
         pause: false,
         store: None,
         plan: None,
         resume: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_clones_boot_goes_where_libvirt_keeps_such_files() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(guest_files(directory.path()), directory.path().join("nearmetal"));
-        assert_eq!(guest_files(&directory.path().join("absent")), PathBuf::new());
     }
 }

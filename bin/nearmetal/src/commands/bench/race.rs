@@ -94,17 +94,8 @@ pub(super) fn error_percent(text: &str) -> Result<f64, String> {
 
 /// The time for all of it, in seconds: a minute at least and a day at most.
 pub(super) fn budget(text: &str) -> Result<u32, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, &text[number.len()..]),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "h" => 3600,
-        "m" => 60,
-        _ => 1,
-    };
-    match number.parse::<u32>().ok().and_then(|number| number.checked_mul(factor)) {
-        Some(seconds @ 60..=86_400) => Ok(seconds),
+    match nearmetal_units::seconds(text) {
+        Ok(seconds @ 60..=86_400) => Ok(seconds),
         _ => Err("write a time from 60s to 24h, such as 30m".to_owned()),
     }
 }

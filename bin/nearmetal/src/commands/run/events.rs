@@ -1,0 +1,111 @@
+//! Lines of JSON about a run, and how it ended.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use nearmetal_host::files;
+use nearmetal_hypervisor::agent::{ExecOutput, ExecStatus};
+use nearmetal_run::RunError;
+use nearmetal_run::course::End as CourseEnd;
+use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
+
+use crate::exit_status::ExitStatus;
+
+/// Where lines go, if anywhere.
+pub(super) struct Events {
+    began: Instant,
+    sink: Option<Box<dyn Write>>,
+    pub(super) run: Option<String>,
+}
+
+impl Events {
+    /// To a file, which is begun anew, or to stderr; `None`: nowhere.
+    pub(super) fn to(path: Option<&Path>) -> anyhow::Result<Self> {
+        let sink: Option<Box<dyn Write>> = match path {
+            None => None,
+            Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stderr())),
+            Some(path) => Some(Box::<File>::new(files::create(path)?)),
+        };
+        Ok(Self { began: Instant::now(), sink, run: None })
+    }
+
+    /// One line. A run goes on where nobody can be told of it.
+    pub(super) fn tell(&mut self, kind: EventKind) {
+        let Some(sink) = &mut self.sink else { return };
+        let seconds = (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+        let event = Event { schema: SCHEMA, seconds, run: self.run.clone(), kind };
+        if let Ok(line) = serde_json::to_string(&event) {
+            let _ = writeln!(sink, "{line}").and_then(|()| sink.flush());
+        }
+    }
+
+    /// The last line.
+    pub(super) fn ended(&mut self, end: &End) {
+        let End { outcome, reason, .. } = end;
+        self.tell(EventKind::Ended { outcome: *outcome, code: end.code, reason: reason.clone() });
+    }
+}
+
+/// How a run ended, for everybody.
+pub(super) struct End {
+    pub(super) status: ExitStatus,
+    outcome: Outcome,
+    code: u8,
+    /// Why, where it is not the command's own end.
+    pub(super) reason: Option<String>,
+}
+
+impl End {
+    /// What came of a run; `None` of a dry one.
+    pub(super) fn of(ended: &Result<Option<CourseEnd>, RunError>) -> Self {
+        let failed = |error: &RunError| {
+            let wrong = error.is_wrong_use();
+            let (status, code) = if wrong { (ExitStatus::WrongUse, 2) } else { (ExitStatus::Refused, 3) };
+            Self { status, outcome: Outcome::Failed, code, reason: Some(chain(error)) }
+        };
+        let end = match ended {
+            Err(error) => return failed(error),
+            Ok(None) => return Self { status: ExitStatus::Done, outcome: Outcome::Exited, code: 0, reason: None },
+            Ok(Some(end)) => end,
+        };
+        let code = match end.code() {
+            Ok(code) => code,
+            Err(error) => return failed(&error),
+        };
+        let (outcome, reason) = match end {
+            CourseEnd::Command(ExecOutput { status: ExecStatus::Exited(_), .. }) => (Outcome::Exited, None),
+            CourseEnd::Command(ExecOutput { status: ExecStatus::Signal(signal), .. }) => {
+                (Outcome::Signal, Some(format!("signal {signal} ended the command")))
+            }
+            CourseEnd::TimeLimit(limit) => {
+                let seconds = limit.as_secs();
+                (Outcome::TimeLimit, Some(format!("the command did not end within {seconds} s, and was ended with its guest")))
+            }
+            CourseEnd::Interrupted(signal) => {
+                (Outcome::Interrupted, Some(format!("signal {signal} ended the run, and its guest with it")))
+            }
+        };
+        Self { status: ExitStatus::Program(code), outcome, code, reason }
+    }
+
+    /// What people are told.
+    pub(super) fn sentence(&self, reason: &str) -> String {
+        match self.outcome {
+            Outcome::Failed => format!("error: {reason}"),
+            _ => reason.to_owned(),
+        }
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &RunError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    text
+}

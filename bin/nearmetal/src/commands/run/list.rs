@@ -1,0 +1,67 @@
+//! `nearmetal run --list`, and what a dry run shows.
+
+use nearmetal_run::RunError;
+use nearmetal_run::reservation::{Desk, Reservation};
+use nearmetal_units::Bytes;
+use serde_json::json;
+
+use super::Args;
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+use crate::style::Format;
+
+/// Shows the runs that live.
+pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let living = Desk::at(&args.reservations).living().map_err(|error| match error {
+        RunError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
+            anyhow::Error::from(error).context("only root sees reservations: run this as root")
+        }
+        other => other.into(),
+    })?;
+    match args.format {
+        Format::Json => {
+            let document = json!({"schema": "nearmetal.runs/1", "runs": living});
+            printer.data(&serde_json::to_string_pretty(&document)?);
+        }
+        Format::Text if living.is_empty() => printer.data("no runs"),
+        Format::Text => printer.data(&table(&living)),
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// One line for each, under a head.
+pub(super) fn table(runs: &[Reservation]) -> String {
+    let row = |run: &Reservation| {
+        let nodes: Vec<String> = run.memory.iter().map(|share| share.node.to_string()).collect();
+        let memory = run.memory.iter().fold(Bytes::ZERO, |sum, share| sum.plus(share.bytes));
+        let image = run.image.map_or_else(|| "-".to_owned(), |image| image.short());
+        let pid = run.pid.to_string();
+        [run.name.clone(), pid, run.cpus.to_string(), nodes.join(","), memory.to_string(), image, run.since.clone()]
+    };
+    let head = ["run", "pid", "PUs", "nodes", "memory", "image", "since"].map(str::to_owned);
+    let rows: Vec<[String; 7]> = std::iter::once(head).chain(runs.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let line = |row: &[String; 7]| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_has_a_line_with_what_it_has() {
+        let text = r#"{"schema":"nearmetal.reservation/1","name":"run-tiny-1a2b3c4d","uuid":"u","flavour":"tiny","pid":4711,
+            "since":"2026-11-25T09:00:00Z","cpus":"1-2","memory":[{"node":1,"bytes":536870912}],"page_size":null,
+            "image":null,"pools":[]}"#;
+        let run: Reservation = serde_json::from_str(text).unwrap();
+        let shown = table(&[run]);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "run                pid   PUs  nodes  memory   image  since");
+        assert_eq!(lines[1], "run-tiny-1a2b3c4d  4711  1-2  1      512 MiB  -      2026-11-25T09:00:00Z");
+    }
+}

@@ -1,0 +1,112 @@
+//! `nearmetal run`.
+
+mod course;
+mod events;
+mod list;
+mod prepare;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nearmetal_run::flavour::FILE;
+use nearmetal_run::reservation::DIRECTORY;
+
+use crate::exit_status::ExitStatus;
+use crate::printer::Printer;
+use crate::style::Format;
+
+/// Run one command in a guest of its own, which is gone afterwards
+///
+/// Takes a slice of what this process was given (its allowed PUs and nodes, and the limit of memory above it), starts a
+/// guest of the flavour there, reads back that it runs as planned, runs the command in it through the guest agent, and ends
+/// it. The guest writes to a delta that never has a name; the image stays as it is. Two runs never share a PU.
+///
+/// The command's output comes when it has ended, about 3 MB of it at most. Its exit code is passed on. SIGTERM and SIGINT
+/// shut the guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU,
+/// libvirt's daemon), guest, delta, slice and pools are given back: at once, or by the next run.
+///
+/// Guests run under qemu:///system, so this needs root. PCI functions and qemu:///session are not supported yet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = CODES, after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Flavour of the guest, from the flavours file
+    #[arg(required_unless_present = "list")]
+    flavour: Option<String>,
+    /// Base image of its disk, by hash, first digits of it, or readable name [default: the flavour's]
+    #[arg(long)]
+    image: Option<String>,
+    /// Read the whole image first, and refuse one whose content does not have its hash
+    #[arg(long)]
+    verify_image: bool,
+    /// Flavours file (docs/reference/flavours.md)
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    flavours: PathBuf,
+    /// Directory of images
+    #[arg(long, value_name = "DIR", default_value = nearmetal_image::DIRECTORY)]
+    directory: PathBuf,
+    /// Directory in whose file system the guest's writes take their room
+    #[arg(long, value_name = "DIR", default_value = nearmetal_run::delta::DIRECTORY)]
+    delta_directory: PathBuf,
+    /// Directory of the appliance (vmlinuz, initramfs.cpio.gz), for flavours that boot it
+    #[arg(long, value_name = "DIR", default_value = "/usr/share/nearmetal/appliance")]
+    appliance: PathBuf,
+    /// End the command after this time (30s, 10m, 2h); the exit code is then 124 [default: the flavour's, or no limit]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    time_limit: Option<Duration>,
+    /// Show what the run would take and where, and start nothing
+    #[arg(long, conflicts_with = "list")]
+    dry_run: bool,
+    /// Show the runs that live, and what they have
+    #[arg(long, conflicts_with_all = ["flavour", "command"])]
+    list: bool,
+    /// Write a line of JSON for each step to this file, or to stderr for `-` (docs/reference/runs.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    events: Option<PathBuf>,
+    /// Output format of --list and --dry-run
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Directory of reservations, for tests
+    #[arg(long, hide = true, value_name = "DIR", default_value = DIRECTORY)]
+    reservations: PathBuf,
+    /// The command and its arguments, after `--`; there is no shell unless you name one
+    #[arg(last = true, required_unless_present_any = ["list", "dry_run"])]
+    command: Vec<String>,
+}
+
+const CODES: &str = "\
+Exit codes: the command's own; 128 and the signal's number if a signal ended it; 124 at the time limit; 2 and 3 are also
+nearmetal's own (wrong use; the machine refused), with a sentence on stderr: the last line of --events tells them apart.";
+
+const EXAMPLES: &str = "\
+Exit codes: the command's own; 128 and the signal's number if a signal ended it; 124 at the time limit; 2 and 3 are also
+nearmetal's own (wrong use; the machine refused), with a sentence on stderr: the last line of --events tells them apart.
+
+Examples:
+  nearmetal run batch --dry-run                          what a guest of the flavour `batch` would take, and where
+  nearmetal run batch --image debian-13.qcow2 -- /opt/job/run --all
+  nearmetal run tiny --time-limit 10m -- sh -c 'dmesg | tail'
+  taskset -c 8-15 nearmetal run batch -- make -j8        inside PUs 8-15, as under a batch system's cpuset
+  nearmetal run --list                                   the runs that live, and what they have";
+
+fn time(text: &str) -> Result<Duration, String> {
+    match nearmetal_units::seconds(text) {
+        Ok(0) => Err("give one second at least".to_owned()),
+        Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if args.list {
+        return list::list(args, printer);
+    }
+    let mut events = events::Events::to(args.events.as_deref())?;
+    let ended = course::run(args, &mut events, printer);
+    let end = events::End::of(&ended);
+    if let Some(reason) = &end.reason {
+        printer.important(&end.sentence(reason));
+    }
+    events.ended(&end);
+    Ok(end.status)
+}

@@ -1,0 +1,81 @@
+//! What a run needs before it takes anything: its flavour, image, kernel, and what it was given. Each is refused here.
+
+use std::path::Path;
+
+use nearmetal_host::{HostFs, files};
+use nearmetal_image::{Layer, LayerError, Store, layers};
+use nearmetal_run::RunError;
+use nearmetal_run::definition::Kernel;
+use nearmetal_run::flavour::{Boot, Flavour, Flavours};
+use nearmetal_run::given::Given;
+
+use super::Args;
+use crate::guest_files;
+use crate::printer::Printer;
+
+/// Bytes of a flavours file that are read: the parser refuses more with its own words.
+const MOST: usize = 2 << 20;
+/// Kernel command line of the appliance.
+const APPLIANCE: &str = "console=ttyS0 quiet";
+
+/// What is there to run with.
+pub(super) struct Prepared {
+    pub(super) flavour: Flavour,
+    pub(super) given: Given,
+    /// The image and what it is based on, open; none for a guest without a disk.
+    pub(super) layers: Vec<Layer>,
+}
+
+/// Reads and checks all of it; makes nothing.
+pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result<Prepared, RunError> {
+    let text = files::read_to_string_up_to(&args.flavours, MOST)?;
+    let flavours = Flavours::parse(&args.flavours.display().to_string(), &text)?;
+    let flavour = flavours.find(args.flavour.as_deref().unwrap_or_default())?.clone();
+    let wanted = args.image.as_ref().or(flavour.image.as_ref());
+    let layers = match (wanted, &flavour.boot) {
+        (Some(_), Boot::Appliance) => return Err(RunError::ImageNotWanted { flavour: flavour.name }),
+        (None, Boot::Disk(_)) => return Err(RunError::NoImage { flavour: flavour.name }),
+        (None, _) => Vec::new(),
+        (Some(wanted), _) => opened(args, wanted, printer)?,
+    };
+    let given = Given::read(fs)?;
+    Ok(Prepared { flavour, given, layers })
+}
+
+fn opened(args: &Args, wanted: &str, printer: &mut Printer) -> Result<Vec<Layer>, RunError> {
+    let store = Store::at(&args.directory);
+    let image = store.find(wanted)?.image;
+    let layers = layers(&store, &image)?;
+    if args.verify_image {
+        printer.say("run: reading the image");
+        for layer in &layers {
+            let verified = store.verify(&layer.image, |_| ());
+            if !verified.right {
+                let why = verified.problem.unwrap_or_else(|| "its content does not have this hash any more".to_owned());
+                let reason = format!("{why}; `nearmetal image verify` says where, and a push mends it");
+                return Err(LayerError::Unreadable { image: layer.image.short(), reason }.into());
+            }
+        }
+    }
+    Ok(layers)
+}
+
+/// What the guest boots without a boot loader; copies of the appliance are made where QEMU's user may read them.
+pub(super) fn kernel(args: &Args, flavour: &Flavour) -> Result<Option<Kernel>, RunError> {
+    match &flavour.boot {
+        Boot::Disk(_) => Ok(None),
+        Boot::Kernel { kernel, initrd, command_line } => {
+            // libvirt's own words for a file that is not there name neither flavour nor key.
+            files::metadata(kernel)?;
+            initrd.as_ref().map(|path| files::metadata(path)).transpose()?;
+            let (kernel, initrd) = (kernel.clone(), initrd.clone());
+            Ok(Some(Kernel { kernel, initrd, command_line: command_line.clone() }))
+        }
+        Boot::Appliance => {
+            let instead = Path::new("/var/lib/nearmetal/run");
+            let copy = |name: &str| guest_files::copy(&args.appliance.join(name), instead);
+            let (kernel, initrd) = (copy("vmlinuz")?, Some(copy("initramfs.cpio.gz")?));
+            Ok(Some(Kernel { kernel, initrd, command_line: APPLIANCE.to_owned() }))
+        }
+    }
+}

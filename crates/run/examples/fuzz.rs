@@ -1,0 +1,18 @@
+//! Damages flavours, reservations and what the kernel says of limits, millions of times, and expects each to be read or
+//! refused.
+//!
+//! Part of `./dev fuzz [COUNT] [NAME]`, with the rules of the host crate's example of this name.
+
+use std::process::ExitCode;
+
+use nearmetal_host::fuzzing::{Target, campaign};
+
+fn main() -> ExitCode {
+    let targets = nearmetal_run::fuzzing::fuzz_targets().into_iter();
+    let targets = targets.map(|(name, seed, run)| Target {
+        name,
+        seed,
+        run: Box::new(move |bytes: &[u8]| std::str::from_utf8(bytes).map_or((), run)),
+    });
+    campaign(targets.collect(), std::env::args().skip(1))
+}

@@ -1,0 +1,93 @@
+//! The disk that a guest writes to: an overlay over its base image, in a file that never has a name.
+//!
+//! `O_TMPFILE` (open(2)) makes it, and the kernel frees it when the last process that has it open is gone: nearmetal,
+//! libvirt's helper, QEMU. So nothing is left of it, whoever is killed. `qemu-img` writes the overlay's first blocks through
+//! /proc/PID/fd, and is told the length (`-u`): it opens no image that comes from outside.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nearmetal_host::files;
+use nearmetal_image::Layer;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::RunError;
+
+/// Where deltas take their room unless the user says otherwise.
+pub const DIRECTORY: &str = "/var/lib/nearmetal/deltas";
+
+/// A path that leads to an open file of this process, for other processes of the same user.
+pub fn path_of(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+}
+
+/// Makes the delta of a base image.
+///
+/// # Errors
+/// The directory's file system knows no files without names, it is full, or `qemu-img` is missing or refuses.
+pub fn make(directory: &Path, base: &Layer) -> Result<File, RunError> {
+    let file = unnamed(directory)?;
+    let failed = |reason: String| RunError::Delta { directory: directory.to_owned(), reason };
+    let output = Command::new("qemu-img")
+        .args(["create", "-q", "-u", "-f", "qcow2", "-F", base.format.word(), "-b"])
+        .arg(&base.path)
+        .arg(path_of(&file))
+        .arg(base.disk.to_string())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => failed("`qemu-img` is missing: apt install qemu-utils".to_owned()),
+            _ => failed(format!("`qemu-img`: {error}")),
+        })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("`qemu-img create` ended with {}: {}", output.status, said.trim())));
+    }
+    Ok(file)
+}
+
+/// A file without a name, to read and write.
+fn unnamed(directory: &Path) -> Result<File, RunError> {
+    files::create_dir_all(directory)?;
+    let failed = |reason: String| RunError::Delta { directory: directory.to_owned(), reason };
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => Ok(File::from(file)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => Err(failed(
+            "its file system makes no files without names (O_TMPFILE; NFS is one): name another directory with \
+             --delta-directory"
+                .to_owned(),
+        )),
+        Err(errno) => Err(failed(errno.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_delta_has_no_name_and_is_reached_through_its_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut file = unnamed(directory.path()).unwrap();
+        assert!(files::list(directory.path()).unwrap().is_empty());
+        file.write_all(b"written here").unwrap();
+        let other = rustix::fs::open(path_of(&file).as_str(), OFlags::RDWR, Mode::empty()).unwrap();
+        let mut text = String::new();
+        File::from(other).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "written here");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let below_a_file = directory.path().join("file/below");
+        files::write(&directory.path().join("file"), "x").unwrap();
+        let error = unnamed(&below_a_file).unwrap_err();
+        assert!(matches!(&error, RunError::File(error) if error.path == below_a_file), "{error}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Why a run did not come to the end of its command.
+
+use std::path::PathBuf;
+
+use nearmetal_change::ChangeError;
+use nearmetal_domain::DomainError;
+use nearmetal_host::files::FileError;
+use nearmetal_fleet::file::FileErrors;
+use nearmetal_hypervisor::HypervisorError;
+use nearmetal_image::{FindError, LayerError};
+use nearmetal_units::Bytes;
+
+use crate::flavour::UnknownFlavour;
+
+/// An error of this crate: names the thing, the value, the limit and what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no such flavour.
+    #[error(transparent)]
+    Flavour(#[from] UnknownFlavour),
+    /// The flavours file has mistakes.
+    #[error(transparent)]
+    FlavoursFile(#[from] FileErrors),
+    /// There is no such image.
+    #[error(transparent)]
+    Image(#[from] FindError),
+    /// The image is not one to give to a guest.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    /// A guest that boots its disk has none.
+    #[error("the flavour `{flavour}` boots its disk, and has no image: name one with --image, or in the flavours file")]
+    NoImage {
+        /// Its name.
+        flavour: String,
+    },
+    /// An image for a guest that takes none.
+    #[error("the flavour `{flavour}` boots the appliance, which has no disk: leave --image out")]
+    ImageNotWanted {
+        /// Its name.
+        flavour: String,
+    },
+    /// What was given cannot be told.
+    #[error("cannot tell what this process was given of the machine: {0}")]
+    Given(String),
+    /// The limit of memory is below the guest.
+    #[error(
+        "the flavour `{flavour}` has {wanted} of memory, and this process was given {limit} (`{file}`): ask your batch \
+         system for more than {wanted}, or take a smaller flavour"
+    )]
+    MemoryLimit {
+        /// Its name.
+        flavour: String,
+        /// Guest memory.
+        wanted: Bytes,
+        /// The limit.
+        limit: Bytes,
+        /// Who sets it.
+        file: String,
+    },
+    /// The PUs given hold too few whole cores.
+    #[error(
+        "the flavour `{flavour}` wants {wanted} PUs in whole cores, and of PUs {given} {whole} are in cores that are given \
+         whole and used by nobody{holders}: ask your batch system for whole cores, or leave `whole-cores` out"
+    )]
+    WholeCores {
+        /// Its name.
+        flavour: String,
+        /// PUs it wants.
+        wanted: u32,
+        /// PUs that were given.
+        given: String,
+        /// PUs in whole cores that are free.
+        whole: usize,
+        /// Who has others.
+        holders: String,
+    },
+    /// It does not fit.
+    #[error("no room for the flavour `{flavour}`: {problem}{holders}; it takes {remedy}")]
+    NoRoom {
+        /// Its name.
+        flavour: String,
+        /// What is missing, with both numbers.
+        problem: String,
+        /// Runs that have PUs.
+        holders: String,
+        /// The smallest change that would make room.
+        remedy: String,
+    },
+    /// The machine has no such pool.
+    #[error(
+        "the flavour `{flavour}` wants pages of {wanted}, and this machine has no pool of them: take another `page-size`, or \
+         boot with hugepagesz={wanted}"
+    )]
+    NoPool {
+        /// Its name.
+        flavour: String,
+        /// Their size.
+        wanted: Bytes,
+    },
+    /// Somebody holds the lock.
+    #[error("another run has held `{}` for {seconds} s: look what it waits for (`fuser -v` names it)", path.display())]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// A file of nearmetal's own.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The delta cannot be made.
+    #[error("cannot make the disk that the guest writes to in `{}`: {reason}", directory.display())]
+    Delta {
+        /// Where.
+        directory: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The definition cannot be made.
+    #[error("cannot define the guest: {0}")]
+    Definition(#[from] DomainError),
+    /// Planning, or a pool.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// libvirt or the agent.
+    #[error(transparent)]
+    Hypervisor(#[from] HypervisorError),
+    /// The guest is not as planned.
+    #[error("the guest does not run as it was planned, and was ended:\n  {}", differences.join("\n  "))]
+    ReadBack {
+        /// Each thing that differs.
+        differences: Vec<String>,
+    },
+    /// The guest is gone.
+    #[error("the guest ended before {before}: QEMU was killed, the guest shut itself down, or it crashed{console}")]
+    GuestEnded {
+        /// What had not happened yet.
+        before: &'static str,
+        /// Where to look.
+        console: String,
+    },
+    /// Its agent never answered.
+    #[error(
+        "the guest's agent did not answer within {seconds} s: is qemu-guest-agent in the image, and is `boot-limit` long \
+         enough? ({last})"
+    )]
+    NoAgent {
+        /// The limit.
+        seconds: u64,
+        /// What was heard last.
+        last: String,
+    },
+    /// The agent answers no more.
+    #[error("the guest's agent has not answered for {seconds} s while the command ran; how that ended is unknown ({last})")]
+    AgentLost {
+        /// How long.
+        seconds: u64,
+        /// What was heard last.
+        last: String,
+    },
+    /// The command has no code.
+    #[error("the command gave no exit code: {0}")]
+    NoCode(String),
+    /// Something of the run is still there.
+    #[error("{what} could not be given back: {reason}; the next `nearmetal run` tries again")]
+    NotGivenBack {
+        /// The thing.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl RunError {
+    /// Whether it is about what the user named, and not about this machine.
+    pub fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Flavour(_) | Self::FlavoursFile(_) | Self::Image(_) | Self::NoImage { .. } | Self::ImageNotWanted { .. } => true,
+            Self::File(error) => error.action == "read",
+            _ => false,
+        }
+    }
+
+    /// Whether libvirt, or the way to it, was lost: another connection must give the guest back.
+    pub fn lost_libvirt(&self) -> bool {
+        matches!(
+            self,
+            Self::Hypervisor(
+                HypervisorError::ConnectionLost { .. }
+                    | HypervisorError::HelperStopped { .. }
+                    | HypervisorError::Timeout { .. }
+                    | HypervisorError::Protocol { .. }
+                    | HypervisorError::Unreachable { .. }
+            )
+        )
+    }
+}

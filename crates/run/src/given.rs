@@ -1,0 +1,185 @@
+//! What this process was given of the machine: by a batch system's cpuset and memory limit, by taskset, or by nobody, and
+//! then it is all.
+//!
+//! `Cpus_allowed_list` and `Mems_allowed_list` of /proc/self/status (proc.rst) hold cpusets and affinity alike. Limits of
+//! memory are in the control groups above the process (cgroup-v2.rst, `memory.max`; v1, `memory.limit_in_bytes`).
+
+use nearmetal_host::{HostFs, ReadError};
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
+use serde::{Deserialize, Serialize};
+
+use crate::RunError;
+
+/// A limit of cgroup v1 that means none: it is rounded down to pages from the largest i64.
+const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
+/// Control groups above each other that are looked at.
+const DEEPEST: usize = 64;
+
+/// PUs, nodes and memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// PUs its threads may run on.
+    pub cpus: CpuSet,
+    /// Nodes its memory may come from.
+    pub nodes: NodeSet,
+    /// The least of the limits of memory above it; `None` without any.
+    pub memory: Option<MemoryLimit>,
+}
+
+/// A limit, and who sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// How much.
+    pub bytes: Bytes,
+    /// The file that says so.
+    pub file: String,
+}
+
+impl Given {
+    /// Reads what this process has.
+    ///
+    /// # Errors
+    /// A file of the kernel cannot be read, or is not understood: nothing is taken for granted then.
+    pub fn read(fs: &HostFs) -> Result<Self, RunError> {
+        let status = fs.read("/proc/self/status").map_err(unreadable)?;
+        let (cpus, nodes) = allowed(&status).map_err(RunError::Given)?;
+        let groups = fs.read("/proc/self/cgroup").map_err(unreadable)?;
+        let mut memory: Option<MemoryLimit> = None;
+        for file in limit_files(&groups) {
+            let text = match fs.read(&file) {
+                Ok(text) => text,
+                // The root has no limit, and in a container the path may lie outside of what is shown.
+                Err(ReadError::Missing { .. }) => continue,
+                Err(error) => return Err(unreadable(error)),
+            };
+            let limit = limit(&text).map_err(|why| RunError::Given(format!("`{file}`: {why}")))?;
+            if let Some(bytes) = limit.filter(|bytes| memory.as_ref().is_none_or(|least| *bytes < least.bytes)) {
+                memory = Some(MemoryLimit { bytes, file });
+            }
+        }
+        Ok(Self { cpus, nodes, memory })
+    }
+}
+
+fn unreadable(error: ReadError) -> RunError {
+    RunError::Given(error.to_string())
+}
+
+/// PUs and nodes of a status file.
+pub(crate) fn allowed(status: &str) -> Result<(CpuSet, NodeSet), String> {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(str::trim).ok_or_else(|| format!("`/proc/self/status` has no `{name}`"))
+    };
+    let cpus: CpuSet = field("Cpus_allowed_list:")?.parse().map_err(|error| format!("{error}"))?;
+    let nodes: NodeSet = field("Mems_allowed_list:")?.parse().map_err(|error| format!("{error}"))?;
+    if cpus.is_empty() {
+        return Err("`/proc/self/status` allows no PU".to_owned());
+    }
+    Ok((cpus, nodes))
+}
+
+/// The files with the limits of memory above a process, the nearest first.
+pub(crate) fn limit_files(groups: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        // hierarchy:controllers:path
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (root, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            v1 if v1.split(',').any(|controller| controller == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            continue;
+        }
+        let mut path = path.trim_end_matches('/');
+        for _ in 0..DEEPEST {
+            files.push(format!("{root}{path}/{name}"));
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+    }
+    files
+}
+
+/// What a limit file says; `None` for no limit.
+pub(crate) fn limit(text: &str) -> Result<Option<Bytes>, String> {
+    match text.trim() {
+        "max" => Ok(None),
+        number => match number.parse::<u64>() {
+            Ok(bytes) if bytes >= UNLIMITED => Ok(None),
+            Ok(bytes) => Ok(Some(Bytes::new(bytes))),
+            Err(_) => Err(format!("`{}` is not a limit", number.chars().take(40).collect::<String>())),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearmetal_host::{Entry, MemoryTree};
+
+    fn given(files: &[(&str, &str)]) -> Result<Given, RunError> {
+        let mut tree = MemoryTree::new();
+        for (path, text) in files {
+            tree.put(path, Entry::File(text.as_bytes().to_vec())).unwrap();
+        }
+        Given::read(&HostFs::of_tree(tree, "test"))
+    }
+
+    const STATUS: (&str, &str) = ("/proc/self/status", "Name:\tx\nCpus_allowed_list:\t2-5\nMems_allowed_list:\t0,2\n");
+
+    #[test]
+    fn the_tightest_limit_of_memory_above_counts() {
+        let given = given(&[
+            STATUS,
+            ("/proc/self/cgroup", "0::/slurm/job7/step\n"),
+            ("/sys/fs/cgroup/slurm/job7/step/memory.max", "max\n"),
+            ("/sys/fs/cgroup/slurm/job7/memory.max", "1073741824\n"),
+            ("/sys/fs/cgroup/slurm/memory.max", "4294967296\n"),
+        ])
+        .unwrap();
+        assert_eq!((given.cpus.to_string().as_str(), given.nodes.to_string().as_str()), ("2-5", "0,2"));
+        let memory = given.memory.unwrap();
+        assert_eq!(memory.bytes, Bytes::from_mib(1024));
+        assert_eq!(memory.file, "/sys/fs/cgroup/slurm/job7/memory.max");
+    }
+
+    #[test]
+    fn the_first_version_of_control_groups_is_understood_too() {
+        let groups = ("/proc/self/cgroup", "4:cpu,memory:/job\n1:name=systemd:/x\n");
+        let limit = |text| {
+            let given = given(&[STATUS, groups, ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", text)]);
+            given.unwrap().memory.map(|memory| memory.bytes)
+        };
+        assert_eq!(limit("2097152\n"), Some(Bytes::from_mib(2)));
+        assert_eq!(limit("9223372036854771712\n"), None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_not_taken_for_everything() {
+        let root = ("/proc/self/cgroup", "0::/\n");
+        assert_eq!(given(&[STATUS, root]).unwrap().memory, None);
+        for files in [
+            vec![root],
+            vec![("/proc/self/status", "Cpus_allowed_list:\t\nMems_allowed_list:\t0\n"), root],
+            vec![("/proc/self/status", "Cpus_allowed_list:\tx\nMems_allowed_list:\t0\n"), root],
+            vec![STATUS, ("/proc/self/cgroup", "0::/a\n"), ("/sys/fs/cgroup/a/memory.max", "lots\n")],
+            vec![STATUS],
+        ] {
+            assert!(matches!(given(&files), Err(RunError::Given(_))), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_upwards_is_left_out() {
+        assert_eq!(limit_files("0::/../x\nnonsense\n"), Vec::<String>::new());
+        assert_eq!(limit_files("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
+    }
+}

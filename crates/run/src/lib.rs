@@ -1,0 +1,23 @@
+//! One guest for one job: it takes what it was given, lives as long as the program that asked for it, and leaves nothing.
+//!
+//! [`flavour`] reads what guests there are to choose from, [`given`] what this process may use of the machine. The
+//! [`reservation`]s of runs that live keep two of them off each other's PUs; [`slice`] chooses among what is left, with
+//! the planner. [`definition`] makes the guest, [`delta`] the disk that it writes to, [`course`] takes it from its start
+//! to its end. What a run that was killed could not give back, [`recover`] does for it.
+
+pub mod course;
+pub mod definition;
+pub mod delta;
+mod error;
+pub mod event;
+pub mod flavour;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod given;
+pub mod pools;
+pub mod recover;
+pub mod reservation;
+pub mod slice;
+
+pub use error::RunError;

@@ -1,0 +1,386 @@
+//! Whoever dies, and wherever: guest, reservation and pools are given back, at the latest by the next run.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use nearmetal_change::{ChangeError, Kernel, PinTarget};
+use nearmetal_host::Host;
+use nearmetal_hypervisor::protocol::Request;
+use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError};
+use nearmetal_place::PoolChange;
+use nearmetal_run::RunError;
+use nearmetal_run::course::{Course, End, Step, Watch, carry_out};
+use nearmetal_run::definition::Definition;
+use nearmetal_run::pools::{Growth, State};
+use nearmetal_run::recover::{recover, release, take};
+use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
+use nearmetal_units::{Bytes, CpuSet, PageSize};
+use serde_json::json;
+
+const NAME: &str = "run-job-1";
+const UUID: &str = "11111111-2222-4333-8444-555555555555";
+const XML: &str = "<domain type='kvm'>\n  <name>run-job-1</name>\n  <uuid>11111111-2222-4333-8444-555555555555</uuid>\n</domain>";
+const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
+const NO_TIME: Duration = Duration::ZERO;
+
+/// A kernel that has one pool, of 16 pages, and so many to give.
+struct Pool {
+    files: RefCell<BTreeMap<String, String>>,
+    most: u64,
+}
+
+impl Pool {
+    fn new(most: u64) -> Self {
+        let files = [("nr_hugepages", "16"), ("surplus_hugepages", "0")];
+        let files = files.map(|(name, value)| (format!("{POOL}/{name}"), value.to_owned()));
+        Self { files: RefCell::new(files.into()), most }
+    }
+
+    fn pages(&self) -> u64 {
+        self.files.borrow()[&format!("{POOL}/nr_hugepages")].parse().unwrap()
+    }
+}
+
+impl Kernel for Pool {
+    fn read(&self, path: &str) -> Result<Option<String>, ChangeError> {
+        Ok(self.files.borrow().get(path).cloned())
+    }
+
+    fn write(&self, path: &str, value: &str) -> Result<(), ChangeError> {
+        if path.starts_with(POOL) {
+            let pages = value.parse::<u64>().unwrap().min(self.most);
+            self.files.borrow_mut().insert(path.to_owned(), pages.to_string());
+        }
+        Ok(())
+    }
+
+    fn affinity(&self, _: &str, _: PinTarget) -> Result<Option<CpuSet>, ChangeError> {
+        Ok(None)
+    }
+
+    fn load_module(&self, _: &str) -> Result<(), ChangeError> {
+        Ok(())
+    }
+
+    fn unload_module(&self, _: &str) -> Result<(), ChangeError> {
+        Ok(())
+    }
+
+    fn inventory(&self) -> Host {
+        Host::default()
+    }
+
+    fn guest_memory(&self, _: &str, _: u32) -> Result<u64, ChangeError> {
+        Ok(0)
+    }
+}
+
+/// Sees the steps, and dies or is told to end where the test says so.
+#[derive(Default)]
+struct Witness {
+    steps: Vec<Step>,
+    killed_at: Option<Step>,
+    interrupted_after: Option<Step>,
+    differs: bool,
+}
+
+impl Watch for Witness {
+    fn step(&mut self, step: Step) {
+        self.steps.push(step);
+        // As SIGKILL: nothing behind it is done.
+        assert!(self.killed_at != Some(step), "killed");
+    }
+
+    fn interrupted(&mut self) -> Option<i32> {
+        self.interrupted_after.filter(|step| self.steps.contains(step)).map(|_| 15)
+    }
+
+    fn read_back(&mut self, _: &mut dyn Hypervisor) -> Result<(), Vec<String>> {
+        if self.differs { Err(vec!["vCPU 0: planned 2, found 0-11".to_owned()]) } else { Ok(()) }
+    }
+}
+
+/// A guest whose command ends with this status after so many looks; `None`: it never does.
+fn guest(looks: Option<u32>, status: serde_json::Value) -> Fake {
+    let mut fake = Fake::new("");
+    let mut looked = 0;
+    fake.on_agent(move |_, command| {
+        Ok(match command["execute"].as_str() {
+            Some("guest-exec") => json!({"pid": 700}),
+            Some("guest-exec-status") => {
+                looked += 1;
+                if looks.is_some_and(|looks| looked > looks) { status.clone() } else { json!({"exited": false}) }
+            }
+            _ => json!({}),
+        })
+    });
+    fake
+}
+
+fn seven() -> serde_json::Value {
+    json!({"exited": true, "exitcode": 7, "out-data": "b3V0Cg==", "err-data": "ZXJyCg=="})
+}
+
+fn reservation() -> Reservation {
+    Reservation {
+        schema: SCHEMA.to_owned(),
+        name: NAME.to_owned(),
+        uuid: UUID.to_owned(),
+        flavour: "job".to_owned(),
+        pid: std::process::id(),
+        since: "2026-11-25T09:00:00Z".to_owned(),
+        cpus: "1-2".parse().unwrap(),
+        memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
+        page_size: Some(PageSize::HUGE_2M),
+        image: None,
+        pools: Vec::new(),
+    }
+}
+
+struct Stage {
+    desk: Desk,
+    kernel: Pool,
+    _directory: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { desk: Desk::at(directory.path().join("runs")), kernel: Pool::new(1000), _directory: directory }
+    }
+
+    /// A whole run, as the command makes it.
+    fn run(&self, fake: &mut Fake, watch: &mut Witness, limit: Option<Duration>) -> Result<End, RunError> {
+        let claim = {
+            let turn = self.desk.turn()?;
+            recover(&turn, &self.kernel, fake, NO_TIME)?;
+            let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
+            take(&turn, &self.kernel, reservation(), &[pool], NO_TIME)?
+        };
+        let definition = Definition { xml: XML.to_owned(), files: Vec::new() };
+        let command = ["/bin/job".to_owned()];
+        let (boot_limit, grace) = (Duration::from_secs(30), Duration::from_secs(5));
+        let (name, uuid) = (NAME, UUID);
+        let course =
+            Course { name, uuid, definition: &definition, command: &command, boot_limit, time_limit: limit, grace };
+        let end = carry_out(&course, fake, watch);
+        if end.as_ref().is_err_and(RunError::lost_libvirt) {
+            // What the kernel and libvirt do when this process ends.
+            return end;
+        }
+        release(&self.desk, claim, &self.kernel, NO_TIME)?;
+        end
+    }
+
+    /// What the next run finds, once it has looked.
+    fn check_nothing_is_left(&self, fake: &mut Fake, why: &str) {
+        fake.clear_faults();
+        fake.end_connection();
+        let turn = self.desk.turn().unwrap();
+        let recovered = recover(&turn, &self.kernel, fake, NO_TIME).unwrap();
+        assert!(recovered.problems.is_empty(), "{why}: {recovered:?}");
+        assert!(turn.look().unwrap().is_empty(), "{why}");
+        assert_eq!(self.kernel.pages(), 16, "{why}");
+        assert!(fake.domains().unwrap().is_empty(), "{why}");
+    }
+}
+
+#[test]
+fn a_run_returns_its_commands_own_code_and_output_and_gives_everything_back_itself() {
+    let (stage, mut fake, mut watch) = (Stage::new(), guest(Some(3), seven()), Witness::default());
+    let end = stage.run(&mut fake, &mut watch, None).unwrap();
+    assert_eq!(end.code().unwrap(), 7);
+    let End::Command(output) = end else { panic!("{end:?}") };
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(watch.steps, [Step::Started, Step::ReadBack, Step::Agent, Step::CommandStarted, Step::Ended]);
+    // Without any help of the next run.
+    assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
+    assert_eq!(stage.kernel.pages(), 16);
+    assert!(fake.domains().unwrap().is_empty());
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_step_leaves_nothing_to_the_next() {
+    for step in [Step::Started, Step::ReadBack, Step::Agent, Step::CommandStarted, Step::Ended] {
+        let (stage, mut fake) = (Stage::new(), guest(Some(1), seven()));
+        let mut watch = Witness { killed_at: Some(step), ..Witness::default() };
+        let killed = catch_unwind(AssertUnwindSafe(|| stage.run(&mut fake, &mut watch, None).map(drop)));
+        assert!(killed.is_err(), "{step:?}");
+        assert_eq!(stage.kernel.pages(), 48, "{step:?}");
+        stage.check_nothing_is_left(&mut fake, &format!("{step:?}"));
+    }
+}
+
+#[test]
+fn libvirt_that_is_lost_at_any_request_leaves_nothing_to_the_next_run() {
+    let lost = || HypervisorError::ConnectionLost {
+        uri: "fake:///system".into(),
+        action: "ask".into(),
+        name: NAME.into(),
+        reason: "end of file".into(),
+    };
+    let mut requests = 0;
+    for effect in [Effect::Nothing, Effect::Done] {
+        for number in 1.. {
+            let (stage, mut fake) = (Stage::new(), guest(Some(2), seven()));
+            // Once lost it stays lost: the connection is never made anew.
+            fake.fail_when(effect, lost(), move |count, _| count >= number);
+            let ended = stage.run(&mut fake, &mut Witness::default(), None);
+            let calls = fake.calls().len();
+            stage.check_nothing_is_left(&mut fake, &format!("{effect:?} at request {number}"));
+            match ended {
+                Ok(end) => {
+                    assert_eq!(end.code().unwrap(), 7);
+                    break;
+                }
+                Err(error) => assert!(error.lost_libvirt(), "{error}"),
+            }
+            requests = requests.max(calls);
+        }
+    }
+    assert!(requests > 6, "{requests}");
+}
+
+#[test]
+fn a_guest_that_is_not_as_planned_is_an_error_and_nothing_is_left() {
+    let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
+    let mut watch = Witness { differs: true, ..Witness::default() };
+    let error = stage.run(&mut fake, &mut watch, None).unwrap_err();
+    assert!(error.to_string().contains("planned 2, found 0-11"), "{error}");
+    assert!(!fake.calls().iter().any(|call| matches!(call, Request::Agent { .. })));
+    assert!(fake.domains().unwrap().is_empty() && stage.kernel.pages() == 16);
+}
+
+#[test]
+fn qemu_that_is_killed_is_a_failure_with_a_sentence() {
+    for looks in [0, 3] {
+        let stage = Stage::new();
+        let mut fake = Fake::new("");
+        let mut asked = 0;
+        fake.on_agent(move |name, command| {
+            asked += 1;
+            // What libvirt says of a guest that ends while its agent is asked.
+            if asked > looks {
+                return Err(HypervisorError::AgentNotResponding { name: name.into(), reason: "connection closed".into() });
+            }
+            Ok(if command["execute"] == "guest-exec" { json!({"pid": 700}) } else { json!({"exited": false}) })
+        });
+        let mut dead = 0;
+        let gone = HypervisorError::NoSuchDomain { name: NAME.into(), existing: Vec::new() };
+        fake.fail_when(Effect::Nothing, gone, move |_, request| {
+            dead += u32::from(matches!(request, Request::Agent { .. }));
+            dead > looks && matches!(request, Request::Domain { .. })
+        });
+        let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
+        assert!(matches!(error, RunError::GuestEnded { .. }), "{error}");
+        assert!(error.to_string().contains("QEMU was killed"), "{error}");
+    }
+}
+
+#[test]
+fn time_limit_and_signals_shut_the_guest_down_and_then_end_it() {
+    for obeys in [Some(1), None] {
+        let (stage, mut fake) = (Stage::new(), guest(None, seven()));
+        let end = stage.run(&mut fake, &mut Witness::default(), Some(Duration::from_secs(9))).unwrap();
+        assert_eq!((end.code().unwrap(), &end), (124, &End::TimeLimit(Duration::from_secs(9))));
+        assert!(fake.calls().iter().any(|call| matches!(call, Request::Shutdown { .. })));
+        assert!(fake.domains().unwrap().is_empty());
+
+        let mut fake = guest(None, seven());
+        fake.set_shutdown(NAME, obeys);
+        let mut watch = Witness { interrupted_after: Some(Step::CommandStarted), ..Witness::default() };
+        let end = stage.run(&mut fake, &mut watch, None).unwrap();
+        assert_eq!(end.code().unwrap(), 143);
+        assert!(fake.domains().unwrap().is_empty() && stage.kernel.pages() == 16);
+    }
+}
+
+#[test]
+fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words() {
+    let stage = Stage::new();
+    let silent = |name: &str| HypervisorError::AgentNotResponding { name: name.into(), reason: "timeout".into() };
+    let mut fake = Fake::new("");
+    fake.on_agent(move |name, _| Err(silent(name)));
+    let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
+    assert!(matches!(error, RunError::NoAgent { seconds: 30, .. }), "{error}");
+
+    let mut fake = Fake::new("");
+    fake.on_agent(|name, command| match command["execute"].as_str() {
+        Some("guest-exec") => Ok(json!({"pid": 700})),
+        Some("guest-exec-status") => Err(HypervisorError::AgentCommandFailed {
+            name: name.into(),
+            command: "guest-exec-status".into(),
+            message: "PID 700 does not exist".into(),
+        }),
+        _ => Ok(json!({})),
+    });
+    let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
+    assert!(matches!(error, RunError::NoCode(_)) && error.to_string().contains("booted anew"), "{error}");
+
+    let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 3221225477_i64}));
+    let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
+    assert!(end.code().unwrap_err().to_string().contains("3221225477"));
+    let mut fake = guest(Some(0), json!({"exited": true, "signal": 9}));
+    assert_eq!(stage.run(&mut fake, &mut Witness::default(), None).unwrap().code().unwrap(), 137);
+}
+
+#[test]
+fn a_pool_that_does_not_grow_is_set_back_at_once() {
+    let stage = Stage { kernel: Pool::new(30), ..Stage::new() };
+    let mut fake = guest(Some(0), seven());
+    let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
+    assert!(matches!(error, RunError::Change(_)), "{error}");
+    assert_eq!(stage.kernel.pages(), 16);
+    assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
+}
+
+#[test]
+fn a_run_that_is_killed_while_its_pool_grows_is_set_right_by_the_next() {
+    let stage = Stage::new();
+    let growing = Growth { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48, state: State::Growing };
+    for reached in [16, 30, 48] {
+        drop(stage.desk.turn().unwrap().reserve(Reservation { pools: vec![growing.clone()], ..reservation() }).unwrap());
+        stage.kernel.write(&format!("{POOL}/nr_hugepages"), &reached.to_string()).unwrap();
+        stage.check_nothing_is_left(&mut Fake::new(""), &format!("grown to {reached}"));
+    }
+}
+
+#[test]
+fn a_domain_that_was_stored_for_a_moment_when_its_run_was_killed_is_removed_and_another_of_its_name_is_not() {
+    let stage = Stage::new();
+    drop(stage.desk.turn().unwrap().reserve(reservation()).unwrap());
+    let mut fake = Fake::new("").with_domain(XML);
+    stage.check_nothing_is_left(&mut fake, "stored");
+
+    drop(stage.desk.turn().unwrap().reserve(reservation()).unwrap());
+    let mut fake = Fake::new("").with_running_domain(&XML.replace("11111111", "99999999"));
+    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut fake, NO_TIME).unwrap();
+    assert_eq!(fake.domain(NAME).unwrap().state, DomainState::Running);
+    assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
+}
+
+#[test]
+fn runs_that_choose_at_once_do_so_one_after_the_other() {
+    let stage = Stage::new();
+    let taken = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (stage, taken) = (&stage.desk, &taken);
+            scope.spawn(move || {
+                let turn = stage.turn().unwrap();
+                let used = turn.look().unwrap().into_iter().filter(|seen| seen.held).filter_map(|seen| seen.reservation);
+                let used = used.fold(CpuSet::new(), |all, other| all.union(&other.cpus));
+                let free = (0..).find(|cpu| !used.contains(*cpu)).unwrap();
+                let own = Reservation { name: format!("run-{number}"), cpus: CpuSet::one(free), ..reservation() };
+                taken.lock().unwrap().push(turn.reserve(own).unwrap());
+            });
+        }
+    });
+    let mut cpus: Vec<u32> =
+        taken.lock().unwrap().iter().filter_map(|claim| claim.reservation().cpus.first()).collect();
+    cpus.sort_unstable();
+    assert_eq!(cpus, (0..8).collect::<Vec<_>>());
+}

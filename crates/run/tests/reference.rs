@@ -1,0 +1,122 @@
+//! docs/reference/flavours.md is what the parser knows, docs/reference/runs.md what is written of runs.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fmt::Write;
+use std::path::Path;
+
+use nearmetal_cli_reference::{Fields, Tables};
+use nearmetal_host::files;
+use nearmetal_image::ImageId;
+use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
+use nearmetal_run::flavour::{EXAMPLE, TABLES};
+use nearmetal_run::pools::{Growth, State};
+use nearmetal_run::reservation::{NodeShare, Reservation};
+use nearmetal_units::{Bytes, PageSize};
+use serde_json::{Value, json};
+
+const PAGE: Tables<'_> = Tables(include_str!("../../../docs/reference/runs.md"));
+
+const HEAD: &str = "\
+# The flavours file
+
+Generated from the parser's own list of keys; `UPDATE_GOLDENS=1 cargo test -p nearmetal-run reference` rewrites it.
+
+A flavours file says which guests `nearmetal run` may start. It is `/etc/nearmetal/flavours.toml`, or what `--flavours` names.
+It is TOML: `key = value` on a line of its own, `[[flavour]]` for each of several, `#` for remarks.
+
+- **Amounts** are texts with a binary unit: \"512 MiB\", \"16 GiB\". Whole numbers only.
+- **Lengths of time** are texts: a whole number and s, m or h: \"30s\", \"10m\", \"2h\".
+- A key that is not listed here is a mistake, and so is one that contradicts another: nothing is ignored.
+";
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn flavours() -> String {
+    let mut text = HEAD.to_owned();
+    for table in TABLES {
+        let columns = "| key | value | without it | meaning | example |\n|---|---|---|---|---|";
+        write!(text, "\n## {}\n\n{}\n\n{columns}\n", table.head, table.about).unwrap();
+        for key in table.keys {
+            let (kind, default, about) = (cell(key.kind), cell(key.default), cell(key.about));
+            writeln!(text, "| `{}` | {kind} | {default} | {about} | `{}` |", key.name, cell(key.example)).unwrap();
+        }
+    }
+    write!(text, "\n## All of it in use\n\n```toml\n{EXAMPLE}```\n").unwrap();
+    text
+}
+
+#[test]
+fn the_reference_of_flavours_says_what_the_parser_knows() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/flavours.md");
+    let text = flavours();
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        files::write(&path, &text).unwrap();
+    }
+    assert!(
+        files::read_to_string(&path).unwrap_or_default() == text,
+        "{} is stale: UPDATE_GOLDENS=1 cargo test -p nearmetal-run reference",
+        path.display()
+    );
+}
+
+fn image() -> ImageId {
+    ImageId::from_bytes([7; 32])
+}
+
+fn events() -> Vec<EventKind> {
+    let text = || vec!["text".to_owned()];
+    let ended = |outcome| EventKind::Ended { outcome, code: 7, reason: Some("text".to_owned()) };
+    let mut events = vec![
+        EventKind::Recovered { names: text(), problems: text() },
+        EventKind::Reserved {
+            cpus: "1-2".parse().unwrap(),
+            nodes: "0".parse().unwrap(),
+            memory: Bytes::from_mib(256),
+            page_size: Some(PageSize::HUGE_2M),
+        },
+        EventKind::Delta { image: image() },
+        EventKind::Started,
+        EventKind::ReadBack { checks: 7, untold: 1 },
+        EventKind::Agent,
+        EventKind::CommandStarted,
+        EventKind::CommandEnded,
+        EventKind::GivenBack,
+    ];
+    let outcomes = [Outcome::Exited, Outcome::Signal, Outcome::TimeLimit, Outcome::Interrupted, Outcome::Failed];
+    events.extend(outcomes.map(ended));
+    events
+}
+
+#[test]
+fn the_reference_of_runs_names_every_event_and_every_field() {
+    let line = |kind| serde_json::to_value(Event { schema: SCHEMA, seconds: 0.5, run: None, kind }).unwrap();
+    let lines = Value::Array(events().into_iter().map(line).collect());
+    PAGE.have(&Fields::of(&json!({ "lines": lines })).below(&["lines[]"]), "## Events");
+    let document = json!({ "lines": lines });
+    PAGE.explain(&document, "lines[].event", 10, "## Events");
+    PAGE.explain(&document, "lines[].outcome", 5, "## Events");
+    assert!(PAGE.section("## Events").contains(SCHEMA));
+}
+
+#[test]
+fn the_reference_of_runs_names_every_field_of_the_list() {
+    let run = Reservation {
+        schema: nearmetal_run::reservation::SCHEMA.to_owned(),
+        name: "run-tiny-1a2b3c4d".to_owned(),
+        uuid: "text".to_owned(),
+        flavour: "tiny".to_owned(),
+        pid: 7,
+        since: "text".to_owned(),
+        cpus: "1".parse().unwrap(),
+        memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
+        page_size: Some(PageSize::HUGE_2M),
+        image: Some(image()),
+        pools: vec![Growth { node: 0, size: PageSize::HUGE_2M, before: 0, after: 7, state: State::Grown }],
+    };
+    let document = json!({"schema": "nearmetal.runs/1", "runs": [run]});
+    PAGE.have(&Fields::of(&document), "## Runs that live");
+    assert!(PAGE.section("## Runs that live").contains("Schema `nearmetal.runs/1`"));
+    assert!(PAGE.section("## A dry run").contains("Schema `nearmetal.run-plan/1`"));
+}

@@ -87,7 +87,8 @@ impl End {
     /// [`RunError::NoCode`]: the guest's agent told a code that no program has.
     pub fn code(&self) -> Result<u8, RunError> {
         let byte = |code: i64| {
-            u8::try_from(code).map_err(|_| RunError::NoCode(format!("the guest's agent told {code}, and 0 to 255 are codes")))
+            u8::try_from(code)
+                .map_err(|_| RunError::NoCode(format!("the guest's agent told {code}, and 0 to 255 are codes")))
         };
         match self {
             Self::Command(ExecOutput { status: ExecStatus::Exited(code), .. }) => byte(*code),
@@ -214,8 +215,12 @@ impl Course<'_> {
             return gone;
         }
         match lost {
-            RunError::Hypervisor(HypervisorError::AgentCommandFailed { message, .. }) if before == "its command did" => {
-                RunError::NoCode(format!("the guest's agent does not know it any more ({message}); was the guest booted anew?"))
+            RunError::Hypervisor(HypervisorError::AgentCommandFailed { message, .. })
+                if before == "its command did" =>
+            {
+                RunError::NoCode(format!(
+                    "the guest's agent does not know it any more ({message}); was the guest booted anew?"
+                ))
             }
             other => other,
         }

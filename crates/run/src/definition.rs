@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use nearmetal_change::{compose_with_new, shaped_by_class};
 use nearmetal_domain::{
-    DomainXml, Firmware, ImageFormat, NewDisk, NewDiskSource, NewDomain, NewInterface, NewInterfaceSource, PassedBacking,
+    DomainXml, Firmware, ImageFormat, NewDisk, NewDiskSource, NewDomain, NewInterface, NewInterfaceSource,
+    PassedBacking,
 };
 use nearmetal_host::Host;
 use nearmetal_hypervisor::PassedFile;
@@ -142,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_guest_without_a_disk_boots_the_kernel_it_is_given() {
-        let kernel = Kernel { kernel: "/boot/k".into(), initrd: Some("/boot/i".into()), command_line: "quiet".to_owned() };
+        let kernel =
+            Kernel { kernel: "/boot/k".into(), initrd: Some("/boot/i".into()), command_line: "quiet".to_owned() };
         let made = definition("boot = \"appliance\"", Some(&kernel), None);
         let facts = DomainXml::parse(&made.xml).unwrap().facts().unwrap();
         assert_eq!((facts.boot.kernel.as_deref(), facts.boot.initrd.as_deref()), (Some("/boot/k"), Some("/boot/i")));

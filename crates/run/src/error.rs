@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use nearmetal_change::ChangeError;
 use nearmetal_domain::DomainError;
-use nearmetal_host::files::FileError;
 use nearmetal_fleet::file::FileErrors;
+use nearmetal_host::files::FileError;
 use nearmetal_hypervisor::HypervisorError;
 use nearmetal_image::{FindError, LayerError};
 use nearmetal_units::Bytes;
@@ -151,7 +151,9 @@ pub enum RunError {
         last: String,
     },
     /// The agent answers no more.
-    #[error("the guest's agent has not answered for {seconds} s while the command ran; how that ended is unknown ({last})")]
+    #[error(
+        "the guest's agent has not answered for {seconds} s while the command ran; how that ended is unknown ({last})"
+    )]
     AgentLost {
         /// How long.
         seconds: u64,
@@ -175,7 +177,11 @@ impl RunError {
     /// Whether it is about what the user named, and not about this machine.
     pub fn is_wrong_use(&self) -> bool {
         match self {
-            Self::Flavour(_) | Self::FlavoursFile(_) | Self::Image(_) | Self::NoImage { .. } | Self::ImageNotWanted { .. } => true,
+            Self::Flavour(_)
+            | Self::FlavoursFile(_)
+            | Self::Image(_)
+            | Self::NoImage { .. }
+            | Self::ImageNotWanted { .. } => true,
             Self::File(error) => error.action == "read",
             _ => false,
         }

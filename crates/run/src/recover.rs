@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use nearmetal_change::Kernel;
-use nearmetal_place::PoolChange;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, Nvram};
+use nearmetal_place::PoolChange;
 
 use crate::RunError;
 use crate::pools::{give_back, grow};
@@ -66,7 +66,9 @@ pub fn recover(
     for seen in turn.look()?.into_iter().filter(|seen| !seen.held) {
         if let Some(dead) = &seen.reservation {
             if let Err(error) = given_back(dead, kernel, hypervisor, patience) {
-                recovered.problems.push(format!("the run `{}` ended without giving back what it had: {error}", dead.name));
+                recovered
+                    .problems
+                    .push(format!("the run `{}` ended without giving back what it had: {error}", dead.name));
                 continue;
             }
             recovered.names.push(dead.name.clone());

@@ -177,11 +177,14 @@ impl Desk {
         let directory = &self.directory;
         // Closed to others: who could write here could take PUs from everybody.
         match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed("create directory", directory)(error)),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(failed("create directory", directory)(error));
+            }
             _ => {}
         }
         let path = directory.join("lock");
-        let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed("open", &path))?;
+        let lock =
+            OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed("open", &path))?;
         let began = Instant::now();
         loop {
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -251,7 +254,9 @@ impl Claim {
         let mut line = serde_json::to_vec(&self.reservation).unwrap_or_default();
         line.push(b'\n');
         // A line that was begun and not ended must not swallow this one.
-        let work = |file: &mut File| file.write_all(b"\n").and_then(|()| file.write_all(&line)).and_then(|()| file.sync_data());
+        let work = |file: &mut File| {
+            file.write_all(b"\n").and_then(|()| file.write_all(&line)).and_then(|()| file.sync_data())
+        };
         work(&mut self.file).map_err(failed("write", &self.path))
     }
 

@@ -130,7 +130,11 @@ impl Choice<'_> {
             uuid: self.uuid.to_owned(),
             vcpus: self.flavour.vcpus,
             memory: self.flavour.memory,
-            class: if self.flavour.class == WorkloadClass::Density { WorkloadClass::General } else { self.flavour.class },
+            class: if self.flavour.class == WorkloadClass::Density {
+                WorkloadClass::General
+            } else {
+                self.flavour.class
+            },
             disks: if self.has_disk { vec![disk] } else { Vec::new() },
             networks: if self.flavour.network == Network::None { Vec::new() } else { vec![network] },
             passthrough: Vec::new(),
@@ -236,9 +240,9 @@ fn held(guest: Option<&GuestProcess>, node: u32, size: PageSize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flavour::Flavours;
     use crate::given::MemoryLimit;
     use crate::reservation::SCHEMA;
-    use crate::flavour::Flavours;
     use nearmetal_host::synthetic::Synthetic;
     use proptest::prelude::*;
 
@@ -290,7 +294,8 @@ mod tests {
     fn too_little_memory_too_few_pus_and_no_whole_core_are_refused_with_the_numbers() {
         let small = flavour("vcpus = 2\nmemory = \"1 GiB\"");
         let limit = MemoryLimit { bytes: Bytes::from_mib(512), file: "/sys/fs/cgroup/job/memory.max".to_owned() };
-        let error = choose(&small, &Given { memory: Some(limit), ..given("0-15", "0-1") }, &[]).unwrap_err().to_string();
+        let error =
+            choose(&small, &Given { memory: Some(limit), ..given("0-15", "0-1") }, &[]).unwrap_err().to_string();
         assert!(error.contains("1 GiB") && error.contains("512 MiB") && error.contains("job/memory.max"), "{error}");
         let error = choose(&small, &given("3", "0-1"), &[]).unwrap_err().to_string();
         assert!(error.contains("2 PUs") && error.contains("1 of the 1 allowed (PUs 3)"), "{error}");

@@ -22,7 +22,8 @@ use serde_json::json;
 
 const NAME: &str = "run-job-1";
 const UUID: &str = "11111111-2222-4333-8444-555555555555";
-const XML: &str = "<domain type='kvm'>\n  <name>run-job-1</name>\n  <uuid>11111111-2222-4333-8444-555555555555</uuid>\n</domain>";
+const XML: &str =
+    "<domain type='kvm'>\n  <name>run-job-1</name>\n  <uuid>11111111-2222-4333-8444-555555555555</uuid>\n</domain>";
 const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
 const NO_TIME: Duration = Duration::ZERO;
 
@@ -264,7 +265,10 @@ fn qemu_that_is_killed_is_a_failure_with_a_sentence() {
             asked += 1;
             // What libvirt says of a guest that ends while its agent is asked.
             if asked > looks {
-                return Err(HypervisorError::AgentNotResponding { name: name.into(), reason: "connection closed".into() });
+                return Err(HypervisorError::AgentNotResponding {
+                    name: name.into(),
+                    reason: "connection closed".into(),
+                });
             }
             Ok(if command["execute"] == "guest-exec" { json!({"pid": 700}) } else { json!({"exited": false}) })
         });
@@ -342,7 +346,9 @@ fn a_run_that_is_killed_while_its_pool_grows_is_set_right_by_the_next() {
     let stage = Stage::new();
     let growing = Growth { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48, state: State::Growing };
     for reached in [16, 30, 48] {
-        drop(stage.desk.turn().unwrap().reserve(Reservation { pools: vec![growing.clone()], ..reservation() }).unwrap());
+        drop(
+            stage.desk.turn().unwrap().reserve(Reservation { pools: vec![growing.clone()], ..reservation() }).unwrap(),
+        );
         stage.kernel.write(&format!("{POOL}/nr_hugepages"), &reached.to_string()).unwrap();
         stage.check_nothing_is_left(&mut Fake::new(""), &format!("grown to {reached}"));
     }
@@ -371,7 +377,8 @@ fn runs_that_choose_at_once_do_so_one_after_the_other() {
             let (stage, taken) = (&stage.desk, &taken);
             scope.spawn(move || {
                 let turn = stage.turn().unwrap();
-                let used = turn.look().unwrap().into_iter().filter(|seen| seen.held).filter_map(|seen| seen.reservation);
+                let used =
+                    turn.look().unwrap().into_iter().filter(|seen| seen.held).filter_map(|seen| seen.reservation);
                 let used = used.fold(CpuSet::new(), |all, other| all.union(&other.cpus));
                 let free = (0..).find(|cpu| !used.contains(*cpu)).unwrap();
                 let own = Reservation { name: format!("run-{number}"), cpus: CpuSet::one(free), ..reservation() };

@@ -6,9 +6,9 @@ use toml::de::DeTable;
 
 use super::entry::{FleetFile, HostEntry};
 use super::error::{FileErrors, shown};
+use super::keys::Table;
 use super::section::{At, Notes, Section, nearest};
 use super::vms::{Common, Read};
-use super::keys::Table;
 use super::{groups, hosts, keys, vms};
 use crate::model::SpreadHosts;
 

@@ -67,7 +67,9 @@ pub enum LayerError {
         directory: PathBuf,
     },
     /// Its data is not in it.
-    #[error("the image {image} keeps its data in another file: make it one file (`qemu-img convert -O qcow2`), and push that")]
+    #[error(
+        "the image {image} keeps its data in another file: make it one file (`qemu-img convert -O qcow2`), and push that"
+    )]
     DataElsewhere {
         /// Which.
         image: String,
@@ -79,7 +81,9 @@ pub enum LayerError {
         image: String,
     },
     /// There are too many below each other.
-    #[error("the image {image} is based on {MOST_LAYERS} others or on itself: make it one file (`qemu-img convert -O qcow2`)")]
+    #[error(
+        "the image {image} is based on {MOST_LAYERS} others or on itself: make it one file (`qemu-img convert -O qcow2`)"
+    )]
     TooMany {
         /// The first of them.
         image: String,
@@ -207,7 +211,8 @@ mod tests {
 
     #[test]
     fn whatever_leads_out_of_the_store_is_refused_by_name() {
-        for backing in ["/etc/shadow", "../secret", "json:{\"file.filename\":\"/etc/shadow\"}", "nbd://host/x", "a\nb"] {
+        for backing in ["/etc/shadow", "../secret", "json:{\"file.filename\":\"/etc/shadow\"}", "nbd://host/x", "a\nb"]
+        {
             let error = Shelf::new(&[(1, qcow2::sample(backing))]).layers(1).unwrap_err();
             assert!(matches!(&error, LayerError::Outside { backing: named, .. } if named == backing), "{error}");
             assert!(!error.to_string().contains('\n'));

@@ -15,7 +15,13 @@ static FLAVOUR: Table = Table {
     head: "[[flavour]]",
     about: "A guest, as every run of this flavour has it.",
     keys: &[
-        key("name", "text", REQUIRED, "Its name: letters, digits, `-`, `_` and `.`, 40 at most. Unique.", "name = \"small\""),
+        key(
+            "name",
+            "text",
+            REQUIRED,
+            "Its name: letters, digits, `-`, `_` and `.`, 40 at most. Unique.",
+            "name = \"small\"",
+        ),
         key("vcpus", "whole number", REQUIRED, "Virtual CPUs, 1 to 4096, each on a PU of its own.", "vcpus = 4"),
         key("memory", "amount", REQUIRED, "Guest memory: a whole number and MiB, GiB or TiB.", "memory = \"16 GiB\""),
         key(
@@ -48,7 +54,13 @@ static FLAVOUR: Table = Table {
              before it.",
             "image = \"debian-13.qcow2\"",
         ),
-        key("bus", "virtio, scsi", "\"virtio\"", "How the guest drives its disk: virtio-blk or virtio-scsi.", "bus = \"scsi\""),
+        key(
+            "bus",
+            "virtio, scsi",
+            "\"virtio\"",
+            "How the guest drives its disk: virtio-blk or virtio-scsi.",
+            "bus = \"scsi\"",
+        ),
         key(
             "boot",
             "disk, kernel, appliance",
@@ -57,8 +69,20 @@ static FLAVOUR: Table = Table {
             "boot = \"kernel\"",
         ),
         key("firmware", "bios, efi", "\"bios\"", "What it boots its disk with.", "firmware = \"efi\""),
-        key("kernel", "path", NONE, "Kernel, absolute. With `boot = \"kernel\"`.", "kernel = \"/var/lib/libvirt/boot/vmlinuz\""),
-        key("initrd", "path", NONE, "Initial RAM disk, absolute. With `kernel`.", "initrd = \"/var/lib/libvirt/boot/initrd\""),
+        key(
+            "kernel",
+            "path",
+            NONE,
+            "Kernel, absolute. With `boot = \"kernel\"`.",
+            "kernel = \"/var/lib/libvirt/boot/vmlinuz\"",
+        ),
+        key(
+            "initrd",
+            "path",
+            NONE,
+            "Initial RAM disk, absolute. With `kernel`.",
+            "initrd = \"/var/lib/libvirt/boot/initrd\"",
+        ),
         key(
             "command-line",
             "text",

@@ -138,7 +138,11 @@ fn read(top: &Section<'_>, notes: &Notes) -> Flavours {
     for section in sections {
         let Some(flavour) = flavour(&section) else { continue };
         if flavours.iter().any(|other| other.name == flavour.name) {
-            section.wrong(&section.place("name"), format!("two flavours are called \"{}\"", flavour.name), "rename one");
+            section.wrong(
+                &section.place("name"),
+                format!("two flavours are called \"{}\"", flavour.name),
+                "rename one",
+            );
         }
         flavours.push(flavour);
     }
@@ -176,7 +180,9 @@ fn flavour(section: &Section<'_>) -> Option<Flavour> {
         match nearmetal_units::seconds(&text.value) {
             Ok(0) => section.wrong(&text.span, format!("`{key}` is no time at all"), "give one second at least"),
             Ok(seconds) => return Some(Duration::from_secs(seconds.into())),
-            Err(error) => section.wrong(&text.span, format!("`{key}`: {error}"), "for example: \"30s\", \"10m\", \"2h\""),
+            Err(error) => {
+                section.wrong(&text.span, format!("`{key}`: {error}"), "for example: \"30s\", \"10m\", \"2h\"")
+            }
         }
         None
     };

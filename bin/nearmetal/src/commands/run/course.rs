@@ -9,6 +9,7 @@ use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_image::ImageFormat;
 use nearmetal_place::{Placement, Plan, render};
+use nearmetal_run::RunError;
 use nearmetal_run::course::{Course, End, Step, Watch, carry_out};
 use nearmetal_run::definition::{Disk, define};
 use nearmetal_run::delta;
@@ -16,7 +17,6 @@ use nearmetal_run::event::EventKind;
 use nearmetal_run::recover::{end_guest, recover, release, take};
 use nearmetal_run::reservation::{Claim, Desk, Reservation, SCHEMA};
 use nearmetal_run::slice::{Choice, Chosen};
-use nearmetal_run::RunError;
 use serde_json::json;
 
 use super::Args;
@@ -214,7 +214,7 @@ impl Watch for Here<'_> {
     fn read_back(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), Vec<String>> {
         // The guest boots meanwhile: it is not asked, and its disk is not read.
         let none = Duration::ZERO;
-        let effort = Effort { read_in_guest: false, agent: none, natural: none, deep: false };
+        let effort = Effort { read_in_guest: false, agent: none, natural: none, hook: none, deep: false };
         let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
         let verification = judge(self.plan, self.placement, &observed);
         self.looked = (verification.checks.len(), verification.untold());
@@ -233,7 +233,8 @@ impl Watch for Here<'_> {
 fn end_without(fs: &HostFs, name: &str, uuid: &str) -> Result<(), RunError> {
     let began = Instant::now();
     let last = loop {
-        let ended = Libvirt::open(None).map_err(RunError::from).and_then(|mut libvirt| end_guest(&mut libvirt, name, uuid));
+        let ended =
+            Libvirt::open(None).map_err(RunError::from).and_then(|mut libvirt| end_guest(&mut libvirt, name, uuid));
         match ended {
             Ok(()) => return Ok(()),
             Err(error) if began.elapsed() >= COMING_BACK => break error,

@@ -81,7 +81,10 @@ impl End {
             }
             CourseEnd::TimeLimit(limit) => {
                 let seconds = limit.as_secs();
-                (Outcome::TimeLimit, Some(format!("the command did not end within {seconds} s, and was ended with its guest")))
+                (
+                    Outcome::TimeLimit,
+                    Some(format!("the command did not end within {seconds} s, and was ended with its guest")),
+                )
             }
             CourseEnd::Interrupted(signal) => {
                 (Outcome::Interrupted, Some(format!("signal {signal} ended the run, and its guest with it")))

@@ -16,6 +16,7 @@ mod job;
 mod machine;
 mod matrix;
 mod net;
+mod run;
 mod sabotage;
 mod sabotage_devices;
 mod tune;
@@ -87,6 +88,7 @@ pub fn all() -> Vec<Case> {
         export::cases(),
         faults::cases(),
         fleet::cases(),
+        run::cases(),
         tune::cases(),
     ]
     .into_iter()

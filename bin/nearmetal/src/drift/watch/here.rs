@@ -35,7 +35,7 @@ pub(crate) fn keep_watch(
     let kernel = HostFs::live();
     let mut here =
         Here { began, notices, kernel, libvirt, journal, outputs, findings: None, trouble: String::new(), printer };
-    let differs = keep(&mut here, period);
+    let differs = keep(&mut here, period).map_err(anyhow::Error::msg)?;
     Ok(if differs { ExitStatus::Findings } else { ExitStatus::Done })
 }
 

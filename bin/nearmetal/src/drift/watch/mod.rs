@@ -33,6 +33,8 @@ enum Notice {
     Connected,
     /// libvirt is not reached, or no more. Why, and when it is tried again.
     Lost(String),
+    /// libvirt will never be reached again from here, and why.
+    Never(String),
     /// A device of the host came, went or changed.
     Devices,
     /// An end is asked for.
@@ -80,7 +82,10 @@ trait World {
 }
 
 /// Looks, tells and writes until an end is asked for; whether something differed when last looked at.
-fn keep(world: &mut impl World, period: Duration) -> bool {
+///
+/// # Errors
+/// Events will not come any more.
+fn keep(world: &mut impl World, period: Duration) -> Result<bool, String> {
     let mut watch =
         Watch { schedule: Schedule::new(period), period, known: None, fresh: BTreeMap::new(), paused: BTreeMap::new() };
     let mut waits_for_writer = false;
@@ -92,7 +97,8 @@ fn keep(world: &mut impl World, period: Duration) -> bool {
             true => Some(now),
         };
         match world.wait(until) {
-            Some(Notice::Stop) => return watch.differs(),
+            Some(Notice::Stop) => return Ok(watch.differs()),
+            Some(Notice::Never(why)) => return Err(why),
             Some(notice) => {
                 watch.hear(world, notice);
                 continue;
@@ -149,7 +155,7 @@ impl Watch {
                 }
             }
             Notice::Devices => self.schedule.devices_changed(now),
-            Notice::Stop => {}
+            Notice::Stop | Notice::Never(_) => {}
         }
     }
 

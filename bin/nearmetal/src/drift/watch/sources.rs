@@ -104,6 +104,10 @@ fn follow_libvirt(mut attempt: Result<Events, HypervisorError>, sender: &Sender<
                 error
             }
         };
+        if never(&error) {
+            let _ = sender.send(Notice::Never(error.to_string()));
+            return;
+        }
         let wait = retry.after(connected);
         let error = error.to_string();
         if error != last_error {

@@ -55,10 +55,8 @@ const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f 'guest=run-';
 
 fn flavours(bench: &Bench) -> anyhow::Result<()> {
     // No guest of another case has PUs or pools, and nothing of an earlier one is looked for.
-    bench.sh(
-        "for d in $(virsh list --name); do virsh -q destroy $d; done
-         for n in /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages; do echo 0 > $n; done",
-    )?;
+    bench.sh("for d in $(virsh list --name); do virsh -q destroy $d; done
+         for n in /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages; do echo 0 > $n; done")?;
     bench.write("/root/flavours.toml", FLAVOURS)
 }
 
@@ -111,10 +109,8 @@ fn image(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh("nearmetal image verify --directory /root/images")?;
     nothing_is_left(bench, "a run with an image")?;
     // One that leads out of the store is not opened.
-    bench.sh(
-        "qemu-img create -q -f qcow2 -u -F raw -b /etc/shadow /root/bad.qcow2 64M
-         nearmetal image push /root/bad.qcow2 --fleet /root/here.toml --directory /root/images",
-    )?;
+    bench.sh("qemu-img create -q -f qcow2 -u -F raw -b /etc/shadow /root/bad.qcow2 64M
+         nearmetal image push /root/bad.qcow2 --fleet /root/here.toml --directory /root/images")?;
     let refused = bench.ends_with(3, &run.replace("base.qcow2", "bad.qcow2").replace("-- sh -c", "-- true"))?;
     ensure!(refused.contains("/etc/shadow"), "{refused}");
     Ok(HOLDS)

@@ -15,6 +15,9 @@ use crate::flavour::UnknownFlavour;
 /// An error of this crate: names the thing, the value, the limit and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The user may not.
+    #[error("a run starts its guest under qemu:///system and takes PUs from others: run this as root")]
+    NotRoot,
     /// There is no such flavour.
     #[error(transparent)]
     Flavour(#[from] UnknownFlavour),

@@ -45,6 +45,9 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
         show(args, &reservation(&prepared, &name, &uuid, &chosen), &chosen, printer);
         return Ok(None);
     }
+    if !rustix::process::geteuid().is_root() {
+        return Err(RunError::NotRoot);
+    }
     let mut libvirt = Libvirt::open(None)?;
     events.run = Some(name.clone());
     let hold = reserve(&prepared, &name, &uuid, &desk, &fs, &mut libvirt, events, printer)?;

@@ -22,7 +22,7 @@ use crate::keys;
 use crate::lab::{Lab, UpOptions};
 use crate::launch::{self, Launch, Process};
 use crate::lock::Lock;
-use crate::machine::{self, Accelerator, Boot, Machine};
+use crate::machine::{self, Accelerator, Boot, LOADS_FILE, Machine};
 use crate::places::Places;
 use crate::progress::{Progress, Silent};
 use crate::record::{BootTimes, DiskRecord, Record};
@@ -44,7 +44,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 const PORTS: usize = 3;
 
 pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progress) -> Result<Lab, LabError> {
-    tools::require_root()?;
+    tools::require_root("a lab")?;
     let machine = Machine::load_with(&options.machine, options.cable.as_ref(), options.count)?;
     tools::require(&[("unshare", "util-linux"), ("setsid", "util-linux")])?;
     let name = &options.name;
@@ -54,12 +54,13 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     };
     refuse_running()?;
     let image = choose_image(places, options, progress)?;
+    let loads = options.loads.then(|| image::ensure_loads(places, progress)).transpose()?;
     // One `up`, `down` or sweep at a time; building an image and booting happen outside the lock, since they take minutes.
     let lock = Lock::wait(&places.run().join(".lock"))?;
     refuse_running()?;
     sweep::dead(places, progress)?;
     crate::image::check_space("the disks of a lab", places.cache(), NEEDED)?;
-    let result = start(places, options, &machine, &image);
+    let result = start(places, options, &machine, &image, loads.as_deref());
     drop(lock);
     let booted = result.and_then(|(mut lab, started)| match ready(&mut lab, started, options.timeout, progress) {
         Ok(()) => seed::gather(&lab, &image).map(|()| lab),
@@ -93,7 +94,13 @@ fn choose_image(places: &Places, options: &UpOptions, progress: &mut dyn Progres
     Ok(image)
 }
 
-fn start(places: &Places, options: &UpOptions, machine: &Machine, image: &Image) -> Result<(Lab, Instant), LabError> {
+fn start(
+    places: &Places,
+    options: &UpOptions,
+    machine: &Machine,
+    image: &Image,
+    loads: Option<&Path>,
+) -> Result<(Lab, Instant), LabError> {
     let name = &options.name;
     let (state, disks, cables) = (places.state(name), places.disks(name), places.cables());
     for directory in [&state, &disks, &cables] {
@@ -103,6 +110,10 @@ fn start(places: &Places, options: &UpOptions, machine: &Machine, image: &Image)
     if options.keep {
         let record = DiskRecord { image: image.hash().to_owned(), machine: options.machine.clone() };
         record.write(&disks)?;
+    }
+    if let Some(loads) = loads {
+        // A link: no bytes are copied, and the image outlives its removal from the cache.
+        files::link(loads, &disks.join(LOADS_FILE))?;
     }
     keys::make(&state)?;
     let mut attempt = 1;
@@ -118,6 +129,7 @@ fn start(places: &Places, options: &UpOptions, machine: &Machine, image: &Image)
             append: options.append.clone(),
             cable: options.cable.clone(),
             count: options.count,
+            loads: options.loads,
             boot: None,
         };
         record.write(&state)?;
@@ -149,6 +161,7 @@ fn run(places: &Places, record: &Record, machine: &Machine, image: &Image) -> Re
         durable: record.keep,
         seeded: seed::plant(image, &record.machine, &state)?,
         counter_khz: clock::counter_khz(),
+        loads: record.loads,
         append: record.append.clone(),
     };
     if machine.count.is_some() {

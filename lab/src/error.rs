@@ -18,8 +18,11 @@ pub enum LabError {
     #[error(transparent)]
     File(#[from] FileError),
     /// Not the administrator.
-    #[error("a lab needs root: its QEMU runs in a mount namespace of its own\n\nrun the command with sudo")]
-    NotRoot,
+    #[error("{what} needs root, for a mount namespace of its own\n\nrun the command with sudo")]
+    NotRoot {
+        /// What needs it.
+        what: &'static str,
+    },
     /// A name that could not be a directory or part of a socket's path.
     #[error("`{name}` cannot be a lab's name: it has 1 to 24 of a-z, 0-9 and -, and begins with a letter")]
     Name {
@@ -68,8 +71,10 @@ pub enum LabError {
         path: PathBuf,
     },
     /// A step of the image's build failed.
-    #[error("building the lab's image failed in step `{step}`: {reason}\n\nthe whole log: {}", log.display())]
+    #[error("building {what} failed in step `{step}`: {reason}\n\nthe whole log: {}", log.display())]
     Build {
+        /// Which image.
+        what: &'static str,
         /// The step's file name.
         step: String,
         /// The last words of its log.

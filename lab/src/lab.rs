@@ -30,6 +30,8 @@ pub struct UpOptions {
     pub cable: Option<Cable>,
     /// What its processors count; `None`: what its machine says.
     pub count: Option<Count>,
+    /// Whether it has the loads image, as a disk that can only be read and has the serial number `loads`.
+    pub loads: bool,
     /// How long it may take from QEMU's start until libvirt answers.
     pub timeout: Duration,
 }
@@ -38,7 +40,16 @@ impl UpOptions {
     /// The embedded machine `quad` with disks that are thrown away, and five minutes.
     pub fn new(name: LabName) -> Self {
         let timeout = Duration::from_secs(300);
-        Self { name, machine: "quad".to_owned(), keep: false, append: Vec::new(), cable: None, count: None, timeout }
+        Self {
+            name,
+            machine: "quad".to_owned(),
+            keep: false,
+            append: Vec::new(),
+            cable: None,
+            count: None,
+            loads: false,
+            timeout,
+        }
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct Record {
     /// What its processors count, if it was told beside its machine.
     #[serde(default)]
     pub count: Option<Count>,
+    /// Whether it has the loads image.
+    #[serde(default)]
+    pub loads: bool,
     /// How long it took to boot, once it has.
     pub boot: Option<BootTimes>,
 }

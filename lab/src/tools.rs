@@ -4,9 +4,9 @@ use std::path::Path;
 
 use crate::error::LabError;
 
-/// Refuses anyone but root.
-pub(crate) fn require_root() -> Result<(), LabError> {
-    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+/// Refuses anyone but root; `what` needs it.
+pub(crate) fn require_root(what: &'static str) -> Result<(), LabError> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot { what }) }
 }
 
 /// Refuses when a program is in none of the usual directories; pairs are program and Debian package.

@@ -8,6 +8,7 @@ use nearmetal_probe::binding::Request;
 use nearmetal_probe::file_system::Kind;
 use nearmetal_probe::memory::kernels::{Instructions, Stores};
 use nearmetal_probe::memory::permutation::Pattern;
+use nearmetal_probe::programs::Data;
 use nearmetal_probe::system::mapping::PageKind;
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     See(SeeArguments),
     Capture(CaptureArguments),
     FileSystem(FileSystemArguments),
+    Programs(ProgramsArguments),
     Count(CountArguments),
     /// Print which file systems this machine can make and mount, and what the others lack
     FileSystems,
@@ -82,10 +84,50 @@ pub(crate) struct FileSystemArguments {
 
 impl FileSystemArguments {
     pub(crate) fn kind(&self) -> Kind {
-        match self.kind {
-            FileSystemName::Ext4 => Kind::Ext4,
-            FileSystemName::Xfs => Kind::Xfs,
+        self.kind.into()
+    }
+}
+
+impl From<FileSystemName> for Kind {
+    fn from(name: FileSystemName) -> Self {
+        match name {
+            FileSystemName::Ext4 => Self::Ext4,
+            FileSystemName::Xfs => Self::Xfs,
         }
+    }
+}
+
+/// Run a program of an image that brings its libraries along, such as the loads image of `nearmetal bench loads-image`
+///
+/// The image becomes the program's root directory, read only. `/tmp` and `/run` are memory; with --device, WHOSE CONTENTS ARE
+/// LOST, `/data` is a file system made on it. Only this program sees the mounts. They end with it, and so do all processes that
+/// it has started, even if it is killed.
+///
+/// Example: nearmetal-probe programs --image /dev/sda -- /usr/lib/nearmetal/java/runtime/bin/java -version
+#[derive(Debug, Args)]
+pub(crate) struct ProgramsArguments {
+    /// The image: a block device or a file
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: String,
+    /// Keep transparent huge pages from the program and from what it starts, whatever this machine's setting is
+    #[arg(long)]
+    pub(crate) small_pages: bool,
+    /// A block device for `/data`; its contents are lost
+    #[arg(long, value_name = "DEVICE", requires = "kind")]
+    device: Option<String>,
+    /// The file system to make on it
+    #[arg(long, value_enum, requires = "device")]
+    kind: Option<FileSystemName>,
+    /// The program, by its path in the image, and its arguments
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl ProgramsArguments {
+    /// What is made for `/data`.
+    pub(crate) fn data(&self) -> Option<Data<'_>> {
+        let (device, kind) = self.device.as_deref().zip(self.kind)?;
+        Some(Data { kind: kind.into(), device })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use nearmetal_host::{HostFs, ReadError};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -103,44 +103,62 @@ fn knows(filesystems: &str, name: &str) -> bool {
     filesystems.lines().any(|line| line.trim() == name)
 }
 
-/// Makes a file system on `device`, whose contents are lost, and runs a command in it; gives the command's exit code.
+/// Makes a file system on `device`, whose contents are lost, and runs a command in it; gives how the command ended.
 ///
 /// The mount is in a mount namespace of this process (mount_namespaces(7)): no other process sees it, and the kernel
 /// takes it down when the last process in it is gone, also if that is killed.
 ///
 /// # Errors
 /// A program is missing or fails, or the kernel refuses the namespace or the mount.
-pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<i32, ProbeError> {
-    let refused = |action: String| move |error: rustix::io::Errno| ProbeError::Kernel { action, source: error.into() };
+pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
+    make(kind, device)?;
+    let point = mount_point(device)?;
+    keep_mounts_apart(UnshareFlags::empty())?;
+    mount(device, point, kind.name(), MountFlags::NOATIME, None)
+        .map_err(refused(format!("mount {device} at {point} as {}", kind.name())))?;
+    let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
+    let name = first.to_string_lossy().into_owned();
+    let status = Command::new(first).args(rest).current_dir(point).status();
+    let status = status.map_err(|source| ProbeError::Start { program: name, source })?;
+    // The device is written out before the run counts as over; the namespace would do it after this process ends.
+    rustix::mount::unmount(point, rustix::mount::UnmountFlags::empty()).map_err(refused(format!("unmount {point}")))?;
+    Ok(status)
+}
+
+/// A refusal of the kernel's, as an error.
+pub(crate) fn refused(action: String) -> impl FnOnce(rustix::io::Errno) -> ProbeError {
+    move |error| ProbeError::Kernel { action, source: error.into() }
+}
+
+/// Makes a file system on `device`, whose contents are lost.
+pub(crate) fn make(kind: Kind, device: &str) -> Result<(), ProbeError> {
     let maker = program(kind.maker()).ok_or_else(|| ProbeError::Start {
         program: kind.maker().to_owned(),
         source: io::Error::new(io::ErrorKind::NotFound, "it is not installed"),
     })?;
-    let start = |program: &str| {
-        let program = program.to_owned();
-        move |source| ProbeError::Start { program, source }
-    };
-    let made = Command::new(&maker).args(kind.options()).arg(device).output().map_err(start(&maker))?;
+    let made = Command::new(&maker).args(kind.options()).arg(device).output();
+    let made = made.map_err(|source| ProbeError::Start { program: maker.clone(), source })?;
     if !made.status.success() {
         let why: String = String::from_utf8_lossy(&made.stderr).trim().chars().take(300).collect();
         return Err(ProbeError::Program { program: format!("{maker} {device}"), why });
     }
-    let point = POINTS.into_iter().find(|point| Path::new(point).is_dir()).ok_or_else(|| ProbeError::Kernel {
-        action: format!("mount {device}"),
+    Ok(())
+}
+
+/// Where something can be mounted.
+pub(crate) fn mount_point(what: &str) -> Result<&'static str, ProbeError> {
+    POINTS.into_iter().find(|point| Path::new(point).is_dir()).ok_or_else(|| ProbeError::Kernel {
+        action: format!("mount {what}"),
         source: io::Error::new(io::ErrorKind::NotFound, "there is neither /mnt nor /tmp"),
-    })?;
-    // SAFETY: only the mount namespace is left; no descriptor table or memory is taken from another thread.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(refused("make a mount namespace".to_owned()))?;
+    })
+}
+
+/// Leaves the other processes' mount namespace, and `more` of what is shared with them.
+pub(crate) fn keep_mounts_apart(more: UnshareFlags) -> Result<(), ProbeError> {
+    // SAFETY: no descriptor table or memory is taken from another thread; a namespace of processes is that of children only.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | more) }.map_err(refused("make a mount namespace".to_owned()))?;
     let apart = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    mount_change("/", apart).map_err(refused("keep mounts from other processes".to_owned()))?;
-    mount(device, point, kind.name(), MountFlags::NOATIME, None)
-        .map_err(refused(format!("mount {device} at {point} as {}", kind.name())))?;
-    let Some((first, rest)) = command.split_first() else { return Ok(0) };
-    let name = first.to_string_lossy().into_owned();
-    let status = Command::new(first).args(rest).current_dir(point).status().map_err(start(&name))?;
-    // The device is written out before the run counts as over; the namespace would do it after this process ends.
-    rustix::mount::unmount(point, rustix::mount::UnmountFlags::empty()).map_err(refused(format!("unmount {point}")))?;
-    Ok(status.code().unwrap_or(3))
+    mount_change("/", apart).map_err(refused("keep mounts from other processes".to_owned()))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod file_system;
 pub mod kvm;
 pub mod memory;
 pub mod output;
+pub mod programs;
 pub mod random;
 pub mod see;
 pub mod statistics;

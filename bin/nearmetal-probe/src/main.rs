@@ -34,6 +34,7 @@ fn run(cli: Cli) -> Result<(), ProbeError> {
         Command::See(arguments) => commands::see::run(arguments),
         Command::Capture(arguments) => commands::capture::run(arguments),
         Command::FileSystem(arguments) => commands::file_system::run(&arguments),
+        Command::Programs(arguments) => commands::programs::run(&arguments),
         Command::Count(arguments) => commands::count::run(&arguments),
         Command::FileSystems => commands::file_system::list(),
     }

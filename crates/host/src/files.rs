@@ -141,6 +141,12 @@ pub fn rename(path: &Path, to: &Path) -> Result<(), FileError> {
     checked("rename", path, || fs::rename(path, to))
 }
 
+/// Gives a file a second name in the same file system, in the place of what has that name.
+pub fn link(path: &Path, second: &Path) -> Result<(), FileError> {
+    remove(second)?;
+    checked("link", path, || fs::hard_link(path, second))
+}
+
 /// Removes a file; a missing one is fine.
 pub fn remove(path: &Path) -> Result<(), FileError> {
     checked("remove", path, || match fs::remove_file(path) {

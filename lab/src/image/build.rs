@@ -1,6 +1,7 @@
-//! Building an image: steps of shell over a recipe, in a directory of its own that is renamed when all of it is there.
+//! Building the lab's image or the loads image: steps of shell over a recipe, in a directory of its own that is renamed when
+//! all of it is there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nearmetal_host::files;
@@ -13,8 +14,26 @@ use crate::places::Places;
 use crate::progress::Progress;
 use crate::tools;
 
-/// Room a build takes at its peak, packages and both disk images included, with some to spare.
+/// Room the lab's image takes at its peak, packages and both disk images included, with some to spare.
 const NEEDED: Bytes = Bytes::from_mib(4096);
+/// The same of the loads image: its packages twice, and the image.
+const NEEDED_BY_LOADS: Bytes = Bytes::from_mib(2048);
+/// The loads image in its directory.
+const LOADS_FILE: &str = "loads.erofs";
+
+/// What is built, and where.
+struct Product {
+    /// In words, for errors.
+    what: &'static str,
+    /// Of what.
+    recipe: Recipe,
+    /// The directory in the cache that holds one for each recipe.
+    directory: PathBuf,
+    /// Room at the peak.
+    needed: Bytes,
+    /// Programs, and Debian's packages of them.
+    programs: &'static [(&'static str, &'static str)],
+}
 
 /// The image of this program's recipe, built first if the cache lacks it.
 ///
@@ -25,26 +44,59 @@ const NEEDED: Bytes = Bytes::from_mib(4096);
 pub fn ensure(places: &Places, progress: &mut dyn Progress) -> Result<Image, LabError> {
     let recipe = Recipe::embedded();
     let image = Image::at(places.cache(), &recipe.hash());
-    if image.is_built() {
-        return Ok(image);
+    let product = Product {
+        what: "the lab's image",
+        recipe,
+        directory: places.cache().join("images"),
+        needed: NEEDED,
+        programs: &[("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("cpio", "cpio"), ("dpkg-deb", "dpkg")],
+    };
+    ensured(&product, progress)?;
+    Ok(image)
+}
+
+/// Where the loads image of this program's recipe is, built or not.
+pub fn loads(places: &Places) -> PathBuf {
+    places.cache().join("loads").join(Recipe::loads().hash()).join(LOADS_FILE)
+}
+
+/// The loads image, built first if the cache lacks it; as [`ensure`]. Guests read it, so everybody may.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_loads(places: &Places, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
+    let product = Product {
+        what: "the loads image",
+        recipe: Recipe::loads(),
+        directory: places.cache().join("loads"),
+        needed: NEEDED_BY_LOADS,
+        programs: &[("mmdebstrap", "mmdebstrap"), ("mkfs.erofs", "erofs-utils")],
+    };
+    ensured(&product, progress)?;
+    Ok(loads(places))
+}
+
+fn ensured(product: &Product, progress: &mut dyn Progress) -> Result<(), LabError> {
+    let hash = product.recipe.hash();
+    let there = product.directory.join(&hash);
+    if there.is_dir() {
+        return Ok(());
     }
-    tools::require_root()?;
-    tools::require(&[("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("cpio", "cpio"), ("dpkg-deb", "dpkg")])?;
-    space::check("the lab's image", places.cache(), NEEDED)?;
-    let images = places.cache().join("images");
-    files::create_dir_all(&images)?;
-    let _lock = Lock::wait(&places.cache().join("images.lock"))?;
-    if image.is_built() {
-        return Ok(image);
+    tools::require_root(product.what)?;
+    tools::require(product.programs)?;
+    space::check(product.what, &product.directory, product.needed)?;
+    files::create_dir_all(&product.directory)?;
+    let _lock = Lock::wait(&product.directory.with_extension("lock"))?;
+    if there.is_dir() {
+        return Ok(());
     }
-    let work = images.join(format!("{}.building", recipe.hash()));
+    let work = product.directory.join(format!("{hash}.building"));
     remove_tree(&work)?;
-    let result = build(&recipe, &work, progress);
+    let result = build(product, &work, progress);
     match result {
         Ok(()) => {
-            files::rename(&work.join("out"), image.directory())?;
-            remove_tree(&work)?;
-            Ok(image)
+            files::rename(&work.join("out"), &there)?;
+            remove_tree(&work)
         }
         Err(error) => {
             // The log is what the error points at; everything else goes.
@@ -56,7 +108,8 @@ pub fn ensure(places: &Places, progress: &mut dyn Progress) -> Result<Image, Lab
     }
 }
 
-fn build(recipe: &Recipe, work: &Path, progress: &mut dyn Progress) -> Result<(), LabError> {
+fn build(product: &Product, work: &Path, progress: &mut dyn Progress) -> Result<(), LabError> {
+    let recipe = &product.recipe;
     let source = work.join("recipe");
     let out = work.join("out");
     files::create_dir_all(&out)?;
@@ -89,7 +142,8 @@ fn build(recipe: &Recipe, work: &Path, progress: &mut dyn Progress) -> Result<()
             .map_err(|source| start("unshare", source))?;
         if !status.success() {
             let text = files::read_to_string(&log).unwrap_or_default();
-            return Err(LabError::Build { step: step.path.to_owned(), reason: tools::last_words(&text), log });
+            let (what, step) = (product.what, step.path.to_owned());
+            return Err(LabError::Build { what, step, reason: tools::last_words(&text), log });
         }
     }
     Ok(())
@@ -143,8 +197,10 @@ mod tests {
 
     #[test]
     fn a_step_says_what_it_does() {
-        for step in Recipe::embedded().steps() {
-            assert!(title(step.text).len() > 20, "{}", step.path);
+        for recipe in [Recipe::embedded(), Recipe::loads()] {
+            for step in recipe.steps() {
+                assert!(title(step.text).len() > 20, "{}", step.path);
+            }
         }
     }
 }

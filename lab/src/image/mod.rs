@@ -1,4 +1,5 @@
-//! The image of a lab: built from Debian packages by the steps in `image/`, cached under the hash of that recipe.
+//! The image of a lab: built from Debian packages by the steps in `image/`, cached under the hash of that recipe. And the
+//! loads image, built likewise by those in `loads/`: the programs of real loads, as one read-only disk for all guests.
 
 mod build;
 mod prune;
@@ -7,7 +8,7 @@ mod space;
 
 use std::path::{Path, PathBuf};
 
-pub use build::ensure;
+pub use build::{ensure, ensure_loads, loads};
 pub use prune::prune;
 pub use recipe::{Recipe, RecipeFile};
 pub(crate) use space::check as check_space;

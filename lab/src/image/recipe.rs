@@ -1,4 +1,4 @@
-//! What an image is made of. Every file here, and nothing else, decides about its hash.
+//! What the images are made of. Every file of a recipe, and nothing else, decides about its hash.
 
 use sha2::{Digest, Sha256};
 
@@ -18,12 +18,12 @@ const FORMAT: &str = "1";
 const SUITE: &str = "trixie";
 
 macro_rules! recipe_files {
-    ($($path:literal),* $(,)?) => {
-        &[$(RecipeFile { path: $path, text: include_str!(concat!("../../image/", $path)) }),*]
+    ($directory:literal: $($path:literal),* $(,)?) => {
+        &[$(RecipeFile { path: $path, text: include_str!(concat!("../../", $directory, "/", $path)) }),*]
     };
 }
 
-const FILES: &[RecipeFile] = recipe_files![
+const FILES: &[RecipeFile] = recipe_files!["image":
     "packages.txt",
     "kernels.txt",
     "drop.txt",
@@ -58,6 +58,26 @@ const FILES: &[RecipeFile] = recipe_files![
     "rootfs/etc/systemd/system/systemd-udev-trigger.service.d/lab.conf",
 ];
 
+const LOADS: &[RecipeFile] = recipe_files!["loads":
+    "packages.txt",
+    "java-modules.txt",
+    "drop.txt",
+    "steps/10-packages.sh",
+    "steps/20-java.sh",
+    "steps/30-database.sh",
+    "steps/40-image.sh",
+    "java/warehouses/Catalogue.java",
+    "java/warehouses/Generator.java",
+    "java/warehouses/Main.java",
+    "java/warehouses/Pages.java",
+    "java/warehouses/Warehouse.java",
+    "database/oltp",
+    "database/server.cnf",
+];
+
+/// What the steps of both recipes share.
+const COMMON: &str = "steps/common.sh";
+
 /// The inputs of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipe {
@@ -68,9 +88,15 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// The recipe this program was built with.
+    /// The lab's recipe, as this program was built with it.
     pub fn embedded() -> Self {
         Self { suite: SUITE, files: FILES.to_vec() }
+    }
+
+    /// That of the loads image: the programs of real loads, which all guests share.
+    pub fn loads() -> Self {
+        let common = FILES.iter().filter(|file| file.path == COMMON);
+        Self { suite: SUITE, files: LOADS.iter().chain(common).copied().collect() }
     }
 
     /// Sixteen hexadecimal digits of the SHA-256 over format, release, and every path and text.
@@ -86,7 +112,7 @@ impl Recipe {
 
     /// The steps of the build, in order.
     pub fn steps(&self) -> impl Iterator<Item = &RecipeFile> {
-        self.files.iter().filter(|file| file.path.starts_with("steps/") && file.path != "steps/common.sh")
+        self.files.iter().filter(|file| file.path.starts_with("steps/") && file.path != COMMON)
     }
 }
 
@@ -117,15 +143,17 @@ mod tests {
 
     #[test]
     fn every_file_of_the_directory_is_in_the_recipe() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("image");
-        let mut pending = vec![root.clone()];
-        while let Some(directory) = pending.pop() {
-            for path in nearmetal_host::files::list(&directory).unwrap() {
-                if path.is_dir() {
-                    pending.push(path);
-                } else {
-                    let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
-                    assert!(FILES.iter().any(|file| file.path == relative), "{relative} is not in the recipe");
+        for (directory, files) in [("image", FILES), ("loads", LOADS)] {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+            let mut pending = vec![root.clone()];
+            while let Some(directory) = pending.pop() {
+                for path in nearmetal_host::files::list(&directory).unwrap() {
+                    if path.is_dir() {
+                        pending.push(path);
+                    } else {
+                        let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
+                        assert!(files.iter().any(|file| file.path == relative), "{relative} is not in the recipe");
+                    }
                 }
             }
         }
@@ -133,9 +161,10 @@ mod tests {
 
     #[test]
     fn steps_are_in_order() {
-        let recipe = Recipe::embedded();
-        let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();
-        assert_eq!(steps.len(), 5);
-        assert!(steps.is_sorted());
+        for (recipe, count) in [(Recipe::embedded(), 5), (Recipe::loads(), 4)] {
+            let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();
+            assert_eq!(steps.len(), count);
+            assert!(steps.is_sorted() && recipe.files.iter().any(|file| file.path == COMMON));
+        }
     }
 }

@@ -33,9 +33,15 @@ pub struct Boot {
     pub counter_khz: Option<u32>,
     /// Whether the initramfs is the one in the state directory, with what an earlier boot found out, not the image's.
     pub seeded: bool,
+    /// Whether it has the loads image, of which there is a link among its disks.
+    pub loads: bool,
     /// Kernel arguments after those of the machine.
     pub append: Vec<String>,
 }
+
+/// The loads image among a lab's disks, and the serial number of its disk.
+pub(crate) const LOADS_FILE: &str = "loads.erofs";
+const LOADS: &str = "loads";
 
 /// Kernel arguments every lab has. System call filters guard nothing here and take seconds to set up.
 const KERNEL_ARGUMENTS: [&str; 5] = ["console=ttyS0", "quiet", "rw", "audit=0", "SYSTEMD_SECCOMP=0"];
@@ -178,6 +184,10 @@ fn disks(line: &mut Line, machine: &Machine, boot: &Boot) {
         backing(line, name, boot);
         // On any other bus than pcie.0 virtio disks land on a node's bridge, which refuses them.
         line.add("-device", format!("virtio-blk-pci,drive={name},serial={name},bus=pcie.0"));
+    }
+    if boot.loads {
+        line.add("-drive", format!("if=none,id={LOADS},file=/lab/disks/{LOADS_FILE},format=raw,readonly=on"));
+        line.add("-device", format!("virtio-blk-pci,drive={LOADS},serial={LOADS},bus=pcie.0"));
     }
 }
 

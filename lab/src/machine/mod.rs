@@ -11,7 +11,7 @@ use nearmetal_host::files;
 
 pub use builtin::BUILTIN;
 pub use command_line::{Boot, MANAGEMENT_ADDRESS, arguments};
-pub(crate) use command_line::{COUNTERS, PLUGIN};
+pub(crate) use command_line::{COUNTERS, LOADS_FILE, PLUGIN};
 pub use definition::{
     Accelerator, Cable, CableEnd, Confinement, Contents, Disk, Machine, Namespace, Network, NetworkModel, Node, Nvme,
     Processors,

@@ -9,6 +9,7 @@ fn boot() -> Boot {
         durable: false,
         seeded: false,
         counter_khz: Some(2_300_000),
+        loads: false,
         append: vec!["hugepages=64".into()],
     }
 }
@@ -35,6 +36,15 @@ fn arguments_of_every_embedded_machine() {
         let machine = Machine::load(name).unwrap();
         insta::assert_snapshot!(name, lines(&arguments(&machine, &boot())));
     }
+}
+
+#[test]
+fn the_loads_image_is_a_disk_that_nobody_writes() {
+    let machine = Machine::load("quad").unwrap();
+    let with = lines(&arguments(&machine, &Boot { loads: true, ..boot() }));
+    let drive = with.lines().find(|line| line.contains("id=loads")).unwrap();
+    assert!(drive.contains("readonly=on") && drive.contains("file=/lab/disks/loads.erofs"), "{drive}");
+    assert!(!lines(&arguments(&machine, &boot())).contains("loads"), "a lab that did not ask for it has none");
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! One file and one function per command.
 
+use std::ffi::OsString;
+use std::process::ExitStatus;
+
+use nearmetal_probe::error::ProbeError;
+
 pub(crate) mod at;
 pub(crate) mod bind;
 pub(crate) mod capture;
@@ -9,5 +14,15 @@ pub(crate) mod kvm;
 pub(crate) mod memory_bandwidth;
 pub(crate) mod memory_latency;
 pub(crate) mod memory_work;
+pub(crate) mod programs;
 pub(crate) mod see;
 pub(crate) mod see_binding;
+
+/// An end that is no success is an error, and names the program.
+fn ended(command: &[OsString], status: ExitStatus) -> Result<(), ProbeError> {
+    if status.success() {
+        return Ok(());
+    }
+    let program = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    Err(ProbeError::Ended { program, status })
+}

@@ -7,6 +7,7 @@ mod drive;
 mod history_output;
 mod inside;
 pub(crate) mod keep;
+mod loads_image;
 pub(crate) mod measuring;
 mod modes;
 mod net;
@@ -60,6 +61,7 @@ enum What {
     Disk(disk::Args),
     Net(net::Args),
     Together(together::Args),
+    LoadsImage(loads_image::Args),
     History(stored::HistoryArgs),
     Show(stored::ShowArgs),
     Resume(stored::ResumeArgs),
@@ -102,7 +104,7 @@ pub(crate) fn asked(words: &[String]) -> anyhow::Result<Experiment> {
         What::Together(args) => Some(together::asked(args)),
         What::Decisions(args) => Some(decisions::asked(args)),
         What::Inside(args) => Some(inside::asked(args)),
-        What::History(_) | What::Show(_) | What::Resume(_) | What::Compare(_) => None,
+        What::LoadsImage(_) | What::History(_) | What::Show(_) | What::Resume(_) | What::Compare(_) => None,
     };
     let nothing = || WrongUse(format!("`nearmetal bench {}` measures nothing", words.join(" ")));
     asked.unwrap_or_else(|| Err(nothing().into()))
@@ -119,6 +121,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         What::Disk(args) => disk::disk(&args, printer),
         What::Net(args) => net::net(&args, printer),
         What::Together(args) => together::together(&args, printer),
+        What::LoadsImage(args) => loads_image::loads_image(&args, printer),
         What::History(args) => stored::history(&args, printer),
         What::Show(args) => stored::show(&args, printer),
         What::Resume(args) => stored::resume(&args, printer),

@@ -13,6 +13,7 @@ mod up;
 
 use nearmetal_lab::{Lab, LabError, LabName, Places};
 
+pub(crate) use self::progress::Drawn;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 

@@ -5,13 +5,13 @@ use nearmetal_lab::Progress;
 
 use crate::printer::Printer;
 
-pub(super) struct Drawn<'a> {
+pub(crate) struct Drawn<'a> {
     printer: &'a mut Printer,
     bar: ProgressBar,
 }
 
 impl<'a> Drawn<'a> {
-    pub(super) fn new(printer: &'a mut Printer) -> Self {
+    pub(crate) fn new(printer: &'a mut Printer) -> Self {
         let bar = printer.progress(1, "");
         bar.enable_steady_tick(std::time::Duration::from_millis(250));
         Self { printer, bar }

@@ -31,6 +31,9 @@ pub struct Args {
     /// (locality; twice as slow)
     #[arg(long, value_name = "work|locality")]
     count: Option<Count>,
+    /// Give it the loads image as a disk, as /dev/disk/by-id/virtio-loads; builds the image first if there is none
+    #[arg(long)]
+    loads: bool,
     /// Seconds to wait for libvirt
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
@@ -44,6 +47,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.append = args.append.split_whitespace().map(str::to_owned).collect();
     options.cable = args.cable;
     options.count = args.count;
+    options.loads = args.loads;
     options.timeout = Duration::from_secs(args.timeout);
     let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;
     if let Some(boot) = lab.boot_times() {

@@ -1,0 +1,126 @@
+//! A program of an image that has its libraries too: run in the image, where only this run sees it, and gone when it ends.
+//!
+//! The image is read only. What programs write goes into memory (`/tmp`, `/run`), or into a file system made on a device
+//! (`/data`). The same bytes run on the host and in guests, whatever either has installed.
+#![allow(unsafe_code, reason = "what a child does between fork and exec is unsafe: it may only make system calls")]
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
+
+use rustix::fs::FileType;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::UnshareFlags;
+
+use crate::error::ProbeError;
+use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
+
+/// Kind of the image.
+const KIND: &str = "erofs";
+/// Where programs are looked for, in the image.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A device for `/data`; its contents are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Data<'a> {
+    /// Which file system is made on it.
+    pub kind: Kind,
+    /// The block device.
+    pub device: &'a str,
+}
+
+/// Runs a command in an image, a block device or a file; gives how the command ended.
+///
+/// All mounts are in a mount namespace, and all processes that the command starts in a process namespace of theirs
+/// (pid_namespaces(7)), of which the command is the first: when it ends, or this process is killed, the kernel ends the others
+/// and takes the mounts down.
+///
+/// # Errors
+/// The image cannot be mounted, the file system cannot be made, or the command cannot be started.
+pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
+    let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
+    let found = rustix::fs::stat(image).map_err(refused(format!("find the image {image}")))?;
+    let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
+    let root = mount_point(image)?;
+    if let Some(data) = data {
+        make(data.kind, data.device)?;
+    }
+    keep_mounts_apart(UnshareFlags::NEWPID)?;
+    mount_image(image, is_device, root)?;
+    for (kernels, place) in [("/sys", "sys"), ("/dev", "dev")] {
+        let place = format!("{root}/{place}");
+        mount_bind_recursive(kernels, &place).map_err(refused(format!("mount {kernels} at {place}")))?;
+    }
+    for place in ["tmp", "run"] {
+        let place = format!("{root}/{place}");
+        mount("tmpfs", &place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)
+            .map_err(refused(format!("mount memory at {place}")))?;
+    }
+    if let Some(Data { kind, device }) = data {
+        let place = format!("{root}/data");
+        mount(device, &place, kind.name(), MountFlags::NOATIME, None)
+            .map_err(refused(format!("mount {device} at {place} as {}", kind.name())))?;
+    }
+    rustix::process::chroot(root).map_err(refused(format!("change the root directory to {root}")))?;
+    rustix::process::chdir("/").map_err(refused("change the directory to /".to_owned()))?;
+    let mut child = Command::new(first);
+    child.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C");
+    // SAFETY: two system calls, and no memory is allocated on the way of success.
+    unsafe {
+        child.pre_exec(|| {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // Of the namespace that the child is the first process of.
+            mount("proc", "/proc", "proc", MountFlags::empty(), None)?;
+            Ok(())
+        });
+    }
+    let status = child.status();
+    let program = first.to_string_lossy().into_owned();
+    let status = status.map_err(|source| ProbeError::Start { program, source })?;
+    if data.is_some() {
+        // The device is written out before the run counts as over.
+        unmount("/data", UnmountFlags::empty()).map_err(refused("unmount /data".to_owned()))?;
+    }
+    Ok(status)
+}
+
+/// Keeps transparent huge pages from this process and its children (PR_SET_THP_DISABLE of prctl(2)).
+///
+/// # Errors
+/// The kernel refuses.
+pub fn refuse_huge_pages() -> Result<(), ProbeError> {
+    rustix::thread::disable_transparent_huge_pages(true).map_err(refused("keep transparent huge pages away".to_owned()))
+}
+
+/// A device by the kernel alone; a file through a loop device, which mount(8) sets up so that it goes with the mount.
+fn mount_image(image: &str, is_device: bool, root: &str) -> Result<(), ProbeError> {
+    if is_device {
+        return mount(image, root, KIND, MountFlags::RDONLY | MountFlags::NOATIME, None)
+            .map_err(refused(format!("mount the image {image} at {root} as {KIND}")));
+    }
+    let arguments = ["-t", KIND, "-o", "ro,noatime,loop", image, root];
+    let made = Command::new("mount").args(arguments).output();
+    let made = made.map_err(|source| ProbeError::Start { program: "mount".to_owned(), source })?;
+    if made.status.success() {
+        return Ok(());
+    }
+    let why: String = String::from_utf8_lossy(&made.stderr).trim().chars().take(300).collect();
+    Err(ProbeError::Program { program: format!("mount {}", arguments.join(" ")), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_not_there_is_an_error_that_names_it() {
+        let error = run_in_image("/nonexistent/image", None, &["true".into()]).unwrap_err();
+        assert!(crate::error::chain(&error).contains("find the image /nonexistent/image: No such file"), "{error}");
+    }
+
+    #[test]
+    fn nothing_to_run_is_nothing_done() {
+        assert!(run_in_image("/nonexistent/image", None, &[]).unwrap().success());
+    }
+}

@@ -1,0 +1,235 @@
+package warehouses;
+
+import com.sun.management.HotSpotDiagnosticMXBean;
+import java.lang.management.GarbageCollectorMXBean;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * Many warehouses, a thread for each: how many transactions a second, for each number of warehouses.
+ *
+ * Arguments, all needed, in any order, each followed by its value: --seed, --items, --threads (warehouses while it warms up),
+ * --warm-up-ms, --points (numbers of warehouses, in their order, 2,3,4,1), --each-ms (of a point). The warm-up ends that long
+ * after the start of this program, whatever making the data took, so that programs that begin together measure together;
+ * whether it was long enough is the reader's to say, from the counts in it.
+ *
+ * Prints one line of JSON. Ends with 1 and a sentence if it cannot work, or if its books do not balance.
+ */
+final class Main {
+    /** Parts of the warm-up that are counted apart. */
+    private static final int INTERVALS = 20;
+    /** Transactions of each warehouse before time counts, for the digest. */
+    private static final int KNOWN = 200;
+
+    /** One worker's count, apart from the others' in memory: they would share a cache line. */
+    private static final class Count {
+        @SuppressWarnings("unused")
+        private long before0, before1, before2, before3, before4, before5, before6;
+        volatile long value;
+        @SuppressWarnings("unused")
+        private long after0, after1, after2, after3, after4, after5, after6;
+    }
+
+    private static volatile boolean stopped;
+
+    public static void main(String[] arguments) throws Exception {
+        long start = System.nanoTime();
+        Arguments given = new Arguments(arguments);
+        long seed = given.number("--seed");
+        int items = (int) given.number("--items");
+        int threads = (int) given.number("--threads");
+        long warmUp = given.number("--warm-up-ms") * 1_000_000;
+        long each = given.number("--each-ms") * 1_000_000;
+        int[] points = given.numbers("--points");
+        int most = Math.max(threads, Arrays.stream(points).max().orElse(0));
+        if (items < 1 || threads < 1 || most > 4096 || Arrays.stream(points).anyMatch(point -> point < 1)) {
+            fail("items, threads and points begin at 1, and 4096 warehouses are the most");
+        }
+
+        Warehouse[] warehouses = made(most, items, seed);
+        long digest = 0;
+        for (Warehouse warehouse : warehouses) {
+            digest = digest * 31 + warehouse.digest();
+        }
+        Pages pages = Pages.ofThisProcess();
+        long ready = System.nanoTime() - start;
+        if (ready > warmUp / 2) {
+            fail(String.format(Locale.ROOT, "making the data took %.1f s of the %.1f s of warm-up: give longer samples",
+                    ready / 1e9, warmUp / 1e9));
+        }
+
+        List<Long> counts = new ArrayList<>();
+        long length = (warmUp - ready) / INTERVALS;
+        run(warehouses, threads, length, INTERVALS, counts, null);
+        long beganAt = System.currentTimeMillis();
+        long collectionsBefore = collections();
+        List<String> measured = new ArrayList<>();
+        long endedAt = beganAt;
+        for (int point : points) {
+            List<Long> count = new ArrayList<>();
+            long[] took = new long[1];
+            run(warehouses, point, each, 1, count, took);
+            measured.add(String.format(Locale.ROOT, "{\"warehouses\":%d,\"seconds\":%.6f,\"transactions\":%d}", point,
+                    took[0] / 1e9, count.get(0)));
+            if (point >= threads) {
+                endedAt = System.currentTimeMillis();
+            }
+        }
+        for (Warehouse warehouse : warehouses) {
+            if (!warehouse.balances()) {
+                fail("the books of a warehouse do not balance: this machine or this JVM makes mistakes");
+            }
+        }
+        System.out.printf(Locale.ROOT,
+                "{\"schema\":\"nearmetal-jvm\",\"schema_version\":1,\"began_ms\":%d,\"ended_ms\":%d,"
+                        + "\"ready_seconds\":%.3f,\"warm_up\":{\"interval_seconds\":%.6f,\"transactions\":%s},\"points\":[%s],"
+                        + "\"pages\":{\"resident_kib\":%d,\"large_kib\":%d},\"collections\":%d,\"digest\":\"%016x\","
+                        + "\"vm\":%s,\"flags\":%s}%n",
+                beganAt, endedAt, ready / 1e9, length / 1e9, counts, String.join(",", measured), pages.resident, pages.large,
+                collections() - collectionsBefore, digest, quoted(System.getProperty("java.vm.name") + " "
+                        + System.getProperty("java.vm.version")), flags());
+    }
+
+    /** The warehouses, each made by a thread of its own, so that memory is near to whom touches it first. */
+    private static Warehouse[] made(int most, int items, long seed) throws InterruptedException {
+        Catalogue catalogue = new Catalogue(items, new Generator(seed));
+        Warehouse[] warehouses = new Warehouse[most];
+        Throwable[] problem = new Throwable[1];
+        Thread[] makers = new Thread[most];
+        for (int number = 0; number < most; number++) {
+            int own = number;
+            makers[number] = new Thread(() -> {
+                Warehouse warehouse = new Warehouse(catalogue, seed + 1 + own);
+                for (int count = 0; count < KNOWN; count++) {
+                    warehouse.transact();
+                }
+                warehouses[own] = warehouse;
+            });
+            makers[number].setUncaughtExceptionHandler((thread, error) -> problem[0] = error);
+            makers[number].start();
+        }
+        for (Thread maker : makers) {
+            maker.join();
+        }
+        if (problem[0] != null) {
+            fail("making the data failed: " + problem[0]);
+        }
+        return warehouses;
+    }
+
+    /** So many warehouses work for `intervals` times `length` ns; what they did in each goes into `counts`. */
+    private static void run(Warehouse[] warehouses, int many, long length, int intervals, List<Long> counts, long[] took)
+            throws InterruptedException {
+        Count[] done = new Count[many];
+        Throwable[] problem = new Throwable[1];
+        Thread[] workers = new Thread[many];
+        stopped = false;
+        for (int number = 0; number < many; number++) {
+            Count count = new Count();
+            Warehouse warehouse = warehouses[number];
+            done[number] = count;
+            workers[number] = new Thread(() -> {
+                long own = 0;
+                while (!stopped) {
+                    warehouse.transact();
+                    count.value = ++own;
+                }
+            });
+            workers[number].setUncaughtExceptionHandler((thread, error) -> problem[0] = error);
+        }
+        for (Thread worker : workers) {
+            worker.start();
+        }
+        long begun = System.nanoTime();
+        long before = sum(done);
+        for (int interval = 1; interval <= intervals; interval++) {
+            for (long left; (left = begun + interval * length - System.nanoTime()) > 0;) {
+                Thread.sleep(left / 1_000_000, (int) (left % 1_000_000));
+            }
+            long now = sum(done);
+            counts.add(now - before);
+            before = now;
+        }
+        if (took != null) {
+            took[0] = System.nanoTime() - begun;
+        }
+        stopped = true;
+        for (Thread worker : workers) {
+            worker.join();
+        }
+        if (problem[0] != null) {
+            fail("a warehouse failed: " + problem[0]);
+        }
+    }
+
+    private static long sum(Count[] counts) {
+        long sum = 0;
+        for (Count count : counts) {
+            sum += count.value;
+        }
+        return sum;
+    }
+
+    private static long collections() {
+        long count = 0;
+        for (GarbageCollectorMXBean collector : ManagementFactory.getGarbageCollectorMXBeans()) {
+            count += Math.max(0, collector.getCollectionCount());
+        }
+        return count;
+    }
+
+    /** What the JVM made of its arguments: some of them are wishes. */
+    private static String flags() {
+        HotSpotDiagnosticMXBean vm = ManagementFactory.getPlatformMXBean(HotSpotDiagnosticMXBean.class);
+        List<String> all = new ArrayList<>();
+        for (String name : new String[] {"ActiveProcessorCount", "InitialHeapSize", "MaxHeapSize", "UseParallelGC",
+            "ParallelGCThreads", "AlwaysPreTouch", "UseNUMA", "UseTransparentHugePages", "UseLargePages", "TieredStopAtLevel"}) {
+            all.add(quoted(name) + ":" + quoted(vm.getVMOption(name).getValue()));
+        }
+        return "{" + String.join(",", all) + "}";
+    }
+
+    private static String quoted(String text) {
+        return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
+    }
+
+    private static void fail(String why) {
+        System.err.println("warehouses: " + why);
+        System.exit(1);
+    }
+
+    /** `--name value` in pairs. */
+    private record Arguments(String[] words) {
+        String text(String name) {
+            for (int at = 0; at + 1 < words.length; at += 2) {
+                if (words[at].equals(name)) {
+                    return words[at + 1];
+                }
+            }
+            fail("there is no " + name);
+            return "";
+        }
+
+        long number(String name) {
+            String text = text(name);
+            try {
+                return Long.parseLong(text);
+            } catch (NumberFormatException error) {
+                fail(name + " is no number: " + text);
+                return 0;
+            }
+        }
+
+        int[] numbers(String name) {
+            try {
+                return Arrays.stream(text(name).split(",")).mapToInt(Integer::parseInt).toArray();
+            } catch (NumberFormatException error) {
+                fail(name + " are no numbers: " + text(name));
+                return new int[0];
+            }
+        }
+    }
+}

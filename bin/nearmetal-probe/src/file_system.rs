@@ -113,7 +113,7 @@ fn knows(filesystems: &str, name: &str) -> bool {
 pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
     make(kind, device)?;
     let point = mount_point(device)?;
-    keep_mounts_apart(UnshareFlags::empty())?;
+    keep_mounts_apart()?;
     mount(device, point, kind.name(), MountFlags::NOATIME, None)
         .map_err(refused(format!("mount {device} at {point} as {}", kind.name())))?;
     let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
@@ -153,10 +153,10 @@ pub(crate) fn mount_point(what: &str) -> Result<&'static str, ProbeError> {
     })
 }
 
-/// Leaves the other processes' mount namespace, and `more` of what is shared with them.
-pub(crate) fn keep_mounts_apart(more: UnshareFlags) -> Result<(), ProbeError> {
-    // SAFETY: no descriptor table or memory is taken from another thread; a namespace of processes is that of children only.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNS | more) }.map_err(refused("make a mount namespace".to_owned()))?;
+/// Leaves the other processes' mount namespace.
+pub(crate) fn keep_mounts_apart() -> Result<(), ProbeError> {
+    // SAFETY: no descriptor table or memory is taken from another thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(refused("make a mount namespace".to_owned()))?;
     let apart = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", apart).map_err(refused("keep mounts from other processes".to_owned()))
 }

@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus};
 use rustix::fs::FileType;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::error::ProbeError;
 use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
@@ -46,7 +46,7 @@ pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -
     if let Some(data) = data {
         make(data.kind, data.device)?;
     }
-    keep_mounts_apart(UnshareFlags::NEWPID)?;
+    keep_mounts_apart()?;
     mount_image(image, is_device, root)?;
     for (kernels, place) in [("/sys", "sys"), ("/dev", "dev")] {
         let place = format!("{root}/{place}");
@@ -64,6 +64,9 @@ pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -
     }
     rustix::process::chroot(root).map_err(refused(format!("change the root directory to {root}")))?;
     rustix::process::chdir("/").map_err(refused("change the directory to /".to_owned()))?;
+    // Not before: mount(8) would be the first process of the namespace, and the kernel lets no other into it once that ended.
+    // SAFETY: only children are in it.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.map_err(refused("make a process namespace".to_owned()))?;
     let mut child = Command::new(first);
     child.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C");
     // SAFETY: two system calls, and no memory is allocated on the way of success.

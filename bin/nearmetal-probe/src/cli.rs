@@ -1,5 +1,7 @@
 //! The command line: definitions and help only.
 
+pub(crate) mod load;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -48,6 +50,11 @@ pub(crate) enum Command {
     /// ratio 0.95 to 1.0; cpuid 500 to 1500 ns; out 1 to 4 µs. Nested in another guest: ratio still near 1, exits 2
     /// to 20 times dearer. A ratio below 0.1 is emulation: guests will start, and crawl.
     Kvm,
+    /// Load a server from outside with requests that are due at their own moments, and measure how long they take
+    Load {
+        #[command(subcommand)]
+        command: load::LoadCommand,
+    },
     See(SeeArguments),
     Capture(CaptureArguments),
     FileSystem(FileSystemArguments),

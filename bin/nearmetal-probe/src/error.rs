@@ -1,6 +1,7 @@
 //! What can go wrong, with the value and the limit in the text, and the exit code that follows from it.
 
 use std::io;
+use std::net::SocketAddr;
 
 use nearmetal_host::ReadError;
 use nearmetal_units::ParseError;
@@ -114,6 +115,48 @@ pub enum ProbeError {
         program: String,
         /// How it ended.
         status: std::process::ExitStatus,
+    },
+    /// A server that does not take all connections.
+    #[error("the server at {address} took {open} of {all} connections within {seconds} s: {why}")]
+    Server {
+        /// Where it should answer.
+        address: SocketAddr,
+        /// Connections it took.
+        open: usize,
+        /// Connections it should take.
+        all: usize,
+        /// How long it had for that.
+        seconds: u64,
+        /// The last reason.
+        why: String,
+    },
+    /// A generator that could not ask when it should have asked: its times would be its own.
+    #[error(
+        "the generator saw 1 request in 100 more than {late} ms late, and {limit} ms is the most that counts (--most-lag): give it more CPUs of its own, or lower --rate"
+    )]
+    GeneratorLate {
+        /// Its 99th percentile, ms.
+        late: u64,
+        /// The limit, ms.
+        limit: u64,
+    },
+    /// A generator that would be busy with itself.
+    #[error(
+        "--rate is {rate}, and the generator does {ceiling:.0} requests a second against itself: {most:.0} is the most it may be asked for; give it more --threads and CPUs"
+    )]
+    GeneratorTooSlow {
+        /// As asked for, requests a second.
+        rate: f64,
+        /// What it does.
+        ceiling: f64,
+        /// What it may be asked for.
+        most: f64,
+    },
+    /// A run without a request.
+    #[error("no request was due within {seconds} s: raise --rate or --seconds")]
+    NothingOffered {
+        /// Seconds that count.
+        seconds: u64,
     },
     /// A thread of the measurement that died.
     #[error("a measuring thread ended early")]

@@ -10,6 +10,7 @@ pub mod count_check;
 pub mod error;
 pub mod file_system;
 pub mod kvm;
+pub mod load;
 pub mod memory;
 pub mod output;
 pub mod programs;

@@ -9,6 +9,9 @@ use nearmetal_probe::binding::Binding;
 use nearmetal_probe::file_system::{FileSystems, Kind};
 use nearmetal_probe::kvm::measure::{ExitFigures, KvmResult, RateFigures};
 use nearmetal_probe::kvm::verdict::Verdict;
+use nearmetal_probe::load::failure::Kind as FailureKind;
+use nearmetal_probe::load::figures::{ClassFigures, FailureCount, Figures, Generator, Load, Within};
+use nearmetal_probe::load::histogram::Histogram;
 use nearmetal_probe::memory::backing::Backing;
 use nearmetal_probe::memory::bandwidth::{Bandwidth, KernelFigures};
 use nearmetal_probe::memory::budget::CacheRule;
@@ -120,6 +123,46 @@ fn memory_work_prints_the_fields_of_the_page() {
         notes: vec!["test".into()],
     });
     PAGE.have(&work.without(&["binding", "backing"]), "## memory work");
+}
+
+#[test]
+fn load_prints_the_fields_of_the_page() {
+    let mut histogram = Histogram::default();
+    histogram.record(7);
+    let figures = || Figures {
+        offered: 1,
+        answered: 1,
+        late: 0,
+        dropped: 0,
+        failed: 0,
+        latency: Some(histogram.figures(0)),
+        within: vec![Within { limit_ms: 3000, count: 1, share: 1.0 }],
+    };
+    let load = fields(&Load {
+        protocol: "http",
+        address: "192.0.2.1:80".into(),
+        pace: "open",
+        rate: Some(1.0),
+        seed: 1,
+        connections: 1,
+        threads: 1,
+        ramp_seconds: 0,
+        seconds: 1,
+        timeout_ms: 1,
+        began_ms: 1.5,
+        ended_ms: 2.5,
+        finished: 1,
+        finished_per_second: 1.0,
+        bytes_per_second: 1.0,
+        reconnects: 0,
+        all: figures(),
+        classes: vec![ClassFigures { name: "below-1kb".into(), figures: figures() }],
+        failures: vec![FailureCount { kind: FailureKind::Closed, count: 1, first: "test".into() }],
+        generator: Generator { lag: Some(histogram.figures(0)), most_lag_ms: 5, ceiling_per_second: Some(1.0) },
+    });
+    PAGE.have(&load.clone().without(&["latency", "generator.lag", "classes[]"]), "## load");
+    PAGE.have(&load.below(&["classes[]"]).without(&["latency"]), "## Class");
+    PAGE.have(&load.below(&["latency"]), "## Times");
 }
 
 #[test]

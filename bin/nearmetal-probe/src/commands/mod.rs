@@ -11,6 +11,7 @@ pub(crate) mod capture;
 pub(crate) mod count;
 pub(crate) mod file_system;
 pub(crate) mod kvm;
+pub(crate) mod load;
 pub(crate) mod memory_bandwidth;
 pub(crate) mod memory_latency;
 pub(crate) mod memory_work;

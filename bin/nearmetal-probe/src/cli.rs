@@ -1,6 +1,7 @@
 //! The command line: definitions and help only.
 
 pub(crate) mod load;
+pub(crate) mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +55,11 @@ pub(crate) enum Command {
     Load {
         #[command(subcommand)]
         command: load::LoadCommand,
+    },
+    /// Start a server on generated contents, for `load`, and wait for it; it ends when this is killed
+    Serve {
+        #[command(subcommand)]
+        command: serve::ServeCommand,
     },
     See(SeeArguments),
     Capture(CaptureArguments),
@@ -424,7 +430,7 @@ mod tests {
     #[test]
     fn the_command_line_reference_is_current() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let pages = nearmetal_cli_reference::pages(Cli::command(), false);
+        let pages = nearmetal_cli_reference::pages(Cli::command(), true);
         let checked = nearmetal_cli_reference::check(&docs, "nearmetal-probe", &[], &pages);
         checked.unwrap_or_else(|stale| panic!("UPDATE_GOLDENS=1 cargo test -p nearmetal-probe reference\n{stale}"));
     }

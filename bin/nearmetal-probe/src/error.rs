@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use nearmetal_host::ReadError;
+use nearmetal_host::files::FileError;
 use nearmetal_units::ParseError;
 
 /// A probe that did not measure, or did not bind.
@@ -152,6 +154,17 @@ pub enum ProbeError {
         /// What it may be asked for.
         most: f64,
     },
+    /// A place for contents that holds something.
+    #[error("{} is not empty: it holds {}; name a new directory", directory.display(), holds.display())]
+    NotEmpty {
+        /// The place.
+        directory: PathBuf,
+        /// What it holds.
+        holds: PathBuf,
+    },
+    /// A file of this program's own.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A run without a request.
     #[error("no request was due within {seconds} s: raise --rate or --seconds")]
     NothingOffered {

@@ -16,5 +16,6 @@ pub mod output;
 pub mod programs;
 pub mod random;
 pub mod see;
+pub mod serve;
 pub mod statistics;
 pub mod system;

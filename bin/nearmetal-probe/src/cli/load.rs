@@ -227,7 +227,9 @@ impl RespondCommand {
 fn path(text: &str) -> Result<(String, u32), String> {
     let (path, weight) = text.rsplit_once('=').ok_or("a weight is missing: /index.html=3")?;
     if !is_path(path) {
-        return Err(format!("`{path}` is not a path: it must begin with / and have neither spaces nor control characters"));
+        return Err(format!(
+            "`{path}` is not a path: it must begin with / and have neither spaces nor control characters"
+        ));
     }
     let weight = weight.parse().map_err(|_| format!("`{weight}` is not a weight: it must be a whole number"))?;
     Ok((path.to_owned(), weight))
@@ -250,6 +252,3 @@ pub(crate) fn remark_of(load: &nearmetal_probe::load::figures::Load) -> String {
     load.failures.iter().for_each(|failure| text.push_str(&format!("; {} failed: {}", failure.count, failure.first)));
     text
 }
-
-
-

@@ -18,6 +18,7 @@ pub(crate) mod memory_work;
 pub(crate) mod programs;
 pub(crate) mod see;
 pub(crate) mod see_binding;
+pub(crate) mod serve;
 
 /// An end that is no success is an error, and names the program.
 fn ended(command: &[OsString], status: ExitStatus) -> Result<(), ProbeError> {

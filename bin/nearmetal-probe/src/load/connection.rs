@@ -118,7 +118,8 @@ impl<D: Dialogue> Connection<D> {
         if self.state == State::Connecting {
             let Some(stream) = &self.stream else { return Ok(Event::Nothing) };
             let answer = sockopt::socket_error(stream).and_then(|answer| answer);
-            answer.map_err(|error| Failure::new(Kind::Connect, format!("cannot connect: {}", io::Error::from(error))))?;
+            answer
+                .map_err(|error| Failure::new(Kind::Connect, format!("cannot connect: {}", io::Error::from(error))))?;
             if stream.peer_addr().is_err() {
                 // Woken before it was made.
                 return Ok(Event::Nothing);

@@ -109,7 +109,13 @@ impl<'p, D: Dialogue> Generator<'p, D> {
                 let why = self.trouble.take().map_or_else(|| "it keeps silent".to_owned(), |failure| failure.why);
                 let (open, all) = (self.idle.len(), self.connections.len());
                 let address = self.plan.address;
-                return Err(ProbeError::Server { address, open, all, seconds: self.plan.patience / 1_000_000_000, why });
+                return Err(ProbeError::Server {
+                    address,
+                    open,
+                    all,
+                    seconds: self.plan.patience / 1_000_000_000,
+                    why,
+                });
             }
         }
         Ok(())
@@ -227,7 +233,8 @@ impl<'p, D: Dialogue> Generator<'p, D> {
     fn lost(&mut self, place: usize, failure: Failure, now: u64) {
         let connection = &mut self.connections[place];
         // Where the server closes a connection again and again there is no hurry.
-        let pause = if failure.kind == Kind::Connect || connection.state == State::Opening { 10 * RETRY } else { RETRY };
+        let pause =
+            if failure.kind == Kind::Connect || connection.state == State::Opening { 10 * RETRY } else { RETRY };
         connection.close(State::Down(now + pause));
         if let Some(request) = connection.request.take() {
             self.tally.fail(&request, &failure);

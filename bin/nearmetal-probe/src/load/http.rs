@@ -308,9 +308,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 {
         return None;
     }
-    text.iter().try_fold(0u64, |sum, byte| {
-        byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0'))
-    })
+    text.iter().try_fold(0u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
 }
 
 /// The size that begins a chunk; extensions behind it are passed over.

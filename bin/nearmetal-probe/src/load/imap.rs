@@ -81,7 +81,10 @@ impl Reader {
         let taken = end.map_or(bytes.len(), |end| end + 1);
         self.count(taken)?;
         if self.line.len() + taken > LINE_LIMIT {
-            return Err(Failure::new(Kind::TooLarge, format!("a line of the answer is longer than {LINE_LIMIT} bytes")));
+            return Err(Failure::new(
+                Kind::TooLarge,
+                format!("a line of the answer is longer than {LINE_LIMIT} bytes"),
+            ));
         }
         self.line.extend_from_slice(&bytes[..taken]);
         if end.is_none() {
@@ -159,7 +162,8 @@ fn read(line: &[u8], literals: u64) -> Result<Line, Failure> {
     }
     let amiss = || Failure::malformed(format!("`{}` is not a line of an IMAP server", shown(line)));
     let mut words = line.splitn(3, |byte| *byte == b' ');
-    let tag = words.next().filter(|tag| !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric)).ok_or_else(amiss)?;
+    let tag =
+        words.next().filter(|tag| !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric)).ok_or_else(amiss)?;
     let status = match words.next() {
         Some(word) if word.eq_ignore_ascii_case(b"OK") => Status::Ok,
         Some(word) if word.eq_ignore_ascii_case(b"NO") => Status::No,

@@ -123,11 +123,7 @@ impl ImapUser {
                 let wrong = (lacks || unsent).then(|| {
                     Failure::new(Kind::WrongAnswer, "the server says that it is done, and it cannot be".to_owned())
                 });
-                Ok(Said::Answered(Answer {
-                    failure: refused.or(wrong),
-                    reusable: true,
-                    bytes: self.reader.received(),
-                }))
+                Ok(Said::Answered(Answer { failure: refused.or(wrong), reusable: true, bytes: self.reader.received() }))
             }
         }
     }
@@ -257,6 +253,9 @@ mod tests {
     #[test]
     fn the_weights_are_hundredths() {
         assert_eq!(CLASSES.iter().map(|(_, weight)| weight).sum::<u32>(), 100);
-        assert_eq!([FETCH, SEARCH, APPEND, LOGIN].map(|class| CLASSES[class].0), ["fetch", "search", "append", "login"]);
+        assert_eq!(
+            [FETCH, SEARCH, APPEND, LOGIN].map(|class| CLASSES[class].0),
+            ["fetch", "search", "append", "login"]
+        );
     }
 }

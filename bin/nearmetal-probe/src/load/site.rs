@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn a_path_of_another_form_is_no_file() {
-        for path in ["", "/", "/d0/c0s1", "/d00000/c4s1", "/d00000/c0s0", "/d00000/c0s10", "/d00000/c+0s1", "/d00001/c0s01"] {
+        for path in
+            ["", "/", "/d0/c0s1", "/d00000/c4s1", "/d00000/c0s0", "/d00000/c0s10", "/d00000/c+0s1", "/d00001/c0s01"]
+        {
             assert_eq!(SiteFile::of_path(path), None, "{path}");
         }
     }

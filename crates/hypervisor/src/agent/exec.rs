@@ -133,6 +133,11 @@ impl Running {
         if status.exited { output(&self.guest, status).map(Some) } else { Ok(None) }
     }
 
+    /// Its process id in the guest, for who has to end it.
+    pub fn pid(&self) -> i64 {
+        self.pid
+    }
+
     /// Waits for the end, for `timeout` from the start on; a program that has not ended by then is sent SIGKILL.
     ///
     /// # Errors

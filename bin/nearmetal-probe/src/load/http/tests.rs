@@ -35,7 +35,12 @@ fn bodies_of_every_framing_are_read() {
     ] {
         let (response, taken) = read(bytes).unwrap();
         assert_eq!((response.kept(), taken), (&b"hello"[..], bytes.len()), "{}", shown(bytes));
-        assert_eq!((response.status(), response.body(), response.is_reusable()), (200, 5, reusable), "{}", shown(bytes));
+        assert_eq!(
+            (response.status(), response.body(), response.is_reusable()),
+            (200, 5, reusable),
+            "{}",
+            shown(bytes)
+        );
     }
     for bytes in [&b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"[..], b"HTTP/1.1 204 No\r\n\r\n"] {
         assert_eq!(read(bytes).unwrap().0.body(), 0);

@@ -24,7 +24,8 @@ pub(super) fn serve(from: &mut impl BufRead, mut to: impl Write, mail: &Mail) ->
                 _ => status = "NO",
             },
             ("SELECT", _) => answer.extend(format!("* {} EXISTS\r\n", mail.messages).into_bytes()),
-            ("FETCH", [number, ..]) => match number.parse::<u32>().ok().filter(|one| (1..=mail.messages).contains(one)) {
+            ("FETCH", [number, ..]) => match number.parse::<u32>().ok().filter(|one| (1..=mail.messages).contains(one))
+            {
                 Some(number) => {
                     let message = mail.message(user, number - 1);
                     answer.extend(format!("* {number} FETCH (BODY[] {{{}}}\r\n", message.len()).into_bytes());
@@ -36,7 +37,9 @@ pub(super) fn serve(from: &mut impl BufRead, mut to: impl Write, mail: &Mail) ->
             ("SEARCH", _) => answer.extend(b"* SEARCH 1\r\n"),
             ("APPEND", [_, literal]) => {
                 let digits = literal.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-                let Some(length) = digits.and_then(|digits| digits.parse::<u64>().ok()).filter(|length| *length <= MOST) else {
+                let Some(length) =
+                    digits.and_then(|digits| digits.parse::<u64>().ok()).filter(|length| *length <= MOST)
+                else {
                     return Ok(());
                 };
                 to.write_all(b"+ go on\r\n")?;

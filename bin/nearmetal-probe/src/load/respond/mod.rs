@@ -50,7 +50,8 @@ impl Responder {
             let address = listener.local_addr()?;
             Ok((listener, address))
         };
-        let (listener, address) = listen().map_err(|source| ProbeError::kernel(format!("listen at {address}"), source))?;
+        let (listener, address) =
+            listen().map_err(|source| ProbeError::kernel(format!("listen at {address}"), source))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let accepting = std::thread::spawn(move || accept(&listener, served, &over));

@@ -1,0 +1,14 @@
+//! `nearmetal-probe serve`
+
+use nearmetal_probe::error::ProbeError;
+use nearmetal_probe::serve::{mail, web};
+
+use crate::cli::serve::ServeCommand;
+
+/// Runs a server until it ends, which is an error.
+pub(crate) fn run(command: &ServeCommand) -> Result<(), ProbeError> {
+    match command {
+        ServeCommand::Web { site, server } => web::serve(&server.web(), site.site()),
+        ServeCommand::Mail { mail, server } => mail::serve(&server.mail(), mail.mail()),
+    }
+}

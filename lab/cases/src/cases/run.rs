@@ -49,7 +49,8 @@ boot = "appliance"
 "#;
 
 /// What would show that something of a run is still there: nothing of it may.
-const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f 'guest=run-'; pgrep -f 'nearmetal-libvirt'
+// A shell whose own text holds the pattern would find itself.
+const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f '[g]uest=run-'; pgrep -f '[n]earmetal-libvirt'
     nearmetal run --list | grep -v '^no runs$'; ls -A /var/lib/nearmetal/deltas 2>/dev/null
     cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | grep -vx 0; true";
 
@@ -134,7 +135,7 @@ fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
 
 fn qemu_killed(bench: &Bench) -> anyhow::Result<Verdict> {
     flavours(bench)?;
-    let script = "pkill -9 -f guest=run-tiny; wait $run; echo $?; cat /root/said";
+    let script = "pkill -9 -f '[g]uest=run-tiny'; wait $run; echo $?; cat /root/said";
     let said = bench.sh(&format!("{}{script}", waiting("tiny")))?;
     ensure!(said.starts_with("3\n") && said.contains("the guest ended before its command did"), "{said}");
     nothing_is_left(bench, "kill -9 of QEMU")?;

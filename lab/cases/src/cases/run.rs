@@ -70,7 +70,7 @@ fn nothing_is_left(bench: &Bench, after: &str) -> anyhow::Result<()> {
 /// Starts a run that waits, and gives the shell line up to when its command has begun; `$run` is its process.
 fn waiting(flavour: &str) -> String {
     format!(
-        "nearmetal run {flavour} --flavours /root/flavours.toml --events /root/events -- sleep 600 2>/root/said & run=$!
+        "rm -f /root/events; nearmetal run {flavour} --flavours /root/flavours.toml --events /root/events -- sleep 600 2>/root/said & run=$!
          for i in $(seq 300); do grep -q command-started /root/events 2>/dev/null && break; sleep 1; done
          grep -q command-started /root/events || {{ cat /root/said /root/events; exit 99; }}\n"
     )

@@ -2,17 +2,17 @@
 
 use anyhow::ensure;
 
-use super::{Case, HOLDS, Verdict, shared};
+use super::{Case, HOLDS, Verdict, shared, shared_long};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("run/passes-on-code-and-output-of-the-command", code),
-        shared("run/an-image-stays-as-it-is", image),
+        shared_long("run/an-image-stays-as-it-is", image),
         shared("run/killed-it-leaves-nothing", killed),
-        shared("run/qemu-killed-is-a-failure-with-a-sentence", qemu_killed),
-        shared("run/libvirt-killed-leaves-nothing", libvirt_killed),
-        shared("run/two-at-once-share-no-pu", two_at_once),
+        shared_long("run/qemu-killed-is-a-failure-with-a-sentence", qemu_killed),
+        shared_long("run/libvirt-killed-leaves-nothing", libvirt_killed),
+        shared_long("run/two-at-once-share-no-pu", two_at_once),
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
     ]
 }

@@ -78,43 +78,49 @@ pub enum End {
     TimeLimit(Duration),
     /// By this signal.
     Interrupted(i32),
+    /// The guest's agent could not start the command, in its words.
+    NotStarted(String),
 }
 
 impl End {
-    /// The exit code to pass on: the command's own; 128 and the signal as shells have it; 124 as timeout(1) has it.
+    /// The exit code to pass on: the command's own; 128 and the signal as shells have it; 124 as timeout(1) has it;
+    /// 127 as shells have it for a program that cannot be started.
     ///
     /// # Errors
     /// [`RunError::NoCode`]: the guest's agent told a code that no program has.
     pub fn code(&self) -> Result<u8, RunError> {
         let byte = |code: i64| {
             u8::try_from(code)
-                .map_err(|_| RunError::NoCode(format!("the guest's agent told {code}, and 0 to 255 are codes")))
+                .map_err(|_| RunError::NoCode(format!("the guest's agent reported exit code {code}; the limit is 255")))
         };
         match self {
             Self::Command(ExecOutput { status: ExecStatus::Exited(code), .. }) => byte(*code),
             Self::Command(ExecOutput { status: ExecStatus::Signal(signal), .. }) => byte(signal.saturating_add(128)),
             Self::TimeLimit(_) => Ok(124),
+            Self::NotStarted(_) => Ok(127),
             Self::Interrupted(signal) => byte(i64::from(*signal) + 128),
         }
     }
 }
 
-/// Runs it. The guest is gone afterwards, or libvirt is lost ([`RunError::lost_libvirt`]), or the error says that it could
-/// not be ended.
-///
-/// # Errors
-/// The guest did not start, is not as planned, was ended by somebody else, or its agent does not answer.
-pub fn carry_out(course: &Course<'_>, hypervisor: &mut dyn Hypervisor, watch: &mut dyn Watch) -> Result<End, RunError> {
+/// What came of a course: two things, since a command that ended has its code whatever becomes of its guest.
+#[derive(Debug)]
+pub struct Gone {
+    /// How the command ended. Errors: the guest did not start, is not as planned, was ended by somebody else, or its agent
+    /// does not answer.
+    pub end: Result<End, RunError>,
+    /// Whether the guest is gone. Errors: libvirt is lost ([`RunError::lost_libvirt`]), or could not end it.
+    pub guest: Result<(), RunError>,
+}
+
+/// Runs it, and ends its guest.
+pub fn carry_out(course: &Course<'_>, hypervisor: &mut dyn Hypervisor, watch: &mut dyn Watch) -> Gone {
     let end = course.to_the_end(hypervisor, watch);
     if matches!(end, Ok(End::TimeLimit(_) | End::Interrupted(_))) {
         // What it has open outside (a mounted share, say) can be closed. Its disk is thrown away in any case.
         let _ = hypervisor.shutdown(course.name, ShutdownMode::AgentThenAcpi, course.grace);
     }
-    let gone = end_guest(hypervisor, course.name, course.uuid);
-    // Why it did not come to its end is the better message.
-    let end = end?;
-    gone?;
-    Ok(end)
+    Gone { end, guest: end_guest(hypervisor, course.name, course.uuid) }
 }
 
 impl Course<'_> {
@@ -128,7 +134,11 @@ impl Course<'_> {
         }
         watch.step(Step::Agent);
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
-        let running = agent::start(hypervisor, self.name, &command, None)?;
+        let running = match agent::start(hypervisor, self.name, &command, None) {
+            // The agent's own words say whether it is missing or may not be run.
+            Err(HypervisorError::AgentCommandFailed { message, .. }) => return Ok(End::NotStarted(message)),
+            other => other?,
+        };
         watch.step(Step::CommandStarted);
         let end = self.until_command(hypervisor, watch, &running)?;
         watch.step(Step::Ended);
@@ -219,7 +229,7 @@ impl Course<'_> {
                 if before == "its command did" =>
             {
                 RunError::NoCode(format!(
-                    "the guest's agent does not know it any more ({message}); was the guest booted anew?"
+                    "the guest's agent does not know it any more ({message}); did the guest reboot?"
                 ))
             }
             other => other,

@@ -112,7 +112,7 @@ mod tests {
         let flavours = Flavours::parse("test", &text).unwrap();
         let flavour = &flavours.all()[0];
         let host = Synthetic::new().packages(2).cores_per_node(4).memory_per_node(Bytes::from_mib(8192)).build();
-        let given = Given { cpus: host.online(), nodes: "0-1".parse().unwrap(), memory: None };
+        let given = Given { cpus: host.online(), nodes: "0-1".parse().unwrap(), memory: Vec::new() };
         let (name, uuid) = ("run-job-1", "11111111-2222-4333-8444-555555555555");
         let has_disk = disk.is_some();
         let choice = Choice { flavour, name, uuid, host: &host, given: &given, others: &[], has_disk };

@@ -53,7 +53,8 @@ pub fn make(directory: &Path, base: &Layer) -> Result<File, RunError> {
 fn unnamed(directory: &Path) -> Result<File, RunError> {
     files::create_dir_all(directory)?;
     let failed = |reason: String| RunError::Delta { directory: directory.to_owned(), reason };
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    // O_EXCL: linkat(2) cannot give it a name later either.
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(File::from(file)),
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => Err(failed(
@@ -80,6 +81,10 @@ mod tests {
         let mut text = String::new();
         File::from(other).read_to_string(&mut text).unwrap();
         assert_eq!(text, "written here");
+        let (from, to) = (path_of(&file), directory.path().join("named"));
+        let linked =
+            rustix::fs::linkat(rustix::fs::CWD, from, rustix::fs::CWD, to, rustix::fs::AtFlags::SYMLINK_FOLLOW);
+        assert!(linked.is_err(), "a delta with a name outlives its run");
     }
 
     #[test]

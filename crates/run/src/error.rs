@@ -47,8 +47,8 @@ pub enum RunError {
     Given(String),
     /// The limit of memory is below the guest.
     #[error(
-        "the flavour `{flavour}` has {wanted} of memory, and this process was given {limit} (`{file}`): ask your batch \
-         system for more than {wanted}, or take a smaller flavour"
+        "the flavour `{flavour}` has {wanted} of memory, and this process was given {limit} (`{file}`), of which other runs \
+         leave {left}: ask your batch system for more than {wanted}, or take a smaller flavour"
     )]
     MemoryLimit {
         /// Its name.
@@ -57,6 +57,8 @@ pub enum RunError {
         wanted: Bytes,
         /// The limit.
         limit: Bytes,
+        /// What is left of it beside the guests of other runs under it.
+        left: Bytes,
         /// Who sets it.
         file: String,
     },
@@ -100,8 +102,18 @@ pub enum RunError {
         /// Their size.
         wanted: Bytes,
     },
-    /// Somebody holds the lock.
-    #[error("another run has held `{}` for {seconds} s: look what it waits for (`fuser -v` names it)", path.display())]
+    /// A reservation of another version, or a damaged one.
+    #[error(
+        "what the run of `{}` has is unknown: another version of nearmetal wrote it. Wait until it has ended; if its guest \
+         (named as the file) and its process are gone, remove the file",
+        path.display()
+    )]
+    UnknownReservation {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Others hold the lock.
+    #[error("could not get `{}` within {seconds} s: other runs begin and end (`fuser -v` names them)", path.display())]
     Locked {
         /// The lock.
         path: PathBuf,

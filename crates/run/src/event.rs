@@ -84,6 +84,8 @@ pub enum Outcome {
     Exited,
     /// A signal ended the command.
     Signal,
+    /// The guest's agent could not start the command.
+    NotStarted,
     /// The time limit ended it.
     TimeLimit,
     /// The run was told to end.

@@ -2,7 +2,7 @@
 
 use crate::flavour::{EXAMPLE, Flavours};
 use crate::given;
-use crate::reservation::Reservation;
+use crate::reservation::Said;
 
 /// A name, an input that is understood, and the parser.
 pub type Parser = (&'static str, Vec<u8>, fn(&str));
@@ -12,7 +12,7 @@ pub fn fuzz_targets() -> Vec<Parser> {
     let small = "[[flavour]]\nname = \"a\"\nvcpus = 2\nmemory = \"2 GiB\"\nboot = \"kernel\"\nkernel = \"/k\"\ngrace = \"5s\"\n";
     let status = "Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed_list:\t0-1\n";
     let reservation = "{\"schema\":\"nearmetal.reservation/1\",\"name\":\"run-a-1\",\"uuid\":\"u\",\"flavour\":\"a\",\"pid\":7,\
-        \"since\":\"2026\",\"cpus\":\"1-2\",\"memory\":[{\"node\":0,\"bytes\":7}],\"page_size\":null,\"image\":null,\"pools\":[]}\n";
+        \"since\":\"2026\",\"cpus\":\"1-2\",\"memory\":[{\"node\":0,\"bytes\":7}],\"limits\":[],\"page_size\":null,\"image\":null,\"pools\":[]}\n";
     let flavours = |text: &str| match Flavours::parse("fuzz", text) {
         Ok(flavours) => drop(flavours.find("a")),
         Err(errors) => {
@@ -28,6 +28,6 @@ pub fn fuzz_targets() -> Vec<Parser> {
         ("allowed PUs and nodes", status.into(), |text| drop(given::allowed(text))),
         ("control groups above", "0::/a/b\n4:cpu,memory:/c\n".into(), |text| drop(given::limit_files(text))),
         ("limit of memory", "1073741824\n".into(), |text| drop(given::limit(text))),
-        ("reservation", reservation.into(), |text| drop(Reservation::parse(text))),
+        ("reservation", reservation.into(), |text| drop(Said::parse(text))),
     ]
 }

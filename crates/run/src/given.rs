@@ -22,8 +22,8 @@ pub struct Given {
     pub cpus: CpuSet,
     /// Nodes its memory may come from.
     pub nodes: NodeSet,
-    /// The least of the limits of memory above it; `None` without any.
-    pub memory: Option<MemoryLimit>,
+    /// The limits of memory above it, the nearest first.
+    pub memory: Vec<MemoryLimit>,
 }
 
 /// A limit, and who sets it.
@@ -44,8 +44,8 @@ impl Given {
         let status = fs.read("/proc/self/status").map_err(unreadable)?;
         let (cpus, nodes) = allowed(&status).map_err(RunError::Given)?;
         let groups = fs.read("/proc/self/cgroup").map_err(unreadable)?;
-        let mut memory: Option<MemoryLimit> = None;
-        for file in limit_files(&groups) {
+        let mut memory = Vec::new();
+        for file in limit_files(&groups).map_err(RunError::Given)? {
             let text = match fs.read(&file) {
                 Ok(text) => text,
                 // The root has no limit, and in a container the path may lie outside of what is shown.
@@ -53,8 +53,8 @@ impl Given {
                 Err(error) => return Err(unreadable(error)),
             };
             let limit = limit(&text).map_err(|why| RunError::Given(format!("`{file}`: {why}")))?;
-            if let Some(bytes) = limit.filter(|bytes| memory.as_ref().is_none_or(|least| *bytes < least.bytes)) {
-                memory = Some(MemoryLimit { bytes, file });
+            if let Some(bytes) = limit {
+                memory.push(MemoryLimit { bytes, file });
             }
         }
         Ok(Self { cpus, nodes, memory })
@@ -80,7 +80,7 @@ pub(crate) fn allowed(status: &str) -> Result<(CpuSet, NodeSet), String> {
 }
 
 /// The files with the limits of memory above a process, the nearest first.
-pub(crate) fn limit_files(groups: &str) -> Vec<String> {
+pub(crate) fn limit_files(groups: &str) -> Result<Vec<String>, String> {
     let mut files = Vec::new();
     for line in groups.lines() {
         // hierarchy:controllers:path
@@ -93,8 +93,9 @@ pub(crate) fn limit_files(groups: &str) -> Vec<String> {
             }
             _ => continue,
         };
+        // It leads out of what this process is shown, so that its limits cannot be read (cgroup_namespaces(7)).
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            continue;
+            return Err(format!("its control group `{path}` lies outside of what /sys/fs/cgroup shows here"));
         }
         let mut path = path.trim_end_matches('/');
         for _ in 0..DEEPEST {
@@ -105,7 +106,7 @@ pub(crate) fn limit_files(groups: &str) -> Vec<String> {
             }
         }
     }
-    files
+    Ok(files)
 }
 
 /// What a limit file says; `None` for no limit.
@@ -136,7 +137,7 @@ mod tests {
     const STATUS: (&str, &str) = ("/proc/self/status", "Name:\tx\nCpus_allowed_list:\t2-5\nMems_allowed_list:\t0,2\n");
 
     #[test]
-    fn the_tightest_limit_of_memory_above_counts() {
+    fn every_limit_of_memory_above_is_read() {
         let given = given(&[
             STATUS,
             ("/proc/self/cgroup", "0::/slurm/job7/step\n"),
@@ -146,9 +147,9 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((given.cpus.to_string().as_str(), given.nodes.to_string().as_str()), ("2-5", "0,2"));
-        let memory = given.memory.unwrap();
-        assert_eq!(memory.bytes, Bytes::from_mib(1024));
-        assert_eq!(memory.file, "/sys/fs/cgroup/slurm/job7/memory.max");
+        let limits: Vec<_> = given.memory.iter().map(|limit| (limit.bytes, limit.file.as_str())).collect();
+        let (job, slurm) = ("/sys/fs/cgroup/slurm/job7/memory.max", "/sys/fs/cgroup/slurm/memory.max");
+        assert_eq!(limits, [(Bytes::from_mib(1024), job), (Bytes::from_mib(4096), slurm)]);
     }
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
         let groups = ("/proc/self/cgroup", "4:cpu,memory:/job\n1:name=systemd:/x\n");
         let limit = |text| {
             let given = given(&[STATUS, groups, ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", text)]);
-            given.unwrap().memory.map(|memory| memory.bytes)
+            given.unwrap().memory.first().map(|memory| memory.bytes)
         };
         assert_eq!(limit("2097152\n"), Some(Bytes::from_mib(2)));
         assert_eq!(limit("9223372036854771712\n"), None);
@@ -165,21 +166,22 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused_and_not_taken_for_everything() {
         let root = ("/proc/self/cgroup", "0::/\n");
-        assert_eq!(given(&[STATUS, root]).unwrap().memory, None);
+        assert_eq!(given(&[STATUS, root]).unwrap().memory, []);
         for files in [
             vec![root],
             vec![("/proc/self/status", "Cpus_allowed_list:\t\nMems_allowed_list:\t0\n"), root],
             vec![("/proc/self/status", "Cpus_allowed_list:\tx\nMems_allowed_list:\t0\n"), root],
             vec![STATUS, ("/proc/self/cgroup", "0::/a\n"), ("/sys/fs/cgroup/a/memory.max", "lots\n")],
             vec![STATUS],
+            vec![STATUS, ("/proc/self/cgroup", "0::/../../job\n")],
         ] {
             assert!(matches!(given(&files), Err(RunError::Given(_))), "{files:?}");
         }
     }
 
     #[test]
-    fn a_path_that_leads_upwards_is_left_out() {
-        assert_eq!(limit_files("0::/../x\nnonsense\n"), Vec::<String>::new());
-        assert_eq!(limit_files("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
+    fn a_path_that_leads_upwards_is_refused() {
+        assert!(limit_files("0::/../x\nnonsense\n").is_err());
+        assert_eq!(limit_files("nonsense\n0::/\n").unwrap(), ["/sys/fs/cgroup/memory.max"]);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use nearmetal_change::Kernel;
+use nearmetal_change::{Kernel, PinTarget};
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, Nvram};
 use nearmetal_place::PoolChange;
 
 use crate::RunError;
-use crate::pools::{give_back, grow};
-use crate::reservation::{Claim, Desk, Reservation, Turn};
+use crate::pools::{Growth, give_back, grow};
+use crate::reservation::{Claim, Desk, Reservation, Said, Seen, Turn};
 
 /// What was found of runs that are dead.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,43 +52,72 @@ pub fn end_guest(hypervisor: &mut dyn Hypervisor, name: &str, uuid: &str) -> Res
     }
 }
 
+/// Finishes what runs were killed at while they changed a pool: nobody may change one before. Their guests have not begun, or
+/// are gone. The caller has the turn.
+fn settle(turn: &Turn, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
+    for seen in turn.look()?.into_iter().filter(|seen| !seen.held) {
+        let Said::Whole(dead) = &seen.said else { continue };
+        if dead.pools.iter().any(Growth::is_half_way) {
+            give_back(kernel, &mut turn.adopt(&seen, Reservation::clone(dead))?, patience)?;
+        }
+    }
+    Ok(())
+}
+
 /// Gives back what dead runs left. The caller has the turn.
 ///
 /// # Errors
-/// The reservations cannot be read.
+/// The reservations cannot be read, or a pool is half-way and cannot be settled.
 pub fn recover(
     turn: &Turn,
     kernel: &dyn Kernel,
     hypervisor: &mut dyn Hypervisor,
     patience: Duration,
 ) -> Result<Recovered, RunError> {
+    settle(turn, kernel, patience)?;
     let mut recovered = Recovered::default();
     for seen in turn.look()?.into_iter().filter(|seen| !seen.held) {
-        if let Some(dead) = &seen.reservation {
-            if let Err(error) = given_back(dead, kernel, hypervisor, patience) {
-                recovered
-                    .problems
-                    .push(format!("the run `{}` ended without giving back what it had: {error}", dead.name));
+        let dead = match &seen.said {
+            Said::Nothing => {
+                turn.forget(&seen)?;
                 continue;
             }
-            recovered.names.push(dead.name.clone());
+            // It stays, and keeps others from choosing.
+            Said::Unknown => continue,
+            Said::Whole(dead) => dead,
+        };
+        match given_back(turn, &seen, dead, kernel, hypervisor, patience) {
+            Ok(()) => recovered.names.push(dead.name.clone()),
+            Err(error) => recovered
+                .problems
+                .push(format!("the run `{}` ended without giving back what it had: {error}", dead.name)),
         }
-        turn.forget(&seen)?;
     }
     Ok(recovered)
 }
 
 fn given_back(
+    turn: &Turn,
+    seen: &Seen,
     dead: &Reservation,
     kernel: &dyn Kernel,
     hypervisor: &mut dyn Hypervisor,
     patience: Duration,
 ) -> Result<(), RunError> {
     end_guest(hypervisor, &dead.name, &dead.uuid)?;
-    give_back(kernel, &dead.pools, patience)
+    // A libvirt that does not know it may still have lost it alive.
+    if kernel.affinity(&dead.uuid, PinTarget::Emulator)?.is_some() {
+        let what = format!("the guest `{}`", dead.name);
+        let reason = "libvirt does not know it, and its QEMU still runs: end that process".to_owned();
+        return Err(RunError::NotGivenBack { what, reason });
+    }
+    let mut claim = turn.adopt(seen, dead.clone())?;
+    give_back(kernel, &mut claim, patience)?;
+    claim.release()
 }
 
-/// Takes what a reservation says, and the pages that its plan needs more of. The caller has the turn.
+/// Takes what a reservation says, and the pages that its plan needs more of. The caller has the turn, and has
+/// [recovered](recover) with it.
 ///
 /// # Errors
 /// The reservation cannot be written, or the kernel does not give the pages: then all is given back.
@@ -102,7 +131,7 @@ pub fn take(
     let mut claim = turn.reserve(reservation)?;
     if let Err(error) = grow(kernel, &mut claim, pools, patience) {
         // What fails here is tried again by the next run.
-        if give_back(kernel, &claim.reservation().pools, patience).is_ok() {
+        if give_back(kernel, &mut claim, patience).is_ok() {
             let _ = claim.release();
         }
         return Err(error);
@@ -114,9 +143,13 @@ pub fn take(
 ///
 /// # Errors
 /// A pool cannot be set, or the file cannot be removed. Then the reservation stays, and the next run tries again.
-pub fn release(desk: &Desk, claim: Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
+pub fn release(desk: &Desk, mut claim: Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
+    if claim.reservation().pools.is_empty() {
+        return claim.release();
+    }
     // Nobody plans with pages that are about to go.
-    let _turn = desk.turn()?;
-    give_back(kernel, &claim.reservation().pools, patience)?;
+    let turn = desk.turn()?;
+    settle(&turn, kernel, patience)?;
+    give_back(kernel, &mut claim, patience)?;
     claim.release()
 }

@@ -53,6 +53,8 @@ pub struct Reservation {
     pub cpus: CpuSet,
     /// Its memory by node.
     pub memory: Vec<NodeShare>,
+    /// Files of the memory limits that its guest counts against.
+    pub limits: Vec<String>,
     /// Size of its hugepages; `None` for the kernel's own pages.
     pub page_size: Option<PageSize>,
     /// Its base image.
@@ -71,15 +73,31 @@ pub struct NodeShare {
     pub bytes: Bytes,
 }
 
-impl Reservation {
-    /// The last whole line of a reservation's file; `None` if there is none.
-    pub fn parse(text: &str) -> Option<Self> {
-        // What stands behind the last line feed was being written.
-        let whole = &text[..text.rfind('\n')?];
-        let last: Self = serde_json::from_str(whole.rsplit('\n').next()?).ok()?;
-        (last.schema == SCHEMA && is_name(&last.name)).then_some(last)
-    }
+/// What a reservation's file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing yet: no line is whole. Whoever makes it has nothing but its name.
+    Nothing,
+    /// Something that this version does not read: what it has is unknown.
+    Unknown,
+    /// This, by its last whole line.
+    Whole(Box<Reservation>),
+}
 
+impl Said {
+    /// Reads a reservation's file.
+    pub fn parse(text: &str) -> Self {
+        // What stands behind the last line feed was being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let Some(last) = whole.rsplit('\n').find(|line| !line.is_empty()) else { return Self::Nothing };
+        match serde_json::from_str::<Reservation>(last) {
+            Ok(last) if last.schema == SCHEMA && is_name(&last.name) => Self::Whole(Box::new(last)),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Reservation {
     /// For messages: who has which PUs.
     pub fn holder(&self) -> String {
         format!("`{}` (process {}) has PUs {}", self.name, self.pid, self.cpus)
@@ -116,11 +134,25 @@ pub struct Claim {
 /// A reservation that was found.
 #[derive(Debug)]
 pub struct Seen {
-    /// What it says; `None` if whoever made it died before a line was whole: it had nothing yet.
-    pub reservation: Option<Reservation>,
+    /// What it says.
+    pub said: Said,
     /// Whether its run lives.
     pub held: bool,
     path: PathBuf,
+}
+
+impl Seen {
+    /// What it has; `None` if it has nothing yet.
+    ///
+    /// # Errors
+    /// [`RunError::UnknownReservation`]: nobody may choose beside it.
+    pub fn whole(&self) -> Result<Option<&Reservation>, RunError> {
+        match &self.said {
+            Said::Nothing => Ok(None),
+            Said::Unknown => Err(RunError::UnknownReservation { path: self.path.clone() }),
+            Said::Whole(reservation) => Ok(Some(reservation)),
+        }
+    }
 }
 
 fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> RunError + 'a {
@@ -150,9 +182,13 @@ fn look(directory: &Path) -> Result<Vec<Seen>, RunError> {
         };
         let mut text = String::new();
         file.take(LONGEST).read_to_string(&mut text).map_err(failed("read", &path))?;
-        all.push(Seen { reservation: Reservation::parse(&text), held, path });
+        all.push(Seen { said: Said::parse(&text), held, path });
     }
     Ok(all)
+}
+
+fn whole(seen: impl Iterator<Item = Seen>) -> Result<Vec<Reservation>, RunError> {
+    seen.filter_map(|seen| seen.whole().map(|whole| whole.cloned()).transpose()).collect()
 }
 
 impl Desk {
@@ -164,9 +200,17 @@ impl Desk {
     /// What runs that live have, by name.
     ///
     /// # Errors
-    /// The directory or a file in it cannot be read.
+    /// The directory or a file in it cannot be read, or what a run has is unknown.
     pub fn living(&self) -> Result<Vec<Reservation>, RunError> {
-        Ok(look(&self.directory)?.into_iter().filter(|seen| seen.held).filter_map(|seen| seen.reservation).collect())
+        whole(look(&self.directory)?.into_iter().filter(|seen| seen.held))
+    }
+
+    /// What dead runs left, by name: the next run gives it back.
+    ///
+    /// # Errors
+    /// As [`living`](Self::living).
+    pub fn dead(&self) -> Result<Vec<Reservation>, RunError> {
+        whole(look(&self.directory)?.into_iter().filter(|seen| !seen.held))
     }
 
     /// Waits for the turn. The lock is given back when the value is dropped, or by the kernel.
@@ -187,13 +231,13 @@ impl Desk {
             OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed("open", &path))?;
         let began = Instant::now();
         loop {
-            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Turn { directory: directory.clone(), _lock: lock }),
-                Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => sleep(STEP),
-                Err(Errno::WOULDBLOCK) => return Err(RunError::Locked { path, seconds: PATIENCE.as_secs() }),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(failed("lock", &path)(errno.into())),
+            if files::try_lock(&lock, &path)? {
+                return Ok(Turn { directory: directory.clone(), _lock: lock });
             }
+            if began.elapsed() >= PATIENCE {
+                return Err(RunError::Locked { path, seconds: PATIENCE.as_secs() });
+            }
+            sleep(STEP);
         }
     }
 }
@@ -205,6 +249,26 @@ impl Turn {
     /// The directory or a file in it cannot be read.
     pub fn look(&self) -> Result<Vec<Seen>, RunError> {
         look(&self.directory)
+    }
+
+    /// What anybody has: runs that live, and dead ones that could not give all of it back.
+    ///
+    /// # Errors
+    /// As [`Desk::living`].
+    pub fn others(&self) -> Result<Vec<Reservation>, RunError> {
+        whole(self.look()?.into_iter())
+    }
+
+    /// A dead run's reservation, held again: to give back what it names.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(crate) fn adopt(&self, seen: &Seen, reservation: Reservation) -> Result<Claim, RunError> {
+        let path = seen.path.clone();
+        let file = OpenOptions::new().append(true).open(&path).map_err(failed("open", &path))?;
+        // Nobody who lives holds it; whoever only looks lets go at once.
+        files::lock(&file, &path)?;
+        Ok(Claim { reservation, path, file })
     }
 
     /// Takes what a reservation says. The caller has looked that nobody else has it.
@@ -220,7 +284,7 @@ impl Turn {
             .open(&path)
             .map_err(failed("create", &path))?;
         // Nobody else can hold it: whoever looks has the turn first.
-        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|errno| failed("lock", &path)(errno.into()))?;
+        files::lock(&file, &path)?;
         let mut claim = Claim { reservation, path, file };
         claim.write()?;
         Ok(claim)
@@ -283,6 +347,7 @@ pub(crate) mod tests {
             since: "2026-11-25T09:00:00Z".to_owned(),
             cpus: cpus.parse().unwrap(),
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
+            limits: Vec::new(),
             page_size: None,
             image: None,
             pools: Vec::new(),
@@ -301,12 +366,12 @@ pub(crate) mod tests {
         let claim = desk.turn().unwrap().reserve(reservation("run-a", "1-2")).unwrap();
         let seen = desk.turn().unwrap().look().unwrap();
         assert!(seen.len() == 1 && seen[0].held);
-        assert_eq!(seen[0].reservation.as_ref(), Some(claim.reservation()));
+        assert_eq!(seen[0].whole().unwrap(), Some(claim.reservation()));
         // As the kernel does when a process is killed.
         drop(claim);
         let turn = desk.turn().unwrap();
         let seen = turn.look().unwrap();
-        assert!(!seen[0].held && seen[0].reservation.is_some());
+        assert!(!seen[0].held && seen[0].whole().unwrap().is_some());
         turn.forget(&seen[0]).unwrap();
         assert!(turn.look().unwrap().is_empty());
     }
@@ -318,11 +383,11 @@ pub(crate) mod tests {
         let mut claim = turn.reserve(reservation("run-a", "1")).unwrap();
         claim.amend(|reservation| reservation.pid = 8).unwrap();
         let path = claim.path.clone();
-        assert_eq!(turn.look().unwrap()[0].reservation.as_ref().unwrap().pid, 8);
+        assert_eq!(turn.others().unwrap()[0].pid, 8);
         claim.file.write_all(b"{\"schema\":\"nearm").unwrap();
-        assert_eq!(turn.look().unwrap()[0].reservation.as_ref().unwrap().pid, 8);
+        assert_eq!(turn.others().unwrap()[0].pid, 8);
         claim.amend(|reservation| reservation.pid = 9).unwrap();
-        assert_eq!(turn.look().unwrap()[0].reservation.as_ref().unwrap().pid, 9);
+        assert_eq!(turn.others().unwrap()[0].pid, 9);
         claim.release().unwrap();
         assert!(!path.exists());
     }
@@ -334,9 +399,24 @@ pub(crate) mod tests {
         let _claim = turn.reserve(reservation("run-a", "1")).unwrap();
         assert!(matches!(turn.reserve(reservation("run-a", "2")), Err(RunError::File(_))));
         let line = |name: &str| serde_json::to_string(&reservation(name, "1")).unwrap() + "\n";
-        assert!(Reservation::parse(&line("run-b")).is_some());
-        for junk in ["", "\n", "{}\n", &line("../x"), &line("run-b").replace("/1", "/9"), line("run-b").trim_end()] {
-            assert_eq!(Reservation::parse(junk), None, "{junk}");
+        assert!(matches!(Said::parse(&line("run-b")), Said::Whole(_)));
+        for begun in ["", "\n", line("run-b").trim_end()] {
+            assert_eq!(Said::parse(begun), Said::Nothing, "{begun}");
+        }
+        let newer = line("run-b").replace("\"pid\"", "\"colour\":1,\"pid\"");
+        for other in ["{}\n", &line("../x"), &line("run-b").replace("/1", "/9"), &newer] {
+            assert_eq!(Said::parse(other), Said::Unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn nobody_chooses_beside_a_reservation_that_cannot_be_read() {
+        let (_directory, desk) = desk();
+        let turn = desk.turn().unwrap();
+        let claim = turn.reserve(reservation("run-a", "1")).unwrap();
+        files::write(&claim.path, "{\"schema\":\"nearmetal.reservation/2\"}\n").unwrap();
+        for refused in [desk.living().unwrap_err(), turn.others().unwrap_err()] {
+            assert!(refused.to_string().contains("run-a.run"), "{refused}");
         }
     }
 }

@@ -57,13 +57,19 @@ impl Choice<'_> {
     /// It does not fit into what was given and is left, with the numbers and who has the rest.
     pub fn choose(&self) -> Result<Chosen, RunError> {
         let (flavour, given) = (self.flavour, self.given);
-        if let Some(limit) = given.memory.as_ref().filter(|limit| limit.bytes < flavour.memory) {
-            return Err(RunError::MemoryLimit {
-                flavour: flavour.name.clone(),
-                wanted: flavour.memory,
-                limit: limit.bytes,
-                file: limit.file.clone(),
-            });
+        for limit in &given.memory {
+            let beside: Vec<_> = self.others.iter().filter(|other| other.limits.contains(&limit.file)).collect();
+            let taken = beside.iter().flat_map(|other| &other.memory).map(|share| share.bytes);
+            let left = Bytes::new(taken.fold(limit.bytes.get(), |left, taken| left.saturating_sub(taken.get())));
+            if left < flavour.memory {
+                return Err(RunError::MemoryLimit {
+                    flavour: flavour.name.clone(),
+                    wanted: flavour.memory,
+                    limit: limit.bytes,
+                    left,
+                    file: limit.file.clone(),
+                });
+            }
         }
         let taken = self.others.iter().fold(CpuSet::new(), |all, other| all.union(&other.cpus));
         let online = self.host.online();
@@ -252,7 +258,7 @@ mod tests {
     }
 
     fn given(cpus: &str, nodes: &str) -> Given {
-        Given { cpus: cpus.parse().unwrap(), nodes: nodes.parse().unwrap(), memory: None }
+        Given { cpus: cpus.parse().unwrap(), nodes: nodes.parse().unwrap(), memory: Vec::new() }
     }
 
     /// Two nodes of four cores with two threads each, PUs 0-15.
@@ -277,6 +283,7 @@ mod tests {
             since: String::new(),
             cpus: chosen.cpus.clone(),
             memory: chosen.memory.clone(),
+            limits: Vec::new(),
             page_size: flavour.page_size,
             image: None,
             pools: Vec::new(),
@@ -295,8 +302,21 @@ mod tests {
         let small = flavour("vcpus = 2\nmemory = \"1 GiB\"");
         let limit = MemoryLimit { bytes: Bytes::from_mib(512), file: "/sys/fs/cgroup/job/memory.max".to_owned() };
         let error =
-            choose(&small, &Given { memory: Some(limit), ..given("0-15", "0-1") }, &[]).unwrap_err().to_string();
+            choose(&small, &Given { memory: vec![limit], ..given("0-15", "0-1") }, &[]).unwrap_err().to_string();
         assert!(error.contains("1 GiB") && error.contains("512 MiB") && error.contains("job/memory.max"), "{error}");
+        // Guests of other runs count against the limits that they name, and against no other.
+        let limit = |file: &str| MemoryLimit { bytes: Bytes::from_mib(1536), file: file.to_owned() };
+        let other = Reservation {
+            memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(1024) }],
+            limits: vec!["/sys/fs/cgroup/job/memory.max".to_owned()],
+            ..crate::reservation::tests::reservation("run-a", "15")
+        };
+        let beside = |file: &str| {
+            choose(&small, &Given { memory: vec![limit(file)], ..given("0-15", "0-1") }, std::slice::from_ref(&other))
+        };
+        let error = beside("/sys/fs/cgroup/job/memory.max").unwrap_err().to_string();
+        assert!(error.contains("leave 512 MiB"), "{error}");
+        beside("/sys/fs/cgroup/other/memory.max").unwrap();
         let error = choose(&small, &given("3", "0-1"), &[]).unwrap_err().to_string();
         assert!(error.contains("2 PUs") && error.contains("1 of the 1 allowed (PUs 3)"), "{error}");
         let whole = flavour("vcpus = 2\nmemory = \"1 GiB\"\nwhole-cores = true");
@@ -351,7 +371,7 @@ mod tests {
                     continue;
                 }
                 let cpus: CpuSet = (first..(first + count).min(16)).collect();
-                let given = Given { cpus: cpus.clone(), nodes: "0-1".parse().unwrap(), memory: None };
+                let given = Given { cpus: cpus.clone(), nodes: "0-1".parse().unwrap(), memory: Vec::new() };
                 let flavour = flavour(&format!("vcpus = {vcpus}\nmemory = \"256 MiB\"\nwhole-cores = {whole}"));
                 let (name, uuid) = (format!("run-job-{number}"), format!("uuid-{number}"));
                 let choice = Choice {

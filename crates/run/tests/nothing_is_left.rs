@@ -1,7 +1,7 @@
 //! Whoever dies, and wherever: guest, reservation and pools are given back, at the latest by the next run.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use nearmetal_hypervisor::protocol::Request;
 use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError};
 use nearmetal_place::PoolChange;
 use nearmetal_run::RunError;
-use nearmetal_run::course::{Course, End, Step, Watch, carry_out};
+use nearmetal_run::course::{Course, End, Gone, Step, Watch, carry_out};
 use nearmetal_run::definition::Definition;
-use nearmetal_run::pools::{Growth, State};
+use nearmetal_run::pools::{Growth, State, give_back};
 use nearmetal_run::recover::{recover, release, take};
 use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
@@ -31,13 +31,15 @@ const NO_TIME: Duration = Duration::ZERO;
 struct Pool {
     files: RefCell<BTreeMap<String, String>>,
     most: u64,
+    /// The write at which the process dies, from 1, and whether the kernel has done it by then.
+    dies: Cell<Option<(u32, bool)>>,
 }
 
 impl Pool {
     fn new(most: u64) -> Self {
         let files = [("nr_hugepages", "16"), ("surplus_hugepages", "0")];
         let files = files.map(|(name, value)| (format!("{POOL}/{name}"), value.to_owned()));
-        Self { files: RefCell::new(files.into()), most }
+        Self { files: RefCell::new(files.into()), most, dies: Cell::new(None) }
     }
 
     fn pages(&self) -> u64 {
@@ -51,10 +53,14 @@ impl Kernel for Pool {
     }
 
     fn write(&self, path: &str, value: &str) -> Result<(), ChangeError> {
+        let dies = self.dies.get().map(|(left, done)| (left - 1, done));
+        self.dies.set(dies.filter(|(left, _)| *left > 0));
+        assert!(dies != Some((0, false)), "killed before a write");
         if path.starts_with(POOL) {
             let pages = value.parse::<u64>().unwrap().min(self.most);
             self.files.borrow_mut().insert(path.to_owned(), pages.to_string());
         }
+        assert!(dies != Some((0, true)), "killed behind a write");
         Ok(())
     }
 
@@ -135,6 +141,7 @@ fn reservation() -> Reservation {
         since: "2026-11-25T09:00:00Z".to_owned(),
         cpus: "1-2".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
+        limits: Vec::new(),
         page_size: Some(PageSize::HUGE_2M),
         image: None,
         pools: Vec::new(),
@@ -167,11 +174,9 @@ impl Stage {
         let (name, uuid) = (NAME, UUID);
         let course =
             Course { name, uuid, definition: &definition, command: &command, boot_limit, time_limit: limit, grace };
-        let end = carry_out(&course, fake, watch);
-        if end.as_ref().is_err_and(RunError::lost_libvirt) {
-            // What the kernel and libvirt do when this process ends.
-            return end;
-        }
+        let Gone { end, guest } = carry_out(&course, fake, watch);
+        // What follows then is what the kernel and libvirt do when this process ends.
+        guest?;
         release(&self.desk, claim, &self.kernel, NO_TIME)?;
         end
     }
@@ -212,6 +217,50 @@ fn a_run_that_is_killed_at_any_step_leaves_nothing_to_the_next() {
         assert!(killed.is_err(), "{step:?}");
         assert_eq!(stage.kernel.pages(), 48, "{step:?}");
         stage.check_nothing_is_left(&mut fake, &format!("{step:?}"));
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_write_to_a_pool_leaves_the_owners_pages_and_no_more() {
+    for (write, done) in [(1, false), (1, true), (2, false), (2, true)] {
+        let why = format!("at write {write}, done: {done}");
+        let (stage, mut fake) = (Stage::new(), guest(Some(1), seven()));
+        stage.kernel.dies.set(Some((write, done)));
+        let run = || stage.run(&mut fake, &mut Witness::default(), None).map(drop);
+        assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "{why}");
+        stage.check_nothing_is_left(&mut fake, &why);
+        // Another look finds nothing to do.
+        stage.check_nothing_is_left(&mut fake, &why);
+    }
+}
+
+#[test]
+fn a_reservation_that_was_given_back_but_for_its_name_takes_no_page_from_the_owner() {
+    let stage = Stage::new();
+    let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
+    let turn = stage.desk.turn().unwrap();
+    let mut claim = take(&turn, &stage.kernel, reservation(), &[pool], NO_TIME).unwrap();
+    give_back(&stage.kernel, &mut claim, NO_TIME).unwrap();
+    // As SIGKILL: the file stays.
+    drop((claim, turn));
+    stage.check_nothing_is_left(&mut Fake::new(""), "killed before the file was removed");
+}
+
+#[test]
+fn a_run_that_ends_beside_one_that_was_killed_while_its_pool_changed_leaves_the_owners_pages() {
+    for (write, done) in [(1, false), (1, true), (2, false), (2, true)] {
+        let (stage, pool) =
+            (Stage::new(), |before, after| PoolChange { node: 0, size: PageSize::HUGE_2M, before, after });
+        let first = take(&stage.desk.turn().unwrap(), &stage.kernel, reservation(), &[pool(16, 48)], NO_TIME).unwrap();
+        stage.kernel.dies.set(Some((write, done)));
+        let second = Reservation { name: "run-job-2".into(), ..reservation() };
+        let killed = catch_unwind(AssertUnwindSafe(|| {
+            let claim = take(&stage.desk.turn().unwrap(), &stage.kernel, second, &[pool(48, 90)], NO_TIME).unwrap();
+            release(&stage.desk, claim, &stage.kernel, NO_TIME).unwrap();
+        }));
+        assert!(killed.is_err());
+        release(&stage.desk, first, &stage.kernel, NO_TIME).unwrap();
+        stage.check_nothing_is_left(&mut Fake::new(""), &format!("at write {write}, done: {done}"));
     }
 }
 
@@ -322,7 +371,7 @@ fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words(
         _ => Ok(json!({})),
     });
     let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
-    assert!(matches!(error, RunError::NoCode(_)) && error.to_string().contains("booted anew"), "{error}");
+    assert!(matches!(error, RunError::NoCode(_)) && error.to_string().contains("did the guest reboot"), "{error}");
 
     let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 3221225477_i64}));
     let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
@@ -344,7 +393,8 @@ fn a_pool_that_does_not_grow_is_set_back_at_once() {
 #[test]
 fn a_run_that_is_killed_while_its_pool_grows_is_set_right_by_the_next() {
     let stage = Stage::new();
-    let growing = Growth { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48, state: State::Growing };
+    let growing =
+        Growth { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48, state: State::Growing, back_to: None };
     for reached in [16, 30, 48] {
         drop(
             stage.desk.turn().unwrap().reserve(Reservation { pools: vec![growing.clone()], ..reservation() }).unwrap(),
@@ -377,8 +427,7 @@ fn runs_that_choose_at_once_do_so_one_after_the_other() {
             let (stage, taken) = (&stage.desk, &taken);
             scope.spawn(move || {
                 let turn = stage.turn().unwrap();
-                let used =
-                    turn.look().unwrap().into_iter().filter(|seen| seen.held).filter_map(|seen| seen.reservation);
+                let used = turn.others().unwrap().into_iter();
                 let used = used.fold(CpuSet::new(), |all, other| all.union(&other.cpus));
                 let free = (0..).find(|cpu| !used.contains(*cpu)).unwrap();
                 let own = Reservation { name: format!("run-{number}"), cpus: CpuSet::one(free), ..reservation() };

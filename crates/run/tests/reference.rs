@@ -84,7 +84,8 @@ fn events() -> Vec<EventKind> {
         EventKind::CommandEnded,
         EventKind::GivenBack,
     ];
-    let outcomes = [Outcome::Exited, Outcome::Signal, Outcome::TimeLimit, Outcome::Interrupted, Outcome::Failed];
+    let ends = [Outcome::Exited, Outcome::Signal, Outcome::NotStarted, Outcome::TimeLimit, Outcome::Interrupted];
+    let outcomes = ends.into_iter().chain([Outcome::Failed]);
     events.extend(outcomes.map(ended));
     events
 }
@@ -96,7 +97,7 @@ fn the_reference_of_runs_names_every_event_and_every_field() {
     PAGE.have(&Fields::of(&json!({ "lines": lines })).below(&["lines[]"]), "## Events");
     let document = json!({ "lines": lines });
     PAGE.explain(&document, "lines[].event", 10, "## Events");
-    PAGE.explain(&document, "lines[].outcome", 5, "## Events");
+    PAGE.explain(&document, "lines[].outcome", 6, "## Events");
     assert!(PAGE.section("## Events").contains(SCHEMA));
 }
 
@@ -111,12 +112,20 @@ fn the_reference_of_runs_names_every_field_of_the_list() {
         since: "text".to_owned(),
         cpus: "1".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
+        limits: vec!["text".to_owned()],
         page_size: Some(PageSize::HUGE_2M),
         image: Some(image()),
-        pools: vec![Growth { node: 0, size: PageSize::HUGE_2M, before: 0, after: 7, state: State::Grown }],
+        pools: vec![Growth {
+            node: 0,
+            size: PageSize::HUGE_2M,
+            before: 0,
+            after: 7,
+            state: State::Grown,
+            back_to: Some(0),
+        }],
     };
-    let document = json!({"schema": "nearmetal.runs/1", "runs": [run]});
-    PAGE.have(&Fields::of(&document), "## Runs that live");
-    assert!(PAGE.section("## Runs that live").contains("Schema `nearmetal.runs/1`"));
+    let document = json!({"schema": "nearmetal.runs/1", "runs": [run], "dead": []});
+    PAGE.have(&Fields::of(&document), "## Runs in progress");
+    assert!(PAGE.section("## Runs in progress").contains("Schema `nearmetal.runs/1`"));
     assert!(PAGE.section("## A dry run").contains("Schema `nearmetal.run-plan/1`"));
 }

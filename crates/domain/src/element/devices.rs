@@ -1,7 +1,6 @@
 //! `<devices>`: taking devices away from a copy, adding those that are missing.
 
 use super::disk::DiskFacts;
-use super::disk_source::DiskSource;
 use super::interface::InterfaceFacts;
 use crate::document::DomainXml;
 use crate::edit::is_plain;
@@ -42,55 +41,6 @@ impl DomainXml {
             let of_kind = of_kind.filter(|node| tree::attribute(*node, "type").as_deref() == Some(kind));
             let numbers = of_kind.filter_map(|node| tree::attribute(node, "index")?.parse::<u32>().ok());
             Ok(numbers.max().map_or(0, |largest| largest.saturating_add(1)))
-        })
-    }
-
-    /// Adds a disk that the guest can only read, as the only one on a virtio-scsi controller of its own: the names of its
-    /// virtio disks stay as they are. libvirt changes no owner of what lies behind it, and several guests may share that.
-    ///
-    /// # Errors
-    /// A path that does not start with `/`, no `<devices>`, or no name left (`sda` to `sdz`).
-    pub fn add_read_only_disk(&mut self, source: &DiskSource, serial: &str) -> Result<bool, DomainError> {
-        let (kind, name, path) = match source {
-            DiskSource::Block(path) => ("block", "dev", path),
-            DiskSource::File(path) => ("file", "file", path),
-        };
-        if !path.starts_with('/') {
-            return Err(DomainError::argument("a disk source", path, "an absolute path is needed"));
-        }
-        let controller = self.free_controller("scsi")?;
-        let taken: Vec<String> = self.facts()?.disks.into_iter().map(|disk| disk.target).collect();
-        let target = ('a'..='z').map(|letter| format!("sd{letter}")).find(|target| !taken.contains(target));
-        let target = target.ok_or_else(|| {
-            DomainError::argument("the number of disks of one bus", &taken.len().to_string(), "at most 26")
-        })?;
-        let element = Fragment::new;
-        let relabel = element("seclabel").attribute("model", "dac").attribute("relabel", "no");
-        let disk = element("disk")
-            .attribute("type", kind)
-            .attribute("device", "disk")
-            .child(element("driver").attribute("name", "qemu").attribute("type", "raw"))
-            .child(element("source").attribute(name, path).child(relabel))
-            .child(element("target").attribute("dev", target).attribute("bus", "scsi"))
-            .child(element("readonly"))
-            .child(element("shareable"))
-            .child(element("serial").text(serial))
-            .child(
-                element("address")
-                    .attribute("type", "drive")
-                    .attribute("controller", controller)
-                    .attribute("bus", 0)
-                    .attribute("target", 0)
-                    .attribute("unit", 0),
-            );
-        let controller = element("controller").attribute("type", "scsi").attribute("index", controller);
-        let controller = controller.attribute("model", "virtio-scsi");
-        self.rewrite(|document, edits| {
-            let root = document.root_element();
-            let missing = || DomainError::Missing { position: tree::position(root), what: "<devices>".to_owned() };
-            let devices = tree::child(root, "devices").ok_or_else(missing)?;
-            edits.insert_all_behind(devices, &BEFORE_DISKS, &[disk.clone(), controller.clone()]);
-            Ok(())
         })
     }
 
@@ -156,29 +106,5 @@ fn is_same_interface(interface: &NewInterface, there: &InterfaceFacts) -> bool {
     match interface.mac {
         Some(mac) => there.mac.as_deref().is_some_and(|there| there.eq_ignore_ascii_case(&mac.to_string())),
         None => there.kind == kind && there.source.as_ref() == source,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DOMAIN: &str = "<domain type='kvm'><name>x</name><memory>1048576</memory><vcpu>1</vcpu><devices>\
-        <disk type='block' device='disk'><source dev='/dev/x'/><target dev='vda' bus='virtio'/></disk>\
-        <controller type='scsi' index='0' model='lsilogic'/></devices></domain>";
-
-    #[test]
-    fn a_disk_to_read_has_a_controller_of_its_own_and_leaves_the_others_alone() {
-        let mut xml = DomainXml::parse(DOMAIN).unwrap();
-        assert!(xml.add_read_only_disk(&DiskSource::File("/a & b".into()), "loads").unwrap());
-        let facts = xml.facts().unwrap();
-        assert_eq!(facts.disks[0].target, "vda");
-        let disk = &facts.disks[1];
-        assert_eq!((disk.target.as_str(), disk.source.as_deref(), disk.readonly), ("sda", Some("/a & b"), true));
-        assert_eq!(disk.serial.as_deref(), Some("loads"));
-        for part in ["index='1' model='virtio-scsi'", "controller='1'", "relabel='no'", "<shareable/>"] {
-            assert!(xml.as_str().contains(part), "{part}: {}", xml.as_str());
-        }
-        assert!(xml.add_read_only_disk(&DiskSource::File("relative".into()), "loads").is_err());
     }
 }

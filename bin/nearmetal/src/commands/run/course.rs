@@ -1,17 +1,18 @@
 //! A run on this machine, from the reservation to what is given back.
 
+use std::fs::File;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nearmetal_change::verify::{Effort, Outcome, judge, observe};
+use nearmetal_change::verify::{CheckKind, Effort, Outcome, judge, observe};
 use nearmetal_change::{POOL_PATIENCE, now};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_image::ImageFormat;
 use nearmetal_place::{Placement, Plan, render};
 use nearmetal_run::RunError;
-use nearmetal_run::course::{Course, End, Step, Watch, carry_out};
-use nearmetal_run::definition::{Disk, define};
+use nearmetal_run::course::{Course, End, Gone, Step, Watch, carry_out};
+use nearmetal_run::definition::{Disk, Kernel, define};
 use nearmetal_run::delta;
 use nearmetal_run::event::EventKind;
 use nearmetal_run::recover::{end_guest, recover, release, take};
@@ -28,6 +29,8 @@ use crate::style::Format;
 
 /// How long a libvirt that was lost may take to come back before QEMU is ended without it.
 const COMING_BACK: Duration = Duration::from_secs(30);
+/// Guests of runs are this libvirt's, whatever the user's environment names.
+const URI: &str = "qemu:///system";
 /// Digits of the UUID in a run's name.
 const DIGITS: usize = 8;
 
@@ -48,35 +51,35 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     if !rustix::process::geteuid().is_root() {
         return Err(RunError::NotRoot);
     }
-    let mut libvirt = Libvirt::open(None)?;
+    let files = files_of(args, &prepared)?;
+    let mut libvirt = Libvirt::open(Some(URI))?;
     events.run = Some(name.clone());
     let hold = reserve(&prepared, &name, &uuid, &desk, &fs, &mut libvirt, events, printer)?;
     let claim = hold.claim.reservation();
     printer.say(&format!("run: {name} on PUs {}, node {}", claim.cpus, hold.chosen.placement().memory.nodes));
     let (name, uuid) = (claim.name.clone(), claim.uuid.clone());
-    let ended = in_the_guest(args, &prepared, &hold, &fs, &mut libvirt, &mut signals, events);
+    let Gone { end, guest } = in_the_guest(args, &prepared, &hold, &files, &fs, &mut libvirt, &mut signals, events);
     // The helper goes, and the connection that the guest is tied to.
     drop(libvirt);
-    if let Err(error) = &ended {
-        if error.lost_libvirt() {
-            printer.important("run: libvirt was lost; ending the guest without the connection that started it");
-        }
-        if let Err(there) = end_without(&fs, &name, &uuid) {
-            printer.important(&format!("error: {error}"));
-            return Err(there);
-        }
-    }
-    release(&desk, hold.claim, &fs, POOL_PATIENCE)?;
-    events.tell(EventKind::GivenBack);
-    let end = ended?;
-    if let End::Command(output) = &end {
+    // The command's output is there whatever becomes of its guest.
+    if let Ok(End::Command(output)) = &end {
         printer.bytes(&output.stdout);
         let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), &output.stderr);
         if output.truncated {
             printer.important("run: the guest's agent cut the output: have the command write a file, or less");
         }
     }
-    Ok(Some(end))
+    let lost = |error: &RunError| error.lost_libvirt();
+    if end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost) {
+        printer.important("run: libvirt was lost; ending the guest without the connection that started it");
+    }
+    let gone = if end.is_err() || guest.is_err() { end_without(&fs, &name, &uuid) } else { Ok(()) };
+    match gone.and_then(|()| release(&desk, hold.claim, &fs, POOL_PATIENCE)) {
+        Ok(()) => events.tell(EventKind::GivenBack),
+        // The command's own end is what the caller asked for.
+        Err(error) => printer.important(&format!("run: {error}")),
+    }
+    end.map(Some)
 }
 
 /// A slice that is the run's own.
@@ -108,7 +111,7 @@ fn reserve(
         events.tell(EventKind::Recovered { names, problems });
     }
     // Those that could not be given back have their PUs still.
-    let others: Vec<Reservation> = turn.look()?.into_iter().filter_map(|seen| seen.reservation).collect();
+    let others = turn.others()?;
     let host = Host::read(fs);
     let chosen = choose(prepared, name, uuid, &host, &others)?;
     let claim = take(&turn, fs, reservation(prepared, name, uuid, &chosen), &chosen.planned.plan.pools, POOL_PATIENCE)?;
@@ -142,36 +145,52 @@ fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> 
         since: now(),
         cpus: chosen.cpus.clone(),
         memory: chosen.memory.clone(),
+        limits: prepared.given.memory.iter().map(|limit| limit.file.clone()).collect(),
         page_size: prepared.flavour.page_size,
         image: prepared.layers.first().map(|layer| layer.image),
         pools: Vec::new(),
     }
 }
 
+/// What the guest boots and writes to.
+struct Files {
+    kernel: Option<Kernel>,
+    delta: Option<File>,
+}
+
+/// Makes them before anything is taken: a delta has no name, and costs nothing until it is written to.
+fn files_of(args: &Args, prepared: &Prepared) -> Result<Files, RunError> {
+    let delta = prepared.layers.first().map(|base| delta::make(&args.delta_directory, base)).transpose()?;
+    Ok(Files { kernel: kernel(args, &prepared.flavour)?, delta })
+}
+
 /// Makes the guest and takes it to its command's end.
+#[allow(clippy::too_many_arguments, reason = "one call, and a struct of these would only name them twice")]
 fn in_the_guest(
     args: &Args,
     prepared: &Prepared,
     hold: &Hold,
+    files: &Files,
     fs: &HostFs,
     libvirt: &mut Libvirt,
     signals: &mut Signals,
     events: &mut Events,
-) -> Result<End, RunError> {
+) -> Gone {
     let Prepared { flavour, layers, .. } = prepared;
-    let kernel = kernel(args, flavour)?;
-    let delta = layers.first().map(|base| delta::make(&args.delta_directory, base)).transpose()?;
     if let Some(base) = layers.first() {
         events.tell(EventKind::Delta { image: base.image });
     }
-    let disk = delta.as_ref().map(|delta| Disk {
+    let disk = files.delta.as_ref().map(|delta| Disk {
         delta: delta::path_of(delta),
         layers: layers
             .iter()
             .map(|layer| (layer.path.clone(), ImageFormat::word(layer.format), delta::path_of(&layer.file)))
             .collect(),
     });
-    let definition = define(&hold.host, flavour, &hold.chosen, kernel.as_ref(), disk.as_ref())?;
+    let definition = match define(&hold.host, flavour, &hold.chosen, files.kernel.as_ref(), disk.as_ref()) {
+        Ok(definition) => definition,
+        Err(error) => return Gone { end: Err(error), guest: Ok(()) },
+    };
     let reserved = hold.claim.reservation();
     let course = Course {
         name: &reserved.name,
@@ -221,7 +240,12 @@ impl Watch for Here<'_> {
         let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
         let verification = judge(self.plan, self.placement, &observed);
         self.looked = (verification.checks.len(), verification.untold());
-        let wrong = verification.checks.iter().filter(|check| check.outcome == Outcome::Mismatch);
+        // Where its threads and pages are has to be seen: what cannot be read is no proof.
+        let must_be_seen =
+            |kind| matches!(kind, CheckKind::Running | CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Iothread);
+        let wrong = verification.checks.iter().filter(|check| {
+            check.outcome == Outcome::Mismatch || (must_be_seen(check.kind) && check.outcome != Outcome::Ok)
+        });
         let wrong: Vec<String> = wrong
             .map(|check| {
                 let found = check.found.as_deref().unwrap_or("unknown");
@@ -236,8 +260,9 @@ impl Watch for Here<'_> {
 fn end_without(fs: &HostFs, name: &str, uuid: &str) -> Result<(), RunError> {
     let began = Instant::now();
     let last = loop {
-        let ended =
-            Libvirt::open(None).map_err(RunError::from).and_then(|mut libvirt| end_guest(&mut libvirt, name, uuid));
+        let ended = Libvirt::open(Some(URI))
+            .map_err(RunError::from)
+            .and_then(|mut libvirt| end_guest(&mut libvirt, name, uuid));
         match ended {
             Ok(()) => return Ok(()),
             Err(error) if began.elapsed() >= COMING_BACK => break error,
@@ -246,15 +271,16 @@ fn end_without(fs: &HostFs, name: &str, uuid: &str) -> Result<(), RunError> {
     };
     let not_given = |reason: String| RunError::NotGivenBack { what: format!("the guest `{name}`"), reason };
     let find = || guests::pid_of(fs, uuid).map_err(|error| not_given(error.to_string()));
-    // libvirt finds it dead when it comes back.
-    let Some(pid) = find()? else { return Ok(()) };
+    // It may still be stored there: the reservation stays, and the next run asks again.
+    let unasked = || not_given(format!("libvirt cannot be asked ({last})"));
+    let Some(pid) = find()? else { return Err(unasked()) };
     let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(process) = process {
         let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
     }
     for _ in 0..100 {
         if find()?.is_none() {
-            return Ok(());
+            return Err(unasked());
         }
         sleep(Duration::from_millis(100));
     }
@@ -292,10 +318,10 @@ struct Signals {
 
 impl Signals {
     fn listen() -> Result<Self, RunError> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let (sender, seen) = std::sync::mpsc::channel();
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
-            .map_err(|error| RunError::Given(format!("signals cannot be heard: {error}")))?;
+        let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
+            .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
         std::thread::spawn(move || {
             for (count, signal) in signals.forever().enumerate() {
                 if count > 0 {

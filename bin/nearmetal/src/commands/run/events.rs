@@ -79,6 +79,10 @@ impl End {
             CourseEnd::Command(ExecOutput { status: ExecStatus::Signal(signal), .. }) => {
                 (Outcome::Signal, Some(format!("signal {signal} ended the command")))
             }
+            CourseEnd::NotStarted(why) => {
+                let reason = format!("the guest's agent could not start the command: {why}");
+                (Outcome::NotStarted, Some(reason))
+            }
             CourseEnd::TimeLimit(limit) => {
                 let seconds = limit.as_secs();
                 (
@@ -91,6 +95,12 @@ impl End {
             }
         };
         Self { status: ExitStatus::Program(code), outcome, code, reason }
+    }
+
+    /// Of a run whose output could not be passed on. The caller says why.
+    pub(super) fn output_lost() -> Self {
+        let reason = Some("stdout could not be written, so the command's output is incomplete".to_owned());
+        Self { status: ExitStatus::Refused, outcome: Outcome::Failed, code: 3, reason }
     }
 
     /// What people are told.

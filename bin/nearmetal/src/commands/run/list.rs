@@ -10,21 +10,27 @@ use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 use crate::style::Format;
 
-/// Shows the runs that live.
+/// Shows the runs in progress, and what dead ones left.
 pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let living = Desk::at(&args.reservations).living().map_err(|error| match error {
+    let desk = Desk::at(&args.reservations);
+    let refused = |error| match error {
         RunError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
             anyhow::Error::from(error).context("only root sees reservations: run this as root")
         }
         other => other.into(),
-    })?;
+    };
+    let (living, dead) = (desk.living().map_err(refused)?, desk.dead().map_err(refused)?);
     match args.format {
         Format::Json => {
-            let document = json!({"schema": "nearmetal.runs/1", "runs": living});
+            let document = json!({"schema": "nearmetal.runs/1", "runs": living, "dead": dead});
             printer.data(&serde_json::to_string_pretty(&document)?);
         }
         Format::Text if living.is_empty() => printer.data("no runs"),
         Format::Text => printer.data(&table(&living)),
+    }
+    if !dead.is_empty() {
+        let names: Vec<&str> = dead.iter().map(|run| run.name.as_str()).collect();
+        printer.important(&format!("killed, and not given back yet: {}; the next run does that", names.join(", ")));
     }
     Ok(ExitStatus::Done)
 }
@@ -56,7 +62,7 @@ mod tests {
     #[test]
     fn each_run_has_a_line_with_what_it_has() {
         let text = r#"{"schema":"nearmetal.reservation/1","name":"run-tiny-1a2b3c4d","uuid":"u","flavour":"tiny","pid":4711,
-            "since":"2026-11-25T09:00:00Z","cpus":"1-2","memory":[{"node":1,"bytes":536870912}],"page_size":null,
+            "since":"2026-11-25T09:00:00Z","cpus":"1-2","memory":[{"node":1,"bytes":536870912}],"limits":[],"page_size":null,
             "image":null,"pools":[]}"#;
         let run: Reservation = serde_json::from_str(text).unwrap();
         let shown = table(&[run]);

@@ -21,8 +21,9 @@ use crate::style::Format;
 /// guest of the flavour there, reads back that it runs as planned, runs the command in it through the guest agent, and ends
 /// it. The guest writes to a delta that never has a name; the image stays as it is. Two runs never share a PU.
 ///
-/// The command's output comes when it has ended, about 3 MB of it at most. Its exit code is passed on. SIGTERM and SIGINT
-/// shut the guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU,
+/// The command's output comes when it has ended; with more than about 3 MB of it, output and exit code are lost. A command
+/// that leaves a program behind which holds its output ends with that program, or at the time limit. Its exit code is passed
+/// on. SIGTERM, SIGINT and SIGHUP shut the guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU,
 /// libvirt's daemon), guest, delta, slice and pools are given back: at once, or by the next run.
 ///
 /// Guests run under qemu:///system, so this needs root. PCI functions and qemu:///session are not supported yet.
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     /// Show what the run would take and where, and start nothing
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
-    /// Show the runs that live, and what they have
+    /// Show the runs in progress, what they have, and what dead runs left
     #[arg(long, conflicts_with_all = ["flavour", "command"])]
     list: bool,
     /// Write a line of JSON for each step to this file, or to stderr for `-` (docs/reference/runs.md)
@@ -86,7 +87,7 @@ Examples:
   nearmetal run batch --image debian-13.qcow2 -- /opt/job/run --all
   nearmetal run tiny --time-limit 10m -- sh -c 'dmesg | tail'
   taskset -c 8-15 nearmetal run batch -- make -j8        inside PUs 8-15, as under a batch system's cpuset
-  nearmetal run --list                                   the runs that live, and what they have";
+  nearmetal run --list                                   the runs in progress, and what they have";
 
 fn time(text: &str) -> Result<Duration, String> {
     match nearmetal_units::seconds(text) {
@@ -103,7 +104,10 @@ pub(crate) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
     }
     let mut events = events::Events::to(args.events.as_deref())?;
     let ended = course::run(args, &mut events, printer);
-    let end = events::End::of(&ended);
+    let mut end = events::End::of(&ended);
+    if printer.lost().is_some() {
+        end = events::End::output_lost();
+    }
     if let Some(reason) = &end.reason {
         printer.important(&end.sentence(reason));
     }

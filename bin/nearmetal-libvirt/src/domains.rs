@@ -1,6 +1,6 @@
 //! Finding and describing domains.
 
-use nearmetal_hypervisor::{Definition, DomainState, DomainSummary, HypervisorError, Nvram};
+use nearmetal_hypervisor::{Definition, DomainState, DomainSummary, HypervisorError, Nvram, PauseReason};
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::Error;
@@ -38,7 +38,37 @@ pub(crate) fn list(connect: &Connect) -> Result<Vec<DomainSummary>, Error> {
 }
 
 pub(crate) fn state(domain: &Domain) -> Result<DomainState, Error> {
-    Ok(match domain.get_state()?.0 {
+    Ok(state_and_pause(domain)?.0)
+}
+
+fn state_and_pause(domain: &Domain) -> Result<(DomainState, Option<PauseReason>), Error> {
+    let (state, reason) = domain.get_state()?;
+    let state = known_state(state);
+    Ok((state, (state == DomainState::Paused).then(|| pause_reason(reason))))
+}
+
+fn pause_reason(reason: i32) -> PauseReason {
+    match sys::virDomainPausedReason::try_from(reason) {
+        Ok(sys::VIR_DOMAIN_PAUSED_USER) => PauseReason::User,
+        Ok(sys::VIR_DOMAIN_PAUSED_MIGRATION) => PauseReason::Migration,
+        Ok(sys::VIR_DOMAIN_PAUSED_SAVE) => PauseReason::Save,
+        Ok(sys::VIR_DOMAIN_PAUSED_DUMP) => PauseReason::Dump,
+        Ok(sys::VIR_DOMAIN_PAUSED_IOERROR) => PauseReason::IoError,
+        Ok(sys::VIR_DOMAIN_PAUSED_WATCHDOG) => PauseReason::Watchdog,
+        Ok(sys::VIR_DOMAIN_PAUSED_FROM_SNAPSHOT) => PauseReason::FromSnapshot,
+        Ok(sys::VIR_DOMAIN_PAUSED_SHUTTING_DOWN) => PauseReason::ShuttingDown,
+        Ok(sys::VIR_DOMAIN_PAUSED_SNAPSHOT) => PauseReason::Snapshot,
+        Ok(sys::VIR_DOMAIN_PAUSED_CRASHED) => PauseReason::Crashed,
+        Ok(sys::VIR_DOMAIN_PAUSED_STARTING_UP) => PauseReason::StartingUp,
+        Ok(sys::VIR_DOMAIN_PAUSED_POSTCOPY) => PauseReason::Postcopy,
+        Ok(sys::VIR_DOMAIN_PAUSED_POSTCOPY_FAILED) => PauseReason::PostcopyFailed,
+        Ok(sys::VIR_DOMAIN_PAUSED_API_ERROR) => PauseReason::ApiError,
+        _ => PauseReason::Unknown,
+    }
+}
+
+fn known_state(state: sys::virDomainState) -> DomainState {
+    match state {
         sys::VIR_DOMAIN_RUNNING => DomainState::Running,
         sys::VIR_DOMAIN_BLOCKED => DomainState::Blocked,
         sys::VIR_DOMAIN_PAUSED => DomainState::Paused,
@@ -47,14 +77,16 @@ pub(crate) fn state(domain: &Domain) -> Result<DomainState, Error> {
         sys::VIR_DOMAIN_CRASHED => DomainState::Crashed,
         sys::VIR_DOMAIN_PMSUSPENDED => DomainState::GuestSuspended,
         _ => DomainState::Unknown,
-    })
+    }
 }
 
 pub(crate) fn summary(domain: &Domain) -> Result<DomainSummary, Error> {
+    let (state, pause) = state_and_pause(domain)?;
     Ok(DomainSummary {
         name: domain.get_name()?,
         uuid: domain.get_uuid_string()?,
-        state: state(domain)?,
+        state,
+        pause,
         persistent: domain.is_persistent()?,
         // libvirt answers this for transient domains too, with false.
         autostart: domain.get_autostart()?,

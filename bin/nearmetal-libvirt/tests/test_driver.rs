@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use nearmetal_host::Host;
 use nearmetal_hypervisor::{
-    Definition, DomainState, Events, Hypervisor, HypervisorError, Libvirt, Nvram, Scope, ShutdownMode, agent,
+    Definition, DomainState, Events, Hypervisor, HypervisorError, Libvirt, Nvram, PauseReason, Scope, ShutdownMode,
+    agent,
 };
 use nearmetal_units::Bytes;
 use serde_json::json;
@@ -68,9 +69,11 @@ fn a_domain_lives_its_life() {
     assert!(libvirt.domain_xml("small", Definition::Live).unwrap().contains("id='"));
     assert!(!libvirt.domain_xml("small", Definition::Inactive).unwrap().contains("id='"));
     libvirt.suspend("small").unwrap();
+    assert_eq!(libvirt.domain("small").unwrap().pause, Some(PauseReason::User));
     let paused = libvirt.shutdown("small", ShutdownMode::Acpi, Duration::from_secs(1)).unwrap_err();
     assert!(matches!(paused, HypervisorError::WrongState { state: DomainState::Paused, .. }), "{paused}");
     libvirt.resume("small").unwrap();
+    assert_eq!(libvirt.domain("small").unwrap().pause, None);
     libvirt.set_autostart("small", true).unwrap();
     assert!(libvirt.domain("small").unwrap().autostart);
     let class = "<class>latency</class>";

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::protocol::{Reply, Request};
-use crate::{DomainEvent, DomainState, EventKind, HypervisorError, Transport, Versions};
+use crate::{DomainEvent, DomainState, EventKind, HypervisorError, PauseReason, Transport, Versions};
 use domain::FakeDomain;
 pub use domain::PinTarget;
 
@@ -180,6 +180,14 @@ impl Fake {
             }
         }
         self.tell_states(&before);
+    }
+
+    /// Has libvirt pause a running domain for a reason of its own: a save, a migration, a failed disk.
+    pub fn pause_for(&mut self, name: &str, reason: PauseReason) {
+        if let Some(domain) = self.domains.get_mut(name) {
+            domain.pause = Some(reason);
+        }
+        self.set_state(name, DomainState::Paused);
     }
 
     /// The guest restarts itself, in the process it has.

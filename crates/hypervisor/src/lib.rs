@@ -27,5 +27,6 @@ pub use hypervisor::Hypervisor;
 pub use libvirt::{Events, Libvirt};
 pub use serve::{Served, serve, write_event};
 pub use types::{
-    Definition, DomainEvent, DomainState, DomainSummary, EventKind, Nvram, PassedFile, Scope, ShutdownMode, Versions,
+    Definition, DomainEvent, DomainState, DomainSummary, EventKind, Nvram, PassedFile, PauseReason, Scope,
+    ShutdownMode, Versions,
 };

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{Definition, DomainEvent, DomainSummary, HypervisorError, Nvram, PassedFile, Scope, Versions};
 
 /// The version of this file.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// The longest line either side accepts. The largest lines are file chunks from a guest (700 KB as base64) and domain
 /// XML; libvirt itself ends at 4 MiB for one string.

@@ -26,6 +26,9 @@ pub struct DomainSummary {
     pub uuid: String,
     /// What it is doing.
     pub state: DomainState,
+    /// Why its vCPUs are stopped; `None` where it is not paused.
+    #[serde(default)]
+    pub pause: Option<PauseReason>,
     /// Whether it has a stored definition; a transient domain disappears when it stops.
     pub persistent: bool,
     /// Whether libvirt starts it with the host.
@@ -92,6 +95,70 @@ impl fmt::Display for DomainState {
             Self::GuestSuspended => "suspended by the guest",
             Self::Unknown => "in a state unknown to nearmetal",
         })
+    }
+}
+
+/// Why a domain is paused, as libvirt tells it (`virDomainPausedReason`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PauseReason {
+    /// libvirt does not know, or this version does not know what it says.
+    Unknown,
+    /// Somebody asked for it.
+    User,
+    /// It goes to another host, or comes from one.
+    Migration,
+    /// Its memory is being saved.
+    Save,
+    /// Its memory is being dumped.
+    Dump,
+    /// A disk failed.
+    IoError,
+    /// Its watchdog has fired.
+    Watchdog,
+    /// It is being restored from a snapshot, or was restored to one that was paused.
+    FromSnapshot,
+    /// It is shutting down.
+    ShuttingDown,
+    /// A snapshot is being made.
+    Snapshot,
+    /// The guest has crashed.
+    Crashed,
+    /// It is being started.
+    StartingUp,
+    /// It runs on another host, and its memory is following.
+    Postcopy,
+    /// … and that has failed.
+    PostcopyFailed,
+    /// libvirt could not bring to an end what it had begun.
+    ApiError,
+}
+
+impl PauseReason {
+    /// Whether libvirt is at work on it, however long that takes: it will tell when it has ended.
+    pub fn is_passing(self) -> bool {
+        match self {
+            Self::Migration
+            | Self::Save
+            | Self::Dump
+            | Self::FromSnapshot
+            | Self::ShuttingDown
+            | Self::Snapshot
+            | Self::StartingUp
+            | Self::Postcopy => true,
+            Self::Unknown
+            | Self::User
+            | Self::IoError
+            | Self::Watchdog
+            | Self::Crashed
+            | Self::PostcopyFailed
+            | Self::ApiError => false,
+        }
+    }
+
+    /// Whether something failed, and nobody meant it to be paused.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::IoError | Self::Watchdog | Self::Crashed | Self::PostcopyFailed | Self::ApiError)
     }
 }
 
@@ -188,7 +255,7 @@ impl fmt::Display for EventKind {
             Self::Rebooted => "rebooted",
             Self::DevicesChanged => "devices changed",
             Self::Tuned => "tuned",
-            Self::Defined => "defined anew",
+            Self::Defined => "redefined",
         })
     }
 }

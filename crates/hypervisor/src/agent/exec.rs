@@ -76,8 +76,9 @@ pub fn exec(
     input: Option<&[u8]>,
     timeout: Duration,
 ) -> Result<ExecOutput, HypervisorError> {
-    let running = start(hypervisor, name, command, input)?;
-    running.wait(hypervisor, timeout)
+    // libvirt counts an agent's time in whole seconds.
+    let patience = timeout.clamp(Duration::from_secs(1), QUICK);
+    started(hypervisor, name, command, input, patience)?.wait(hypervisor, timeout)
 }
 
 /// A program that was started in a guest.
@@ -87,6 +88,8 @@ pub struct Running {
     program: String,
     pid: i64,
     started: Instant,
+    /// How long the agent may take to tell of it.
+    patience: Duration,
 }
 
 /// Starts a program as [`exec`] does, and does not wait: for several guests at once. Who starts one calls
@@ -99,6 +102,16 @@ pub fn start(
     name: &str,
     command: &[&str],
     input: Option<&[u8]>,
+) -> Result<Running, HypervisorError> {
+    started(hypervisor, name, command, input, QUICK)
+}
+
+fn started(
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    command: &[&str],
+    input: Option<&[u8]>,
+    patience: Duration,
 ) -> Result<Running, HypervisorError> {
     let invalid = |reason: String| HypervisorError::InvalidRequest {
         action: "run a command in".into(),
@@ -119,8 +132,8 @@ pub fn start(
         start["input-data"] = Value::String(encode(input));
     }
     let started = hypervisor.now();
-    let Started { pid } = ask(hypervisor, name, "guest-exec", start, QUICK)?;
-    Ok(Running { guest: name.to_owned(), program: (*program).to_owned(), pid, started })
+    let Started { pid } = ask(hypervisor, name, "guest-exec", start, patience)?;
+    Ok(Running { guest: name.to_owned(), program: (*program).to_owned(), pid, started, patience })
 }
 
 impl Running {
@@ -129,7 +142,8 @@ impl Running {
     /// # Errors
     /// The agent does not answer, or does not know the program: the guest was booted anew, for one.
     pub fn ended(&self, hypervisor: &mut dyn Hypervisor) -> Result<Option<ExecOutput>, HypervisorError> {
-        let status: Status = ask(hypervisor, &self.guest, "guest-exec-status", json!({"pid": self.pid}), QUICK)?;
+        let status: Status =
+            ask(hypervisor, &self.guest, "guest-exec-status", json!({"pid": self.pid}), self.patience)?;
         if status.exited { output(&self.guest, status).map(Some) } else { Ok(None) }
     }
 

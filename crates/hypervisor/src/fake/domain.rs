@@ -6,7 +6,7 @@ use nearmetal_units::CpuSet;
 
 use super::{Fake, xml};
 use crate::protocol::{Reply, Request, ShutdownSignal};
-use crate::{Definition, DomainState, DomainSummary, HypervisorError, Scope};
+use crate::{Definition, DomainState, DomainSummary, HypervisorError, PauseReason, Scope};
 
 /// libvirt's number for "not in this state" (`VIR_ERR_OPERATION_INVALID`), and of its QEMU driver (`VIR_FROM_QEMU`).
 const OPERATION_INVALID: i64 = 55;
@@ -29,6 +29,8 @@ pub(super) struct FakeDomain {
     inactive: Option<String>,
     live: Option<String>,
     pub(super) state: DomainState,
+    /// Why it is paused, where a test says so; somebody asked for it otherwise.
+    pub(super) pause: Option<PauseReason>,
     autostart: bool,
     pub(super) managed_save: bool,
     id: Option<u32>,
@@ -47,6 +49,7 @@ impl FakeDomain {
             inactive: None,
             live: None,
             state: DomainState::ShutOff,
+            pause: None,
             autostart: false,
             managed_save: false,
             id: None,
@@ -59,7 +62,7 @@ impl FakeDomain {
     }
 
     pub(super) fn stop(&mut self) {
-        self.state = DomainState::ShutOff;
+        (self.state, self.pause) = (DomainState::ShutOff, None);
         (self.live, self.id, self.looks_left, self.tied) = (None, None, None, false);
         self.live_pins.clear();
     }
@@ -82,6 +85,7 @@ impl FakeDomain {
             name: name.to_owned(),
             uuid: self.uuid.clone(),
             state: self.state,
+            pause: (self.state == DomainState::Paused).then(|| self.pause.unwrap_or(PauseReason::User)),
             persistent: self.inactive.is_some(),
             autostart: self.autostart,
             managed_save: self.managed_save,
@@ -241,7 +245,7 @@ impl Fake {
                 if domain.state == DomainState::Running {
                     return Err(invalid(&request, "domain is already running"));
                 }
-                domain.state = DomainState::Running;
+                (domain.state, domain.pause) = (DomainState::Running, None);
             }
             Request::PinVcpu { name, vcpu, cpus, scope } => {
                 self.pin(name, PinTarget::Vcpu(*vcpu), cpus, *scope, &request)?;

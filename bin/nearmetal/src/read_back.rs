@@ -1,7 +1,7 @@
 //! Reading back what is in force: which plans and cures those are, and what kernel, QEMU and libvirt say of each.
 
 use nearmetal_change::fix::{CuredObject, held};
-use nearmetal_change::journal::Transaction;
+use nearmetal_change::journal::{Transaction, plan_in_force};
 use nearmetal_change::verify::{Effort, Verification, judge, observe, rules_kept};
 use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile, devices};
 use nearmetal_host::{Host, HostFs};
@@ -18,6 +18,8 @@ pub(crate) struct InForce {
     pub plans: Vec<(String, PlanFile)>,
     /// Cures and devices.
     pub cures: Vec<Transaction>,
+    /// Every transaction of the journal, oldest first.
+    pub all: Vec<Transaction>,
 }
 
 impl InForce {
@@ -27,9 +29,10 @@ impl InForce {
     /// # Errors
     /// The journal cannot be read, or nothing in it covers a domain.
     pub(crate) fn read(journal: &Journal, domains: &[String], all: bool) -> Result<Self, ChangeError> {
-        let cures = cures(journal, domains)?;
-        let plans = plans(journal, domains, all, &cures)?;
-        Ok(Self { plans, cures })
+        let transactions = journal.transactions()?;
+        let cures = cures(&transactions, domains);
+        let plans = plans(journal, &transactions, domains, all, &cures)?;
+        Ok(Self { plans, cures, all: transactions })
     }
 
     /// Whether there is nothing.
@@ -60,19 +63,18 @@ pub(crate) fn guest(
 /// Whether settings and devices are as cures and `device` left them.
 ///
 /// # Errors
-/// The journal cannot be read.
+/// This machine cannot be told.
 pub(crate) fn settings(
     kernel: &HostFs,
     hypervisor: &mut dyn Hypervisor,
-    journal: &Journal,
-    cures: &[Transaction],
+    in_force: &InForce,
 ) -> Result<Vec<Verification>, ChangeError> {
     let mut machine = Machine::here(kernel, hypervisor, HostIdentity::unread())?;
-    let all = journal.transactions()?;
-    Ok(cures
+    Ok(in_force
+        .cures
         .iter()
         .filter_map(|transaction| {
-            held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &all))
+            held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &in_force.all))
         })
         .collect())
 }
@@ -82,16 +84,25 @@ pub(crate) fn settings(
 /// # Errors
 /// There is one, or the journal cannot be read.
 pub(crate) fn ended(journal: &Journal) -> Result<(), ChangeError> {
-    match journal.unfinished()? {
+    all_ended(&journal.transactions()?)
+}
+
+/// As [`ended`], of transactions that were read.
+///
+/// # Errors
+/// One did not end.
+pub(crate) fn all_ended(all: &[Transaction]) -> Result<(), ChangeError> {
+    match all.iter().rev().find(|transaction| transaction.is_unfinished()) {
         None => Ok(()),
-        Some(transaction) => {
-            Err(ChangeError::Unfinished { transaction: transaction.number(), started: transaction.header.started })
-        }
+        Some(transaction) => Err(ChangeError::Unfinished {
+            transaction: transaction.number(),
+            started: transaction.header.started.clone(),
+        }),
     }
 }
 
 /// Cures and devices in force: all, or the cures that concern a domain that was named.
-fn cures(journal: &Journal, domains: &[String]) -> Result<Vec<Transaction>, ChangeError> {
+fn cures(transactions: &[Transaction], domains: &[String]) -> Vec<Transaction> {
     let wanted = |transaction: &Transaction| {
         if transaction.header.purpose.devices().is_some() {
             return transaction.is_committed() && domains.is_empty();
@@ -103,12 +114,13 @@ fn cures(journal: &Journal, domains: &[String]) -> Result<Vec<Transaction>, Chan
         };
         list.is_some_and(|list| domains.is_empty() || list.objects.iter().any(named))
     };
-    Ok(journal.transactions()?.into_iter().filter(wanted).collect())
+    transactions.iter().filter(|transaction| wanted(transaction)).cloned().collect()
 }
 
 /// The plan of each domain. One that only cures concern has none.
 fn plans(
     journal: &Journal,
+    transactions: &[Transaction],
     domains: &[String],
     all: bool,
     cures: &[Transaction],
@@ -117,7 +129,7 @@ fn plans(
     if wanted.is_empty() {
         // What did not end has no plan to compare with; with `all` it is refused once the rest was read back.
         let is_meant = |one: &&Transaction| if all { one.is_committed() } else { one.is_in_force() };
-        for transaction in journal.transactions()?.iter().filter(is_meant) {
+        for transaction in transactions.iter().filter(is_meant) {
             let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
             let names = domains.map(|domain| domain.name.clone());
             wanted.extend(names.filter(|name| !wanted.contains(name)).collect::<Vec<_>>());
@@ -125,8 +137,8 @@ fn plans(
     }
     let mut plans = Vec::new();
     for domain in wanted {
-        match journal.plan_in_force(&domain)? {
-            Some(plan) => plans.push((domain, plan)),
+        match plan_in_force(transactions, &domain) {
+            Some(plan) => plans.push((domain, plan.clone())),
             None if !cures.is_empty() => {}
             None => {
                 return Err(ChangeError::NothingToRollBack(format!(

@@ -89,11 +89,12 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), FileError> {
     checked("write", path, || fs::write(path, contents))
 }
 
-/// Writes beside the target, syncs, renames: after a crash the old or the new text is there, never half of one.
+/// Writes beside the target, syncs, renames: after a crash the old or the new text is there, never half of one. Two processes
+/// that write the same file do not write into each other's.
 pub fn write_atomic(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), FileError> {
     checked("write", path, || {
         let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".new");
+        temporary.push(format!(".{}.new", std::process::id()));
         let temporary = PathBuf::from(temporary);
         let mut file = fs::File::create(&temporary)?;
         io::Write::write_all(&mut file, contents.as_ref())?;

@@ -186,7 +186,7 @@ fn put_in_force(
     say: &mut dyn FnMut(&str),
 ) -> Result<nearmetal_change::Applied, ChangeError> {
     // A guest that was just started needs time until its agent answers.
-    let agent = if options.restart || options.start { agent } else { Effort::default().agent };
+    let agent = if options.restart || options.start { Some(agent) } else { Effort::default().agent };
     let effort = Effort { agent, ..Effort::default() };
     let mut read_back = |machine: &mut Machine<'_>, plan: &PlanFile, placement: &Placement| {
         // Read anew for each guest: the plan changes it meanwhile.

@@ -34,11 +34,12 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["domains", "plan"])]
     all: bool,
     /// Stay until Ctrl-C or SIGTERM. Check a guest within 5 seconds after libvirt tells that it started, restarted, stopped,
-    /// or was tuned or defined anew; check everything at the beginning, every SECONDS (900 if not given), after the
-    /// connection to libvirt was lost and found again, and when PUs, memory, PCI functions or drives of the host come, go or
-    /// change their driver. A difference is told when a second look finds it too. While another nearmetal changes this
-    /// machine, nothing is checked until it has ended. A guest that is paused is told once it has been so for SECONDS.
-    /// Guests are never made to read from their disks
+    /// or was tuned or redefined, where a PU is free for that and few guests start at once; check everything at the
+    /// beginning, every SECONDS (900 if not given), after the connection to libvirt was lost and found again, and when PUs,
+    /// memory, PCI functions or drives of the host come, go or change their driver. A difference is told when a second look
+    /// finds the same. While another nearmetal changes this machine or measures on it, nothing is checked until it has
+    /// ended. A guest that somebody paused is told once it has been so for SECONDS, one that was paused by an error at once.
+    /// Guests are never made to read from their disks. The exit code is 3 if not everything in force could be checked
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "900", requires = "all",
           value_parser = clap::value_parser!(u64).range(60..=86_400), conflicts_with_all = ["deep", "agent_timeout", "format"])]
     watch: Option<u64>,
@@ -82,7 +83,7 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     // back: one of yesterday would go on saying that all is well.
     let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());
     let results = [
-        outputs.write_figures(found.as_deref(), findings.as_ref()),
+        outputs.write_figures(found.as_deref(), findings.as_ref(), std::time::SystemTime::now()),
         outputs.tell(found.as_deref().unwrap_or_default()),
     ];
     let failed: Vec<anyhow::Error> = results.into_iter().filter_map(Result::err).collect();
@@ -108,7 +109,7 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     let journal = args.state.journal();
     warn_of_unfinished(&journal, printer);
     let in_force = match given {
-        Some(AnyPlan::Host(plan)) => InForce { plans: plans_of(args, &plan)?, cures: Vec::new() },
+        Some(AnyPlan::Host(plan)) => InForce { plans: plans_of(args, &plan)?, ..InForce::default() },
         _ => InForce::read(&journal, &args.domains, args.all)?,
     };
     if in_force.is_empty() {
@@ -124,7 +125,7 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     let mut libvirt = Libvirt::open(None)?;
     let effort = Effort {
         read_in_guest: !args.no_load,
-        agent: Duration::from_secs(args.agent_timeout),
+        agent: Some(Duration::from_secs(args.agent_timeout)),
         deep: args.deep,
         ..Effort::default()
     };
@@ -138,7 +139,7 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
         let Some(placement) = plan.placement(domain) else { continue };
         verifications.push(read_back::guest(&kernel, &mut libvirt, plan, placement, &effort, &mut host));
     }
-    verifications.extend(read_back::settings(&kernel, &mut libvirt, &journal, &in_force.cures)?);
+    verifications.extend(read_back::settings(&kernel, &mut libvirt, &in_force)?);
     show(&verifications, args.format, printer);
     unfinished(args, &journal)?;
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();

@@ -26,14 +26,16 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// Replaces the file for Prometheus; `verifications` is `None` where reading back did not come to its end.
+    /// Replaces the file for Prometheus; `verifications` is `None` where reading back did not come to its
+    /// end; `ended` is when it ended or failed.
     pub(crate) fn write_figures(
         &self,
         verifications: Option<&[Verification]>,
         findings: Option<&Examination>,
+        ended: SystemTime,
     ) -> anyhow::Result<()> {
         let Some(path) = &self.textfile else { return Ok(()) };
-        Ok(files::write_atomic(path, prometheus::prometheus(verifications, findings, SystemTime::now()))?)
+        Ok(files::write_atomic(path, prometheus::prometheus(verifications, findings, ended))?)
     }
 
     /// Tells differences.

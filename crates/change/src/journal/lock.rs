@@ -1,17 +1,23 @@
-//! One writer at a time.
+//! One writer at a time, one measurement at a time, and who they are.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
-use nearmetal_host::FileLock;
 use nearmetal_host::files::{self, FileError};
+use nearmetal_host::{HostFs, file_locks, guests};
 
 use crate::ChangeError;
 use crate::private_files;
 
-/// The right to change the machine; given back when dropped, or by the kernel when the process ends in any way.
+/// How long a process may take from having the lock to having written its number.
+const WRITTEN_BY: Duration = Duration::from_millis(50);
+
+/// The right to change the machine, or to measure on it; given back when dropped, or by the kernel when the process ends in any way.
 #[derive(Debug)]
 pub struct WriterLock {
     _file: File,
@@ -35,36 +41,146 @@ impl WriterLock {
     }
 }
 
-/// The process that has the lock now, by the list of all locks that are held.
-pub(super) fn holder(path: &Path, locks: &[FileLock]) -> Result<Option<u32>, ChangeError> {
+/// What another nearmetal does that looks would disturb, or misread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// It changes the machine: apply, rollback, `doctor --fix`, `device`.
+    Changing,
+    /// It measures: guests are paused and functions change hands for it.
+    Measuring,
+}
+
+/// A nearmetal that is at work on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtWork {
+    /// What it does.
+    pub work: Work,
+    /// Its process; `None` for one of another PID namespace.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for AtWork {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.work {
+            Work::Changing => "another nearmetal is changing this machine",
+            Work::Measuring => "another nearmetal is measuring on this machine",
+        })?;
+        match self.pid {
+            Some(pid) => write!(formatter, " (process {pid})"),
+            None => formatter.write_str(" (a process of another PID namespace)"),
+        }
+    }
+}
+
+/// Who has a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Nobody,
+    /// This process; `None` for one of another PID namespace.
+    Process(Option<u32>),
+    /// A file of this inode number is locked by this process, and ours names another: a process that has only just begun, one
+    /// of another PID namespace, or a file of another file system.
+    Disputed(u32),
+}
+
+/// The process that has the lock now, by the list of all locks that are held; the inner `None` for one of another PID
+/// namespace.
+pub(super) fn holder(path: &Path, files: &HostFs) -> Result<Option<Option<u32>>, ChangeError> {
+    let mut found = look(path, files)?;
+    if matches!(found, Holder::Disputed(_)) {
+        sleep(WRITTEN_BY);
+        found = look(path, files)?;
+    }
+    Ok(match found {
+        Holder::Nobody => None,
+        Holder::Process(pid) => Some(pid),
+        // Nobody is disturbed by waiting for one who is not there; who is there may be. So only a process that is seen to
+        // have no file of this name open is taken for another's.
+        Holder::Disputed(pid) => may_have(files, pid, path).then_some(Some(pid)),
+    })
+}
+
+fn look(path: &Path, files: &HostFs) -> Result<Holder, ChangeError> {
     let inode = match path.metadata() {
         Ok(metadata) => metadata.ino(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Holder::Nobody),
         Err(source) => return Err(FileError { action: "look at", path: path.to_owned(), source }.into()),
     };
-    // Another file system may have a file of the same number: ours holds the process that took it, unless that process has
-    // only just begun.
-    let written: Option<u32> = files::read_to_string(path)?.trim().parse().ok();
-    let own = |lock: &&FileLock| lock.inode == inode && written.is_none_or(|pid| pid == lock.pid);
-    Ok(locks.iter().find(own).map(|lock| lock.pid))
+    let written = || -> Result<Option<u32>, ChangeError> { Ok(files::read_to_string(path)?.trim().parse().ok()) };
+    let before = written()?;
+    let locks = file_locks(files).map_err(|error| ChangeError::Kernel(error.to_string()))?;
+    let after = written()?;
+    let own: Vec<u32> = locks.iter().filter(|lock| lock.inode == inode).map(|lock| lock.pid).collect();
+    let named = own.iter().find(|pid| [before, after].contains(&Some(**pid)));
+    let nobody_named = before.is_none() || after.is_none();
+    Ok(match own.first() {
+        None => Holder::Nobody,
+        Some(_) if own.contains(&0) && named.is_none() => Holder::Process(None),
+        Some(first) => match named {
+            Some(pid) => Holder::Process(Some(*pid)),
+            None if nobody_named => Holder::Process(Some(*first)),
+            None => Holder::Disputed(*first),
+        },
+    })
+}
+
+/// Whether a process has a file of that name open, as far as can be seen.
+fn may_have(files: &HostFs, pid: u32, path: &Path) -> bool {
+    let is_one = |file: &guests::OpenFile| Path::new(&file.target).file_name() == path.file_name();
+    guests::open_files(files, pid).map_or(true, |open| open.iter().any(is_one))
 }
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_host::{Entry, MemoryTree};
+
     use super::*;
+
+    /// A kernel that lists these locks, and a process 1 that has this open.
+    fn kernel(locks: &[(u32, u64)], open: &str) -> HostFs {
+        let mut tree = MemoryTree::new();
+        let line = |(pid, inode): &(u32, u64)| format!("1: FLOCK  ADVISORY  WRITE {pid} fe:01:{inode} 0 EOF\n");
+        let text: String = locks.iter().map(line).collect();
+        tree.put("/proc/locks", Entry::File(text.into())).unwrap();
+        tree.put("/proc/1/fd/3", Entry::Link(open.to_owned())).unwrap();
+        tree.put("/proc/1/fdinfo/3", Entry::File("pos:\t0\nflags:\t02\n".into())).unwrap();
+        HostFs::of_tree(tree, "locks")
+    }
 
     #[test]
     fn the_holder_is_known_without_asking_for_the_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        assert_eq!(holder(&path, &[]).unwrap(), None, "nobody has ever taken it");
+        let by = |locks: &[(u32, u64)], open: &str| holder(&path, &kernel(locks, open)).unwrap();
+        assert_eq!(by(&[], ""), None, "nobody has ever taken it");
         let taken = WriterLock::take(&path).unwrap();
         let (inode, pid) = (path.metadata().unwrap().ino(), std::process::id());
-        let lock = |pid, inode| FileLock { pid, inode };
-        assert_eq!(holder(&path, &[lock(1, inode + 1), lock(pid, inode)]).unwrap(), Some(pid));
-        assert_eq!(holder(&path, &[lock(pid + 1, inode)]).unwrap(), None, "a file of another file system");
-        assert_eq!(holder(&path, &[]).unwrap(), None, "given back");
+        assert_eq!(by(&[(1, inode + 1), (pid, inode)], ""), Some(Some(pid)));
+        assert_eq!(by(&[(1, inode), (pid, inode)], "/run/crond.pid"), Some(Some(pid)), "two of one inode number");
+        assert_eq!(by(&[(1, inode)], "/run/crond.pid"), None, "a file of another file system");
+        assert_eq!(by(&[(1, inode)], "/lock"), Some(Some(1)), "the file names one of another PID namespace");
+        assert_eq!(by(&[(u32::MAX, inode)], ""), Some(Some(u32::MAX)), "what it has open cannot be seen");
+        assert_eq!(by(&[(0, inode)], ""), Some(None), "it is of another PID namespace");
+        assert_eq!(by(&[], ""), None, "given back");
         drop(taken);
         WriterLock::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_holder_that_has_not_written_its_number_yet_is_the_holder() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        files::write(&path, "4711\n").unwrap();
+        let inode = path.metadata().unwrap().ino();
+        // As a process does that has the lock and still finds the number of the one before it.
+        let written = path.clone();
+        let writes = std::thread::spawn(move || {
+            sleep(WRITTEN_BY / 5);
+            files::write(&written, "1\n").unwrap();
+        });
+        assert_eq!(holder(&path, &kernel(&[(1, inode)], "/run/crond.pid")).unwrap(), Some(Some(1)));
+        writes.join().unwrap();
+        files::write(&path, "").unwrap();
+        assert_eq!(holder(&path, &kernel(&[(1, inode)], "/run/crond.pid")).unwrap(), Some(Some(1)), "nothing written");
     }
 }

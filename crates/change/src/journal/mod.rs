@@ -11,15 +11,16 @@ mod lock;
 mod record;
 mod transaction;
 
-pub use lock::WriterLock;
+pub use lock::{AtWork, Work, WriterLock};
 pub use record::{Header, JOURNAL_SCHEMA, Purpose, Record};
 pub use transaction::{State, Step, Transaction};
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use nearmetal_host::HostFs;
 use nearmetal_host::files::{self, FileError};
-use nearmetal_host::{HostFs, file_locks};
 
 use crate::plan_file::{HostIdentity, PlanFile};
 use crate::{ChangeError, private_files, timestamp};
@@ -63,14 +64,32 @@ impl Journal {
         self.state.join("lock")
     }
 
-    /// The process that is changing this machine now, if one is. Does not take the lock for a moment to find out, which
-    /// would turn away who wants to change something in that moment.
+    /// The right to measure on this machine; one process has it at a time. It does not keep others from changing the machine:
+    /// it tells those who only look that they would see what a measurement does.
     ///
     /// # Errors
-    /// The kernel's list of locks, or the file of the lock, cannot be read.
-    pub fn writer(&self, files: &HostFs) -> Result<Option<u32>, ChangeError> {
-        let locks = file_locks(files).map_err(|error| ChangeError::Kernel(error.to_string()))?;
-        lock::holder(&self.lock_path(), &locks)
+    /// Another measures ([`ChangeError::Busy`]), or the state directory cannot be written to.
+    pub fn lock_to_measure(&self) -> Result<WriterLock, ChangeError> {
+        private_files::create_directory(&self.state)?;
+        WriterLock::take(&self.measuring_path())
+    }
+
+    fn measuring_path(&self) -> PathBuf {
+        self.state.join("measuring")
+    }
+
+    /// The nearmetal that is changing this machine now or measures on it, if one is. Does not take the lock for a moment to
+    /// find out, which would turn away who wants it in that moment.
+    ///
+    /// # Errors
+    /// The kernel's list of locks, or the file of a lock, cannot be read.
+    pub fn at_work(&self, files: &HostFs) -> Result<Option<AtWork>, ChangeError> {
+        for (path, work) in [(self.lock_path(), Work::Changing), (self.measuring_path(), Work::Measuring)] {
+            if let Some(pid) = lock::holder(&path, files)? {
+                return Ok(Some(AtWork { work, pid }));
+            }
+        }
+        Ok(None)
     }
 
     /// All transactions, oldest first.
@@ -99,9 +118,25 @@ impl Journal {
 
     /// The last plan in force that concerns a domain.
     pub fn plan_in_force(&self, domain: &str) -> Result<Option<PlanFile>, ChangeError> {
-        let all = self.transactions()?;
-        let mut committed = all.iter().rev().filter(|transaction| transaction.is_committed());
-        Ok(committed.find_map(|transaction| transaction.plan_of(domain)).cloned())
+        Ok(plan_in_force(&self.transactions()?, domain).cloned())
+    }
+
+    /// What tells whether the journal has changed since it was last read: its files with their lengths and times.
+    ///
+    /// # Errors
+    /// The directory cannot be looked into.
+    pub fn stamp(&self) -> Result<Vec<(PathBuf, u64, SystemTime)>, ChangeError> {
+        let directory = self.directory();
+        let there = directory.try_exists();
+        if !there.map_err(|source| FileError { action: "look into", path: directory.clone(), source })? {
+            return Ok(Vec::new());
+        }
+        let of = |path: PathBuf| -> Result<_, FileError> {
+            let metadata = files::metadata(&path)?;
+            let failed = |source| FileError { action: "look at", path: path.clone(), source };
+            Ok((path.clone(), metadata.len(), metadata.modified().map_err(failed)?))
+        };
+        Ok(files::list(&directory)?.into_iter().map(of).collect::<Result<_, _>>()?)
     }
 
     /// The plan a domain is started by: as [`Journal::plan_in_force`], or that of the transaction which is starting it.
@@ -148,6 +183,12 @@ impl Journal {
         writer.file.set_len(whole).and_then(|()| writer.file.sync_all()).map_err(failed)?;
         Ok(writer)
     }
+}
+
+/// The last plan in force that concerns a domain, of transactions in their order.
+pub fn plan_in_force<'a>(all: &'a [Transaction], domain: &str) -> Option<&'a PlanFile> {
+    let mut committed = all.iter().rev().filter(|transaction| transaction.is_committed());
+    committed.find_map(|transaction| transaction.plan_of(domain))
 }
 
 /// Appends records to one transaction's file.

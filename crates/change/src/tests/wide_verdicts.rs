@@ -298,7 +298,7 @@ fn a_running_guest_is_looked_at_in_the_kernels_own_files() {
     }
     let files = HostFs::of_tree(tree, "a test");
     let none = std::time::Duration::ZERO;
-    let effort = Effort { read_in_guest: false, agent: none, natural: none, hook: none, deep: false };
+    let effort = Effort { read_in_guest: false, agent: Some(none), natural: none, hook: none, ..Effort::default() };
     let mut hypervisor = Fake::new("").with_running_domain(&xml(""));
     let seen = observe(&files, &mut hypervisor, &plan(), &planned(), &effort);
     let Some(Ok(cells)) = seen.cells else { panic!("{:?} {:?}", seen.cells, seen.guest) };

@@ -23,8 +23,10 @@ use crate::{after_start, qemu_hook};
 pub struct Effort {
     /// Whether the guest may be asked to read from its disks.
     pub read_in_guest: bool,
-    /// How long the guest's agent may take to come up.
-    pub agent: Duration,
+    /// How long the guest's agent may take to come up; `None`: the guest has just started, and is not asked.
+    pub agent: Option<Duration>,
+    /// How long the agent may take for everything it is asked, once it is up.
+    pub commands: Duration,
     /// How long to wait for the guest's own requests, where it cannot be asked.
     pub natural: Duration,
     /// How long to wait for what the hook still has to set.
@@ -37,7 +39,9 @@ pub struct Effort {
 impl Default for Effort {
     fn default() -> Self {
         let some = Duration::from_secs(5);
-        Self { read_in_guest: true, agent: some, natural: some, hook: some, deep: false }
+        // Under emulation each of some commands takes a minute.
+        let commands = Duration::from_secs(180);
+        Self { read_in_guest: true, agent: Some(some), commands, natural: some, hook: some, deep: false }
     }
 }
 
@@ -60,11 +64,12 @@ pub fn observe(
     let (mut cells, mut queues, mut vhost_queues, mut touched) = (None, None, None, None);
     let expected = functions::expected(placement, &stored);
     if let Ok(Some(process)) = &guest {
-        view = match &state {
+        view = match (&state, effort.agent) {
             // Its agent would be waited for in vain.
-            Some(Ok(DomainState::Paused)) => Err("the guest is paused".to_owned()),
-            _ => agent::wait(hypervisor, name, effort.agent)
-                .and_then(|()| guest_view::ask(hypervisor, name))
+            (Some(Ok(DomainState::Paused)), _) => Err("the guest is paused".to_owned()),
+            (_, None) => Err("the guest has just started: its agent was not asked".to_owned()),
+            (_, Some(patience)) => agent::wait(hypervisor, name, patience)
+                .and_then(|()| guest_view::ask(hypervisor, name, effort.commands))
                 .map_err(|error| error.to_string()),
         };
         let pid = process.pid;

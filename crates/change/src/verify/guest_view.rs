@@ -3,7 +3,7 @@
 //! The guest is not trusted: its answers are read into fixed forms, and nothing of them is ever run.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearmetal_host::Host;
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, agent};
@@ -11,9 +11,6 @@ use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use super::GuestFunction;
-
-/// How long one command may take in a guest under emulation.
-const COMMAND: Duration = Duration::from_secs(60);
 
 /// Where a guest's kernel lists its PCI functions.
 const BUS: &str = "/sys/bus/pci/devices";
@@ -74,17 +71,42 @@ impl GuestView {
     }
 }
 
-/// Asks the guest.
-pub(super) fn ask(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, HypervisorError> {
-    match by_probe(hypervisor, name) {
-        Some(view) => Ok(view),
-        None => by_files(hypervisor, name),
+/// When everything asked of a guest is to have been answered.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    began: Instant,
+    all: Duration,
+}
+
+impl Deadline {
+    /// What is left for the next command.
+    fn left(self, hypervisor: &dyn Hypervisor, name: &str) -> Result<Duration, HypervisorError> {
+        let left = self.all.saturating_sub(hypervisor.now().duration_since(self.began));
+        if left.is_zero() {
+            return Err(HypervisorError::Timeout {
+                action: "ask the guest agent of".to_owned(),
+                name: name.to_owned(),
+                seconds: self.all.as_secs(),
+                advice: "the guest, or its agent, is busy: check it again later".to_owned(),
+            });
+        }
+        Ok(left)
     }
 }
 
-fn by_probe(hypervisor: &mut dyn Hypervisor, name: &str) -> Option<GuestView> {
+/// Asks the guest; all its answers together may take `all`.
+pub(super) fn ask(hypervisor: &mut dyn Hypervisor, name: &str, all: Duration) -> Result<GuestView, HypervisorError> {
+    let deadline = Deadline { began: hypervisor.now(), all };
+    match by_probe(hypervisor, name, deadline) {
+        Some(view) => Ok(view),
+        None => by_files(hypervisor, name, deadline),
+    }
+}
+
+fn by_probe(hypervisor: &mut dyn Hypervisor, name: &str, deadline: Deadline) -> Option<GuestView> {
     // Fails at once where the guest has no such program.
-    let output = agent::exec(hypervisor, name, &["nearmetal-probe", "see"], None, COMMAND).ok()?;
+    let left = deadline.left(hypervisor, name).ok()?;
+    let output = agent::exec(hypervisor, name, &["nearmetal-probe", "see"], None, left).ok()?;
     let value: serde_json::Value =
         serde_json::from_slice(&output.stdout).ok().filter(|_| output.status.is_success())?;
     let host: Host = serde_json::from_value(value.get("host")?.clone()).ok()?;
@@ -111,11 +133,12 @@ fn by_probe(hypervisor: &mut dyn Hypervisor, name: &str) -> Option<GuestView> {
     })
 }
 
-fn by_files(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, HypervisorError> {
+fn by_files(hypervisor: &mut dyn Hypervisor, name: &str, deadline: Deadline) -> Result<GuestView, HypervisorError> {
     let listed = run(
         hypervisor,
         name,
         &["ls", "-1", "/sys/block", BUS, "/sys/devices/system/node", "/sys/kernel/mm/hugepages"],
+        deadline,
     )?;
     let listed = directories(&listed);
     let of = |directory: &str| listed.get(directory).cloned().unwrap_or_default();
@@ -135,14 +158,14 @@ fn by_files(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, Hy
     paths.extend(functions.iter().flat_map(|own| ["uevent", "numa_node"].map(|file| format!("{BUS}/{own}/{file}"))));
     let mut command = vec!["grep", "-s", "-H", ""];
     command.extend(paths.iter().map(String::as_str));
-    let values = lines_by_path(&run(hypervisor, name, &command)?);
+    let values = lines_by_path(&run(hypervisor, name, &command, deadline)?);
     let first = |path: String| values.get(&path).and_then(|lines| lines.first()).map(|line| line.trim().to_owned());
     let queues: Vec<String> = disks.iter().map(|disk| format!("/sys/block/{disk}/mq")).collect();
     let mut command = vec!["ls", "-1"];
     command.extend(queues.iter().map(String::as_str));
     // A single directory would be listed without its name.
     command.push("/sys/block");
-    let queues = directories(&run(hypervisor, name, &command)?);
+    let queues = directories(&run(hypervisor, name, &command, deadline)?);
     let number = |path: String| first(path).and_then(|text| text.parse::<u64>().ok());
     Ok(GuestView {
         nodes: nodes
@@ -192,8 +215,14 @@ fn by_files(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<GuestView, Hy
 }
 
 /// Runs a command and takes what it printed: `ls` and `grep` fail for one missing path and print the others.
-fn run(hypervisor: &mut dyn Hypervisor, name: &str, command: &[&str]) -> Result<String, HypervisorError> {
-    let output = agent::exec(hypervisor, name, command, None, COMMAND)?;
+fn run(
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    command: &[&str],
+    deadline: Deadline,
+) -> Result<String, HypervisorError> {
+    let left = deadline.left(hypervisor, name)?;
+    let output = agent::exec(hypervisor, name, command, None, left)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -235,7 +264,26 @@ fn lines_by_path(text: &str) -> BTreeMap<String, Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_hypervisor::Fake;
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_guest_whose_commands_never_end_is_given_up_once_the_time_for_all_is_over() {
+        let mut fake = Fake::new("").with_running_domain("<domain type='kvm'><name>web1</name></domain>");
+        fake.on_agent(|_, command| {
+            Ok(match command["execute"].as_str() {
+                Some("guest-exec-status") => json!({"exited": false}),
+                _ => json!({"pid": 77}),
+            })
+        });
+        let began = fake.now();
+        let error = ask(&mut fake, "web1", Duration::from_secs(3)).unwrap_err();
+        assert!(matches!(error, HypervisorError::Timeout { seconds: 3, .. }), "{error}");
+        let took = fake.now().duration_since(began);
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    }
 
     #[test]
     fn listings_read_as_ls_and_grep_print_them() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use nearmetal_change::{POOL_PATIENCE, resize_pool};
+use nearmetal_change::{ChangeError, Journal, POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::agent::{self, ExecOutput};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions};
@@ -76,6 +76,14 @@ impl<'a> Session<'a> {
         experiment: impl FnOnce(&mut Session<'a>) -> Result<T, MeasureError>,
     ) -> Result<T, MeasureError> {
         let Site { fs, hypervisor, tell } = site;
+        // Held until everything is put back, and given back by the kernel should this process die: whoever watches guests
+        // leaves them alone meanwhile.
+        let _measuring = Journal::at(&conditions.state).lock_to_measure().map_err(|error| match error {
+            ChangeError::Busy { holder } => MeasureError::Unfit(format!(
+                "process {holder} measures right now, and there is room for one: wait for it, or end it"
+            )),
+            other => other.into(),
+        })?;
         if let Some(old) = Leftovers::load(&conditions.state, fs)? {
             tell(Event::Stage("cleaning up what an interrupted run left"));
             old.clean_up(fs, hypervisor)?;

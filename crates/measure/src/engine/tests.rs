@@ -144,6 +144,12 @@ impl Request for Composed {
             |name: &String| Guest { name: name.clone(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
         let mut path = TestPath(names.iter().map(guest).collect());
         let tenants = names.iter().map(|name| Tenant::new(name, slice())).collect();
+        let journal = nearmetal_change::Journal::at(&self.conditions.state);
+        let second = journal.lock_to_measure();
+        assert!(
+            matches!(second, Err(nearmetal_change::ChangeError::Busy { .. })),
+            "whoever watches could not see that this measures"
+        );
         session.pause_original(ORIGINAL)?;
         session.will_clone(names)?;
         path.refresh(&[1], session)?;
@@ -274,6 +280,22 @@ fn every_composition_measures_all_it_designed_and_leaves_nothing() {
         }
         assert!(machine.is_as_before(), "{composition:?}: {:?}", machine.fake);
     }
+}
+
+#[test]
+fn the_right_to_measure_is_given_back_whatever_came_of_the_measurement() {
+    let composition = Composition::ALL[0];
+    let mut machine = Machine::new();
+    machine.measure(composition, None).unwrap();
+    let journal = nearmetal_change::Journal::at(machine.state.path());
+    drop(journal.lock_to_measure().unwrap());
+    machine.fake.fail_when(nearmetal_hypervisor::Effect::Nothing, broken(), |_, _| true);
+    machine.measure(composition, None).unwrap_err();
+    let measuring = journal.lock_to_measure().unwrap();
+    machine.fake.clear_faults();
+    let refused = machine.measure(composition, None).unwrap_err().to_string();
+    assert!(refused.contains(&format!("process {} measures right now", std::process::id())), "{refused}");
+    drop(measuring);
 }
 
 /// A guest whose agent fails at one request is no verdict on its arm: its step is tried again, in every composition.

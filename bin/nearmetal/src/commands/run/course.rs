@@ -236,7 +236,7 @@ impl Watch for Here<'_> {
     fn read_back(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), Vec<String>> {
         // The guest boots meanwhile: it is not asked, and its disk is not read.
         let none = Duration::ZERO;
-        let effort = Effort { read_in_guest: false, agent: none, natural: none, hook: none, deep: false };
+        let effort = Effort { read_in_guest: false, agent: None, natural: none, hook: none, ..Effort::default() };
         let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
         let verification = judge(self.plan, self.placement, &observed);
         self.looked = (verification.checks.len(), verification.untold());

@@ -4,7 +4,8 @@
 //! of signals. What lies between is here, apart from the machine: tests put another [`World`] and another clock in.
 //!
 //! A guest that starts, is saved or migrates has a process whose threads are not yet, or no more, where they belong. libvirt
-//! calls it paused then, so what is paused is left alone; and a difference is told only when a second look finds it too.
+//! calls it paused then and says why, so that it is left alone; and a difference is told only when a second look finds the
+//! same.
 
 mod here;
 mod schedule;
@@ -15,14 +16,19 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nearmetal_change::verify::Verification;
-use nearmetal_hypervisor::{DomainEvent, DomainState, EventKind};
+use nearmetal_change::journal::AtWork;
+use nearmetal_change::verify::{CheckKind, Outcome, Verification};
+use nearmetal_hypervisor::{DomainEvent, DomainState, EventKind, PauseReason};
+use nearmetal_rules::Examination;
 
 pub(crate) use here::keep_watch;
 use schedule::{Due, Schedule, Subject, Why};
 
 /// How often is looked whether another nearmetal has ended.
 const BUSY: Duration = Duration::from_secs(1);
+
+/// A difference that only the last of so many looks saw is told as unknown: another event, or a round, decides.
+const MOST_LOOKS: u8 = 3;
 
 /// What reaches the watch.
 #[derive(Debug)]
@@ -37,8 +43,23 @@ enum Notice {
     Never(String),
     /// A device of the host came, went or changed.
     Devices,
+    /// Devices of the host are not heard of, or no more, and why.
+    Deaf(String),
+    /// What the doctor finds; `None` where it could not look at everything.
+    Findings(Option<Box<Examination>>),
     /// An end is asked for.
     Stop,
+}
+
+/// How the watch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Something differed when last looked at.
+    Differs,
+    /// Everything was looked at, and nothing differed.
+    Nothing,
+    /// Not everything could be looked at.
+    Unknown,
 }
 
 /// How hard a look tries.
@@ -58,14 +79,20 @@ trait World {
     /// Waits for the next notice; `None` when the time has come.
     fn wait(&mut self, until: Option<Duration>) -> Option<Notice>;
 
-    /// The process that is changing the machine, if one is.
-    fn writer(&mut self) -> Option<u32>;
+    /// Another nearmetal that is at work, which looks would disturb or misread.
+    ///
+    /// # Errors
+    /// That cannot be told, and why.
+    fn at_work(&mut self) -> Result<Option<AtWork>, String>;
+
+    /// Whether a guest has a plan in force; true where that cannot be read.
+    fn is_in_force(&mut self, domain: &str) -> bool;
 
     /// Everything in force. `None` where that cannot be read, which the world has told.
     fn subjects(&mut self) -> Option<BTreeSet<Subject>>;
 
-    /// What a domain does; `None` where libvirt does not tell.
-    fn state(&mut self, domain: &str) -> Option<DomainState>;
+    /// What a domain does and, if it is paused, why; `None` where libvirt does not tell.
+    fn state(&mut self, domain: &str) -> Option<(DomainState, Option<PauseReason>)>;
 
     /// Looks at a subject; nothing for one that is not in force.
     fn look(&mut self, subject: &Subject, patience: Patience) -> Option<Vec<Verification>>;
@@ -73,31 +100,43 @@ trait World {
     /// Tells what a look found.
     fn tell(&mut self, why: Why, verifications: &[Verification]);
 
-    /// Writes the figures of all that is known; after a round, with what the doctor finds. `None` where not even what is in
-    /// force is known.
-    fn write(&mut self, known: Option<&[Verification]>, after_round: bool);
+    /// Writes the figures of all that is known, and after a round has the doctor look. `None` where not even what is in force
+    /// is known. Whether what is in force was read back to its end.
+    fn write(&mut self, known: Option<&[Verification]>, after_round: bool) -> bool;
+
+    /// What the doctor found, for the figures.
+    fn examined(&mut self, found: Option<Box<Examination>>);
 
     /// Prose.
     fn say(&mut self, text: &str);
 }
 
-/// Looks, tells and writes until an end is asked for; whether something differed when last looked at.
+/// Looks, tells and writes until an end is asked for.
 ///
 /// # Errors
 /// Events will not come any more.
-fn keep(world: &mut impl World, period: Duration) -> Result<bool, String> {
-    let mut watch =
-        Watch { schedule: Schedule::new(period), period, known: None, fresh: BTreeMap::new(), paused: BTreeMap::new() };
-    let mut waits_for_writer = false;
+fn keep(world: &mut impl World, period: Duration) -> Result<Ended, String> {
+    let mut watch = Watch {
+        schedule: Schedule::new(period),
+        period,
+        known: None,
+        fresh: BTreeMap::new(),
+        is_complete: false,
+        suspected: BTreeMap::new(),
+        ending: None,
+        paused: BTreeMap::new(),
+    };
+    // Why nothing is looked at, as it was told.
+    let mut held_back: Option<String> = None;
     loop {
         let now = world.now();
         let until = match watch.schedule.is_due(now) {
             false => watch.schedule.wakes(),
-            true if waits_for_writer => Some(now + BUSY),
+            true if held_back.is_some() => Some(now + BUSY),
             true => Some(now),
         };
-        match world.wait(until) {
-            Some(Notice::Stop) => return Ok(watch.differs()),
+        match watch.ending.take().or_else(|| world.wait(until)) {
+            Some(Notice::Stop) => return Ok(watch.ended()),
             Some(Notice::Never(why)) => return Err(why),
             Some(notice) => {
                 watch.hear(world, notice);
@@ -108,21 +147,31 @@ fn keep(world: &mut impl World, period: Duration) -> Result<bool, String> {
         if !watch.schedule.is_due(world.now()) {
             continue;
         }
-        if let Some(pid) = world.writer() {
-            if !std::mem::replace(&mut waits_for_writer, true) {
-                world.say(&format!(
-                    "another nearmetal is changing this machine (process {pid}): nothing is checked meanwhile"
-                ));
+        let holds_back = match world.at_work() {
+            Ok(None) => None,
+            Ok(Some(other)) => Some(format!("{other}: nothing is checked meanwhile")),
+            Err(error) => Some(format!(
+                "cannot tell whether another nearmetal is at work on this machine: {error}; nothing is checked until that \
+                 can be read"
+            )),
+        };
+        if let Some(text) = holds_back {
+            if held_back.as_ref() != Some(&text) {
+                world.say(&text);
             }
+            held_back = Some(text);
             continue;
         }
-        if std::mem::replace(&mut waits_for_writer, false) {
+        if held_back.take().is_some() {
             // Other plans may be in force now.
             watch.schedule.everything(world.now());
         }
         watch.step(world);
     }
 }
+
+/// A difference, by what was looked at: guest or setting, kind and subject.
+type Difference = (String, CheckKind, String);
 
 struct Watch {
     schedule: Schedule,
@@ -131,7 +180,13 @@ struct Watch {
     known: Option<BTreeMap<Subject, Vec<Verification>>>,
     /// What was found while nothing is known.
     fresh: BTreeMap<Subject, Vec<Verification>>,
-    /// Guests that are paused, and since when that is known.
+    /// Whether all could be read back when figures were last written.
+    is_complete: bool,
+    /// What the last look at a subject saw, where another is to decide.
+    suspected: BTreeMap<Subject, Vec<Difference>>,
+    /// What was heard beside a look and ends the watch.
+    ending: Option<Notice>,
+    /// Guests that somebody paused, and since when that is known.
     paused: BTreeMap<String, Duration>,
 }
 
@@ -140,9 +195,15 @@ impl Watch {
         let now = world.now();
         match notice {
             Notice::Domain(event) => {
+                if !world.is_in_force(&event.domain) {
+                    return;
+                }
                 match event.kind {
                     EventKind::Suspended => drop(self.paused.entry(event.domain.clone()).or_insert(now)),
-                    _ => drop(self.paused.remove(&event.domain)),
+                    EventKind::Started | EventKind::Resumed | EventKind::Stopped => {
+                        self.paused.remove(&event.domain);
+                    }
+                    _ => {}
                 }
                 self.schedule.heard(now, &event);
             }
@@ -155,7 +216,26 @@ impl Watch {
                 }
             }
             Notice::Devices => self.schedule.devices_changed(now),
+            Notice::Deaf(text) => world.say(&text),
+            Notice::Findings(found) => {
+                world.examined(found);
+                if self.known.is_some() {
+                    self.write(world, false);
+                }
+            }
             Notice::Stop | Notice::Never(_) => {}
+        }
+    }
+
+    /// Hears what has come, and waits for nothing.
+    fn hear_all(&mut self, world: &mut impl World) {
+        while self.ending.is_none() {
+            let now = world.now();
+            match world.wait(Some(now)) {
+                None => return,
+                Some(end @ (Notice::Stop | Notice::Never(_))) => self.ending = Some(end),
+                Some(notice) => self.hear(world, notice),
+            }
         }
     }
 
@@ -164,8 +244,9 @@ impl Watch {
         let now = world.now();
         if self.schedule.begins_round(now) {
             match world.subjects() {
-                None => world.write(None, false),
+                None => self.is_complete = world.write(None, false),
                 Some(subjects) => {
+                    self.paused.retain(|domain, _| subjects.contains(&Subject::Guest(domain.clone())));
                     self.found().retain(|subject, _| subjects.contains(subject));
                     if subjects.is_empty() {
                         self.round_ended(world);
@@ -175,76 +256,106 @@ impl Watch {
             }
             return;
         }
-        if let Some((subject, due)) = self.schedule.take(now) {
+        if self.schedule.gives_up(now) {
+            self.round_ended(world);
+        } else if let Some((subject, due)) = self.schedule.take(now) {
             self.look(world, subject, due);
         }
     }
 
     fn look(&mut self, world: &mut impl World, subject: Subject, due: Due) {
-        if let Subject::Guest(domain) = &subject {
-            if self.is_left_alone(world, domain, due.why) {
-                self.looked(world, &subject, due.why, false);
-                return;
-            }
+        let before = self.suspected.remove(&subject).filter(|_| due.looks > 0).unwrap_or_default();
+        if self.is_left_alone(world, &subject) {
+            self.looked(world, &subject, due.why, false);
+            return;
         }
-        let patience = match due.why {
-            Why::Event(EventKind::Started | EventKind::Rebooted) => Patience::JustStarted,
-            _ => Patience::Usual,
-        };
-        let Some(verifications) = world.look(&subject, patience) else {
+        let patience = if self.schedule.is_booting(&subject) { Patience::JustStarted } else { Patience::Usual };
+        let Some(mut verifications) = world.look(&subject, patience) else {
             self.found().remove(&subject);
             self.looked(world, &subject, due.why, false);
             return;
         };
-        if !due.is_second && mismatches(&verifications) > 0 {
+        // A look may have begun at one process of a guest and ended at the next.
+        self.hear_all(world);
+        if self.schedule.has_restarted(&subject) {
+            return;
+        }
+        // What has begun meanwhile may be all that was seen.
+        if !matches!(world.at_work(), Ok(None)) {
+            self.schedule.put_back(world.now(), subject, due);
+            return;
+        }
+        if self.is_left_alone(world, &subject) {
+            self.looked(world, &subject, due.why, false);
+            return;
+        }
+        let seen = differences(&verifications);
+        if due.looks + 1 < MOST_LOOKS && seen.iter().any(|difference| !before.contains(difference)) {
+            self.suspected.insert(subject.clone(), seen);
             self.schedule.again(world.now(), subject, due);
             return;
         }
+        doubt(&mut verifications, &before);
         world.tell(due.why, &verifications);
         self.found().insert(subject.clone(), verifications);
-        if matches!(due.why, Why::Event(EventKind::Started | EventKind::Rebooted)) {
-            self.schedule.when_booted(world.now(), subject.clone());
-        }
         self.looked(world, &subject, due.why, true);
     }
 
-    /// A guest that is neither running nor off is between two states, and an event will say when it has arrived. A round
-    /// takes one that has stayed so for a whole period as one that has arrived.
-    fn is_left_alone(&mut self, world: &mut impl World, domain: &str, why: Why) -> bool {
-        let between = match world.state(domain) {
-            None => false,
-            Some(state) => !state.is_off() && !matches!(state, DomainState::Running | DomainState::Blocked),
-        };
-        if !between {
+    /// A guest that is neither running nor off is left alone while libvirt is at work on it, however long: an event will say
+    /// when it has arrived. One that somebody paused has arrived once it has stayed so for a period; one that failed, at once.
+    fn is_left_alone(&mut self, world: &mut impl World, subject: &Subject) -> bool {
+        let Subject::Guest(domain) = subject else { return false };
+        let Some((state, pause)) = world.state(domain) else { return false };
+        if state.is_off() || matches!(state, DomainState::Running | DomainState::Blocked) {
             self.paused.remove(domain);
             return false;
         }
+        if state == DomainState::Crashed || pause.is_some_and(PauseReason::is_failure) {
+            return false;
+        }
+        if pause.is_some_and(PauseReason::is_passing) {
+            self.paused.remove(domain);
+            return true;
+        }
         let now = world.now();
-        let since = *self.paused.entry(domain.to_owned()).or_insert(now);
-        why != Why::Round || now.saturating_sub(since) < self.period
+        let until = *self.paused.entry(domain.clone()).or_insert(now) + self.period;
+        if now < until {
+            self.schedule.if_still_paused(until, subject.clone());
+        }
+        now < until
     }
 
     fn looked(&mut self, world: &mut impl World, subject: &Subject, why: Why, is_new: bool) {
         if self.schedule.done(subject) {
             self.round_ended(world);
         } else if is_new && why != Why::Round {
-            if let Some(known) = &self.known {
-                world.write(Some(&all(known)), false);
-            }
+            self.write(world, false);
         }
     }
 
     fn round_ended(&mut self, world: &mut impl World) {
-        let known = self.known.get_or_insert_with(|| std::mem::take(&mut self.fresh));
-        world.write(Some(&all(known)), true);
+        self.known.get_or_insert_with(|| std::mem::take(&mut self.fresh));
+        self.write(world, true);
+    }
+
+    fn write(&mut self, world: &mut impl World, after_round: bool) {
+        if let Some(known) = &self.known {
+            self.is_complete = world.write(Some(&all(known)), after_round);
+        }
     }
 
     fn found(&mut self) -> &mut BTreeMap<Subject, Vec<Verification>> {
         self.known.as_mut().unwrap_or(&mut self.fresh)
     }
 
-    fn differs(&self) -> bool {
-        self.known.as_ref().unwrap_or(&self.fresh).values().any(|found| mismatches(found) > 0)
+    fn ended(&self) -> Ended {
+        match &self.known {
+            Some(known) if self.is_complete => {
+                let differs = known.values().flatten().any(|found| found.mismatches() > 0);
+                if differs { Ended::Differs } else { Ended::Nothing }
+            }
+            _ => Ended::Unknown,
+        }
     }
 }
 
@@ -252,6 +363,22 @@ fn all(known: &BTreeMap<Subject, Vec<Verification>>) -> Vec<Verification> {
     known.values().flatten().cloned().collect()
 }
 
-fn mismatches(verifications: &[Verification]) -> usize {
-    verifications.iter().map(Verification::mismatches).sum()
+fn differences(verifications: &[Verification]) -> Vec<Difference> {
+    let differ = verifications.iter().flat_map(|found| found.checks.iter().map(move |check| (found, check)));
+    differ
+        .filter(|(_, check)| check.outcome == Outcome::Mismatch)
+        .map(|(found, check)| (found.guest.clone(), check.kind, check.subject.clone()))
+        .collect()
+}
+
+/// What an earlier look did not see is not known to differ.
+fn doubt(verifications: &mut [Verification], before: &[Difference]) {
+    for found in verifications {
+        for check in found.checks.iter_mut().filter(|check| check.outcome == Outcome::Mismatch) {
+            if !before.contains(&(found.guest.clone(), check.kind, check.subject.clone())) {
+                let why = "it changes from one look to the next".to_owned();
+                check.outcome = Outcome::CannotTell { why };
+            }
+        }
+    }
 }

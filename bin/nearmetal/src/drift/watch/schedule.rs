@@ -13,8 +13,10 @@ const LONGEST_BURST: Duration = Duration::from_millis(1500);
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// When a guest that has started is looked at again, with its agent.
 const BOOTED: Duration = Duration::from_secs(60);
-/// Devices of the host that come and go make a round no more often than this.
-const BETWEEN_DEVICE_ROUNDS: Duration = Duration::from_secs(60);
+/// Devices of the host that come and go make a round no more often than this, and tuning of a guest a look.
+const BETWEEN: Duration = Duration::from_secs(60);
+/// A round ends this long after it began, if all that it waits for are guests to which ever more happens.
+const LONGEST_ROUND: Duration = Duration::from_secs(60);
 
 /// What is looked at as one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +34,28 @@ pub(super) enum Why {
     Event(EventKind),
     /// It has had the time to boot.
     Booted,
+    /// It has been paused for a period.
+    StillPaused,
     /// Everything is looked at.
     Round,
+}
+
+/// Looks at one subject that do not take each other's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Slot {
+    Next,
+    Booted,
+    StillPaused,
+}
+
+impl Why {
+    fn slot(self) -> Slot {
+        match self {
+            Self::Event(_) | Self::Round => Slot::Next,
+            Self::Booted => Slot::Booted,
+            Self::StillPaused => Slot::StillPaused,
+        }
+    }
 }
 
 /// A look that is due.
@@ -43,16 +65,30 @@ pub(super) struct Due {
     pub why: Why,
     /// When the first event of the burst came.
     first: Duration,
-    /// Whether a difference was seen, and this look decides.
-    pub is_second: bool,
+    /// How many looks before have seen a difference.
+    pub looks: u8,
+}
+
+impl Due {
+    fn new(at: Duration, why: Why, first: Duration) -> Self {
+        Self { at, why, first, looks: 0 }
+    }
+
+    /// Whether it is to come later than its burst would have it.
+    fn is_put_off(&self) -> bool {
+        self.looks == 0 && self.at > self.first + LONGEST_BURST
+    }
 }
 
 /// All that is due.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    due: BTreeMap<Subject, Due>,
-    /// Of a round, what has not been looked at.
+    due: BTreeMap<(Subject, Slot), Due>,
+    /// When each guest that was tuned is, or was, looked at for that.
+    tuned: BTreeMap<Subject, Duration>,
+    /// Of a round, what has not been looked at, and when the round began.
     left: BTreeSet<Subject>,
+    round_began: Duration,
     period: Duration,
     /// `None` until there is a reason to begin.
     next_round: Option<Duration>,
@@ -66,7 +102,9 @@ impl Schedule {
     pub(super) fn new(period: Duration) -> Self {
         Self {
             due: BTreeMap::new(),
+            tuned: BTreeMap::new(),
             left: BTreeSet::new(),
+            round_began: Duration::ZERO,
             period,
             next_round: None,
             device_round: None,
@@ -76,31 +114,57 @@ impl Schedule {
 
     /// Something happened to a guest.
     pub(super) fn heard(&mut self, now: Duration, event: &DomainEvent) {
-        // Whether a pause is a save, a wish or an error is not told: rounds find what stays paused.
-        if event.kind == EventKind::Suspended {
-            return;
-        }
         let subject = Subject::Guest(event.domain.clone());
-        let burst = self.due.get(&subject).filter(|due| matches!(due.why, Why::Event(_)));
-        let due = match burst {
-            // Events without end must not put off what decides. What was seen of the process before says nothing of this one.
-            Some(due) if due.is_second && event.kind != EventKind::Started => return,
-            Some(due) if !due.is_second => {
-                let why = match due.why {
-                    // That it started counts for the whole burst: its agent is not asked.
-                    Why::Event(EventKind::Started) if event.kind == EventKind::Resumed => due.why,
-                    _ => Why::Event(event.kind),
-                };
-                Due { at: (now + QUIET).min(due.first + LONGEST_BURST), why, ..*due }
+        let kind = event.kind;
+        if matches!(kind, EventKind::Started | EventKind::Resumed | EventKind::Stopped) {
+            self.due.remove(&(subject.clone(), Slot::StillPaused));
+        }
+        match kind {
+            EventKind::Stopped => drop(self.due.remove(&(subject.clone(), Slot::Booted))),
+            EventKind::Started | EventKind::Rebooted => {
+                let booted = Due::new(now + BOOTED, Why::Booted, now);
+                self.due.insert((subject.clone(), Slot::Booted), booted);
             }
-            _ => Due { at: now + QUIET, why: Why::Event(event.kind), first: now, is_second: false },
+            _ => {}
+        }
+        let rested = self.tuned.get(&subject).filter(|_| kind == EventKind::Tuned).map(|last| *last + BETWEEN);
+        let key = (subject.clone(), Slot::Next);
+        let fresh = Due::new((now + QUIET).max(rested.unwrap_or_default()), Why::Event(kind), now);
+        let due = match self.due.get(&key) {
+            // What comes first sees this too.
+            Some(planned) if kind == EventKind::Tuned && (fresh.is_put_off() || planned.is_put_off()) => return,
+            Some(planned) if planned.is_put_off() => fresh,
+            // Events without end must not put off what decides. What was seen of the process before says nothing of this one.
+            Some(Due { why: Why::Event(_), looks: 1.., .. }) if kind != EventKind::Started => return,
+            Some(burst @ Due { why: Why::Event(first), looks: 0, .. }) => {
+                // That it started counts for the whole burst.
+                let began = matches!(first, EventKind::Started | EventKind::Rebooted);
+                let keeps = began && !matches!(kind, EventKind::Started | EventKind::Stopped);
+                let why = if keeps { burst.why } else { Why::Event(kind) };
+                Due { at: (now + QUIET).min(burst.first + LONGEST_BURST), why, ..*burst }
+            }
+            _ => fresh,
         };
-        self.due.insert(subject, due);
+        if due.why == Why::Event(EventKind::Tuned) {
+            self.tuned.insert(subject, due.at);
+        }
+        self.due.insert(key, due);
+    }
+
+    /// Whether a guest has started since it was last looked at, and will be looked at for that.
+    pub(super) fn has_restarted(&self, subject: &Subject) -> bool {
+        let next = self.due.get(&(subject.clone(), Slot::Next));
+        next.is_some_and(|due| due.looks == 0 && due.why == Why::Event(EventKind::Started))
+    }
+
+    /// Whether a guest has started, and its agent need not be up yet.
+    pub(super) fn is_booting(&self, subject: &Subject) -> bool {
+        self.due.contains_key(&(subject.clone(), Slot::Booted))
     }
 
     /// A device of the host came, went or changed.
     pub(super) fn devices_changed(&mut self, now: Duration) {
-        let rested = self.last_device_round.map_or(now, |last| last + BETWEEN_DEVICE_ROUNDS);
+        let rested = self.last_device_round.map_or(now, |last| last + BETWEEN);
         self.device_round.get_or_insert((now + QUIET).max(rested));
     }
 
@@ -126,31 +190,53 @@ impl Schedule {
     /// What a round has to look at.
     pub(super) fn round_of(&mut self, now: Duration, subjects: BTreeSet<Subject>) {
         for subject in &subjects {
-            // A round does not wait for a guest to boot.
-            let due = Due { at: now, why: Why::Round, first: now, is_second: false };
-            let planned = self.due.entry(subject.clone()).or_insert(due);
-            if planned.why == Why::Booted {
+            let due = Due::new(now, Why::Round, now);
+            let planned = self.due.entry((subject.clone(), Slot::Next)).or_insert(due);
+            if planned.is_put_off() {
                 *planned = due;
             }
         }
+        self.tuned.retain(|subject, _| subjects.contains(subject));
         self.left = subjects;
+        self.round_began = now;
     }
 
     /// The next look whose time has come: what happened first, then the rest of a round.
     pub(super) fn take(&mut self, now: Duration) -> Option<(Subject, Due)> {
         let ready = self.due.iter().filter(|(_, due)| due.at <= now);
-        let (subject, _) = ready.min_by_key(|(_, due)| (due.why == Why::Round, due.at))?;
-        self.due.remove_entry(&subject.clone())
+        let (key, _) = ready.min_by_key(|(_, due)| (due.why == Why::Round, due.at))?;
+        let ((subject, _), due) = self.due.remove_entry(&key.clone())?;
+        Some((subject, due))
     }
 
     /// A look found a difference: another decides.
     pub(super) fn again(&mut self, now: Duration, subject: Subject, due: Due) {
-        self.due.entry(subject).or_insert(Due { at: now + SECOND_LOOK, is_second: true, ..due });
+        let next = Due { at: now + SECOND_LOOK, looks: due.looks.saturating_add(1), ..due };
+        self.due.entry((subject, due.why.slot())).or_insert(next);
     }
 
-    /// A guest was found as it has started.
-    pub(super) fn when_booted(&mut self, now: Duration, subject: Subject) {
-        self.due.entry(subject).or_insert(Due { at: now + BOOTED, why: Why::Booted, first: now, is_second: false });
+    /// A look counts as not taken.
+    pub(super) fn put_back(&mut self, now: Duration, subject: Subject, due: Due) {
+        self.due.entry((subject, due.why.slot())).or_insert(Due { at: now, ..due });
+    }
+
+    /// A guest that is paused is looked at then, if nothing happens to it.
+    pub(super) fn if_still_paused(&mut self, at: Duration, subject: Subject) {
+        self.due.insert((subject, Slot::StillPaused), Due::new(at, Why::StillPaused, at));
+    }
+
+    /// Whether a round ends without what is left: guests to which ever more happens.
+    pub(super) fn gives_up(&mut self, now: Duration) -> bool {
+        let is_time = self.gives_up_at().is_some_and(|at| at <= now);
+        if is_time {
+            self.left.clear();
+        }
+        is_time
+    }
+
+    fn gives_up_at(&self) -> Option<Duration> {
+        let waits = self.left.is_empty() || self.due.values().any(|due| due.why == Why::Round);
+        (!waits).then_some(self.round_began + LONGEST_ROUND)
     }
 
     /// A subject was looked at, or left alone; whether that was the last of a round.
@@ -165,6 +251,7 @@ impl Schedule {
 
     /// When something is due next.
     pub(super) fn wakes(&self) -> Option<Duration> {
-        self.due.values().map(|due| due.at).chain(self.next_round).chain(self.device_round).min()
+        let rounds = self.next_round.into_iter().chain(self.device_round).chain(self.gives_up_at());
+        self.due.values().map(|due| due.at).chain(rounds).min()
     }
 }

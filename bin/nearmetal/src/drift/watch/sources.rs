@@ -64,7 +64,7 @@ pub(super) fn listen(sender: &Sender<Notice>) -> anyhow::Result<()> {
 }
 
 /// Whether another try is in vain.
-fn never(error: &HypervisorError) -> bool {
+pub(super) fn never(error: &HypervisorError) -> bool {
     matches!(
         error,
         HypervisorError::HelperMissing { .. }
@@ -111,10 +111,8 @@ fn follow_libvirt(mut attempt: Result<Events, HypervisorError>, sender: &Sender<
         let wait = retry.after(connected);
         let error = error.to_string();
         if error != last_error {
-            let text = format!(
-                "{error}; it is tried again in {} s, and everything is checked once libvirt answers",
-                wait.as_secs()
-            );
+            let text =
+                format!("{error}; trying again in {} s; everything is checked once libvirt answers", wait.as_secs());
             if sender.send(Notice::Lost(text)).is_err() {
                 return;
             }
@@ -125,11 +123,22 @@ fn follow_libvirt(mut attempt: Result<Events, HypervisorError>, sender: &Sender<
     }
 }
 
-/// Where the kernel's messages cannot be heard, rounds find what changed.
+/// Where the kernel's messages cannot be heard, that is said once, and rounds find what changed.
 fn follow_devices(sender: Sender<Notice>) {
     thread::spawn(move || {
-        let Ok(mut uevents) = Uevents::open() else { return };
-        while let Ok(heard) = uevents.wait() {
+        let deaf = |error: std::io::Error| {
+            let text = format!("cannot hear of devices of the host ({error}): what comes and goes is found in rounds");
+            let _ = sender.send(Notice::Deaf(text));
+        };
+        let mut uevents = match Uevents::open() {
+            Ok(uevents) => uevents,
+            Err(error) => return deaf(error),
+        };
+        loop {
+            let heard = match uevents.wait() {
+                Ok(heard) => heard,
+                Err(error) => return deaf(error),
+            };
             let matters = match heard {
                 Heard::Uevent(uevent) => uevent.concerns_guests(),
                 Heard::Overflow => true,

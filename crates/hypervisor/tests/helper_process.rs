@@ -10,7 +10,7 @@ use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::PROTOCOL;
 use nearmetal_hypervisor::{DomainEvent, EventKind, Events, Hypervisor, HypervisorError, Libvirt};
 
-const GREET: &str = "read hello; echo '{\"protocol\":6}'";
+const GREET: &str = "read hello; echo '{\"protocol\":7}'";
 const DOMAINS: &str = "{\"id\":1,\"outcome\":{\"reply\":{\"domains\":[]}}}";
 
 struct Scripts {

@@ -191,10 +191,7 @@ impl Schedule {
     pub(super) fn round_of(&mut self, now: Duration, subjects: BTreeSet<Subject>) {
         for subject in &subjects {
             let due = Due::new(now, Why::Round, now);
-            let planned = self.due.entry((subject.clone(), Slot::Next)).or_insert(due);
-            if planned.is_put_off() {
-                *planned = due;
-            }
+            self.at_the_latest(subject.clone(), due);
         }
         self.tuned.retain(|subject, _| subjects.contains(subject));
         self.left = subjects;
@@ -212,12 +209,21 @@ impl Schedule {
     /// A look found a difference: another decides.
     pub(super) fn again(&mut self, now: Duration, subject: Subject, due: Due) {
         let next = Due { at: now + SECOND_LOOK, looks: due.looks.saturating_add(1), ..due };
-        self.due.entry((subject, due.why.slot())).or_insert(next);
+        self.at_the_latest(subject, next);
     }
 
     /// A look counts as not taken.
     pub(super) fn put_back(&mut self, now: Duration, subject: Subject, due: Due) {
-        self.due.entry((subject, due.why.slot())).or_insert(Due { at: now, ..due });
+        self.at_the_latest(subject, Due { at: now, ..due });
+    }
+
+    /// A look that is planned already sees the same, unless it was put off.
+    fn at_the_latest(&mut self, subject: Subject, due: Due) {
+        let slot = due.why.slot();
+        let planned = self.due.entry((subject, slot)).or_insert(due);
+        if slot == Slot::Next && planned.is_put_off() {
+            *planned = due;
+        }
     }
 
     /// A guest that is paused is looked at then, if nothing happens to it.

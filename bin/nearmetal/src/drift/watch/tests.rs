@@ -161,7 +161,10 @@ impl Night {
             Action::Reboot(name) => self.fake.reboot(name),
             Action::Save(name) => self.fake.pause_for(name, PauseReason::Save),
             Action::DiskFails(name) => self.fake.pause_for(name, PauseReason::IoError),
-            Action::Tune(name) => pin(&mut self.fake, name, "2", Scope::LIVE).unwrap(),
+            Action::Tune(name) => {
+                let now = self.fake.live_pins(name).values().next().map_or("2".to_owned(), ToString::to_string);
+                pin(&mut self.fake, name, &now, Scope::LIVE).unwrap();
+            }
             Action::Flicker(name) => self.flickers = Some(name),
             Action::WriterUnknown => self.writer_unknown = true,
             Action::Spoil(name) | Action::Repair(name) => {

@@ -13,6 +13,7 @@ mod export;
 mod faults;
 mod fleet;
 mod job;
+mod killed;
 mod machine;
 mod matrix;
 mod net;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<Case> {
         bench::cases(),
         counting::cases(),
         crash::cases(),
+        killed::cases(),
         demo::cases(),
         device::cases(),
         doctor::cases(),

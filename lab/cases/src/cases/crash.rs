@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 
 use super::{Case, Verdict, alone};
-use crate::context::{Bench, Boot};
+use crate::context::{Bench, Boot, purge};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![alone("crash/kill-9-at-every-fault-point", every_point), alone("crash/power-loss-at-five-points", power_loss)]
@@ -84,6 +84,6 @@ fn power_loss() -> anyhow::Result<Verdict> {
     if bench.lab.is_alive() {
         bench.lab.down()?;
     }
-    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-loss".parse()?)?;
+    purge("cases-loss")?;
     result
 }

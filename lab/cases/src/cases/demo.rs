@@ -98,9 +98,10 @@ const BREAKS: [Break; 5] = [
         what: "the guest's agent stops",
         script: "$PLANNED
 virsh -q qemu-agent-command web1 '{\"execute\":\"guest-exec\",\"arguments\":{\"path\":\"/bin/sh\",\"arg\":[\"-c\",\"kill -STOP $(pidof qemu-ga)\"]}}'",
-        undo: "true",
-        code: 1,
-        words: &["web1", "next: "],
+        // Nobody in the guest hears that it is to shut down, and what may hold data is not powered off by itself.
+        undo: "virsh -q destroy web1; nearmetal rollback --restart; rm -rf /root/nearmetal-demo /var/lib/nearmetal",
+        code: 3,
+        words: &["error: stage `rollback`", "could not shut down `web1`", "next: the change is still in force", "nearmetal rollback --restart"],
     },
     Break {
         what: "the clone of an arm dies again and again",

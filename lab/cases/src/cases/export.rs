@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 
 use super::{Case, Verdict, alone};
-use crate::context::{Bench, Boot};
+use crate::context::{Bench, Boot, purge};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![alone("export/tuned-takes-the-profile-and-finds-it-in-force-after-a-reboot", tuned)]
@@ -48,7 +48,7 @@ fn tuned() -> anyhow::Result<Verdict> {
     // Definitions are taken as they were written.
     bench.sh("for f in /root/export/domains/*.xml; do test ! -e $f || virsh -q define $f; done")?;
     bench.lab.down()?;
-    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &NAME.parse()?)?;
+    purge(NAME)?;
     Ok(Verdict::Holds(format!("{verified}; {} found, {} after; {lacking}", before.len(), after.len())))
 }
 

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL};
 
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
-use crate::context::{Bench, Boot};
+use crate::context::{Bench, Boot, purge};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -177,6 +177,6 @@ fn reboot() -> anyhow::Result<Verdict> {
         anyhow::Ok(Verdict::Holds(format!("{} lines read back after the reboot", verified.lines().count())))
     })();
     bench.lab.down()?;
-    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-reboot".parse()?)?;
+    purge("cases-reboot")?;
     result
 }

@@ -4,8 +4,8 @@ use anyhow::{Context, ensure};
 use nearmetal_lab::machine::Confinement;
 use serde_json::Value;
 
-use super::{Case, HOLDS, Verdict, alone, shared};
-use crate::context::{Bench, Boot};
+use super::{Case, HOLDS, Verdict, alone, several, shared};
+use crate::context::{Bench, Boot, purge};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -16,7 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("inspect/without-libvirt", without_libvirt),
         alone("lab/power-loss-keeps-what-was-synced", power_loss),
         alone("lab/stock-libvirt", stock_libvirt),
-        alone("lab/two-names-side-by-side", two_labs),
+        several("lab/two-names-side-by-side", two_labs),
     ]
 }
 
@@ -127,7 +127,7 @@ fn power_loss() -> anyhow::Result<Verdict> {
     let bench = Bench::up("cases-power", &boot)?;
     let text = bench.sh("cat /root/kept /root/kept2")?;
     bench.lab.down()?;
-    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-power".parse()?)?;
+    purge("cases-power")?;
     ensure!(text == "kept\nkept", "{text}");
     Ok(HOLDS)
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use nearmetal_measure::{Advice, Bus, Container, Effect, MatrixResults, PathCache, PathRow, PathTable, Scheduler};
 
 use super::{Case, Verdict, alone, shared_long};
-use crate::context::{Bench, Boot};
+use crate::context::{Bench, Boot, purge};
 
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
@@ -274,6 +274,6 @@ fn durability() -> anyhow::Result<Verdict> {
     if bench.lab.is_alive() {
         bench.lab.down()?;
     }
-    nearmetal_lab::purge(&nearmetal_lab::Places::standard(), &"cases-durable".parse()?)?;
+    purge("cases-durable")?;
     result
 }

@@ -119,13 +119,13 @@ impl From<FileSystemName> for Kind {
 /// Example: nearmetal-probe programs --image /dev/sda -- /usr/lib/nearmetal/java/runtime/bin/java -version
 #[derive(Debug, Args)]
 pub(crate) struct ProgramsArguments {
-    /// The image: a block device or a file
+    /// The image: a block device, a file, or `serial:` and the serial number of a virtio disk
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: String,
     /// Keep transparent huge pages from the program and from what it starts, whatever this machine's setting is
     #[arg(long)]
     pub(crate) small_pages: bool,
-    /// A block device for `/data`; its contents are lost
+    /// A block device for `/data`, or `serial:` and the serial number of a virtio disk; its contents are lost
     #[arg(long, value_name = "DEVICE", requires = "kind")]
     device: Option<String>,
     /// The file system to make on it

@@ -87,6 +87,16 @@ pub enum ProbeError {
         /// Exits to user space seen until then.
         exits: u64,
     },
+    /// A serial number that says of no disk, or of several, that it is meant.
+    #[error("{found} disks have the serial number `{serial}`, and one must; there are: {all}")]
+    NoSuchDisk {
+        /// The number.
+        serial: String,
+        /// How many have it.
+        found: usize,
+        /// The names of all disks.
+        all: String,
+    },
     /// A program that ran and failed.
     #[error("`{program}` failed: {why}")]
     Program {

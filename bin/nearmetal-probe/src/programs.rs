@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 
+use nearmetal_host::HostFs;
 use rustix::fs::FileType;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -28,6 +29,24 @@ pub struct Data<'a> {
     pub kind: Kind,
     /// The block device.
     pub device: &'a str,
+}
+
+/// What names a virtio disk by its serial number: the kernel names disks in the order it finds them.
+const BY_SERIAL: &str = "serial:";
+
+/// The device that is meant: a path, or `serial:` and the serial number of a virtio disk.
+///
+/// # Errors
+/// /sys cannot be read, or not exactly one disk has that number.
+pub fn device(fs: &HostFs, named: &str) -> Result<String, ProbeError> {
+    let Some(serial) = named.strip_prefix(BY_SERIAL) else { return Ok(named.to_owned()) };
+    let disks = fs.list("/sys/block")?;
+    let has = |disk: &&String| fs.read(&format!("/sys/block/{disk}/serial")).is_ok_and(|found| found.trim() == serial);
+    let found: Vec<&String> = disks.iter().filter(has).collect();
+    match found[..] {
+        [only] => Ok(format!("/dev/{only}")),
+        _ => Err(ProbeError::NoSuchDisk { serial: serial.to_owned(), found: found.len(), all: disks.join(", ") }),
+    }
 }
 
 /// Runs a command in an image, a block device or a file; gives how the command ended.
@@ -120,6 +139,23 @@ mod tests {
     fn an_image_that_is_not_there_is_an_error_that_names_it() {
         let error = run_in_image("/nonexistent/image", None, &["true".into()]).unwrap_err();
         assert!(crate::error::chain(&error).contains("find the image /nonexistent/image: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_disk_is_found_by_its_serial_number_and_only_where_it_is_the_only_one() {
+        let directory = tempfile::tempdir().unwrap();
+        for (disk, serial) in [("vda", "nearmetal-region"), ("vdb", "nearmetal-loads"), ("vdc", "x"), ("vdd", "x")] {
+            let place = directory.path().join("sys/block").join(disk);
+            nearmetal_host::files::create_dir_all(&place).unwrap();
+            nearmetal_host::files::write(&place.join("serial"), format!("{serial}\n")).unwrap();
+        }
+        let fs = HostFs::at(directory.path()).unwrap();
+        assert_eq!(device(&fs, "serial:nearmetal-loads").unwrap(), "/dev/vdb");
+        assert_eq!(device(&fs, "/dev/sda").unwrap(), "/dev/sda");
+        for wrong in ["x", "nearmetal"] {
+            let error = device(&fs, &format!("serial:{wrong}")).unwrap_err().to_string();
+            assert!(error.contains(wrong) && error.contains("vda, vdb"), "{error}");
+        }
     }
 
     #[test]

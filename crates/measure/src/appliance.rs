@@ -1,19 +1,23 @@
 //! The measuring appliance: a kernel and an initramfs with fio, the guest agent, and the same probe as the host's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use nearmetal_domain::DiskSource;
 use nearmetal_host::files;
+use rustix::fs::FileType;
 
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
 
-/// Kernel and initramfs of the appliance.
+/// Kernel and initramfs of the appliance, and the image of real programs beside them.
 #[derive(Debug, Clone)]
 pub(crate) struct Appliance {
     /// Kernel image.
     pub kernel: PathBuf,
     /// Initramfs with the probe in it.
     pub initramfs: PathBuf,
+    /// What guests have as one more disk, with its type.
+    pub loads: Option<DiskSource>,
 }
 
 /// Path of the probe inside the appliance.
@@ -32,8 +36,23 @@ impl Appliance {
         let initramfs = work.join("appliance-with-probe.cpio");
         files::write(&initramfs, &archive)?;
         let kernel = files::read(&conditions.appliance.join("vmlinuz"))?;
-        Ok(Self { kernel: staged(&kernel, work.join("appliance-kernel"))?, initramfs })
+        let loads = conditions.loads.as_deref().map(loads_source).transpose()?;
+        Ok(Self { kernel: staged(&kernel, work.join("appliance-kernel"))?, initramfs, loads })
     }
+}
+
+/// What a disk of guests is made of.
+fn loads_source(image: &Path) -> Result<DiskSource, MeasureError> {
+    let path = image.display().to_string();
+    let found = rustix::fs::stat(image).map_err(|error| {
+        MeasureError::Unfit(format!(
+            "cannot find the loads image `{path}` ({error}): make it with `nearmetal bench loads-image`"
+        ))
+    })?;
+    Ok(match FileType::from_raw_mode(found.st_mode) {
+        FileType::BlockDevice => DiskSource::Block(path),
+        _ => DiskSource::File(path),
+    })
 }
 
 /// A copy of a kernel for QEMU to read.

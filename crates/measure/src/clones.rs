@@ -34,6 +34,20 @@ pub(crate) struct DiskClone<'a> {
 
 /// The one disk of a clone, as its kernel calls it: whatever the original's target is, it is the first on virtio.
 pub(crate) const DISK_IN_GUEST: &str = "/dev/vda";
+/// Serial numbers of the disks of a clone that has the loads image too: the kernel names disks in the order of their slots, and
+/// a slot that the original's devices left may come first.
+const REGION_SERIAL: &str = "nearmetal-region";
+const LOADS_SERIAL: &str = "nearmetal-loads";
+
+/// A disk of a clone that has several, as the probe there takes it.
+fn by_serial(serial: &str) -> String {
+    format!("serial:{serial}")
+}
+
+/// The loads image of a clone, as the probe there takes it.
+pub(crate) fn loads_in_guest() -> String {
+    by_serial(LOADS_SERIAL)
+}
 
 /// The name of an arm's clone.
 pub fn clone_name(guest: &str, arm: &str) -> String {
@@ -63,12 +77,27 @@ pub(crate) fn clone_xml(xml: &str, made: &DiskClone<'_>) -> Result<Guest, Measur
             }
         }
         clone.replace_disk_source(made.target, &DiskSource::Block(made.region.to_owned()))?;
+        let device = match add_loads(&mut clone, made.appliance)? {
+            true => {
+                clone.set_disk_serial(made.target, REGION_SERIAL)?;
+                by_serial(REGION_SERIAL)
+            }
+            false => DISK_IN_GUEST.to_owned(),
+        };
         let facts = clone.facts()?;
         let floats = facts.vcpu_pins.is_empty() && facts.vcpus.cpuset.is_none();
-        Ok((clone.as_str().to_owned(), floats))
+        Ok((clone.as_str().to_owned(), device, floats))
     };
-    let (xml, floats) = edit().map_err(wrap(&made.arm.id))?;
-    Ok(Guest { xml, name, device: DISK_IN_GUEST.to_owned(), floats })
+    let (xml, device, floats) = edit().map_err(wrap(&made.arm.id))?;
+    Ok(Guest { xml, name, device, floats })
+}
+
+/// Gives a clone the loads image, if there is one; says whether there is. Its other disks are there already.
+pub(crate) fn add_loads(clone: &mut DomainXml, appliance: &Appliance) -> Result<bool, DomainError> {
+    match &appliance.loads {
+        Some(image) => clone.add_read_only_disk(image, LOADS_SERIAL),
+        None => Ok(false),
+    }
 }
 
 /// A definition with the driver options that virt-install writes for the disk that is measured: cache=none, io=native.
@@ -130,8 +159,12 @@ mod tests {
 </domain>
 ";
 
+    fn appliance(loads: Option<DiskSource>) -> Appliance {
+        Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads }
+    }
+
     fn clone_of(arm: &ArmName, xml: &str) -> nearmetal_domain::DomainFacts {
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
+        let appliance = appliance(None);
         let target = measured_disk(FOUND, "web1").unwrap();
         let uuid = "22222222-2222-2222-2222-222222222222";
         let region = "/dev/nvme0n2p1";
@@ -151,6 +184,29 @@ mod tests {
         assert_eq!(facts.disks[0].driver.cache, None, "as found means: no driver options");
         assert_eq!(facts.boot.kernel.as_deref(), Some("/a/vmlinuz"));
         assert!(facts.has_agent_channel);
+    }
+
+    #[test]
+    fn the_loads_image_is_a_disk_more_that_is_only_read_and_both_are_told_apart_by_serial_numbers() {
+        for (image, kind) in [
+            (DiskSource::Block("/dev/vdb".into()), "block"),
+            (DiskSource::File("/var/cache/loads.erofs".into()), "file"),
+        ] {
+            let appliance = appliance(Some(image));
+            let (arm, uuid) = (&ArmName::planned(), "22222222-2222-2222-2222-222222222222");
+            let made = DiskClone { guest: "web1", arm, target: "vda", region: "/dev/r", uuid, appliance: &appliance };
+            let clone = clone_xml(FOUND, &made).unwrap();
+            let disks = DomainXml::parse(&clone.xml).unwrap().facts().unwrap().disks;
+            let told = |serial: &str| disks.iter().find(|disk| disk.serial.as_deref() == Some(serial)).unwrap();
+            let (region, loads) = (told("nearmetal-region"), told("nearmetal-loads"));
+            assert_eq!((disks.len(), region.readonly, loads.readonly), (2, false, true));
+            assert_eq!((region.source.as_deref(), loads.kind.as_str()), (Some("/dev/r"), kind));
+            assert_eq!(loads.driver.format.as_deref(), Some("raw"));
+            assert_eq!(
+                (clone.device.as_str(), loads_in_guest().as_str()),
+                ("serial:nearmetal-region", "serial:nearmetal-loads")
+            );
+        }
     }
 
     #[test]

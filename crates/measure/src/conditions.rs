@@ -26,6 +26,9 @@ pub struct Conditions {
     /// others may not enter.
     #[serde(default)]
     pub guest_files: PathBuf,
+    /// The loads image on the host, a block device or a file, where a load is one of its programs. Clones have it as a disk.
+    #[serde(default)]
+    pub loads: Option<PathBuf>,
     /// Whether the user allows running originals to be paused.
     pub pause: bool,
     /// The store that every run goes into as it ends; `None`: none.

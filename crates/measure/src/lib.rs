@@ -61,8 +61,8 @@ pub use experiment::{Experiment, Measurement};
 pub use inside::InsideRequest;
 pub use leftovers::take_back_leftovers;
 pub use load::{
-    FileJob, FileStep, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, Order,
-    Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
+    FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob, MemoryLatency,
+    Named, NetJob, Order, Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,

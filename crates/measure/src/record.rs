@@ -1,6 +1,8 @@
 //! What is written down beside the figures: what each arm really was, and on what it ran.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
 use nearmetal_hypervisor::{Definition, Versions};
@@ -32,12 +34,19 @@ pub(crate) fn provenance<'w>(
     for (name, value) in workloads.into_iter().filter_map(|workload| workload.load().provenance()) {
         // The first of a kind stands for all of them: they differ in their sizes alone.
         if name.starts_with("fio") && !provenance.contains_key("fio") {
-            let version = crate::program::run(std::process::Command::new("fio").arg("--version"));
+            let version = crate::program::run(Command::new("fio").arg("--version"));
             provenance.insert("fio".to_owned(), version.map_or_else(|_| "unknown".to_owned(), |v| v.trim().to_owned()));
         }
         provenance.entry(name).or_insert(value);
     }
     provenance
+}
+
+/// The SHA-256 of an image, by the host's own sha256sum: two measurements with the same hash ran the same programs.
+pub(crate) fn hash_of(image: &Path) -> String {
+    let printed = crate::program::run(Command::new("sha256sum").arg("--").arg(image)).unwrap_or_default();
+    let hash = printed.split_whitespace().next().map(|hash| hash.trim_start_matches('\\'));
+    hash.map_or_else(|| "unknown".to_owned(), |hash| format!("sha256:{hash}"))
 }
 
 /// What an arm really is, read from the kernel and libvirt once it runs: in the guest `clone`, or on the slice.

@@ -65,6 +65,8 @@ pub struct Boot {
     pub cable: Option<&'static str>,
     /// What its processors count.
     pub count: Option<Count>,
+    /// Whether it has the loads image.
+    pub loads: bool,
 }
 
 /// Directory of the programs under test: that of this program.
@@ -99,6 +101,7 @@ impl Bench {
             options.machine = machine.to_owned();
         }
         options.count = boot.count;
+        options.loads = boot.loads;
         let cable = |cable: &str| match cable.split_once(':') {
             Some((wire, end)) => format!("{}:{end}", at_this_desk(wire)).parse(),
             None => cable.parse(),

@@ -60,6 +60,14 @@ pub fn loads(places: &Places) -> PathBuf {
     places.cache().join("loads").join(Recipe::loads().hash()).join(LOADS_FILE)
 }
 
+/// The disk that a lab with the loads image has it as, as udev names it there.
+const LOADS_DISK: &str = "/dev/disk/by-id/virtio-loads";
+
+/// The loads image of this machine: the disk of a lab, else the image in the cache; `None` where nothing was built.
+pub fn found_loads(places: &Places) -> Option<PathBuf> {
+    [PathBuf::from(LOADS_DISK), loads(places)].into_iter().find(|image| image.exists())
+}
+
 /// The loads image, built first if the cache lacks it; as [`ensure`]. Guests read it, so everybody may.
 ///
 /// # Errors

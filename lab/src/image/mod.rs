@@ -8,7 +8,7 @@ mod space;
 
 use std::path::{Path, PathBuf};
 
-pub use build::{ensure, ensure_loads, loads};
+pub use build::{ensure, ensure_loads, found_loads, loads};
 pub use prune::prune;
 pub use recipe::{Recipe, RecipeFile};
 pub(crate) use space::check as check_space;

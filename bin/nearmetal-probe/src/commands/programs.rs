@@ -1,15 +1,20 @@
 //! `nearmetal-probe programs`
 
+use nearmetal_host::HostFs;
 use nearmetal_probe::error::ProbeError;
-use nearmetal_probe::programs::{refuse_huge_pages, run_in_image};
+use nearmetal_probe::programs::{Data, device, refuse_huge_pages, run_in_image};
 
 use super::ended;
 use crate::cli::ProgramsArguments;
 
 /// Mounts, runs; an end that is no success is an error.
 pub(crate) fn run(arguments: &ProgramsArguments) -> Result<(), ProbeError> {
+    let fs = HostFs::live();
+    let image = device(&fs, &arguments.image)?;
+    let data = arguments.data().map(|data| Ok::<_, ProbeError>((device(&fs, data.device)?, data.kind))).transpose()?;
+    let data = data.as_ref().map(|(device, kind)| Data { kind: *kind, device });
     if arguments.small_pages {
         refuse_huge_pages()?;
     }
-    ended(&arguments.command, run_in_image(&arguments.image, arguments.data(), &arguments.command)?)
+    ended(&arguments.command, run_in_image(&image, data, &arguments.command)?)
 }

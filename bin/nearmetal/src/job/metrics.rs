@@ -23,8 +23,9 @@ pub(crate) struct Shown {
 
 /// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
 /// shots stay in `results.json`; those of memory are in the table of memory.
-const WANTED: [(&str, &str, &str, bool); 13] = [
+const WANTED: [(&str, &str, &str, bool); 14] = [
     ("iops", "iops", "", true),
+    ("score", "score", "", true),
     ("bandwidth", "bandwidth", "throughput, ", true),
     ("latency.read.mean", "read-mean", "mean read latency, ", false),
     ("latency.write.mean", "write-mean", "mean write latency, ", false),

@@ -1,5 +1,7 @@
 //! `<devices>`: taking devices away from a copy, adding those that are missing.
 
+use roxmltree::{Document, Node};
+
 use super::disk::DiskFacts;
 use super::interface::InterfaceFacts;
 use crate::document::DomainXml;
@@ -12,7 +14,7 @@ use crate::new_domain::{
 use crate::tree;
 
 /// Elements behind which a disk, and then an interface, stands.
-const BEFORE_DISKS: [&str; 2] = ["emulator", "disk"];
+pub(super) const BEFORE_DISKS: [&str; 2] = ["emulator", "disk"];
 const BEFORE_INTERFACES: [&str; 4] = ["emulator", "disk", "controller", "interface"];
 
 impl DomainXml {
@@ -63,14 +65,26 @@ impl DomainXml {
             }
         }
         self.rewrite(|document, edits| {
-            let root = document.root_element();
-            let missing = || DomainError::Missing { position: tree::position(root), what: "<devices>".to_owned() };
-            let devices = tree::child(root, "devices").ok_or_else(missing)?;
+            let devices = of(document)?;
             edits.insert_all_behind(devices, &BEFORE_DISKS, &disks);
             edits.insert_all_behind(devices, &BEFORE_INTERFACES, &fragments);
             Ok(())
         })
     }
+}
+
+/// `<devices>`.
+pub(super) fn of<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainError> {
+    let root = document.root_element();
+    let missing = || DomainError::Missing { position: tree::position(root), what: "<devices>".to_owned() };
+    tree::child(root, "devices").ok_or_else(missing)
+}
+
+/// The first name for a disk that is free.
+pub(super) fn free_name(prefix: &str, taken: &[String]) -> Result<String, DomainError> {
+    let free = ('a'..='z').map(|letter| format!("{prefix}{letter}")).find(|name| !taken.contains(name));
+    let full = || DomainError::argument("the number of disks of one bus", &taken.len().to_string(), "at most 26");
+    free.ok_or_else(full)
 }
 
 /// Elements of new disks, each with the first name that is free.
@@ -79,11 +93,9 @@ fn named(new: &[&NewDisk], there: &[DiskFacts]) -> Result<Vec<Fragment>, DomainE
     let mut fragments = Vec::new();
     for disk in new {
         let prefix = if disk.bus == DiskBus::Scsi { "sd" } else { "vd" };
-        let letter = ('a'..='z').find(|letter| !taken.contains(&format!("{prefix}{letter}"))).ok_or_else(|| {
-            DomainError::argument("the number of disks of one bus", &taken.len().to_string(), "at most 26")
-        })?;
-        taken.push(format!("{prefix}{letter}"));
-        fragments.push(disk_element(disk, letter));
+        let name = free_name(prefix, &taken)?;
+        fragments.push(disk_element(disk, name.chars().last().unwrap_or('a')));
+        taken.push(name);
     }
     Ok(fragments)
 }

@@ -1,6 +1,6 @@
-//! `<source>` of a disk: other storage for a copy.
+//! `<source>` of a disk: other storage for a copy, and a disk more that is only read.
 
-use super::disk;
+use super::{devices, disk};
 use crate::document::DomainXml;
 use crate::error::DomainError;
 use crate::fragment::Fragment;
@@ -26,6 +26,20 @@ pub struct PassedBacking {
     pub group: String,
 }
 
+impl DiskSource {
+    /// Type of the disk, attribute of its source, and the path.
+    fn parts(&self) -> Result<(&'static str, &'static str, &str), DomainError> {
+        let (kind, name, path) = match self {
+            Self::Block(path) => ("block", "dev", path),
+            Self::File(path) => ("file", "file", path),
+        };
+        match path.starts_with('/') {
+            true => Ok((kind, name, path)),
+            false => Err(DomainError::argument("a disk source", path, "an absolute path is needed")),
+        }
+    }
+}
+
 impl DomainXml {
     /// Points the disk with that target name at other storage. What described the old storage (its backing chain,
     /// pool, hosts, copy job) goes; driver, target and everything else stay.
@@ -33,13 +47,7 @@ impl DomainXml {
     /// # Errors
     /// No such disk, or a path that does not start with `/`.
     pub fn replace_disk_source(&mut self, target: &str, source: &DiskSource) -> Result<bool, DomainError> {
-        let (kind, name, path) = match source {
-            DiskSource::Block(path) => ("block", "dev", path),
-            DiskSource::File(path) => ("file", "file", path),
-        };
-        if !path.starts_with('/') {
-            return Err(DomainError::argument("a disk source", path, "an absolute path is needed"));
-        }
+        let (kind, name, path) = source.parts()?;
         self.rewrite(|document, edits| {
             let disk = disk::find(document, target)?;
             let fragment = Fragment::new("source").attribute(name, path);
@@ -87,6 +95,45 @@ impl DomainXml {
                     .child(below)
             });
             edits.insert_after(source, &chain);
+            Ok(())
+        })
+    }
+
+    /// Adds a virtio disk with a raw image that the guest may only read, and that its kernel knows by this serial number:
+    /// virtio-blk carries 20 bytes of it (VIRTIO 1.2, 5.2.6).
+    ///
+    /// # Errors
+    /// No `<devices>`, no name left for a disk (`vda` to `vdz`), or a path that does not start with `/`.
+    pub fn add_read_only_disk(&mut self, source: &DiskSource, serial: &str) -> Result<bool, DomainError> {
+        let (kind, name, path) = source.parts()?;
+        let taken: Vec<String> = self.facts()?.disks.into_iter().map(|disk| disk.target).collect();
+        let target = devices::free_name("vd", &taken)?;
+        let element = Fragment::new("disk")
+            .attribute("type", kind)
+            .attribute("device", "disk")
+            .child(Fragment::new("driver").attribute("name", "qemu").attribute("type", "raw"))
+            .child(Fragment::new("source").attribute(name, path))
+            .child(Fragment::new("target").attribute("dev", target).attribute("bus", "virtio"))
+            .child(Fragment::new("readonly"))
+            .child(Fragment::new("serial").text(serial));
+        self.rewrite(|document, edits| {
+            edits.insert_all_behind(devices::of(document)?, &devices::BEFORE_DISKS, &[element]);
+            Ok(())
+        })
+    }
+
+    /// Gives the disk with that target name this serial number.
+    ///
+    /// # Errors
+    /// No such disk.
+    pub fn set_disk_serial(&mut self, target: &str, serial: &str) -> Result<bool, DomainError> {
+        self.rewrite(|document, edits| {
+            let disk = disk::find(document, target)?;
+            match tree::child(disk, "serial") {
+                Some(present) if tree::text(present) == serial => {}
+                Some(present) => edits.set_text(present, serial),
+                None => edits.insert_last(disk, &Fragment::new("serial").text(serial)),
+            }
             Ok(())
         })
     }

@@ -12,6 +12,7 @@ use super::session::{failed, stdout_of};
 use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, now, waiting};
+use crate::clones::loads_in_guest;
 use crate::cost::{Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
@@ -98,6 +99,15 @@ impl Subject<'_> {
         let seats: Vec<Seat> = (0..tenants.len()).map(|tenant| self.path.seat(step.arm, tenant)).collect();
         let loads: Vec<&Workload> =
             tenants.iter().map(|tenant| tenant.load.as_ref().unwrap_or(&step.workload)).collect();
+        if session.conditions.loads.is_none() {
+            if let Some(load) = loads.iter().find(|load| load.load().needs_loads_image()) {
+                return Err(MeasureError::Unfit(format!(
+                    "{} is a program of the loads image, and this measurement has none: make it with `nearmetal bench \
+                     loads-image`",
+                    load.label()
+                )));
+            }
+        }
         if loads.iter().any(|load| load.load().cold()) {
             settle(session.fs)?;
         }
@@ -259,9 +269,9 @@ fn add_costs(
     sample.notes.extend(notes);
 }
 
-/// The command of one tenant on one side.
-fn command(load: &dyn Load, probe: &str, seat: &Seat, seed: u64, moment: Option<(i128, Ahead)>) -> Vec<String> {
-    let command = load.command(&At { probe, device: &seat.device }, seed);
+/// The command of one tenant on one side; `at` says where that is.
+fn command(load: &dyn Load, at: At<'_>, seed: u64, moment: Option<(i128, Ahead)>) -> Vec<String> {
+    let (probe, command) = (at.probe, load.command(&at, seed));
     match moment {
         Some((moment, clock)) => waiting(probe, moment, clock, load.stamp(), &command),
         None => command,
@@ -272,6 +282,7 @@ impl Turn<'_> {
     /// On the host: one process each, bound to its slice.
     fn bare(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
         let probe = session.conditions.probe.display().to_string();
+        let loads = session.conditions.loads.as_deref().map(|image| image.display().to_string()).unwrap_or_default();
         let moment = self.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
         // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
         let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
@@ -284,7 +295,8 @@ impl Turn<'_> {
             };
             let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
             let words = seat.around.iter().map(String::as_str).chain(bind);
-            let job = command(load.load(), &probe, seat, self.seed + number as u64, moment);
+            let at = At { probe: &probe, device: &seat.device, loads: &loads };
+            let job = command(load.load(), at, self.seed + number as u64, moment);
             let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
             let Some((first, rest)) = words.split_first() else { continue };
             let mut process = Command::new(first);
@@ -337,11 +349,12 @@ impl Turn<'_> {
             });
         }
         let moment = self.lead.map(|lead| now() + lead.as_nanos() as i128);
+        let loads = loads_in_guest();
         let mut running = Vec::new();
         for (number, ((seat, load), clock)) in self.seats.iter().zip(self.loads).zip(&clocks).enumerate() {
             let name = seat.guest.as_deref().unwrap_or_default();
-            let at = moment.map(|moment| (moment, *clock));
-            let job = command(load.load(), &seat.probe, seat, self.seed + number as u64, at);
+            let at = At { probe: &seat.probe, device: &seat.device, loads: &loads };
+            let job = command(load.load(), at, self.seed + number as u64, moment.map(|moment| (moment, *clock)));
             let words: Vec<&str> = seat.around.iter().chain(&job).map(String::as_str).collect();
             // Those told already end by themselves, and the clones with them.
             running.push(agent::start(session.hypervisor, name, &words, None).map_err(failed(name))?);

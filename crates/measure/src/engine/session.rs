@@ -357,7 +357,11 @@ impl<'a> Session<'a> {
         workloads: impl IntoIterator<Item = &'w crate::load::Workload>,
     ) -> BTreeMap<String, String> {
         let versions = self.versions();
-        crate::record::provenance(&self.host, versions.as_ref(), self.conditions.seed, workloads)
+        let mut found = crate::record::provenance(&self.host, versions.as_ref(), self.conditions.seed, workloads);
+        if let Some(image) = &self.conditions.loads {
+            found.insert("loads image".to_owned(), crate::record::hash_of(image));
+        }
+        found
     }
 }
 

@@ -212,6 +212,7 @@ impl Machine {
             probe: "/probe".into(),
             state: self.state.path().to_owned(),
             guest_files: "".into(),
+            loads: None,
             environment: Environment::Lab { machine: "quad".into() },
             pause: true,
             store: Some(self.state.path().join("results.sqlite")),

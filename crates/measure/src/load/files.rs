@@ -314,7 +314,7 @@ mod tests {
         assert!(arguments.contains(&"--size=8388608".to_owned()), "8 files are 64 MiB: {arguments:?}");
         assert!(arguments.contains(&"--rw=read:1048576".to_owned()), "16 records are left out: {arguments:?}");
         assert!(!arguments.iter().any(|argument| argument.contains("filename=")), "nothing but its own files");
-        let command = job().command(&At { probe: "/p", device: "/dev/vda" }, 7);
+        let command = job().command(&At { device: "/dev/vda", ..At::probe("/p") }, 7);
         assert_eq!(&command[..8], ["/p", "file-system", "--device", "/dev/vda", "--kind", "xfs", "--", "fio"]);
     }
 

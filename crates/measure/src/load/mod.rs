@@ -5,6 +5,7 @@
 
 mod files;
 mod fio;
+mod jvm;
 mod memory;
 mod named;
 mod net;
@@ -23,6 +24,7 @@ use crate::metric::Metric;
 pub(crate) use self::files::missing_file_system;
 pub use self::files::{FileJob, FileStep, FileSystem};
 pub use self::fio::{FioEngine, FioJob, Order};
+pub use self::jvm::{JavaPages, JvmJob};
 pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages};
 pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
@@ -49,6 +51,22 @@ pub(crate) struct At<'a> {
     pub probe: &'a str,
     /// Block device it works on, as that side calls it; empty where there is none.
     pub device: &'a str,
+    /// The loads image, as that side's probe takes it; empty where there is none.
+    pub loads: &'a str,
+}
+
+impl<'a> At<'a> {
+    /// Where there is neither device nor image.
+    pub(crate) fn probe(probe: &'a str) -> Self {
+        Self { probe, device: "", loads: "" }
+    }
+
+    /// The words that run a program of the loads image, by its path there. `options` are the probe's own.
+    pub(crate) fn in_the_image(&self, options: &[&str], program: impl IntoIterator<Item = String>) -> Vec<String> {
+        let words =
+            [self.probe, "programs", "--image", self.loads].into_iter().chain(options.iter().copied()).chain(["--"]);
+        words.map(str::to_owned).chain(program).collect()
+    }
 }
 
 /// What runs.
@@ -82,6 +100,10 @@ pub(crate) trait Load {
     }
     /// Whether it writes to the device it is given.
     fn writes(&self) -> bool {
+        false
+    }
+    /// Whether its program is in the loads image.
+    fn needs_loads_image(&self) -> bool {
         false
     }
     /// Whether the program does not say when it ran, so that the probe has to print the moments around it.
@@ -149,6 +171,8 @@ loads! {
     Zstd(zstd::ZstdJob): zstd::NAMED,
     /// `nearmetal-probe memory work`.
     MemoryWork(WorkJob): &[],
+    /// Warehouses in Java.
+    Jvm(JvmJob): jvm::NAMED,
 }
 
 impl Workload {

@@ -17,6 +17,12 @@ pub struct Shape {
     pub span: Bytes,
     /// vCPUs of the guest, which are the PUs of its slice.
     pub vcpus: u32,
+    /// Memory of the guest.
+    pub memory: Bytes,
+    /// Nodes that the memory comes from.
+    pub nodes: u32,
+    /// Whether the machine is emulated: programs then take some ten times as long to begin.
+    pub emulated: bool,
 }
 
 /// What a load works on.
@@ -48,7 +54,25 @@ pub struct Named {
 impl Named {
     /// Whether it writes to the device it is given.
     pub fn writes(&self) -> bool {
-        let any = Shape { size: Bytes::from_kib(4), seconds: 1, ramp: 1, span: Bytes::from_mib(256), vcpus: 1 };
-        (self.make)(&any).load().writes()
+        self.any().load().writes()
+    }
+
+    /// Whether its program is in the loads image.
+    pub fn needs_loads_image(&self) -> bool {
+        self.any().load().needs_loads_image()
+    }
+
+    /// One of some shape.
+    fn any(&self) -> Workload {
+        (self.make)(&Shape {
+            size: Bytes::from_kib(4),
+            seconds: 1,
+            ramp: 1,
+            span: Bytes::from_mib(256),
+            vcpus: 1,
+            memory: Bytes::from_mib(1024),
+            nodes: 1,
+            emulated: false,
+        })
     }
 }

@@ -76,7 +76,7 @@ impl Load for WorkJob {
     }
 
     fn provenance(&self) -> Option<(String, String)> {
-        let command = self.command(&At { probe: "nearmetal-probe", device: "" }, 0);
+        let command = self.command(&At::probe("nearmetal-probe"), 0);
         Some(("memory work command".to_owned(), command.join(" ")))
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     fn it_walks_until_what_is_counted_is_over() {
         let (middle, _) = job().middle().unwrap();
         assert!(middle.ends < job().length().unwrap());
-        let words = job().command(&At { probe: "p", device: "" }, 9).join(" ");
+        let words = job().command(&At::probe("p"), 9).join(" ");
         assert_eq!(words, "p memory work --threads 2 --seconds 7 --size 33554432 --seed 9");
     }
 }

@@ -71,7 +71,7 @@ impl Load for ZstdJob {
     }
 
     fn provenance(&self) -> Option<(String, String)> {
-        Some(("zstd command".to_owned(), self.command(&At { probe: "", device: "" }, 0).join(" ")))
+        Some(("zstd command".to_owned(), self.command(&At::probe(""), 0).join(" ")))
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn an_odd_length_is_rounded_up_to_two_equal_halves() {
         let job = ZstdJob { seconds: 5, threads: 2 };
-        assert_eq!(job.command(&At { probe: "", device: "" }, 7), ["zstd", "-q", "-b1", "-i3", "-T2"]);
+        assert_eq!(job.command(&At::probe(""), 7), ["zstd", "-q", "-b1", "-i3", "-T2"]);
         assert_eq!(job.length(), Some(Duration::from_secs(6)));
     }
 }

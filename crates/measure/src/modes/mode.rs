@@ -7,7 +7,7 @@ use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use super::parts::{NodePart, distance};
 use crate::appliance::Appliance;
 use crate::arm::{ArmName, Role};
-use crate::clones::make_own;
+use crate::clones::{add_loads, make_own};
 
 /// One way to spread a guest over nodes (seed 003, ch. 3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,7 @@ pub(super) fn definition(mode: Mode, made: &Made<'_>, host: &Host) -> Result<Str
     for disk in xml.facts()?.disks {
         xml.remove_disk(&disk.target)?;
     }
+    add_loads(&mut xml, made.appliance)?;
     xml.remove_pins()?;
     xml.remove_numatune()?;
     xml.remove_hugepages()?;
@@ -172,7 +173,7 @@ mod tests {
             ..NumaNode::default()
         };
         let host = Host { nodes: vec![node(0, [10, 16]), node(1, [16, 10])], ..Host::default() };
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
+        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None };
         let uuid = "22222222-2222-2222-2222-222222222222";
         let parts = [part(0), part(1)];
         let made =

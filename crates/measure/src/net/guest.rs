@@ -72,7 +72,7 @@ pub(crate) fn appliance(
         Some(own) => contents(fs, &own.display().to_string())?,
         None => files::read(&directory.join("vmlinuz"))?,
     };
-    Ok(Appliance { kernel: staged(&kernel, work.join("kernel-for-the-network"))?, initramfs })
+    Ok(Appliance { kernel: staged(&kernel, work.join("kernel-for-the-network"))?, initramfs, loads: None })
 }
 
 /// A file of the host, which is not one of the kernel's.
@@ -241,7 +241,7 @@ mod tests {
             card(NetPath::libvirt_default(), "52:54:00:00:09:00", "nmtap0"),
             card(NetPath::hardware(Link::VfHostdev), "52:54:00:00:09:01", ""),
         ];
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into() };
+        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None };
         let uuid = "22222222-2222-2222-2222-222222222222";
         let xml = guest_with(FOUND, "web1-nearmetal-net", uuid, "nmbr0", &cards.each_ref(), &appliance).unwrap();
         let facts = DomainXml::parse(&xml).unwrap().facts().unwrap();

@@ -4,13 +4,14 @@ use nearmetal_domain::DomainXml;
 use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
-use super::{Machine, Sample};
+use super::{LOADS, Machine, Sample};
 use crate::arm::PLANNED;
+use crate::conditions::Conditions;
 use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
-use crate::load::{FioJob, MemoryJob, MemoryLatency, Pattern, ProbePages, WorkJob, Workload};
+use crate::load::{FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, Pattern, ProbePages, WorkJob, Workload};
 use crate::matrix::MatrixRequest;
 use crate::modes::{ModesRequest, NodePart};
 use crate::net::{NetMatrixRequest, NetPath, NetTest};
@@ -28,6 +29,8 @@ pub(super) enum Kind {
     Slice,
     /// With guests that stay up.
     SliceQuick,
+    /// With a program of the loads image.
+    SliceOfJava,
     Decisions,
     Tune,
     Inside,
@@ -44,9 +47,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Slice,
         Self::SliceQuick,
+        Self::SliceOfJava,
         Self::Decisions,
         Self::Tune,
         Self::Inside,
@@ -138,6 +142,10 @@ impl Kind {
                 on: OnScratch { pairing: pairing(self == Self::SliceQuick, 50), ..on_scratch() },
                 conditions,
             })),
+            Self::SliceOfJava => Experiment::Slice(Box::new(SliceRequest {
+                on: OnScratch { pairing: Pairing { paired: vec![java().into()], ..pairing(true, 50) }, ..on_scratch() },
+                conditions: with_the_image(conditions),
+            })),
             Self::Decisions => Experiment::Decisions(Box::new(DecisionsRequest { on: on_scratch(), conditions })),
             Self::Tune => Experiment::Tune(Box::new(tune(conditions, &[PLANNED, "node.huge.rule.iothread"], 1))),
             Self::Inside => Experiment::Inside(Box::new(InsideRequest {
@@ -202,7 +210,7 @@ impl Kind {
 }
 
 /// web1 with these plans, whose definitions are alike.
-pub(super) fn tune(conditions: crate::conditions::Conditions, plans: &[&str], looks: u32) -> TuneRequest {
+pub(super) fn tune(conditions: Conditions, plans: &[&str], looks: u32) -> TuneRequest {
     let arm = |(place, id): (usize, &&str)| TuneArm {
         id: (*id).to_owned(),
         title: (*id).to_owned(),
@@ -269,6 +277,24 @@ fn function(number: usize) -> PciAddress {
 fn job(read_percent: u8) -> FioJob {
     let span = Some(Bytes::from_mib(128));
     FioJob { read_percent, span, ..FioJob::first_seed(Bytes::from_kib(4), 3, 1) }
+}
+
+/// Two warehouses on pages as they come.
+fn java() -> JvmJob {
+    JvmJob {
+        warehouses: 2,
+        items: 100,
+        heap: Bytes::from_mib(64),
+        warm_up: 2,
+        seconds: 3,
+        pages: JavaPages::Given,
+        numa: false,
+        emulated: false,
+    }
+}
+
+fn with_the_image(conditions: Conditions) -> Conditions {
+    Conditions { loads: Some(LOADS.into()), ..conditions }
 }
 
 fn pairing(quick: bool, read_percent: u8) -> Pairing {

@@ -20,7 +20,7 @@ pub(crate) use experiments::on_scratch;
 use fate::Fate;
 pub(crate) use fate::Killed;
 use kernel::{Behind, Kernel};
-pub(crate) use world::{End, RATE, RATE_OF_GUESTS, Sample, World};
+pub(crate) use world::{End, LOADS, RATE, RATE_OF_GUESTS, Sample, World};
 
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
@@ -138,6 +138,7 @@ impl Machine {
             state: state.to_owned(),
             guest_files: state.join("boot"),
             environment: Environment::Lab { machine: "quad".into() },
+            loads: None,
             pause: true,
             store: Some(state.join("results.sqlite")),
             plan: None,

@@ -15,6 +15,9 @@ use crate::program::scripted::HANGS;
 pub(crate) const RATE: u32 = 1000;
 pub(crate) const RATE_OF_GUESTS: u32 = 900;
 
+/// The loads image of the machine.
+pub(crate) const LOADS: &str = "/dev/null";
+
 /// One run of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
@@ -120,6 +123,7 @@ impl World {
             ["ldd", _] => Ok("\tstatically linked\n".to_owned()),
             ["modprobe", "--show-depends", "--", name] => Ok(format!("builtin {name}\n")),
             ["modprobe", ..] => nothing(),
+            ["sha256sum", "--", image] => Ok(format!("{}  {image}\n", "1f".repeat(32))),
             ["udevadm", ..] | ["dd", ..] | ["qemu-img", ..] => nothing(),
             ["fio", "--name=fill", ..] => nothing(),
             ["mount", "-t", kind, _, place] => {
@@ -227,7 +231,28 @@ impl World {
                 .to_string()
             }),
             [_, "memory", "work", ..] => self.sample(guest, words, work),
+            [_, "programs", "--image", image, rest @ ..] => self.in_the_image(guest, image, rest, words),
             other => panic!("nobody plays `{}` in {guest:?}", other.join(" ")),
+        }
+    }
+
+    /// A program of the loads image, which both sides have by their own names.
+    fn in_the_image(&self, guest: Option<&str>, image: &str, rest: &[&str], words: &[&str]) -> Result<String, String> {
+        let there = match guest {
+            None => image == LOADS,
+            Some(guest) => {
+                let state = self.state.lock().unwrap();
+                let has = |xml: &str| xml.contains(LOADS) && xml.contains("<serial>nearmetal-loads</serial>");
+                image == "serial:nearmetal-loads" && state.domains.get(guest).is_some_and(|(xml, _)| has(xml))
+            }
+        };
+        if !there {
+            return Err(format!("find the image {image}: No such file or directory"));
+        }
+        let program = rest.iter().skip_while(|word| **word != "--").nth(1).copied().unwrap_or_default();
+        match program.rsplit('/').next() {
+            Some("java") => self.sample(guest, words, warehouses),
+            other => panic!("nobody plays {other:?} of the image"),
         }
     }
 
@@ -253,6 +278,16 @@ impl World {
 fn work(rate: u32) -> String {
     let began = now() / 1_000_000;
     json!({"result": {"loads_per_second": rate, "began_ms": began, "ended_ms": began + 60_000}}).to_string()
+}
+
+/// What the warehouses in Java say.
+fn warehouses(rate: u32) -> String {
+    let began = now() / 1_000_000;
+    json!({"schema": "nearmetal-jvm", "schema_version": 1, "began_ms": began, "ended_ms": began + 60_000,
+        "warm_up": {"interval_seconds": 1.0, "transactions": [rate, rate, rate, rate]},
+        "points": [{"warehouses": 1, "seconds": 3.0, "transactions": rate * 3}],
+        "pages": {"resident_kib": 4096, "large_kib": 0}, "vm": "OpenJDK 64-Bit Server VM 21"})
+    .to_string()
 }
 
 /// What fio says.

@@ -81,8 +81,20 @@ fn workloads() -> Vec<Workload> {
         NetTest::SockperfTcp,
         NetTest::SockperfUdp,
     ];
-    let shape = Shape { size: Bytes::from_kib(4), seconds: 5, ramp: 1, span: Bytes::from_mib(256), vcpus: 2 };
-    let zstd = Workload::named().into_iter().find(|named| named.word == "zstd").unwrap();
+    let shape = Shape {
+        size: Bytes::from_kib(4),
+        seconds: 5,
+        ramp: 1,
+        span: Bytes::from_mib(256),
+        vcpus: 2,
+        memory: Bytes::from_mib(1024),
+        nodes: 1,
+        emulated: false,
+    };
+    let named = |word: &str| {
+        let found = Workload::named().into_iter().find(|named| named.word == word).unwrap();
+        (found.make)(&shape)
+    };
     let mut all = vec![
         fio().into(),
         FioJob { engine: FioEngine::IoUring, ..fio() }.into(),
@@ -90,7 +102,10 @@ fn workloads() -> Vec<Workload> {
         file(FileSystem::Xfs).into(),
         MemoryLatency(memory(ProbePages::Small, Pattern::Page)).into(),
         MemoryBandwidth(memory(ProbePages::Transparent, Pattern::Groups)).into(),
-        (zstd.make)(&shape),
+        named("zstd"),
+        named("jvm"),
+        named("jvm-small-pages"),
+        named("jvm-large-pages"),
         WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 }.into(),
     ];
     all.extend(tests.map(|test| net(test).into()));

@@ -1,12 +1,13 @@
 //! Workloads beyond the random job: each on bare metal and in clones, with every figure it is there for.
 
 use anyhow::ensure;
+use nearmetal_lab::machine::Count;
 use nearmetal_measure::{
     AS_FOUND, BARE_SLICE, Estimate, FileStep, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL, Workload, compare,
 };
 
-use super::{Case, Verdict, shared_long};
-use crate::context::Bench;
+use super::{Case, Verdict, alone, shared_long};
+use crate::context::{Bench, Boot};
 
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
@@ -16,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("workload/sequential-with-processor-time", sequential),
         shared_long("workload/zstd-on-all-vcpus", zstd),
         shared_long("workload/each-decision-of-a-plan-has-an-arm", decisions),
+        alone("workload/java-in-clones-and-on-the-slice", java),
     ]
 }
 
@@ -82,6 +84,43 @@ fn zstd(bench: &Bench) -> anyhow::Result<Verdict> {
         }
     }
     Ok(Verdict::Holds(format!("lab: {} runs of compression and decompression", results.runs.len())))
+}
+
+/// A JVM of the loads image on every side: its score and what each transaction executes, in large pages where they were asked
+/// for, and none of it without the image.
+fn java() -> anyhow::Result<Verdict> {
+    let bench = &Bench::up("java", &Boot { loads: true, count: Some(Count::Work), ..Boot::default() })?;
+    let results = run(bench, "slice", "--workload jvm-large-pages --pairs 2 --seconds 5 --same-arm-pairs 0")?;
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        for metric in ["score", "work.instructions"] {
+            has(&results, arm, metric, |_| true)?;
+        }
+    }
+    let hash = results.provenance.get("loads image").map(String::as_str).unwrap_or_default();
+    let own = bench.sh("sha256sum /dev/disk/by-id/virtio-loads")?;
+    let own = own.split_whitespace().next().unwrap_or_default();
+    ensure!(hash == format!("sha256:{own}"), "the image's hash is `{hash}`, and sha256sum says {own}");
+    let ratio = compare(&results)?.into_iter().find_map(|one| match one.estimate {
+        Estimate::Paired { ratio, .. } if one.metric == "work.instructions" && one.subject.id == PLANNED => {
+            Some(format!("{ratio} {}", one.reference.title))
+        }
+        _ => None,
+    });
+
+    // A machine that gives no large pages: a failed sample of that arm, with its reason, and never a figure of small ones.
+    bench.sh("echo never > /sys/kernel/mm/transparent_hugepage/enabled")?;
+    let starved = "nearmetal bench slice web1 --quick --pause --no-memory --workload jvm-large-pages --pairs 2 --seconds 5 \
+                   --same-arm-pairs 0 -o /root/starved.json";
+    let said = bench.ends_with(1, &format!("{starved} --scratch {SCRATCH}"))?;
+    ensure!(said.contains("it asked for large pages"), "{said}");
+    let starved: Results = serde_json::from_str(&bench.sh("cat /root/starved.json")?)?;
+    let of_bare = starved.runs.iter().filter(|run| run.arm == BARE_SLICE && run.purpose == Purpose::Pair);
+    ensure!(of_bare.clone().count() > 0 && of_bare.clone().all(|run| run.failure().is_some()), "{said}");
+    bench.lab.down()?;
+    Ok(Verdict::Holds(format!(
+        "lab: instructions for each transaction of the planned guest: {}",
+        ratio.unwrap_or_default()
+    )))
 }
 
 fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -44,6 +44,7 @@ pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
         state: journal.state_directory().to_owned(),
         guest_files: guest_files::directory().unwrap_or_default(),
         environment: Environment::detect(fs),
+        loads: None,
         pause: false,
         store: None,
         plan: None,

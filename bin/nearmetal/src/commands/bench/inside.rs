@@ -6,9 +6,9 @@ use nearmetal_measure::{Conditions, Experiment, InsideRequest, Pairing, Shape};
 use super::clones;
 use super::keep::KeepArgs;
 use super::measuring::need_root;
-use super::planned::PlanArgs;
+use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, percent};
-use super::workload::{Chosen, SPAN, memory, one};
+use super::workload::{Chosen, memory, one};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::installed::beside_this_program;
 use crate::printer::Printer;
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
     resolve: Option<f64>,
     /// What is run
-    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| !load.writes()), default_value = "random-read")]
+    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| !load.writes() && !load.needs_loads_image()), default_value = "random-read")]
     workload: Chosen,
     /// Leave memory latency and bandwidth out
     #[arg(long)]
@@ -66,9 +66,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let shape = Shape {
         size: args.workload.usual_size(),
         seconds: args.rounds.seconds(),
-        ramp: 1,
-        span: SPAN,
-        vcpus: planned.placement.vcpus.len() as u32,
+        ..shape(&planned.change.xml_after, &planned.placement, &fs)?
     };
     let conditions = Conditions {
         probe: beside_this_program("nearmetal-probe")?,

@@ -1,7 +1,10 @@
 //! `nearmetal bench loads-image`.
 
+use std::path::PathBuf;
+
+use anyhow::Context as _;
 use nearmetal_lab::Places;
-use nearmetal_lab::image::ensure_loads;
+use nearmetal_lab::image::{ensure_loads, found_loads, loads};
 
 use crate::commands::lab::Drawn;
 use crate::exit_status::ExitStatus;
@@ -17,6 +20,20 @@ use crate::printer::Printer;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench loads-image")]
 pub(super) struct Args {}
+
+/// The loads image, where a load needs it.
+///
+/// # Errors
+/// It was not built here.
+pub(super) fn needed(is_needed: bool) -> anyhow::Result<Option<PathBuf>> {
+    if !is_needed {
+        return Ok(None);
+    }
+    let places = Places::standard();
+    found_loads(&places).map(Some).with_context(|| {
+        format!("there is no loads image `{}`: make it with `nearmetal bench loads-image`", loads(&places).display())
+    })
+}
 
 /// Builds the image, or finds it.
 pub(super) fn loads_image(_: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {

@@ -6,8 +6,9 @@ use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;
 use super::keep::KeepArgs;
+use super::loads_image::needed;
 use super::measuring::need_root;
-use super::planned::PlanArgs;
+use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
 use super::workload::{Chosen, SPAN, USUAL, memory, several, span};
 use crate::exit_status::WrongUse;
@@ -78,9 +79,11 @@ impl OnScratchArgs {
         let fs = HostFs::live();
         let conditions = self.clones.conditions(self.rounds.seed, &fs, &journal)?;
         let conditions = self.keep.kept(conditions, &planned, &journal);
+        let conditions = Conditions { loads: needed(self.workload.needs_loads_image())?, ..conditions };
+        let shape = shape(&planned.change.xml_after, &planned.placement, &fs)?;
         let on = OnScratch {
             guest: self.domain.clone(),
-            pairing: self.pairing(planned.placement.vcpus.len() as u32),
+            pairing: self.pairing(&shape),
             placement: planned.placement,
             xml_found: planned.change.xml_before,
             xml_planned: planned.change.xml_after,
@@ -89,10 +92,11 @@ impl OnScratchArgs {
         Ok((on, conditions))
     }
 
-    fn pairing(&self, vcpus: u32) -> Pairing {
+    fn pairing(&self, shape: &Shape) -> Pairing {
         let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
         let span = self.span.unwrap_or(SPAN);
-        let jobs = |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, vcpus });
+        let jobs =
+            |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, ..*shape });
         let once = seconds.min(SINGLE_SHOT_SECONDS);
         let sizes: Vec<Bytes> = load.sizes().iter().copied().map(Bytes::new).collect();
         let is_paired = |size: &Bytes| match self.block_size.as_slice() {

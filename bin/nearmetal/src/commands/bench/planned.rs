@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use nearmetal_change::{ChangeError, DomainChange, Journal, PlanFile};
+use nearmetal_domain::DomainXml;
+use nearmetal_host::HostFs;
+use nearmetal_measure::{Environment, Shape};
 use nearmetal_place::Placement;
 
+use super::workload::{SPAN, USUAL_SIZE};
 use crate::exit_status::WrongUse;
 use crate::refusal::is_wrong_use;
 use crate::state::StateArgs;
@@ -77,6 +81,23 @@ impl PlanArgs {
 fn placed(plan: &PlanFile) -> String {
     let names: Vec<&str> = plan.domains.iter().map(|change| change.name.as_str()).collect();
     if names.is_empty() { "places no VM".to_owned() } else { format!("places {}", names.join(", ")) }
+}
+
+/// What a load must know of a guest with this definition and place, with a usual size and length.
+///
+/// # Errors
+/// A definition that cannot be read.
+pub(super) fn shape(xml: &str, placement: &Placement, fs: &HostFs) -> anyhow::Result<Shape> {
+    Ok(Shape {
+        size: USUAL_SIZE,
+        seconds: 1,
+        ramp: 1,
+        span: SPAN,
+        vcpus: placement.vcpus.len() as u32,
+        memory: DomainXml::parse(xml)?.facts()?.memory,
+        nodes: placement.memory.nodes.len() as u32,
+        emulated: matches!(Environment::detect(fs), Environment::Lab { .. }),
+    })
 }
 
 /// A plan that is not there or is none is the user's mistake.

@@ -73,6 +73,11 @@ impl Chosen {
         }
     }
 
+    /// Whether it runs programs of the loads image.
+    pub(super) fn needs_loads_image(&self) -> bool {
+        self.loads.iter().any(|load| load.needs_loads_image())
+    }
+
     /// The workloads of this shape.
     pub(super) fn of(&self, shape: &Shape) -> Vec<Workload> {
         self.loads.iter().map(|load| (load.make)(shape)).collect()

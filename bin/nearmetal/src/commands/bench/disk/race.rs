@@ -9,6 +9,7 @@ use nearmetal_units::Bytes;
 use super::ways::{PAIRS, WaysArgs};
 use crate::commands::bench::clones::CloneArgs;
 use crate::commands::bench::measuring::{need_root, perform, written};
+use crate::commands::bench::planned::shape;
 use crate::commands::bench::race::{RaceArgs, ShowArgs};
 use crate::commands::bench::rounds::block_size;
 use crate::commands::bench::workload::{Chosen, USUAL, one, span};
@@ -39,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = PAIRS, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pairs: u32,
     /// What is run
-    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on != WorksOn::Processors), default_value = USUAL)]
+    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on != WorksOn::Processors && !load.needs_loads_image()), default_value = USUAL)]
     workload: Chosen,
     /// Block size [default: 4KiB, iozone 64KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
@@ -64,23 +65,23 @@ pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
 /// What it is to measure.
 pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     args.workload.check(args.race.budget.has_seconds(), false, false)?;
-    let (_, request) = args.ways.request(&args.scratch, |fs, journal, planned| {
+    let (fs, request) = args.ways.request(&args.scratch, |fs, journal, planned| {
         let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
         Ok(args.race.store.kept(conditions, planned, journal))
     })?;
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
-    Ok(Experiment::Disk(Box::new(args.run(request))))
+    let shape = shape(&request.xml, &request.placement, &fs)?;
+    Ok(Experiment::Disk(Box::new(args.run(request, &shape))))
 }
 
 impl Args {
     /// The request with what a race adds to it.
-    fn run(&self, request: MatrixRequest) -> MatrixRequest {
+    fn run(&self, request: MatrixRequest, shape: &Shape) -> MatrixRequest {
         let (size, seconds) = (self.block_size.unwrap_or(self.workload.usual_size()), self.race.budget.seconds());
         // Of the storage of an arm a quarter is left for a file system's own tables.
         let files_span = Bytes::new(self.span.get() / 4 * 3);
         let (mut job, mut files) = (FioJob::first_seed(size, seconds, 1), None);
-        let vcpus = request.placement.vcpus.len() as u32;
-        for workload in self.workload.of(&Shape { size, seconds, ramp: 1, span: files_span, vcpus }) {
+        for workload in self.workload.of(&Shape { size, seconds, ramp: 1, span: files_span, ..*shape }) {
             match workload {
                 Workload::Fio(only) => job = only,
                 Workload::FileSystem(only) => files = Some(only),

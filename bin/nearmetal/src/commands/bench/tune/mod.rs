@@ -16,9 +16,11 @@ use nearmetal_units::Bytes;
 use self::arms::{Arms, FACTORS, Ground};
 use super::clones::CloneArgs;
 use super::keep::{ended, write};
+use super::loads_image::needed;
 use super::measuring::{need_root, perform};
+use super::planned::shape;
 use super::rounds::block_size;
-use super::workload::{Chosen, SPAN, USUAL, one};
+use super::workload::{Chosen, USUAL, one};
 use crate::commands::{apply, plan};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::measurement::text;
@@ -121,6 +123,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     need_root("starts guests and drops caches", ", or see what it would do with --dry-run")?;
     let conditions = args.clones.conditions(args.seed, &fs, &journal)?;
     let conditions = nearmetal_measure::Conditions {
+        loads: needed(args.load.needs_loads_image())?,
         store: Some(args.store.path(&journal)),
         plan: arms.plans.first().map(|plan| plan.created.clone()),
         ..conditions
@@ -173,9 +176,7 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
     let shape = Shape {
         size: args.block_size.unwrap_or(args.load.usual_size()),
         seconds: if args.quick { QUICK_SECONDS } else { SECONDS },
-        ramp: 1,
-        span: SPAN,
-        vcpus: placement.vcpus.len() as u32,
+        ..shape(&change.xml_after, &placement, fs)?
     };
     let pairing = Pairing {
         paired: args.load.of(&shape),

@@ -1,0 +1,412 @@
+//! A JVM with a thread for each warehouse: the program `warehouses` of the loads image.
+//!
+//! Transactions on maps of the heap, without locks, I/O or think time; what they come to a second is the score. A sample is a
+//! JVM of its own, and everything that a JVM would choose by the machine it finds itself on is given (heap, processors,
+//! collector), so that both sides run the same. The program counts its time from the start of its process: its warm-up ends at
+//! a known moment, and programs that begin together measure together.
+
+use std::time::Duration;
+
+use nearmetal_units::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{At, Load, Measured, Named, SLACK, Shape, Window, WorksOn};
+use crate::cost::{Each, Middle};
+use crate::error::MeasureError;
+use crate::metric::{Metric, Unit};
+
+/// What people call it.
+pub(super) const NAMED: &[Named] = &[
+    Named {
+        word: "jvm",
+        help: "Java transactions, a warehouse on each vCPU; pages as this machine gives them",
+        sizes: &[],
+        on: WorksOn::Processors,
+        make: |shape| JvmJob::of(shape, JavaPages::Given).into(),
+    },
+    Named {
+        word: "jvm-small-pages",
+        help: "the same, kept from transparent huge pages",
+        sizes: &[],
+        on: WorksOn::Processors,
+        make: |shape| JvmJob::of(shape, JavaPages::Small).into(),
+    },
+    Named {
+        word: "jvm-large-pages",
+        help: "the same with transparent huge pages; a JVM that gets none is a failed sample",
+        sizes: &[],
+        on: WorksOn::Processors,
+        make: |shape| JvmJob::of(shape, JavaPages::Large).into(),
+    },
+];
+
+const JAVA: &str = "/usr/lib/nearmetal/java/runtime/bin/java";
+const CLASSES: &str = "/usr/lib/nearmetal/java/classes";
+const MAIN: &str = "warehouses.Main";
+
+/// The part of a guest's memory that is the heap's at most; the rest is the JVM's own, and the guest's system.
+const MOST_OF_MEMORY: u64 = 2;
+/// Heap of a warehouse: room for what it keeps and to collect seldom. More would only be touched and zeroed.
+const HEAP_EACH: Bytes = Bytes::from_mib(1024);
+/// The same where the machine is emulated, which takes a second to touch some 100 MiB.
+const HEAP_EACH_EMULATED: Bytes = Bytes::from_mib(64);
+/// Goods in the catalogue, of which each warehouse has its stock: its maps are past the caches of a core.
+const ITEMS: u32 = 20_000;
+const ITEMS_EMULATED: u32 = 2_000;
+/// Seconds from the start of the process until its transactions count: the data is made, and compiled is what runs often.
+const WARM_UP: u32 = 15;
+const WARM_UP_EMULATED: u32 = 40;
+/// How much faster than at the end of its warm-up a JVM may have measured before a reader is told.
+const STILL_WARMING: f64 = 1.1;
+/// The part of the heap that is in large pages at least, where they are asked for.
+const LARGE_AT_LEAST: f64 = 0.5;
+
+/// The pages behind the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JavaPages {
+    /// What the machine gives a program that asks for nothing.
+    Given,
+    /// Small ones, whatever the machine's setting is.
+    Small,
+    /// Large ones (`-XX:+UseTransparentHugePages`).
+    Large,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JvmJob {
+    /// Warehouses, a thread each.
+    pub warehouses: u32,
+    /// Goods in the catalogue.
+    pub items: u32,
+    /// Size of the heap, from its start to its end.
+    pub heap: Bytes,
+    /// Seconds from the start of the process to the measured part.
+    pub warm_up: u32,
+    /// Seconds of the measured part.
+    pub seconds: u32,
+    /// The pages behind the heap.
+    pub pages: JavaPages,
+    /// Whether the JVM spreads its heap over the nodes that it sees.
+    pub numa: bool,
+    /// Whether only the first compiler is used: an emulated machine is long at what the second one does.
+    pub emulated: bool,
+}
+
+impl JvmJob {
+    /// The job for a guest of this shape.
+    pub fn of(shape: &Shape, pages: JavaPages) -> Self {
+        let (each, items, warm_up) = match shape.emulated {
+            true => (HEAP_EACH_EMULATED, ITEMS_EMULATED, WARM_UP_EMULATED),
+            false => (HEAP_EACH, ITEMS, WARM_UP),
+        };
+        let most = Bytes::from_mib(shape.memory.kib() / 1024 / MOST_OF_MEMORY);
+        let warehouses = shape.vcpus.max(1);
+        Self {
+            warehouses,
+            items,
+            heap: each.times(warehouses.into()).min(most),
+            warm_up: warm_up.max(shape.ramp),
+            seconds: shape.seconds,
+            pages,
+            numa: shape.nodes > 1,
+            emulated: shape.emulated,
+        }
+    }
+
+    /// What the JVM is told.
+    fn flags(&self) -> Vec<String> {
+        let heap = self.heap.kib() / 1024;
+        let mut flags = vec![
+            format!("-Xms{heap}m"),
+            format!("-Xmx{heap}m"),
+            "-XX:+AlwaysPreTouch".to_owned(),
+            "-XX:+UseParallelGC".to_owned(),
+            format!("-XX:ActiveProcessorCount={}", self.warehouses),
+            // Its counters would be a file in /tmp that somebody could read.
+            "-XX:-UsePerfData".to_owned(),
+        ];
+        let mut more = |flag: &str, is_wanted: bool| flags.extend(is_wanted.then(|| flag.to_owned()));
+        more("-XX:+UseNUMA", self.numa);
+        more("-XX:+UseTransparentHugePages", self.pages == JavaPages::Large);
+        more("-XX:TieredStopAtLevel=1", self.emulated);
+        flags
+    }
+
+    /// The program in the image, with its arguments.
+    fn program(&self, seed: u64) -> Vec<String> {
+        let numbers = [
+            ("--seed", seed),
+            ("--items", self.items.into()),
+            ("--threads", self.warehouses.into()),
+            ("--warm-up-ms", u64::from(self.warm_up) * 1000),
+            ("--points", self.warehouses.into()),
+            ("--each-ms", u64::from(self.seconds) * 1000),
+        ];
+        let mut words = vec![JAVA.to_owned()];
+        words.extend(self.flags());
+        words.extend(["-cp", CLASSES, MAIN].map(str::to_owned));
+        words.extend(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
+        words
+    }
+
+    /// Refuses a heap in other pages than were asked for: a JVM that gets no large ones warns and goes on.
+    fn check_pages(&self, large: Bytes) -> Result<(), MeasureError> {
+        let part = large.get() as f64 / self.heap.get() as f64;
+        let refused = |asked: &str| {
+            let what = self.label();
+            let why = format!(
+                "it asked for {asked} pages, and {large} of its {} heap is in large ones: see \
+                 /sys/kernel/mm/transparent_hugepage/enabled on that side, and its free memory",
+                self.heap
+            );
+            Err(MeasureError::WorkloadFailed { what, why })
+        };
+        match self.pages {
+            JavaPages::Large if part < LARGE_AT_LEAST => refused("large"),
+            JavaPages::Small if large > Bytes::ZERO => refused("small"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Load for JvmJob {
+    fn id(&self) -> String {
+        let pages = match self.pages {
+            JavaPages::Given => "",
+            JavaPages::Small => ".small-pages",
+            JavaPages::Large => ".large-pages",
+        };
+        format!("jvm.w{}{pages}", self.warehouses)
+    }
+
+    fn label(&self) -> String {
+        let warehouses = if self.warehouses == 1 { "warehouse" } else { "warehouses" };
+        let pages = match self.pages {
+            JavaPages::Given => "",
+            JavaPages::Small => ", small pages",
+            JavaPages::Large => ", large pages",
+        };
+        format!("JVM, {} {warehouses}, {} heap{pages}", self.warehouses, self.heap)
+    }
+
+    fn rate(&self) -> Option<String> {
+        Some("score".to_owned())
+    }
+
+    fn command(&self, at: &At<'_>, seed: u64) -> Vec<String> {
+        let options: &[&str] = if self.pages == JavaPages::Small { &["--small-pages"] } else { &[] };
+        at.in_the_image(options, self.program(seed))
+    }
+
+    fn length(&self) -> Option<Duration> {
+        Some(Duration::from_secs((self.warm_up + self.seconds).into()))
+    }
+
+    fn limit(&self) -> Duration {
+        // An emulated machine may take as long again to start a JVM and to touch its heap.
+        self.length().unwrap_or_default() * if self.emulated { 2 } else { 1 } + SLACK
+    }
+
+    fn middle(&self) -> Option<(Middle, Each)> {
+        let (warm_up, seconds) = (Duration::from_secs(self.warm_up.into()), Duration::from_secs(self.seconds.into()));
+        Some((Middle::after(warm_up, seconds), Each::Transaction))
+    }
+
+    fn cold(&self) -> bool {
+        false
+    }
+
+    fn needs_loads_image(&self) -> bool {
+        true
+    }
+
+    fn read(&self, output: &str) -> Result<Measured, MeasureError> {
+        let said = Said(output, document(output)?);
+        let (seconds, transactions) = (said.number("/points/0/seconds")?, said.number("/points/0/transactions")?);
+        let score = transactions / seconds;
+        let metric = Metric::new("score", Unit::TransactionsPerSecond, score);
+        let metric = metric.ok_or_else(|| said.unreadable("a score that is not above zero"))?;
+        let large = said.whole("/pages/large_kib")?;
+        self.check_pages(Bytes::from_kib(large))?;
+        let mut notes = vec![said.text("/vm")?];
+        let late = said.late_in_the_warm_up()?;
+        if score > late * STILL_WARMING {
+            notes.push(format!(
+                "it was still getting faster: {late:.0} transactions/s at the end of its warm-up, {score:.0} in the measured \
+                 part; take longer samples (--seconds)"
+            ));
+        }
+        notes.push(format!("{} of its memory in large pages", Bytes::from_kib(large)));
+        Ok(Measured { metrics: vec![metric], notes })
+    }
+
+    fn window(&self, output: &str, ahead: f64) -> Result<Window, MeasureError> {
+        let said = Said(output, document(output)?);
+        Ok(Window { began: said.number("/began_ms")? - ahead, ended: said.number("/ended_ms")? - ahead })
+    }
+
+    fn provenance(&self) -> Option<(String, String)> {
+        Some(("jvm command".to_owned(), self.program(0).join(" ")))
+    }
+}
+
+/// What the program said, for errors, and the same read.
+struct Said<'o>(&'o str, Value);
+
+impl Said<'_> {
+    fn unreadable(&self, why: &str) -> MeasureError {
+        unreadable(self.0, why)
+    }
+
+    fn number(&self, at: &str) -> Result<f64, MeasureError> {
+        let value = self.1.pointer(at).and_then(Value::as_f64).filter(|value| value.is_finite() && *value > 0.0);
+        value.ok_or_else(|| self.unreadable(&format!("no `{at}` above zero in it")))
+    }
+
+    /// A whole number, which may be zero.
+    fn whole(&self, at: &str) -> Result<u64, MeasureError> {
+        self.1.pointer(at).and_then(Value::as_u64).ok_or_else(|| self.unreadable(&format!("no `{at}` in it")))
+    }
+
+    fn text(&self, at: &str) -> Result<String, MeasureError> {
+        let text = self.1.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        text.ok_or_else(|| self.unreadable(&format!("no `{at}` in it")))
+    }
+
+    /// Transactions a second in the last quarter of the warm-up.
+    fn late_in_the_warm_up(&self) -> Result<f64, MeasureError> {
+        let each = self.number("/warm_up/interval_seconds")?;
+        let counts = self.1.pointer("/warm_up/transactions").and_then(Value::as_array);
+        let counts: Vec<f64> = counts.into_iter().flatten().filter_map(Value::as_f64).collect();
+        let last = counts.len().div_ceil(4);
+        if last == 0 {
+            return Err(self.unreadable("nothing of its warm-up in it"));
+        }
+        Ok(counts[counts.len() - last..].iter().sum::<f64>() / (last as f64 * each))
+    }
+}
+
+fn document(output: &str) -> Result<Value, MeasureError> {
+    // A JVM prints its warnings on the same output, before what the program says.
+    let line = output.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+    let document: Value = serde_json::from_str(line).map_err(|error| unreadable(output, &error.to_string()))?;
+    match document.pointer("/schema").and_then(Value::as_str) {
+        Some("nearmetal-jvm") => Ok(document),
+        _ => Err(unreadable(output, "it is not of the schema `nearmetal-jvm`")),
+    }
+}
+
+fn unreadable(output: &str, why: &str) -> MeasureError {
+    MeasureError::Unreadable {
+        what: "the output of the warehouses in Java".into(),
+        why: why.into(),
+        text: output.chars().take(300).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = r#"OpenJDK 64-Bit Server VM warning: something
+{"schema":"nearmetal-jvm","schema_version":1,"began_ms":15000,"ended_ms":20000,"ready_seconds":1.5,"warm_up":{"interval_seconds":0.5,"transactions":[10,40,50,50]},"points":[{"warehouses":2,"seconds":5.0,"transactions":505}],"pages":{"resident_kib":140000,"large_kib":131072},"collections":3,"digest":"00","vm":"OpenJDK 64-Bit Server VM 21.0.12","flags":{}}
+"#;
+
+    fn shape(mib: u64, emulated: bool) -> Shape {
+        Shape {
+            size: Bytes::from_kib(4),
+            seconds: 5,
+            ramp: 1,
+            span: Bytes::from_mib(256),
+            vcpus: 2,
+            memory: Bytes::from_mib(mib),
+            nodes: 1,
+            emulated,
+        }
+    }
+
+    fn job(pages: JavaPages) -> JvmJob {
+        JvmJob::of(&shape(384, true), pages)
+    }
+
+    #[test]
+    fn its_score_and_its_moments_are_read() {
+        let Measured { metrics, notes } = job(JavaPages::Given).read(SAID).unwrap();
+        assert_eq!((metrics[0].name.as_str(), metrics[0].value), ("score", 101.0));
+        assert_eq!(notes, ["OpenJDK 64-Bit Server VM 21.0.12", "128 MiB of its memory in large pages"]);
+        assert_eq!(job(JavaPages::Given).window(SAID, 0.5).unwrap(), Window { began: 14_999.5, ended: 19_999.5 });
+    }
+
+    #[test]
+    fn a_jvm_that_was_still_getting_faster_is_named() {
+        let cold = SAID.replace("[10,40,50,50]", "[10,20,30,40]");
+        let notes = job(JavaPages::Given).read(&cold).unwrap().notes;
+        assert!(notes.iter().any(|note| note.contains("still getting faster: 80 transactions/s")), "{notes:?}");
+    }
+
+    #[test]
+    fn pages_other_than_those_asked_for_are_a_failure_with_its_reason() {
+        let none = SAID.replace("131072", "0");
+        let few = SAID.replace("131072", "2048");
+        assert!(job(JavaPages::Large).read(SAID).is_ok() && job(JavaPages::Small).read(&none).is_ok());
+        for (pages, said, asked) in
+            [(JavaPages::Large, &none, "large"), (JavaPages::Large, &few, "large"), (JavaPages::Small, &few, "small")]
+        {
+            let why = job(pages).read(said).unwrap_err().to_string();
+            assert!(why.contains(&format!("asked for {asked} pages")) && why.contains("128 MiB heap"), "{why}");
+        }
+    }
+
+    #[test]
+    fn junk_is_an_error_and_never_a_figure() {
+        let cut = &SAID[..SAID.len() / 2];
+        let zero = SAID.replace(":505", ":0");
+        let timeless = SAID.replace("5.0", "0");
+        let blind = SAID.replace("large_kib", "x");
+        let other = SAID.replace("nearmetal-jvm", "other");
+        for junk in ["", "{}", cut, &zero, &timeless, &blind, &other] {
+            assert!(job(JavaPages::Given).read(junk).is_err(), "{junk}");
+        }
+        assert!(job(JavaPages::Given).window(&SAID.replace("began_ms", "x"), 0.0).is_err());
+    }
+
+    #[test]
+    fn nothing_is_left_to_what_a_jvm_finds() {
+        let at = At { loads: "/dev/vdb", ..At::probe("p") };
+        let words = JvmJob::of(&Shape { nodes: 2, ..shape(65_536, false) }, JavaPages::Large).command(&at, 7).join(" ");
+        let begin = "p programs --image /dev/vdb -- /usr/lib/nearmetal/java/runtime/bin/java -Xms2048m -Xmx2048m ";
+        assert!(words.starts_with(begin), "{words}");
+        let end = " -cp /usr/lib/nearmetal/java/classes warehouses.Main --seed 7 --items 20000 --threads 2 --warm-up-ms 15000 \
+                   --points 2 --each-ms 5000";
+        assert!(words.ends_with(end), "{words}");
+        for flag in ["AlwaysPreTouch", "UseParallelGC", "ActiveProcessorCount=2", "UseNUMA", "UseTransparentHugePages"]
+        {
+            assert!(words.contains(flag), "{words}");
+        }
+        let small = job(JavaPages::Small).command(&at, 7).join(" ");
+        assert!(
+            small.contains("--image /dev/vdb --small-pages -- ") && small.contains("TieredStopAtLevel=1"),
+            "{small}"
+        );
+        assert!(!small.contains("UseTransparentHugePages") && !small.contains("UseNUMA"), "{small}");
+    }
+
+    #[test]
+    fn a_heap_takes_half_of_the_memory_at_most() {
+        let heap = |mib, emulated| JvmJob::of(&shape(mib, emulated), JavaPages::Given).heap;
+        assert_eq!(heap(384, true), Bytes::from_mib(128));
+        assert_eq!(heap(200, true), Bytes::from_mib(100));
+        assert_eq!(heap(1 << 20, false), Bytes::from_mib(2048));
+    }
+
+    #[test]
+    fn costs_are_counted_while_it_measures() {
+        let job = job(JavaPages::Given);
+        let (middle, _) = job.middle().unwrap();
+        assert!(middle.begins > Duration::from_secs(job.warm_up.into()) && middle.ends < job.length().unwrap());
+        assert!(job.limit() > job.length().unwrap());
+    }
+}

@@ -9,12 +9,13 @@ use super::comparisons::{is_beyond_noise, ratio_of};
 use super::metrics::show;
 
 /// What is shown: its name among a run's values, the words for it, and whether it hangs on a clock.
-const QUANTITIES: [(&str, &str, bool); 5] = [
+const QUANTITIES: [(&str, &str, bool); 6] = [
     ("locality.local-share", "accesses that stay on their node", false),
     ("locality.mean-distance", "mean distance of an access", false),
-    ("work.instructions", "instructions per load", false),
-    ("modelled.ns", "modelled time per load", false),
+    ("work.instructions", "instructions per", false),
+    ("modelled.ns", "modelled time per", false),
     ("loads", "loads of all nodes together", true),
+    ("score", "transactions of all nodes together", true),
 ];
 
 /// The guest whose parts the tenants are; `None` for another experiment.
@@ -42,7 +43,10 @@ pub(super) fn view(results: &Results, compared: &[Comparison], arms: &[ArmView])
             points: nodes.iter().filter_map(|nodes| of.point(&arm.name.id, *nodes, scale)).collect(),
         });
         Some(NodesQuantity {
-            label: (*label).to_owned(),
+            label: match good.first()?.workload.each() {
+                each if label.ends_with(" per") => format!("{label} {each}"),
+                _ => (*label).to_owned(),
+            },
             unit: symbol.to_owned(),
             higher_is_better: unit.higher_is_better(),
             emulated: *timed && matches!(results.environment, Environment::Lab { .. }),
@@ -72,7 +76,7 @@ impl Quantity<'_> {
         let run = self.good.iter().find(|run| run.value(self.name).is_some())?;
         let unit = run.value(self.name)?.unit;
         let (symbol, scale) = match unit {
-            Unit::PerLoad => ("instructions", 1.0),
+            Unit::PerLoad | Unit::PerTransaction => ("instructions", 1.0),
             unit => show(unit, &run.workload),
         };
         Some((unit, symbol, scale))

@@ -160,7 +160,7 @@ pub(crate) fn headline(results: &Results, shown: &[Shown]) -> Option<String> {
 pub(crate) fn show(unit: Unit, workload: &Workload) -> (&'static str, f64) {
     match (unit, workload) {
         (Unit::Nanoseconds, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_)) => ("ns", 1.0),
-        (Unit::ModelledNanoseconds, Workload::MemoryWork(_)) => (MODELLED, 1.0),
+        (Unit::ModelledNanoseconds, Workload::MemoryWork(_) | Workload::Jvm(_)) => (MODELLED, 1.0),
         _ => on_screen(unit),
     }
 }

@@ -2,7 +2,7 @@
 
 use nearmetal_hypervisor::{DomainState, HypervisorError};
 
-use super::{Session, SplitMix, Step};
+use super::{Session, SplitMix, Step, Tenant};
 use crate::appliance::PROBE_IN_GUEST;
 use crate::error::MeasureError;
 use crate::results::Arm;
@@ -53,6 +53,11 @@ pub(crate) trait Path {
 
     /// Where a tenant works in an arm.
     fn seat(&self, arm: usize, tenant: usize) -> Seat;
+
+    /// Who stands for so many tenants, where one program works on all that they would have.
+    fn single(&self, _count: usize) -> Option<Tenant> {
+        None
+    }
 
     /// Boots the guests of these arms afresh.
     ///

@@ -95,7 +95,8 @@ impl Subject<'_> {
     /// The path does not get there, a program fails, or its output is something else.
     pub(super) fn sample(&mut self, step: &Step, session: &mut Session<'_>) -> Result<Sample, MeasureError> {
         self.path.turn_to(step, session)?;
-        let tenants = &self.tenants[..step.count];
+        let single = self.path.single(step.count);
+        let tenants = single.as_ref().map_or(&self.tenants[..step.count], std::slice::from_ref);
         let seats: Vec<Seat> = (0..tenants.len()).map(|tenant| self.path.seat(step.arm, tenant)).collect();
         let loads: Vec<&Workload> =
             tenants.iter().map(|tenant| tenant.load.as_ref().unwrap_or(&step.workload)).collect();

@@ -116,6 +116,16 @@ impl JvmJob {
         }
     }
 
+    /// The job of one JVM that has the vCPUs and the memory of so many nodes.
+    pub fn over(&self, nodes: u32) -> Self {
+        Self {
+            warehouses: self.warehouses * nodes,
+            heap: self.heap.times(nodes.into()),
+            numa: self.numa || nodes > 1,
+            ..self.clone()
+        }
+    }
+
     /// What the JVM is told.
     fn flags(&self) -> Vec<String> {
         let heap = self.heap.kib() / 1024;
@@ -150,6 +160,25 @@ impl JvmJob {
         words.extend(["-cp", CLASSES, MAIN].map(str::to_owned));
         words.extend(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
         words
+    }
+
+    /// Refuses a JVM that made something else of its flags, as it may where a machine is too small for them.
+    fn check_flags(&self, said: &Said<'_>) -> Result<(), MeasureError> {
+        let heap = self.heap.get().to_string();
+        for (name, asked) in [
+            ("InitialHeapSize", heap.as_str()),
+            ("MaxHeapSize", &heap),
+            ("UseParallelGC", "true"),
+            ("AlwaysPreTouch", "true"),
+            ("ActiveProcessorCount", &self.warehouses.to_string()),
+        ] {
+            let found = said.text(&format!("/flags/{name}"))?;
+            if found != asked {
+                let why = format!("it was told {name}={asked}, and ran with {name}={found}");
+                return Err(MeasureError::WorkloadFailed { what: self.label(), why });
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a heap in other pages than were asked for: a JVM that gets no large ones warns and goes on.
@@ -229,6 +258,7 @@ impl Load for JvmJob {
         let score = transactions / seconds;
         let metric = Metric::new("score", Unit::TransactionsPerSecond, score);
         let metric = metric.ok_or_else(|| said.unreadable("a score that is not above zero"))?;
+        self.check_flags(&said)?;
         let large = said.whole("/pages/large_kib")?;
         self.check_pages(Bytes::from_kib(large))?;
         let mut notes = vec![said.text("/vm")?];
@@ -240,6 +270,9 @@ impl Load for JvmJob {
             ));
         }
         notes.push(format!("{} of its memory in large pages", Bytes::from_kib(large)));
+        if self.numa && said.text("/flags/UseNUMA")? != "true" {
+            notes.push("UseNUMA was asked for, and the JVM turned it off: it sees one node".to_owned());
+        }
         Ok(Measured { metrics: vec![metric], notes })
     }
 
@@ -308,105 +341,4 @@ fn unreadable(output: &str, why: &str) -> MeasureError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SAID: &str = r#"OpenJDK 64-Bit Server VM warning: something
-{"schema":"nearmetal-jvm","schema_version":1,"began_ms":15000,"ended_ms":20000,"ready_seconds":1.5,"warm_up":{"interval_seconds":0.5,"transactions":[10,40,50,50]},"points":[{"warehouses":2,"seconds":5.0,"transactions":505}],"pages":{"resident_kib":140000,"large_kib":131072},"collections":3,"digest":"00","vm":"OpenJDK 64-Bit Server VM 21.0.12","flags":{}}
-"#;
-
-    fn shape(mib: u64, emulated: bool) -> Shape {
-        Shape {
-            size: Bytes::from_kib(4),
-            seconds: 5,
-            ramp: 1,
-            span: Bytes::from_mib(256),
-            vcpus: 2,
-            memory: Bytes::from_mib(mib),
-            nodes: 1,
-            emulated,
-        }
-    }
-
-    fn job(pages: JavaPages) -> JvmJob {
-        JvmJob::of(&shape(384, true), pages)
-    }
-
-    #[test]
-    fn its_score_and_its_moments_are_read() {
-        let Measured { metrics, notes } = job(JavaPages::Given).read(SAID).unwrap();
-        assert_eq!((metrics[0].name.as_str(), metrics[0].value), ("score", 101.0));
-        assert_eq!(notes, ["OpenJDK 64-Bit Server VM 21.0.12", "128 MiB of its memory in large pages"]);
-        assert_eq!(job(JavaPages::Given).window(SAID, 0.5).unwrap(), Window { began: 14_999.5, ended: 19_999.5 });
-    }
-
-    #[test]
-    fn a_jvm_that_was_still_getting_faster_is_named() {
-        let cold = SAID.replace("[10,40,50,50]", "[10,20,30,40]");
-        let notes = job(JavaPages::Given).read(&cold).unwrap().notes;
-        assert!(notes.iter().any(|note| note.contains("still getting faster: 80 transactions/s")), "{notes:?}");
-    }
-
-    #[test]
-    fn pages_other_than_those_asked_for_are_a_failure_with_its_reason() {
-        let none = SAID.replace("131072", "0");
-        let few = SAID.replace("131072", "2048");
-        assert!(job(JavaPages::Large).read(SAID).is_ok() && job(JavaPages::Small).read(&none).is_ok());
-        for (pages, said, asked) in
-            [(JavaPages::Large, &none, "large"), (JavaPages::Large, &few, "large"), (JavaPages::Small, &few, "small")]
-        {
-            let why = job(pages).read(said).unwrap_err().to_string();
-            assert!(why.contains(&format!("asked for {asked} pages")) && why.contains("128 MiB heap"), "{why}");
-        }
-    }
-
-    #[test]
-    fn junk_is_an_error_and_never_a_figure() {
-        let cut = &SAID[..SAID.len() / 2];
-        let zero = SAID.replace(":505", ":0");
-        let timeless = SAID.replace("5.0", "0");
-        let blind = SAID.replace("large_kib", "x");
-        let other = SAID.replace("nearmetal-jvm", "other");
-        for junk in ["", "{}", cut, &zero, &timeless, &blind, &other] {
-            assert!(job(JavaPages::Given).read(junk).is_err(), "{junk}");
-        }
-        assert!(job(JavaPages::Given).window(&SAID.replace("began_ms", "x"), 0.0).is_err());
-    }
-
-    #[test]
-    fn nothing_is_left_to_what_a_jvm_finds() {
-        let at = At { loads: "/dev/vdb", ..At::probe("p") };
-        let words = JvmJob::of(&Shape { nodes: 2, ..shape(65_536, false) }, JavaPages::Large).command(&at, 7).join(" ");
-        let begin = "p programs --image /dev/vdb -- /usr/lib/nearmetal/java/runtime/bin/java -Xms2048m -Xmx2048m ";
-        assert!(words.starts_with(begin), "{words}");
-        let end = " -cp /usr/lib/nearmetal/java/classes warehouses.Main --seed 7 --items 20000 --threads 2 --warm-up-ms 15000 \
-                   --points 2 --each-ms 5000";
-        assert!(words.ends_with(end), "{words}");
-        for flag in ["AlwaysPreTouch", "UseParallelGC", "ActiveProcessorCount=2", "UseNUMA", "UseTransparentHugePages"]
-        {
-            assert!(words.contains(flag), "{words}");
-        }
-        let small = job(JavaPages::Small).command(&at, 7).join(" ");
-        assert!(
-            small.contains("--image /dev/vdb --small-pages -- ") && small.contains("TieredStopAtLevel=1"),
-            "{small}"
-        );
-        assert!(!small.contains("UseTransparentHugePages") && !small.contains("UseNUMA"), "{small}");
-    }
-
-    #[test]
-    fn a_heap_takes_half_of_the_memory_at_most() {
-        let heap = |mib, emulated| JvmJob::of(&shape(mib, emulated), JavaPages::Given).heap;
-        assert_eq!(heap(384, true), Bytes::from_mib(128));
-        assert_eq!(heap(200, true), Bytes::from_mib(100));
-        assert_eq!(heap(1 << 20, false), Bytes::from_mib(2048));
-    }
-
-    #[test]
-    fn costs_are_counted_while_it_measures() {
-        let job = job(JavaPages::Given);
-        let (middle, _) = job.middle().unwrap();
-        assert!(middle.begins > Duration::from_secs(job.warm_up.into()) && middle.ends < job.length().unwrap());
-        assert!(job.limit() > job.length().unwrap());
-    }
-}
+mod tests;

@@ -38,8 +38,12 @@ pub struct ModesRequest {
     pub parts: Vec<NodePart>,
     /// Numbers of nodes that are measured.
     pub counts: Vec<usize>,
-    /// What the program of each part runs.
-    pub job: WorkJob,
+    /// What the program of each part runs. An earlier version knew one load here, and called it `job`.
+    #[serde(alias = "job", deserialize_with = "a_load")]
+    pub workload: Workload,
+    /// Whether one program works on all parts, in the place of one on each.
+    #[serde(default)]
+    pub single: bool,
     /// Pairs for each number of nodes.
     pub pairs: u32,
     /// A/A pairs of the guest with cells, over all nodes.
@@ -72,6 +76,10 @@ impl Request for ModesRequest {
         }
         match self.counts.iter().find(|count| !(1..=all).contains(*count)) {
             Some(count) => Err(MeasureError::Asked(format!("{count} nodes at once, and 1 to {all} are possible"))),
+            None if self.single && self.over(1).is_none() => Err(MeasureError::Asked(format!(
+                "{} is not made for several nodes at once: leave --single out",
+                self.workload.label()
+            ))),
             None => Ok(()),
         }
     }
@@ -89,11 +97,11 @@ impl Request for ModesRequest {
         let all = together(&slices);
         let mut path = ModesPath::new(self, all.clone(), session)?;
         let mut arms = Vec::new();
-        for mode in Mode::ALL {
+        for mode in self.modes().iter().copied() {
             // What was read back of guests takes its place once they have run.
             arms.push(record(session, &mode.name(), mode.description(), "", None, &all)?);
         }
-        let workload = Workload::from(self.job.clone());
+        let workload = self.workload.clone();
         let mut design = Pairs::new(Plan {
             arms: arms.iter().map(|arm| arm.name.clone()).collect(),
             counts: self.counts.clone(),
@@ -115,6 +123,12 @@ impl Request for ModesRequest {
         caveats.push(
             "guests are booted afresh for every sample: where one that floats lands is the luck of its boot".into(),
         );
+        if self.single {
+            caveats.push(format!(
+                "one program works on all nodes: on two it is {}, and so on",
+                self.over(2).map_or_else(String::new, |workload| workload.label())
+            ));
+        }
         let mut experiment = Experiment {
             experiment: "modes",
             quick: self.quick,
@@ -131,6 +145,36 @@ impl Request for ModesRequest {
     }
 }
 
+impl ModesRequest {
+    /// The modes that are measured: one program cannot be in several guests.
+    fn modes(&self) -> &'static [Mode] {
+        let all: &'static [Mode] = &Mode::ALL;
+        if self.single { &all[..Mode::PerNode as usize] } else { all }
+    }
+
+    /// The load of one program on so many parts; `None` if it is not made for that.
+    fn over(&self, parts: usize) -> Option<Workload> {
+        match &self.workload {
+            Workload::Jvm(job) => Some(job.over(parts as u32).into()),
+            _ => None,
+        }
+    }
+}
+
+/// A load, or the arguments of the only one there was.
+fn a_load<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Workload, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Load(Workload),
+        Work(WorkJob),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::Load(workload) => workload,
+        Either::Work(job) => job.into(),
+    })
+}
+
 fn part_name(part: &NodePart) -> String {
     format!("node {}", part.node)
 }
@@ -145,5 +189,22 @@ fn together(slices: &[Slice]) -> Slice {
         device: String::new(),
         region: Bytes::ZERO,
         cpus_on_top: cpus(|slice| &slice.cpus_on_top),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_an_earlier_version_is_read() {
+        let parsed = |text: &str| {
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            a_load(&mut deserializer).unwrap()
+        };
+        let job = WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 };
+        assert_eq!(parsed(&serde_json::to_string(&job).unwrap()), Workload::from(job.clone()));
+        let today = Workload::from(job);
+        assert_eq!(parsed(&serde_json::to_string(&today).unwrap()), today);
     }
 }

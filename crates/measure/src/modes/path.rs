@@ -3,11 +3,11 @@
 use nearmetal_domain::DomainXml;
 use nearmetal_host::ThreadRole;
 
-use super::ModesRequest;
 use super::mode::{Made, Mode, definition, vcpus};
+use super::{ModesRequest, NodePart, together};
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::clones::clone_name;
-use crate::engine::{Guest, Path, Seat, Session, Step, restart_if_dead};
+use crate::engine::{Guest, Path, Seat, Session, Step, Tenant, restart_if_dead};
 use crate::error::MeasureError;
 use crate::record::record;
 use crate::results::{Arm, Slice};
@@ -90,12 +90,21 @@ impl Path for ModesPath<'_> {
             return Seat::bare("");
         };
         let mut seat = Seat { floats: mode == Mode::Default, ..Seat::guest(name, "") };
-        if mode == Mode::Cells {
+        // One program over all cells is bound to none.
+        if mode == Mode::Cells && !self.request.single {
             let cpus = vcpus(&self.request.parts, tenant).to_string();
             let bind = [PROBE_IN_GUEST, "bind", "--cpus", &cpus, "--nodes", &tenant.to_string(), "--"];
             seat.around = bind.map(str::to_owned).to_vec();
         }
         seat
+    }
+
+    fn single(&self, count: usize) -> Option<Tenant> {
+        let workload = self.request.over(count).filter(|_| self.request.single)?;
+        let parts = &self.request.parts[..count];
+        let slices: Vec<Slice> = parts.iter().map(NodePart::slice).collect();
+        let tenant = Tenant::new(&self.request.guest, together(&slices));
+        Some(Tenant { load: Some(workload), ..tenant })
     }
 
     fn revive(&mut self, _: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {

@@ -36,6 +36,10 @@ pub(super) enum Kind {
     Inside,
     Drive,
     Modes,
+    /// With a JVM on each node.
+    ModesOfJava,
+    /// With one JVM over all nodes.
+    ModesOfOneJvm,
     TogetherOverScratch,
     TogetherOverDrives,
     DiskRace,
@@ -47,7 +51,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Slice,
         Self::SliceQuick,
         Self::SliceOfJava,
@@ -56,6 +60,8 @@ impl Kind {
         Self::Inside,
         Self::Drive,
         Self::Modes,
+        Self::ModesOfJava,
+        Self::ModesOfOneJvm,
         Self::TogetherOverScratch,
         Self::TogetherOverDrives,
         Self::DiskRace,
@@ -64,6 +70,11 @@ impl Kind {
         Self::TogetherOverFunctions,
         Self::NetRace,
     ];
+
+    /// Whether guests are spread over nodes, and booted for their turn.
+    pub(super) fn spreads(self) -> bool {
+        matches!(self, Self::Modes | Self::ModesOfJava | Self::ModesOfOneJvm)
+    }
 
     /// Whether arms race: what runs next then hangs on the figures.
     pub(super) fn races(self) -> bool {
@@ -163,18 +174,22 @@ impl Kind {
                 pairing: pairing(true, 50),
                 conditions,
             })),
-            Self::Modes => Experiment::Modes(Box::new(ModesRequest {
+            Self::Modes | Self::ModesOfJava | Self::ModesOfOneJvm => Experiment::Modes(Box::new(ModesRequest {
                 guest,
                 xml: found("web1"),
                 memory: Bytes::from_mib(384),
                 parts: [0, 2].map(part).to_vec(),
                 counts: vec![1, 2],
-                job: WorkJob { threads: 1, each: Bytes::from_mib(16), seconds: 3 },
+                workload: match self {
+                    Self::Modes => WorkJob { threads: 1, each: Bytes::from_mib(16), seconds: 3 }.into(),
+                    _ => java().into(),
+                },
+                single: self == Self::ModesOfOneJvm,
                 pairs: 2,
                 same_arm_pairs: 1,
                 least_overlap: 0.5,
                 quick: true,
-                conditions,
+                conditions: if self == Self::Modes { conditions } else { with_the_image(conditions) },
             })),
             Self::TogetherOverScratch => {
                 together(Over::Scratch { job: job(50), devices: vec!["/dev/nvme8n1".into(), "/dev/nvme9n1".into()] })

@@ -93,7 +93,9 @@ fn every_experiment_measures_all_its_arms_and_gives_everything_back() {
             let each = if run.arm == "bare-slice" || run.arm == "all-pus" { RATE } else { RATE_OF_GUESTS };
             let Outcome::Measured { metrics, .. } = &run.outcome else { panic!("{run:?}") };
             let rate = metrics.iter().find(|metric| Some(&metric.name) == run.workload.rate().as_ref());
-            let expected = f64::from(each) * run.count as f64;
+            // One program over several parts is one part.
+            let parts = run.together.as_ref().map_or(1, |together| together.parts.len());
+            let expected = f64::from(each) * parts as f64;
             assert_eq!(rate.map(|rate: &Metric| rate.value), Some(expected), "{kind:?}: {run:?}");
         }
         assert_eq!(order(&whole(kind)), order(&runs), "{kind:?}: the seed decides the order");
@@ -288,7 +290,7 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
             // Arms of a network that share a guest which does not come up are tried one by one.
             Kind::NetRace => 2000,
             // Guests are booted for their turn, and four turns in a row may fail.
-            Kind::Modes => 400,
+            kind if kind.spreads() => 400,
             _ => 250,
         });
         let least = Duration::from_secs(50);
@@ -349,7 +351,7 @@ proptest! {
         // Only the round that was under way is made again: four arms, two guests on two sides, five modes of two parts, or three
         // arms whose reasons to exit nobody counts here, each tried twice.
         let all = machine.samples().len();
-        prop_assert!(all <= samples + if kind.races() || kind == Kind::Modes { 10 } else { 6 }, "{:?}: {} samples, and {} undisturbed", kind, all, samples);
+        prop_assert!(all <= samples + if kind.races() || kind.spreads() { 10 } else { 6 }, "{:?}: {} samples, and {} undisturbed", kind, all, samples);
         prop_assert_eq!(machine.left(), Vec::<String>::new());
     }
 

@@ -251,7 +251,7 @@ impl World {
         }
         let program = rest.iter().skip_while(|word| **word != "--").nth(1).copied().unwrap_or_default();
         match program.rsplit('/').next() {
-            Some("java") => self.sample(guest, words, warehouses),
+            Some("java") => self.sample(guest, words, |rate| warehouses(rate, words)),
             other => panic!("nobody plays {other:?} of the image"),
         }
     }
@@ -281,12 +281,17 @@ fn work(rate: u32) -> String {
 }
 
 /// What the warehouses in Java say.
-fn warehouses(rate: u32) -> String {
+fn warehouses(rate: u32, words: &[&str]) -> String {
     let began = now() / 1_000_000;
+    let word = |prefix: &str| words.iter().find_map(|word| word.strip_prefix(prefix)).unwrap_or_default();
+    let mib: u64 = word("-Xmx").trim_end_matches('m').parse().unwrap();
+    let heap = (mib << 20).to_string();
     json!({"schema": "nearmetal-jvm", "schema_version": 1, "began_ms": began, "ended_ms": began + 60_000,
         "warm_up": {"interval_seconds": 1.0, "transactions": [rate, rate, rate, rate]},
         "points": [{"warehouses": 1, "seconds": 3.0, "transactions": rate * 3}],
-        "pages": {"resident_kib": 4096, "large_kib": 0}, "vm": "OpenJDK 64-Bit Server VM 21"})
+        "pages": {"resident_kib": 4096, "large_kib": 0}, "vm": "OpenJDK 64-Bit Server VM 21",
+        "flags": {"InitialHeapSize": heap, "MaxHeapSize": heap, "UseParallelGC": "true", "AlwaysPreTouch": "true",
+            "ActiveProcessorCount": word("-XX:ActiveProcessorCount="), "UseNUMA": "true"}})
     .to_string()
 }
 

@@ -2,12 +2,13 @@
 //! left behind, and nothing run twice.
 
 use anyhow::{Context, ensure};
+use nearmetal_lab::machine::Count;
 use nearmetal_report::view::{ExperimentView, StepState};
 
 use super::bench::{STATE, define_four_with_drives, on_four_nodes};
 use super::net::{second_guest, with_peer};
 use super::{Case, Verdict, alone, shared_long};
-use crate::context::Bench;
+use crate::context::{Bench, Boot};
 
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
@@ -18,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("experiment/virtio-io-with-few-ways", virtio_io),
         alone("experiment/passthrough-io-with-two-drives", passthrough_io),
         alone("experiment/net-paths-with-two-guests", net_paths),
+        alone("experiment/jvm-scaling-on-two-nodes", jvm_scaling),
     ]
 }
 
@@ -58,6 +60,15 @@ fn numa_modes(bench: &Bench) -> anyhow::Result<Verdict> {
     let words = format!("web1 --pause --scratch {SCRATCH} --nodes 0,2 --counts 2 --pairs 2 --seconds 2");
     // One VM on each node, and cells over 2 nodes; memory and files.
     ran(bench, "numa-modes", &words, 5)
+}
+
+fn jvm_scaling() -> anyhow::Result<Verdict> {
+    let bench = Bench::up("java", &Boot { loads: true, count: Some(Count::Work), ..Boot::default() })?;
+    bench.applied()?;
+    // One VM on each node, one over 2 nodes, and the gap to native.
+    let verdict = ran(&bench, "jvm-scaling", "web1 --pause --nodes 0,2 --counts 2 --pairs 2 --seconds 5", 3)?;
+    bench.lab.down()?;
+    Ok(verdict)
 }
 
 /// Killed in its race, it goes on with the measurement that the store has.

@@ -2,14 +2,16 @@
 
 use nearmetal_domain::DomainXml;
 use nearmetal_host::{Host, HostFs};
-use nearmetal_measure::{Experiment, ModesRequest, WorkJob, parts_of};
+use nearmetal_measure::{Conditions, Experiment, ModesRequest, Shape, WorkJob, WorksOn, parts_of};
 use nearmetal_units::{Bytes, NodeSet};
 
 use super::clones::CloneArgs;
 use super::keep::KeepArgs;
+use super::loads_image::needed;
 use super::measuring::need_root;
-use super::planned::PlanArgs;
+use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, percent, same_arm_pairs};
+use super::workload::{Chosen, one};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
@@ -41,8 +43,14 @@ pub(super) struct Args {
     /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     counts: Vec<usize>,
+    /// What the program of each node runs [default: threads that walk memory, `nearmetal-probe memory work`]
+    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on == WorksOn::Processors && load.needs_loads_image()))]
+    workload: Option<Chosen>,
+    /// Run one program over all nodes, in the place of one on each; then there is no guest on each node
+    #[arg(long, requires = "workload")]
+    single: bool,
     /// Memory that each thread walks [default: 64MiB, with --quick 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "workload")]
     size: Option<Bytes>,
     /// Percent of a sample's time during which the programs of all nodes must have run
     #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent)]
@@ -84,27 +92,35 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let xml = planned.change.xml_before.clone();
     let facts = DomainXml::parse(&xml)?.facts()?;
     let (vcpus, memory) = (facts.vcpus.maximum, facts.memory);
-    let each = args.size.unwrap_or(if args.rounds.quick { QUICK_EACH } else { EACH });
-    let asked = each.times(vcpus.into());
-    if asked.times(MOST_OF_MEMORY) > memory {
-        return Err(WrongUse(format!(
-            "{vcpus} threads of {each} need {asked}, and at most half of the memory of `{}` ({memory}) may be walked: give a \
-             smaller --size",
-            args.domain
-        ))
-        .into());
-    }
+    let workload = match &args.workload {
+        Some(chosen) => {
+            // What runs on one node of the guest's memory and vCPUs.
+            let shape = Shape {
+                seconds: args.rounds.seconds(),
+                ramp: args.rounds.ramp(),
+                vcpus,
+                nodes: 1,
+                ..shape(&xml, &planned.placement, &fs)?
+            };
+            let loads = chosen.of(&shape);
+            loads.into_iter().next().ok_or_else(|| WrongUse("--workload names no load".to_owned()))?
+        }
+        None => walk(args, vcpus, memory)?.into(),
+    };
     let host = Host::read(&fs);
     let parts = parts_of(&host, args.nodes.as_ref(), vcpus, memory)?;
     let counts = if args.counts.is_empty() { doubling(parts.len()) } else { sorted(&args.counts) };
     let conditions = args.clones.conditions(args.rounds.seed, &fs, &journal)?;
+    let loads = needed(args.workload.as_ref().is_some_and(Chosen::needs_loads_image))?;
+    let conditions = Conditions { loads, ..conditions };
     let request = ModesRequest {
         guest: args.domain.clone(),
         xml,
         memory,
         parts,
         counts,
-        job: WorkJob { threads: vcpus, each, seconds: args.rounds.seconds() },
+        workload,
+        single: args.single,
         pairs: args.rounds.pairs(),
         same_arm_pairs: args.same_arm_pairs,
         least_overlap: args.overlap / 100.0,
@@ -112,6 +128,20 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
         conditions: args.keep.kept(conditions, &planned, &journal),
     };
     Ok(Experiment::Modes(Box::new(request)))
+}
+
+/// Threads that walk memory of their own, a part of the guest's at most.
+fn walk(args: &Args, vcpus: u32, memory: Bytes) -> Result<WorkJob, WrongUse> {
+    let each = args.size.unwrap_or(if args.rounds.quick { QUICK_EACH } else { EACH });
+    let asked = each.times(vcpus.into());
+    if asked.times(MOST_OF_MEMORY) > memory {
+        return Err(WrongUse(format!(
+            "{vcpus} threads of {each} need {asked}, and at most half of the memory of `{}` ({memory}) may be walked: give a \
+             smaller --size",
+            args.domain
+        )));
+    }
+    Ok(WorkJob { threads: vcpus, each, seconds: args.rounds.seconds() })
 }
 
 /// 1, 2, 4 and so on, and all.

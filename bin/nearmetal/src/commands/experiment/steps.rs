@@ -178,6 +178,20 @@ pub(super) enum Which {
         #[command(flatten)]
         common: Common,
     },
+    /// How far a JVM scales over NUMA nodes, as one or as one on each node
+    JvmScaling {
+        /// The VM
+        #[arg(value_name = "VM")]
+        vm: String,
+        /// The nodes, as 0-3 or 0,2 [default: all that have PUs]
+        #[arg(long, value_name = "NODES")]
+        nodes: Option<String>,
+        /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
+        #[arg(long, value_name = "NUMBER,…")]
+        counts: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
     /// What the container of a disk costs: raw file, qcow2, backing file, snapshot
     ImagesIo {
         /// The VM
@@ -260,6 +274,7 @@ impl Which {
             Self::VirtioIo { .. } => "virtio-io",
             Self::NetPaths { .. } => "net-paths",
             Self::NumaModes { .. } => "numa-modes",
+            Self::JvmScaling { .. } => "jvm-scaling",
             Self::ImagesIo { .. } => "images-io",
         }
     }
@@ -271,6 +286,7 @@ impl Which {
             | Self::VirtioIo { common, .. }
             | Self::NetPaths { common, .. }
             | Self::NumaModes { common, .. }
+            | Self::JvmScaling { common, .. }
             | Self::ImagesIo { common, .. } => common,
         }
     }
@@ -279,7 +295,7 @@ impl Which {
     pub(super) fn guests(&self) -> Vec<String> {
         match self {
             Self::PassthroughIo { vms, .. } | Self::VirtioIo { vms, .. } | Self::NetPaths { vms, .. } => vms.clone(),
-            Self::NumaModes { vm, .. } | Self::ImagesIo { vm, .. } => vec![vm.clone()],
+            Self::NumaModes { vm, .. } | Self::JvmScaling { vm, .. } | Self::ImagesIo { vm, .. } => vec![vm.clone()],
         }
     }
 
@@ -293,11 +309,7 @@ impl Which {
                 net_paths(vms, &on, race, common)
             }
             Self::NumaModes { vm, scratch, nodes, counts, common } => {
-                let modes = Words::new(&["modes", vm])
-                    .each("--nodes", nodes.as_deref())
-                    .each("--counts", counts.as_deref())
-                    .paired(common)
-                    .step("modes", "Modes over nodes");
+                let modes = modes(vm, nodes, counts).paired(common).step("modes", "Modes over nodes");
                 let files = scratch.as_ref().map(|device| {
                     let files = Words::new(&["slice", vm, "--scratch", device, "--workload", "iozone-xfs"]);
                     // The set's steps run to their end, so it takes no --seconds.
@@ -305,6 +317,14 @@ impl Which {
                     files.paired(&common).step("memory-and-files", "Memory and files")
                 });
                 [Some(modes), files].into_iter().flatten().collect()
+            }
+            Self::JvmScaling { vm, nodes, counts, common } => {
+                let of =
+                    |words: &[&str]| modes(vm, nodes, counts).with(&["--workload", "jvm"]).with(words).paired(common);
+                vec![
+                    of(&[]).step("a-jvm-a-node", "A JVM on each node"),
+                    of(&["--single"]).step("one-jvm", "One JVM over all nodes"),
+                ]
             }
             Self::ImagesIo { vm, directory, disk, race, common } => {
                 let words = Words::new(&["disk", "race", vm, "--scratch", directory, "--workload", "iozone-ext4"]);
@@ -314,6 +334,11 @@ impl Which {
             }
         }
     }
+}
+
+/// One guest over nodes, in each mode.
+fn modes(vm: &str, nodes: &Option<String>, counts: &Option<String>) -> Words {
+    Words::new(&["modes", vm]).each("--nodes", nodes.as_deref()).each("--counts", counts.as_deref())
 }
 
 fn passthrough_io(vms: &[String], common: &Common) -> Vec<Step> {
@@ -377,11 +402,12 @@ mod tests {
         Alone::try_parse_from(words.split(' ')).map(|alone| alone.which.steps()).unwrap()
     }
 
-    const ALL: [&str; 5] = [
+    const ALL: [&str; 6] = [
         "passthrough-io a b --quick --pause",
         "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
         "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap",
         "numa-modes a --scratch /dev/x --nodes 0-3 --counts 1,4 --seconds 2 --seed 7",
+        "jvm-scaling a --counts 1,2 --quick",
         "images-io a --directory /srv/scratch --quick",
     ];
 
@@ -417,6 +443,7 @@ mod tests {
         assert_eq!(steps("passthrough-io a").len(), 1);
         assert_eq!(steps("net-paths a --port p --peer 192.0.2.1 --address 192.0.2.9/24").len(), 1);
         assert_eq!(steps("numa-modes a").len(), 1);
+        assert_eq!(steps("jvm-scaling a").len(), 2);
     }
 
     #[test]

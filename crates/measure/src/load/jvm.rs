@@ -261,7 +261,7 @@ impl Load for JvmJob {
         self.check_flags(&said)?;
         let large = said.whole("/pages/large_kib")?;
         self.check_pages(Bytes::from_kib(large))?;
-        let mut notes = vec![said.text("/vm")?];
+        let mut notes = vec![said.text("/vm")?, format!("ready after {:.1} s", said.number("/ready_seconds")?)];
         let late = said.late_in_the_warm_up()?;
         if score > late * STILL_WARMING {
             notes.push(format!(

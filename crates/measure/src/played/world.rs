@@ -287,7 +287,7 @@ fn warehouses(rate: u32, words: &[&str]) -> String {
     let mib: u64 = word("-Xmx").trim_end_matches('m').parse().unwrap();
     let heap = (mib << 20).to_string();
     json!({"schema": "nearmetal-jvm", "schema_version": 1, "began_ms": began, "ended_ms": began + 60_000,
-        "warm_up": {"interval_seconds": 1.0, "transactions": [rate, rate, rate, rate]},
+        "ready_seconds": 1.0, "warm_up": {"interval_seconds": 1.0, "transactions": [rate, rate, rate, rate]},
         "points": [{"warehouses": 1, "seconds": 3.0, "transactions": rate * 3}],
         "pages": {"resident_kib": 4096, "large_kib": 0}, "vm": "OpenJDK 64-Bit Server VM 21",
         "flags": {"InitialHeapSize": heap, "MaxHeapSize": heap, "UseParallelGC": "true", "AlwaysPreTouch": "true",

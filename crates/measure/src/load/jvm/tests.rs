@@ -25,7 +25,10 @@ fn job(pages: JavaPages) -> JvmJob {
 fn its_score_and_its_moments_are_read() {
     let Measured { metrics, notes } = job(JavaPages::Given).read(SAID).unwrap();
     assert_eq!((metrics[0].name.as_str(), metrics[0].value), ("score", 101.0));
-    assert_eq!(notes, ["OpenJDK 64-Bit Server VM 21.0.12", "128 MiB of its memory in large pages"]);
+    assert_eq!(
+        notes,
+        ["OpenJDK 64-Bit Server VM 21.0.12", "ready after 1.5 s", "128 MiB of its memory in large pages"]
+    );
     assert_eq!(job(JavaPages::Given).window(SAID, 0.5).unwrap(), Window { began: 14_999.5, ended: 19_999.5 });
 }
 

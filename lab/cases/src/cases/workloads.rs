@@ -90,13 +90,7 @@ fn zstd(bench: &Bench) -> anyhow::Result<Verdict> {
 /// for, and none of it without the image.
 fn java() -> anyhow::Result<Verdict> {
     let bench = Bench::up("java", &Boot { loads: true, count: Some(Count::Work), ..Boot::default() })?;
-    let verdict = warehouses(&bench);
-    bench.lab.down()?;
-    verdict
-}
-
-fn warehouses(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "slice", "--workload jvm-large-pages --pairs 2 --seconds 5 --same-arm-pairs 0")?;
+    let results = run(&bench, "slice", "--workload jvm-large-pages --pairs 2 --seconds 5 --same-arm-pairs 0")?;
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for metric in ["score", "work.instructions"] {
             has(&results, arm, metric, |_| true)?;
@@ -122,6 +116,7 @@ fn warehouses(bench: &Bench) -> anyhow::Result<Verdict> {
     let starved: Results = serde_json::from_str(&bench.sh("cat /root/starved.json")?)?;
     let of_bare = starved.runs.iter().filter(|run| run.arm == BARE_SLICE && run.purpose == Purpose::Pair);
     ensure!(of_bare.clone().count() > 0 && of_bare.clone().all(|run| run.failure().is_some()), "{said}");
+    bench.lab.down()?;
     Ok(Verdict::Holds(format!(
         "lab: instructions for each transaction of the planned guest: {}",
         ratio.unwrap_or_default()

@@ -132,9 +132,13 @@ fn may_have(files: &HostFs, pid: u32, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_host::{Entry, MemoryTree};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use nearmetal_host::{Entry, MemoryTree, TestKernel};
 
     use super::*;
+    use crate::Journal;
 
     /// A kernel that lists these locks, and a process 1 that has this open.
     fn kernel(locks: &[(u32, u64)], open: &str) -> HostFs {
@@ -166,21 +170,66 @@ mod tests {
         WriterLock::take(&path).unwrap();
     }
 
+    /// A kernel whose list of locks is read a second time only after the holder has written its number.
+    #[derive(Debug)]
+    struct Writes {
+        path: PathBuf,
+        looks: AtomicU32,
+    }
+
+    impl TestKernel for Writes {
+        fn reads(&self, path: &str) {
+            if path == "/proc/locks" && self.looks.fetch_add(1, Ordering::Relaxed) == 1 {
+                files::write(&self.path, "1\n").unwrap();
+            }
+        }
+
+        fn writes(&self, path: &str, value: &str) -> std::io::Result<()> {
+            panic!("whoever looks writes `{value}` to `{path}`")
+        }
+    }
+
     #[test]
     fn a_holder_that_has_not_written_its_number_yet_is_the_holder() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
+        // As a process does that has the lock and still finds the number of the one before it.
         files::write(&path, "4711\n").unwrap();
         let inode = path.metadata().unwrap().ino();
-        // As a process does that has the lock and still finds the number of the one before it.
-        let written = path.clone();
-        let writes = std::thread::spawn(move || {
-            sleep(WRITTEN_BY / 5);
-            files::write(&written, "1\n").unwrap();
-        });
-        assert_eq!(holder(&path, &kernel(&[(1, inode)], "/run/crond.pid")).unwrap(), Some(Some(1)));
-        writes.join().unwrap();
+        let writes = Writes { path: path.clone(), looks: AtomicU32::new(0) };
+        let late = kernel(&[(1, inode)], "/run/crond.pid").with_kernel(writes);
+        assert_eq!(holder(&path, &late).unwrap(), Some(Some(1)));
         files::write(&path, "").unwrap();
         assert_eq!(holder(&path, &kernel(&[(1, inode)], "/run/crond.pid")).unwrap(), Some(Some(1)), "nothing written");
+    }
+
+    #[test]
+    fn who_changes_the_machine_and_who_measures_on_it_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let nobody = kernel(&[], "");
+        assert_eq!(journal.at_work(&nobody).unwrap(), None, "nobody has ever taken either");
+        let _taken = (journal.lock().unwrap(), journal.lock_to_measure().unwrap());
+        let inode = |name: &str| directory.path().join(name).metadata().unwrap().ino();
+        let own = std::process::id();
+        let said = |locks: &[(u32, u64)]| journal.at_work(&kernel(locks, "")).unwrap().unwrap().to_string();
+        assert_eq!(
+            said(&[(own, inode("lock"))]),
+            format!("another nearmetal is changing this machine (process {own})")
+        );
+        assert_eq!(
+            said(&[(0, inode("measuring"))]),
+            "another nearmetal is measuring on this machine (a process of another PID namespace)"
+        );
+        assert_eq!(journal.at_work(&nobody).unwrap(), None, "files that nobody has locked say nothing");
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_looked_at_is_not_free() {
+        let directory = tempfile::tempdir().unwrap();
+        files::write(&directory.path().join("state"), "not a directory").unwrap();
+        let path = directory.path().join("state/lock");
+        let error = holder(&path, &kernel(&[], "")).unwrap_err().to_string();
+        assert!(error.contains("state/lock"), "{error}");
     }
 }

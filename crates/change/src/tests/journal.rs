@@ -16,12 +16,15 @@ fn a_torn_last_line_is_cut_off_wherever_it_is_torn() {
     let bytes = files::read(&path).unwrap();
     let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     for cut in [last + 1, (last + bytes.len()) / 2, bytes.len() - 1] {
-        let mut torn = bytes[..cut].to_vec();
-        // What a file system that extends before it fills leaves behind.
-        torn.extend([0; 7]);
-        files::write(&path, &torn).unwrap();
-        let transaction = whole.journal().unfinished().unwrap().unwrap();
-        assert_eq!((transaction.steps.len(), transaction.steps[2].done), (3, false));
+        // What a file system that extends before it fills leaves behind, and what others do: there the last cut takes nothing
+        // but the newline, and the next record would stand on the same line.
+        for filled in [7, 0] {
+            let mut torn = bytes[..cut].to_vec();
+            torn.extend(vec![0; filled]);
+            files::write(&path, &torn).unwrap();
+            let transaction = whole.journal().unfinished().unwrap().unwrap();
+            assert_eq!((transaction.steps.len(), transaction.steps[2].done), (3, false), "cut at {cut}");
+        }
     }
     let refused = whole.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap_err();
     assert!(matches!(refused, ChangeError::Unfinished { transaction: 1, .. }), "{refused}");
@@ -113,6 +116,31 @@ fn others_cannot_read_the_journal() {
     let mode =
         |path: &str| stage.journal().state_directory().join(path).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("journal"), mode("journal/0001.jsonl"), mode("lock")), (0o700, 0o600, 0o600));
+}
+
+#[test]
+fn a_journal_of_another_version_is_refused_and_both_are_named() {
+    let mut stage = Stage::new();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let path = stage.journal().state_directory().join("journal/0001.jsonl");
+    let text = files::read_to_string(&path).unwrap();
+    files::write(&path, text.replacen(journal::JOURNAL_SCHEMA, "nearmetal.journal/9", 1)).unwrap();
+    let error = stage.journal().transactions().unwrap_err().to_string();
+    for word in ["line 1:", "0001.jsonl", "nearmetal.journal/9", journal::JOURNAL_SCHEMA] {
+        assert!(error.contains(word), "{word} in {error}");
+    }
+}
+
+#[test]
+fn the_stamp_changes_with_every_record_and_with_nothing_else() {
+    let mut stage = Stage::new();
+    assert!(stage.journal().stamp().unwrap().is_empty(), "nothing was ever changed");
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let first = stage.journal().stamp().unwrap();
+    assert_eq!(first, stage.journal().stamp().unwrap(), "whoever looks twice reads once");
+    assert_eq!(first.iter().filter(|(path, ..)| path.ends_with("journal/0001.jsonl")).count(), 1, "{first:?}");
+    stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+    assert_ne!(first, stage.journal().stamp().unwrap());
 }
 
 proptest! {

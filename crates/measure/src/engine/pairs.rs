@@ -361,7 +361,9 @@ mod tests {
         assert!(rest.len() > 3 && rest[0].number == 3 && rest[0].steps[0].purpose == Purpose::Pair);
         assert_eq!(rest.last().map(|round| round.steps[0].purpose), Some(Purpose::SingleShot));
         assert!(pairs.notes()[0].contains("fixed after a pilot of 3"), "{:?}", pairs.notes());
+        assert!(!pairs.notes()[0].contains("at once"), "one guest is alone anyway: {:?}", pairs.notes());
     }
+
     #[test]
     fn every_number_of_tenants_gets_its_pairs_and_no_side_always_goes_first() {
         let plan = Plan {
@@ -414,5 +416,73 @@ mod tests {
         let rest: Vec<Round> = std::iter::from_fn(|| pairs.next(&results.runs, &mut |_, _| {}).unwrap()).collect();
         assert!(rest.len() > 3 && rest.iter().all(|round| round.steps[0].count == 1), "{}", rest.len());
         assert!(pairs.notes()[0].contains("1 at once: "), "{:?}", pairs.notes());
+    }
+
+    /// Rounds in which each arm did this.
+    fn measured(rounds: &[[(&ArmName, f64); 3]]) -> Vec<Run> {
+        let model = &sample_results().runs[0];
+        let run = |round: usize, (arm, value): (&ArmName, f64)| Run {
+            round: round as u32,
+            arm: arm.id.clone(),
+            outcome: crate::results::Outcome::Measured {
+                metrics: crate::metric::Metric::new("iops", crate::metric::Unit::Iops, value).into_iter().collect(),
+                notes: vec![],
+            },
+            ..model.clone()
+        };
+        rounds.iter().enumerate().flat_map(|(round, arms)| arms.map(|arm| run(round, arm))).collect()
+    }
+
+    #[test]
+    fn the_two_arms_that_scatter_most_say_how_many_pairs_all_need() {
+        let arms = [ArmName::bare_slice(), ArmName::as_found(), ArmName::planned()];
+        for loud in 0..3 {
+            let value = |round: usize, arm: usize| {
+                let each = if arm == loud { [1000.0, 1400.0, 1200.0] } else { [1000.0, 1010.0, 1005.0] };
+                (&arms[arm], each[(round + arm) % 3])
+            };
+            let rounds: Vec<_> = (0..3).map(|round| [value(round, 0), value(round, 1), value(round, 2)]).collect();
+            let runs = measured(&rounds);
+            let of = |arms: &[ArmName]| needed(&runs, arms, (&job(4096), 1), 0.05).unwrap().unwrap().uncapped;
+            let two = [(0, 1), (0, 2), (1, 2)].map(|(one, other)| of(&[arms[one].clone(), arms[other].clone()]));
+            assert!(two.iter().min() < two.iter().max(), "{two:?}");
+            assert_eq!(Some(&of(&arms)), two.iter().max(), "{} is the loud one", arms[loud].id);
+            // Two pairs have a spread, one has none.
+            let of = |rounds: usize| needed(&runs[..3 * rounds], &arms, (&job(4096), 1), 0.05).unwrap();
+            assert!(of(2).is_some() && of(1).is_none());
+        }
+    }
+
+    #[test]
+    fn rounds_behind_the_pilot_mix_the_numbers_of_tenants() {
+        let runs: Vec<Run> = sample_results().runs;
+        let two_at_once = runs.iter().cloned().map(|run| Run { count: 2, ..run });
+        let runs: Vec<Run> = runs.iter().cloned().chain(two_at_once).collect();
+        let plan = Plan {
+            arms: vec![ArmName::bare_slice(), ArmName::planned()],
+            counts: vec![1, 2],
+            resolve: Some(0.005),
+            same_arm: vec![],
+            single_shot: vec![],
+            reasons: false,
+            accesses_in: Vec::new(),
+            ..plan(3, 7)
+        };
+        let mut pairs = Pairs::new(plan);
+        (0..6).for_each(|_| assert!(pairs.next(&[], &mut |_, _| {}).unwrap().is_some()));
+        let rest: Vec<Round> = std::iter::from_fn(|| pairs.next(&runs, &mut |_, _| {}).unwrap()).collect();
+        let counts: Vec<usize> = rest.iter().map(|round| round.steps[0].count).collect();
+        let changes = counts.windows(2).filter(|two| two[0] != two[1]).count();
+        // One after the other, what the machine does meanwhile would pass for what a second guest does.
+        assert!(changes > 4, "{counts:?}");
+    }
+
+    #[test]
+    fn accesses_are_counted_only_where_there_are_arms_to_compare() {
+        let rounds = |accesses_in: Vec<usize>| {
+            let rounds = all(Pairs::new(Plan { accesses_in, ..plan(2, 1) }), &[]);
+            rounds.iter().filter(|round| round.steps[0].purpose == Purpose::Accesses).count()
+        };
+        assert_eq!((rounds(vec![]), rounds(vec![2]), rounds(vec![1, 2])), (0, 0, 2));
     }
 }

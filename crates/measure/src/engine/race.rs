@@ -104,6 +104,11 @@ mod tests {
 
     /// Arms with fixed rates, each a little different every time; some fail. A run takes a second.
     fn run(rates: &[f64], failing: &[usize], seconds: f64) -> (Racing, Vec<Run>) {
+        runs_of(rates, failing, seconds, 1.0)
+    }
+
+    /// The same, where a run takes so many seconds.
+    fn runs_of(rates: &[f64], failing: &[usize], seconds: f64, each: f64) -> (Racing, Vec<Run>) {
         let race = Race::new(&vec![true; rates.len()], 0, 0.05, &doubling_looks(3, 4)).unwrap();
         let ids = (0..rates.len()).map(|arm| (arm, format!("arm{arm}"))).collect();
         let workload: Workload = FioJob::first_seed(Bytes::from_kib(4), 1, 0).into();
@@ -112,7 +117,8 @@ mod tests {
         while let Some(round) = racing.next(&runs, &mut |arms, random| random.shuffle(arms)).unwrap() {
             for (position, step) in round.steps.iter().enumerate() {
                 let (arm, seed) = (step.arm, step.seed);
-                let jitter = 1.0 + (seed % 7) as f64 / 100.0 + ((seed / 7 + arm as u64) % 5) as f64 / 200.0;
+                let own = SplitMix::new(seed + arm as u64).next() % 100;
+                let jitter = 1.0 + (seed % 7) as f64 / 100.0 + own as f64 / 5000.0;
                 let metrics = Metric::new("iops", Unit::Iops, rates[arm] * jitter).into_iter().collect();
                 runs.push(Run {
                     round: round.number,
@@ -123,7 +129,7 @@ mod tests {
                     workload: step.workload.clone(),
                     seed,
                     started: String::new(),
-                    seconds: 1.0,
+                    seconds: each,
                     outcome: match failing.contains(&arm) {
                         true => Outcome::Failed { why: "no".into() },
                         false => Outcome::Measured { metrics, notes: vec![] },
@@ -163,5 +169,25 @@ mod tests {
     fn a_failing_arm_is_withdrawn() {
         let (racing, _) = run(&[1000.0, 2000.0, 1500.0, 1600.0], &[3], 100.0);
         assert_eq!((racing.race().fates()[3], racing.race().leader()), (Fate::Withdrawn, Some(1)));
+    }
+
+    #[test]
+    fn every_rung_to_come_has_an_equal_share_of_the_time_that_is_left() {
+        // Six equal arms, runs of 2 s, looks after 3, 6, 12 and 24 rounds. The first rung takes 36 s of 112; of the 76 s left a
+        // third is 12 runs, four arms for three rounds. They leave 52 s, half of it is 13 runs: two arms for six rounds. These
+        // leave 28 s, and the 24 runs of the last rung take longer.
+        let (racing, runs) = runs_of(&[1000.0; 6], &[], 112.0, 2.0);
+        let arms = |round: u32| runs.iter().filter(|run| run.round == round).count();
+        assert_eq!((0..13).map(arms).collect::<Vec<_>>(), [6, 6, 6, 4, 4, 4, 2, 2, 2, 2, 2, 2, 0]);
+        let worse = racing.race().fates().iter().any(|fate| matches!(fate, Fate::ShownWorse { .. }));
+        assert!(!worse, "equal arms are cut: {:?}", racing.race().fates());
+        assert!(racing.notes().is_empty() && racing.total() == 0, "nobody knows beforehand how many runs it takes");
+    }
+
+    #[test]
+    fn a_rung_that_just_fits_is_run_and_one_that_does_not_is_left_out() {
+        // Two arms, 24 rounds of 2 × 2 s.
+        assert_eq!(runs_of(&[1000.0; 2], &[], 96.0, 2.0).1.len(), 48);
+        assert_eq!(runs_of(&[1000.0; 2], &[], 95.0, 2.0).1.len(), 24);
     }
 }

@@ -1,10 +1,12 @@
 //! Compositions on a hypervisor in memory: loads, paths and designs that never met in an experiment do work together, and
 //! give back what they took wherever they die.
 
+mod session;
+
 use std::sync::{Arc, Mutex};
 
 use nearmetal_host::{Entry, HostFs, MemoryTree};
-use nearmetal_hypervisor::{Fake, Hypervisor};
+use nearmetal_hypervisor::{Effect, Fake, Hypervisor, HypervisorError};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use proptest::prelude::*;
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::arm::ArmName;
-use crate::barrier::now;
+use crate::barrier::{lead, now};
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::finish::{Request, in_a_session};
@@ -166,12 +168,34 @@ fn fio(rate: u32) -> String {
         .to_string()
 }
 
+/// A load that was started.
+#[derive(Debug)]
+struct Told {
+    words: Vec<String>,
+    /// ns since 1970.
+    at: i128,
+}
+
+impl Told {
+    /// The moment it waits for, in ns since 1970; `None`: it begins at once.
+    fn moment(&self) -> Option<i128> {
+        let option = self.words.iter().position(|word| word == "--nanoseconds")?;
+        Some(self.words[option + 1].parse().unwrap())
+    }
+
+    fn seed(&self) -> u64 {
+        self.words.iter().find_map(|word| word.strip_prefix("--randseed=")).unwrap().parse().unwrap()
+    }
+}
+
 /// One machine: a running original, a kernel, and programs that were run in guests.
 struct Machine {
     fake: Fake,
     fs: HostFs,
     state: tempfile::TempDir,
     executed: Arc<Mutex<u32>>,
+    /// Every load, on either side, in the order in which they were started.
+    told: Arc<Mutex<Vec<Told>>>,
 }
 
 impl Machine {
@@ -186,27 +210,38 @@ impl Machine {
         let mut fake = Fake::new("").with_running_domain(&domain(ORIGINAL));
         let executed = Arc::new(Mutex::new(0));
         let count = Arc::clone(&executed);
+        let told: Arc<Mutex<Vec<Told>>> = Arc::default();
+        let tell = |told: &Mutex<Vec<Told>>, words: Vec<String>| {
+            if words.iter().any(|word| word.contains("output-format")) {
+                told.lock().unwrap().push(Told { words, at: now() });
+            }
+        };
+        let (in_guests, on_the_host) = (Arc::clone(&told), Arc::clone(&told));
         fake.on_agent(move |_, command| {
             Ok(match command["execute"].as_str().unwrap() {
                 "guest-get-time" => json!(now() as i64),
                 "guest-exec" => {
                     *count.lock().unwrap() += u32::from(command.to_string().contains("output-format"));
+                    tell(&in_guests, serde_json::from_value(command["arguments"]["arg"].clone()).unwrap());
                     json!({"pid": 77})
                 }
                 "guest-exec-status" => json!({"exited": true, "exitcode": 0, "out-data": base64(&fio(900))}),
                 _ => json!({}),
             })
         });
-        scripted::play(|_, _| Ok(fio(1000)));
-        Self { fake, fs: HostFs::of_tree(tree, "a machine"), state: tempfile::tempdir().unwrap(), executed }
+        scripted::play(move |words, _| {
+            tell(&on_the_host, words.to_vec());
+            Ok(fio(1000))
+        });
+        Self { fake, fs: HostFs::of_tree(tree, "a machine"), state: tempfile::tempdir().unwrap(), executed, told }
     }
 
     fn store(&self) -> Store {
         Store::open(&self.state.path().join("results.sqlite")).unwrap()
     }
 
-    fn measure(&mut self, composition: Composition, resume: Option<i64>) -> Result<Vec<Run>, MeasureError> {
-        let conditions = Conditions {
+    fn conditions(&self) -> Conditions {
+        Conditions {
             seed: 7,
             appliance: "/appliance".into(),
             probe: "/probe".into(),
@@ -217,8 +252,12 @@ impl Machine {
             pause: true,
             store: Some(self.state.path().join("results.sqlite")),
             plan: None,
-            resume,
-        };
+            resume: None,
+        }
+    }
+
+    fn measure(&mut self, composition: Composition, resume: Option<i64>) -> Result<Vec<Run>, MeasureError> {
+        let conditions = Conditions { resume, ..self.conditions() };
         let site = Site { fs: &self.fs, hypervisor: &mut self.fake, tell: &mut |_| {} };
         in_a_session("test", &Composed { composition, conditions }, site)
     }
@@ -263,8 +302,8 @@ fn order(runs: &[Run]) -> Vec<(u32, u32, String, usize, u64)> {
     runs.iter().map(|run| (run.round, run.position, run.arm.clone(), run.count, run.seed)).collect()
 }
 
-fn broken() -> nearmetal_hypervisor::HypervisorError {
-    nearmetal_hypervisor::HypervisorError::HelperMissing { path: "x".into(), reason: "the connection is gone".into() }
+fn broken() -> HypervisorError {
+    HypervisorError::HelperMissing { path: "x".into(), reason: "the connection is gone".into() }
 }
 
 #[test]
@@ -290,13 +329,85 @@ fn the_right_to_measure_is_given_back_whatever_came_of_the_measurement() {
     machine.measure(composition, None).unwrap();
     let journal = nearmetal_change::Journal::at(machine.state.path());
     drop(journal.lock_to_measure().unwrap());
-    machine.fake.fail_when(nearmetal_hypervisor::Effect::Nothing, broken(), |_, _| true);
+    machine.fake.fail_when(Effect::Nothing, broken(), |_, _| true);
     machine.measure(composition, None).unwrap_err();
     let measuring = journal.lock_to_measure().unwrap();
     machine.fake.clear_faults();
     let refused = machine.measure(composition, None).unwrap_err().to_string();
     assert!(refused.contains(&format!("process {} measures right now", std::process::id())), "{refused}");
     drop(measuring);
+}
+
+#[test]
+fn tenants_of_a_sample_begin_at_one_moment_and_a_single_one_waits_for_nobody() {
+    let mut machine = Machine::new();
+    let runs = machine.measure(Composition { tenants: 3, design: Kind::Scaling }, None).unwrap();
+    let told = machine.told.lock().unwrap();
+    let mut rest = &told[..];
+    for run in &runs {
+        let (own, others) = rest.split_at(run.count);
+        rest = others;
+        let seeds: Vec<u64> = own.iter().map(Told::seed).collect();
+        assert_eq!(
+            seeds,
+            (run.seed..run.seed + run.count as u64).collect::<Vec<_>>(),
+            "no two ask for the same blocks"
+        );
+        let moments: Vec<i128> = own.iter().filter_map(Told::moment).collect();
+        if run.count == 1 {
+            assert!(moments.is_empty(), "{own:?}");
+            continue;
+        }
+        assert_eq!(moments.len(), run.count, "{own:?}");
+        // Clocks of guests are known to half of the time that an answer takes, which is little here.
+        let (second, lead) = (1_000_000_000, lead(run.count).as_nanos() as i128);
+        assert!(moments.iter().all(|moment| (moment - moments[0]).abs() < second), "{own:?}");
+        let early = |told: &Told, moment: i128| told.at < moment && moment < told.at + lead + second;
+        assert!(own.iter().zip(&moments).all(|(told, moment)| early(told, *moment)), "{own:?}");
+    }
+    assert!(rest.is_empty() && runs.iter().any(|run| run.count == 3), "{rest:?}");
+}
+
+#[test]
+fn a_clone_that_hangs_at_its_first_boot_is_booted_again() {
+    let composition = Composition { tenants: 1, design: Kind::Scaling };
+    let expected = order(&Machine::new().measure(composition, None).unwrap());
+    let mut machine = Machine::new();
+    let silent = HypervisorError::AgentNotResponding { name: "nearmetal-0".into(), reason: "it hangs".into() };
+    let mut boots = 0;
+    machine.fake.fail_when(Effect::Nothing, silent, move |_, request| {
+        boots += u32::from(request.action() == "create");
+        boots < 2 && request.action() == "ask the guest agent of"
+    });
+    let runs = machine.measure(composition, None).unwrap();
+    assert_eq!(order(&runs), expected);
+    assert!(runs.iter().all(|run| run.failure().is_none()), "it had measured nothing yet, so nothing failed");
+    assert!(machine.is_as_before());
+}
+
+#[test]
+fn a_clone_that_cannot_be_ended_ends_the_measurement_unless_it_is_gone() {
+    let composition = Composition::ALL[0];
+    for is_there in [false, true] {
+        let mut machine = Machine::new();
+        let mut boots = 0;
+        // Before the first boot there is none, and libvirt may say anything of it.
+        machine.fake.fail_when(Effect::Nothing, broken(), move |_, request| {
+            boots += u32::from(request.action() == "create");
+            (boots > 0) == is_there && request.action() == "destroy"
+        });
+        let came = machine.measure(composition, None);
+        match is_there {
+            false => assert!(came.is_ok(), "{came:?}"),
+            true => {
+                let error = chain(&came.unwrap_err());
+                assert!(error.contains("`nearmetal-0`") && error.contains("the connection is gone"), "{error}");
+            }
+        }
+        machine.fake.clear_faults();
+        machine.take_back();
+        assert!(machine.is_as_before());
+    }
 }
 
 /// A guest whose agent fails at one request is no verdict on its arm: its step is tried again, in every composition.
@@ -306,7 +417,7 @@ fn a_step_that_fails_once_is_tried_again_and_its_run_stays_beside_the_other() {
         let expected = order(&Machine::new().measure(composition, None).unwrap());
         let mut machine = Machine::new();
         let mut seen = 0;
-        machine.fake.fail_when(nearmetal_hypervisor::Effect::Nothing, broken(), move |_, request| {
+        machine.fake.fail_when(Effect::Nothing, broken(), move |_, request| {
             let starts = format!("{request:?}").contains("output-format");
             seen += u32::from(starts);
             starts && seen == 2
@@ -333,7 +444,7 @@ proptest! {
 
         let mut machine = Machine::new();
         let last = 2 + (part * (calls - 2) as f64) as usize;
-        machine.fake.fail_when(nearmetal_hypervisor::Effect::Nothing, broken(), move |number, _| number >= last);
+        machine.fake.fail_when(Effect::Nothing, broken(), move |number, _| number >= last);
         prop_assert!(machine.measure(composition, None).is_err());
         machine.fake.clear_faults();
         machine.take_back();

@@ -1,0 +1,178 @@
+//! What a session says of itself, and the memory it takes for its clones.
+
+use std::path::{Path, PathBuf};
+
+use nearmetal_host::TestKernel;
+use nearmetal_host::files;
+use nearmetal_units::PageSize;
+
+use super::*;
+use crate::played::on_scratch;
+
+const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
+
+/// Does this in a session on that machine.
+fn in_session<T>(
+    machine: &mut Machine,
+    experiment: impl FnOnce(&mut Session<'_>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let conditions = machine.conditions();
+    let site = Site { fs: &machine.fs, hypervisor: &mut machine.fake, tell: &mut |_| {} };
+    Session::run(&conditions, site, experiment)
+}
+
+/// A kernel that gives the huge pages it is asked for, and writes down how many.
+#[derive(Debug)]
+struct Pages {
+    root: PathBuf,
+    asked: Arc<Mutex<Vec<u64>>>,
+}
+
+impl TestKernel for Pages {
+    fn writes(&self, path: &str, value: &str) -> std::io::Result<()> {
+        assert_eq!(path, format!("{POOL}/nr_hugepages"));
+        let below = |file: &str| self.root.join(POOL.trim_start_matches('/')).join(file);
+        let count = |file: &str| -> u64 { files::read_to_string(&below(file)).unwrap().trim().parse().unwrap() };
+        let wanted: u64 = value.parse().unwrap();
+        let free = count("free_hugepages") + wanted - count("nr_hugepages");
+        files::write(&below("nr_hugepages"), format!("{wanted}\n")).unwrap();
+        files::write(&below("free_hugepages"), format!("{free}\n")).unwrap();
+        self.asked.lock().unwrap().push(wanted);
+        Ok(())
+    }
+}
+
+/// One node whose pool has 100 pages, 60 of them in use.
+fn with_a_pool(root: &Path) -> (HostFs, Arc<Mutex<Vec<u64>>>) {
+    // Else the session would mount them.
+    let mounted = |kind: &str, place: &str| format!("36 35 0:7 / /sys/kernel/{place} rw - {kind} {kind} rw");
+    for (path, text) in [
+        ("/proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000000"),
+        (
+            "/proc/self/mountinfo",
+            format!("{}\n{}", mounted("debugfs", "debug"), mounted("tracefs", "tracing")).as_str(),
+        ),
+        ("/sys/devices/system/node/online", "0"),
+        ("/sys/devices/system/node/node0/cpulist", "0-3"),
+        ("/sys/devices/system/cpu/online", "0-3"),
+        (format!("{POOL}/nr_hugepages").as_str(), "100"),
+        (format!("{POOL}/free_hugepages").as_str(), "40"),
+        (format!("{POOL}/surplus_hugepages").as_str(), "0"),
+    ] {
+        let path = root.join(path.trim_start_matches('/'));
+        files::create_dir_all(path.parent().unwrap()).unwrap();
+        files::write(&path, format!("{text}\n")).unwrap();
+    }
+    let asked = Arc::default();
+    let kernel = Pages { root: root.to_owned(), asked: Arc::clone(&asked) };
+    (HostFs::at(root).unwrap().with_kernel(kernel), asked)
+}
+
+#[test]
+fn a_pool_is_grown_by_what_is_missing_and_shrinks_to_what_it_was_first() {
+    let root = tempfile::tempdir().unwrap();
+    let (fs, asked) = with_a_pool(root.path());
+    let mut machine = Machine { fs, ..Machine::new() };
+    let mut placement = on_scratch().placement;
+    assert_eq!((placement.memory.pages, placement.memory.page_size), (256, Some(PageSize::HUGE_2M)));
+    in_session(&mut machine, |session| {
+        session.grow_pools(&placement, 1)?;
+        session.grow_pools(&placement, 1)?;
+        session.grow_pools(&placement, 2)?;
+        placement.memory.page_size = None;
+        session.grow_pools(&placement, 9)
+    })
+    .unwrap();
+    // 60 in use and 256; once more is enough; 60 and 512; what it had before the first.
+    assert_eq!(*asked.lock().unwrap(), [316, 572, 100]);
+}
+
+#[test]
+fn a_node_without_a_pool_of_that_size_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let (fs, asked) = with_a_pool(root.path());
+    let mut machine = Machine { fs, ..Machine::new() };
+    let mut placement = on_scratch().placement;
+    placement.memory.page_size = Some(PageSize::HUGE_1G);
+    let error = in_session(&mut machine, |session| session.grow_pools(&placement, 1)).unwrap_err().to_string();
+    assert!(error.contains("node 0 has no pool of 1 GiB pages"), "{error}");
+    assert!(asked.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_a_reader_must_know_is_said_once() {
+    let notes = in_session(&mut Machine::new(), |session| {
+        ["first", "second", "first"].into_iter().for_each(|note| session.note(note.to_owned()));
+        Ok(session.notes.clone())
+    });
+    assert_eq!(notes.unwrap(), ["first", "second"]);
+}
+
+#[test]
+fn figures_are_told_with_what_they_were_measured_by() {
+    let workload: Workload = FioJob::first_seed(Bytes::from_kib(4), 3, 1).into();
+    let mut machine = Machine::new();
+    scripted::play(|_, _| Ok("fio-3.39\n".to_owned()));
+    let told = in_session(&mut machine, |session| Ok(session.provenance([&workload]))).unwrap();
+    for (what, value) in [
+        ("host kernel", "6.12.41"),
+        ("libvirt", "9.0.0"),
+        ("hypervisor", "QEMU 7.2.0"),
+        ("seed", "7"),
+        ("fio", "fio-3.39"),
+        ("processor", "unknown"),
+    ] {
+        assert_eq!(told.get(what).map(String::as_str), Some(value), "{what} in {told:?}");
+    }
+}
+
+#[test]
+fn a_fio_in_the_clones_that_is_not_the_hosts_is_told_of_once() {
+    let clone = |name: &str| Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
+    let notes = |inside: &'static str, without: bool| {
+        let mut machine = Machine::new();
+        scripted::play(|_, _| Ok("fio-3.39\n".to_owned()));
+        machine.fake.on_agent(move |_, command| {
+            Ok(match command["execute"].as_str().unwrap() {
+                "guest-exec" => json!({"pid": 77}),
+                "guest-exec-status" => json!({"exited": true, "exitcode": 0, "out-data": base64(inside)}),
+                _ => json!({}),
+            })
+        });
+        let names = ["nearmetal-0", "nearmetal-1"];
+        in_session(&mut machine, |session| {
+            if without {
+                session.without_fio();
+            }
+            session.will_clone(names.map(str::to_owned))?;
+            names.iter().try_for_each(|name| session.boot(&clone(name)))?;
+            Ok(session.notes.clone())
+        })
+        .unwrap()
+    };
+    assert_eq!(notes("fio-3.36\n", false), ["the clones have fio-3.36, the host fio-3.39: not the same program"]);
+    assert_eq!(notes("fio-3.39\n", false), Vec::<String>::new());
+    assert_eq!(notes("fio-3.36\n", true), Vec::<String>::new(), "nothing that runs there is of fio");
+}
+
+#[test]
+fn a_command_that_fails_in_a_guest_is_told_in_its_own_words() {
+    for (stderr, stdout, why) in [("no such device\n", "half\n", "no such device"), ("\n", "said here\n", "said here")]
+    {
+        let mut machine = Machine::new();
+        let (stderr, stdout) = (base64(stderr), base64(stdout));
+        machine.fake.on_agent(move |_, command| {
+            Ok(match command["execute"].as_str().unwrap() {
+                "guest-exec" => json!({"pid": 77}),
+                "guest-exec-status" => {
+                    json!({"exited": true, "exitcode": 1, "out-data": stdout, "err-data": stderr})
+                }
+                _ => json!({}),
+            })
+        });
+        let second = std::time::Duration::from_secs(1);
+        let asked = in_session(&mut machine, |session| session.ask(ORIGINAL, &["blkid", "/dev/vdb"], second));
+        let error = asked.unwrap_err().to_string();
+        assert_eq!(error, format!("`blkid /dev/vdb` in `web1` failed: {why}"));
+    }
+}

@@ -267,17 +267,6 @@ impl Bench {
              grep -H . /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
              ls /etc/systemd/system/nearmetal-boot.service 2>&1; true")
     }
-
-    /// Everything `verify` found amiss in a guest, one line each; its exit code says the same.
-    pub fn mismatches(&self, guest: &str) -> anyhow::Result<Vec<String>> {
-        let script = format!("nearmetal verify {guest} --agent-timeout 60 --format json");
-        let output = self.try_sh(&script)?;
-        let mut lines = Vec::new();
-        collect(&read_json(&script, &output)?, &mut lines);
-        let expected = i32::from(!lines.is_empty());
-        ensure!(output.status == expected, "`{script}` ended with {}, not {expected}: {lines:#?}", output.status);
-        Ok(lines)
-    }
 }
 
 fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
@@ -315,20 +304,4 @@ impl Progress for Aside {
 fn say_aside(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "note: {text}");
-}
-
-/// Checks whose outcome is a mismatch, wherever they are in the document.
-fn collect(value: &Value, lines: &mut Vec<String>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
-        Value::Object(fields) => {
-            let outcome = fields.get("outcome").map(Value::to_string).unwrap_or_default();
-            if outcome.contains("mismatch") {
-                lines.push(value.to_string());
-            } else {
-                fields.values().for_each(|item| collect(item, lines));
-            }
-        }
-        _ => {}
-    }
 }

@@ -6,6 +6,7 @@
 
 mod cases;
 mod context;
+mod read_back;
 mod record;
 
 use std::collections::VecDeque;

@@ -44,11 +44,11 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confinement {
-    /// Guests are root's, without AppArmor and with the host's /dev.
-    #[default]
-    Unconfined,
     /// As Debian installs it: a user of their own, an AppArmor profile and a /dev for each guest.
+    #[default]
     Stock,
+    /// Guests are root's, without AppArmor and with the host's /dev. They start sooner.
+    Unconfined,
 }
 
 impl Confinement {

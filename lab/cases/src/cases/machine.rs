@@ -12,10 +12,11 @@ pub(super) fn cases() -> Vec<Case> {
         shared("lab/long-output-is-whole", long_output),
         shared("lab/exit-codes-pass", exit_codes),
         shared("lab/a-hung-command-ends", hung_command),
+        shared("lab/guests-are-confined-as-debian-confines-them", confined),
         shared("inspect/agrees-with-numactl-and-lspci", inspect_agrees),
         shared("inspect/without-libvirt", without_libvirt),
         alone("lab/power-loss-keeps-what-was-synced", power_loss),
-        alone("lab/stock-libvirt", stock_libvirt),
+        alone("lab/unconfined-libvirt", unconfined),
         several("lab/two-names-side-by-side", two_labs),
     ]
 }
@@ -42,28 +43,43 @@ fn hung_command(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Holds(error.to_string()))
 }
 
+/// Where the kernel shows the process of `web1`.
+const QEMU: &str = "/proc/$(cat /run/libvirt/qemu/web1.pid)";
+
 /// Guests are confined as Debian confines them: their user, their profile, their own /dev, their slice.
-fn stock_libvirt() -> anyhow::Result<Verdict> {
-    let append = Confinement::Stock.arguments().map(str::to_owned).to_vec();
-    let bench = Bench::up("stock", &Boot { append, ..Boot::default() })?;
-    bench.found()?;
+fn confined(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
     let uuid = bench.sh("virsh domuuid web1")?;
     let profile = format!("libvirt-{}", uuid.trim());
-    let qemu = "/proc/$(cat /run/libvirt/qemu/web1.pid)";
-    let label = bench.sh(&format!("cat {qemu}/attr/current; cat /proc/$(cat /run/libvirtd.pid)/attr/current"))?;
+    let label = bench.sh(&format!("cat {QEMU}/attr/current; cat /proc/$(cat /run/libvirtd.pid)/attr/current"))?;
     ensure!(label == format!("{profile} (enforce)\nlibvirtd (enforce)"), "{label}");
     let status = bench.json("aa-status --json")?;
     ensure!(status["profiles"][&profile] == "enforce", "aa-status: {status}");
-    let user = bench.sh(&format!("stat -c '%U %G' {qemu}; grep CapEff {qemu}/status"))?;
+    let user = bench.sh(&format!("stat -c '%U %G' {QEMU}; grep CapEff {QEMU}/status"))?;
     ensure!(user == "libvirt-qemu libvirt-qemu\nCapEff:\t0000000000000000", "{user}");
-    bench.sh(&format!("test \"$(readlink {qemu}/ns/mnt)\" != \"$(readlink /proc/1/ns/mnt)\""))?;
-    bench.sh(&format!("grep -q '^0::/machine.slice/machine-qemu' {qemu}/cgroup"))?;
+    bench.sh(&format!("test \"$(readlink {QEMU}/ns/mnt)\" != \"$(readlink /proc/1/ns/mnt)\""))?;
+    bench.sh(&format!("grep -q '^0::/machine.slice/machine-qemu' {QEMU}/cgroup"))?;
     bench.sh("! grep -qE '^ *[a-z]' /etc/libvirt/qemu.conf")?;
     let models = bench.json("nearmetal inspect --format json")?["security_models"].clone();
     ensure!(models[0]["model"] == "apparmor" && models[1]["model"] == "dac", "{models}");
-    bench.applied()?;
-    bench.lab.down()?;
     Ok(Verdict::Holds(format!("{label}; {user}").replace(['\n', '\t'], " ")))
+}
+
+/// A machine that asks for it has guests that nothing confines.
+fn unconfined() -> anyhow::Result<Verdict> {
+    let append = Confinement::Unconfined.arguments().map(str::to_owned).to_vec();
+    let bench = Bench::up("unconfined", &Boot { append, ..Boot::default() })?;
+    bench.applied()?;
+    let user = bench.sh(&format!("stat -c '%U %G' {QEMU}"))?;
+    ensure!(user == "root root", "{user}");
+    bench.sh(&format!("test \"$(readlink {QEMU}/ns/mnt)\" = \"$(readlink /proc/1/ns/mnt)\""))?;
+    let modules = bench.sh("cat /sys/kernel/security/lsm 2>/dev/null; true")?;
+    ensure!(!modules.contains("apparmor"), "{modules}");
+    let models = bench.json("nearmetal inspect --format json")?["security_models"].clone();
+    let named = |model: &str| models.as_array().into_iter().flatten().any(|one| one["model"] == model);
+    ensure!(!named("apparmor"), "{models}");
+    bench.lab.down()?;
+    Ok(HOLDS)
 }
 
 fn inspect_agrees(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod device;
 mod doctor;
+mod drift;
 mod experiment;
 mod export;
 mod faults;
@@ -22,6 +23,8 @@ mod sabotage;
 mod sabotage_devices;
 mod tune;
 mod workloads;
+
+use anyhow::Context;
 
 use crate::context::Bench;
 
@@ -80,6 +83,15 @@ const fn several(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> C
     Case { name, body: Body::Several(body), long: true }
 }
 
+/// What somebody broke: a mismatch of a guest, or of devices, that names all of these words. Document, figures and journal
+/// tell it alike.
+fn told(bench: &Bench, guest: &str, words: &[&str]) -> anyhow::Result<Verdict> {
+    let all = bench.mismatches()?;
+    let named = all.iter().find(|mismatch| mismatch.names(guest, words));
+    let named = named.with_context(|| format!("no mismatch of `{guest}` names {words:?}: {all:#?}"))?;
+    Ok(Verdict::Holds(named.to_string().chars().take(200).collect()))
+}
+
 /// All cases, those that share a boot first.
 pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
@@ -100,6 +112,7 @@ pub fn all() -> Vec<Case> {
         killed::cases(),
         device::cases(),
         doctor::cases(),
+        drift::cases(),
         experiment::cases(),
         export::cases(),
         faults::cases(),

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use super::{Case, Verdict, shared, shared_long};
+use super::{Case, Verdict, shared, shared_long, told};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -29,10 +29,7 @@ const PID: &str = "pid=$(cat /run/libvirt/qemu/web1.pid)";
 
 /// A mismatch that names all of these words.
 fn found(bench: &Bench, words: &[&str]) -> anyhow::Result<Verdict> {
-    let lines = bench.mismatches("web1")?;
-    let named = lines.iter().find(|line| words.iter().all(|word| line.contains(word)));
-    ensure!(named.is_some(), "no mismatch names {words:?}: {lines:#?}");
-    Ok(Verdict::Holds(named.cloned().unwrap_or_default().chars().take(160).collect()))
+    told(bench, "web1", words)
 }
 
 /// Moves a thread with taskset. libvirt confines it with a cpuset besides, in which taskset is refused: who re-pins a

@@ -4,7 +4,7 @@
 use anyhow::ensure;
 use serde_json::Value;
 
-use super::{Case, HOLDS, Verdict, shared, shared_long};
+use super::{Case, HOLDS, Verdict, shared, shared_long, told};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -82,19 +82,14 @@ fn cleared(bench: &Bench) -> anyhow::Result<()> {
 
 /// A mismatch of `io1` that names all of these words.
 fn found(bench: &Bench, words: &[&str]) -> anyhow::Result<Verdict> {
-    let lines = bench.mismatches("io1")?;
-    let named = lines.iter().find(|line| words.iter().all(|word| line.contains(word)));
-    ensure!(named.is_some(), "no mismatch names {words:?}: {lines:#?}");
-    Ok(Verdict::Holds(named.cloned().unwrap_or_default().chars().take(200).collect()))
+    told(bench, "io1", words)
 }
 
 fn card_down(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh("ip link set enp57s0 up; sleep 2; nearmetal device vfs enp57s0 1 --no-autoprobe --yes; ip link set enp57s0 down")?;
-    let text = bench.ends_with(1, "nearmetal verify")?;
+    let result = told(bench, "devices of transaction", &["link of enp57s0", "down"]);
     bench.sh("ip link set enp57s0 up; nearmetal rollback; ip link set enp57s0 down")?;
-    let line = text.lines().find(|line| line.contains("link of enp57s0"));
-    ensure!(line.is_some_and(|line| line.contains("down")), "{text}");
-    Ok(Verdict::Holds(line.unwrap_or_default().trim().to_owned()))
+    result
 }
 
 /// What was found by the checks of one kind that are as planned.

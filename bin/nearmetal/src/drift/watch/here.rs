@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +13,7 @@ use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{DomainState, Hypervisor, Libvirt, PauseReason};
 use nearmetal_rules::Examination;
 
+use super::mailbox::{Mailbox, Sender, mailbox};
 use super::schedule::{Subject, Why};
 use super::{Ended, Notice, Patience, World, keep, sources};
 use crate::drift::journal::difference;
@@ -38,7 +38,7 @@ pub(crate) fn keep_watch(
     outputs: Outputs,
     printer: &mut Printer,
 ) -> anyhow::Result<ExitStatus> {
-    let (sender, notices) = channel();
+    let (sender, notices) = mailbox();
     let mut libvirt = Libvirt::open(None)?;
     libvirt.limit_wait(LIBVIRT);
     sources::listen(&sender)?;
@@ -76,8 +76,8 @@ type Stamp = Vec<(PathBuf, u64, SystemTime)>;
 struct Here<'a> {
     began: Instant,
     period: Duration,
-    sender: Sender<Notice>,
-    notices: Receiver<Notice>,
+    sender: Sender,
+    notices: Mailbox,
     kernel: HostFs,
     libvirt: Libvirt,
     journal: Journal,
@@ -145,19 +145,15 @@ impl World for Here<'_> {
         self.began.elapsed()
     }
 
-    fn wait(&mut self, until: Option<Duration>) -> Option<Notice> {
+    fn wait(&mut self, until: Option<Duration>) -> Vec<Notice> {
         if let Some(why) = self.never.take() {
-            return Some(Notice::Never(why));
+            return vec![Notice::Never(why)];
         }
         // Nobody reads what is told; the caller says why.
         if self.printer.lost().is_some() {
-            return Some(Notice::Stop);
+            return vec![Notice::Stop];
         }
-        match until {
-            // The threads that send never end before this does; if they did, nothing would ever come.
-            None => Some(self.notices.recv().unwrap_or(Notice::Stop)),
-            Some(until) => self.notices.recv_timeout(until.saturating_sub(self.began.elapsed())).ok(),
-        }
+        self.notices.wait(until.map(|until| until.saturating_sub(self.began.elapsed())))
     }
 
     fn at_work(&mut self) -> Result<Option<AtWork>, String> {

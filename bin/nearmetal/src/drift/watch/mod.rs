@@ -8,6 +8,7 @@
 //! same.
 
 mod here;
+mod mailbox;
 mod schedule;
 mod sources;
 #[cfg(test)]
@@ -51,6 +52,15 @@ enum Notice {
     Stop,
 }
 
+/// Why the watch ends.
+#[derive(Debug)]
+enum Ending {
+    /// An end is asked for.
+    Stop,
+    /// libvirt will never be reached again from here, and why.
+    Never(String),
+}
+
 /// How the watch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
@@ -76,8 +86,8 @@ trait World {
     /// Time since the watch began.
     fn now(&self) -> Duration;
 
-    /// Waits for the next notice; `None` when the time has come.
-    fn wait(&mut self, until: Option<Duration>) -> Option<Notice>;
+    /// Waits for notices and gives all that came; none when the time has come.
+    fn wait(&mut self, until: Option<Duration>) -> Vec<Notice>;
 
     /// Another nearmetal that is at work, which looks would disturb or misread.
     ///
@@ -126,25 +136,21 @@ fn keep(world: &mut impl World, period: Duration) -> Result<Ended, String> {
         ending: None,
         paused: BTreeMap::new(),
     };
-    // Why nothing is looked at, as it was told.
-    let mut held_back: Option<String> = None;
+    // Why nothing is looked at, as it was told, and when that was last asked.
+    let mut held_back: Option<(String, Duration)> = None;
     loop {
         let now = world.now();
-        let until = match watch.schedule.is_due(now) {
-            false => watch.schedule.wakes(),
-            true if held_back.is_some() => Some(now + BUSY),
-            true => Some(now),
-        };
-        match watch.ending.take().or_else(|| world.wait(until)) {
-            Some(Notice::Stop) => return Ok(watch.ended()),
-            Some(Notice::Never(why)) => return Err(why),
-            Some(notice) => {
-                watch.hear(world, notice);
-                continue;
-            }
+        let asks_again = held_back.as_ref().map_or(now, |(_, asked)| *asked + BUSY);
+        let until = if watch.schedule.is_due(now) { Some(asks_again) } else { watch.schedule.wakes() };
+        watch.hear(world, until);
+        match watch.ending.take() {
+            Some(Ending::Stop) => return Ok(watch.ended()),
+            Some(Ending::Never(why)) => return Err(why),
             None => {}
         }
-        if !watch.schedule.is_due(world.now()) {
+        // What is due is looked at even if ever more is heard.
+        let now = world.now();
+        if !watch.schedule.is_due(now) || now < asks_again {
             continue;
         }
         let holds_back = match world.at_work() {
@@ -156,10 +162,10 @@ fn keep(world: &mut impl World, period: Duration) -> Result<Ended, String> {
             )),
         };
         if let Some(text) = holds_back {
-            if held_back.as_ref() != Some(&text) {
+            if held_back.as_ref().is_none_or(|(told, _)| *told != text) {
                 world.say(&text);
             }
-            held_back = Some(text);
+            held_back = Some((text, now));
             continue;
         }
         if held_back.take().is_some() {
@@ -184,14 +190,23 @@ struct Watch {
     is_complete: bool,
     /// What the last look at a subject saw, where another is to decide.
     suspected: BTreeMap<Subject, Vec<Difference>>,
-    /// What was heard beside a look and ends the watch.
-    ending: Option<Notice>,
+    /// Why the watch ends, once that was heard.
+    ending: Option<Ending>,
     /// Guests that somebody paused, and since when that is known.
     paused: BTreeMap<String, Duration>,
 }
 
 impl Watch {
-    fn hear(&mut self, world: &mut impl World, notice: Notice) {
+    /// Hears all that has come; waits for something until then, unless the watch is about to end.
+    fn hear(&mut self, world: &mut impl World, until: Option<Duration>) {
+        if self.ending.is_none() {
+            for notice in world.wait(until) {
+                self.heard(world, notice);
+            }
+        }
+    }
+
+    fn heard(&mut self, world: &mut impl World, notice: Notice) {
         let now = world.now();
         match notice {
             Notice::Domain(event) => {
@@ -223,19 +238,8 @@ impl Watch {
                     self.write(world, false);
                 }
             }
-            Notice::Stop | Notice::Never(_) => {}
-        }
-    }
-
-    /// Hears what has come, and waits for nothing.
-    fn hear_all(&mut self, world: &mut impl World) {
-        while self.ending.is_none() {
-            let now = world.now();
-            match world.wait(Some(now)) {
-                None => return,
-                Some(end @ (Notice::Stop | Notice::Never(_))) => self.ending = Some(end),
-                Some(notice) => self.hear(world, notice),
-            }
+            Notice::Stop => drop(self.ending.get_or_insert(Ending::Stop)),
+            Notice::Never(why) => drop(self.ending.get_or_insert(Ending::Never(why))),
         }
     }
 
@@ -276,7 +280,8 @@ impl Watch {
             return;
         };
         // A look may have begun at one process of a guest and ended at the next.
-        self.hear_all(world);
+        let now = world.now();
+        self.hear(world, Some(now));
         if self.schedule.has_restarted(&subject) {
             return;
         }

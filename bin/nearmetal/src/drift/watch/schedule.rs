@@ -18,6 +18,9 @@ const BETWEEN: Duration = Duration::from_secs(60);
 /// A round ends this long after it began, if all that it waits for are guests to which ever more happens.
 const LONGEST_ROUND: Duration = Duration::from_secs(60);
 
+/// One look of so many is a round's, where one waits: what happens goes first, and without end it would be all.
+const TURNS: u32 = 3;
+
 /// What is looked at as one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
@@ -89,6 +92,8 @@ pub(super) struct Schedule {
     /// Of a round, what has not been looked at, and when the round began.
     left: BTreeSet<Subject>,
     round_began: Duration,
+    /// How many looks were taken since the last one of a round.
+    since_round: u32,
     period: Duration,
     /// `None` until there is a reason to begin.
     next_round: Option<Duration>,
@@ -105,6 +110,7 @@ impl Schedule {
             tuned: BTreeMap::new(),
             left: BTreeSet::new(),
             round_began: Duration::ZERO,
+            since_round: 0,
             period,
             next_round: None,
             device_round: None,
@@ -198,11 +204,14 @@ impl Schedule {
         self.round_began = now;
     }
 
-    /// The next look whose time has come: what happened first, then the rest of a round.
+    /// The next look whose time has come: what happened first, then the rest of a round. Guests to which more happens than can be
+    /// looked at leave the round one look in [`TURNS`].
     pub(super) fn take(&mut self, now: Duration) -> Option<(Subject, Due)> {
+        let its_turn = self.since_round + 1 >= TURNS;
         let ready = self.due.iter().filter(|(_, due)| due.at <= now);
-        let (key, _) = ready.min_by_key(|(_, due)| (due.why == Why::Round, due.at))?;
+        let (key, _) = ready.min_by_key(|(_, due)| ((due.why == Why::Round) != its_turn, due.at))?;
         let ((subject, _), due) = self.due.remove_entry(&key.clone())?;
+        self.since_round = if due.why == Why::Round { 0 } else { (self.since_round + 1).min(TURNS) };
         Some((subject, due))
     }
 

@@ -1,6 +1,5 @@
 //! Where notices come from: a thread each for libvirt, the kernel and signals.
 
-use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use nearmetal_host::{Heard, Uevents};
 use nearmetal_hypervisor::{Events, HypervisorError};
 
 use super::Notice;
+use super::mailbox::Sender;
 use crate::doctor::stopped_by_signals;
 
 /// How long one wait for an event lasts; nothing depends on it.
@@ -43,7 +43,7 @@ impl Retry {
 ///
 /// # Errors
 /// libvirt will never be reached from here (the helper is missing, or not permitted), or signals cannot be heard.
-pub(super) fn listen(sender: &Sender<Notice>) -> anyhow::Result<()> {
+pub(super) fn listen(sender: &Sender) -> anyhow::Result<()> {
     let stop = stopped_by_signals()?;
     let stopped = sender.clone();
     thread::spawn(move || {
@@ -75,7 +75,7 @@ pub(super) fn never(error: &HypervisorError) -> bool {
 }
 
 /// Ends when nobody listens any more.
-fn follow_libvirt(mut attempt: Result<Events, HypervisorError>, sender: &Sender<Notice>) {
+fn follow_libvirt(mut attempt: Result<Events, HypervisorError>, sender: &Sender) {
     let mut retry = Retry::new();
     // The same trouble is told once.
     let mut last_error = String::new();
@@ -124,7 +124,7 @@ fn follow_libvirt(mut attempt: Result<Events, HypervisorError>, sender: &Sender<
 }
 
 /// Where the kernel's messages cannot be heard, that is said once, and rounds find what changed.
-fn follow_devices(sender: Sender<Notice>) {
+fn follow_devices(sender: Sender) {
     thread::spawn(move || {
         let deaf = |error: std::io::Error| {
             let text = format!("cannot hear of devices of the host ({error}): what comes and goes is found in rounds");

@@ -99,6 +99,10 @@ struct Night {
     figures: Vec<(Duration, BTreeMap<String, bool>)>,
     looks: Vec<(Duration, String)>,
     patience: Vec<(Duration, String, Patience)>,
+    /// How long a look takes.
+    look: Duration,
+    /// From when to when events come faster than they are heard.
+    flood: std::ops::Range<Duration>,
     /// When each guest came to run, and whether it was spoilt then.
     starts: Vec<(Duration, &'static str, bool)>,
 }
@@ -131,6 +135,8 @@ impl Night {
             figures: Vec::new(),
             looks: Vec::new(),
             patience: Vec::new(),
+            look: LOOK,
+            flood: Duration::ZERO..Duration::ZERO,
             starts: Vec::new(),
         }
     }
@@ -213,16 +219,21 @@ impl World for Night {
         self.clock
     }
 
-    fn wait(&mut self, until: Option<Duration>) -> Option<Notice> {
+    fn wait(&mut self, until: Option<Duration>) -> Vec<Notice> {
+        if self.flood.contains(&self.clock) {
+            self.advance(self.clock + milliseconds(1));
+            self.fake.reboot("web1");
+            self.notices.extend(self.fake.take_events().into_iter().map(Notice::Domain));
+        }
         loop {
-            if let Some(notice) = self.notices.pop_front() {
-                return Some(notice);
+            if !self.notices.is_empty() {
+                return self.notices.drain(..).collect();
             }
             match (self.script.front().map(|(at, _)| *at), until) {
                 (Some(next), until) if until.is_none_or(|until| next <= until) => self.advance(next),
                 (_, Some(until)) => {
                     self.advance(until);
-                    return self.notices.pop_front();
+                    return self.notices.drain(..).collect();
                 }
                 (_, None) => panic!("nothing is due, and nothing will come"),
             }
@@ -260,7 +271,7 @@ impl World for Night {
         self.patience.push((self.clock, name.clone(), patience));
         let boots = self.started.get(known).is_some_and(|at| self.clock < *at + AGENT_UP);
         let asked = if boots && patience == Patience::Usual { AGENT_ASKED } else { Duration::ZERO };
-        self.advance(self.clock + LOOK + asked);
+        self.advance(self.clock + self.look + asked);
         self.looks.push((self.clock, name.clone()));
         let state = self.fake.domain(name).unwrap().state;
         let hook_to_come = self.started.get(known).is_some_and(|at| self.clock < *at + HOOK);
@@ -678,4 +689,46 @@ fn what_two_processes_of_a_guest_have_in_common_while_they_start_is_not_told() {
     let mut night = Night::new(script);
     keep(&mut night, PERIOD).unwrap();
     assert_eq!(night.told.iter().find(|told| told.differs), None);
+}
+
+#[test]
+fn guests_that_restart_faster_than_they_can_be_looked_at_do_not_keep_the_others_from_their_rounds() {
+    // A slow host: before one look has ended, the other guest has restarted.
+    let storm = (0..600).flat_map(|count| {
+        let at = milliseconds(60_000 + count * 2000);
+        ["web1", "web3"]
+            .into_iter()
+            .flat_map(move |name| [(at, Action::Start(name)), (at + milliseconds(1990), Action::Destroy(name))])
+    });
+    let mut script: Vec<_> = storm.chain([(milliseconds(1_200_000), Action::Stop)]).collect();
+    script.sort_by_key(|(at, _)| *at);
+    let mut night = Night::new(script);
+    night.look = milliseconds(2500);
+    let period = Duration::from_secs(120);
+    keep(&mut night, period).unwrap();
+    for name in ["web0", "web2"] {
+        let at: Vec<_> = night.looks.iter().filter(|(_, looked)| looked == name).map(|(at, _)| *at).collect();
+        let longest = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(longest < period + Duration::from_secs(60), "{name} was not looked at for {longest:?}: {at:?}");
+        let last = at.last().unwrap();
+        assert!(*last > milliseconds(1_000_000), "{name} was last looked at {last:?}");
+    }
+    let figures = night.figures.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap();
+    assert!(figures < period + Duration::from_secs(60), "no figures for {figures:?}");
+}
+
+#[test]
+fn events_that_come_faster_than_they_are_heard_do_not_keep_looks_from_coming() {
+    let mut night = Night::new(vec![
+        (milliseconds(1000), Action::Start("web1")),
+        (milliseconds(70_000), Action::Start("web2")),
+        (milliseconds(130_000), Action::Stop),
+    ]);
+    night.flood = milliseconds(60_000)..milliseconds(120_000);
+    keep(&mut night, PERIOD).unwrap();
+    let seen = |name: &str| night.told.iter().find(|told| told.domain == name && told.at > milliseconds(70_000));
+    for name in ["web1", "web2"] {
+        let told = seen(name).unwrap_or_else(|| panic!("{name} was not looked at"));
+        assert!(told.at < milliseconds(70_000) + PROMISE, "{told:?}");
+    }
 }

@@ -41,14 +41,26 @@ fn refused(cases: &[(String, &str)]) {
 fn help_lists_the_commands_and_gives_each_an_example() {
     let (code, help) = bench("--help");
     assert_eq!(code, 0, "{help}");
-    for command in
-        ["slice", "decisions", "inside", "drive", "disk", "net", "together", "history", "show", "resume", "compare"]
-    {
+    for command in [
+        "slice",
+        "decisions",
+        "pages",
+        "inside",
+        "drive",
+        "disk",
+        "net",
+        "together",
+        "history",
+        "show",
+        "resume",
+        "compare",
+    ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))), "{command}: {help}");
     }
     for command in [
         "slice",
         "decisions",
+        "pages",
         "inside",
         "drive",
         "disk list",

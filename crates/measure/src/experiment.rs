@@ -15,6 +15,7 @@ use crate::inside::InsideRequest;
 use crate::matrix::{MatrixRequest, MatrixResults};
 use crate::modes::ModesRequest;
 use crate::net::{NetMatrixRequest, NetMatrixResults};
+use crate::pages::PagesRequest;
 use crate::results::Results;
 use crate::slice::SliceRequest;
 use crate::together::TogetherRequest;
@@ -100,6 +101,8 @@ experiments! {
     Slice, "slice", SliceRequest;
     /// A guest without each decision of its plan.
     Decisions, "decisions", DecisionsRequest;
+    /// A guest with and without huge pages and pins.
+    Pages, "pages", PagesRequest;
     /// A guest as each of its possible plans has it.
     Tune, "tune", TuneRequest;
     /// A guest in itself.

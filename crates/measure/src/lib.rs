@@ -1,7 +1,7 @@
 //! Loads, arms, designs, provenance and the results store.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
-//! clones ([`slice`]), without each decision of its plan ([`decisions`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
+//! clones ([`slice`]), without each decision of its plan ([`decisions`]), with and without huge pages and pins ([`pages`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
 //! disk ([`matrix`]) or a network ([`net`]). Every run is kept ([`Results`], [`Store`]); what may be said of them is worked
 //! out afterwards ([`compare`]).
 
@@ -31,6 +31,7 @@ mod modes;
 mod net;
 mod older;
 mod on_its_pus;
+mod pages;
 mod pairing;
 #[cfg(test)]
 mod played;
@@ -62,7 +63,7 @@ pub use inside::InsideRequest;
 pub use leftovers::take_back_leftovers;
 pub use load::{
     FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob, MemoryLatency,
-    Named, NetJob, Order, Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
+    Named, NetJob, OltpJob, Order, Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
@@ -78,6 +79,7 @@ pub use net::{
     net_cost_table, net_ground, net_least_seconds, net_words, port_functions, port_model, read_back_net,
 };
 pub use older::upgraded;
+pub use pages::PagesRequest;
 pub use pairing::Pairing;
 pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA, Slice, Tenant, Together};
 pub use slice::SliceRequest;

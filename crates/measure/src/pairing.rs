@@ -63,6 +63,7 @@ impl Pairing {
             reasons,
             accesses: rounds_of_accesses(session.fs, self.rounds),
             // What the plan is for: such a round is slow, and bare metal's memory is near by its binding.
+            offers: true,
             accesses_in: sides.collect(),
             seed: session.conditions.seed,
         })

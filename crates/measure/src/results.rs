@@ -25,7 +25,7 @@ pub const SCHEMA: &str = "nearmetal.results/2";
 pub struct Results {
     /// Always [`SCHEMA`] for this version.
     pub schema: String,
-    /// Which experiment: `slice`, `decisions`, `modes`, `inside`, `drive`, `together`, `tune`.
+    /// Which experiment: `slice`, `decisions`, `pages`, `modes`, `inside`, `drive`, `together`, `tune`.
     pub experiment: String,
     /// RFC 3339, UTC.
     pub created: String,

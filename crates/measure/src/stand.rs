@@ -187,13 +187,9 @@ impl Stand {
     }
 
     fn why_not(&self, workload: &Workload, session: &mut Session<'_>) -> Result<Option<String>, MeasureError> {
-        let Workload::FileSystem(job) = workload else { return Ok(None) };
-        if job.room() > self.region {
-            return Ok(Some(format!(
-                "it needs {} and a region has {}: give a smaller --span",
-                job.room(),
-                self.region
-            )));
+        let Some((file_system, room)) = workload.load().files() else { return Ok(None) };
+        if room > self.region {
+            return Ok(Some(format!("it needs {room} and a region has {}: give a smaller --span", self.region)));
         }
         // All clones boot the same appliance: one of them answers for all.
         for (place, arm) in self.arms.iter().enumerate().filter(|(place, _)| self.is_there(*place)) {
@@ -202,7 +198,7 @@ impl Stand {
                 None => session.on_the_slice(&self.slice, &["file-systems"])?,
                 Some(guest) => session.ask_paused(guest, &[&seat.probe, "file-systems"], SLACK)?,
             };
-            if let Some(why) = missing_file_system(&output, job.file_system) {
+            if let Some(why) = missing_file_system(&output, file_system) {
                 return Ok(Some(format!("arm {} cannot have it: {why}", arm.name.title)));
             }
         }

@@ -173,6 +173,7 @@ fn is_shown(comparison: &Comparison) -> bool {
     Some(metric) == comparison.workload.rate().as_deref()
         || metric.starts_with("iops")
         || metric == "latency.median"
+        || metric.starts_with("latency.") && metric.contains(".at-")
         || metric.starts_with("work.")
         || metric.starts_with("locality.")
         || metric.starts_with("modelled.")

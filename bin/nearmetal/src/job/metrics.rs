@@ -23,9 +23,10 @@ pub(crate) struct Shown {
 
 /// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
 /// shots stay in `results.json`; those of memory are in the table of memory.
-const WANTED: [(&str, &str, &str, bool); 14] = [
+const WANTED: [(&str, &str, &str, bool); 15] = [
     ("iops", "iops", "", true),
     ("score", "score", "", true),
+    ("transactions", "transactions", "", true),
     ("bandwidth", "bandwidth", "throughput, ", true),
     ("latency.read.mean", "read-mean", "mean read latency, ", false),
     ("latency.write.mean", "write-mean", "mean write latency, ", false),
@@ -46,6 +47,13 @@ type Wanted = (String, String, String, bool);
 /// What a job's page shows of a workload: [`WANTED`], and of a network every value.
 fn of_a_job(results: &Results, workload: &Workload) -> Vec<Wanted> {
     let fixed = WANTED.map(|(name, part, words, once)| (name.to_owned(), part.to_owned(), words.to_owned(), once));
+    if let Workload::Oltp(_) = workload {
+        let offered = names(results, workload).into_iter().filter_map(|name| {
+            let words = offered_words(&name)?;
+            Some((name.clone(), name.replace('.', "-"), words, false))
+        });
+        return fixed.into_iter().chain(offered).collect();
+    }
     let Workload::Net(job) = workload else { return fixed.to_vec() };
     let prefix = format!("{}.", job.test.id());
     let part_of = |name: &str| Some(name.strip_prefix(&prefix)?.to_owned());
@@ -74,6 +82,16 @@ fn names(results: &Results, workload: &Workload) -> Vec<String> {
         }
     }
     names
+}
+
+/// Words for what a database gives at a part of bare metal's rate: `latency.p99.at-70`.
+fn offered_words(name: &str) -> Option<String> {
+    let (what, percent) = name.rsplit_once(".at-")?;
+    let at = format!("at {percent} % of bare metal's rate, ");
+    match what.strip_prefix("latency.p") {
+        Some(percentile) => Some(format!("{percentile}th percentile of latency {at}")),
+        None => Some(format!("{what} {at}")),
+    }
 }
 
 /// Words for what a test of the network gives.

@@ -5,6 +5,9 @@
 //! round the arms are minutes apart at most, and the random order keeps any of them from always going first
 //! (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
 //!
+//! A load may have a second part: the same work at parts of the rate that bare metal reached ([`crate::load::Load::at_parts_of`]). Its rounds
+//! come last, as many as were planned of the first part.
+//!
 //! With [`Plan::resolve`] the first rounds are a pilot. From their scatter, and before anybody looks at a ratio, the number
 //! of pairs is worked out that brings every interval to the width asked for; it is then fixed. Stopping when a result
 //! pleases is not an experiment.
@@ -14,15 +17,16 @@ use std::collections::VecDeque;
 use nearmetal_stats::{PairsNeeded, pairs_needed};
 
 use super::SplitMix;
-use super::round::{Design, Fresh, Round, Step};
+use super::round::{Design, Fresh, GIVE_UP_AFTER, Round, Step};
 use crate::arm::{ArmName, against};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::error::MeasureError;
 use crate::load::Workload;
 use crate::results::{Purpose, Run};
 
-/// How many guests have their exits counted by reason at most.
-const MOST_WITH_REASONS: usize = 4;
+/// How many guests have their exits counted by reason at most: fewer than the failures in a row that end an experiment, so that
+/// a kernel that cannot count them takes no figure along.
+const MOST_WITH_REASONS: usize = GIVE_UP_AFTER as usize - 1;
 
 /// What is to be run in pairs.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +60,8 @@ pub(crate) struct Plan {
     pub accesses: u32,
     /// The arms of these rounds.
     pub accesses_in: Vec<usize>,
+    /// Whether what a load has beside its first part ([`crate::load::Load::at_parts_of`]) runs, too.
+    pub offers: bool,
     /// The same seed gives the same order.
     pub seed: u64,
 }
@@ -74,6 +80,8 @@ pub(crate) struct Pairs {
 enum Stage {
     Planned,
     Resolved,
+    /// What hangs on the rate of bare metal is queued.
+    Offered,
 }
 
 /// Rounds to be.
@@ -167,6 +175,22 @@ impl Pairs {
         self.queue(entries, random);
     }
 
+    /// Rounds of the same work at parts of what bare metal did, where a load has that, it is asked for, and bare metal did
+    /// anything.
+    fn offer(&mut self, runs: &[Run]) {
+        self.stage = Stage::Offered;
+        let mut random = SplitMix::new(self.plan.seed.wrapping_add(2));
+        let mut entries = Vec::new();
+        let bare = self.plan.arms.iter().find(|arm| arm.is_bare()).filter(|_| self.plan.offers);
+        for workload in bare.iter().flat_map(|_| &self.plan.paired) {
+            let Some(rate) = bare.and_then(|bare| median_rate(runs, workload, bare)) else { continue };
+            let Some(offered) = workload.load().at_parts_of(rate) else { continue };
+            let pair = self.pair(&offered, 1);
+            entries.extend((0..self.plan.rounds).map(|_| pair.clone()));
+        }
+        self.queue(entries, &mut random);
+    }
+
     /// More rounds of each workload and number of tenants, as many as the pilot says, and what comes after them.
     fn resolve(&mut self, resolve: f64, runs: &[Run]) -> Result<(), MeasureError> {
         let mut random = SplitMix::new(self.plan.seed.wrapping_add(1));
@@ -206,6 +230,9 @@ impl Design for Pairs {
         if let (true, Stage::Planned, Some(resolve)) = (self.queue.is_empty(), self.stage, self.plan.resolve) {
             self.resolve(resolve, runs)?;
         }
+        if self.queue.is_empty() && self.stage == Stage::Resolved {
+            self.offer(runs);
+        }
         Ok(self.queue.pop_front())
     }
 
@@ -216,6 +243,16 @@ impl Design for Pairs {
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
+}
+
+/// The median of what an arm did in its pairs.
+fn median_rate(runs: &[Run], workload: &Workload, arm: &ArmName) -> Option<f64> {
+    let rate = workload.rate()?;
+    let of = |run: &&Run| run.purpose == Purpose::Pair && run.workload == *workload && run.arm == arm.id;
+    let mut rates: Vec<f64> = runs.iter().filter(of).filter_map(|run| Some(run.value(&rate)?.value)).collect();
+    rates.sort_by(f64::total_cmp);
+    // Of an even number the lower one: what is offered is to be something that bare metal has done.
+    rates.get(rates.len().checked_sub(1)? / 2).copied()
 }
 
 /// The pairs that one workload with so many tenants needs so that every ratio's interval reaches no farther than a factor of 1 + `resolve`: the
@@ -272,6 +309,7 @@ mod tests {
             reasons: true,
             accesses: 2,
             accesses_in: vec![1, 2],
+            offers: false,
             seed,
         }
     }

@@ -220,6 +220,10 @@ impl Load for FileJob {
         true
     }
 
+    fn files(&self) -> Option<(FileSystem, Bytes)> {
+        Some((self.file_system, self.room()))
+    }
+
     fn read(&self, output: &str) -> Result<Measured, MeasureError> {
         measured(output)
     }

@@ -9,12 +9,14 @@ mod jvm;
 mod memory;
 mod named;
 mod net;
+mod oltp;
 mod window;
 mod work;
 mod zstd;
 
 use std::time::Duration;
 
+use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{Each, Middle};
@@ -28,6 +30,7 @@ pub use self::jvm::{JavaPages, JvmJob};
 pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages};
 pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
+pub use self::oltp::OltpJob;
 pub use self::window::Window;
 pub(crate) use self::window::overlap;
 pub use self::work::WorkJob;
@@ -102,6 +105,14 @@ pub(crate) trait Load {
     fn writes(&self) -> bool {
         false
     }
+    /// The file system it needs on the device, and how much room on it; `None`: none.
+    fn files(&self) -> Option<(FileSystem, Bytes)> {
+        None
+    }
+    /// What is run in pairs once it is known what bare metal did a second: the same work, offered at parts of that rate.
+    fn at_parts_of(&self, _bare: f64) -> Option<Workload> {
+        None
+    }
     /// Whether its program is in the loads image.
     fn needs_loads_image(&self) -> bool {
         false
@@ -173,6 +184,8 @@ loads! {
     MemoryWork(WorkJob): &[],
     /// Warehouses in Java.
     Jvm(JvmJob): jvm::NAMED,
+    /// A database under load.
+    Oltp(OltpJob): oltp::NAMED,
 }
 
 impl Workload {

@@ -32,6 +32,8 @@ pub enum WorksOn {
     Blocks,
     /// Files on a device, step by step to the end of each: it has no length that could be asked for.
     Files,
+    /// Tables of a database, in a file system on a device.
+    Database,
     /// Processors and memory alone.
     Processors,
 }

@@ -266,6 +266,7 @@ impl Rig<'_> {
             fresh: Fresh::No,
             reasons: untold.is_none(),
             accesses: 0,
+            offers: false,
             accesses_in: Vec::new(),
             seed: self.request.conditions.seed.wrapping_add(1),
         });

@@ -116,6 +116,7 @@ impl Request for ModesRequest {
             whole_or_nothing: false,
             reasons: false,
             accesses: rounds_of_accesses(session.fs, self.pairs),
+            offers: false,
             accesses_in: (0..arms.len()).collect(),
             seed: self.conditions.seed,
         });

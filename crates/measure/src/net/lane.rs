@@ -92,6 +92,7 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
         fresh: Fresh::No,
         reasons: false,
         accesses: 0,
+        offers: false,
         accesses_in: Vec::new(),
         seed: rig.request.conditions.seed,
     });

@@ -11,10 +11,13 @@ use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
-use crate::load::{FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, Pattern, ProbePages, WorkJob, Workload};
+use crate::load::{
+    FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, OltpJob, Pattern, ProbePages, WorkJob, Workload,
+};
 use crate::matrix::MatrixRequest;
 use crate::modes::{ModesRequest, NodePart};
 use crate::net::{NetMatrixRequest, NetPath, NetTest};
+use crate::pages::PagesRequest;
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::stand::OnScratch;
@@ -32,6 +35,8 @@ pub(super) enum Kind {
     /// With a program of the loads image.
     SliceOfJava,
     Decisions,
+    /// With a database of the loads image, which is then offered parts of what bare metal did.
+    Pages,
     Tune,
     Inside,
     Drive,
@@ -51,11 +56,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Slice,
         Self::SliceQuick,
         Self::SliceOfJava,
         Self::Decisions,
+        Self::Pages,
         Self::Tune,
         Self::Inside,
         Self::Drive,
@@ -158,6 +164,13 @@ impl Kind {
                 conditions: with_the_image(conditions),
             })),
             Self::Decisions => Experiment::Decisions(Box::new(DecisionsRequest { on: on_scratch(), conditions })),
+            Self::Pages => Experiment::Pages(Box::new(PagesRequest {
+                on: OnScratch {
+                    pairing: Pairing { paired: vec![database().into()], ..pairing(true, 50) },
+                    ..in_huge_pages()
+                },
+                conditions: with_the_image(conditions),
+            })),
             Self::Tune => Experiment::Tune(Box::new(tune(conditions, &[PLANNED, "node.huge.rule.iothread"], 1))),
             Self::Inside => Experiment::Inside(Box::new(InsideRequest {
                 guest,
@@ -277,6 +290,28 @@ pub(crate) fn on_scratch() -> OnScratch {
         xml_planned: planned("web1"),
         scratch: "/dev/nvme8n1".into(),
         pairing: pairing(true, 50),
+    }
+}
+
+/// The same, planned in huge pages.
+pub(crate) fn in_huge_pages() -> OnScratch {
+    let on = on_scratch();
+    let mut xml = DomainXml::parse(&on.xml_planned).unwrap();
+    xml.set_hugepages(PageSize::HUGE_2M).unwrap();
+    xml.set_numatune_strict(&"0".parse().unwrap()).unwrap();
+    OnScratch { xml_planned: xml.as_str().to_owned(), ..on }
+}
+
+fn database() -> OltpJob {
+    OltpJob {
+        pool: Bytes::from_mib(64),
+        tables: 4,
+        rows: 500,
+        threads: 2,
+        prepare: 0,
+        ramp: 0,
+        seconds: 1,
+        offered: Vec::new(),
     }
 }
 

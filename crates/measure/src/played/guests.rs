@@ -204,6 +204,10 @@ impl World {
             let flags = if direct { "02140002" } else { "02100002" };
             self.kernel.put(&format!("{root}/fdinfo/{}", 10 + number), &format!("pos:\t0\nflags:\t{flags}"));
         }
+        let in_a_pool = if facts.hugepages.is_some() { 393_216 } else { 0 };
+        let rollup =
+            format!("Rss: 4096 kB\nAnonHugePages: 0 kB\nShared_Hugetlb: 0 kB\nPrivate_Hugetlb: {in_a_pool} kB");
+        self.kernel.put(&format!("{root}/smaps_rollup"), &rollup);
         self.kernel.put(&format!("{root}/numa_maps"), "7f1200000000 bind:0 anon=256 N0=256 kernelpagesize_kB=4");
         let everywhere = || "0-15".to_owned();
         let mut threads =

@@ -16,7 +16,7 @@ use nearmetal_host::HostFs;
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{DomainState, Fake, Hypervisor, HypervisorError, Transport};
 
-pub(crate) use experiments::on_scratch;
+pub(crate) use experiments::{in_huge_pages, on_scratch};
 use fate::Fate;
 pub(crate) use fate::Killed;
 use kernel::{Behind, Kernel};

@@ -121,6 +121,39 @@ fn decisions_have_one_clone_up_at_a_time_booted_for_each_sample() {
     assert_eq!(boots, in_guests + 2);
 }
 
+#[test]
+fn a_database_is_offered_parts_of_what_bare_metal_did_in_every_arm() {
+    let (mut machine, experiment) = Kind::Pages.set_up();
+    let runs = runs(&machine.perform(&experiment).document());
+    let offered = |run: &&Run| matches!(&run.workload, Workload::Oltp(job) if !job.offered.is_empty());
+    let Some(Workload::Oltp(job)) = runs.iter().find(offered).map(|run| run.workload.clone()) else {
+        panic!("nothing was offered")
+    };
+    let rates: Vec<u32> = job.offered.iter().map(|one| one.rate).collect();
+    assert_eq!(rates, [RATE / 2, RATE * 7 / 10, RATE * 9 / 10]);
+    for arm in ["bare-slice", "small-pages", "huge-pages", "pinned", "planned"] {
+        let of: Vec<&Run> =
+            runs.iter().filter(offered).filter(|run| run.arm == arm && run.purpose == Purpose::Pair).collect();
+        assert_eq!(of.len(), 3, "{arm}");
+        assert!(of.iter().all(|run| run.workload == Workload::Oltp(job.clone()) && run.failure().is_none()), "{of:?}");
+        // Guests do nine tenths of it, which is just what was offered last.
+        assert!(of.iter().all(|run| run.value("latency.p99.at-90").is_some()), "{of:?}");
+    }
+    let first = runs.iter().position(|run| offered(&run)).unwrap();
+    assert!(runs[first..].iter().all(|run| offered(&run)), "what is offered comes last");
+}
+
+#[test]
+fn small_pages_are_small_by_the_hosts_setting_which_comes_back() {
+    let (mut machine, experiment) = Kind::Pages.set_up();
+    let runs = runs(&machine.perform(&experiment).document());
+    let set: Vec<String> = machine.steps().into_iter().filter(|step| step.contains("transparent_hugepage")).collect();
+    assert!(set.iter().any(|step| step.contains("\"never\"")), "{set:?}");
+    assert!(!set.last().unwrap().contains("\"never\""), "{set:?}");
+    assert_eq!(machine.left(), Vec::<String>::new());
+    assert!(runs.iter().all(|run| run.failure().is_none() || run.purpose == Purpose::ExitReasons));
+}
+
 /// What a tune of three plans comes to where guests with this in their name are faster than all others by a half.
 fn tuned(fast: &'static str) -> crate::tune::Tuning {
     let (mut machine, _) = Kind::Tune.set_up();

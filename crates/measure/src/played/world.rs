@@ -252,6 +252,7 @@ impl World {
         let program = rest.iter().skip_while(|word| **word != "--").nth(1).copied().unwrap_or_default();
         match program.rsplit('/').next() {
             Some("java") => self.sample(guest, words, |rate| warehouses(rate, words)),
+            Some("oltp") => self.sample(guest, words, |rate| database(words, rate)),
             other => panic!("nobody plays {other:?} of the image"),
         }
     }
@@ -293,6 +294,33 @@ fn warehouses(rate: u32, words: &[&str]) -> String {
         "flags": {"InitialHeapSize": heap, "MaxHeapSize": heap, "UseParallelGC": "true", "AlwaysPreTouch": "true",
             "ActiveProcessorCount": word("-XX:ActiveProcessorCount="), "UseNUMA": "true"}})
     .to_string()
+}
+
+/// What a database under load says; it does what is offered as long as it can.
+fn database(words: &[&str], rate: u32) -> String {
+    let program = words.iter().position(|word| word.ends_with("/oltp")).unwrap_or_default();
+    let [pool, tables, rows, _, _, _, seconds, _, _, rates] = words[program + 1..] else {
+        panic!("not the arguments of a database: {words:?}")
+    };
+    let number = |word: &str| word.parse::<u32>().unwrap();
+    let began = now() / 1_000_000;
+    let ended = began + i128::from(number(seconds)) * 1000;
+    let settings = "setting.innodb_flush_log_at_trx_commit 1\nsetting.innodb_flush_method O_DIRECT\n\
+                    setting.innodb_data_file_buffering OFF\nsetting.innodb_doublewrite ON\n";
+    let mut said = format!("{settings}setting.innodb_buffer_pool_size {pool}\nprepared_hundredths 100\n");
+    for offered in rates.split(',') {
+        let offered = number(offered);
+        let done = if offered == 0 { rate } else { rate.min(offered) };
+        let all = done * number(seconds);
+        let report = format!(
+            "    transactions:                        {all} ({done}.00 per sec.)\n    \
+             ignored errors:                      0      (0.00 per sec.)\n    reconnects:                          0\n"
+        );
+        said.push_str(&format!(
+            "offered {offered}\nbegan_ms {began}\n{report}       1.000 |**** {all}\n{report}ended_ms {ended}\n"
+        ));
+    }
+    format!("{said}rows {}\n", number(tables) * number(rows))
 }
 
 /// What fio says.

@@ -119,6 +119,7 @@ fn measure(request: &TogetherRequest, session: &mut Session<'_>) -> Result<Resul
         whole_or_nothing: true,
         reasons: false,
         accesses: 0,
+        offers: false,
         accesses_in: Vec::new(),
         seed: request.conditions.seed,
     };

@@ -212,6 +212,7 @@ fn pairs(arms: &[usize], names: &[ArmName], workload: &crate::load::Workload, ro
         whole_or_nothing: false,
         reasons: false,
         accesses: 0,
+        offers: false,
         accesses_in: Vec::new(),
         // Not the order of the race again.
         seed: seed.wrapping_add(1),

@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use crate::text::{LAB_WORDS, UNKNOWN, count, shown, value as number};
 use crate::view::{
-    ArmRole, Beside, CountRow, JobReport, MemoryRow, MemorySide, NodesQuantity, RaceArm, RaceView, RatioView, mode,
+    ArmRole, Beside, ComparisonView, CountRow, JobReport, MemoryRow, MemorySide, NodesQuantity, RaceArm, RaceView,
+    RatioView, mode,
 };
 
 /// Where ours is found. `step` is the id of the experiment's step whose report has it.
@@ -28,6 +29,8 @@ pub(super) enum Ours {
         to: To,
         than: Option<String>,
     },
+    /// An arm to another in pairs, in a metric whose id has this word.
+    Arms { step: String, metric: String, arm: String, than: String },
     /// So many guests at once to their bare slices; without a number the most.
     Guests { step: String, guests: Option<u32> },
     /// So many guests at once to one alone.
@@ -66,6 +69,7 @@ impl Ours {
             Self::Metric { metric, .. } => measured(report, metric)?,
             Self::Race { arm, than: Some(than), .. } => of_two(report, arm, than)?,
             Self::Race { arm, to, .. } => raced(report, arm, *to)?,
+            Self::Arms { metric, arm, than, .. } => of_arms(report, metric, arm, than)?,
             Self::Guests { guests, .. } => at_once(report, *guests)?,
             Self::GuestsGain { guests, .. } => gain(report, *guests)?,
         };
@@ -84,6 +88,7 @@ impl Ours {
             | Self::Nodes { step, .. }
             | Self::Metric { step, .. }
             | Self::Race { step, .. }
+            | Self::Arms { step, .. }
             | Self::Guests { step, .. }
             | Self::GuestsGain { step, .. } => step,
         }
@@ -132,6 +137,15 @@ fn range(report: &JobReport, word: &str) -> Option<(String, String)> {
     let (least, most) = (*ratios.first()?, *ratios.last()?);
     let value = if ratios.len() == 1 { plain(least) } else { format!("{} to {}", plain(least), plain(most)) };
     Some((value, format!("{} in pairs, the planned guest to bare metal", count(ratios.len(), "figure"))))
+}
+
+/// The first metric with that word: what is offered at parts of a rate comes after the rate itself.
+fn of_arms(report: &JobReport, word: &str, arm: &str, than: &str) -> Option<(String, String)> {
+    let name = |id: &str| Some(report.arms.iter().find(|one| one.id == id)?.name.clone());
+    let of = |row: &&ComparisonView| row.subject == arm && row.reference == than && !row.single_shot;
+    let row = report.comparisons.iter().filter(of).find(|row| row.metric.contains(word))?;
+    row.ratio?;
+    Some((shown(row.ratio, row.interval).to_string(), format!("{} to {}, n = {}", name(arm)?, name(than)?, row.n)))
 }
 
 fn over_nodes(report: &JobReport, arm: &str, nodes: Option<u32>) -> Option<(String, String)> {

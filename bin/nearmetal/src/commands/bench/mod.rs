@@ -12,6 +12,7 @@ pub(crate) mod measuring;
 mod modes;
 mod net;
 mod on_scratch;
+mod pages;
 mod planned;
 mod race;
 mod rounds;
@@ -43,6 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   nearmetal bench slice web1 --scratch /dev/nvme1n1 --quick --pause
   nearmetal bench decisions web1 --scratch /dev/nvme1n1 --quick --pause
+  nearmetal bench pages web1 --scratch /dev/nvme1n1 --workload oltp --quick --pause
   nearmetal bench modes web1 --quick --pause
   nearmetal bench inside web1 --pause --quick
   nearmetal bench drive db --pause --quick
@@ -55,6 +57,7 @@ Examples:
 enum What {
     Slice(slice::Args),
     Decisions(decisions::Args),
+    Pages(pages::Args),
     Modes(modes::Args),
     Inside(inside::Args),
     Drive(drive::Args),
@@ -103,6 +106,7 @@ pub(crate) fn asked(words: &[String]) -> anyhow::Result<Experiment> {
         What::Net(args) => net::asked(args),
         What::Together(args) => Some(together::asked(args)),
         What::Decisions(args) => Some(decisions::asked(args)),
+        What::Pages(args) => Some(pages::asked(args)),
         What::Inside(args) => Some(inside::asked(args)),
         What::LoadsImage(_) | What::History(_) | What::Show(_) | What::Resume(_) | What::Compare(_) => None,
     };
@@ -115,6 +119,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match args.what {
         What::Slice(args) => slice::slice(&args, printer),
         What::Decisions(args) => decisions::decisions(&args, printer),
+        What::Pages(args) => pages::pages(&args, printer),
         What::Modes(args) => modes::modes(&args, printer),
         What::Inside(args) => inside::inside(&args, printer),
         What::Drive(args) => drive::drive(&args, printer),

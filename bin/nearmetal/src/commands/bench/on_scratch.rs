@@ -10,7 +10,7 @@ use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
-use super::workload::{Chosen, SPAN, USUAL, memory, several, span};
+use super::workload::{Chosen, USUAL, memory, several, span};
 use crate::exit_status::WrongUse;
 
 /// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
@@ -45,7 +45,8 @@ pub(super) struct OnScratchArgs {
     /// 64KiB; with --quick 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Vec<Bytes>,
-    /// Size of all files together, with --workload iozone [default: 256MiB]
+    /// Size of all files together with --workload iozone [default: 256MiB], of all rows with oltp [default: 64MiB, in a lab 1MiB;
+    /// no more than fit into the server's memory]
     #[arg(long, value_name = "SIZE", value_parser = span)]
     span: Option<Bytes>,
     /// Leave memory latency and bandwidth out
@@ -94,7 +95,7 @@ impl OnScratchArgs {
 
     fn pairing(&self, shape: &Shape) -> Pairing {
         let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
-        let span = self.span.unwrap_or(SPAN);
+        let span = self.span.unwrap_or(load.usual_span(shape.emulated));
         let jobs =
             |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, ..*shape });
         let once = seconds.min(SINGLE_SHOT_SECONDS);

@@ -13,6 +13,10 @@ pub(super) const USUAL_SIZE: Bytes = Bytes::from_kib(4);
 /// How much of a drive is worked on where a guest has it for itself, or several guests work at once: written once before,
 /// and more than a drive's own cache holds back for long.
 pub(super) const SPAN: Bytes = Bytes::from_mib(256);
+/// Size of a database's rows: far more pages than a TLB holds, and few enough that filling the tables, which every sample does
+/// anew, takes no longer than measuring. Where processors are emulated it would.
+const ROWS: Bytes = Bytes::from_mib(64);
+const ROWS_IN_A_LAB: Bytes = Bytes::from_mib(1);
 /// What is run unless something else is asked for.
 pub(super) const USUAL: &str = "random";
 
@@ -78,6 +82,19 @@ impl Chosen {
         self.loads.iter().any(|load| load.needs_loads_image())
     }
 
+    fn is_database(&self) -> bool {
+        self.loads.iter().any(|load| load.on == WorksOn::Database)
+    }
+
+    /// Size of its files together, unless somebody says.
+    pub(super) fn usual_span(&self, emulated: bool) -> Bytes {
+        match (self.is_database(), emulated) {
+            (true, true) => ROWS_IN_A_LAB,
+            (true, false) => ROWS,
+            (false, _) => SPAN,
+        }
+    }
+
     /// The workloads of this shape.
     pub(super) fn of(&self, shape: &Shape) -> Vec<Workload> {
         self.loads.iter().map(|load| (load.make)(shape)).collect()
@@ -89,9 +106,10 @@ impl Chosen {
         let files = self.loads.iter().any(|load| load.on == WorksOn::Files);
         let problem = match () {
             () if files && seconds => format!("--seconds: the steps of {word} run to their end, so leave it out"),
-            () if span && !files => {
+            () if span && !files && !self.is_database() => {
                 format!(
-                    "--span is the size of iozone's files, and {word} has none: leave it out, or name --workload iozone"
+                    "--span is the size of iozone's files or oltp's rows, and {word} has none: leave it out, or name \
+                     --workload iozone or oltp"
                 )
             }
             () if sizes && self.sizes().is_empty() => {

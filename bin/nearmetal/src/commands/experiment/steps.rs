@@ -192,6 +192,20 @@ pub(super) enum Which {
         #[command(flatten)]
         common: Common,
     },
+    /// What huge pages and pins are worth to a database
+    OltpMemory {
+        /// The VM
+        #[arg(value_name = "VM")]
+        vm: String,
+        /// Whole block device for the database; ITS CONTENTS ARE LOST
+        #[arg(long, value_name = "DEVICE")]
+        scratch: String,
+        /// Size of all rows together [default: 64MiB, in a lab 1MiB]
+        #[arg(long, value_name = "SIZE")]
+        rows: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
     /// What the container of a disk costs: raw file, qcow2, backing file, snapshot
     ImagesIo {
         /// The VM
@@ -275,6 +289,7 @@ impl Which {
             Self::NetPaths { .. } => "net-paths",
             Self::NumaModes { .. } => "numa-modes",
             Self::JvmScaling { .. } => "jvm-scaling",
+            Self::OltpMemory { .. } => "oltp-memory",
             Self::ImagesIo { .. } => "images-io",
         }
     }
@@ -287,6 +302,7 @@ impl Which {
             | Self::NetPaths { common, .. }
             | Self::NumaModes { common, .. }
             | Self::JvmScaling { common, .. }
+            | Self::OltpMemory { common, .. }
             | Self::ImagesIo { common, .. } => common,
         }
     }
@@ -295,7 +311,10 @@ impl Which {
     pub(super) fn guests(&self) -> Vec<String> {
         match self {
             Self::PassthroughIo { vms, .. } | Self::VirtioIo { vms, .. } | Self::NetPaths { vms, .. } => vms.clone(),
-            Self::NumaModes { vm, .. } | Self::JvmScaling { vm, .. } | Self::ImagesIo { vm, .. } => vec![vm.clone()],
+            Self::NumaModes { vm, .. }
+            | Self::JvmScaling { vm, .. }
+            | Self::OltpMemory { vm, .. }
+            | Self::ImagesIo { vm, .. } => vec![vm.clone()],
         }
     }
 
@@ -325,6 +344,11 @@ impl Which {
                     of(&[]).step("a-jvm-a-node", "A JVM on each node"),
                     of(&["--single"]).step("one-jvm", "One JVM over all nodes"),
                 ]
+            }
+            Self::OltpMemory { vm, scratch, rows, common } => {
+                let words = Words::new(&["pages", vm, "--scratch", scratch, "--workload", "oltp", "--no-memory"]);
+                let words = words.each("--span", rows.as_deref());
+                vec![words.paired(common).step("pages", "Huge pages and pins")]
             }
             Self::ImagesIo { vm, directory, disk, race, common } => {
                 let words = Words::new(&["disk", "race", vm, "--scratch", directory, "--workload", "iozone-ext4"]);
@@ -402,12 +426,13 @@ mod tests {
         Alone::try_parse_from(words.split(' ')).map(|alone| alone.which.steps()).unwrap()
     }
 
-    const ALL: [&str; 6] = [
+    const ALL: [&str; 7] = [
         "passthrough-io a b --quick --pause",
         "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
         "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap",
         "numa-modes a --scratch /dev/x --nodes 0-3 --counts 1,4 --seconds 2 --seed 7",
         "jvm-scaling a --counts 1,2 --quick",
+        "oltp-memory a --scratch /dev/x --rows 64MiB --quick --pause",
         "images-io a --directory /srv/scratch --quick",
     ];
 

@@ -22,6 +22,7 @@ mod lab_time_model;
 pub mod ledger;
 mod memory_tree;
 mod model;
+mod occupancy;
 mod online;
 mod parse;
 mod perf;
@@ -49,6 +50,7 @@ pub use model::{
     SchedulingPolicy, Setting, SriovState, SwapArea, Sysctl, System, Thread, ThreadRole, Throttling, TunedProfile,
     Tuning, Unreadable, VirtualFunction,
 };
+pub use occupancy::{Occupancy, RunningGuest, Vcpus};
 pub use online::{PusChanged, online_pus, same_pus};
 pub use parse::Malformed;
 pub use perf::{PerfCounter, PerfError, PerfEvent, PerfScope, PerfSide};

@@ -22,5 +22,6 @@ pub use hash::{BLOCK, ImageId, MOST_LENGTH, NotAnImageId, PIECE};
 pub use manifest::{Manifest, ManifestError};
 pub use run::{Event, EventKind, HostEnd, HostToPush, Push, PushError, Pushed, ReceiveError, Receiver, push, receive};
 pub use store::layers::{ImageFormat, Layer, LayerError, layers};
+pub use store::transfers::{Motion, Progress, Stage, Transfer};
 pub use store::users::{CannotTell, User, users};
 pub use store::{DIRECTORY, FindError, Store, StoredImage, Verified, is_name};

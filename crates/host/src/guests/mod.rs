@@ -15,9 +15,10 @@ mod time_groups;
 
 pub use command_line::{CommandLine, QemuCell};
 pub use open_files::{IoUring, OpenFile, count_aio_rings, open_files};
-pub(crate) use processes::read_all;
+pub(crate) use processes::{command_lines, read_all};
 pub use processes::{find, is_alive, pid_of, pids, start_time};
 pub use residency::residency;
+pub(crate) use threads::inside as threads_inside;
 pub use threads::{thread_affinity, threads};
 
 /// Parsers of files of processes, for the fuzzer.

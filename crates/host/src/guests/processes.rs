@@ -101,7 +101,8 @@ fn command_line(fs: &HostFs, pid: u32) -> Result<Option<CommandLine>, ReadError>
     Ok(CommandLine::parse(&fs.read_bytes(&format!("/proc/{pid}/cmdline"))?))
 }
 
-fn command_lines(fs: &HostFs) -> Result<Vec<(u32, CommandLine)>, ReadError> {
+/// Every QEMU process with its command line.
+pub(crate) fn command_lines(fs: &HostFs) -> Result<Vec<(u32, CommandLine)>, ReadError> {
     let mut found = Vec::new();
     for name in fs.list("/proc")? {
         let Ok(pid) = name.parse::<u32>() else { continue };

@@ -34,7 +34,7 @@ pub fn thread_affinity(fs: &HostFs, pid: u32, thread: u32) -> Result<CpuSet, Rea
 }
 
 /// Threads of the process itself.
-pub(super) fn inside(facts: &mut Facts<'_>, pid: u32) -> Result<Vec<Thread>, ReadError> {
+pub(crate) fn inside(facts: &mut Facts<'_>, pid: u32) -> Result<Vec<Thread>, ReadError> {
     let directory = format!("/proc/{pid}/task");
     let mut threads = Vec::new();
     for name in facts.fs.list(&directory)? {

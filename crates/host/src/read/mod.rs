@@ -22,6 +22,7 @@ mod tunables;
 mod tuning;
 
 pub use block::{DiskCounters, disk_counters};
+pub(crate) use nodes::whole_machine;
 
 use crate::facts::Facts;
 use crate::{Host, HostFs, guests};

@@ -29,8 +29,8 @@ pub(super) fn read(facts: &mut Facts<'_>, online: &CpuSet) -> Vec<NumaNode> {
     nodes
 }
 
-/// A kernel without NUMA: one node of everything, distance unknown.
-fn whole_machine(facts: &mut Facts<'_>, online: &CpuSet) -> NumaNode {
+/// One node of everything, distance unknown: of a kernel without NUMA, and of whoever asks for the sum.
+pub(crate) fn whole_machine(facts: &mut Facts<'_>, online: &CpuSet) -> NumaNode {
     let (memory_total, memory_free) = memory(facts, "/proc/meminfo");
     NumaNode {
         index: 0,

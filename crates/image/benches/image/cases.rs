@@ -252,8 +252,10 @@ fn resumed(rig: &Rig<'_>) -> Outcome {
     let first = push(rig.network, &rig.file, &[], Some(Trigger { host, share: 0.5, act: &mut act }));
     let all: Vec<usize> = (1..=rig.network.hosts).collect();
     let mut wrong = rig.check(&first, &all);
-    let part = fs::read_dir(rig.network.store(host).join(".incoming")).unwrap().flatten().next();
-    flip(&part.expect("something is left of a killed push").path());
+    let left = fs::read_dir(rig.network.store(host).join(".incoming")).unwrap().flatten();
+    // Beside it is the note for whoever looks.
+    let part = left.map(|entry| entry.path()).find(|path| path.extension().is_none());
+    flip(&part.expect("something is left of a killed push"));
     let told = push(rig.network, &rig.file, &[], None);
     wrong.extend(rig.check(&told, &[]));
     let most = told.received.values().max().copied().unwrap_or(0);

@@ -9,6 +9,7 @@ use crate::frame::{MOST_RUNS, Run};
 use crate::manifest::{Manifest, fingerprints};
 use crate::store::Store;
 use crate::store::incoming::{Found, Incoming, IncomingError, blocks_in};
+use crate::store::transfers::{Progress, Stage};
 
 /// A piece that came down proved wrong so often: not chance.
 const MOST_WRONG: u32 = 8;
@@ -83,6 +84,12 @@ impl Desk {
             }
         }
         Ok(())
+    }
+
+    /// Tells whoever looks at this host how far it is.
+    pub(crate) fn note(&self, begun: &Progress, stage: Stage, have: u64) {
+        let (received, reused) = (self.received.load(Ordering::Relaxed), self.reused.load(Ordering::Relaxed));
+        self.incoming.note(&Progress { stage, have, received, reused, ..begun.clone() });
     }
 
     /// What to ask for, in as many frames as it takes.

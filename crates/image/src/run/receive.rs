@@ -21,6 +21,7 @@ use crate::handshake::Key;
 use crate::hash::ImageId;
 use crate::manifest::Manifest;
 use crate::store::incoming::{Incoming, put_aside};
+use crate::store::transfers::{EVERY, Progress, Stage};
 use crate::store::users::users;
 use crate::store::{Store, is_name};
 
@@ -156,7 +157,9 @@ impl<W: Write> Host<W> {
                 let desk = Arc::new(Desk::new(Arc::clone(&shelf), incoming));
                 let _ = self.desks.send(Arc::clone(&desk));
                 let source = connection.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(source, _)| source);
-                Pulling { host: self, desk, begun, source, state: Puller::new(), late: Vec::new() }.run()
+                let progress = Progress::begun(&begun.name, begun.length);
+                let state = Puller::new();
+                Pulling { host: self, desk, begun, source, state, late: Vec::new(), progress, noted: None }.run()
             }
             (None, None) => Ok(()),
         }
@@ -259,6 +262,10 @@ struct Pulling<'a, W> {
     state: Puller,
     /// Pieces that were found damaged after all had been there.
     late: Vec<usize>,
+    /// What whoever looks is told, as it was in the beginning.
+    progress: Progress,
+    /// When that was last told, and what it did then.
+    noted: Option<(Duration, Stage)>,
 }
 
 impl<W: Write> Pulling<'_, W> {
@@ -321,6 +328,7 @@ impl<W: Write> Pulling<'_, W> {
             if whole && !finishing {
                 finishing = true;
                 self.state.complete();
+                self.desk.note(&self.progress, Stage::Syncing, have as u64);
                 let (desk, name) = (Arc::clone(&self.desk), self.begun.name.clone());
                 in_thread(&self.host.sender, move || desk.finish(&name).map(|()| Input::Finished));
             } else if self.desk.sync_is_due(&mut synced) {
@@ -367,9 +375,30 @@ impl<W: Write> Pulling<'_, W> {
                         let frames: Vec<Frame> = self.desk.wanted().into_iter().map(Frame::Want).collect();
                         self.ask(link, by_ssh, &mut open, &frames)?;
                     }
-                    Do::Report(status) => self.host.tell(&FromHost::Status(status))?,
+                    Do::Report(status) => {
+                        // What is being named leaves no note behind.
+                        if !finishing {
+                            self.note(&status, now);
+                        }
+                        self.host.tell(&FromHost::Status(status))?;
+                    }
                 }
             }
+        }
+    }
+
+    /// Tells whoever looks at this host, now and then.
+    fn note(&mut self, status: &control::Status, now: Duration) {
+        let stage = match status.doing {
+            control::Doing::Waiting => Stage::Waiting,
+            control::Doing::Looking => Stage::Looking,
+            control::Doing::Fetching => Stage::Fetching,
+            control::Doing::Syncing => Stage::Syncing,
+        };
+        let fresh = self.noted.is_some_and(|(at, then)| then == stage && now.saturating_sub(at) < EVERY);
+        if !fresh {
+            self.noted = Some((now, stage));
+            self.desk.note(&self.progress, stage, status.have);
         }
     }
 

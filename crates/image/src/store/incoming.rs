@@ -10,6 +10,7 @@ use nearmetal_host::files::{self, FileError};
 use rustix::fs::{FallocateFlags, Mode};
 
 use super::reuse::{Reuse, set_bits};
+use super::transfers::{self, Progress};
 use super::{Description, Store};
 use crate::hash::{BLOCK, ImageId, PIECE};
 use crate::manifest::{Manifest, blocks_of};
@@ -167,6 +168,11 @@ impl Incoming {
         Ok(())
     }
 
+    /// Tells whoever looks how far it is.
+    pub(crate) fn note(&self, progress: &Progress) {
+        transfers::note(&self.path, progress);
+    }
+
     /// Writes to the disk what was written so far.
     pub(crate) fn sync(&self) -> Result<(), IncomingError> {
         let io = |source| IncomingError::Io { action: "write to the disk", path: self.path.clone(), source };
@@ -185,6 +191,8 @@ impl Incoming {
         let description = Description::new(name, manifest.length());
         let text = serde_json::to_string_pretty(&description).unwrap_or_default();
         files::write_atomic(&self.store.beside(&self.id, "json"), text)?;
+        // First: after the rename nobody would find it to remove it.
+        transfers::forget(&self.path);
         files::rename(&self.path, &self.store.path(&self.id))?;
         let directory = files::open(self.store.directory())?;
         directory.sync_all().map_err(io("write the directory of"))

@@ -5,12 +5,14 @@
 //! HASH.json         its readable name, when it came
 //! HASH.manifest     what proves its pieces, and its blocks' fingerprints
 //! .incoming/HASH    one on its way; renamed when it is whole and on the disk, never before
+//! .incoming/HASH.progress    how far it is, for whoever looks
 //! ```
 
 pub(crate) mod incoming;
 pub(crate) mod layers;
 pub(crate) mod qcow2;
 mod reuse;
+pub(crate) mod transfers;
 pub(crate) mod users;
 
 use std::io;

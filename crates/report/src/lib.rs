@@ -18,6 +18,7 @@
 //! | the words of a race: its order, what became of each way, what to use | [`view::RaceView`] |
 //! | papers' figures and orders beside ours | [`papers::beside`], [`papers::order_said`] |
 //! | a fleet's plan: text, pictures, page | [`fleet::FleetReport`] |
+//! | a fleet as it is now | [`watch::picture`] |
 
 pub mod fleet;
 mod headline;
@@ -34,6 +35,7 @@ mod svg;
 mod terminal;
 mod text;
 pub mod view;
+pub mod watch;
 
 pub use headline::{Headline, Piece, Stress, headline};
 pub use html::{PageError, experiment_page, html_page};

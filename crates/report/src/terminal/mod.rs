@@ -8,12 +8,14 @@ mod paint;
 mod picture;
 mod sections;
 mod table;
+mod watch;
 
 pub use experiment::experiment_text;
 pub(crate) use fleet::{fleet_text, fleet_what_if};
 pub use paint::Style;
 pub(crate) use paint::wrap;
 pub use picture::host_picture;
+pub use watch::watch_picture;
 
 use crate::headline::{headline, warnings};
 use crate::text::{LAB_WORDS, duration, one_line};

@@ -38,6 +38,11 @@ impl Printer {
         self.lost.as_ref().filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)
     }
 
+    /// Whether data reaches nobody any more, for whatever reason.
+    pub fn is_closed(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// Prose, to stderr.
     pub fn say(&mut self, text: &str) {
         if !self.quiet {

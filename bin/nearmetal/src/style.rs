@@ -30,3 +30,9 @@ pub(crate) fn style(printer: &Printer) -> Style {
     });
     Style { width, colour: printer.colour(), ascii: on_terminal && !utf8 }
 }
+
+/// Rows of the terminal that stdout is; `None`: it is none, or does not say.
+pub(crate) fn rows() -> Option<usize> {
+    let rows = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_row));
+    rows.filter(|rows| *rows > 0)
+}

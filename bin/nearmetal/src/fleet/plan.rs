@@ -13,6 +13,7 @@ use super::compose::{defined_elsewhere, fleet_plan_file};
 use super::directory::{self, Pages};
 use super::hosts::{self, ReadHost, Wanted};
 use super::options::FleetArgs;
+use super::targets::reach_of;
 use super::what_if;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -131,22 +132,12 @@ fn status(plan: &FleetPlan) -> ExitStatus {
 /// Paths in a fleet file count from the file.
 fn wanted(entry: &HostEntry, file: &Path) -> Wanted {
     let beside = |path: &PathBuf| file.parent().unwrap_or(Path::new("")).join(path);
-    let nothing = || SourceArgs { capture: None, host: None };
-    let (reach, source) = match &entry.reach {
-        HostReach::Local => (Reach::Local, nothing()),
-        HostReach::Ssh { destination, command } => {
-            (Reach::Ssh { destination: destination.clone(), command: command.clone() }, nothing())
-        }
-        HostReach::Libvirt(uri) => (
-            Reach::Nowhere { known_by: format!("libvirt at {uri}") },
-            SourceArgs { capture: None, host: Some(uri.clone()) },
-        ),
-        HostReach::Capture(path) => (
-            Reach::Nowhere { known_by: format!("the capture {}", path.display()) },
-            SourceArgs { capture: Some(beside(path)), host: None },
-        ),
+    let source = match &entry.reach {
+        HostReach::Local | HostReach::Ssh { .. } => SourceArgs { capture: None, host: None },
+        HostReach::Libvirt(uri) => SourceArgs { capture: None, host: Some(uri.clone()) },
+        HostReach::Capture(path) => SourceArgs { capture: Some(beside(path)), host: None },
     };
-    Wanted { name: entry.name.clone(), reach, source }
+    Wanted { name: entry.name.clone(), reach: reach_of(&entry.reach), source }
 }
 
 /// A VM that is defined on a host has its disks there: it stays, unless the file says where it goes.

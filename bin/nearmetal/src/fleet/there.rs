@@ -2,16 +2,36 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nearmetal_change::{Reach, check_destination};
 use nearmetal_host::Piped;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// More output than this is none of ours.
 const LONGEST_OUTPUT: u64 = 256 << 20;
 /// Exit code of ssh itself.
 const SSH_FAILED: i32 = 255;
+
+/// How often is looked whether an answer is still waited for.
+const STEP: Duration = Duration::from_millis(25);
+
+/// How long an answer is waited for. Nobody sits before it: ssh asks for no password then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    /// At most so long; then whatever runs for it here is killed.
+    pub(crate) limit: Duration,
+    /// Set once nobody wants the answer any more.
+    pub(crate) stop: &'a AtomicBool,
+    /// Bytes that are read of it.
+    pub(crate) most: u64,
+}
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,30 +89,66 @@ pub(crate) fn nearmetal(
     input: &[u8],
     said: &mut dyn FnMut(&str),
 ) -> Result<Ended, String> {
-    let words = words(reach, "nearmetal", arguments)?;
+    nearmetal_within(reach, arguments, input, None, said)
+}
+
+/// As [`nearmetal`]; with patience, not longer than that.
+///
+/// # Errors
+/// As [`nearmetal`], and that it took too long.
+pub(crate) fn nearmetal_within(
+    reach: &Reach,
+    arguments: &[String],
+    input: &[u8],
+    patience: Option<&Patience<'_>>,
+    said: &mut dyn FnMut(&str),
+) -> Result<Ended, String> {
+    let mut words = words(reach, "nearmetal", arguments)?;
+    if let (Some(patience), Reach::Ssh { .. }) = (patience, reach) {
+        unattended(&mut words, patience.limit);
+    }
     let (program, rest) = words.split_first().ok_or("no program named")?;
     let shown = program.to_string_lossy().into_owned();
-    let started = Piped::start(Command::new(program).args(rest));
+    let mut command = Command::new(program);
+    command.args(rest);
+    if patience.is_some() {
+        // Its own, so that what ssh has started (a jump host's ssh, say) ends with it.
+        command.process_group(0);
+    }
+    let started = Piped::start(&mut command);
     let Piped { mut child, mut stdin, stdout, stderr } =
         started.map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    let group = Pid::from_child(&child);
+    let most = patience.map_or(LONGEST_OUTPUT, |patience| patience.most);
     let mut output = Vec::new();
     let mut last = String::new();
+    let (ended, killed) = (Mutex::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
+        if let Some(patience) = patience {
+            scope.spawn(|| killed.store(wait_at_most(group, patience, &ended), Ordering::Relaxed));
+        }
         // One that does not read its input, because it refused, closes it: that is no failure of ours.
         scope.spawn(move || stdin.write_all(input));
         let reader = scope.spawn(move || {
             let mut bytes = Vec::new();
-            stdout.take(LONGEST_OUTPUT).read_to_end(&mut bytes).map(|_| bytes)
+            stdout.take(most).read_to_end(&mut bytes).map(|_| bytes)
         });
-        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        for line in BufReader::new(stderr.take(most)).split(b'\n').map_while(Result::ok) {
             last = String::from_utf8_lossy(&line).trim_end().to_owned();
             said(&last);
         }
         if let Ok(Ok(bytes)) = reader.join() {
             output = bytes;
         }
+        // Not reaped yet: as long as somebody may kill it, its number is nobody else's.
+        let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
     });
     let status = child.wait().map_err(|error| format!("lost `{shown}`: {error}"))?;
+    if let Some(patience) = patience.filter(|_| killed.into_inner()) {
+        let why = if last.is_empty() { String::new() } else { format!(": {last}") };
+        return Err(format!("no answer within {} s{why}", patience.limit.as_secs_f64()));
+    }
     match status.code() {
         Some(SSH_FAILED) if *reach != Reach::Local => Err(format!("`{shown}` failed: {last}")),
         Some(127) if *reach != Reach::Local => {
@@ -100,6 +156,33 @@ pub(crate) fn nearmetal(
         }
         Some(code) => Ok(Ended { code, stdout: String::from_utf8_lossy(&output).into_owned() }),
         None => Err(format!("`{shown}` ended with {status}")),
+    }
+}
+
+/// Tells ssh that nobody sits before it, and how long it may take to connect. What the user's own options say counts more:
+/// ssh takes the first value that it reads.
+fn unattended(words: &mut Vec<OsString>, limit: Duration) {
+    let is_ssh = words.first().and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "ssh");
+    // `-T -- HOST COMMAND` are the last four.
+    if let Some(at) = words.len().checked_sub(4).filter(|_| is_ssh) {
+        let seconds = limit.as_secs().max(1);
+        words.splice(at..at, ["-oBatchMode=yes".to_owned(), format!("-oConnectTimeout={seconds}")].map(OsString::from));
+    }
+}
+
+/// Waits until it has ended, or kills it and whatever it has started; whether it was killed.
+fn wait_at_most(group: Pid, patience: &Patience<'_>, ended: &Mutex<bool>) -> bool {
+    let until = Instant::now() + patience.limit;
+    loop {
+        thread::sleep(STEP);
+        let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if *ended {
+            return false;
+        }
+        if Instant::now() >= until || patience.stop.load(Ordering::Relaxed) {
+            let _ = kill_process_group(group, Signal::KILL);
+            return true;
+        }
     }
 }
 
@@ -128,5 +211,51 @@ mod tests {
         assert!(words(&ssh("web7", Some(" ")), "nearmetal", &[]).is_err());
         let nowhere = Reach::Nowhere { known_by: "a capture".to_owned() };
         assert!(words(&nowhere, "nearmetal", &[]).unwrap_err().contains("give the host an `ssh` key"));
+    }
+
+    fn asked(script: &str, limit: Duration, stop: bool) -> (Result<Ended, String>, Duration) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stand-in");
+        nearmetal_host::files::write(&path, script).unwrap();
+        let reach = ssh("web7", Some(&format!("sh {}", path.display())));
+        let stop = AtomicBool::new(stop);
+        let patience = Patience { limit, stop: &stop, most: 1000 };
+        let began = Instant::now();
+        let ended = nearmetal_within(&reach, &["x".to_owned()], b"", Some(&patience), &mut |_| ());
+        (ended, began.elapsed())
+    }
+
+    #[test]
+    fn nobody_is_waited_for_longer_than_one_has_patience() {
+        let long = Duration::from_secs(60);
+        assert_eq!(asked("echo $3", long, false).0, Ok(Ended { code: 0, stdout: "web7\n".to_owned() }));
+        // The grandchild holds both pipes open.
+        let hangs = "echo connecting >&2\nsleep 600 &\nsleep 600";
+        let (ended, took) = asked(hangs, Duration::from_millis(300), false);
+        assert_eq!(ended, Err("no answer within 0.3 s: connecting".to_owned()));
+        assert!(took < long, "{took:?}");
+        let (ended, took) = asked(hangs, Duration::from_secs(600), true);
+        assert!(ended.is_err() && took < long, "{ended:?} {took:?}");
+    }
+
+    #[test]
+    fn one_who_prints_without_end_is_not_listened_to() {
+        let (ended, took) = asked("while echo yes; do :; done", Duration::from_secs(60), false);
+        // Its pipe is closed: it ends by that, or is ended.
+        assert!(ended.is_err() || ended.is_ok_and(|ended| ended.stdout.len() == 1000), "an answer without an end");
+        assert!(took < Duration::from_secs(50), "{took:?}");
+    }
+
+    #[test]
+    fn ssh_alone_is_told_that_nobody_sits_before_it() {
+        let told = |command: Option<&str>| {
+            let mut all = words(&ssh("web7", command), "nearmetal", &[]).unwrap();
+            unattended(&mut all, Duration::from_secs(10));
+            all.join(" ".as_ref()).into_string().unwrap()
+        };
+        assert_eq!(told(None), "ssh -oBatchMode=yes -oConnectTimeout=10 -T -- web7 nearmetal");
+        let own = told(Some("/usr/bin/ssh -oConnectTimeout=3"));
+        assert_eq!(own, "/usr/bin/ssh -oConnectTimeout=3 -oBatchMode=yes -oConnectTimeout=10 -T -- web7 nearmetal");
+        assert_eq!(told(Some("sh my-ssh")), "sh my-ssh -T -- web7 nearmetal");
     }
 }

@@ -5,11 +5,12 @@ mod example;
 mod found;
 mod import;
 mod init;
+mod watch;
 
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
-/// Describe many VMs on many hosts in one file
+/// Describe many VMs on many hosts in one file, and watch the hosts
 ///
 /// A fleet file says which VMs you want, and on which hosts they may run (docs/reference/fleet-file.md).
 #[derive(Debug, clap::Args)]
@@ -24,6 +25,7 @@ enum Action {
     Check(check::Args),
     Example(example::Args),
     Import(import::Args),
+    Watch(watch::Args),
 }
 
 /// Runs one of them.
@@ -33,5 +35,6 @@ pub(crate) fn fleet(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         Action::Check(args) => check::check(&args, printer),
         Action::Example(args) => example::example(&args, printer),
         Action::Import(args) => import::import(&args, printer),
+        Action::Watch(args) => watch::watch(&args, printer),
     }
 }

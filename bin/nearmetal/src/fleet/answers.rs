@@ -1,17 +1,15 @@
-//! What each host answers to a question about its images.
+//! What each host answers to a question: its own nearmetal is asked, and prints a document with an answer about itself.
 
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use nearmetal_change::Reach;
-use nearmetal_image::{ImageId, Store, User};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::Target;
+use super::targets::Target;
+use super::there::{self, Patience};
 use crate::exit_status::ExitStatus;
-use crate::fleet::there;
 use crate::printer::Printer;
 
 /// Hosts asked at a time.
@@ -37,26 +35,10 @@ pub(crate) struct Document<'a, T> {
     pub(crate) hosts: &'a [Answer<T>],
 }
 
-/// What became of an image that is to be removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Removal {
-    /// Its hash; `null` if it is not there.
-    pub(crate) image: Option<ImageId>,
-    /// Whether it was removed.
-    pub(crate) removed: bool,
-    /// Who uses it.
-    pub(crate) users: Vec<User>,
-}
-
 /// The document that a host prints about itself.
 #[derive(Deserialize)]
 struct OfHost<T> {
     hosts: Vec<Answer<T>>,
-}
-
-/// The store in a directory.
-pub(crate) fn store_of(directory: &Path) -> Store {
-    Store::at(std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()))
 }
 
 /// Asks all hosts, several at a time; this machine with `here`, others by running `nearmetal ARGUMENTS` there.
@@ -75,7 +57,7 @@ pub(crate) fn ask_all<T: DeserializeOwned + Send>(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(target) = targets.get(at) else { return };
-                    let answer = if target.reach == Reach::Local { here() } else { ask(target, arguments) };
+                    let answer = if target.reach == Reach::Local { here() } else { ask(target, arguments, None) };
                     let (answer, problem) = match answer {
                         Ok(answer) => (Some(answer), None),
                         Err(problem) => (None, Some(problem)),
@@ -92,9 +74,17 @@ pub(crate) fn ask_all<T: DeserializeOwned + Send>(
     done.into_inner().unwrap_or_default().into_iter().flatten().collect()
 }
 
-fn ask<T: DeserializeOwned>(target: &Target, arguments: &[String]) -> Result<T, String> {
+/// Asks one host by running `nearmetal ARGUMENTS` there.
+///
+/// # Errors
+/// No answer, in words: the host's own, or why it gave none.
+pub(crate) fn ask<T: DeserializeOwned>(
+    target: &Target,
+    arguments: &[String],
+    patience: Option<&Patience<'_>>,
+) -> Result<T, String> {
     let mut last = String::new();
-    let ended = there::nearmetal(&target.reach, arguments, b"", &mut |line| last = line.to_owned())?;
+    let ended = there::nearmetal_within(&target.reach, arguments, b"", patience, &mut |line| last = line.to_owned())?;
     let Ok(document) = serde_json::from_str::<OfHost<T>>(&ended.stdout) else {
         return Err(format!("its nearmetal ended with {} and no answer: {last}", ended.code));
     };

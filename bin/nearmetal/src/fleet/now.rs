@@ -139,7 +139,7 @@ fn noted<T, E: std::error::Error + Send + Sync + 'static>(
     what: &str,
     notes: &mut Vec<String>,
 ) -> Option<T> {
-    let failed = |error| notes.push(format!("{what} are not known: {:#}", anyhow::Error::from(error)));
+    let failed = |error: E| notes.push(format!("{what} are not known: {:#}", anyhow::Error::from(error)));
     result.map_err(failed).ok()
 }
 

@@ -125,7 +125,8 @@ pub(crate) fn nearmetal_within(
     let (ended, killed) = (Mutex::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         if let Some(patience) = patience {
-            scope.spawn(|| killed.store(wait_at_most(group, patience, &ended), Ordering::Relaxed));
+            let (killed, ended) = (&killed, &ended);
+            scope.spawn(move || killed.store(wait_at_most(group, patience, ended), Ordering::Relaxed));
         }
         // One that does not read its input, because it refused, closes it: that is no failure of ours.
         scope.spawn(move || stdin.write_all(input));

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use nearmetal_change::Reach;
 use nearmetal_fleet::file::{AssembleErrors, FileErrors, FleetFile, HostEntry, HostReach, KnownHost, assemble};
 use nearmetal_fleet::{FleetError, FleetPlan, Step, check};
 use nearmetal_host::files;

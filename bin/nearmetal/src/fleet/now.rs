@@ -123,11 +123,11 @@ impl HostNow {
         let held = held.fold(CpuSet::new(), |all, run| all.union(&run.cpus));
         let vcpus = occupancy.guests.iter().filter_map(|guest| guest.vcpus.as_ref());
         let bound = vcpus.fold(CpuSet::new(), |all, vcpus| all.union(&vcpus.bound)).difference(&held);
-        let given = occupancy.guests.iter().map(|guest| guest.memory);
+        let mut given = occupancy.guests.iter().map(|guest| guest.memory);
         let memory = MemoryNow {
             total: occupancy.memory_total,
             free: occupancy.memory_free,
-            guests: given.fold(Some(Bytes::ZERO), |sum, one| Some(sum?.plus(one?))),
+            guests: given.try_fold(Bytes::ZERO, |sum, one| Some(sum.plus(one?))),
         };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self { version, online: occupancy.online, runs: held, bound, memory, guests, images, transfers, notes }

@@ -306,7 +306,9 @@ fn on_its_way(transfer: &WatchTransfer, width: usize) -> Line {
     let ink = if transfer.running { Ink::Good } else { Ink::Unsure };
     let mut line = vec![(format!("  → {name} "), Ink::Plain)];
     line.extend(bar(&[('█', ink, share.unwrap_or(0))], share.map(|_| 1000), cells));
-    line.push((format!("{percent}  {}", one_line(&transfer.words)), Ink::Plain));
+    let taken = "  → ".chars().count() + name.chars().count() + 1 + cells + 1;
+    let words = format!("{percent}  {}", one_line(&transfer.words));
+    line.push((shorten(&words, width.saturating_sub(taken)), Ink::Plain));
     line
 }
 

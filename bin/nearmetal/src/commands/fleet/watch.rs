@@ -141,7 +141,7 @@ fn look_after(
     let in_place = !args.once && args.format == Format::Text && printer.stdout_is_terminal();
     let mut waited = Duration::ZERO;
     // Each answer comes within the time limit: this ends.
-    while !board.wait(STEP) && !(in_place && waited >= FIRST) {
+    while !(board.wait(STEP) || in_place && waited >= FIRST) {
         waited += STEP;
         if !matches!(ended.try_recv(), Err(TryRecvError::Empty)) {
             printer.important("stopped before all hosts had answered: nothing was shown");

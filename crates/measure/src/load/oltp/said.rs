@@ -185,8 +185,9 @@ fn clean(part: &Part<'_>) -> Result<(), MeasureError> {
 fn transactions(part: &Part<'_>) -> Result<(u64, f64), MeasureError> {
     const NAME: &str = "transactions:";
     let [_, done] = counted(part, NAME)?;
-    let lines = part.text.lines().filter_map(|line| line.trim().strip_prefix(NAME));
-    let rate = lines.last().and_then(|line| line.split_once('(')?.1.split_once(" per sec.")?.0.parse::<f64>().ok());
+    let mut lines = part.text.lines().filter_map(|line| line.trim().strip_prefix(NAME));
+    let rate =
+        lines.next_back().and_then(|line| line.split_once('(')?.1.split_once(" per sec.")?.0.parse::<f64>().ok());
     match rate {
         Some(rate) if rate > 0.0 && rate.is_finite() && done > 0 => Ok((done, rate)),
         Some(_) => Err(failed("no transaction was done in the measured seconds".to_owned())),
@@ -277,7 +278,7 @@ mod tests {
             assert!(times[0] < times[1] && times[1] < times[2], "{times:?}");
         }
         // What sysbench itself says of the last part, in ms.
-        let own = SAID.lines().filter_map(|line| line.trim().strip_prefix("99th percentile:")).last().unwrap();
+        let own = SAID.lines().filter_map(|line| line.trim().strip_prefix("99th percentile:")).next_back().unwrap();
         let own: f64 = own.trim().parse().unwrap();
         assert!((value("latency.p99.at-90").unwrap() / 1e6 - own).abs() < 0.01, "{own}");
         assert_eq!(value(RATE), None);

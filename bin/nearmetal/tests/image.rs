@@ -22,8 +22,9 @@ impl Fleet {
         let script = directory.path().join("ssh");
         let program = env!("CARGO_BIN_EXE_nearmetal");
         let text = format!(
-            "host=$3\ncommand=$(printf %s \"$4\" | sed \"s|^nearmetal|{program}|; s|/images|/images-$host|\")\n\
-             SSH_CONNECTION='127.0.0.1 50000 127.0.0.1 22' exec sh -c \"exec $command\"\n"
+            "host=$3\n[ ! -e {}/$host-is-away ] || {{ echo \"$host: No route to host\" >&2; exit 255; }}\ncommand=$(printf %s \"$4\" | sed \"s|^nearmetal|{program}|; s|/images|/images-$host|\")\n\
+             SSH_CONNECTION='127.0.0.1 50000 127.0.0.1 22' exec sh -c \"exec $command\"\n",
+            directory.path().display()
         );
         files::write(&script, text).unwrap();
         let host = |name: &str| {
@@ -53,6 +54,13 @@ impl Fleet {
         let output = self.run(&[words, &["--format=json"]].concat());
         assert_eq!(output.status.code(), Some(code), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What `fleet watch` prints once.
+    fn watch(&self, format: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearmetal"));
+        command.args(["fleet", "watch", "--once", format]).arg(self.path("fleet.toml"));
+        command.arg("--directory").arg(self.path("images")).output().unwrap()
     }
 
     fn push(&self, file: &Path, code: i32) -> Vec<Value> {
@@ -172,4 +180,34 @@ fn what_cannot_be_pushed_is_a_mistake_in_use() {
     let nobody = Command::new(env!("CARGO_BIN_EXE_nearmetal")).args(["image", "push", "/dev/null"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("no hosts"));
+}
+
+/// A real push, slowed down, is in the picture of whoever watches; a host that is away stays in it, with the reason.
+#[test]
+fn a_push_under_way_is_watched_and_a_host_that_is_away_stays_in_the_picture() {
+    let fleet = Fleet::new();
+    let file = fleet.image("debian.qcow2", &content(12_000_000));
+    let mut push = Command::new(env!("CARGO_BIN_EXE_nearmetal"));
+    push.args(["image", "push", "--quiet", "--bandwidth", "1", "--fleet"]).arg(fleet.path("fleet.toml"));
+    let mut push = push.arg("--directory").arg(fleet.path("images")).arg(&file).spawn().unwrap();
+    let seen = loop {
+        let ended = push.try_wait().unwrap();
+        let look = fleet.watch("--format=json");
+        let look: Value = serde_json::from_slice(&look.stdout).unwrap();
+        let transfer = look["hosts"][0]["answer"]["transfers"][0].clone();
+        let have = transfer["progress"]["have"].as_u64().unwrap_or_default();
+        if have > 0 || ended.is_some() {
+            break transfer;
+        }
+    };
+    files::write(&fleet.path("c-is-away"), "").unwrap();
+    let picture = fleet.watch("--format=text");
+    push.kill().unwrap();
+    push.wait().unwrap();
+    assert_eq!(seen["motion"], "running", "{seen}");
+    let (have, pieces) = (seen["progress"]["have"].as_u64().unwrap(), seen["progress"]["pieces"].as_u64().unwrap());
+    assert!(have < pieces && pieces == 12_000_000_u64.div_ceil(256 << 10), "{seen}");
+    let text = String::from_utf8(picture.stdout).unwrap();
+    assert!(text.contains("→ debian.qcow2 ") && text.contains("No route to host"), "{text}");
+    assert_eq!(picture.status.code(), Some(3), "one host did not answer");
 }

@@ -17,8 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
-use nearmetal_host::{Host, HostFs, files};
-use nearmetal_units::Bytes;
+use nearmetal_host::files;
 use sha2::{Digest, Sha256};
 
 use crate::cases::{Body, Case, Verdict};
@@ -37,9 +36,10 @@ struct Cli {
     /// Run cases again that passed already in this build
     #[arg(long)]
     again: bool,
-    /// Labs beside each other, each with 8 GiB; beside a compiler, or to measure, 1 [default: 2 with 20 GiB, else 1]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
-    labs: Option<u32>,
+    /// Labs beside each other, each with 8 GiB. On two cores two labs are each half as fast, or less: 12 emulated processors
+    /// wait for each other
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    labs: u32,
     /// Leave shared labs running; the next run uses them
     #[arg(long)]
     keep_lab: bool,
@@ -80,7 +80,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let record = Mutex::new(record);
     let (several, one): (Vec<&Case>, Vec<&Case>) = chosen.into_iter().partition(|case| case.body.boots_several());
     let queue = Mutex::new(by_subject(&one));
-    let desks = cli.labs.unwrap_or_else(usual_labs).min(one.len() as u32).max(1);
+    let desks = cli.labs.min(one.len() as u32).max(1);
     std::thread::scope(|scope| {
         let run = |number| Desk::new(number, cli, &record).work_off(&queue);
         // All are started before the first is waited for.
@@ -92,16 +92,6 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let (passed, failed, skipped) = locked(&record).totals();
     say(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
     Ok(failed == 0)
-}
-
-/// What a machine needs for two labs of 8 GiB beside each other, and for what else runs on it.
-const FOR_TWO: Bytes = Bytes::from_mib(20 << 10);
-
-/// Labs beside each other unless somebody says how many. One lab's emulated processors keep little more than one of two cores
-/// busy.
-fn usual_labs() -> u32 {
-    let total = Host::read(&HostFs::live()).system.memory_total;
-    if total.is_some_and(|total| total >= FOR_TWO) { 2 } else { 1 }
 }
 
 /// Cases of one subject leave the guest as the next one wants it, so they stay together; those with labs of their own do not

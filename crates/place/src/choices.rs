@@ -140,8 +140,16 @@ mod tests {
             }
         }
         assert_eq!("float".parse(), Ok(Choices::FLOAT));
-        for junk in ["", "float.huge", "pu.huge.none-magic.iothread", "pu.huge.none-native", "x.huge.rule.iothread"] {
-            assert!(junk.parse::<Choices>().is_err(), "{junk}");
+        for junk in [
+            "",
+            "float.huge",
+            "pu.huge.none-magic.iothread",
+            "pu.huge.none-native",
+            "x.huge.rule.iothread",
+            "pu.huge.magic.iothread",
+        ] {
+            let error = junk.parse::<Choices>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{junk}` names no choices")), "{error}");
         }
     }
 }

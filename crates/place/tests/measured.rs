@@ -55,6 +55,8 @@ fn a_measured_path_replaces_the_rules_choice_and_says_so() {
     assert_ne!(old.disks[0].engine, DiskEngine::Native, "the rules would have it otherwise");
     assert_eq!((new.disks[0].engine, new.disks[0].iothread), (DiskEngine::Native, old.disks[0].iothread));
     assert_eq!((&new.vcpus, &new.memory, new.disks[0].queues), (&old.vcpus, &old.memory, old.disks[0].queues));
+    let place = |of: &Placement| of.reasons.iter().position(|reason| reason.subject == "disk vda");
+    assert_eq!(place(new), place(old), "it stands where the rules' choice stood");
     let disk: Vec<_> = new.reasons.iter().filter(|reason| reason.subject == "disk vda").collect();
     assert!(
         disk[0].because.contains("1.93×") && disk[0].choice == "cache none, engine native, an iothread",
@@ -82,6 +84,19 @@ fn an_engine_the_kernel_refuses_now_is_not_used() {
     use_measured(&host, &mut after, &disks(&[measured("a", DiskEngine::IoUring)]));
     assert_eq!(after.placements[0].disks, before.placements[0].disks);
     assert!(after.placements[0].reasons.iter().any(|reason| reason.because.contains("io_uring_disabled is 2 now")));
+}
+
+#[test]
+fn an_engine_is_refused_only_where_the_kernel_refuses_that_one() {
+    for (disabled, engine) in [(2, DiskEngine::Threads), (0, DiskEngine::IoUring)] {
+        let mut host = Synthetic::new().nvme(0).build();
+        host.system.io_uring_disabled = Some(disabled);
+        let mut plan = plan(&host, &[guest_on("a", 2, 512, "nvme0n1")]).plan;
+        use_measured(&host, &mut plan, &disks(&[measured("a", engine)]));
+        let placement = &plan.placements[0];
+        assert_eq!(placement.disks[0].engine, engine);
+        assert_eq!(choice(placement, "disk vda"), format!("cache none, engine {}, an iothread", engine.name()));
+    }
 }
 
 /// The plans of two guests of which `a` was measured best with these choices.
@@ -112,6 +127,7 @@ fn what_a_tune_found_is_planned_for_that_guest_alone_and_names_the_run() {
     );
     assert_eq!(choice(a, "tuned"), "vCPUs on their node, small pages, none/native, main loop");
     assert_eq!(because(a, "tuned"), "measured by tune run 7 on 2026-01-01");
+    assert_eq!(choice(a, "vcpu pins"), format!("PUs {} for all of them", a.vcpus[0].cpus));
     assert!(a.vcpus.iter().all(|pin| pin.cpus == a.vcpus[0].cpus && pin.cpus.len() > 2), "{:?}", a.vcpus);
     let others = b.vcpus.iter().map(|pin| &pin.cpus).chain(b.iothreads.iter()).chain([&b.emulator, &a.emulator]);
     assert!(others.clone().all(|set| set.is_disjoint(&a.vcpus[0].cpus)), "nobody else runs there");

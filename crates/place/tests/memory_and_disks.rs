@@ -5,7 +5,7 @@ mod common;
 use common::{because, block_disk, choice, guest, guest_on, plan, process};
 use nearmetal_host::synthetic::Synthetic;
 use nearmetal_host::{Host, ThreadRole};
-use nearmetal_place::{CacheMode, DiskEngine, DiskRequest, GuestRequest, Occupied, Policy};
+use nearmetal_place::{CacheMode, DiskEngine, DiskRequest, GuestRequest, Occupied, Placement, Policy};
 use nearmetal_units::{Bytes, PageSize};
 
 #[test]
@@ -82,7 +82,7 @@ fn a_host_without_pools_gets_none_and_says_so() {
     host.nodes[0].pools.clear();
     let planned = plan(&host, &[guest("a", 1, 512)]);
     assert_eq!((planned.plan.placements[0].memory.page_size, planned.plan.placements[0].memory.pages), (None, 0));
-    assert!(because(&planned.plan.placements[0], "hugepages").contains("no hugepage pool"));
+    assert!(because(&planned.plan.placements[0], "hugepages").contains("the host has no hugepage pool"));
     assert!(planned.plan.pools.is_empty());
 }
 
@@ -108,6 +108,7 @@ fn the_engine_follows_what_the_kernel_allows() {
     let table = [
         (Some(0), "6.12.0", DiskEngine::IoUring, DiskEngine::IoUring),
         (None, "6.1.0-30-amd64", DiskEngine::IoUring, DiskEngine::IoUring),
+        (None, "5.13.0", DiskEngine::IoUring, DiskEngine::IoUring),
         (Some(1), "6.12.0", DiskEngine::Native, DiskEngine::Threads),
         (Some(2), "6.12.0", DiskEngine::Native, DiskEngine::Threads),
         (None, "5.10.0-8", DiskEngine::Native, DiskEngine::Threads),
@@ -136,23 +137,33 @@ fn iothread_and_queues_are_for_virtio_disks_and_read_only_ones_stay() {
     assert_eq!(choice(placement, "disk vdc"), "left as it is");
     request.disks.push(block_disk("vda", "nvme0n1"));
     let placement = &plan(&host, &[request]).plan.placements[0];
-    assert_eq!((placement.disks[1].iothread, placement.disks[1].queues), (Some(1), Some(16)));
     assert_eq!(placement.iothreads.len(), 1);
+    assert_eq!((placement.disks[1].iothread, placement.disks[1].queues), (Some(1), Some(16)));
+    let queues = |placement: &Placement| {
+        placement
+            .reasons
+            .iter()
+            .find(|reason| reason.choice.starts_with("queues "))
+            .map(|reason| reason.because.clone())
+    };
+    assert_eq!(queues(placement).as_deref(), Some("one for each of 20 vCPUs is more than the policy's limit of 16"));
+    let placement = &plan(&host, &[guest_on("b", 16, 512, "nvme0n1")]).plan.placements[0];
+    assert_eq!(queues(placement).as_deref(), Some("one for each vCPU: no vCPU waits for another's queue"));
 }
 
 #[test]
 fn disks_are_dealt_to_several_iothreads() {
     let host = Synthetic::new().cores_per_node(8).nvme(0).build();
     let request = GuestRequest {
-        disks: ["vda", "vdb", "vdc"].map(|target| block_disk(target, "nvme0n1")).to_vec(),
+        disks: ["vda", "vdb", "vdc", "vdd"].map(|target| block_disk(target, "nvme0n1")).to_vec(),
         ..guest("a", 2, 512)
     };
-    let policy = Policy { iothreads: 2, ..Policy::default() };
+    let policy = Policy { iothreads: 3, ..Policy::default() };
     let planned = nearmetal_place::plan(&host, &Occupied::default(), &[request], &policy);
     let placement = &planned.plan.placements[0];
     let numbers: Vec<_> = placement.disks.iter().map(|disk| disk.iothread).collect();
-    assert_eq!(numbers, [Some(1), Some(2), Some(1)]);
-    assert_eq!(placement.iothreads.len(), 2);
+    assert_eq!(numbers, [Some(1), Some(2), Some(3), Some(1)]);
+    assert_eq!(placement.iothreads.len(), 3);
     assert_ne!(placement.iothreads[0], placement.iothreads[1]);
 }
 

@@ -126,6 +126,7 @@ mod tests {
             seen.sort();
             seen.dedup();
             prop_assert_eq!(seen.len(), runs.len(), "no run comes twice");
+            prop_assert!(runs.iter().all(|run| run.len() == factors), "{:?}", runs);
             for one in 0..factors {
                 prop_assert_eq!(runs.iter().filter(|run| run[one]).count() * 2, runs.len());
                 for other in (0..factors).filter(|other| *other != one) {
@@ -163,6 +164,8 @@ mod tests {
             let mut lost = values.clone();
             lost[3] = None;
             prop_assert_eq!(fraction.sides(&lost, &[0]), None);
+            lost[3] = Some(0.0);
+            prop_assert_eq!(fraction.sides(&lost, &[0]), None, "zero has no logarithm");
         }
     }
 }

@@ -92,6 +92,10 @@ mod tests {
         assert_eq!((loud.n, loud.capped), (MAXIMUM_PAIRS, true));
         assert!((38_000..40_000).contains(&loud.uncapped), "{loud:?}");
         assert!(pairs_needed(&pilot(5.0), 1e-6, 0.95).unwrap().capped);
+        // Whoever cares for a factor of a million only has seen enough after any pilot.
+        assert_eq!(pairs_needed(&pilot(5.0), 1e6, 0.95), Ok(PairsNeeded { n: 10, capped: false, uncapped: 10 }));
+        // t(99)·0.1/√100 = 0.01984 is below ln 1.0201 = 0.01990, t(98)·0.1/√99 = 0.01994 above: all that is allowed.
+        assert_eq!(pairs_needed(&pilot(0.1), 0.0201, 0.95), Ok(PairsNeeded { n: 100, capped: false, uncapped: 100 }));
     }
 
     #[test]

@@ -68,6 +68,15 @@ mod tests {
     }
 
     #[test]
+    fn the_expansion_has_ten_digits() {
+        // mpmath 1.3 with 30 digits: the root of 1 − I(400/(400+t²); 200, ½)/2 = probability.
+        for (probability, exact) in [(0.75, 0.675_103_584_240_748_5), (0.9, 1.283_671_599_570_304_4)] {
+            let found = student_t(probability, EXPANSION_FROM);
+            assert!((found - exact).abs() < 2e-11, "t({probability}; {EXPANSION_FROM}) = {found}, exactly {exact}");
+        }
+    }
+
+    #[test]
     fn the_expansion_joins_the_library_without_a_step() {
         for probability in [0.75, 0.9, 0.975, 0.995, 0.9995] {
             let (below, above) =

@@ -175,5 +175,6 @@ mod tests {
         assert!(matches!(sample(&[1.0]).percentile(f64::NAN), Err(StatsError::OutOfRange { .. })));
         assert!(serde_json::from_str::<Sample>("[]").is_err());
         assert_eq!(serde_json::from_str::<Sample>("[2.0,1.5]").unwrap().values(), [2.0, 1.5]);
+        assert_eq!(serde_json::to_string(&sample(&[2.0, 1.5])).unwrap(), "[2.0,1.5]");
     }
 }

@@ -146,3 +146,68 @@ fn what_makes_no_race_is_refused() {
     assert_eq!(race.rounds(), 0, "a round that was refused did not happen");
     assert_eq!(doubling_looks(3, 4), [3, 6, 12, 24]);
 }
+
+/// A race in which arm 0 is the partner, with these values for each arm, one a round.
+fn recorded(can_win: &[bool], looks: &[u32], arms: &[&[f64]]) -> Race {
+    let mut race = Race::new(can_win, 0, 0.05, looks).unwrap();
+    for round in 0..arms[0].len() {
+        let values: Vec<_> = arms.iter().map(|values| Some(values[round])).enumerate().collect();
+        race.record(&values).unwrap();
+    }
+    race
+}
+
+#[test]
+fn rounds_and_looks_are_counted() {
+    let mut race = recorded(&[true; 2], &[3, 6, 12], &[&[1.0; 3], &[1.0; 3]]);
+    assert_eq!((race.rounds(), race.rounds_to_look(), race.looks_left()), (3, 0, 3));
+    race.look(u64::MAX);
+    assert_eq!((race.rounds(), race.rounds_to_look(), race.looks_left()), (3, 3, 2));
+}
+
+#[test]
+fn arms_that_are_equal_to_the_last_digit_are_not_called_worse() {
+    let mut race = recorded(&[true; 3], &[3, 6], &[&[2.0; 3], &[2.0; 3], &[2.0; 3]]);
+    race.look(u64::MAX);
+    assert_eq!(race.fates(), [Fate::Racing; 3]);
+    assert_eq!(race.slack(), Some(1.0));
+}
+
+#[test]
+fn nobody_is_cut_while_the_runs_suffice() {
+    let noisy: [&[f64]; 4] = [&[1.0, 1.2, 0.9], &[1.1, 1.0, 1.2], &[0.9, 1.1, 1.0], &[1.0, 0.8, 1.1]];
+    // Four arms in each of the three rounds to the next look.
+    for (affordable, cut) in [(12, 0), (11, 1)] {
+        let mut race = recorded(&[true; 4], &[3, 6], &noisy);
+        race.look(affordable);
+        let count = race.fates().iter().filter(|fate| matches!(fate, Fate::Cut { .. })).count();
+        assert_eq!(count, cut, "{affordable} runs: {:?}", race.fates());
+    }
+}
+
+#[test]
+fn the_slack_is_the_end_of_the_interval_at_the_shared_level() {
+    // Logarithms to the leader −0.2, 0.1, 0 and −0.1: mean −0.05, s = 0.129099. Two arms beside the leader and three looks
+    // share the error, so t(1 − 0.05/6; 3) = 4.856657; its end is −0.05 + 4.856657·0.129099/√4.
+    let close: Vec<f64> = [-0.2, 0.1, 0.0, -0.1].map(f64::exp).to_vec();
+    let race = recorded(&[true; 3], &[4, 8, 16], &[&[1.0; 4], &close, &[0.1; 4]]);
+    let slack = race.slack().unwrap().ln();
+    assert!((slack - 0.263_496).abs() < 1e-6, "{slack}");
+    // An arm that cannot win leaves open nothing, however good it is.
+    let race = recorded(&[true, false], &[4, 8, 16], &[&[1.0; 4], &[9.0; 4]]);
+    assert_eq!(race.slack(), Some(1.0));
+}
+
+#[test]
+fn the_partner_runs_on_when_it_is_shown_worse_and_not_when_it_fails() {
+    let arms: [&[f64]; 3] = [&[1.0; 3], &[2.0, 2.1, 2.0], &[2.1, 2.0, 2.1]];
+    let mut race = recorded(&[true; 3], &[3, 6], &arms);
+    race.look(u64::MAX);
+    assert!(matches!(race.fates()[0], Fate::ShownWorse { .. }), "{:?}", race.fates());
+    assert_eq!(race.next_round(), [0, 1, 2], "every arm has a ratio to it");
+    let mut race = Race::new(&[true; 3], 0, 0.05, &[3, 6]).unwrap();
+    for _ in 0..2 {
+        race.record(&[(0, None), (1, Some(2.0)), (2, Some(2.0))]).unwrap();
+    }
+    assert_eq!((race.fates()[0], race.next_round()), (Fate::Withdrawn, vec![1, 2]));
+}

@@ -127,6 +127,7 @@ fn what_a_tune_found_is_planned_for_that_guest_alone_and_names_the_run() {
     );
     assert_eq!(choice(a, "tuned"), "vCPUs on their node, small pages, none/native, main loop");
     assert_eq!(because(a, "tuned"), "measured by tune run 7 on 2026-01-01");
+    assert_eq!(choice(a, "node"), "node 0", "the reasons that still hold stand");
     assert_eq!(choice(a, "vcpu pins"), format!("PUs {} for all of them", a.vcpus[0].cpus));
     assert!(a.vcpus.iter().all(|pin| pin.cpus == a.vcpus[0].cpus && pin.cpus.len() > 2), "{:?}", a.vcpus);
     let others = b.vcpus.iter().map(|pin| &pin.cpus).chain(b.iothreads.iter()).chain([&b.emulator, &a.emulator]);

@@ -16,7 +16,7 @@ struct Flushed {
     cache: &'static str,
     /// libvirt's `io`.
     engine: &'static str,
-    /// An image on the lab's root disk; else a partition of the scratch namespace.
+    /// An image on the lab's root disk, where libvirt's user may go; else a partition of the scratch namespace.
     qcow2: bool,
     /// Whether what the guest synced is there after a power loss.
     keeps: bool,
@@ -51,7 +51,7 @@ impl Flushed {
     /// What holds its blocks.
     fn source(&self) -> String {
         if self.qcow2 {
-            return format!("/root/{}.qcow2", self.letter);
+            return format!("/var/lib/libvirt/images/{}.qcow2", self.letter);
         }
         format!("{SCRATCH}-part{}", u32::from(self.letter) - u32::from('a'))
     }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::arm::{ArmName, Role};
 use crate::clones::measured_disk;
 use crate::conditions::Conditions;
-use crate::engine::{Fresh, Session, Tenant};
+use crate::engine::{Fresh, Session};
 use crate::error::MeasureError;
-use crate::finish::{Experiment, Request};
+use crate::finish::Request;
 use crate::results::Results;
-use crate::stand::{OnScratch, Stand, Up, Way};
+use crate::stand::{OnScratch, Stand, Turns, Up, Way, paired};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ struct Disk<'f> {
     target: &'f str,
     found: &'f DiskFacts,
 }
+
+/// Place of the arm as planned.
+const PLANNED: usize = 1;
 
 const DECISIONS: [Decision; 5] = [
     Decision {
@@ -113,26 +116,11 @@ impl Request for DecisionsRequest {
     /// The plan decides none of these things, the guest runs and may not be paused, the scratch device cannot be used, a clone
     /// does not come up, or four runs in a row failed.
     fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
-        let on = &self.on;
-        let mut stand = Stand::set_up(ways(on)?, Up::One, on, session)?;
-        let pairing = &stand.usable(&on.pairing, session)?;
-        let names = stand.names();
-        let (planned, all) = (1, (0..names.len()).collect::<Vec<_>>());
+        let mut stand = Stand::set_up(ways(&self.on)?, Up::One, &self.on, session)?;
+        let all: Vec<usize> = (0..stand.arms.len()).collect();
         // Nothing to boot for a round: the stand boots a clone for each sample.
-        let mut design = pairing.design(&names, vec![planned], &[&all], Fresh::No, session);
-        let mut experiment = Experiment {
-            experiment: "decisions",
-            quick: pairing.quick,
-            arms: stand.arms.clone(),
-            tenants: vec![Tenant::new(&on.guest, stand.slice.clone())],
-            least_overlap: None,
-            caveats: stand.caveats(pairing.quick, "decisions", session),
-            workloads: pairing.all().cloned().collect(),
-            facts: Vec::new(),
-            path: &mut stand,
-        };
-        let runs = experiment.runs(&mut design, session)?;
-        experiment.document(runs, session)
+        let turns = Turns { same_arm: vec![PLANNED], groups: &[&all], fresh: Fresh::No };
+        paired("decisions", &self.on, turns, &mut stand, session)
     }
 }
 

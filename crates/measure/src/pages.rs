@@ -11,12 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::{ArmName, Role};
 use crate::conditions::Conditions;
-use crate::engine::{Fresh, Path, Seat, Session, Step, Tenant};
+use crate::engine::{Fresh, Path, Seat, Session, Step};
 use crate::error::MeasureError;
-use crate::finish::{Experiment, Request};
-use crate::leftovers::{THP, write};
+use crate::finish::Request;
 use crate::results::{Arm, Results};
-use crate::stand::{OnScratch, Stand, Up, Way};
+use crate::stand::{OnScratch, OnStand, Stand, Turns, Up, Way, paired};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,30 +100,13 @@ impl Request for PagesRequest {
     /// The plan sets no huge pages or no pins, the guest runs and may not be paused, the scratch device cannot be used, a clone
     /// does not come up or is not in the pages it was asked to be in, or four runs in a row failed.
     fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
-        let on = &self.on;
-        let found = session.host.system.transparent_hugepage.clone();
-        let stand = Stand::set_up(ways(on)?, Up::One, on, session)?;
-        let mut path = PagesPath { stand, found, read: vec![None; PLANNED + 1] };
-        let pairing = &path.stand.usable(&on.pairing, session)?;
-        let names = path.stand.names();
-        let all: Vec<usize> = (0..names.len()).collect();
+        let stand = Stand::set_up(ways(&self.on)?, Up::One, &self.on, session)?;
+        let all: Vec<usize> = (0..stand.arms.len()).collect();
+        let mut path = PagesPath { stand, read: vec![None; PLANNED + 1] };
+        session.note("transparent huge pages are off on the host while a clone in small pages is up".to_owned());
         // Nothing to boot for a round: the stand boots a clone for each sample.
-        let mut design = pairing.design(&names, vec![PLANNED], &[&all], Fresh::No, session);
-        let mut caveats = path.stand.caveats(pairing.quick, "pages", session);
-        caveats.push("transparent huge pages are off on the host while a clone in small pages is up".to_owned());
-        let mut experiment = Experiment {
-            experiment: "pages",
-            quick: pairing.quick,
-            arms: path.stand.arms.clone(),
-            tenants: vec![Tenant::new(&on.guest, path.stand.slice.clone())],
-            least_overlap: None,
-            caveats,
-            workloads: pairing.all().cloned().collect(),
-            facts: Vec::new(),
-            path: &mut path,
-        };
-        let runs = experiment.runs(&mut design, session)?;
-        experiment.document(runs, session)
+        let turns = Turns { same_arm: vec![PLANNED], groups: &[&all], fresh: Fresh::No };
+        paired("pages", &self.on, turns, &mut path, session)
     }
 }
 
@@ -153,33 +135,21 @@ fn ways(on: &OnScratch) -> Result<Vec<Way>, MeasureError> {
 /// The arms on their regions, each in its pages.
 struct PagesPath {
     stand: Stand,
-    /// The host's setting of transparent huge pages as it was.
-    found: Option<String>,
     /// What each arm's memory was in, last.
     read: Vec<Option<Backing>>,
 }
 
-impl PagesPath {
-    /// Small pages stay small only if the kernel makes none large while they are touched, and later.
-    fn set_transparent(&self, kept: Option<Kept>, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        let Some(found) = &self.found else { return Ok(()) };
-        let wanted = if kept.is_some_and(|kept| !kept.huge_pages) { "never" } else { found };
-        let has = session.leftovers.transparent_hugepage.is_some();
-        if !has {
-            if wanted == found {
-                return Ok(());
-            }
-            session.leftovers.transparent_hugepage = Some(found.clone());
-            session.leftovers.save()?;
-        }
-        write(session.fs, THP, wanted)
+impl OnStand for PagesPath {
+    fn stand(&self) -> &Stand {
+        &self.stand
     }
 }
 
 impl Path for PagesPath {
     fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
         let kept = Kept::at(step.arm);
-        self.set_transparent(kept, session)?;
+        // Small pages stay small only if the kernel makes none large while they are touched, and later.
+        session.transparent_pages_off(kept.is_some_and(|kept| !kept.huge_pages))?;
         self.stand.turn_to(step, session)?;
         let (Some(kept), Some(guest)) = (kept, self.stand.clones.guest(step.arm)) else { return Ok(()) };
         let name = guest.name.clone();

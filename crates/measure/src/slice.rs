@@ -5,13 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::arm::ArmName;
 use crate::clones::as_virt_install;
 use crate::conditions::Conditions;
-use crate::engine::{Fresh, Path, Seat, Session, Step, Tenant};
+use crate::engine::{Fresh, Path, Seat, Session, Step};
 use crate::error::MeasureError;
-use crate::finish::{Experiment, Request};
-use crate::leftovers::{THP, write};
+use crate::finish::Request;
 use crate::load::Workload;
 use crate::results::Results;
-use crate::stand::{OnScratch, Stand, Up, Way};
+use crate::stand::{OnScratch, OnStand, Stand, Turns, Up, Way, paired};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,26 +58,14 @@ fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results,
         Way::clone(ArmName::planned(), "the domain as planned", planned),
         Way::clone(ArmName::virt_install(), by_hand, virt_install),
     ];
-    let mut path = SlicePath { stand: Stand::set_up(ways, Up::All, &request.on, session)?, thp: None };
-    let pairing = &path.stand.usable(&request.on.pairing, session)?;
-    let fresh = if pairing.quick { Fresh::No } else { Fresh::Round };
-    let same_arm = if pairing.quick { vec![PLANNED] } else { vec![BARE, PLANNED] };
-    // Those as found come last: see the path.
-    let names = path.stand.names();
-    let mut design = pairing.design(&names, same_arm, &[&[BARE, PLANNED], &[FOUND]], fresh, session);
-    let mut experiment = Experiment {
-        experiment: "slice",
-        quick: pairing.quick,
-        arms: path.stand.arms.clone(),
-        tenants: vec![Tenant::new(&request.on.guest, path.stand.slice.clone())],
-        least_overlap: None,
-        caveats: path.stand.caveats(pairing.quick, "slice", session),
-        workloads: pairing.all().cloned().collect(),
-        facts: Vec::new(),
-        path: &mut path,
+    let mut path = SlicePath { stand: Stand::set_up(ways, Up::All, &request.on, session)?, in_small_pages: false };
+    let (fresh, same_arm) = match request.on.pairing.quick {
+        true => (Fresh::No, vec![PLANNED]),
+        false => (Fresh::Round, vec![BARE, PLANNED]),
     };
-    let runs = experiment.runs(&mut design, session)?;
-    experiment.document(runs, session)
+    // Those as found come last: see the path.
+    let turns = Turns { same_arm, groups: &[&[BARE, PLANNED], &[FOUND]], fresh };
+    paired("slice", &request.on, turns, &mut path, session)
 }
 
 /// The arms on their regions.
@@ -87,23 +74,25 @@ fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results,
 /// setting is `never` from the first memory run of the domain as found on, and a guest booted under it is used.
 struct SlicePath {
     stand: Stand,
-    thp: Option<String>,
+    /// Whether the domain as found was booted with them off.
+    in_small_pages: bool,
+}
+
+impl OnStand for SlicePath {
+    fn stand(&self) -> &Stand {
+        &self.stand
+    }
 }
 
 impl Path for SlicePath {
     fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
         self.stand.turn_to(step, session)?;
         let memory = matches!(step.workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_));
-        if !memory || step.arm != FOUND || self.thp.is_some() {
+        if !memory || step.arm != FOUND || self.in_small_pages {
             return Ok(());
         }
-        let found = session.host.system.transparent_hugepage.clone();
-        if let Some(mode) = &found {
-            session.leftovers.transparent_hugepage = Some(mode.clone());
-            session.leftovers.save()?;
-            write(session.fs, THP, "never")?;
-        }
-        self.thp = Some(found.unwrap_or_default());
+        session.transparent_pages_off(true)?;
+        self.in_small_pages = true;
         let Some(guest) = self.stand.clones.guest(FOUND).cloned() else { return Ok(()) };
         session.end(&guest.name)?;
         session.boot_paused(&guest)

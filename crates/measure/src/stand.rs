@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::appliance::Appliance;
 use crate::arm::ArmName;
 use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, measured_disk};
-use crate::engine::{Clones, Guest, Path, Seat, Session, Step, slice_of};
+use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
-use crate::finish::{lab_caveat, on_top_caveat};
+use crate::finish::{Experiment, lab_caveat, on_top_caveat};
 use crate::load::{SLACK, Workload, missing_file_system};
 use crate::pairing::Pairing;
 use crate::record::record;
-use crate::results::{Arm, Slice};
+use crate::results::{Arm, Results, Slice};
 
 /// One arm that is to be there.
 pub(crate) struct Way {
@@ -226,6 +226,57 @@ impl Stand {
         caveats.extend(on_top_caveat(&self.slice, "iothreads"));
         caveats
     }
+}
+
+/// A path whose tenant stands on one of these.
+pub(crate) trait OnStand: Path {
+    /// It.
+    fn stand(&self) -> &Stand;
+}
+
+impl OnStand for Stand {
+    fn stand(&self) -> &Stand {
+        self
+    }
+}
+
+/// How arms on a stand take turns.
+pub(crate) struct Turns<'t> {
+    /// Arms that are also compared with themselves.
+    pub same_arm: Vec<usize>,
+    /// Arms that run together, one group after the other.
+    pub groups: &'t [&'t [usize]],
+    /// When clones are booted anew.
+    pub fresh: Fresh,
+}
+
+/// Runs what can be run of a pairing on a stand, to its document. `word`: the command that measures so.
+///
+/// # Errors
+/// Nothing can be run, or four runs in a row failed.
+pub(crate) fn paired(
+    word: &'static str,
+    on: &OnScratch,
+    turns: Turns<'_>,
+    path: &mut impl OnStand,
+    session: &mut Session<'_>,
+) -> Result<Results, MeasureError> {
+    let pairing = path.stand().usable(&on.pairing, session)?;
+    let names = path.stand().names();
+    let mut design = pairing.design(&names, turns.same_arm, turns.groups, turns.fresh, session);
+    let mut experiment = Experiment {
+        experiment: word,
+        quick: pairing.quick,
+        arms: path.stand().arms.clone(),
+        tenants: vec![Tenant::new(&on.guest, path.stand().slice.clone())],
+        least_overlap: None,
+        caveats: path.stand().caveats(pairing.quick, word, session),
+        workloads: pairing.all().cloned().collect(),
+        facts: Vec::new(),
+        path,
+    };
+    let runs = experiment.runs(&mut design, session)?;
+    experiment.document(runs, session)
 }
 
 impl Path for Stand {

@@ -1,8 +1,8 @@
 //! What a case works with: the shared lab, and short ways to run things in it.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -15,34 +15,20 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// The programs under test.
 const PROGRAMS: [&str; 3] = ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"];
 
-thread_local! {
-    /// Names of the labs that the case at hand has booted: any other is somebody's own.
-    static OWN_LABS: RefCell<BTreeSet<LabName>> = const { RefCell::new(BTreeSet::new()) };
-    /// Which of those who run cases beside each other this is.
-    static DESK: Cell<u32> = const { Cell::new(0) };
-}
-
-/// From now on this thread runs cases as that desk: its labs and cables have names that no other desk's have.
-pub fn sit_at(desk: u32) {
-    DESK.set(desk);
-}
-
-/// A name as this desk has it: the first one's are as they are written.
-fn at_this_desk(name: &str) -> String {
-    match DESK.get() {
-        0 => name.to_owned(),
-        desk => format!("{name}-{}", desk + 1),
-    }
+/// Names of the labs that the case at hand has booted: any other is somebody's own.
+fn own_labs() -> MutexGuard<'static, BTreeSet<LabName>> {
+    static OWN: Mutex<BTreeSet<LabName>> = Mutex::new(BTreeSet::new());
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A case begins, which has booted nothing yet.
 pub fn forget_own() {
-    OWN_LABS.take();
+    own_labs().clear();
 }
 
 /// Removes what a lab that was booted to be kept has left.
 pub fn purge(name: &str) -> anyhow::Result<()> {
-    nearmetal_lab::purge(&Places::standard(), &at_this_desk(name).parse()?)?;
+    nearmetal_lab::purge(&Places::standard(), &name.parse()?)?;
     Ok(())
 }
 
@@ -95,18 +81,14 @@ impl Bench {
     /// then, and nothing has been tried in it yet.
     pub fn up(name: &str, boot: &Boot) -> anyhow::Result<Self> {
         let places = Places::standard();
-        let name: LabName = at_this_desk(name).parse()?;
+        let name: LabName = name.parse()?;
         let mut options = UpOptions { keep: boot.keep, append: boot.append.clone(), ..UpOptions::new(name) };
         if let Some(machine) = boot.machine {
             options.machine = machine.to_owned();
         }
         options.count = boot.count;
         options.loads = boot.loads;
-        let cable = |cable: &str| match cable.split_once(':') {
-            Some((wire, end)) => format!("{}:{end}", at_this_desk(wire)).parse(),
-            None => cable.parse(),
-        };
-        options.cable = boot.cable.map(cable).transpose().map_err(anyhow::Error::msg)?;
+        options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {
                 say_aside(&format!("a lab did not come up and is booted again: {error}"));
@@ -116,7 +98,7 @@ impl Bench {
         });
         // What failed may have left disks; what was there before is somebody else's.
         if !matches!(lab, Err(LabError::AlreadyUp { .. } | LabError::Kept { .. })) {
-            OWN_LABS.with_borrow_mut(|own| own.insert(options.name));
+            own_labs().insert(options.name);
         }
         let lab = lab?;
         let bench = Self { lab };
@@ -126,7 +108,7 @@ impl Bench {
 
     /// The lab of that name if it is up, else a new one: while cases are written, the boot is spared.
     pub fn attach_or_up(name: &str) -> anyhow::Result<Self> {
-        match Lab::open(&Places::standard(), &at_this_desk(name).parse::<LabName>()?) {
+        match Lab::open(&Places::standard(), &name.parse::<LabName>()?) {
             Ok(lab) => {
                 let bench = Self { lab };
                 bench.install()?;
@@ -278,7 +260,7 @@ fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
 /// Ends what a case that failed left of labs of its own, with the disks it kept: a second attempt begins afresh.
 pub fn take_down_own(say: impl Fn(&str)) {
     let places = Places::standard();
-    for name in OWN_LABS.take() {
+    for name in std::mem::take(&mut *own_labs()) {
         let down = match Lab::open(&places, &name) {
             Ok(lab) => lab.down().map(drop),
             Err(LabError::NotUp { .. }) => Ok(()),

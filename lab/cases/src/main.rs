@@ -9,11 +9,9 @@ mod context;
 mod read_back;
 mod record;
 
-use std::collections::VecDeque;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
@@ -36,11 +34,7 @@ struct Cli {
     /// Run cases again that passed already in this build
     #[arg(long)]
     again: bool,
-    /// Labs beside each other, each with 8 GiB. On two cores two labs are each half as fast, or less: 12 emulated processors
-    /// wait for each other
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-    labs: u32,
-    /// Leave shared labs running; the next run uses them
+    /// Leave the shared lab running; the next run uses it
     #[arg(long)]
     keep_lab: bool,
     /// Print the names and end
@@ -75,77 +69,22 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         chosen.iter().for_each(|case| say(case.name));
         return Ok(true);
     }
-    let record = Record::resume(&cli.record, &build()?);
-    let chosen: Vec<&Case> = chosen.into_iter().filter(|case| cli.again || !record.has_passed(case.name)).collect();
-    let record = Mutex::new(record);
-    let (several, one): (Vec<&Case>, Vec<&Case>) = chosen.into_iter().partition(|case| case.body.boots_several());
-    let queue = Mutex::new(by_subject(&one));
-    let desks = cli.labs.min(one.len() as u32).max(1);
-    std::thread::scope(|scope| {
-        let run = |number| Desk::new(number, cli, &record).work_off(&queue);
-        // All are started before the first is waited for.
-        let desks: Vec<_> = (0..desks).map(|number| scope.spawn(move || run(number))).collect();
-        desks.into_iter().try_for_each(|desk| desk.join().map_err(|_| anyhow::anyhow!("a case panicked"))?)
-    })?;
-    // They have memory for nobody beside them.
-    Desk::new(0, cli, &record).work_off(&Mutex::new(by_subject(&several)))?;
-    let (passed, failed, skipped) = locked(&record).totals();
-    say(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
-    Ok(failed == 0)
-}
-
-/// Cases of one subject leave the guest as the next one wants it, so they stay together; those with labs of their own do not
-/// care.
-fn by_subject<'c>(cases: &[&'c Case]) -> VecDeque<Vec<&'c Case>> {
-    let subject = |case: &Case| case.name.split('/').next().unwrap_or_default();
-    let together = |one: &&Case, next: &&Case| {
-        matches!((&one.body, &next.body), (Body::Shared(_), Body::Shared(_))) && subject(one) == subject(next)
-    };
-    cases.chunk_by(together).map(<[_]>::to_vec).collect()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Who runs one case after the other, in labs whose names nobody else's have.
-struct Desk<'a> {
-    number: u32,
-    cli: &'a Cli,
-    record: &'a Mutex<Record>,
-    shared: Option<Bench>,
-}
-
-impl<'a> Desk<'a> {
-    fn new(number: u32, cli: &'a Cli, record: &'a Mutex<Record>) -> Self {
-        Self { number, cli, record, shared: None }
-    }
-
-    fn work_off(mut self, queue: &Mutex<VecDeque<Vec<&Case>>>) -> anyhow::Result<()> {
-        context::sit_at(self.number);
-        loop {
-            // Not in the loop's head: the guard would be held while the cases run.
-            let next = locked(queue).pop_front();
-            let Some(cases) = next else { break };
-            cases.into_iter().try_for_each(|case| self.carry_out(case))?;
-        }
-        if !self.cli.keep_lab {
-            self.take_down();
-        }
-        Ok(())
-    }
-
-    fn carry_out(&mut self, case: &Case) -> anyhow::Result<()> {
+    let mut record = Record::resume(&cli.record, &build()?);
+    let open = |case: &&Case| cli.again || !record.has_passed(case.name);
+    let chosen: Vec<&Case> = chosen.into_iter().filter(open).collect();
+    let root = rustix::process::geteuid().is_root();
+    let mut shared = None;
+    for case in chosen {
         let clock = Instant::now();
         let mut first_attempt = None;
-        let result = if rustix::process::geteuid().is_root() {
-            self.attempt(case).or_else(|error| {
+        let result = if root {
+            attempt(case, &mut shared).or_else(|error| {
                 // Emulated processors lose an interrupt now and then, and what they ran hangs. A fault of ours fails
                 // in a fresh lab as well; a lab's own does not, and the record keeps what it was.
                 first_attempt = Some(format!("{error:#}"));
                 say(&format!("again {:49} {:6.1} s  {error:#}", case.name, clock.elapsed().as_secs_f64()));
-                self.take_down();
-                self.attempt(case)
+                take_down(&mut shared);
+                attempt(case, &mut shared)
             })
         } else {
             Ok(Verdict::CannotTry("the lab needs root".to_owned()))
@@ -162,32 +101,39 @@ impl<'a> Desk<'a> {
             Outcome::Skipped => "skip",
         };
         say(&format!("{word} {:50} {seconds:6.1} s  {}", case.name, detail.chars().take(4000).collect::<String>()));
-        locked(self.record).add(case.name, CaseRecord { outcome, detail, first_attempt, seconds })
+        record.add(case.name, CaseRecord { outcome, detail, first_attempt, seconds })?;
     }
+    if !cli.keep_lab {
+        take_down(&mut shared);
+    }
+    let (passed, failed, skipped) = record.totals();
+    say(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
+    Ok(failed == 0)
+}
 
-    fn attempt(&mut self, case: &Case) -> anyhow::Result<Verdict> {
-        match case.body {
-            Body::Shared(body) => self.bench().and_then(body),
-            Body::Alone(body) | Body::Several(body) => {
-                self.take_down();
-                context::forget_own();
-                body().inspect_err(|_| context::take_down_own(say))
-            }
+fn attempt(case: &Case, shared: &mut Option<Bench>) -> anyhow::Result<Verdict> {
+    match case.body {
+        Body::Shared(body) => shared_bench(shared).and_then(body),
+        Body::Alone(body) => {
+            // Two labs at once would each be half as fast; a case that wants two boots both itself.
+            take_down(shared);
+            context::forget_own();
+            body().inspect_err(|_| context::take_down_own(say))
         }
     }
+}
 
-    fn bench(&mut self) -> anyhow::Result<&Bench> {
-        if self.shared.as_ref().is_none_or(|bench| !bench.lab.is_alive()) {
-            self.shared = Some(Bench::attach_or_up("cases")?);
-        }
-        self.shared.as_ref().ok_or_else(|| anyhow::anyhow!("no lab"))
+fn shared_bench(slot: &mut Option<Bench>) -> anyhow::Result<&Bench> {
+    if slot.as_ref().is_none_or(|bench| !bench.lab.is_alive()) {
+        *slot = Some(Bench::attach_or_up("cases")?);
     }
+    slot.as_ref().ok_or_else(|| anyhow::anyhow!("no lab"))
+}
 
-    fn take_down(&mut self) {
-        if let Some(bench) = self.shared.take() {
-            if let Err(error) = bench.lab.down() {
-                say(&format!("the shared lab was not taken down: {error}"));
-            }
+fn take_down(slot: &mut Option<Bench>) {
+    if let Some(bench) = slot.take() {
+        if let Err(error) = bench.lab.down() {
+            say(&format!("the shared lab was not taken down: {error}"));
         }
     }
 }

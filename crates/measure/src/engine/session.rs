@@ -21,7 +21,7 @@ use crate::conditions::Conditions;
 use crate::cost::mount_counters;
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::leftovers::{Leftovers, PoolBefore};
+use crate::leftovers::{Leftovers, PoolBefore, THP, write};
 use crate::load::SLACK;
 use crate::log::Log;
 use crate::program;
@@ -203,6 +203,24 @@ impl<'a> Session<'a> {
         elsewhere.iter().for_each(|cpu| set.set(cpu as usize));
         rustix::thread::sched_setaffinity(None, &set)
             .map_err(|error| MeasureError::Unfit(format!("cannot move to PUs {elsewhere}, off the slice: {error}")))
+    }
+
+    /// Turns the kernel's transparent huge pages off, or back to what they were; that is written down before the first change.
+    /// A kernel without them has nothing to turn off.
+    ///
+    /// # Errors
+    /// The setting cannot be written.
+    pub(crate) fn transparent_pages_off(&mut self, off: bool) -> Result<(), MeasureError> {
+        let Some(found) = self.host.system.transparent_hugepage.clone() else { return Ok(()) };
+        let wanted = if off { "never" } else { &found };
+        if self.leftovers.transparent_hugepage.is_none() {
+            if *wanted == found {
+                return Ok(());
+            }
+            self.leftovers.transparent_hugepage = Some(found.clone());
+            self.leftovers.save()?;
+        }
+        write(self.fs, THP, wanted)
     }
 
     /// Room in the pools for that many planned clones beside what is in use; equal for all arms, since done before the

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use nearmetal_lab::machine::Confinement;
 use serde_json::Value;
 
-use super::{Case, HOLDS, Verdict, alone, several, shared};
+use super::{Case, HOLDS, Verdict, alone, shared};
 use crate::context::{Bench, Boot, purge};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -17,7 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("inspect/without-libvirt", without_libvirt),
         alone("lab/power-loss-keeps-what-was-synced", power_loss),
         alone("lab/unconfined-libvirt", unconfined),
-        several("lab/two-names-side-by-side", two_labs),
+        alone("lab/two-names-side-by-side", two_labs),
     ]
 }
 

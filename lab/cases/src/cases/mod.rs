@@ -42,17 +42,8 @@ pub struct Case {
 pub enum Body {
     /// In the lab that cases share; it must not reboot it.
     Shared(fn(&Bench) -> anyhow::Result<Verdict>),
-    /// With a lab of its own, and maybe a small peer: long.
+    /// With labs of its own: long.
     Alone(fn() -> anyhow::Result<Verdict>),
-    /// With several labs of its own: long, and nothing runs beside it.
-    Several(fn() -> anyhow::Result<Verdict>),
-}
-
-impl Body {
-    /// Whether it boots more than one lab of the usual size.
-    pub fn boots_several(&self) -> bool {
-        matches!(self, Self::Several(_))
-    }
 }
 
 /// What a case says, if it did not fail.
@@ -79,10 +70,6 @@ const fn alone(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Cas
     Case { name, body: Body::Alone(body), long: true }
 }
 
-const fn several(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Case {
-    Case { name, body: Body::Several(body), long: true }
-}
-
 /// What somebody broke: a mismatch of a guest, or of devices, that names all of these words. Document, figures and journal
 /// tell it alike.
 fn told(bench: &Bench, guest: &str, words: &[&str]) -> anyhow::Result<Verdict> {
@@ -95,8 +82,6 @@ fn told(bench: &Bench, guest: &str, words: &[&str]) -> anyhow::Result<Verdict> {
 /// All cases, those that share a boot first.
 pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = [
-        // The longest first: labs beside each other then end at about the same time.
-        demo::cases(),
         machine::cases(),
         job::cases(),
         matrix::cases(),
@@ -110,6 +95,7 @@ pub fn all() -> Vec<Case> {
         counting::cases(),
         crash::cases(),
         killed::cases(),
+        demo::cases(),
         device::cases(),
         doctor::cases(),
         drift::cases(),
@@ -124,7 +110,7 @@ pub fn all() -> Vec<Case> {
     .flatten()
     .collect();
     // Those that share the boot first.
-    cases.sort_by_key(|case| !matches!(case.body, Body::Shared(_)));
+    cases.sort_by_key(|case| matches!(case.body, Body::Alone(_)));
     cases
 }
 

@@ -116,6 +116,17 @@ pub(super) struct Disk {
     span: Option<String>,
 }
 
+/// What a measurement over nodes takes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Over {
+    /// The nodes, as 0-3 or 0,2 [default: all that have PUs]
+    #[arg(long, value_name = "NODES")]
+    nodes: Option<String>,
+    /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
+    #[arg(long, value_name = "NUMBER,…")]
+    counts: Option<String>,
+}
+
 /// The experiments.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Which {
@@ -169,12 +180,8 @@ pub(super) enum Which {
         /// Whole block device for memory and files; ITS CONTENTS ARE LOST. Without it that step is left out
         #[arg(long, value_name = "DEVICE")]
         scratch: Option<String>,
-        /// The nodes, as 0-3 or 0,2 [default: all that have PUs]
-        #[arg(long, value_name = "NODES")]
-        nodes: Option<String>,
-        /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
-        #[arg(long, value_name = "NUMBER,…")]
-        counts: Option<String>,
+        #[command(flatten)]
+        over: Over,
         #[command(flatten)]
         common: Common,
     },
@@ -183,12 +190,8 @@ pub(super) enum Which {
         /// The VM
         #[arg(value_name = "VM")]
         vm: String,
-        /// The nodes, as 0-3 or 0,2 [default: all that have PUs]
-        #[arg(long, value_name = "NODES")]
-        nodes: Option<String>,
-        /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
-        #[arg(long, value_name = "NUMBER,…")]
-        counts: Option<String>,
+        #[command(flatten)]
+        over: Over,
         #[command(flatten)]
         common: Common,
     },
@@ -327,8 +330,8 @@ impl Which {
                 let on = ["--port", port, "--peer", peer, "--address", address];
                 net_paths(vms, &on, race, common)
             }
-            Self::NumaModes { vm, scratch, nodes, counts, common } => {
-                let modes = modes(vm, nodes, counts).paired(common).step("modes", "Modes over nodes");
+            Self::NumaModes { vm, scratch, over, common } => {
+                let modes = modes(vm, over).paired(common).step("modes", "Modes over nodes");
                 let files = scratch.as_ref().map(|device| {
                     let files = Words::new(&["slice", vm, "--scratch", device, "--workload", "iozone-xfs"]);
                     // The set's steps run to their end, so it takes no --seconds.
@@ -337,9 +340,8 @@ impl Which {
                 });
                 [Some(modes), files].into_iter().flatten().collect()
             }
-            Self::JvmScaling { vm, nodes, counts, common } => {
-                let of =
-                    |words: &[&str]| modes(vm, nodes, counts).with(&["--workload", "jvm"]).with(words).paired(common);
+            Self::JvmScaling { vm, over, common } => {
+                let of = |words: &[&str]| modes(vm, over).with(&["--workload", "jvm"]).with(words).paired(common);
                 vec![
                     of(&[]).step("a-jvm-a-node", "A JVM on each node"),
                     of(&["--single"]).step("one-jvm", "One JVM over all nodes"),
@@ -361,8 +363,8 @@ impl Which {
 }
 
 /// One guest over nodes, in each mode.
-fn modes(vm: &str, nodes: &Option<String>, counts: &Option<String>) -> Words {
-    Words::new(&["modes", vm]).each("--nodes", nodes.as_deref()).each("--counts", counts.as_deref())
+fn modes(vm: &str, over: &Over) -> Words {
+    Words::new(&["modes", vm]).each("--nodes", over.nodes.as_deref()).each("--counts", over.counts.as_deref())
 }
 
 fn passthrough_io(vms: &[String], common: &Common) -> Vec<Step> {

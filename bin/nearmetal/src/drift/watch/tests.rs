@@ -1,5 +1,7 @@
 //! Nights of a host in a time of their own: guests start, stop, are saved, restored, suspended, tuned and restarted, devices
 //! come and go, libvirt restarts, another nearmetal works. The hypervisor is the fake.
+//!
+//! Long, since every night needs the whole played host, and its parts serve nothing else.
 
 use std::collections::VecDeque;
 

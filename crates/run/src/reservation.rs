@@ -213,6 +213,15 @@ impl Desk {
         whole(look(&self.directory)?.into_iter().filter(|seen| !seen.held))
     }
 
+    /// Both at one look: what runs that live have, and what dead ones left.
+    ///
+    /// # Errors
+    /// As [`living`](Self::living).
+    pub fn living_and_dead(&self) -> Result<(Vec<Reservation>, Vec<Reservation>), RunError> {
+        let (living, dead): (Vec<Seen>, Vec<Seen>) = look(&self.directory)?.into_iter().partition(|seen| seen.held);
+        Ok((whole(living.into_iter())?, whole(dead.into_iter())?))
+    }
+
     /// Waits for the turn. The lock is given back when the value is dropped, or by the kernel.
     ///
     /// # Errors
@@ -283,7 +292,7 @@ impl Turn {
             .mode(0o600)
             .open(&path)
             .map_err(failed("create", &path))?;
-        // Nobody else can hold it: whoever looks has the turn first.
+        // Nobody else holds it for long: whoever only looks lets go at once.
         files::lock(&file, &path)?;
         let mut claim = Claim { reservation, path, file };
         claim.write()?;

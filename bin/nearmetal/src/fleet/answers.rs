@@ -8,10 +8,12 @@ use nearmetal_change::Reach;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::targets::Target;
-use super::there::{self, Patience};
+use super::there::{self, Ended, Patience};
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
+/// Exit code of a program that does not know its arguments, clap's.
+const WRONG_USE: i32 = 2;
 /// Hosts asked at a time.
 const AT_ONCE: usize = 16;
 
@@ -85,13 +87,25 @@ pub(crate) fn ask<T: DeserializeOwned>(
 ) -> Result<T, String> {
     let mut last = String::new();
     let ended = there::nearmetal_within(&target.reach, arguments, b"", patience, &mut |line| last = line.to_owned())?;
-    let Ok(document) = serde_json::from_str::<OfHost<T>>(&ended.stdout) else {
-        return Err(format!("its nearmetal ended with {} and no answer: {last}", ended.code));
-    };
+    let document =
+        serde_json::from_str::<OfHost<T>>(&ended.stdout).map_err(|error| no_answer(&ended, &last, &error))?;
     match document.hosts.into_iter().next() {
         Some(Answer { answer: Some(answer), .. }) => Ok(answer),
         Some(Answer { problem: Some(problem), .. }) => Err(problem),
         _ => Err("its answer is empty".to_owned()),
+    }
+}
+
+/// Why what a host printed is no answer, and what to do.
+fn no_answer(ended: &Ended, last: &str, error: &serde_json::Error) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    match (ended.stdout.trim().is_empty(), ended.code) {
+        (true, WRONG_USE) => format!("its nearmetal does not know the question: install version {own} there, as here"),
+        (true, code) => format!("its nearmetal ended with {code} and no answer: {last}"),
+        (false, _) if error.is_eof() => {
+            "its answer breaks off: its connection broke, or it is longer than is read".to_owned()
+        }
+        (false, _) => format!("its answer makes no sense here: install version {own} there, as here ({error})"),
     }
 }
 
@@ -105,4 +119,23 @@ pub(crate) fn status<T>(answers: &[Answer<T>], of: impl Fn(&T) -> ExitStatus) ->
     };
     let each = answers.iter().map(|answer| answer.answer.as_ref().map_or(ExitStatus::Refused, &of));
     each.max_by_key(|status| weight(*status)).unwrap_or(ExitStatus::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_is_told_of_with_what_to_do() {
+        let why = |code: i32, stdout: &str| {
+            let ended = Ended { code, stdout: stdout.to_owned() };
+            let error = serde_json::from_str::<OfHost<u32>>(stdout).map(drop).unwrap_err();
+            no_answer(&ended, "For more information, try '--help'.", &error)
+        };
+        assert!(why(2, "").contains("install version"), "{}", why(2, ""));
+        assert!(why(3, "").ends_with("ended with 3 and no answer: For more information, try '--help'."));
+        assert!(why(0, r#"{"hosts":[{"host":"a","answer":"#).starts_with("its answer breaks off"));
+        let other = why(0, r#"{"hosts":[{"host":"a","answer":"x","problem":null}]}"#);
+        assert!(other.contains("install version") && other.contains("invalid type"), "{other}");
+    }
 }

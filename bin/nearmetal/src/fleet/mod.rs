@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod apply;
 mod compose;
+mod converse;
 mod definition;
 mod directory;
 pub(crate) mod file;

@@ -57,8 +57,9 @@ pub(crate) struct GuestNow {
     pub(crate) vcpus: Option<u32>,
     /// vCPUs that float over all PUs; `null`: not known.
     pub(crate) floating: Option<u32>,
-    /// PUs that its run has, or that its vCPUs are bound to; `null`: not known.
-    pub(crate) cpus: Option<CpuSet>,
+    /// PUs that its run has, or that its vCPUs are bound to, as text: a set takes far more room than the few bytes in which a
+    /// host could name all PUs there can be; `null`: not known.
+    pub(crate) cpus: Option<String>,
     /// Memory that it was given; `null`: not known.
     pub(crate) memory: Option<Bytes>,
     /// Base image of a run.
@@ -94,14 +95,19 @@ impl HostNow {
     /// Reads it. Never fails: what this user may not see is `null`, with a note.
     pub(crate) fn read(fs: &HostFs, places: &Places) -> Self {
         let mut notes = Vec::new();
-        let runs = noted(places.desk.living(), "runs", &mut notes);
-        let dead = places.desk.dead().unwrap_or_default();
+        let (runs, dead) = noted(places.desk.living_and_dead(), "runs", &mut notes).unzip();
+        let dead: Vec<Reservation> = dead.unwrap_or_default();
         if !dead.is_empty() {
             let names: Vec<&str> = dead.iter().map(|run| run.name.as_str()).collect();
             notes.push(format!("killed, and not given back yet: {}; the next run does that", names.join(", ")));
         }
+        let at_work = places.journal.at_work(fs).ok().flatten();
         let planned = match in_force(&places.journal) {
             InForce::Changes { planned, .. } => Some(planned),
+            InForce::Unfinished(..) if at_work.is_some() => {
+                notes.push("a change is under way: which guests have plans is known when it ends".to_owned());
+                None
+            }
             InForce::Unknown(why) => {
                 notes.push(format!("which guests have plans is not known: {why}"));
                 None
@@ -167,7 +173,7 @@ fn guests(running: &[RunningGuest], runs: Option<&[Reservation]>, planned: Optio
                 pid: Some(guest.pid),
                 vcpus: vcpus.map(|vcpus| vcpus.count),
                 floating: vcpus.map(|vcpus| vcpus.floating),
-                cpus: run.map(|run| run.cpus.clone()).or_else(|| vcpus.map(|vcpus| vcpus.bound.clone())),
+                cpus: run.map(|run| &run.cpus).or_else(|| vcpus.map(|vcpus| &vcpus.bound)).map(CpuSet::to_string),
                 memory: guest.memory,
                 image: run.and_then(|run| run.image),
                 since: run.map(|run| run.since.clone()),
@@ -188,7 +194,7 @@ fn guests(running: &[RunningGuest], runs: Option<&[Reservation]>, planned: Optio
     for run in runs.unwrap_or_default() {
         if !running.iter().any(|guest| run_of(guest).is_some_and(|own| own.name == run.name)) {
             let memory = run.memory.iter().fold(Bytes::ZERO, |sum, share| sum.plus(share.bytes));
-            let (cpus, since) = (Some(run.cpus.clone()), Some(run.since.clone()));
+            let (cpus, since) = (Some(run.cpus.to_string()), Some(run.since.clone()));
             let memory = Some(memory);
             all.push(GuestNow { cpus, memory, image: run.image, since, ..off(&run.name, GuestKind::Run) });
         }
@@ -250,7 +256,7 @@ mod tests {
                 ("db", Some(GuestKind::Plan), false),
             ]
         );
-        assert_eq!(seen[0].cpus.as_ref().unwrap().to_string(), "1-2", "all that the run has");
+        assert_eq!(seen[0].cpus.as_deref(), Some("1-2"), "all that the run has");
         assert_eq!((seen[3].vcpus, seen[3].memory), (None, Some(Bytes::from_mib(256))));
         // Who may not see runs cannot say that a guest is none.
         let blind = guests(&here, None, Some(&planned));

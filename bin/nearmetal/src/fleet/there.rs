@@ -1,37 +1,20 @@
 //! A command of nearmetal on another machine, over ssh, or on this one: the same way for both.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearmetal_change::{Reach, check_destination};
 use nearmetal_host::Piped;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process_group};
 
-/// More output than this is none of ours.
-const LONGEST_OUTPUT: u64 = 256 << 20;
+pub(crate) use super::converse::Patience;
+use super::converse::{Heard, Pipes, converse};
+
 /// Exit code of ssh itself.
 const SSH_FAILED: i32 = 255;
-
-/// How often is looked whether an answer is still waited for.
-const STEP: Duration = Duration::from_millis(25);
-
-/// How long an answer is waited for. Nobody sits before it: ssh asks for no password then.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience<'a> {
-    /// At most so long; then whatever runs for it here is killed.
-    pub(crate) limit: Duration,
-    /// Set once nobody wants the answer any more.
-    pub(crate) stop: &'a AtomicBool,
-    /// Bytes that are read of it.
-    pub(crate) most: u64,
-}
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,42 +97,27 @@ pub(crate) fn nearmetal_within(
     if patience.is_some() {
         // Its own, so that what ssh has started (a jump host's ssh, say) ends with it.
         command.process_group(0);
+        // Whatever program asks for a password in the end: nobody would see the question.
+        command.envs([("SSH_ASKPASS_REQUIRE", "force"), ("SSH_ASKPASS", "/bin/false")]);
     }
     let started = Piped::start(&mut command);
-    let Piped { mut child, mut stdin, stdout, stderr } =
+    let Piped { mut child, stdin, stdout, stderr } =
         started.map_err(|error| format!("cannot start `{shown}`: {error}"))?;
-    let group = Pid::from_child(&child);
-    let most = patience.map_or(LONGEST_OUTPUT, |patience| patience.most);
-    let mut output = Vec::new();
+    let pipes = Pipes { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr) };
     let mut last = String::new();
-    let (ended, killed) = (Mutex::new(false), AtomicBool::new(false));
-    thread::scope(|scope| {
-        if let Some(patience) = patience {
-            let (killed, ended) = (&killed, &ended);
-            scope.spawn(move || killed.store(wait_at_most(group, patience, ended), Ordering::Relaxed));
-        }
-        // One that does not read its input, because it refused, closes it: that is no failure of ours.
-        scope.spawn(move || stdin.write_all(input));
-        let reader = scope.spawn(move || {
-            let mut bytes = Vec::new();
-            stdout.take(most).read_to_end(&mut bytes).map(|_| bytes)
-        });
-        for line in BufReader::new(stderr.take(most)).split(b'\n').map_while(Result::ok) {
-            last = String::from_utf8_lossy(&line).trim_end().to_owned();
-            said(&last);
-        }
-        if let Ok(Ok(bytes)) = reader.join() {
-            output = bytes;
-        }
-        // Not reaped yet: as long as somebody may kill it, its number is nobody else's.
-        let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    let heard = converse(&mut child, pipes, input, patience, &mut |line| {
+        line.clone_into(&mut last);
+        said(line);
     });
-    let status = child.wait().map_err(|error| format!("lost `{shown}`: {error}"))?;
-    if let Some(patience) = patience.filter(|_| killed.into_inner()) {
+    let Heard { output, gave_up } = heard.map_err(|error| format!("lost `{shown}`: {error}"))?;
+    if let Some(patience) = patience.filter(|_| gave_up) {
+        // Not reaped yet: its number is nobody else's.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        let _ = child.wait();
         let why = if last.is_empty() { String::new() } else { format!(": {last}") };
         return Err(format!("no answer within {} s{why}", patience.limit.as_secs_f64()));
     }
+    let status = child.wait().map_err(|error| format!("lost `{shown}`: {error}"))?;
     match status.code() {
         Some(SSH_FAILED) if *reach != Reach::Local => Err(format!("`{shown}` failed: {last}")),
         Some(127) if *reach != Reach::Local => {
@@ -167,28 +135,21 @@ fn unattended(words: &mut Vec<OsString>, limit: Duration) {
     // `-T -- HOST COMMAND` are the last four.
     if let Some(at) = words.len().checked_sub(4).filter(|_| is_ssh) {
         let seconds = limit.as_secs().max(1);
-        words.splice(at..at, ["-oBatchMode=yes".to_owned(), format!("-oConnectTimeout={seconds}")].map(OsString::from));
-    }
-}
-
-/// Waits until it has ended, or kills it and whatever it has started; whether it was killed.
-fn wait_at_most(group: Pid, patience: &Patience<'_>, ended: &Mutex<bool>) -> bool {
-    let until = Instant::now() + patience.limit;
-    loop {
-        thread::sleep(STEP);
-        let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if *ended {
-            return false;
-        }
-        if Instant::now() >= until || patience.stop.load(Ordering::Relaxed) {
-            let _ = kill_process_group(group, Signal::KILL);
-            return true;
-        }
+        // The last ends one that outlives us while its host is silent.
+        let options = [
+            "-oBatchMode=yes".to_owned(),
+            format!("-oConnectTimeout={seconds}"),
+            format!("-oServerAliveInterval={seconds}"),
+        ];
+        words.splice(at..at, options.map(OsString::from));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
     use super::*;
 
     fn ssh(destination: &str, command: Option<&str>) -> Reach {
@@ -237,6 +198,13 @@ mod tests {
         assert!(took < long, "{took:?}");
         let (ended, took) = asked(hangs, Duration::from_secs(600), true);
         assert!(ended.is_err() && took < long, "{ended:?} {took:?}");
+        // As ssh's shared connection: it left the group, holds both pipes, and outlives its starter.
+        let left = "setsid sleep 40 &\necho there";
+        let (ended, took) = asked(left, Duration::from_secs(600), false);
+        assert_eq!(ended, Ok(Ended { code: 0, stdout: "there\n".to_owned() }));
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        let (ended, took) = asked("setsid sleep 40 &\nsleep 600", Duration::from_millis(300), false);
+        assert!(ended.is_err() && took < Duration::from_secs(30), "{ended:?} {took:?}");
     }
 
     #[test]
@@ -254,9 +222,12 @@ mod tests {
             unattended(&mut all, Duration::from_secs(10));
             all.join(" ".as_ref()).into_string().unwrap()
         };
-        assert_eq!(told(None), "ssh -oBatchMode=yes -oConnectTimeout=10 -T -- web7 nearmetal");
+        assert_eq!(told(None), "ssh -oBatchMode=yes -oConnectTimeout=10 -oServerAliveInterval=10 -T -- web7 nearmetal");
         let own = told(Some("/usr/bin/ssh -oConnectTimeout=3"));
-        assert_eq!(own, "/usr/bin/ssh -oConnectTimeout=3 -oBatchMode=yes -oConnectTimeout=10 -T -- web7 nearmetal");
+        assert_eq!(
+            own,
+            "/usr/bin/ssh -oConnectTimeout=3 -oBatchMode=yes -oConnectTimeout=10 -oServerAliveInterval=10 -T -- web7 nearmetal"
+        );
         assert_eq!(told(Some("sh my-ssh")), "sh my-ssh -T -- web7 nearmetal");
     }
 }

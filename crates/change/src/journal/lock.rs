@@ -96,7 +96,7 @@ pub(super) fn holder(path: &Path, files: &HostFs) -> Result<Option<Option<u32>>,
         Holder::Process(pid) => Some(pid),
         // Nobody is disturbed by waiting for one who is not there; who is there may be. So only a process that is seen to
         // have no file of this name open is taken for another's.
-        Holder::Disputed(pid) => may_have(files, pid, path).then_some(Some(pid)),
+        Holder::Disputed(pid) => guests::may_have_open(files, pid, path).then_some(Some(pid)),
     })
 }
 
@@ -122,12 +122,6 @@ fn look(path: &Path, files: &HostFs) -> Result<Holder, ChangeError> {
             None => Holder::Disputed(*first),
         },
     })
-}
-
-/// Whether a process has a file of that name open, as far as can be seen.
-fn may_have(files: &HostFs, pid: u32, path: &Path) -> bool {
-    let is_one = |file: &guests::OpenFile| Path::new(&file.target).file_name() == path.file_name();
-    guests::open_files(files, pid).map_or(true, |open| open.iter().any(is_one))
 }
 
 #[cfg(test)]

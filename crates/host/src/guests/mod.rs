@@ -14,7 +14,7 @@ mod threads;
 mod time_groups;
 
 pub use command_line::{CommandLine, QemuCell};
-pub use open_files::{IoUring, OpenFile, count_aio_rings, open_files};
+pub use open_files::{IoUring, OpenFile, count_aio_rings, may_have_open, open_files};
 pub(crate) use processes::{command_lines, read_all};
 pub use processes::{find, is_alive, pid_of, pids, start_time};
 pub use residency::residency;

@@ -3,6 +3,8 @@
 //! What QEMU was asked to do and what it does differ: io_uring may be forbidden, and QEMU then falls back without a
 //! word. Rings and their counters cannot lie.
 
+use std::path::Path;
+
 use crate::facts::parsed;
 use crate::parse::{Parsed, malformed};
 use crate::{HostFs, ReadError};
@@ -66,6 +68,13 @@ pub fn open_files(fs: &HostFs, pid: u32) -> Result<Vec<OpenFile>, ReadError> {
         }
     }
     Ok(files)
+}
+
+/// Whether a process has a file of that name open, in whatever directory, as far as can be seen: of whom nothing can be seen
+/// may have. For locks, which the kernel names by inode numbers that files of other file systems have too.
+pub fn may_have_open(fs: &HostFs, pid: u32, path: &Path) -> bool {
+    let is_one = |file: &OpenFile| Path::new(&file.target).file_name() == path.file_name();
+    open_files(fs, pid).map_or(true, |open| open.iter().any(is_one))
 }
 
 /// How many Linux AIO contexts (`aio=native`) a process has: each has a ring mapped as `/[aio]`.

@@ -4,6 +4,7 @@ mod bucket;
 mod desk;
 mod event;
 mod link;
+mod notes;
 mod port;
 mod push;
 mod receive;

@@ -12,6 +12,7 @@ use nearmetal_host::HostFs;
 
 use super::desk::{Arrived, Desk};
 use super::link::{Input, Link, Parts, on_frame};
+use super::notes::Notes;
 use super::shelf::Shelf;
 use super::{port, serving};
 use crate::chain::puller::{Do, Puller};
@@ -157,9 +158,10 @@ impl<W: Write> Host<W> {
                 let desk = Arc::new(Desk::new(Arc::clone(&shelf), incoming));
                 let _ = self.desks.send(Arc::clone(&desk));
                 let source = connection.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(source, _)| source);
-                let progress = Progress::begun(&begun.name, begun.length);
+                let notes = Notes::begin(Arc::clone(&desk), Progress::begun(&begun.name, begun.length));
                 let state = Puller::new();
-                Pulling { host: self, desk, begun, source, state, late: Vec::new(), progress, noted: None }.run()
+                Pulling { host: self, desk, begun, source, state, late: Vec::new(), notes: Some(notes), noted: None }
+                    .run()
             }
             (None, None) => Ok(()),
         }
@@ -262,8 +264,8 @@ struct Pulling<'a, W> {
     state: Puller,
     /// Pieces that were found damaged after all had been there.
     late: Vec<usize>,
-    /// What whoever looks is told, as it was in the beginning.
-    progress: Progress,
+    /// Who tells people who look at this host, until the image is being named: that leaves no note behind.
+    notes: Option<Notes>,
     /// When that was last told, and what it did then.
     noted: Option<(Duration, Stage)>,
 }
@@ -328,9 +330,12 @@ impl<W: Write> Pulling<'_, W> {
             if whole && !finishing {
                 finishing = true;
                 self.state.complete();
-                self.desk.note(&self.progress, Stage::Syncing, have as u64);
-                let (desk, name) = (Arc::clone(&self.desk), self.begun.name.clone());
-                in_thread(&self.host.sender, move || desk.finish(&name).map(|()| Input::Finished));
+                let (desk, name, notes) = (Arc::clone(&self.desk), self.begun.name.clone(), self.notes.take());
+                notes.iter().for_each(|notes| notes.tell(Stage::Syncing, have as u64));
+                in_thread(&self.host.sender, move || {
+                    notes.into_iter().for_each(Notes::end);
+                    desk.finish(&name).map(|()| Input::Finished)
+                });
             } else if self.desk.sync_is_due(&mut synced) {
                 let desk = Arc::clone(&self.desk);
                 in_thread(&self.host.sender, move || desk.sync().map(|()| Input::Arrived(Arrived::Kept)));
@@ -376,10 +381,7 @@ impl<W: Write> Pulling<'_, W> {
                         self.ask(link, by_ssh, &mut open, &frames)?;
                     }
                     Do::Report(status) => {
-                        // What is being named leaves no note behind.
-                        if !finishing {
-                            self.note(&status, now);
-                        }
+                        self.note(&status, now);
                         self.host.tell(&FromHost::Status(status))?;
                     }
                 }
@@ -389,6 +391,7 @@ impl<W: Write> Pulling<'_, W> {
 
     /// Tells whoever looks at this host, now and then.
     fn note(&mut self, status: &control::Status, now: Duration) {
+        let Some(notes) = &self.notes else { return };
         let stage = match status.doing {
             control::Doing::Waiting => Stage::Waiting,
             control::Doing::Looking => Stage::Looking,
@@ -398,7 +401,7 @@ impl<W: Write> Pulling<'_, W> {
         let fresh = self.noted.is_some_and(|(at, then)| then == stage && now.saturating_sub(at) < EVERY);
         if !fresh {
             self.noted = Some((now, stage));
-            self.desk.note(&self.progress, stage, status.have);
+            notes.tell(stage, status.have);
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearmetal_host::files::{self, FileError};
-use nearmetal_host::{HostFs, file_locks};
+use nearmetal_host::{FileLock, HostFs, file_locks, guests};
 use serde::{Deserialize, Serialize};
 
 use super::{Store, is_name};
@@ -140,8 +140,9 @@ impl Store {
             let Some(image) = name.and_then(|name| name.parse::<ImageId>().ok()) else { continue };
             // It may have got its final name since it was listed.
             let Ok(metadata) = files::metadata(&path) else { continue };
+            let holds = |lock: &FileLock| lock.inode == metadata.ino() && guests::may_have_open(fs, lock.pid, &path);
             let motion = match locks.get_or_insert_with(|| file_locks(fs)) {
-                Ok(locks) if locks.iter().any(|lock| lock.inode == metadata.ino()) => Motion::Running,
+                Ok(locks) if locks.iter().any(holds) => Motion::Running,
                 Ok(_) => Motion::Stopped,
                 Err(_) => Motion::Unknown,
             };
@@ -155,6 +156,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_host::{Entry, MemoryTree};
+
     use super::*;
     use crate::manifest::Manifest;
     use crate::store::incoming::Incoming;
@@ -192,6 +195,26 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_of_a_file_of_another_name_is_no_push() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(directory.path());
+        let incoming = directory.path().join(".incoming").join(ImageId::from_bytes([1; 32]).to_string());
+        files::create_dir_all(&directory.path().join(".incoming")).unwrap();
+        files::write(&incoming, "ab").unwrap();
+        let inode = files::metadata(&incoming).unwrap().ino();
+        let motion = |target: &str| {
+            let mut tree = MemoryTree::new();
+            let locks = format!("1: FLOCK  ADVISORY  WRITE 7 00:01:{inode} 0 EOF\n");
+            tree.put("/proc/locks", Entry::File(locks.into())).unwrap();
+            tree.put("/proc/7/fd/3", Entry::Link(target.to_owned())).unwrap();
+            tree.put("/proc/7/fdinfo/3", Entry::File("pos:\t0\nflags:\t02\n".into())).unwrap();
+            store.transfers(&HostFs::of_tree(tree, "other")).unwrap()[0].motion
+        };
+        assert_eq!(motion("/run/nearmetal/runs/a.json"), Motion::Stopped);
+        assert_eq!(motion(incoming.to_str().unwrap()), Motion::Running);
+    }
+
+    #[test]
     fn a_note_that_makes_no_sense_is_none_and_a_kernel_that_is_silent_leaves_it_open() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::at(directory.path());
@@ -202,7 +225,7 @@ mod tests {
         note(&incoming, &progress());
         let sound = files::read_to_string(&note_of(&incoming)).unwrap();
         // A tree without /proc/locks.
-        let fs = HostFs::of_tree(nearmetal_host::MemoryTree::new(), "nothing");
+        let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
         let seen = store.transfers(&fs).unwrap();
         assert_eq!((seen[0].motion, seen[0].progress.clone()), (Motion::Unknown, Some(progress())));
         for (from, to) in

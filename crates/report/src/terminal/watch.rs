@@ -13,6 +13,8 @@ const LONGEST_BAR: usize = 20;
 const LONGEST_NAME: usize = 40;
 /// VMs named in one line.
 const NAMED: usize = 8;
+/// Images on their way that are drawn of a host; one that nobody pushes any more stays until somebody does.
+const MOST_TRANSFERS: usize = 3;
 
 type Line = Vec<(String, Ink)>;
 
@@ -55,15 +57,15 @@ pub fn watch_picture(view: &WatchView, style: &Style, rows: Option<usize>) -> St
     let fits = |at: &&usize| {
         let needed = lines(&blocks[**at].always);
         let fits = needed <= room;
-        room = if fits { room - needed } else { 0 };
+        room -= if fits { needed } else { 0 };
         fits
     };
-    let mut shown: Vec<usize> = order.iter().take_while(fits).copied().collect();
+    let mut shown: Vec<usize> = order.iter().filter(fits).copied().collect();
     shown.sort_unstable();
     let text: String = shown.iter().map(|at| blocks[*at].always.as_str()).collect();
-    let hidden = grouped((blocks.len() - shown.len()) as f64);
+    let hidden = count(blocks.len() - shown.len(), "more host");
     let rest = painted(style, |page| {
-        page.line(&[(format!("and {hidden} more hosts: `--once` shows all"), Ink::Quiet)]);
+        page.line(&[(format!("and {hidden}: `--once` shows all"), Ink::Quiet)]);
     });
     // A head of many lines on a terminal of few.
     let all = format!("{head}{titles}{text}{rest}");
@@ -248,9 +250,14 @@ fn block(host: &WatchHost, columns: &Columns, style: &Style) -> Block {
             let transfers = answer.transfers.as_deref().unwrap_or_default();
             let always = painted(style, |page| {
                 page.line(&figures(name, answer, columns));
-                transfers.iter().for_each(|transfer| page.line(&on_its_way(transfer, page.width())));
+                let (moving, stopped): (Vec<_>, Vec<_>) = transfers.iter().partition(|transfer| transfer.running);
+                let drawn = moving.iter().chain(&stopped).take(MOST_TRANSFERS);
+                drawn.for_each(|transfer| page.line(&on_its_way(transfer, page.width())));
+                if let Some(more) = transfers.len().checked_sub(MOST_TRANSFERS).filter(|more| *more > 0) {
+                    page.wrapped(&format!("→ and {}", count(more, "more image")), Ink::Plain, 2);
+                }
             });
-            let rank = if transfers.is_empty() { 3 } else { 1 };
+            let rank = if transfers.iter().any(|transfer| transfer.running) { 1 } else { 3 };
             Block { always, more: painted(style, |page| details(page, answer)), rank }
         }
     }

@@ -116,7 +116,17 @@ impl<'a> Watch<'a> {
         ))?;
         let lines = self.lines(unit, cursor)?;
         ensure!(waited.success(), "{unit} did not say `{says}` within {PATIENCE} s: {lines:#?}");
-        lines.into_iter().find(|line| line.text.contains(says)).context("the journal forgot a line")
+        let line = lines.into_iter().find(|line| line.text.contains(says)).context("the journal forgot a line")?;
+        if unit == "nearmetal-watch" {
+            // Behind its line come entries of the journal, and last the figures.
+            self.bench.sh(&format!(
+                "end=$(($(date +%s) + {PATIENCE}))
+                 until [ $(stat -c %.6Y {FIGURES} | tr -d .) -gt {} ]; do [ $(date +%s) -lt $end ] || exit 1; sleep 0.2; done
+                 journalctl --sync",
+                line.at.as_micros()
+            ))?;
+        }
+        Ok(line)
     }
 
     /// How long after libvirt's event the watch told of it.

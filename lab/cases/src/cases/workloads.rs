@@ -1,5 +1,7 @@
 //! Workloads beyond the random job: each on bare metal and in clones, with every figure it is there for.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use nearmetal_lab::machine::Count;
 use nearmetal_measure::{
@@ -9,6 +11,8 @@ use nearmetal_measure::{
 use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot};
 
+/// A JVM warms up for a minute in each sample, and a database fills its tables.
+const LIMIT: Duration = Duration::from_secs(3600);
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -25,7 +29,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// Runs a short bench and gives its runs; nothing may be left of it.
 fn run(bench: &Bench, command: &str, arguments: &str) -> anyhow::Result<Results> {
     bench.applied()?;
-    bench.sh(&format!(
+    bench.sh_within(LIMIT, &format!(
         "nearmetal bench {command} web1 --quick --pause --no-memory --no-single-shots --scratch {SCRATCH} -o /root/work.json {arguments}"
     ))?;
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearmetal_change::now;
 use nearmetal_run::reservation::{DIRECTORY, Desk};
@@ -22,8 +22,9 @@ use crate::style::{self, Format};
 
 /// How often is looked whether the first answers are there, or somebody wants to stop.
 const STEP: Duration = Duration::from_millis(50);
-/// A picture on a terminal is not waited for longer: who has not answered by then is drawn as asked.
-const FIRST: Duration = Duration::from_secs(1);
+/// A picture on a terminal is not waited for longer: who has not answered by then is drawn as asked. What comes later is drawn
+/// as often at most.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Draw the hosts of a fleet: what is taken of each, its guests, its images, and images on their way
 ///
@@ -45,7 +46,8 @@ pub(crate) struct Args {
     /// Print one picture when all hosts have answered, or did not, and end; the exit code is 3 if one did not
     #[arg(long)]
     once: bool,
-    /// Ask each host again so long after its last answer, and draw as often: 1 to 3600
+    /// Ask each host again so long after its last answer, and print a document as often: 1 to 3600. A picture changes as
+    /// answers come
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
     /// Wait for an answer so long at most: 1 to 600
@@ -141,7 +143,7 @@ fn look_after(
     let in_place = !args.once && args.format == Format::Text && printer.stdout_is_terminal();
     let mut waited = Duration::ZERO;
     // Each answer comes within the time limit: this ends.
-    while !(board.wait(STEP) || in_place && waited >= FIRST) {
+    while !(board.wait(STEP) || in_place && waited >= SOON) {
         waited += STEP;
         if !matches!(ended.try_recv(), Err(TryRecvError::Empty)) {
             printer.important("stopped before all hosts had answered: nothing was shown");
@@ -158,9 +160,23 @@ fn look_after(
         if printer.is_closed() {
             return Ok(ExitStatus::Done);
         }
-        match ended.recv_timeout(Duration::from_secs(args.every)) {
+        if has_ended(board, ended, in_place, Duration::from_secs(args.every)) {
+            return Ok(ExitStatus::Done);
+        }
+    }
+}
+
+/// Waits so long at most, or for a picture until there is something new to draw; whether somebody stops it.
+fn has_ended(board: &Board<HostNow>, ended: &Receiver<()>, in_place: bool, most: Duration) -> bool {
+    let (began, drawn) = (Instant::now(), board.answers());
+    loop {
+        match ended.recv_timeout(STEP) {
             Err(RecvTimeoutError::Timeout) => {}
-            _ => return Ok(ExitStatus::Done),
+            _ => return true,
+        }
+        let waited = began.elapsed();
+        if waited >= most || in_place && waited >= SOON && board.answers() != drawn {
+            return false;
         }
     }
 }

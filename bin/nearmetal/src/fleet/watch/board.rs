@@ -24,9 +24,17 @@ struct Slot<T> {
     due: Instant,
 }
 
-/// All hosts, by their place in the list.
+/// All hosts, by their place in the list, and how it stands with them all.
+struct State<T> {
+    slots: Vec<Slot<T>>,
+    /// Answers so far, and failures to answer.
+    answers: u64,
+    over: bool,
+}
+
+/// The same, for all who ask and look.
 pub(crate) struct Board<T> {
-    slots: Mutex<(Vec<Slot<T>>, bool)>,
+    state: Mutex<State<T>>,
     changed: Condvar,
     every: Duration,
 }
@@ -36,12 +44,12 @@ impl<T: Clone + Send> Board<T> {
     pub(crate) fn of(hosts: usize, every: Duration) -> Self {
         let slot = || Slot { seen: None, asking: false, due: Instant::now() };
         let slots = std::iter::repeat_with(slot).take(hosts).collect();
-        Self { slots: Mutex::new((slots, false)), changed: Condvar::new(), every }
+        Self { state: Mutex::new(State { slots, answers: 0, over: false }), changed: Condvar::new(), every }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Vec<Slot<T>>, bool)> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Each change is whole before the lock is let go.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks all hosts again and again in threads of the scope, until [`Board::stop`]. `now` tells the time.
@@ -51,7 +59,7 @@ impl<T: Clone + Send> Board<T> {
         ask: &'env (dyn Fn(usize) -> Result<T, String> + Sync),
         now: &'env (dyn Fn() -> String + Sync),
     ) {
-        let hosts = self.lock().0.len();
+        let hosts = self.lock().slots.len();
         for _ in 0..AT_ONCE.min(hosts) {
             scope.spawn(move || {
                 while let Some(at) = self.next() {
@@ -66,15 +74,15 @@ impl<T: Clone + Send> Board<T> {
     fn next(&self) -> Option<usize> {
         let mut guard = self.lock();
         loop {
-            if guard.1 {
+            if guard.over {
                 return None;
             }
-            let idle = guard.0.iter().enumerate().filter(|(_, slot)| !slot.asking);
+            let idle = guard.slots.iter().enumerate().filter(|(_, slot)| !slot.asking);
             let first = idle.min_by_key(|(_, slot)| slot.due).map(|(at, slot)| (at, slot.due));
             let now = Instant::now();
             let nap = match first {
                 Some((at, due)) if due <= now => {
-                    guard.0[at].asking = true;
+                    guard.slots[at].asking = true;
                     return Some(at);
                 }
                 Some((_, due)) => due.saturating_duration_since(now).min(NAP),
@@ -86,18 +94,24 @@ impl<T: Clone + Send> Board<T> {
 
     fn put(&self, at: usize, answer: Result<T, String>, now: String) {
         let mut guard = self.lock();
-        let slot = &mut guard.0[at];
+        let slot = &mut guard.slots[at];
         let before = slot.seen.take().and_then(|seen| seen.answered);
         let answered = if answer.is_ok() { Some(now) } else { before };
         slot.seen = Some(Seen { answer, answered });
         slot.asking = false;
         slot.due = Instant::now() + self.every;
+        guard.answers += 1;
         self.changed.notify_all();
     }
 
     /// What is known now, in the order of the hosts; `None` where no answer came yet.
     pub(crate) fn look(&self) -> Vec<Option<Seen<T>>> {
-        self.lock().0.iter().map(|slot| slot.seen.clone()).collect()
+        self.lock().slots.iter().map(|slot| slot.seen.clone()).collect()
+    }
+
+    /// How many answers, and failures to answer, there were: another number means that there is something new.
+    pub(crate) fn answers(&self) -> u64 {
+        self.lock().answers
     }
 
     /// Waits until something is known of every host, for so long at most; whether it is.
@@ -105,7 +119,7 @@ impl<T: Clone + Send> Board<T> {
         let until = Instant::now() + most;
         let mut guard = self.lock();
         loop {
-            let all = guard.0.iter().all(|slot| slot.seen.is_some());
+            let all = guard.slots.iter().all(|slot| slot.seen.is_some());
             let left = until.saturating_duration_since(Instant::now());
             if all || left.is_zero() {
                 return all;
@@ -116,7 +130,7 @@ impl<T: Clone + Send> Board<T> {
 
     /// Nobody is asked any more.
     pub(crate) fn stop(&self) {
-        self.lock().1 = true;
+        self.lock().over = true;
         self.changed.notify_all();
     }
 }

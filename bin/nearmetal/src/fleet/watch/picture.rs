@@ -79,7 +79,7 @@ fn guest(guest: &GuestNow) -> WatchGuest {
     let count = |number: u32| if number == 1 { "1 vCPU".to_owned() } else { format!("{number} vCPUs") };
     words.extend(guest.vcpus.map(count));
     if let Some(cpus) = guest.cpus.as_ref().filter(|cpus| !cpus.is_empty()) {
-        words.push(format!("{} {cpus}", if cpus.len() == 1 { "PU" } else { "PUs" }));
+        words.push(format!("{} {cpus}", if cpus.contains([',', '-']) { "PUs" } else { "PU" }));
     }
     match (guest.floating, guest.vcpus) {
         (Some(floating), Some(all)) if floating > 0 && floating == all => words.push("floats".to_owned()),
@@ -263,6 +263,17 @@ mod tests {
             let text = draw(&Style { width: 40, ..PLAIN }, Some(rows));
             assert!(text.lines().count() <= rows.max(8), "{rows}:\n{text}");
         }
+    }
+
+    #[test]
+    fn many_pushes_that_nobody_ended_hide_neither_those_that_run_nor_other_hosts() {
+        let stopped = |at: usize| transfer_of(&format!("old-{at}.raw"), Motion::Stopped, Stage::Fetching, 9);
+        let mut left = host();
+        left.transfers = Some((0..30).map(stopped).collect());
+        left.transfers.as_mut().unwrap().push(transfer_of("new.raw", Motion::Running, Stage::Fetching, 9));
+        let look = [("alpha", seen(Ok(left), Some("t"))), ("beta", seen(Ok(host()), Some("t")))];
+        let text = picture("farm", "t", &look, &[], &PLAIN, Some(12));
+        assert!(text.contains("→ new.raw") && text.contains("→ and 28 more images") && text.contains("beta"), "{text}");
     }
 
     #[test]

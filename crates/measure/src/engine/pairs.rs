@@ -6,7 +6,8 @@
 //! (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
 //!
 //! A load may have a second part: the same work at parts of the rate that bare metal reached ([`crate::load::Load::at_parts_of`]). Its rounds
-//! come last, as many as were planned of the first part.
+//! come behind those of the first part, as many as were planned of it, and before what runs once: an arm may be changed for its
+//! single shots and stay so.
 //!
 //! With [`Plan::resolve`] the first rounds are a pilot. From their scatter, and before anybody looks at a ratio, the number
 //! of pairs is worked out that brings every interval to the width asked for; it is then fixed. Stopping when a result
@@ -79,9 +80,10 @@ pub(crate) struct Pairs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Planned,
+    /// All pairs of the first part are queued, and there is a second part.
     Resolved,
-    /// What hangs on the rate of bare metal is queued.
-    Offered,
+    /// All is queued.
+    Complete,
 }
 
 /// Rounds to be.
@@ -117,12 +119,22 @@ impl Pairs {
             let sample = Entry { purpose: Purpose::Ceiling, workload: workload.clone(), count: all, arms: vec![arm] };
             entries.splice(0..0, (0..samples).map(|_| sample.clone()));
         }
-        let last = plan.resolve.is_none();
+        let resolved = plan.resolve.is_none();
         pairs.queue(entries, &mut random);
-        if last {
-            pairs.last(&mut random);
+        if resolved {
+            pairs.resolved(&mut random);
         }
         pairs
+    }
+
+    /// All pairs of the first part are queued: what runs once comes next, unless there is a second part, which hangs on what
+    /// bare metal will have done.
+    fn resolved(&mut self, random: &mut SplitMix) {
+        self.stage = Stage::Resolved;
+        let has_a_second_part = |workload: &Workload| workload.load().at_parts_of(1.0).is_some();
+        if !(self.plan.offers && self.plan.paired.iter().any(has_a_second_part)) {
+            self.last(random);
+        }
     }
 
     /// The most tenants at once.
@@ -153,7 +165,7 @@ impl Pairs {
 
     /// What comes once, after all pairs.
     fn last(&mut self, random: &mut SplitMix) {
-        self.stage = Stage::Resolved;
+        self.stage = Stage::Complete;
         let (plan, count) = (&self.plan, self.all());
         let once = |purpose, workload: &Workload, arms| Entry { purpose, workload: workload.clone(), count, arms };
         let mut entries: Vec<Entry> = Vec::new();
@@ -175,13 +187,12 @@ impl Pairs {
         self.queue(entries, random);
     }
 
-    /// Rounds of the same work at parts of what bare metal did, where a load has that, it is asked for, and bare metal did
-    /// anything.
+    /// Rounds of the same work at parts of what bare metal did, where a load has that and bare metal did anything, and what
+    /// comes after them.
     fn offer(&mut self, runs: &[Run]) {
-        self.stage = Stage::Offered;
         let mut random = SplitMix::new(self.plan.seed.wrapping_add(2));
         let mut entries = Vec::new();
-        let bare = self.plan.arms.iter().find(|arm| arm.is_bare()).filter(|_| self.plan.offers);
+        let bare = self.plan.arms.iter().find(|arm| arm.is_bare());
         for workload in bare.iter().flat_map(|_| &self.plan.paired) {
             let Some(rate) = bare.and_then(|bare| median_rate(runs, workload, bare)) else { continue };
             let Some(offered) = workload.load().at_parts_of(rate) else { continue };
@@ -189,6 +200,7 @@ impl Pairs {
             entries.extend((0..self.plan.rounds).map(|_| pair.clone()));
         }
         self.queue(entries, &mut random);
+        self.last(&mut random);
     }
 
     /// More rounds of each workload and number of tenants, as many as the pilot says, and what comes after them.
@@ -216,7 +228,7 @@ impl Pairs {
             random.shuffle(&mut entries);
         }
         self.queue(entries, &mut random);
-        self.last(&mut random);
+        self.resolved(&mut random);
         Ok(())
     }
 }

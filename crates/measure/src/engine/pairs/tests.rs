@@ -4,7 +4,7 @@ use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::FioJob;
+use crate::load::{FioJob, OltpJob};
 use crate::results::tests::sample_results;
 
 fn job(size: u64) -> Workload {
@@ -238,4 +238,59 @@ fn accesses_are_counted_only_where_there_are_arms_to_compare() {
         rounds.iter().filter(|round| round.steps[0].purpose == Purpose::Accesses).count()
     };
     assert_eq!((rounds(vec![]), rounds(vec![2]), rounds(vec![1, 2])), (0, 0, 2));
+}
+
+/// A database, which has a second part.
+fn database() -> OltpJob {
+    OltpJob {
+        pool: Bytes::from_mib(64),
+        tables: 4,
+        rows: 500,
+        threads: 2,
+        prepare: 20,
+        ramp: 3,
+        seconds: 10,
+        offered: Vec::new(),
+    }
+}
+
+/// What all arms did in their pairs of the database.
+fn transacted(arms: &[ArmName]) -> Vec<Run> {
+    let model = &sample_results().runs[0];
+    let metric = crate::metric::Metric::new("transactions", crate::metric::Unit::TransactionsPerSecond, 100.0);
+    let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
+    let run = |round: u32, arm: &ArmName| Run {
+        round,
+        purpose: Purpose::Pair,
+        arm: arm.id.clone(),
+        workload: database().into(),
+        outcome: outcome.clone(),
+        ..model.clone()
+    };
+    (0..3).flat_map(|round| arms.iter().map(move |arm| run(round, arm)).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn what_is_offered_comes_behind_the_pairs_and_before_what_runs_once() {
+    // An arm may be changed for its single shots (a slice's, as found, loses its transparent pages) and stays so.
+    for resolve in [None, Some(0.5)] {
+        let plan = Plan { paired: vec![database().into()], resolve, offers: true, ..plan(3, 1) };
+        let runs = transacted(&plan.arms);
+        let rounds = all(Pairs::new(plan.clone()), &runs);
+        let is_offered =
+            |round: &Round| matches!(&round.steps[0].workload, Workload::Oltp(job) if !job.offered.is_empty());
+        let offered: Vec<usize> = (0..rounds.len()).filter(|place| is_offered(&rounds[*place])).collect();
+        assert_eq!(offered.len(), 3, "as many as were planned");
+        assert!(offered.iter().all(|place| rounds[*place].steps[0].purpose == Purpose::Pair));
+        let before = |round: &Round| matches!(round.steps[0].purpose, Purpose::Pair | Purpose::SameArm);
+        assert!(rounds[..offered[0]].iter().all(before), "{resolve:?}");
+        assert!(rounds[offered[2] + 1..].iter().all(|round| !before(round)), "{resolve:?}");
+        assert_eq!(rounds[offered[2] + 1..].len(), 2 + 1 + 2, "accesses, reasons and single shots");
+        assert_eq!(rounds, all(Pairs::new(plan), &runs), "the same runs give the same order");
+    }
+    // Bare metal failed: nothing is offered, and what runs once runs.
+    let plan = Plan { paired: vec![database().into()], offers: true, ..plan(3, 1) };
+    let of = |purpose| move |round: &&Round| round.steps[0].purpose == purpose;
+    let rounds = all(Pairs::new(plan), &[]);
+    assert_eq!([Purpose::Pair, Purpose::SingleShot].map(|purpose| rounds.iter().filter(of(purpose)).count()), [3, 2]);
 }

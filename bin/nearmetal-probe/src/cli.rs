@@ -131,6 +131,9 @@ pub(crate) struct ProgramsArguments {
     /// The file system to make on it
     #[arg(long, value_enum, requires = "device")]
     kind: Option<FileSystemName>,
+    /// Size of the file system, such as 256MiB [default: as large as the device]
+    #[arg(long, value_name = "SIZE", requires = "device")]
+    size: Option<Bytes>,
     /// The program, by its path in the image, and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
@@ -140,7 +143,7 @@ impl ProgramsArguments {
     /// What is made for `/data`.
     pub(crate) fn data(&self) -> Option<Data<'_>> {
         let (device, kind) = self.device.as_deref().zip(self.kind)?;
-        Some(Data { kind: kind.into(), device })
+        Some(Data { kind: kind.into(), device, size: self.size })
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use nearmetal_host::{HostFs, ReadError};
+use nearmetal_units::Bytes;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde::Serialize;
@@ -54,6 +55,18 @@ impl Kind {
             Self::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
             Self::Xfs => &["-q", "-f", "-K"],
         }
+    }
+
+    /// mkfs' arguments for a file system of this size; `None`: as large as the device.
+    fn arguments(self, device: &str, size: Option<Bytes>) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let (before, behind) = match (self, size) {
+            (_, None) => (vec![], vec![]),
+            // As mke2fs.conf has them for a large file system; a small one would have blocks of 1 KiB.
+            (Self::Ext4, Some(size)) => (words(&["-b", "4096", "-i", "16384"]), vec![format!("{}k", size.kib())]),
+            (Self::Xfs, Some(size)) => (vec!["-d".to_owned(), format!("size={}k", size.kib())], vec![]),
+        };
+        [words(self.options()), before, vec![device.to_owned()], behind].concat()
     }
 }
 
@@ -111,7 +124,7 @@ fn knows(filesystems: &str, name: &str) -> bool {
 /// # Errors
 /// A program is missing or fails, or the kernel refuses the namespace or the mount.
 pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
-    make(kind, device)?;
+    make(kind, device, None)?;
     let point = mount_point(device)?;
     keep_mounts_apart()?;
     mount(device, point, kind.name(), MountFlags::NOATIME, None)
@@ -130,13 +143,13 @@ pub(crate) fn refused(action: String) -> impl FnOnce(rustix::io::Errno) -> Probe
     move |error| ProbeError::Kernel { action, source: error.into() }
 }
 
-/// Makes a file system on `device`, whose contents are lost.
-pub(crate) fn make(kind: Kind, device: &str) -> Result<(), ProbeError> {
+/// Makes a file system of this size on `device`, whose contents are lost; `None`: as large as the device.
+pub(crate) fn make(kind: Kind, device: &str, size: Option<Bytes>) -> Result<(), ProbeError> {
     let maker = program(kind.maker()).ok_or_else(|| ProbeError::Start {
         program: kind.maker().to_owned(),
         source: io::Error::new(io::ErrorKind::NotFound, "it is not installed"),
     })?;
-    let made = Command::new(&maker).args(kind.options()).arg(device).output();
+    let made = Command::new(&maker).args(kind.arguments(device, size)).output();
     let made = made.map_err(|source| ProbeError::Start { program: maker.clone(), source })?;
     if !made.status.success() {
         let why: String = String::from_utf8_lossy(&made.stderr).trim().chars().take(300).collect();
@@ -171,6 +184,19 @@ mod tests {
         assert!(knows(text, "ext4"));
         assert!(!knows(text, "xfs") && !knows(text, "ext"));
         assert!(!knows(text, "sysfs"), "it has no device");
+    }
+
+    #[test]
+    fn a_file_system_is_as_large_as_was_asked_for() {
+        let size = Some(Bytes::from_mib(130));
+        let ext4 = Kind::Ext4.arguments("/dev/vda", size);
+        assert_eq!(ext4[ext4.len() - 6..], ["-b", "4096", "-i", "16384", "/dev/vda", "133120k"]);
+        let xfs = Kind::Xfs.arguments("/dev/vda", size);
+        assert_eq!(xfs[xfs.len() - 3..], ["-d", "size=133120k", "/dev/vda"]);
+        for kind in Kind::ALL {
+            let whole = kind.arguments("/dev/vda", None);
+            assert_eq!(whole[..], [kind.options(), &["/dev/vda"]].concat());
+        }
     }
 
     #[test]

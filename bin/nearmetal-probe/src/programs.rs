@@ -9,10 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 
 use nearmetal_host::HostFs;
+use nearmetal_units::Bytes;
 use rustix::fs::FileType;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::ProbeError;
 use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
@@ -22,6 +24,9 @@ const KIND: &str = "erofs";
 /// Where programs are looked for, in the image.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// What tells a program when its run began, in hundredths of a second of /proc/uptime: making its file system is a part of it.
+const BEGUN: &str = "NEARMETAL_BEGUN";
+
 /// A device for `/data`; its contents are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
@@ -29,6 +34,8 @@ pub struct Data<'a> {
     pub kind: Kind,
     /// The block device.
     pub device: &'a str,
+    /// Size of the file system; `None`: as large as the device.
+    pub size: Option<Bytes>,
 }
 
 /// What names a virtio disk by its serial number: the kernel names disks in the order it finds them.
@@ -49,6 +56,12 @@ pub fn device(fs: &HostFs, named: &str) -> Result<String, ProbeError> {
     }
 }
 
+/// Hundredths of a second since the machine was switched on, as /proc/uptime counts them.
+fn hundredths() -> String {
+    let now = clock_gettime(ClockId::Boottime);
+    (now.tv_sec * 100 + now.tv_nsec / 10_000_000).to_string()
+}
+
 /// Runs a command in an image, a block device or a file; gives how the command ended.
 ///
 /// All mounts are in a mount namespace, and all processes that the command starts in a process namespace of theirs
@@ -59,11 +72,12 @@ pub fn device(fs: &HostFs, named: &str) -> Result<String, ProbeError> {
 /// The image cannot be mounted, the file system cannot be made, or the command cannot be started.
 pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
     let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
+    let begun = hundredths();
     let found = rustix::fs::stat(image).map_err(refused(format!("find the image {image}")))?;
     let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
     let root = mount_point(image)?;
     if let Some(data) = data {
-        make(data.kind, data.device)?;
+        make(data.kind, data.device, data.size)?;
     }
     keep_mounts_apart()?;
     mount_image(image, is_device, root)?;
@@ -76,7 +90,7 @@ pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -
         mount("tmpfs", &place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)
             .map_err(refused(format!("mount memory at {place}")))?;
     }
-    if let Some(Data { kind, device }) = data {
+    if let Some(Data { kind, device, .. }) = data {
         let place = format!("{root}/data");
         mount(device, &place, kind.name(), MountFlags::NOATIME, None)
             .map_err(refused(format!("mount {device} at {place} as {}", kind.name())))?;
@@ -87,7 +101,7 @@ pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -
     // SAFETY: only children are in it.
     unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.map_err(refused("make a process namespace".to_owned()))?;
     let mut child = Command::new(first);
-    child.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C");
+    child.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C").env(BEGUN, begun);
     // SAFETY: two system calls, and no memory is allocated on the way of success.
     unsafe {
         child.pre_exec(|| {
@@ -156,6 +170,14 @@ mod tests {
             let error = device(&fs, &format!("serial:{wrong}")).unwrap_err().to_string();
             assert!(error.contains(wrong) && error.contains("vda, vdb"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_run_begins_by_the_clock_that_programs_read() {
+        let uptime = HostFs::live().read("/proc/uptime").unwrap();
+        let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let begun: f64 = hundredths().parse().unwrap();
+        assert!((0.0..1000.0).contains(&(begun - uptime * 100.0)), "{begun} {uptime}");
     }
 
     #[test]

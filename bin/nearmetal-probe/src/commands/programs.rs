@@ -11,8 +11,8 @@ use crate::cli::ProgramsArguments;
 pub(crate) fn run(arguments: &ProgramsArguments) -> Result<(), ProbeError> {
     let fs = HostFs::live();
     let image = device(&fs, &arguments.image)?;
-    let data = arguments.data().map(|data| Ok::<_, ProbeError>((device(&fs, data.device)?, data.kind))).transpose()?;
-    let data = data.as_ref().map(|(device, kind)| Data { kind: *kind, device });
+    let data = arguments.data().map(|data| Ok::<_, ProbeError>((device(&fs, data.device)?, data))).transpose()?;
+    let data = data.as_ref().map(|(device, data)| Data { device, ..*data });
     if arguments.small_pages {
         refuse_huge_pages()?;
     }

@@ -50,7 +50,7 @@ pub struct OltpJob {
     pub rows: u32,
     /// Connections, each with a thread of sysbench.
     pub threads: u32,
-    /// Seconds from the program's start until the load begins: starting the server and filling the tables.
+    /// Seconds from the probe's start until the load begins: making the file system, starting the server and filling the tables.
     pub prepare: u32,
     /// Seconds of load before a part is measured.
     pub ramp: u32,
@@ -126,7 +126,9 @@ impl Load for OltpJob {
     }
 
     fn command(&self, at: &At<'_>, seed: u64) -> Vec<String> {
-        let data = ["--device", at.device, "--kind", FILE_SYSTEM.name()];
+        // Whatever the device's size, making the file system takes as long.
+        let size = shape::room(self.data()).get().to_string();
+        let data = ["--device", at.device, "--kind", FILE_SYSTEM.name(), "--size", &size];
         at.in_the_image(&data, self.arguments(seed))
     }
 
@@ -135,8 +137,7 @@ impl Load for OltpJob {
     }
 
     fn middle(&self) -> Option<(Middle, Each)> {
-        // The load begins when it was told to, but the program a moment late: the file system is made first. The ramp is the
-        // same work, so what is counted may begin with it and must not end behind the load.
+        // From the probe's start: `prepare` covers making the file system, too.
         let whole = Middle::after(Duration::from_secs(self.ramp.into()), Duration::from_secs(self.seconds.into()));
         let prepare = Duration::from_secs(self.prepare.into());
         let middle = Middle { begins: prepare + whole.begins, ends: prepare + whole.ends };
@@ -220,6 +221,16 @@ mod tests {
             (Duration::from_secs(26), Duration::from_secs(31), Each::Transaction)
         );
         assert!(middle.ends < job().length().unwrap());
+    }
+
+    #[test]
+    fn the_file_system_is_only_as_large_as_the_load_needs() {
+        let at = At { device: "serial:nearmetal-region", loads: "serial:nearmetal-loads", ..At::probe("/p") };
+        let words = job().command(&at, 7).join(" ");
+        let (_, room) = job().files().unwrap();
+        let expected = format!("--device serial:nearmetal-region --kind ext4 --size {} -- {PROGRAM} ", room.get());
+        assert!(words.contains(&expected), "{words}");
+        assert!(room < Bytes::from_mib(256), "{room}");
     }
 
     #[test]

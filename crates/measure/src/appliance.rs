@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nearmetal_domain::DiskSource;
 use nearmetal_host::files;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode};
 
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
@@ -49,10 +49,16 @@ fn loads_source(image: &Path) -> Result<DiskSource, MeasureError> {
             "cannot find the loads image `{path}` ({error}): make it with `nearmetal bench loads-image`"
         ))
     })?;
-    Ok(match FileType::from_raw_mode(found.st_mode) {
-        FileType::BlockDevice => DiskSource::Block(path),
-        _ => DiskSource::File(path),
-    })
+    if FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice {
+        return Ok(DiskSource::Block(path));
+    }
+    // It keeps its owner, so QEMU's user reads it as anybody does.
+    match Mode::from_raw_mode(found.st_mode).contains(Mode::ROTH) {
+        true => Ok(DiskSource::File(path)),
+        false => Err(MeasureError::Unfit(format!(
+            "QEMU's user cannot read the loads image `{path}`: make it readable for all with `chmod o+r {path}`"
+        ))),
+    }
 }
 
 /// A copy of a kernel for QEMU to read.
@@ -122,6 +128,22 @@ mod tests {
         assert!(text.contains("usr/bin/x\0") && text.contains("hello") && text.contains("TRAILER!!!"));
         // The file's size is the seventh field.
         assert_eq!(&archive[6 + 6 * 8..6 + 7 * 8], b"00000005");
+    }
+
+    #[test]
+    fn an_image_that_only_its_owner_reads_is_refused_with_the_command_that_helps() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("loads.erofs");
+        files::write(&image, "x").unwrap();
+        let source = DiskSource::File(image.display().to_string());
+        for (mode, is_read) in [(0o644, true), (0o640, false), (0o600, false)] {
+            rustix::fs::chmod(&image, Mode::from_raw_mode(mode)).unwrap();
+            let found = loads_source(&image);
+            assert_eq!(found.as_ref().ok(), Some(&source).filter(|_| is_read), "{mode:o}");
+            assert!(is_read || found.unwrap_err().to_string().contains("chmod o+r /"), "{mode:o}");
+        }
+        let missing = loads_source(&directory.path().join("none")).unwrap_err().to_string();
+        assert!(missing.contains("nearmetal bench loads-image"), "{missing}");
     }
 
     #[test]

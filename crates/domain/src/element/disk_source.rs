@@ -100,7 +100,9 @@ impl DomainXml {
     }
 
     /// Adds a virtio disk with a raw image that the guest may only read, and that its kernel knows by this serial number:
-    /// virtio-blk carries 20 bytes of it (VIRTIO 1.2, 5.2.6).
+    /// virtio-blk carries 20 bytes of it (VIRTIO 1.2, 5.2.6). A file keeps its owner (`relabel='no'`, formatdomain.html, "Security
+    /// label"), so everybody must be able to read it: libvirt would give it to QEMU's user, and would not take it back from a
+    /// disk that is only read.
     ///
     /// # Errors
     /// No `<devices>`, no name left for a disk (`vda` to `vdz`), or a path that does not start with `/`.
@@ -108,11 +110,13 @@ impl DomainXml {
         let (kind, name, path) = source.parts()?;
         let taken: Vec<String> = self.facts()?.disks.into_iter().map(|disk| disk.target).collect();
         let target = devices::free_name("vd", &taken)?;
+        let keeps_its_owner = Fragment::new("seclabel").attribute("model", "dac").attribute("relabel", "no");
+        let labels = matches!(source, DiskSource::File(_)).then_some(keeps_its_owner);
         let element = Fragment::new("disk")
             .attribute("type", kind)
             .attribute("device", "disk")
             .child(Fragment::new("driver").attribute("name", "qemu").attribute("type", "raw"))
-            .child(Fragment::new("source").attribute(name, path))
+            .child(Fragment::new("source").attribute(name, path).children(labels))
             .child(Fragment::new("target").attribute("dev", target).attribute("bus", "virtio"))
             .child(Fragment::new("readonly"))
             .child(Fragment::new("serial").text(serial));
@@ -147,5 +151,29 @@ impl DomainXml {
             edits.remove(disk::find(document, target)?);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GUEST: &str = "<domain type='kvm'><name>x</name><memory>1</memory><vcpu>1</vcpu><devices/></domain>";
+
+    fn with(source: &DiskSource) -> String {
+        let mut xml = DomainXml::parse(GUEST).unwrap();
+        xml.add_read_only_disk(source, "loads").unwrap();
+        assert!(xml.facts().unwrap().disks[0].readonly);
+        xml.as_str().to_owned()
+    }
+
+    #[test]
+    fn a_file_that_is_only_read_keeps_its_owner() {
+        let label = |xml: &str| xml.contains("<seclabel model='dac' relabel='no'/>");
+        let file = with(&DiskSource::File("/i/loads.erofs".into()));
+        let source = &file[file.find("<source file='/i/loads.erofs'>").unwrap()..file.find("</source>").unwrap()];
+        assert!(label(source), "{file}");
+        // A device's node is QEMU's user's only while the guest runs.
+        assert!(!label(&with(&DiskSource::Block("/dev/vdb".into()))));
     }
 }

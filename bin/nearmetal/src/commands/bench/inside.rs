@@ -66,7 +66,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let shape = Shape {
         size: args.workload.usual_size(),
         seconds: args.rounds.seconds(),
-        ..shape(&planned.change.xml_after, &planned.placement, &fs)?
+        ..shape(&planned.change.xml_after, &planned.placement, &args.workload, &fs)?
     };
     let conditions = Conditions {
         probe: beside_this_program("nearmetal-probe")?,

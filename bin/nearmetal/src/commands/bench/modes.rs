@@ -100,7 +100,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
                 ramp: args.rounds.ramp(),
                 vcpus,
                 nodes: 1,
-                ..shape(&xml, &planned.placement, &fs)?
+                ..shape(&xml, &planned.placement, chosen, &fs)?
             };
             let loads = chosen.of(&shape);
             loads.into_iter().next().ok_or_else(|| WrongUse("--workload names no load".to_owned()))?

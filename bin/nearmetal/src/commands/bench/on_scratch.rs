@@ -10,7 +10,7 @@ use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
-use super::workload::{Chosen, USUAL, memory, several, span};
+use super::workload::{Chosen, USUAL, memory, several, span_of_any};
 use crate::exit_status::WrongUse;
 
 /// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
@@ -47,7 +47,7 @@ pub(super) struct OnScratchArgs {
     block_size: Vec<Bytes>,
     /// Size of all files together with --workload iozone [default: 256MiB], of all rows with oltp [default: 64MiB, in a lab 1MiB;
     /// no more than fit into the server's memory]
-    #[arg(long, value_name = "SIZE", value_parser = span)]
+    #[arg(long, value_name = "SIZE", value_parser = span_of_any)]
     span: Option<Bytes>,
     /// Leave memory latency and bandwidth out
     #[arg(long)]
@@ -65,7 +65,7 @@ impl OnScratchArgs {
     /// # Errors
     /// [`WrongUse`] where flags do not fit the workload, the VM has no plan, or only its plan makes it; not root.
     pub(super) fn asked(&self) -> anyhow::Result<(OnScratch, Conditions)> {
-        self.workload.check(self.rounds.has_seconds(), !self.block_size.is_empty(), self.span.is_some())?;
+        self.workload.check(self.rounds.has_seconds(), !self.block_size.is_empty(), self.span)?;
         let journal = self.plan.journal();
         let planned = self.plan.of(&self.domain, &journal)?;
         if planned.change.is_new() {
@@ -81,7 +81,7 @@ impl OnScratchArgs {
         let conditions = self.clones.conditions(self.rounds.seed, &fs, &journal)?;
         let conditions = self.keep.kept(conditions, &planned, &journal);
         let conditions = Conditions { loads: needed(self.workload.needs_loads_image())?, ..conditions };
-        let shape = shape(&planned.change.xml_after, &planned.placement, &fs)?;
+        let shape = shape(&planned.change.xml_after, &planned.placement, &self.workload, &fs)?;
         let on = OnScratch {
             guest: self.domain.clone(),
             pairing: self.pairing(&shape),
@@ -95,7 +95,7 @@ impl OnScratchArgs {
 
     fn pairing(&self, shape: &Shape) -> Pairing {
         let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
-        let span = self.span.unwrap_or(load.usual_span(shape.emulated));
+        let span = self.span.unwrap_or(shape.span);
         let jobs =
             |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, ..*shape });
         let once = seconds.min(SINGLE_SHOT_SECONDS);

@@ -8,7 +8,7 @@ use nearmetal_host::HostFs;
 use nearmetal_measure::{Environment, Shape};
 use nearmetal_place::Placement;
 
-use super::workload::{SPAN, USUAL_SIZE};
+use super::workload::{Chosen, USUAL_SIZE};
 use crate::exit_status::WrongUse;
 use crate::refusal::is_wrong_use;
 use crate::state::StateArgs;
@@ -83,20 +83,21 @@ fn placed(plan: &PlanFile) -> String {
     if names.is_empty() { "places no VM".to_owned() } else { format!("places {}", names.join(", ")) }
 }
 
-/// What a load must know of a guest with this definition and place, with a usual size and length.
+/// What a load must know of a guest with this definition and place, with a usual size and length, and the load's usual span.
 ///
 /// # Errors
 /// A definition that cannot be read.
-pub(super) fn shape(xml: &str, placement: &Placement, fs: &HostFs) -> anyhow::Result<Shape> {
+pub(super) fn shape(xml: &str, placement: &Placement, load: &Chosen, fs: &HostFs) -> anyhow::Result<Shape> {
+    let emulated = matches!(Environment::detect(fs), Environment::Lab { .. });
     Ok(Shape {
         size: USUAL_SIZE,
         seconds: 1,
         ramp: 1,
-        span: SPAN,
+        span: load.usual_span(emulated),
         vcpus: placement.vcpus.len() as u32,
         memory: DomainXml::parse(xml)?.facts()?.memory,
         nodes: placement.memory.nodes.len() as u32,
-        emulated: matches!(Environment::detect(fs), Environment::Lab { .. }),
+        emulated,
     })
 }
 

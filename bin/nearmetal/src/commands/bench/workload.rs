@@ -17,6 +17,9 @@ pub(super) const SPAN: Bytes = Bytes::from_mib(256);
 /// anew, takes no longer than measuring. Where processors are emulated it would.
 const ROWS: Bytes = Bytes::from_mib(64);
 const ROWS_IN_A_LAB: Bytes = Bytes::from_mib(1);
+/// The least of each that can be asked for: of a database what a lab has.
+const SMALLEST_SPAN: Bytes = Bytes::from_mib(4);
+const SMALLEST_ROWS: Bytes = ROWS_IN_A_LAB;
 /// What is run unless something else is asked for.
 pub(super) const USUAL: &str = "random";
 
@@ -101,16 +104,19 @@ impl Chosen {
     }
 
     /// Refuses what this load has no use for.
-    pub(super) fn check(&self, seconds: bool, sizes: bool, span: bool) -> Result<(), WrongUse> {
+    pub(super) fn check(&self, seconds: bool, sizes: bool, span: Option<Bytes>) -> Result<(), WrongUse> {
         let word = &self.word;
         let files = self.loads.iter().any(|load| load.on == WorksOn::Files);
         let problem = match () {
             () if files && seconds => format!("--seconds: the steps of {word} run to their end, so leave it out"),
-            () if span && !files && !self.is_database() => {
+            () if span.is_some() && !files && !self.is_database() => {
                 format!(
                     "--span is the size of iozone's files or oltp's rows, and {word} has none: leave it out, or name \
                      --workload iozone or oltp"
                 )
+            }
+            () if !self.is_database() && span.is_some_and(|span| span < SMALLEST_SPAN) => {
+                format!("--span: {word} needs {SMALLEST_SPAN} at least, since fewer blocks are read again and again")
             }
             () if sizes && self.sizes().is_empty() => {
                 format!("--block-size: {word} makes no requests to a disk, so leave it out")
@@ -123,9 +129,18 @@ impl Chosen {
 
 /// A span of storage: 4 MiB at least, since fewer blocks are read again and again within a sample.
 pub(super) fn span(text: &str) -> Result<Bytes, String> {
+    span_from(SMALLEST_SPAN, text)
+}
+
+/// A span of whatever a load has; how small it may be hangs on the load ([`Chosen::check`]).
+pub(super) fn span_of_any(text: &str) -> Result<Bytes, String> {
+    span_from(SMALLEST_ROWS, text)
+}
+
+fn span_from(least: Bytes, text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: nearmetal_units::ParseError| error.to_string())?;
-    if size < Bytes::from_mib(4) || size.get() % (1 << 20) != 0 {
-        return Err(format!("{size} is not a span: write a multiple of 1 MiB from 4 MiB up, such as 256MiB"));
+    if size < least || size.get() % (1 << 20) != 0 {
+        return Err(format!("{size} is not a span: write a multiple of 1 MiB from {least} up, such as 256MiB"));
     }
     Ok(size)
 }
@@ -143,4 +158,29 @@ pub(super) fn memory() -> Vec<Workload> {
         workloads.push(MemoryBandwidth(MemoryJob { size: MEMORY_BUFFER, pages, pattern: Pattern::Groups }).into());
     }
     workloads
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::builder::TypedValueParser as _;
+
+    use super::*;
+
+    fn chosen(word: &str) -> Chosen {
+        one(|_| true).parse_ref(&clap::Command::new("x"), None, word.as_ref()).unwrap()
+    }
+
+    #[test]
+    fn a_database_has_a_span_of_its_own_and_may_be_as_small_as_in_a_lab() {
+        assert_eq!(chosen("oltp").usual_span(false), ROWS);
+        assert_eq!(chosen("oltp").usual_span(true), ROWS_IN_A_LAB);
+        assert_eq!(chosen("iozone-ext4").usual_span(true), SPAN);
+        let least = span_of_any("1MiB").unwrap();
+        assert!(chosen("oltp").check(false, false, Some(least)).is_ok());
+        let why = chosen("iozone-ext4").check(false, false, Some(least)).unwrap_err().to_string();
+        assert!(why.contains("4 MiB at least"), "{why}");
+        assert!(chosen("iozone-ext4").check(false, false, Some(SMALLEST_SPAN)).is_ok());
+        assert!(chosen("random").check(false, false, Some(SPAN)).is_err());
+        assert!(span("1MiB").is_err() && span("4MiB").is_ok() && span_of_any("1536KiB").is_err());
+    }
 }

@@ -64,13 +64,13 @@ pub(super) fn race(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
 
 /// What it is to measure.
 pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
-    args.workload.check(args.race.budget.has_seconds(), false, false)?;
+    args.workload.check(args.race.budget.has_seconds(), false, None)?;
     let (fs, request) = args.ways.request(&args.scratch, |fs, journal, planned| {
         let conditions = args.clones.conditions(args.race.seed, fs, journal)?;
         Ok(args.race.store.kept(conditions, planned, journal))
     })?;
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
-    let shape = shape(&request.xml, &request.placement, &fs)?;
+    let shape = shape(&request.xml, &request.placement, &args.workload, &fs)?;
     Ok(Experiment::Disk(Box::new(args.run(request, &shape))))
 }
 

@@ -176,7 +176,7 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
     let shape = Shape {
         size: args.block_size.unwrap_or(args.load.usual_size()),
         seconds: if args.quick { QUICK_SECONDS } else { SECONDS },
-        ..shape(&change.xml_after, &placement, fs)?
+        ..shape(&change.xml_after, &placement, &args.load, fs)?
     };
     let pairing = Pairing {
         paired: args.load.of(&shape),

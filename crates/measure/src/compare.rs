@@ -4,7 +4,7 @@ use nearmetal_stats::{NoiseFloor, Pair, RatioEstimate, Verdict, noise_floor, rat
 
 use crate::arm::{ArmName, against};
 use crate::error::MeasureError;
-use crate::load::Workload;
+use crate::load::{Compared, Workload};
 use crate::metric::Unit;
 use crate::results::{Purpose, Results, Run};
 
@@ -66,6 +66,16 @@ pub(crate) fn pairs(runs: &[&Run], metric: &str, subject: &str, reference: &str)
         .collect()
 }
 
+/// Whether two arms are compared in a metric.
+fn may_be_compared(compared: Compared, runs: &[&Run], metric: &str, arms: [&ArmName; 2]) -> bool {
+    let measured = |run: &&&Run| run.failure().is_none() && arms.iter().any(|arm| arm.id == run.arm);
+    match compared {
+        Compared::ByRound => true,
+        Compared::IfInEveryRound => runs.iter().filter(measured).all(|run| run.value(metric).is_some()),
+        Compared::Never => false,
+    }
+}
+
 /// What was run once in each of two arms.
 fn once(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Option<Pair> {
     let value = |arm: &str| runs.iter().rev().filter(|run| run.arm == arm).find_map(|run| run.value(metric));
@@ -107,8 +117,12 @@ pub fn compare(results: &Results) -> Result<Vec<Comparison>, MeasureError> {
             let of = |run: &&Run| run.workload == *workload && run.count == count;
             let of: Vec<&Run> = runs.iter().copied().filter(of).collect();
             for (metric, unit) in metrics(&of) {
+                let compared = workload.load().compared(&metric);
                 for (subject, reference) in &against {
                     let (subject, reference) = (&names[*subject], &names[*reference]);
+                    if !may_be_compared(compared, &of, &metric, [subject, reference]) {
+                        continue;
+                    }
                     let pairs = match purpose {
                         Purpose::SingleShot => once(&of, &metric, &subject.id, &reference.id).into_iter().collect(),
                         _ => pairs(&of, &metric, &subject.id, &reference.id),
@@ -172,7 +186,12 @@ fn estimate(
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_units::Bytes;
+
     use super::*;
+    use crate::load::OltpJob;
+    use crate::metric::Metric;
+    use crate::results::Outcome;
     use crate::results::tests::sample_results;
 
     #[test]
@@ -186,6 +205,54 @@ mod tests {
         assert_eq!(ratio.n, 3);
         assert!(noise.is_some(), "the A/A pairs of bare metal give a floor");
         assert_eq!(single.estimate, Estimate::SingleShot { ratio: 0.4 });
+    }
+
+    /// Three rounds of a database that was offered parts of bare metal's rate; the planned guest fell behind at 90 % in one.
+    fn offered() -> Results {
+        let job = OltpJob {
+            pool: Bytes::from_mib(64),
+            tables: 4,
+            rows: 500,
+            threads: 2,
+            prepare: 20,
+            ramp: 3,
+            seconds: 10,
+            offered: Vec::new(),
+        };
+        let workload = Workload::from(job).load().at_parts_of(100.0).unwrap();
+        let mut results = sample_results();
+        let model = results.runs[0].clone();
+        results.runs = Vec::new();
+        for round in 0..3u32 {
+            for arm in [ArmName::bare_slice(), ArmName::planned()] {
+                let behind = round == 1 && arm == ArmName::planned();
+                let mut metrics = Vec::new();
+                for at in [50, 90] {
+                    let rate = f64::from(at) - if behind { 10.0 } else { 0.0 };
+                    metrics.extend(Metric::new(&format!("transactions.at-{at}"), Unit::TransactionsPerSecond, rate));
+                    let time = (at == 50 || !behind).then_some(1e6 + f64::from(round));
+                    let name = format!("latency.p99.at-{at}");
+                    metrics.extend(time.and_then(|time| Metric::new(&name, Unit::Nanoseconds, time)));
+                }
+                let outcome = Outcome::Measured { metrics, notes: vec![] };
+                let (purpose, workload) = (Purpose::Pair, workload.clone());
+                results.runs.push(Run { round, purpose, arm: arm.id, workload, outcome, ..model.clone() });
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn times_of_an_arm_that_fell_behind_in_a_round_are_not_compared_and_what_was_offered_never_is() {
+        let names = |results: &Results| -> Vec<String> {
+            compare(results).unwrap().into_iter().map(|comparison| comparison.metric).collect()
+        };
+        let mut results = offered();
+        assert_eq!(names(&results), ["latency.p99.at-50"]);
+        // A sample that failed and was run again is no round in which it fell behind.
+        let behind = results.runs.iter().position(|run| run.value("latency.p99.at-90").is_none()).unwrap();
+        results.runs[behind].outcome = Outcome::Failed { why: "x".into() };
+        assert_eq!(names(&results), ["latency.p99.at-50", "latency.p99.at-90"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) const NAMED: &[Named] = &[
         help: "Java transactions, a warehouse on each vCPU; pages as this machine gives them",
         sizes: &[],
         on: WorksOn::Processors,
-        make: |shape| JvmJob::of(shape, JavaPages::Given).into(),
+        make: |shape| JvmJob::of(shape, JavaPages::OfTheMachine).into(),
     },
     Named {
         word: "jvm-small-pages",
@@ -69,7 +69,7 @@ const LARGE_AT_LEAST: f64 = 0.5;
 #[serde(rename_all = "kebab-case")]
 pub enum JavaPages {
     /// What the machine gives a program that asks for nothing.
-    Given,
+    OfTheMachine,
     /// Small ones, whatever the machine's setting is.
     Small,
     /// Large ones (`-XX:+UseTransparentHugePages`).
@@ -207,7 +207,7 @@ impl JvmJob {
 impl Load for JvmJob {
     fn id(&self) -> String {
         let pages = match self.pages {
-            JavaPages::Given => "",
+            JavaPages::OfTheMachine => "",
             JavaPages::Small => ".small-pages",
             JavaPages::Large => ".large-pages",
         };
@@ -217,7 +217,7 @@ impl Load for JvmJob {
     fn label(&self) -> String {
         let warehouses = if self.warehouses == 1 { "warehouse" } else { "warehouses" };
         let pages = match self.pages {
-            JavaPages::Given => "",
+            JavaPages::OfTheMachine => "",
             JavaPages::Small => ", small pages",
             JavaPages::Large => ", large pages",
         };
@@ -339,11 +339,7 @@ fn document(output: &str) -> Result<Value, MeasureError> {
 }
 
 fn unreadable(output: &str, why: &str) -> MeasureError {
-    MeasureError::Unreadable {
-        what: "the output of the warehouses in Java".into(),
-        why: why.into(),
-        text: output.chars().take(300).collect(),
-    }
+    super::unreadable("the output of the warehouses in Java", why, output)
 }
 
 #[cfg(test)]

@@ -72,12 +72,32 @@ impl<'a> At<'a> {
     }
 }
 
+/// Whether and how arms are compared in a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// In each round in which both arms have it.
+    ByRound,
+    /// Only where both arms have it in every sample that was measured.
+    IfInEveryRound,
+    /// Not at all: it is shown of each arm.
+    Never,
+}
+
+/// What a program printed, where it cannot be read.
+fn unreadable(what: &str, why: &str, text: &str) -> MeasureError {
+    MeasureError::Unreadable { what: what.into(), why: why.into(), text: text.chars().take(300).collect() }
+}
+
 /// What runs.
 pub(crate) trait Load {
     /// A short id, stable over versions.
     fn id(&self) -> String;
     /// What a person calls it.
     fn label(&self) -> String;
+    /// How a metric of it is compared.
+    fn compared(&self, _metric: &str) -> Compared {
+        Compared::ByRound
+    }
     /// Name of the metric that says how much it did each second; `None` where it has no rate, as a latency.
     fn rate(&self) -> Option<String> {
         None

@@ -14,7 +14,7 @@ use std::time::Duration;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{At, FileSystem, Load, Measured, Named, Window, Workload, WorksOn};
+use super::{At, Compared, FileSystem, Load, Measured, Named, Window, Workload, WorksOn};
 use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
 
@@ -116,9 +116,20 @@ impl Load for OltpJob {
     }
 
     fn label(&self) -> String {
-        let of = format!("OLTP, {} connections, {} of rows", self.threads, self.data());
+        let most = if self.threads == shape::MOST_CONNECTIONS { " (the most)" } else { "" };
+        let of = format!("OLTP, {} connections{most}, {} of rows", self.threads, self.data());
         let parts: Vec<String> = self.offered.iter().map(|one| one.percent.to_string()).collect();
         if parts.is_empty() { of } else { format!("{of}, {} % of bare metal's rate offered", parts.join(", ")) }
+    }
+
+    /// What was offered was the same for all arms, so the rates say who kept up and no more. Times of those rounds alone in
+    /// which an arm kept up would be the times of its better rounds.
+    fn compared(&self, metric: &str) -> Compared {
+        match metric {
+            _ if self.is_closed_loop() => Compared::ByRound,
+            _ if metric.starts_with(RATE) => Compared::Never,
+            _ => Compared::IfInEveryRound,
+        }
     }
 
     fn rate(&self) -> Option<String> {

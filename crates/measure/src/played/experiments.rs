@@ -337,7 +337,7 @@ fn java() -> JvmJob {
         heap: Bytes::from_mib(64),
         warm_up: 2,
         seconds: 3,
-        pages: JavaPages::Given,
+        pages: JavaPages::OfTheMachine,
         numa: false,
         emulated: false,
     }

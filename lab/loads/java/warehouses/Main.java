@@ -60,8 +60,9 @@ final class Main {
         Pages pages = Pages.ofThisProcess();
         long ready = System.nanoTime() - start;
         if (ready > warmUp / 2) {
-            fail(String.format(Locale.ROOT, "starting and making the data took %.1f s of the %.1f s of warm-up: give longer samples",
-                    ready / 1e9, warmUp / 1e9));
+            // The warm-up grows with the samples.
+            fail(String.format(Locale.ROOT, "starting and making the data took %.1f s, and half of the %.1f s of warm-up is for it: "
+                    + "give samples of %.0f s or more (--seconds)", ready / 1e9, warmUp / 1e9, Math.ceil(2 * ready / 1e9)));
         }
 
         List<Long> counts = new ArrayList<>();

@@ -23,19 +23,19 @@ fn job(pages: JavaPages) -> JvmJob {
 
 #[test]
 fn its_score_and_its_moments_are_read() {
-    let Measured { metrics, notes } = job(JavaPages::Given).read(SAID).unwrap();
+    let Measured { metrics, notes } = job(JavaPages::OfTheMachine).read(SAID).unwrap();
     assert_eq!((metrics[0].name.as_str(), metrics[0].value), ("score", 101.0));
     assert_eq!(
         notes,
         ["OpenJDK 64-Bit Server VM 21.0.12", "ready after 1.5 s", "128 MiB of its memory in large pages"]
     );
-    assert_eq!(job(JavaPages::Given).window(SAID, 0.5).unwrap(), Window { began: 14_999.5, ended: 19_999.5 });
+    assert_eq!(job(JavaPages::OfTheMachine).window(SAID, 0.5).unwrap(), Window { began: 14_999.5, ended: 19_999.5 });
 }
 
 #[test]
 fn a_jvm_that_was_still_getting_faster_is_named() {
     let cold = SAID.replace("[10,40,50,50]", "[10,20,30,40]");
-    let notes = job(JavaPages::Given).read(&cold).unwrap().notes;
+    let notes = job(JavaPages::OfTheMachine).read(&cold).unwrap().notes;
     assert!(notes.iter().any(|note| note.contains("still getting faster: 80 transactions/s")), "{notes:?}");
 }
 
@@ -58,10 +58,10 @@ fn a_jvm_that_ran_with_other_flags_is_a_failure_and_one_that_saw_one_node_says_s
         (r#""MaxHeapSize":"134217728""#, r#""MaxHeapSize":"67108864""#),
         (r#""UseParallelGC":"true""#, r#""UseParallelGC":"false""#),
     ] {
-        let why = job(JavaPages::Given).read(&SAID.replace(told, found)).unwrap_err().to_string();
+        let why = job(JavaPages::OfTheMachine).read(&SAID.replace(told, found)).unwrap_err().to_string();
         assert!(why.contains("it was told") && why.contains("and ran with"), "{why}");
     }
-    let over_two = JvmJob { numa: true, ..job(JavaPages::Given) };
+    let over_two = JvmJob { numa: true, ..job(JavaPages::OfTheMachine) };
     assert!(over_two.read(SAID).unwrap().notes.iter().any(|note| note.contains("sees one node")));
 }
 
@@ -73,9 +73,9 @@ fn junk_is_an_error_and_never_a_figure() {
     let blind = SAID.replace("large_kib", "x");
     let other = SAID.replace("nearmetal-jvm", "other");
     for junk in ["", "{}", cut, &zero, &timeless, &blind, &other] {
-        assert!(job(JavaPages::Given).read(junk).is_err(), "{junk}");
+        assert!(job(JavaPages::OfTheMachine).read(junk).is_err(), "{junk}");
     }
-    assert!(job(JavaPages::Given).window(&SAID.replace("began_ms", "x"), 0.0).is_err());
+    assert!(job(JavaPages::OfTheMachine).window(&SAID.replace("began_ms", "x"), 0.0).is_err());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn nothing_is_left_to_what_a_jvm_finds() {
 
 #[test]
 fn a_heap_takes_half_of_the_memory_at_most() {
-    let heap = |mib, emulated| JvmJob::of(&shape(mib, emulated), JavaPages::Given).heap;
+    let heap = |mib, emulated| JvmJob::of(&shape(mib, emulated), JavaPages::OfTheMachine).heap;
     assert_eq!(heap(384, true), Bytes::from_mib(128));
     assert_eq!(heap(200, true), Bytes::from_mib(100));
     assert_eq!(heap(1 << 20, false), Bytes::from_mib(2048));
@@ -105,7 +105,7 @@ fn a_heap_takes_half_of_the_memory_at_most() {
 
 #[test]
 fn costs_are_counted_while_it_measures() {
-    let job = job(JavaPages::Given);
+    let job = job(JavaPages::OfTheMachine);
     let (middle, _) = job.middle().unwrap();
     assert!(middle.begins > Duration::from_secs(job.warm_up.into()) && middle.ends < job.length().unwrap());
     assert!(job.limit() > job.length().unwrap());

@@ -15,11 +15,13 @@ pub(super) const ASKED: [(&str, &str); 4] = [
 ];
 
 /// Percentiles, and the transactions without which there is none.
-const PERCENTILES: [(&str, f64, u64); 3] = [("p50", 0.50, 2), ("p95", 0.95, 20), ("p99", 0.99, 100)];
+const PERCENTILES: [(&str, f64, u64); 3] = [("p50", 0.50, FEWEST), ("p95", 0.95, FEWEST), ("p99", 0.99, 100)];
 
 /// The least part of what was offered that must have been done, beside three times the scatter of arrivals: with less of it
 /// the queue grows, and the times are those of the sample's length.
 const KEPT_UP: f64 = 0.98;
+/// Transactions without which nobody can tell: they scatter by a fifth.
+const FEWEST: u64 = 30;
 
 /// What one part printed.
 struct Part<'o> {
@@ -72,8 +74,16 @@ fn at_a_rate(
 ) -> Result<(), MeasureError> {
     let at = format!("at-{}", offered.percent);
     measured.metrics.extend(Metric::new(&format!("{RATE}.{at}"), Unit::TransactionsPerSecond, rate));
+    if done < FEWEST {
+        measured.notes.push(format!(
+            "{done} transactions at {} % of bare metal's rate are too few to tell whether it kept up, so it has no times there: \
+             take longer samples (--seconds)",
+            offered.percent
+        ));
+        return Ok(());
+    }
     // Arrivals are random: their number scatters by its root.
-    let least = KEPT_UP - 3.0 / (done.max(1) as f64).sqrt();
+    let least = KEPT_UP - 3.0 / (done as f64).sqrt();
     if rate < f64::from(offered.rate) * least {
         measured.notes.push(format!(
             "did not keep up with {} % of bare metal's rate: {} transactions/s were offered and {rate:.1} done, so it has no \
@@ -224,11 +234,7 @@ fn failed(why: String) -> MeasureError {
 }
 
 fn unreadable(output: &str, why: &str) -> MeasureError {
-    MeasureError::Unreadable {
-        what: "what the database's load printed".into(),
-        why: why.into(),
-        text: output.chars().take(300).collect(),
-    }
+    crate::load::unreadable("what the database's load printed", why, output)
 }
 
 #[cfg(test)]
@@ -294,6 +300,18 @@ mod tests {
             !measured.metrics.iter().any(|metric| metric.name.starts_with("latency") && metric.name.ends_with("90"))
         );
         assert!(measured.notes.iter().any(|note| note.contains("200 transactions/s were offered and 81.2 done")));
+    }
+
+    #[test]
+    fn a_part_of_few_transactions_does_not_tell_who_kept_up() {
+        // 122 in the first part.
+        let few = SAID.replacen("122    (40.07 per sec.)", "29     (9.53 per sec.)", 1);
+        let measured = read(&rated(), &few).unwrap();
+        assert!(
+            !measured.metrics.iter().any(|metric| metric.name.starts_with("latency") && metric.name.ends_with("50"))
+        );
+        assert!(measured.metrics.iter().any(|metric| metric.name == "latency.p99.at-90"));
+        assert!(measured.notes.iter().any(|note| note.contains("29 transactions at 50 %")), "{:?}", measured.notes);
     }
 
     #[test]

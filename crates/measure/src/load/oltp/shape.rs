@@ -16,6 +16,8 @@ const BESIDE: Bytes = Bytes::from_mib(128);
 const TABLES: u32 = 4;
 /// Connections for each vCPU: while one waits for the drive another works.
 const CONNECTIONS: u32 = 4;
+/// Connections at most: below the 300 of max-connections in `lab/loads/database/server.cnf`.
+pub(super) const MOST_CONNECTIONS: u32 = 256;
 /// Rows of each table at least: with fewer, transactions wait for each other's rows more than for the machine.
 const FEWEST_ROWS: u64 = 500;
 /// The server's memory for pages, beside which a guest needs some for all else.
@@ -50,7 +52,7 @@ impl OltpJob {
             pool,
             tables: TABLES,
             rows: rows as u32,
-            threads: shape.vcpus.max(1) * CONNECTIONS,
+            threads: shape.vcpus.max(1).saturating_mul(CONNECTIONS).min(MOST_CONNECTIONS),
             prepare: filled.1 + fills as u32,
             ramp: shape.ramp.max(ramp),
             seconds: shape.seconds,
@@ -75,6 +77,17 @@ mod tests {
             assert!(job.pool <= Bytes::from_mib(memory / 2), "{job:?}");
             assert!(job.data() <= Bytes::from_mib(span) && job.rows >= 500, "{job:?}");
         }
+    }
+
+    #[test]
+    fn a_large_guest_has_no_more_connections_than_the_server_takes() {
+        let of = |vcpus| OltpJob::of(&Shape { vcpus, ..shape(Bytes::from_mib(64), Bytes::from_mib(4096), false) });
+        assert_eq!([1, 63, 64, 65, u32::MAX].map(|vcpus| of(vcpus).threads), [4, 252, 256, 256, 256]);
+        use crate::load::Load as _;
+        assert!(of(65).label().contains("256 connections (the most)") && !of(63).label().contains("the most"));
+        let server = include_str!("../../../../../lab/loads/database/server.cnf");
+        let taken = server.lines().find_map(|line| line.strip_prefix("max-connections = ")).unwrap();
+        assert!(taken.parse::<u32>().unwrap() > MOST_CONNECTIONS);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! host's setting is `never` while such a clone is up, and what QEMU's memory really is in is read back for every sample.
 
 use nearmetal_domain::{DomainError, DomainXml};
+use nearmetal_host::Host;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +64,7 @@ impl Kept {
         match (self.huge_pages, self.pins) {
             (false, false) => "as planned, but in 4 KiB pages, and threads and memory go where the kernel puts them",
             (true, false) => {
-                "as planned, but threads go where the kernel puts them; huge pages come from the planned pool"
+                "as planned, but threads go where the kernel puts them, and huge pages come from any node's pool with free ones"
             }
             (false, true) => "as planned, but in 4 KiB pages",
             (true, true) => "the domain as planned: huge pages, its threads and memory pinned",
@@ -98,9 +99,11 @@ impl Request for PagesRequest {
     ///
     /// # Errors
     /// The plan sets no huge pages or no pins, the guest runs and may not be paused, the scratch device cannot be used, a clone
-    /// does not come up or is not in the pages it was asked to be in, or four runs in a row failed.
+    /// the node has no memory for two such clones, a clone does not come up or is not in the pages it was asked to be in, or four runs in a row failed.
     fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
-        let stand = Stand::set_up(ways(&self.on)?, Up::One, &self.on, session)?;
+        let ways = ways(&self.on)?;
+        room(&self.on, &Host::read(session.fs))?;
+        let stand = Stand::set_up(ways, Up::One, &self.on, session)?;
         let all: Vec<usize> = (0..stand.arms.len()).collect();
         let mut path = PagesPath { stand, read: vec![None; PLANNED + 1] };
         session.note("transparent huge pages are off on the host while a clone in small pages is up".to_owned());
@@ -130,6 +133,35 @@ fn ways(on: &OnScratch) -> Result<Vec<Way>, MeasureError> {
         ways.push(Way::clone(kept.name(), kept.description(), xml.as_str().to_owned()));
     }
     Ok(ways)
+}
+
+/// Refuses what a planned node lacks the memory for: the pool stays while a clone in small pages is up. Where the kernel does not
+/// say how much there is, the clones are tried.
+fn room(on: &OnScratch, host: &Host) -> Result<(), MeasureError> {
+    let wrap = |source| MeasureError::Xml { arm: on.guest.clone(), source };
+    let guest = DomainXml::parse(&on.xml_planned).and_then(|xml| xml.facts()).map_err(wrap)?.memory;
+    let memory = &on.placement.memory;
+    let nodes = memory.nodes.len().max(1) as u64;
+    for index in memory.nodes.iter() {
+        let Some((node, available)) = host.node(index).and_then(|node| Some((node, node.memory_available()?))) else {
+            continue;
+        };
+        let pool = memory.page_size.map_or(Bytes::ZERO, |size| {
+            let free = node.pool(size).map_or(0, |pool| pool.free);
+            size.bytes().times(memory.pages.div_ceil(nodes).saturating_sub(free))
+        });
+        let small = Bytes::new(guest.get().div_ceil(nodes));
+        let needed = pool.plus(small);
+        if available < needed {
+            return Err(MeasureError::Unfit(format!(
+                "node {index} has {available} of memory to give, and {needed} are needed: {pool} to grow its pool for a clone in \
+                 huge pages, which stay in it, and {small} for a clone in small pages; stop other VMs there, or plan `{}` on \
+                 another node",
+                on.guest
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The arms on their regions, each in its pages.
@@ -178,7 +210,7 @@ impl Path for PagesPath {
 struct Backing {
     /// In pages of a pool.
     pool: Bytes,
-    /// In pages that the kernel made large.
+    /// In pages that the kernel made large, of whatever memory: its own, shared, or of files.
     transparent: Bytes,
     /// In any.
     resident: Bytes,
@@ -202,12 +234,18 @@ impl Backing {
             value?.trim().strip_suffix("kB")?.trim().parse().ok().map(Bytes::from_kib)
         };
         let pool = field("Private_Hugetlb")?.plus(field("Shared_Hugetlb")?);
-        Some(Self { pool, transparent: field("AnonHugePages")?, resident: field("Rss")?.plus(pool) })
+        // Older kernels do not count the last two.
+        let more = ["ShmemPmdMapped", "FilePmdMapped"].into_iter().filter_map(field);
+        let transparent = more.fold(field("AnonHugePages")?, Bytes::plus);
+        Some(Self { pool, transparent, resident: field("Rss")?.plus(pool) })
     }
 
     fn as_asked(self, kept: Kept, clone: &str) -> Result<(), MeasureError> {
         let problem = match kept.huge_pages {
-            true if self.pool == Bytes::ZERO => "huge pages were asked for, and none of its memory is in any",
+            // What is not the guest's is QEMU's own.
+            true if self.pool.times(2) <= self.resident => {
+                "huge pages were asked for, and less than half of its memory is in huge pages"
+            }
             false if self.pool > Bytes::ZERO => "small pages were asked for, and some of its memory is in huge pages",
             false if self.transparent > Bytes::ZERO => {
                 "small pages were asked for, and the kernel made some of them large"
@@ -224,6 +262,9 @@ impl Backing {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_host::{HugepagePool, NumaNode};
+    use nearmetal_units::PageSize;
+
     use super::*;
     use crate::played::{in_huge_pages, on_scratch};
 
@@ -261,12 +302,38 @@ mod tests {
     }
 
     #[test]
+    fn a_node_without_memory_for_two_clones_is_refused_before_any_is_booted() {
+        let on = in_huge_pages();
+        let host = |free: Option<u64>, in_the_pool: u64| {
+            let pool = HugepagePool { size: PageSize::HUGE_2M, total: in_the_pool, free: in_the_pool, surplus: 0 };
+            let memory_free = free.map(Bytes::from_mib);
+            Host { nodes: vec![NumaNode { memory_free, pools: vec![pool], ..NumaNode::default() }], ..Host::default() }
+        };
+        let guest = DomainXml::parse(&on.xml_planned).unwrap().facts().unwrap().memory.get() >> 20;
+        // The plan has 256 pages of 2 MiB.
+        let both = guest + 512;
+        assert!(room(&on, &host(Some(both), 0)).is_ok());
+        let why = room(&on, &host(Some(both - 1), 0)).unwrap_err().to_string();
+        assert!(why.contains("node 0 has") && why.contains("512 MiB to grow its pool"), "{why}");
+        assert!(room(&on, &host(Some(guest), 256)).is_ok() && room(&on, &host(Some(guest - 1), 256)).is_err());
+        assert!(room(&on, &host(None, 0)).is_ok(), "unknown is not too little");
+    }
+
+    #[test]
     fn memory_that_is_in_other_pages_than_asked_fails_the_sample() {
         let said = |pool: u64, transparent: u64| {
             Backing::parse(&format!(
                 "7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 1000 kB\nAnonHugePages: {transparent} kB\nShared_Hugetlb: 0 kB\nPrivate_Hugetlb: {pool} kB\n"
             ))
         };
+        let mapped = |kib: u64| {
+            Backing::parse(&format!(
+                "Rss: 9000 kB\nAnonHugePages: 0 kB\nShmemPmdMapped: {kib} kB\nFilePmdMapped: {kib} kB\nShared_Hugetlb: 0 kB\nPrivate_Hugetlb: 0 kB\n"
+            ))
+        };
+        assert_eq!(mapped(2048).unwrap().transparent, Bytes::from_mib(4));
+        let small = Kept { huge_pages: false, pins: true };
+        assert!(mapped(0).unwrap().as_asked(small, "x").is_ok() && mapped(2048).unwrap().as_asked(small, "x").is_err());
         let as_asked = |huge_pages, (pool, transparent)| {
             let kept = Kept { huge_pages, pins: false };
             said(pool, transparent).unwrap().as_asked(kept, "x").map_err(|error| error.to_string())
@@ -274,7 +341,7 @@ mod tests {
         assert!(as_asked(true, (2048, 0)).is_ok() && as_asked(false, (0, 0)).is_ok());
         // What QEMU itself has beside its guest may be in transparent pages.
         assert!(as_asked(true, (2048, 2048)).is_ok());
-        for (huge, found) in [(true, (0, 2048)), (false, (2048, 0)), (false, (0, 2048))] {
+        for (huge, found) in [(true, (0, 2048)), (true, (1000, 0)), (false, (2048, 0)), (false, (0, 2048))] {
             let why = as_asked(huge, found).unwrap_err();
             assert!(why.contains("were asked for") && why.contains("in huge pages"), "{why}");
         }

@@ -62,8 +62,8 @@ impl Pairing {
             fresh,
             reasons,
             accesses: rounds_of_accesses(session.fs, self.rounds),
-            // What the plan is for: such a round is slow, and bare metal's memory is near by its binding.
             offers: true,
+            // What the plan is for: such a round is slow, and bare metal's memory is near by its binding.
             accesses_in: sides.collect(),
             seed: session.conditions.seed,
         })

@@ -205,8 +205,11 @@ impl World {
             self.kernel.put(&format!("{root}/fdinfo/{}", 10 + number), &format!("pos:\t0\nflags:\t{flags}"));
         }
         let in_a_pool = if facts.hugepages.is_some() { 393_216 } else { 0 };
+        // The kernel makes pages large as they are touched, unless it is told not to before.
+        let setting = self.kernel.text("/sys/kernel/mm/transparent_hugepage/enabled");
+        let large = if setting.contains("[never]") { 0 } else { 2048 };
         let rollup =
-            format!("Rss: 4096 kB\nAnonHugePages: 0 kB\nShared_Hugetlb: 0 kB\nPrivate_Hugetlb: {in_a_pool} kB");
+            format!("Rss: 4096 kB\nAnonHugePages: {large} kB\nShared_Hugetlb: 0 kB\nPrivate_Hugetlb: {in_a_pool} kB");
         self.kernel.put(&format!("{root}/smaps_rollup"), &rollup);
         self.kernel.put(&format!("{root}/numa_maps"), "7f1200000000 bind:0 anon=256 N0=256 kernelpagesize_kB=4");
         let everywhere = || "0-15".to_owned();

@@ -13,8 +13,9 @@ use crate::printer::Printer;
 /// and what the memory of each clone is in is read back from the kernel before every sample. The plan must set both.
 ///
 /// All arms work on equal regions of one scratch device, and run in turns whose order is drawn at random. One clone is up at a
-/// time, booted afresh for every sample, so the VM's node needs free memory for one beside the VM. The scratch device's
-/// contents are lost. It must be empty, and should be on the same drive as the VM's disk.
+/// time, booted afresh for every sample. The pool of huge pages stays while one in small pages is up, so the VM's node needs
+/// free memory for two clones beside the VM. The scratch device's contents are lost. It must be empty, and should be on the
+/// same drive as the VM's disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench pages web1 --scratch /dev/nvme1n1 --workload oltp --quick --pause")]
 pub(super) struct Args {

@@ -45,8 +45,8 @@ pub(super) struct OnScratchArgs {
     /// 64KiB; with --quick 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Vec<Bytes>,
-    /// Size of all files together with --workload iozone [default: 256MiB], of all rows with oltp [default: 64MiB, in a lab 1MiB;
-    /// no more than fit into the server's memory]
+    /// Size of all files together with --workload iozone, from 4MiB up [default: 256MiB], of all rows with oltp, from 1MiB up
+    /// [default: 64MiB, in a lab 1MiB; no more than fit into the server's memory]
     #[arg(long, value_name = "SIZE", value_parser = span_of_any)]
     span: Option<Bytes>,
     /// Leave memory latency and bandwidth out

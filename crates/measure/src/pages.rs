@@ -98,8 +98,9 @@ impl Request for PagesRequest {
     /// Runs the comparison and puts everything back, whatever came of it.
     ///
     /// # Errors
-    /// The plan sets no huge pages or no pins, the guest runs and may not be paused, the scratch device cannot be used, a clone
-    /// the node has no memory for two such clones, a clone does not come up or is not in the pages it was asked to be in, or four runs in a row failed.
+    /// The plan sets no huge pages or no pins, the guest runs and may not be paused, the scratch device cannot be used, a node has
+    /// no memory for two such clones, a clone does not come up or is not in the pages it was asked to be in, or four runs in a
+    /// row failed.
     fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
         let ways = ways(&self.on)?;
         room(&self.on, &Host::read(session.fs))?;

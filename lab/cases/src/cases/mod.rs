@@ -18,6 +18,7 @@ mod killed;
 mod machine;
 mod matrix;
 mod net;
+mod packages;
 mod run;
 mod sabotage;
 mod sabotage_devices;
@@ -86,6 +87,7 @@ pub fn all() -> Vec<Case> {
         job::cases(),
         matrix::cases(),
         net::cases(),
+        packages::cases(),
         workloads::cases(),
         agreement::cases(),
         sabotage::cases(),

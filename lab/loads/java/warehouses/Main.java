@@ -24,6 +24,9 @@ import java.util.Locale;
 final class Main {
     /** Parts of the warm-up that are counted apart. */
     private static final int INTERVALS = 20;
+    /** How often a point is counted while it is measured: each tenth of a second, and this often at most. */
+    private static final long MOMENT = 100_000_000;
+    private static final int MOMENTS = 200;
     /** Transactions of each warehouse before time counts, for the digest. */
     private static final int KNOWN = 200;
 
@@ -34,6 +37,22 @@ final class Main {
         volatile long value;
         @SuppressWarnings("unused")
         private long after0, after1, after2, after3, after4, after5, after6;
+    }
+
+    /** What ran: when it began, ms since 1970, and then pairs of ns since that moment and transactions until then. */
+    private record Ran(long beganAt, List<long[]> moments) {
+        long[] last() {
+            return moments.get(moments.size() - 1);
+        }
+
+        /** Pairs of ms and transactions, as JSON: who counted something between two moments divides it by what was done then. */
+        String json() {
+            List<String> pairs = new ArrayList<>();
+            for (long[] moment : moments) {
+                pairs.add(String.format(Locale.ROOT, "[%.3f,%d]", moment[0] / 1e6, moment[1]));
+            }
+            return "[" + String.join(",", pairs) + "]";
+        }
     }
 
     private static volatile boolean stopped;
@@ -67,17 +86,21 @@ final class Main {
 
         List<Long> counts = new ArrayList<>();
         long length = (warmUp - ready) / INTERVALS;
-        run(warehouses, threads, length, INTERVALS, counts, null);
+        long before = 0;
+        for (long[] moment : run(warehouses, threads, length, INTERVALS).moments()) {
+            counts.add(moment[1] - before);
+            before = moment[1];
+        }
         long beganAt = System.currentTimeMillis();
         long collectionsBefore = collections();
         List<String> measured = new ArrayList<>();
         long endedAt = beganAt;
+        int moments = (int) Math.clamp(each / MOMENT, 1, MOMENTS);
         for (int point : points) {
-            List<Long> count = new ArrayList<>();
-            long[] took = new long[1];
-            run(warehouses, point, each, 1, count, took);
-            measured.add(String.format(Locale.ROOT, "{\"warehouses\":%d,\"seconds\":%.6f,\"transactions\":%d}", point,
-                    took[0] / 1e9, count.get(0)));
+            Ran ran = run(warehouses, point, each / moments, moments);
+            measured.add(String.format(Locale.ROOT,
+                    "{\"warehouses\":%d,\"seconds\":%.6f,\"transactions\":%d,\"began_ms\":%d,\"moments\":%s}", point,
+                    ran.last()[0] / 1e9, ran.last()[1], ran.beganAt(), ran.json()));
             if (point >= threads) {
                 endedAt = System.currentTimeMillis();
             }
@@ -134,9 +157,8 @@ final class Main {
         return warehouses;
     }
 
-    /** So many warehouses work for `intervals` times `length` ns; what they did in each goes into `counts`. */
-    private static void run(Warehouse[] warehouses, int many, long length, int intervals, List<Long> counts, long[] took)
-            throws InterruptedException {
+    /** So many warehouses work for `intervals` times `length` ns, and are counted at the end of each. */
+    private static Ran run(Warehouse[] warehouses, int many, long length, int intervals) throws InterruptedException {
         Count[] done = new Count[many];
         Throwable[] problem = new Throwable[1];
         Thread[] workers = new Thread[many];
@@ -157,18 +179,16 @@ final class Main {
         for (Thread worker : workers) {
             worker.start();
         }
+        long beganAt = System.currentTimeMillis();
         long begun = System.nanoTime();
         long before = sum(done);
+        List<long[]> moments = new ArrayList<>();
         for (int interval = 1; interval <= intervals; interval++) {
             for (long left; (left = begun + interval * length - System.nanoTime()) > 0;) {
                 Thread.sleep(left / 1_000_000, (int) (left % 1_000_000));
             }
             long now = sum(done);
-            counts.add(now - before);
-            before = now;
-        }
-        if (took != null) {
-            took[0] = System.nanoTime() - begun;
+            moments.add(new long[] {System.nanoTime() - begun, now - before});
         }
         stopped = true;
         for (Thread worker : workers) {
@@ -177,6 +197,7 @@ final class Main {
         if (problem[0] != null) {
             fail("a warehouse failed: " + problem[0]);
         }
+        return new Ran(beganAt, moments);
     }
 
     private static long sum(Count[] counts) {

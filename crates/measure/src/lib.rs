@@ -43,6 +43,7 @@ mod scratch;
 mod slice;
 mod stand;
 mod store;
+mod tiles;
 mod together;
 mod tune;
 
@@ -63,7 +64,7 @@ pub use inside::InsideRequest;
 pub use leftovers::take_back_leftovers;
 pub use load::{
     FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob, MemoryLatency,
-    Named, NetJob, OltpJob, Order, Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
+    Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
@@ -85,6 +86,7 @@ pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA
 pub use slice::SliceRequest;
 pub use stand::OnScratch;
 pub use store::{Entry, State, Store};
+pub use tiles::{Limit, Rate, Role as TileRole, Scale, TileSize};
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
 pub use tune::{
     TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,

@@ -1,7 +1,7 @@
 //! Loads, arms, designs, provenance and the results store.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
-//! clones ([`slice`]), without each decision of its plan ([`decisions`]), with and without huge pages and pins ([`pages`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
+//! clones ([`slice`]), without each decision of its plan ([`decisions`]), with and without huge pages and pins ([`pages`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), tiles until the machine is full ([`tiles`]), ways to a
 //! disk ([`matrix`]) or a network ([`net`]). Every run is kept ([`Results`], [`Store`]); what may be said of them is worked
 //! out afterwards ([`compare`]).
 
@@ -86,7 +86,10 @@ pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA
 pub use slice::SliceRequest;
 pub use stand::OnScratch;
 pub use store::{Entry, State, Store};
-pub use tiles::{Limit, Rate, Role as TileRole, Scale, TileSize};
+pub use tiles::{
+    ArmFilled, FULL_TILE, Filling, Full, Judged, Level, Limit, MOST_GUESTS_OF_TILES, Miss, Rate, Role as TileRole,
+    RoleLimits, Scale, Served, TileScore, TileSize, TileWay, TilesRequest, filled, judged, miss_text,
+};
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
 pub use tune::{
     TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,

@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 /// How soon which part of all requests has to be answered.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// Part of the requests that were due, from 0 to 1.
     pub part: f64,
@@ -118,11 +118,19 @@ impl Role {
         }
     }
 
+    /// The roles whose servers it asks.
+    pub fn asks(self) -> &'static [Self] {
+        match self {
+            Self::App => &[Self::Db],
+            _ => &[],
+        }
+    }
+
     /// The words that run in the guest in the foreground and serve until they are killed. The port is open once everything that
     /// is served is there.
     pub(crate) fn server(self, at: &At<'_>, size: &TileSize, peers: &Peers) -> Vec<String> {
-        let _ = (at, size, peers);
-        Vec::new()
+        let _ = (size, peers);
+        [at.probe, "serve", self.word(), "--port", &self.port().to_string()].map(str::to_owned).to_vec()
     }
 }
 

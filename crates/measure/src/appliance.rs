@@ -42,7 +42,7 @@ impl Appliance {
 }
 
 /// What a disk of guests is made of.
-fn loads_source(image: &Path) -> Result<DiskSource, MeasureError> {
+pub(crate) fn loads_source(image: &Path) -> Result<DiskSource, MeasureError> {
     let path = image.display().to_string();
     let found = rustix::fs::stat(image).map_err(|error| {
         MeasureError::Unfit(format!(

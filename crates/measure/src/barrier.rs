@@ -72,6 +72,11 @@ pub(crate) fn lead(members: usize) -> Duration {
     Duration::from_millis(1500) + Duration::from_secs(1) * members as u32
 }
 
+/// The same where all are processes of the host, which no agent has to be told of.
+pub(crate) fn lead_on_the_host(processes: usize) -> Duration {
+    Duration::from_secs(2) + Duration::from_millis(250) * processes as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ use crate::net::{NetMatrixRequest, NetMatrixResults};
 use crate::pages::PagesRequest;
 use crate::results::Results;
 use crate::slice::SliceRequest;
+use crate::tiles::TilesRequest;
 use crate::together::TogetherRequest;
 use crate::tune::TuneRequest;
 
@@ -111,6 +112,8 @@ experiments! {
     Drive, "drive", DriveRequest;
     /// Several guests at once.
     Together, "together", TogetherRequest;
+    /// Tiles of guests that serve.
+    Tiles, "tiles", TilesRequest;
     /// A guest over several nodes.
     Modes, "modes", ModesRequest;
     /// Ways to a disk.

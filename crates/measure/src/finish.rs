@@ -112,6 +112,12 @@ pub(crate) fn in_a_session<R: Request>(word: &str, request: &R, site: Site<'_>) 
     result
 }
 
+impl From<Tenant> for crate::results::Tenant {
+    fn from(tenant: Tenant) -> Self {
+        Self { guest: tenant.guest, slice: tenant.slice, placement: tenant.placement, load: tenant.load }
+    }
+}
+
 /// Carries out a design and makes the document of it.
 pub(crate) struct Experiment<'s> {
     /// Which.
@@ -155,11 +161,6 @@ impl Experiment<'_> {
     /// The document, written into the store where the session has one.
     pub(crate) fn document(self, runs: Vec<Run>, session: &mut Session<'_>) -> Result<Results, MeasureError> {
         let conditions = session.conditions.clone();
-        let tenant = |tenant: Tenant| crate::results::Tenant {
-            guest: tenant.guest,
-            slice: tenant.slice,
-            placement: tenant.placement,
-        };
         let caveats =
             [self.caveats, model_caveat(&runs, session).into_iter().collect(), std::mem::take(&mut session.notes)];
         let results = Results {
@@ -171,12 +172,13 @@ impl Experiment<'_> {
             environment: conditions.environment,
             quick: self.quick,
             seed: conditions.seed,
-            tenants: self.tenants.into_iter().map(tenant).collect(),
+            tenants: self.tenants.into_iter().map(Into::into).collect(),
             least_overlap: self.least_overlap,
             arms: self.arms,
             runs,
             caveats: caveats.concat(),
             tune: None,
+            tiles: None,
         };
         Ok(results)
     }

@@ -1,7 +1,7 @@
 //! Loads, arms, designs, provenance and the results store.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
-//! clones ([`slice`]), without each decision of its plan ([`decisions`]), with and without huge pages and pins ([`pages`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), ways to a
+//! clones ([`slice`]), without each decision of its plan ([`decisions`]), with and without huge pages and pins ([`pages`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), tiles until the machine is full ([`tiles`]), ways to a
 //! disk ([`matrix`]) or a network ([`net`]). Every run is kept ([`Results`], [`Store`]); what may be said of them is worked
 //! out afterwards ([`compare`]).
 
@@ -43,6 +43,7 @@ mod scratch;
 mod slice;
 mod stand;
 mod store;
+mod tiles;
 mod together;
 mod tune;
 
@@ -63,7 +64,7 @@ pub use inside::InsideRequest;
 pub use leftovers::take_back_leftovers;
 pub use load::{
     FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob, MemoryLatency,
-    Named, NetJob, OltpJob, Order, Pattern, ProbePages, Shape, Window, WorkJob, Workload, WorksOn,
+    Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
@@ -85,6 +86,10 @@ pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA
 pub use slice::SliceRequest;
 pub use stand::OnScratch;
 pub use store::{Entry, State, Store};
+pub use tiles::{
+    ArmFilled, FULL_TILE, Filling, Full, Judged, Level, Limit, MOST_GUESTS_OF_TILES, Miss, Rate, Role as TileRole,
+    RoleLimits, Scale, Served, TileScore, TileSize, TileWay, TilesRequest, filled, judged, miss_text,
+};
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
 pub use tune::{
     TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,

@@ -61,6 +61,9 @@ pub enum Unit {
     /// How far memory is, as ACPI's SLIT gives it: 10 is local.
     #[serde(rename = "distance")]
     Distance,
+    /// PUs that were busy on average.
+    #[serde(rename = "PUs")]
+    BusyPus,
 }
 
 impl Unit {
@@ -85,6 +88,7 @@ impl Unit {
             Self::ModelledNanoseconds => "modelled ns",
             Self::Share => "share",
             Self::Distance => "distance",
+            Self::BusyPus => "PUs",
         }
     }
 
@@ -108,7 +112,8 @@ impl Unit {
             | Self::TransactionsPerSecond
             | Self::LoadsPerSecond
             | Self::Share
-            | Self::Distance => false,
+            | Self::Distance
+            | Self::BusyPus => false,
         }
     }
 

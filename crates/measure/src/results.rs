@@ -15,6 +15,7 @@ use crate::error::MeasureError;
 use crate::load::{Window, Workload};
 use crate::metric::Metric;
 use crate::older;
+use crate::tiles::Filling;
 use crate::tune::Tuning;
 
 /// Value of [`Results::schema`].
@@ -25,7 +26,7 @@ pub const SCHEMA: &str = "nearmetal.results/2";
 pub struct Results {
     /// Always [`SCHEMA`] for this version.
     pub schema: String,
-    /// Which experiment: `slice`, `decisions`, `pages`, `modes`, `inside`, `drive`, `together`, `tune`.
+    /// Which experiment: `slice`, `decisions`, `pages`, `modes`, `inside`, `drive`, `together`, `tune`, `tiles`.
     pub experiment: String,
     /// RFC 3339, UTC.
     pub created: String,
@@ -53,6 +54,9 @@ pub struct Results {
     /// What only a tune leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tune: Option<Box<Tuning>>,
+    /// What only tiles leave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiles: Option<Box<Filling>>,
 }
 
 /// A guest with its slice.
@@ -65,6 +69,9 @@ pub struct Tenant {
     /// Affinity of its clone's threads as read from /proc, where each tenant has a clone of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placement: Vec<String>,
+    /// What it runs, or what is asked of it, where that is not what the runs say: a tile's guests serve different things.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Workload>,
 }
 
 impl Results {
@@ -177,6 +184,8 @@ pub enum Purpose {
     Accesses,
     /// Without a guest and without a slice: the most that this machine and the other end do.
     Ceiling,
+    /// One of several samples of an arm with so many tiles, of which more are added until it is full.
+    Fill,
 }
 
 /// One run of one workload in one arm.
@@ -232,6 +241,9 @@ pub struct Part {
     pub rate: f64,
     /// When it measured, on the host's clock.
     pub window: Window,
+    /// All that its own load said, the rate included; empty in documents of versions that kept the rate alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
 }
 
 /// A run has values or a reason, never a zero that stands for a failure.
@@ -348,13 +360,14 @@ pub(crate) mod tests {
             environment: Environment::Lab { machine: "quad".into() },
             quick: true,
             seed: 1,
-            tenants: vec![Tenant { guest: "web1".into(), slice, placement: vec![] }],
+            tenants: vec![Tenant { guest: "web1".into(), slice, placement: vec![], load: None }],
             least_overlap: None,
             arms: vec![arm(bare), arm(planned)],
             runs,
             caveats: vec![],
             provenance: BTreeMap::new(),
             tune: None,
+            tiles: None,
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) use mounts::{mount_counters, unmount_counters};
 pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};
 pub(crate) use snapshot::{EXECUTING, WAITING};
 pub use table::{CostRow, cost_figures, cost_table, cost_text};
-pub(crate) use watch::{Middle, Requests, Target, Watched, distances, watched};
+pub(crate) use watch::{Busy, Middle, Requests, Target, Watched, distances, watched};
 
 use crate::metric::{Metric, Unit};
 use snapshot::Snapshot;
@@ -206,6 +206,8 @@ mod tests {
             counters: counters.iter().map(|(cost, name, value)| ((*cost, (*name).to_owned()), *value)).collect(),
             online: None,
             unknown: Vec::new(),
+            busy: None,
+            of_guests: Default::default(),
         }
     }
 

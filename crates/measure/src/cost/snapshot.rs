@@ -126,6 +126,10 @@ pub(super) struct Snapshot {
     pub(super) counters: BTreeMap<(Cost, String), u64>,
     /// The PUs that were online.
     pub(super) online: Option<CpuSet>,
+    /// ns of all PUs since boot in which they were busy.
+    pub(super) busy: Option<u64>,
+    /// ns of all threads of each guest's QEMU, by its process.
+    pub(super) of_guests: BTreeMap<u32, u64>,
     /// What could not be read, and why.
     pub(super) unknown: Vec<String>,
 }
@@ -193,7 +197,9 @@ impl Snapshot {
         let switches = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
         switches.into_iter().for_each(|count| self.add(Cost::Switches, "host-all", count));
         for (pu, busy) in busy_ticks(text) {
-            self.add(Cost::Cpu, target.place(pu), busy.saturating_mul(NANOSECONDS_PER_TICK));
+            let busy = busy.saturating_mul(NANOSECONDS_PER_TICK);
+            self.add(Cost::Cpu, target.place(pu), busy);
+            self.busy = Some(self.busy.unwrap_or_default().saturating_add(busy));
         }
     }
 
@@ -254,7 +260,11 @@ impl Snapshot {
             // `RUN WAIT SLICES` in ns, Documentation/scheduler/sched-stats.rst.
             let run = fs.read(&format!("{directory}/schedstat")).ok();
             let run = run.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
-            run.into_iter().for_each(|run| self.add(Cost::Cpu, role, run));
+            if let Some(run) = run {
+                self.add(Cost::Cpu, role, run);
+                let all = self.of_guests.entry(pid).or_default();
+                *all = all.saturating_add(run);
+            }
             if let ThreadRole::Vcpu(_) = thread.role {
                 let guest = fs.read(&format!("{directory}/stat")).ok().and_then(|text| guest_time(&text));
                 let guest = guest.map(|ticks| ticks.saturating_mul(NANOSECONDS_PER_TICK));
@@ -360,6 +370,7 @@ mod tests {
         assert_eq!(value(Cost::Cpu, "pus-of-the-slice"), Some(5 * NANOSECONDS_PER_TICK));
         assert_eq!(value(Cost::Cpu, "other-pus"), Some(2 * NANOSECONDS_PER_TICK));
         assert_eq!(value(Cost::Cpu, "pus-on-top"), None, "there are none");
+        assert_eq!((snapshot.busy, snapshot.of_guests.get(&7)), (Some(7 * NANOSECONDS_PER_TICK), Some(&5100)));
         assert_eq!((value(Cost::Cpu, "vcpus"), value(Cost::Cpu, "emulator-thread")), (Some(5000), Some(100)));
         assert_eq!(value(Cost::Cpu, "vcpus-in-guest"), Some(43 * NANOSECONDS_PER_TICK));
         assert_eq!((value(Cost::Exits, "all"), value(Cost::Exits, "io")), (Some(900), Some(30)));

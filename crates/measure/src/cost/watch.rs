@@ -1,5 +1,6 @@
 //! Reading the counters while a workload runs.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,15 @@ impl Middle {
     }
 }
 
+/// How many PUs were busy on average.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Busy {
+    /// Of the whole machine, whoever kept them busy.
+    pub(crate) machine: f64,
+    /// With all threads of a guest's QEMU, by its process.
+    pub(crate) guests: BTreeMap<u32, f64>,
+}
+
 /// What was counted beside a workload.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
@@ -60,6 +70,16 @@ impl Watched {
     pub(crate) fn same_pus(&self) -> Result<(), PusChanged> {
         let Some((before, after)) = &self.pair else { return Ok(()) };
         same_pus(before.online.as_ref(), after.online.as_ref())
+    }
+
+    /// How many PUs were busy meanwhile; `None` where that was not counted.
+    pub(crate) fn busy(&self) -> Option<Busy> {
+        let (before, after) = self.pair.as_ref()?;
+        let nanoseconds = after.taken.checked_sub(before.taken)?.as_nanos() as f64;
+        let of = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / nanoseconds);
+        let guest = |(pid, after): (&u32, &u64)| Some((*pid, of(*before.of_guests.get(pid)?, *after)?));
+        (nanoseconds > 0.0).then_some(())?;
+        Some(Busy { machine: of(before.busy?, after.busy?)?, guests: after.of_guests.iter().filter_map(guest).collect() })
     }
 
     /// The costs of each of what was done at this rate a second, and what could not be read.
@@ -124,6 +144,23 @@ mod tests {
     fn the_middle_lies_within_the_measured_seconds() {
         let middle = Middle::of(&FioJob::first_seed(Bytes::from_kib(4), 10, 2));
         assert_eq!((middle.begins, middle.ends), (Duration::from_secs(5), Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn busy_is_time_over_time_and_a_guest_that_came_in_between_has_none() {
+        let at = |seconds, busy, guests: &[(u32, u64)]| Snapshot {
+            taken: Duration::from_secs(seconds),
+            busy,
+            of_guests: guests.iter().copied().collect(),
+            ..Snapshot::default()
+        };
+        let watched = |before, after| Watched { pair: Some((before, after)), ..Watched::default() };
+        let (before, after) = (at(1, Some(0), &[(7, 0)]), at(3, Some(5_000_000_000), &[(7, 1_000_000_000), (8, 9)]));
+        let expected = Busy { machine: 2.5, guests: [(7, 0.5)].into() };
+        assert_eq!(watched(before.clone(), after).busy(), Some(expected));
+        assert_eq!(watched(before.clone(), before.clone()).busy(), None, "no time went by");
+        assert_eq!(watched(before, at(3, None, &[])).busy(), None);
+        assert_eq!(Watched::default().busy(), None);
     }
 
     #[test]

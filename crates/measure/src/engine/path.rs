@@ -1,11 +1,24 @@
 //! How tenants reach what they work on.
 
 use nearmetal_hypervisor::{DomainState, HypervisorError};
+use nearmetal_units::{CpuSet, NodeSet};
 
 use super::{Session, SplitMix, Step, Tenant};
 use crate::appliance::PROBE_IN_GUEST;
 use crate::error::MeasureError;
 use crate::results::Arm;
+
+/// The PUs of a process on the host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Pus {
+    /// Those of the tenant's slice.
+    #[default]
+    OfTheSlice,
+    /// All there are.
+    All,
+    /// These, with memory of these nodes.
+    These(CpuSet, NodeSet),
+}
 
 /// Where one tenant works in one arm.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,8 +31,10 @@ pub(crate) struct Seat {
     pub probe: String,
     /// The words before everything else: `ip netns exec NAME` on the host, a binding to a cell in a guest.
     pub around: Vec<String>,
-    /// On the host: not confined to the slice.
-    pub anywhere: bool,
+    /// The guest that answers what a process on the host asks: it is resumed for as long as that takes.
+    pub asks: Option<String>,
+    /// On the host: the PUs it is confined to.
+    pub on: Pus,
     /// Pinned nowhere, so that every PU's time may be its own.
     pub floats: bool,
 }
@@ -38,6 +53,11 @@ impl Seat {
             probe: PROBE_IN_GUEST.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// The guest that takes part: the one it is in, or the one it asks.
+    pub(crate) fn takes_part(&self) -> Option<&str> {
+        self.guest.as_deref().or(self.asks.as_deref())
     }
 }
 

@@ -7,16 +7,16 @@ use nearmetal_host::HostFs;
 use nearmetal_hypervisor::agent;
 use nearmetal_units::{CpuSet, NodeSet};
 
-use super::path::{Path, Seat};
+use super::path::{Path, Pus, Seat};
 use super::session::{failed, stdout_of};
 use super::{Session, Step};
 use crate::arm::ArmName;
-use crate::barrier::{Ahead, lead, now, waiting};
+use crate::barrier::{Ahead, lead, lead_on_the_host, now, waiting};
 use crate::clones::loads_in_guest;
-use crate::cost::{Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
+use crate::cost::{Busy, Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
-use crate::metric::Metric;
+use crate::metric::{Metric, Unit};
 use crate::program::{self, Started};
 use crate::results::{Part, Purpose, Slice, Together};
 
@@ -54,6 +54,9 @@ pub(crate) struct Subject<'a> {
 
 /// About how many times as long everything takes while a lab counts accesses (`./dev bench lab`).
 const SLOWED: u32 = 4;
+
+/// Name of the metric that says how many PUs were busy.
+pub(crate) const BUSY: &str = "busy";
 
 /// What came of a sample.
 pub(super) struct Sample {
@@ -114,9 +117,13 @@ impl Subject<'_> {
         }
         // Before accesses are counted: that slows everything, the telling too.
         let slowed = if step.purpose == Purpose::Accesses { SLOWED } else { 1 };
-        let lead = (tenants.len() > 1).then(|| lead(tenants.len()) * slowed);
+        let lead = match seats.iter().any(|seat| seat.asks.is_some()) {
+            true => Some(lead_on_the_host(tenants.len())),
+            false => (tenants.len() > 1).then(|| lead(tenants.len()) * slowed),
+        };
         let turn = Turn { tenants, seats: &seats, loads: &loads, seed: step.seed, lead };
-        let target = target(tenants, &seats, &loads, session)?;
+        let processes = processes(&seats, session)?;
+        let target = target(tenants, &seats, &loads, &processes, session);
         let middle = loads.first().and_then(|load| load.load().middle());
         let shifted = middle.map(|(middle, _)| {
             let lead = turn.lead.unwrap_or_default();
@@ -127,12 +134,7 @@ impl Subject<'_> {
             session.leftovers.save()?;
         }
         let fs = session.fs;
-        let mut work = || {
-            watched(fs, &target, shifted, || match seats.iter().all(|seat| seat.guest.is_none()) {
-                true => turn.bare(session),
-                false => turn.in_guests(session),
-            })
-        };
+        let mut work = || watched(fs, &target, shifted, || turn.taken(session));
         // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
         let _accesses = match step.purpose {
             Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
@@ -143,7 +145,10 @@ impl Subject<'_> {
             _ => (work(), None),
         };
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
-        let mut sample = read(tenants, &loads, &told?)?;
+        let mut sample = read(tenants, &seats, &loads, &told?)?;
+        if let Some(busy) = counted.busy().filter(|_| seats.iter().any(|seat| seat.asks.is_some())) {
+            add_busy(&mut sample, &seats, &processes, &busy);
+        }
         let floats = seats.iter().any(|seat| seat.floats);
         add_costs(&mut sample, loads.first().copied(), middle.map(|(_, each)| each), &counted, floats);
         sample.neighbours = counted.neighbours().map(str::to_owned);
@@ -182,31 +187,37 @@ fn because(notes: &[String]) -> String {
     notes.iter().map(|note| format!("; {note}")).collect()
 }
 
+/// QEMU's processes of the guests that take part, where they can be found.
+fn processes(seats: &[Seat], session: &mut Session<'_>) -> Result<Vec<(String, u32)>, MeasureError> {
+    let mut found = Vec::new();
+    for name in guests_of(seats) {
+        found.extend(session.process(name)?.map(|pid| (name.to_owned(), pid)));
+    }
+    Ok(found)
+}
+
 /// Whose counters are read beside a sample.
 fn target(
     tenants: &[Tenant],
     seats: &[Seat],
     loads: &[&Workload],
-    session: &mut Session<'_>,
-) -> Result<Target, MeasureError> {
+    processes: &[(String, u32)],
+    session: &Session<'_>,
+) -> Target {
     let union =
         |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
     let slice = union(|slice| &slice.cpus);
-    let mut guests = Vec::new();
-    for name in guests_of(seats) {
-        guests.extend(session.process(name)?);
-    }
     let on_top = union(|slice| &slice.cpus_on_top).difference(&slice);
     let floats = seats.iter().any(|seat| seat.floats);
-    Ok(Target {
-        guests,
+    Target {
+        guests: processes.iter().map(|(_, pid)| *pid).collect(),
         on_top,
         floats,
         slice,
         distances: distances(&session.host),
         time_model: session.fs.lab_time_model(),
         requests: requests(seats, loads),
-    })
+    }
 }
 
 /// What is asked for, where all ask for the same: a step's rate counts one kind of request.
@@ -226,10 +237,11 @@ fn requests(seats: &[Seat], loads: &[&Workload]) -> Option<Requests> {
     equal.then_some(Requests { size: first, devices })
 }
 
-/// The values of all tenants: of one its own, of several the sum of their rates.
-fn read(tenants: &[Tenant], loads: &[&Workload], told: &[Told]) -> Result<Sample, MeasureError> {
+/// The values of all tenants: of one its own, of several the sum of their rates. Where guests are asked, each of them is a
+/// part, even of one.
+fn read(tenants: &[Tenant], seats: &[Seat], loads: &[&Workload], told: &[Told]) -> Result<Sample, MeasureError> {
     let (mut metrics, mut notes): (Vec<Metric>, Vec<String>) = (Vec::new(), Vec::new());
-    if let ([load], [told]) = (loads, told) {
+    if let ([load], [told], [Seat { asks: None, .. }]) = (loads, told, seats) {
         let Measured { metrics, notes } = load.load().read(&told.output)?;
         return Ok(Sample { metrics, notes, together: None, thrown_away: None, neighbours: None });
     }
@@ -237,10 +249,11 @@ fn read(tenants: &[Tenant], loads: &[&Workload], told: &[Told]) -> Result<Sample
     for ((tenant, load), told) in tenants.iter().zip(loads).zip(told) {
         let measured = load.load().read(&told.output)?;
         let name = load.rate().unwrap_or_default();
-        let found = measured.metrics.into_iter().find(|metric| metric.name == name);
+        let found = measured.metrics.iter().find(|metric| metric.name == name).cloned();
         let rate = found.ok_or_else(|| MeasureError::Unfit(format!("{} has no rate to add up", load.label())))?;
         let window = load.load().window(&told.output, told.clock.milliseconds())?;
-        together.parts.push(Part { guest: tenant.guest.clone(), rate: rate.value, window });
+        let part = Part { guest: tenant.guest.clone(), rate: rate.value, window, metrics: measured.metrics };
+        together.parts.push(part);
         together.clocks_within = together.clocks_within.max(told.clock.give_or_take as f64 / 1e6);
         match metrics.iter_mut().find(|metric| metric.name == rate.name) {
             Some(sum) => sum.value += rate.value,
@@ -251,6 +264,17 @@ fn read(tenants: &[Tenant], loads: &[&Workload], told: &[Told]) -> Result<Sample
     let windows: Vec<Window> = together.parts.iter().map(|part| part.window).collect();
     together.overlap = overlap(&windows);
     Ok(Sample { metrics, notes, together: Some(together), thrown_away: None, neighbours: None })
+}
+
+/// The PUs that were busy: the machine's among the values of all, those of each guest among its own.
+fn add_busy(sample: &mut Sample, seats: &[Seat], processes: &[(String, u32)], busy: &Busy) {
+    sample.metrics.extend(Metric::new(BUSY, Unit::BusyPus, busy.machine));
+    let parts = sample.together.iter_mut().flat_map(|together| &mut together.parts);
+    for (part, seat) in parts.zip(seats) {
+        let process = processes.iter().find(|(name, _)| Some(name.as_str()) == seat.asks.as_deref());
+        let pus = process.and_then(|(_, pid)| busy.guests.get(pid)).copied();
+        part.metrics.extend(pus.and_then(|pus| Metric::new(BUSY, Unit::BusyPus, pus)));
+    }
 }
 
 /// What all of it cost, for each of what was done.
@@ -280,7 +304,26 @@ fn command(load: &dyn Load, at: At<'_>, seed: u64, moment: Option<(i128, Ahead)>
 }
 
 impl Turn<'_> {
-    /// On the host: one process each, bound to its slice.
+    /// With the guests that take part resumed, and paused again whatever came of it: the next arm must not share their PUs.
+    fn taken(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
+        let names = guests_of(self.seats);
+        for (number, name) in names.iter().enumerate() {
+            if let Err(error) = session.hypervisor.resume(name) {
+                pause(&names[..number], session).ok();
+                return Err(failed(name)(error));
+            }
+        }
+        let result = match self.seats.iter().all(|seat| seat.guest.is_none()) {
+            true => self.bare(session),
+            false => self.in_guests(session),
+        };
+        let paused = pause(&names, session);
+        let result = result?;
+        paused?;
+        Ok(result)
+    }
+
+    /// On the host: one process each, bound to its slice, or to the PUs that it has instead.
     fn bare(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
         let probe = session.conditions.probe.display().to_string();
         let loads = session.conditions.loads.as_deref().map(|image| image.display().to_string()).unwrap_or_default();
@@ -290,9 +333,10 @@ impl Turn<'_> {
         let mut children: Vec<Started> = Vec::new();
         let mut problem = None;
         for (number, ((tenant, seat), load)) in self.tenants.iter().zip(self.seats).zip(self.loads).enumerate() {
-            let (cpus, nodes) = match seat.anywhere {
-                true => all(),
-                false => (tenant.slice.cpus.clone(), tenant.slice.nodes.clone()),
+            let (cpus, nodes) = match &seat.on {
+                Pus::All => all(),
+                Pus::OfTheSlice => (tenant.slice.cpus.clone(), tenant.slice.nodes.clone()),
+                Pus::These(cpus, nodes) => (cpus.clone(), nodes.clone()),
             };
             let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
             let words = seat.around.iter().map(String::as_str).chain(bind);
@@ -316,31 +360,19 @@ impl Turn<'_> {
         if let Some(problem) = problem {
             return Err(problem);
         }
-        let told = self.tenants.iter().zip(self.loads).zip(outputs).map(|((tenant, load), output)| {
-            let what = format!("{} on the bare slice of `{}`", load.label(), tenant.guest);
+        let told = self.tenants.iter().zip(self.seats).zip(self.loads).zip(outputs);
+        let told = told.map(|(((tenant, seat), load), output)| {
+            let what = match &seat.asks {
+                Some(_) => format!("{}, which asks `{}`", load.label(), tenant.guest),
+                None => format!("{} on the bare slice of `{}`", load.label(), tenant.guest),
+            };
             Ok(Told { output: program::judged(what, output)?, clock: Ahead::HOST })
         });
         told.collect()
     }
 
-    /// In the guests: resumed, told, waited for, and paused again whatever came of it.
+    /// In the guests: told and waited for.
     fn in_guests(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        let names = guests_of(self.seats);
-        for (number, name) in names.iter().enumerate() {
-            if let Err(error) = session.hypervisor.resume(name) {
-                pause(&names[..number], session).ok();
-                return Err(failed(name)(error));
-            }
-        }
-        let result = self.told(session);
-        // Paused again whatever came of the run: the next arm must not share its PUs.
-        let paused = pause(&names, session);
-        let result = result?;
-        paused?;
-        Ok(result)
-    }
-
-    fn told(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
         let mut clocks = Vec::new();
         for seat in self.seats {
             let name = seat.guest.as_deref().unwrap_or_default();
@@ -376,9 +408,9 @@ impl Turn<'_> {
     }
 }
 
-/// The guests that they are in, each once: tenants may share one.
+/// The guests that they are in or ask, each once: tenants may share one.
 fn guests_of(seats: &[Seat]) -> Vec<&str> {
-    let mut names: Vec<&str> = seats.iter().filter_map(|seat| seat.guest.as_deref()).collect();
+    let mut names: Vec<&str> = seats.iter().filter_map(Seat::takes_part).collect();
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     names

@@ -10,6 +10,7 @@ mod memory;
 mod named;
 mod net;
 mod oltp;
+mod served;
 mod window;
 mod work;
 mod zstd;
@@ -31,6 +32,7 @@ pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, Probe
 pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
 pub use self::oltp::OltpJob;
+pub use self::served::ServedJob;
 pub use self::window::Window;
 pub(crate) use self::window::overlap;
 pub use self::work::WorkJob;
@@ -206,6 +208,8 @@ loads! {
     Jvm(JvmJob): jvm::NAMED,
     /// A database under load.
     Oltp(OltpJob): oltp::NAMED,
+    /// A server of a tile, driven from outside.
+    Served(ServedJob): &[],
 }
 
 impl Workload {

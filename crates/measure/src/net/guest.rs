@@ -12,13 +12,45 @@ use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
 
 use super::path::{NetPath, Place};
-use crate::appliance::{Appliance, archive_of, staged};
-use crate::clones::make_own;
+use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, loads_source, staged};
+use crate::clones::{add_loads, make_own};
+use crate::engine::Session;
 use crate::error::MeasureError;
 use crate::program::{output, run};
 
 /// What the guest needs besides the drivers of its functions; a kernel may have any of them built in.
 const MODULES: [&str; 5] = ["virtio_pci", "virtio_net", "virtio_console", "button", "evdev"];
+
+/// What it needs to read the loads image.
+const MODULES_FOR_LOADS: [&str; 2] = ["virtio_blk", "erofs"];
+
+/// The appliance with `programs`, the probe, this host's kernel and `drivers`, and with the loads image where the measurement
+/// has one. Without drivers the appliance's own kernel will do where the host's is not to be had.
+pub(crate) fn with_probe(
+    programs: &[&str],
+    mut drivers: Vec<String>,
+    session: &Session<'_>,
+) -> Result<Appliance, MeasureError> {
+    let conditions = &session.conditions;
+    let work = conditions.place_for_guest_files()?;
+    let kernel = match own_kernel(session.fs, session.host.system.kernel.as_deref()) {
+        Ok(kernel) => Some(kernel),
+        // The appliance's own kernel need not have the driver.
+        Err(why) if !drivers.is_empty() => return Err(MeasureError::Unfit(why)),
+        Err(_) => None,
+    };
+    if conditions.loads.is_some() {
+        drivers.extend(MODULES_FOR_LOADS.map(str::to_owned));
+    }
+    let mut made = appliance(session.fs, &conditions.appliance, programs, kernel.as_deref(), &drivers, &work)?;
+    let mut archive = files::read(&made.initramfs)?;
+    archive.resize(archive.len().next_multiple_of(4), 0);
+    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&conditions.probe)?)]));
+    made.initramfs = work.join("appliance-with-probe-for-the-network.cpio");
+    files::write(&made.initramfs, &archive)?;
+    made.loads = conditions.loads.as_deref().map(loads_source).transpose()?;
+    Ok(made)
+}
 
 /// The image of the host's own kernel: Debian, Ubuntu, SUSE and Fedora keep it in /boot, Arch and new Fedoras with the modules.
 pub(crate) fn own_kernel(fs: &HostFs, release: Option<&str>) -> Result<PathBuf, String> {
@@ -171,7 +203,8 @@ pub(crate) fn mac_of_run(uuid: &str, number: usize) -> String {
     format!("52:54:00:{}:{}:{:02x}", pair(0), pair(1), number as u8).to_ascii_lowercase()
 }
 
-/// The clone of a domain that has exactly these cards, and no disk. `name` and `uuid` are its own.
+/// The clone of a domain that has exactly these cards, and no disk but the loads image, where there is one. `name` and `uuid`
+/// are its own.
 pub(crate) fn guest_with(
     xml: &str,
     name: &str,
@@ -183,6 +216,7 @@ pub(crate) fn guest_with(
     let wrap = |source| MeasureError::Xml { arm: name.to_owned(), source };
     let mut clone = make_own(xml, name, uuid, appliance).map_err(wrap)?;
     clone.remove_devices(&["interface", "disk"]).map_err(wrap)?;
+    add_loads(&mut clone, appliance).map_err(wrap)?;
     let fragments: String = cards
         .iter()
         .map(|card| {
@@ -206,6 +240,14 @@ ip addr add "$2" dev $d && ip link set $d up || exit 4
 i=0; while [ $i -lt 50 ] && [ "$(cat /sys/class/net/$d/carrier 2>/dev/null)" != 1 ]; do i=$((i+1)); usleep 200000; done
 i=0; while [ $i -lt 6 ]; do netperf -H "$3" -t TCP_RR -l -20 -P 0 >/dev/null 2>/tmp/why && exit 0; i=$((i+1)); sleep 1; done
 head -n 1 /tmp/why >&2; exit 5"#;
+
+/// Brings one card up with an address and waits until it has a link. `$1` MAC, `$2` address.
+pub(crate) const CARRIER: &str = r#"d=
+for n in /sys/class/net/*; do [ "$(cat $n/address)" = "$1" ] && d=${n##*/}; done
+[ -n "$d" ] || { echo "no card has the address $1" >&2; exit 3; }
+ip addr add "$2" dev $d && ip link set lo up && ip link set $d up || exit 4
+i=0; while [ $i -lt 150 ]; do [ "$(cat /sys/class/net/$d/carrier 2>/dev/null)" = 1 ] && exit 0; i=$((i+1)); usleep 200000; done
+echo "$d has no link" >&2; exit 5"#;
 
 /// Takes every card down again, so that the next one has the address for itself.
 pub(crate) const DOWN: &str =

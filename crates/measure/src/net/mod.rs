@@ -6,20 +6,21 @@
 
 mod arms;
 mod costs;
-mod effect;
-mod guest;
-mod interface;
+pub(crate) mod effect;
+pub(crate) mod guest;
+pub(crate) mod interface;
 mod lane;
+pub(crate) mod member_clone;
 mod netperf;
-mod path;
-mod port;
+pub(crate) mod path;
+pub(crate) mod port;
 mod request;
 mod results;
 mod rig;
 mod run;
 pub(crate) mod several;
 mod sockperf;
-mod space;
+pub(crate) mod space;
 mod test;
 
 pub use arms::{Function, NetGround, net_arms, net_words};

@@ -9,7 +9,7 @@ use super::request::NetMatrixRequest;
 use super::space::NAMESPACE;
 use super::test::NetTest;
 use crate::appliance::Appliance;
-use crate::engine::{Guest, Path, Seat, Session, SplitMix, Step, chain, failed};
+use crate::engine::{Guest, Path, Pus, Seat, Session, SplitMix, Step, chain, failed};
 use crate::error::MeasureError;
 use crate::load::SLACK;
 use crate::matrix::Effect;
@@ -279,7 +279,8 @@ impl Path for NetRig<'_> {
     fn seat(&self, arm: usize, _: usize) -> Seat {
         if self.is_bare(arm) {
             let around = ["ip", "netns", "exec", NAMESPACE].map(str::to_owned).to_vec();
-            return Seat { around, anywhere: arm >= self.cards.len(), ..Seat::default() };
+            let on = if arm >= self.cards.len() { Pus::All } else { Pus::OfTheSlice };
+            return Seat { around, on, ..Seat::default() };
         }
         Seat::guest(&Self::name(self.request), "")
     }

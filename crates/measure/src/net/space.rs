@@ -51,15 +51,31 @@ pub(crate) fn leave(space: &str, interface: &str, fs: &HostFs) -> Result<(), Mea
     if !fs.exists(&format!("{SPACES}/{space}")) {
         return Ok(());
     }
-    // Only the last process that is in it ends it; its name is not what keeps it.
-    for pid in ip(&["netns", "pids", space])?.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
-        let _ = kill_process(pid, Signal::KILL);
-    }
+    end_processes(space)?;
     ip(&["netns", "delete", space])?;
     if until(|| exists(fs, interface)) {
         return Ok(());
     }
     Err(MeasureError::Unfit(format!("`{interface}` did not come back from the namespace {space}")))
+}
+
+/// Ends a namespace with the virtual interface in it, which nothing brings back, and whatever runs there. Safe to repeat.
+pub(crate) fn remove(space: &str, interface: &str, fs: &HostFs) -> Result<(), MeasureError> {
+    if !fs.exists(&format!("{SPACES}/{space}")) {
+        return Ok(());
+    }
+    end_processes(space)?;
+    // The kernel takes a namespace down some time later, and what lies on a port may keep it from a bridge until then.
+    let _ = ip(&["-netns", space, "link", "delete", interface]);
+    ip(&["netns", "delete", space]).map(drop)
+}
+
+/// Only the last process that is in it ends a namespace; its name is not what keeps it.
+fn end_processes(space: &str) -> Result<(), MeasureError> {
+    for pid in ip(&["netns", "pids", space])?.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

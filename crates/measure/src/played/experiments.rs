@@ -21,6 +21,7 @@ use crate::pages::PagesRequest;
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::stand::OnScratch;
+use crate::tiles::{Role, RoleLimits, Scale, TileWay, TilesRequest};
 use crate::together::{Member, Over, TogetherRequest};
 use crate::tune::{TuneArm, TuneFactor, TuneRequest};
 
@@ -28,7 +29,7 @@ const DEFINITION: &str = include_str!("../../../../fixtures/domains/hand-written
 
 /// One of the experiments, and the domains it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Slice,
     /// With guests that stay up.
     SliceQuick,
@@ -53,10 +54,14 @@ pub(super) enum Kind {
     TogetherOverABridge,
     TogetherOverFunctions,
     NetRace,
+    /// Two tiles of a guest each, over a bridge and over functions.
+    TilesBothWays,
+    /// Two tiles of two guests each, over a bridge alone.
+    TilesOverABridge,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Slice,
         Self::SliceQuick,
         Self::SliceOfJava,
@@ -75,6 +80,8 @@ impl Kind {
         Self::TogetherOverABridge,
         Self::TogetherOverFunctions,
         Self::NetRace,
+        Self::TilesBothWays,
+        Self::TilesOverABridge,
     ];
 
     /// Whether guests are spread over nodes, and booted for their turn.
@@ -87,9 +94,16 @@ impl Kind {
         matches!(self, Self::DiskRace | Self::DiskRaceOfFiles | Self::NetRace)
     }
 
+    /// Whether guests serve, and programs of the host ask them.
+    pub(super) fn serves(self) -> bool {
+        matches!(self, Self::TilesBothWays | Self::TilesOverABridge)
+    }
+
     fn guests(self) -> &'static [&'static str] {
         match self {
-            Self::TogetherOverScratch
+            Self::TilesOverABridge => &["web1", "web2", "web3", "web4"],
+            Self::TilesBothWays
+            | Self::TogetherOverScratch
             | Self::TogetherOverDrives
             | Self::TogetherOverABridge
             | Self::TogetherOverFunctions => &["web1", "web2"],
@@ -98,7 +112,7 @@ impl Kind {
     }
 
     /// A machine of its own, and the experiment there.
-    pub(super) fn set_up(self) -> (Machine, Experiment) {
+    pub(crate) fn set_up(self) -> (Machine, Experiment) {
         let defined = |guest: &&str| if self == Self::Inside { planned(guest) } else { found(guest) };
         let machine = Machine::with(&self.guests().iter().map(defined).collect::<Vec<_>>());
         if self.races() {
@@ -227,6 +241,19 @@ impl Kind {
                 pairs: 2,
                 conditions,
                 race: true,
+            })),
+            Self::TilesBothWays | Self::TilesOverABridge => Experiment::Tiles(Box::new(TilesRequest {
+                roles: if self == Self::TilesBothWays { vec![Role::Web] } else { vec![Role::Web, Role::Idle] },
+                members: members.collect(),
+                ways: TileWay::ALL.into_iter().take(if self == Self::TilesBothWays { 2 } else { 1 }).collect(),
+                port: "enp57s0".into(),
+                scale: Scale::ONE,
+                seconds: 3,
+                ramp: 1,
+                samples: if self == Self::TilesBothWays { 3 } else { 5 },
+                limits: RoleLimits::usual(),
+                least_overlap: 0.5,
+                conditions: with_the_image(conditions),
             })),
             Self::DiskRace => race("/dev/nvme8n1".into(), &FEW),
             Self::DiskRaceOfFiles => {
@@ -360,9 +387,9 @@ fn pairing(quick: bool, read_percent: u8) -> Pairing {
     }
 }
 
-/// web1 has PUs 0 and 1, web2 has 4 and 5.
+/// web1 has PUs 0 and 1, web2 has 4 and 5, and so on.
 fn placement(guest: &str) -> Placement {
-    let first = if guest == "web1" { 0 } else { 4 };
+    let first = 4 * u32::from(guest.as_bytes()[3] - b'1');
     let pin = |vcpu: u32| VcpuPin { vcpu, cpus: CpuSet::one(first + vcpu) };
     Placement {
         guest: guest.to_owned(),

@@ -11,6 +11,12 @@ use super::world::World;
 use crate::barrier::now;
 use crate::program::scripted::HANGS;
 
+/// The port at which a command serves; `None`: it is none of a server.
+fn served<'w>(words: &[&'w str]) -> Option<&'w str> {
+    let place = words.iter().position(|word| *word == "--port")?;
+    words.contains(&"serve").then(|| words.get(place + 1).copied())?
+}
+
 impl World {
     /// One command of the agent.
     pub(super) fn agent(&self, name: &str, command: &Value) -> Result<Value, HypervisorError> {
@@ -35,6 +41,10 @@ impl World {
                 let result = self.in_a_guest(name, &words);
                 let mut state = self.state.lock().unwrap();
                 let pid = 100 + state.results.len() as i64;
+                if let (Some(port), Some(address)) = (served(&words), state.addresses.get(name)) {
+                    let at = format!("{address}:{port}");
+                    state.servers.insert(at, (name.to_owned(), pid));
+                }
                 state.results.insert(pid, Some(result).filter(|result| *result != Err(HANGS.to_owned())));
                 json!({"pid": pid})
             }
@@ -59,6 +69,13 @@ impl World {
             ["rm", ..] | ["chmod", ..] | ["kill", ..] => Ok(String::new()),
             ["sh", "-c", _, "up", mac, _, _] => {
                 self.state.lock().unwrap().cards.insert(name.to_owned(), (*mac).to_owned());
+                Ok(String::new())
+            }
+            ["sh", "-c", _, "carrier", mac, address] => {
+                let mut state = self.state.lock().unwrap();
+                state.cards.insert(name.to_owned(), (*mac).to_owned());
+                let address = address.split('/').next().unwrap_or_default();
+                state.addresses.insert(name.to_owned(), address.to_owned());
                 Ok(String::new())
             }
             ["sh", "-c", _, "spread", mac, _] => {
@@ -94,6 +111,7 @@ impl World {
                 self.kernel.put(STAT, &fields.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
                 Ok(String::new())
             }
+            words if served(words).is_some() => Err(HANGS.to_owned()),
             words => self.anywhere(Some(name), words),
         }
     }
@@ -113,6 +131,8 @@ impl World {
             Request::Destroy { name } => {
                 let Some((xml, pid)) = state.domains.remove(name) else { return };
                 state.cards.remove(name);
+                state.addresses.remove(name);
+                state.servers.retain(|_, (guest, _)| guest != name);
                 drop(state);
                 self.kernel.remove(&format!("/proc/{pid}"));
                 self.kernel.remove(&format!("/proc/{}", pid + 90));

@@ -16,7 +16,7 @@ use nearmetal_host::HostFs;
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{DomainState, Fake, Hypervisor, HypervisorError, Transport};
 
-pub(crate) use experiments::{in_huge_pages, on_scratch};
+pub(crate) use experiments::{Kind, in_huge_pages, on_scratch};
 use fate::Fate;
 pub(crate) use fate::Killed;
 use kernel::{Behind, Kernel};
@@ -179,6 +179,11 @@ impl Machine {
     /// Guests with this in their name never answer.
     pub(crate) fn never_answers(&self, name: &str) {
         self.world.state.lock().unwrap().mute = Some(name.to_owned());
+    }
+
+    /// Servers in guests run and never answer.
+    pub(crate) fn mute_servers(&self, are_mute: bool) {
+        self.world.state.lock().unwrap().mute_servers = are_mute;
     }
 
     pub(crate) fn answers_again(&self) {

@@ -25,14 +25,31 @@ impl World {
                 }
                 Ok(Value::Array(vec![row]).to_string())
             }
+            ["-netns", _, "link", "delete", name] => {
+                self.state.lock().unwrap().moved.retain(|(own, _)| own != name);
+                self.pair_of(name);
+                nothing()
+            }
             ["-netns", ..] | ["address", ..] | ["netns", "pids", _] => nothing(),
             ["link", "add", name, "type", "bridge", ..] => {
+                self.appears(name, &format!("devices/virtual/net/{name}"));
+                nothing()
+            }
+            ["link", "add", name, "type", "veth", "peer", "name", other] => {
+                for end in [name, other] {
+                    self.appears(end, &format!("devices/virtual/net/{end}"));
+                }
+                self.state.lock().unwrap().pairs.extend([(*name).to_owned(), (*other).to_owned()]);
+                nothing()
+            }
+            ["link", "add", "link", _, "name", name, "address", _, "type", "macvlan", "mode", "bridge"] => {
                 self.appears(name, &format!("devices/virtual/net/{name}"));
                 nothing()
             }
             ["link", "delete", name] => match self.kernel.exists(&format!("{CLASS}/{name}")) {
                 true => {
                     self.vanishes(name);
+                    self.pair_of(name);
                     nothing()
                 }
                 false => Err(format!("Cannot find device \"{name}\"")),
@@ -49,6 +66,7 @@ impl World {
                 match rest {
                     ["up"] => drop(self.state.lock().unwrap().up.insert((*name).to_owned())),
                     ["down"] => drop(self.state.lock().unwrap().up.remove(*name)),
+                    ["address", _] => {}
                     ["nomaster"] => self.kernel.remove(&format!("{CLASS}/{name}/master")),
                     ["master", bridge] => self.kernel.link(&format!("{CLASS}/{name}/master"), &format!("../{bridge}")),
                     other => panic!("ip link set knows no {other:?}"),
@@ -66,7 +84,14 @@ impl World {
                     std::mem::take(&mut state.moved).into_iter().partition::<Vec<_>, _>(|(_, own)| own == space)
                 };
                 self.state.lock().unwrap().moved = rest;
-                back.iter().for_each(|(name, _)| self.comes_back(name));
+                for (name, _) in &back {
+                    // A virtual one ends with its namespace.
+                    if name.starts_with("nmtap") {
+                        self.pair_of(name);
+                    } else {
+                        self.comes_back(name);
+                    }
+                }
                 nothing()
             }
             other => panic!("ip knows no {other:?}"),
@@ -76,6 +101,23 @@ impl World {
     fn appears(&self, name: &str, place: &str) {
         self.kernel.put(&format!("/sys/{place}/carrier"), "1");
         self.kernel.link(&format!("{CLASS}/{name}"), &format!("../../{place}"));
+    }
+
+    /// The other end of a pair of interfaces goes with one of them.
+    fn pair_of(&self, name: &str) {
+        let ends = {
+            let pairs = &mut self.state.lock().unwrap().pairs;
+            if !pairs.contains(name) {
+                return;
+            }
+            std::mem::take(pairs)
+        };
+        for end in ends.iter().filter(|end| *end != name) {
+            self.state.lock().unwrap().moved.retain(|(own, _)| own != end);
+            if self.kernel.exists(&format!("{CLASS}/{end}")) {
+                self.vanishes(end);
+            }
+        }
     }
 
     fn vanishes(&self, name: &str) {

@@ -38,6 +38,8 @@ pub(crate) enum End {
     Hangs,
     /// The guest stops answering with it, until it is started again.
     TakesTheGuestAlong,
+    /// The server in the guest ends with it.
+    TakesTheServerAlong,
 }
 
 type Spoiler = Box<dyn FnMut(&Sample, usize) -> End + Send>;
@@ -51,10 +53,16 @@ pub(super) struct State {
     pub(super) up: BTreeSet<String>,
     /// Interfaces in namespaces.
     pub(super) moved: Vec<(String, String)>,
+    /// The ends of the one pair of virtual interfaces, if there is one.
+    pub(super) pairs: BTreeSet<String>,
     /// Macvtaps as `ip` shows them.
     pub(super) macvtaps: BTreeMap<String, Value>,
     /// Hardware addresses that the port was told.
     pub(super) told: BTreeSet<String>,
+    /// Servers in guests, by where they answer: the guest, and its process there.
+    pub(super) servers: BTreeMap<String, (String, i64)>,
+    /// The address of each guest that has one.
+    pub(super) addresses: BTreeMap<String, String>,
     /// The card of each guest that is up, and those that spread what they receive.
     pub(super) cards: BTreeMap<String, String>,
     pub(super) spread: BTreeSet<String>,
@@ -66,6 +74,8 @@ pub(super) struct State {
     pub(super) silent: BTreeSet<String>,
     /// Part of the names of those that never answer.
     pub(super) mute: Option<String>,
+    /// Whether servers answer nobody.
+    pub(super) mute_servers: bool,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
     pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
     /// Live definitions, and QEMU's processes.
@@ -85,8 +95,11 @@ impl World {
             groups: BTreeSet::new(),
             up: BTreeSet::new(),
             moved: Vec::new(),
+            pairs: BTreeSet::new(),
             macvtaps: BTreeMap::new(),
             told: BTreeSet::new(),
+            servers: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             cards: BTreeMap::new(),
             spread: BTreeSet::new(),
             samples: Vec::new(),
@@ -94,6 +107,7 @@ impl World {
             rates: Box::new(|sample| if sample.guest.is_some() { RATE_OF_GUESTS } else { RATE }),
             silent: BTreeSet::new(),
             mute: None,
+            mute_servers: false,
             results: BTreeMap::new(),
             domains: BTreeMap::new(),
         };
@@ -112,6 +126,11 @@ impl World {
         match words {
             [_, "bind", "--cpus", _, "--nodes", _, "--", rest @ ..] => self.on_the_host(rest, input),
             ["ip", "netns", "exec", _, "cat", _] => Ok("1\n".to_owned()),
+            [_, "reach", "--address", address, ..] => match self.server_at(address) {
+                Some(_) => nothing(),
+                None => Err(format!("{address} did not answer")),
+            },
+
             ["ip", "netns", "exec", _, rest @ ..] => self.on_the_host(rest, input),
             ["ip", rest @ ..] => self.ip(rest),
             ["bridge", "fdb", what, mac, "dev", _, "self"] => {
@@ -212,6 +231,7 @@ impl World {
                 Ok(format!("{text}BEGAN={began}\nENDED={}\n", began + 3_100_000_000))
             }
             [_, "at", "--nanoseconds", _, "--", rest @ ..] => self.anywhere(guest, rest),
+            [_, "load", what, "--address", address, ..] => self.asked(what, address, words),
             ["netperf", .., "-l", "-20", "-P", "0"] => Ok(String::new()),
             // A second of work shows who moves the packets.
             ["netperf", _, _, _, _, "-l", "1", ..] => {
@@ -257,6 +277,20 @@ impl World {
         }
     }
 
+    /// The guest whose server answers there; a paused one is not asked by anybody.
+    fn server_at(&self, address: &str) -> Option<String> {
+        let state = self.state.lock().unwrap();
+        let (guest, _) = state.servers.get(address)?;
+        let is_there = state.domains.contains_key(guest) && !state.silent.contains(guest) && !state.mute_servers;
+        is_there.then(|| guest.clone())
+    }
+
+    /// A program of the host asks a guest: the sample is the guest's.
+    fn asked(&self, what: &str, address: &str, words: &[&str]) -> Result<String, String> {
+        let guest = self.server_at(address).ok_or_else(|| format!("{address}: connection refused"))?;
+        self.sample(Some(&guest), words, |rate| load(what, rate, words))
+    }
+
     fn sample(&self, guest: Option<&str>, words: &[&str], told: impl FnOnce(u32) -> String) -> Result<String, String> {
         let mut state = self.state.lock().unwrap();
         let card = guest.and_then(|guest| state.cards.get(guest).cloned()).unwrap_or_default();
@@ -267,6 +301,12 @@ impl World {
             End::Well => Ok(told((state.rates)(&sample))),
             End::Fails => Err("spoiled by the test".to_owned()),
             End::Hangs => Err(HANGS.to_owned()),
+            End::TakesTheServerAlong => {
+                let ended = state.servers.values().find(|(own, _)| Some(own.as_str()) == guest).map(|(_, pid)| *pid);
+                state.servers.retain(|_, (own, _)| Some(own.as_str()) != guest);
+                state.results.extend(ended.map(|pid| (pid, Some(Err("it ran out of memory".to_owned())))));
+                Err("the connection was closed".to_owned())
+            }
             End::TakesTheGuestAlong => {
                 state.silent.extend(guest.map(str::to_owned));
                 Err(HANGS.to_owned())
@@ -321,6 +361,25 @@ fn database(words: &[&str], rate: u32) -> String {
         ));
     }
     format!("{said}rows {}\n", number(tables) * number(rows))
+}
+
+/// What the probe's `load` says; whoever answers fewer than 500 a second answers half of them too late.
+fn load(protocol: &str, rate: u32, words: &[&str]) -> String {
+    let began = now() / 1_000_000;
+    let after = |name: &'static str| words.iter().zip(&words[1..]).filter(move |(word, _)| **word == name).map(|(_, value)| *value);
+    let seconds: u32 = after("--seconds").next().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let due = rate * seconds;
+    let share = if rate < 500 { 0.5 } else { 1.0 };
+    let limit = |limit: &str| json!({"limit_ms": limit.parse::<u32>().unwrap(), "count": due, "share": share});
+    let latency = json!({"unit": "ns", "count": due, "unanswered": 0, "error_bound": 0.0078125, "minimum": 1000, "mean": 2000,
+        "p50": 2000, "p90": 3000, "p95": 4000, "p99": 5000, "p99_9": 6000, "maximum": 7000});
+    json!({"schema": "nearmetal-probe", "schema_version": 1, "command": format!("load {protocol}"), "result": {
+        "protocol": protocol, "pace": "open", "rate": rate, "seconds": seconds, "began_ms": began, "ended_ms": began + 60_000,
+        "finished": due, "finished_per_second": rate, "bytes_per_second": 1.0, "reconnects": 0,
+        "offered": due, "answered": due, "late": 0, "dropped": 0, "failed": 0, "latency": latency,
+        "within": after("--within").map(limit).collect::<Vec<_>>(), "classes": [], "failures": [],
+        "generator": {"lag": latency, "most_lag_ms": 5, "ceiling_per_second": null}}})
+    .to_string()
 }
 
 /// What fio says.

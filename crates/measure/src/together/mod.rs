@@ -87,7 +87,7 @@ impl Request for TogetherRequest {
     }
 
     fn check(&self) -> Result<(), MeasureError> {
-        apart(&self.members)?;
+        apart(&self.members, MOST_TOGETHER)?;
         self.over.check(self)
     }
 
@@ -173,15 +173,15 @@ fn pus(placement: &Placement) -> CpuSet {
 }
 
 /// Refuses members that cannot run side by side.
-fn apart(members: &[Member]) -> Result<(), MeasureError> {
+pub(crate) fn apart(members: &[Member], most: usize) -> Result<(), MeasureError> {
     let refused = |why: String| Err(MeasureError::Asked(why));
-    if members.len() > MOST_TOGETHER {
-        return refused(format!("{} guests are named, and {MOST_TOGETHER} at once are possible", members.len()));
+    if members.len() > most {
+        return refused(format!("{} guests are named, and {most} at once are possible", members.len()));
     }
     for (number, Member { guest, placement, .. }) in members.iter().enumerate() {
         let own = pus(placement);
         if own.is_empty() {
-            return refused(format!("the plan pins nothing of `{guest}`, so there is no slice to compare it with"));
+            return refused(format!("the plan pins nothing of `{guest}`, so it has no slice"));
         }
         for Member { guest: other, placement: beside, .. } in &members[..number] {
             if other == guest {
@@ -190,7 +190,7 @@ fn apart(members: &[Member]) -> Result<(), MeasureError> {
             let shared = own.intersection(&pus(beside));
             if !shared.is_empty() {
                 return refused(format!(
-                    "`{other}` and `{guest}` share PUs {shared}: their bare slices cannot run side by side; plan them together"
+                    "`{other}` and `{guest}` share PUs {shared}: they cannot be measured side by side; plan them together"
                 ));
             }
         }

@@ -52,7 +52,7 @@ pub(super) fn measured(units: &[Unit]) -> Outcome {
 
 pub(super) fn run(purpose: Purpose, workload: Workload, outcome: Outcome) -> Run {
     let window = Window { began: 1.0, ended: 2.0 };
-    let part = Part { guest: "web1".into(), rate: 1000.0, window };
+    let part = Part { guest: "web1".into(), rate: 1000.0, window, metrics: vec![] };
     Run {
         round: 0,
         position: 0,
@@ -193,7 +193,7 @@ pub(super) fn full() -> Results {
         environment: lab(),
         quick: true,
         seed: 1,
-        tenants: vec![Tenant { guest: "web1".into(), slice: slice(), placement: vec!["vCPU 0: PU 2".into()] }],
+        tenants: vec![Tenant { guest: "web1".into(), slice: slice(), placement: vec!["vCPU 0: PU 2".into()], load: None }],
         least_overlap: Some(0.95),
         arms: vec![
             arm(ArmName::bare_slice()),
@@ -205,5 +205,6 @@ pub(super) fn full() -> Results {
         caveats: vec!["test".into()],
         provenance: named(&["kernel"]),
         tune: Some(Box::new(tuning())),
+        tiles: None,
     }
 }

@@ -3,16 +3,17 @@
 //! Host and guest take turns on a function: a guest is booted for its turn and ended after it, by which libvirt gives it the
 //! function and takes it back. On bare metal every function is in a namespace of its own, with an address of its own.
 
+use std::net::IpAddr;
 use std::process::Command;
 
 use nearmetal_units::PciAddress;
 
-use super::member_clone::MemberClone;
 use super::{Side, bare_seat};
 use crate::engine::{Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::net::arms::Function;
 use crate::net::interface::{exists, until};
+use crate::net::member_clone::MemberClone;
 use crate::net::netperf::{greeted, greeting};
 use crate::net::path::Link;
 use crate::net::port::Port;
@@ -21,15 +22,15 @@ use crate::program::run;
 
 /// A function that nobody has and the host drives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Free {
-    pub(super) address: PciAddress,
+pub(crate) struct Free {
+    pub(crate) address: PciAddress,
     /// Its interface on the host.
-    pub(super) interface: String,
-    pub(super) driver: Option<String>,
+    pub(crate) interface: String,
+    pub(crate) driver: Option<String>,
 }
 
 /// One for each of `count` guests: the first that are free.
-pub(super) fn one_each(count: usize, port: &str, functions: Vec<Function>) -> Result<Vec<Free>, MeasureError> {
+pub(crate) fn one_each(count: usize, port: &str, functions: Vec<Function>) -> Result<Vec<Free>, MeasureError> {
     let (all, mut why) = (functions.len(), Vec::new());
     let mut free = Vec::new();
     for Function { address, interface, driver, obstacle } in functions {
@@ -61,6 +62,8 @@ pub(super) struct OnFunction<'a> {
     pub(super) interface: String,
     /// The address it has there, with the prefix.
     pub(super) address: String,
+    /// Who must answer there.
+    pub(super) peer: IpAddr,
 }
 
 /// The port, its functions and their guests.
@@ -110,7 +113,7 @@ impl<'a> Functions<'a> {
             let space = space::numbered(number);
             space::enter(&space, &member.interface, &member.address, session.fs)?;
             // Its first packets may be lost while the link comes up, and netperf would begin late for it.
-            let words = greeting(member.clone.over.peer);
+            let words = greeting(member.peer);
             greeted(|| run(Command::new("ip").args(["netns", "exec", &space]).args(&words)))?;
         }
         self.standing = Some((side, count));

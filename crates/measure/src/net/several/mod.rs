@@ -5,25 +5,23 @@
 
 mod bridged;
 mod functions;
-mod member_clone;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use nearmetal_host::files;
 use nearmetal_units::Bytes;
 
 use self::bridged::Bridged;
-use self::functions::{Free, Functions, OnFunction, one_each};
-use self::member_clone::MemberClone;
+use self::functions::{Functions, OnFunction};
+pub(crate) use self::functions::{Free, one_each};
 use super::check_address;
-use super::guest::{ArmCard, appliance, mac_of_run, own_kernel};
+use super::guest::{ArmCard, mac_of_run, with_probe};
+use super::member_clone::MemberClone;
 use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
 use super::request::port_functions;
 use super::test::NetTest;
-use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of};
-use crate::engine::{Path, Seat, Session, Tenant, slice_of};
+use crate::engine::{Path, Pus, Seat, Session, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::load::NetJob;
 use crate::together::{Ready, TogetherRequest, make_room};
@@ -56,7 +54,7 @@ impl Side {
 /// Where bare metal runs: in a namespace, confined to the slice but in the arm of the ceiling.
 fn bare_seat(space: &str, arm: usize) -> Seat {
     let around = ["ip", "netns", "exec", space].map(str::to_owned).to_vec();
-    Seat { around, anywhere: arm > 1, ..Seat::default() }
+    Seat { around, on: if arm > 1 { Pus::All } else { Pus::OfTheSlice }, ..Seat::default() }
 }
 
 /// What can be refused before anything is touched.
@@ -117,16 +115,17 @@ pub(crate) fn ready<'p>(
     };
     let mut tenants: Vec<Tenant> = request.members.iter().map(tenant).collect();
     make_room(&request.members, &tenants, session)?;
-    let appliance = with_probe(&over, &functions, session)?;
+    let appliance = with_probe(&NetTest::programs(&[over.test]), drivers_of(&functions), session)?;
 
     let run = session.new_uuid()?;
     let mut clones = Vec::new();
     for (number, member) in request.members.iter().enumerate() {
         let function = functions.get(number);
         clones.push(MemberClone {
-            over,
             guest: &member.guest,
             xml: &member.xml_planned,
+            arm: "net",
+            peer: Some(over.peer),
             card: card(&over, &run, number, function),
             driver: function.and_then(|function| function.driver.clone()),
             address: nth_address(&over, number)?,
@@ -155,7 +154,7 @@ pub(crate) fn ready<'p>(
         let mut members = Vec::new();
         for (number, (clone, function)) in clones.into_iter().zip(functions).enumerate() {
             let address = nth_address(&over, all + number)?;
-            members.push(OnFunction { clone, interface: function.interface, address });
+            members.push(OnFunction { clone, interface: function.interface, address, peer: over.peer });
         }
         let mut path = Functions::new(port, members);
         path.stand(Side::Guests, all, session)?;
@@ -167,26 +166,10 @@ pub(crate) fn ready<'p>(
     Ok(Ready { path, tenants, workload, caveats: caveats(&over, all), ceiling: true })
 }
 
-/// The appliance with netperf, the probe, this host's kernel and the functions' drivers.
-fn with_probe(over: &OverPort<'_>, functions: &[Free], session: &Session<'_>) -> Result<Appliance, MeasureError> {
-    let conditions = &session.conditions;
-    let work = conditions.place_for_guest_files()?;
-    let kernel = match own_kernel(session.fs, session.host.system.kernel.as_deref()) {
-        Ok(kernel) => Some(kernel),
-        // The appliance's own kernel need not have the driver.
-        Err(why) if !functions.is_empty() => return Err(MeasureError::Unfit(why)),
-        Err(_) => None,
-    };
+/// The drivers that guests with these functions need.
+pub(crate) fn drivers_of(functions: &[Free]) -> Vec<String> {
     let drivers: BTreeSet<String> = functions.iter().filter_map(|function| function.driver.clone()).collect();
-    let drivers: Vec<String> = drivers.into_iter().collect();
-    let programs = NetTest::programs(&[over.test]);
-    let mut appliance = appliance(session.fs, &conditions.appliance, &programs, kernel.as_deref(), &drivers, &work)?;
-    let mut archive = files::read(&appliance.initramfs)?;
-    archive.resize(archive.len().next_multiple_of(4), 0);
-    archive.extend(archive_of(&[(PROBE_IN_GUEST.to_owned(), files::read(&conditions.probe)?)]));
-    appliance.initramfs = work.join("appliance-with-netperf-and-probe.cpio");
-    files::write(&appliance.initramfs, &archive)?;
-    Ok(appliance)
+    drivers.into_iter().collect()
 }
 
 /// The card of a member. `run` makes its address that of this run, since another host may measure beside this one.

@@ -1,40 +1,45 @@
-//! The clone of one member: booted, its card read back, the peer reached.
+//! The clone of one of several guests on a port: booted, its card read back, its network up.
+
+use std::net::IpAddr;
 
 use nearmetal_host::guests;
 
-use super::OverPort;
+use super::effect::{PATIENCE, in_the_guest, on_the_host, seen};
+use super::guest::{ArmCard, CARRIER, UP, guest_with};
+use super::path::Link;
+use super::port::{BRIDGE, Port};
 use crate::appliance::Appliance;
+use crate::clones::clone_name;
 use crate::engine::{Guest, Session, failed};
 use crate::error::MeasureError;
-use crate::net::effect::{PATIENCE, in_the_guest, on_the_host, seen};
-use crate::net::guest::{ArmCard, UP, guest_with};
-use crate::net::path::Link;
-use crate::net::port::{BRIDGE, Port};
 
 /// One member's clone, which is there or is not.
-pub(super) struct MemberClone<'a> {
-    pub(super) over: OverPort<'a>,
+pub(crate) struct MemberClone<'a> {
     /// The member's domain, and its definition as planned.
-    pub(super) guest: &'a str,
-    pub(super) xml: &'a str,
-    pub(super) card: ArmCard,
+    pub(crate) guest: &'a str,
+    pub(crate) xml: &'a str,
+    /// What tells its name from that of the guest's other clones.
+    pub(crate) arm: &'a str,
+    /// Who must answer it before it counts as up; `None`: its link is enough, since it is the one that answers.
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) card: ArmCard,
     /// The host's driver of its function, which the guest's must be too.
-    pub(super) driver: Option<String>,
+    pub(crate) driver: Option<String>,
     /// Its address, with the prefix.
-    pub(super) address: String,
-    pub(super) uuid: String,
-    pub(super) appliance: Appliance,
+    pub(crate) address: String,
+    pub(crate) uuid: String,
+    pub(crate) appliance: Appliance,
     /// What was read back when it was last booted.
-    pub(super) evidence: Vec<String>,
+    pub(crate) evidence: Vec<String>,
 }
 
 impl MemberClone<'_> {
-    pub(super) fn name(&self) -> String {
-        format!("{}-nearmetal-net", self.guest)
+    pub(crate) fn name(&self) -> String {
+        clone_name(self.guest, self.arm)
     }
 
-    /// Boots it, reads its card back, makes the peer answer it, and pauses it.
-    pub(super) fn boot(&mut self, session: &mut Session<'_>, port: &Port) -> Result<(), MeasureError> {
+    /// Boots it, reads its card back, brings that up until the peer answers, and pauses it.
+    pub(crate) fn boot(&mut self, session: &mut Session<'_>, port: &Port) -> Result<(), MeasureError> {
         let (name, bridged) = (self.name(), self.card.path.link == Link::Bridge);
         let xml = guest_with(self.xml, &name, &self.uuid, BRIDGE, &[&self.card], &self.appliance)?;
         let guest = Guest { name: name.clone(), xml, device: String::new(), floats: false };
@@ -43,15 +48,22 @@ impl MemberClone<'_> {
             port.attach(&self.card.tap, &self.card.mac)?;
         }
         self.evidence = self.read_back(session, port)?;
-        let peer = self.over.peer.to_string();
-        let words = ["sh", "-c", UP, "up", &self.card.mac, &self.address, &peer];
-        if let Err(error) = session.ask(&name, &words, PATIENCE) {
-            return Err(MeasureError::Unfit(format!(
-                "the peer does not answer `{}` at {}: {error}{}",
-                self.guest,
-                self.address,
-                port.why_a_bridge_fails(bridged)
-            )));
+        match self.peer {
+            Some(peer) => {
+                let peer = peer.to_string();
+                let words = ["sh", "-c", UP, "up", &self.card.mac, &self.address, &peer];
+                if let Err(error) = session.ask(&name, &words, PATIENCE) {
+                    return Err(MeasureError::Unfit(format!(
+                        "the peer does not answer `{}` at {}: {error}{}",
+                        self.guest,
+                        self.address,
+                        port.why_a_bridge_fails(bridged)
+                    )));
+                }
+            }
+            None => {
+                session.ask(&name, &["sh", "-c", CARRIER, "carrier", &self.card.mac, &self.address], PATIENCE)?;
+            }
         }
         session.hypervisor.suspend(&name).map_err(failed(&name))
     }

@@ -1,0 +1,148 @@
+//! The design of tiles: one more of them until the machine is full.
+//!
+//! A round is a number of tiles. Every arm that is not full yet has some samples of it, one after the other, since its guests
+//! are booted for its turn; which arm goes first is drawn. An arm is full where quality of service fails in more than half of
+//! its samples, where one tile more does not raise the score, or where no sample gives figures.
+
+use std::cmp::Ordering;
+
+use super::SplitMix;
+use super::round::{Design, Fresh, Round, Step};
+use crate::error::MeasureError;
+use crate::load::Workload;
+use crate::results::{Purpose, Run};
+
+/// What is to be filled.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FillPlan {
+    /// Ids of the arms; steps name them by their place.
+    pub arms: Vec<String>,
+    /// Tenants of a tile.
+    pub each: usize,
+    /// Tiles there are.
+    pub tiles: usize,
+    /// Samples of each number of tiles in each arm.
+    pub samples: u32,
+    /// What the record calls the work of all tenants.
+    pub workload: Workload,
+    /// The same seed gives the same order.
+    pub seed: u64,
+}
+
+/// What one sample says of the machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Look {
+    /// What all tiles did together; more is better.
+    pub score: f64,
+    /// Whether every guest answered soon enough.
+    pub is_kept: bool,
+}
+
+/// Why an arm has no more tiles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Full {
+    /// Quality of service failed in more than half of the samples.
+    Quality {
+        /// Samples in which it failed.
+        failed: usize,
+        /// Samples with figures.
+        of: usize,
+    },
+    /// The score did not rise.
+    Score {
+        /// Median with one tile fewer.
+        before: f64,
+        /// Median with these.
+        now: f64,
+    },
+    /// No sample gave figures.
+    NoFigures,
+    /// There are no more.
+    NoMoreTiles,
+}
+
+/// The median; `None` of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
+}
+
+/// Whether an arm is full, and with how many tiles: the first number of them at which one of the reasons holds.
+pub(crate) fn full(
+    runs: &[Run],
+    arm: &str,
+    each: usize,
+    tiles: usize,
+    look: &dyn Fn(&Run) -> Option<Look>,
+) -> Option<(usize, Full)> {
+    let mut before = None;
+    for number in 1..=tiles {
+        let of = |run: &&Run| run.purpose == Purpose::Fill && run.arm == arm && run.count == number * each;
+        let of: Vec<&Run> = runs.iter().filter(of).collect();
+        if of.is_empty() {
+            return None;
+        }
+        let looks: Vec<Look> = of.into_iter().filter_map(look).collect();
+        let Some(now) = median(looks.iter().map(|look| look.score).collect()) else {
+            return Some((number, Full::NoFigures));
+        };
+        let failed = looks.iter().filter(|look| !look.is_kept).count();
+        if failed * 2 > looks.len() {
+            return Some((number, Full::Quality { failed, of: looks.len() }));
+        }
+        match before {
+            Some(before) if now.total_cmp(&before) != Ordering::Greater => {
+                return Some((number, Full::Score { before, now }));
+            }
+            _ => before = Some(now),
+        }
+    }
+    Some((tiles, Full::NoMoreTiles))
+}
+
+/// See the module.
+pub(crate) struct Fill<'a> {
+    plan: FillPlan,
+    look: &'a dyn Fn(&Run) -> Option<Look>,
+    random: SplitMix,
+    next: usize,
+}
+
+impl<'a> Fill<'a> {
+    pub(crate) fn new(plan: FillPlan, look: &'a dyn Fn(&Run) -> Option<Look>) -> Self {
+        let random = SplitMix::new(plan.seed);
+        Self { plan, look, random, next: 0 }
+    }
+}
+
+impl Design for Fill<'_> {
+    fn next(
+        &mut self,
+        runs: &[Run],
+        arrange: &mut dyn FnMut(&mut Vec<usize>, &mut SplitMix),
+    ) -> Result<Option<Round>, MeasureError> {
+        let FillPlan { arms, each, tiles, samples, workload, .. } = &self.plan;
+        let number = self.next;
+        let has_room = |arm: &usize| full(runs, &arms[*arm], *each, *tiles, self.look).is_none();
+        let mut order: Vec<usize> = (0..arms.len()).filter(has_room).collect();
+        if order.is_empty() || number >= *tiles {
+            return Ok(None);
+        }
+        arrange(&mut order, &mut self.random);
+        // One for all arms: what is asked, and when, is the same.
+        let seeds: Vec<u64> = (0..*samples).map(|_| self.random.load_seed()).collect();
+        let count = (number + 1) * each;
+        let step = |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
+        let steps = order.iter().flat_map(|arm| seeds.iter().map(|seed| step(*arm, *seed))).collect();
+        self.next += 1;
+        Ok(Some(Round { number: number as u32, steps, fresh: Fresh::No, whole_or_nothing: false }))
+    }
+
+    fn total(&self) -> usize {
+        self.plan.arms.len() * self.plan.tiles * self.plan.samples as usize
+    }
+}
+
+#[cfg(test)]
+mod tests;

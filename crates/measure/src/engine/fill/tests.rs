@@ -1,0 +1,150 @@
+use nearmetal_units::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::load::FioJob;
+use crate::metric::{Metric, Unit};
+use crate::results::Outcome;
+
+const EACH: usize = 3;
+
+fn plan(tiles: usize, samples: u32, seed: u64) -> FillPlan {
+    let workload = FioJob::first_seed(Bytes::from_kib(4), 1, 0).into();
+    FillPlan { arms: vec!["bridge".into(), "vf".into()], each: EACH, tiles, samples, workload, seed }
+}
+
+/// The score is the value of a run, and a note says that quality failed.
+fn look(run: &Run) -> Option<Look> {
+    Some(Look { score: run.value("score")?.value, is_kept: run.notes().is_empty() })
+}
+
+/// One sample: nothing, or a score and whether quality was kept.
+type Sampled = Option<(f64, bool)>;
+
+fn run(round: &Round, position: usize, sampled: Sampled) -> Run {
+    let step = &round.steps[position];
+    let outcome = match sampled {
+        Some((score, is_kept)) => Outcome::Measured {
+            metrics: Metric::new("score", Unit::Share, score).into_iter().collect(),
+            notes: if is_kept { vec![] } else { vec!["too late".to_owned()] },
+        },
+        None => Outcome::Failed { why: "no".into() },
+    };
+    Run {
+        round: round.number,
+        position: position as u32,
+        purpose: step.purpose,
+        arm: ["bridge", "vf"][step.arm].to_owned(),
+        count: step.count,
+        workload: step.workload.clone(),
+        seed: step.seed,
+        started: String::new(),
+        seconds: 1.0,
+        outcome,
+        together: None,
+    }
+}
+
+/// Fills a machine that answers as `machine` says of an arm, a number of tiles and a number of the sample.
+fn filled(plan: &FillPlan, machine: &dyn Fn(usize, usize, usize) -> Sampled) -> (Vec<Run>, Vec<Round>) {
+    let mut design = Fill::new(plan.clone(), &look);
+    let (mut runs, mut rounds) = (Vec::new(), Vec::new());
+    while let Some(round) = design.next(&runs, &mut |arms, random| random.shuffle(arms)).unwrap() {
+        for (position, step) in round.steps.iter().enumerate() {
+            runs.push(run(&round, position, machine(step.arm, step.count / EACH, position)));
+        }
+        rounds.push(round);
+    }
+    (runs, rounds)
+}
+
+#[test]
+fn an_arm_is_filled_until_its_quality_fails_and_the_other_one_goes_on() {
+    let machine = |arm: usize, tiles: usize, _| Some((tiles as f64 * 98.0, arm == 1 || tiles < 2));
+    let plan = plan(4, 3, 7);
+    let (runs, rounds) = filled(&plan, &machine);
+    let counts: Vec<usize> = rounds.iter().map(|round| round.steps.len()).collect();
+    assert_eq!(counts, [6, 6, 3, 3]);
+    assert!(rounds[2..].iter().all(|round| round.steps.iter().all(|step| step.arm == 1)));
+    assert_eq!(full(&runs, "bridge", EACH, 4, &look), Some((2, Full::Quality { failed: 3, of: 3 })));
+    assert_eq!(full(&runs, "vf", EACH, 4, &look), Some((4, Full::NoMoreTiles)));
+}
+
+#[test]
+fn a_score_that_does_not_rise_ends_it_and_so_does_a_machine_without_figures() {
+    let (runs, _) = filled(&plan(5, 2, 7), &|arm, tiles, _| match (arm, tiles) {
+        (0, tiles) => Some((tiles.min(2) as f64, true)),
+        (_, 3) => None,
+        (_, tiles) => Some((tiles as f64, true)),
+    });
+    assert_eq!(full(&runs, "bridge", EACH, 5, &look), Some((3, Full::Score { before: 2.0, now: 2.0 })));
+    assert_eq!(full(&runs, "vf", EACH, 5, &look), Some((3, Full::NoFigures)));
+}
+
+#[test]
+fn half_of_the_samples_is_no_majority_and_those_without_figures_do_not_vote() {
+    let (runs, _) = filled(&plan(1, 4, 7), &|arm, _, position| {
+        let number = position % 4;
+        Some((1.0, number > 1)).filter(|_| arm == 0 || number != 3)
+    });
+    assert_eq!(full(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 4");
+    assert_eq!(full(&runs, "vf", EACH, 1, &look), Some((1, Full::Quality { failed: 2, of: 3 })));
+}
+
+#[test]
+fn the_middle_of_an_even_number_is_between_two() {
+    assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), Some(3.0));
+    assert_eq!(median(vec![3.0]), Some(3.0));
+    assert_eq!(median(vec![]), None);
+}
+
+proptest! {
+    /// Whatever the machine does: every arm has all its samples of 1, 2, … tiles without a gap, none behind the number that it
+    /// is full with, and none of more tiles than there are; the arms of a round have the same seeds.
+    #[test]
+    fn it_adds_one_tile_at_a_time_and_stops_where_an_arm_is_full(
+        tiles in 1usize..6,
+        samples in 1u32..5,
+        seed in any::<u64>(),
+        answers in proptest::collection::vec((0u8..4, 0.5f64..200.0), 64),
+    ) {
+        let machine = |arm: usize, tiles: usize, position: usize| {
+            let (what, score) = answers[(arm * 31 + tiles * 7 + position) % answers.len()];
+            (what != 0).then_some((score, what != 1))
+        };
+        let plan = plan(tiles, samples, seed);
+        let (runs, rounds) = filled(&plan, &machine);
+        for arm in &plan.arms {
+            let (most, _) = full(&runs, arm, EACH, tiles, &look).expect("every arm is full in the end");
+            for number in 1..=tiles {
+                let there = runs.iter().filter(|run| run.arm == *arm && run.count == number * EACH).count();
+                prop_assert_eq!(there, if number <= most { samples as usize } else { 0 });
+            }
+        }
+        for round in &rounds {
+            let seeds = |arm| round.steps.iter().filter(move |step| step.arm == arm).map(|step| step.seed).collect::<Vec<_>>();
+            let (bridge, vf) = (seeds(0), seeds(1));
+            prop_assert!(bridge.is_empty() || vf.is_empty() || bridge == vf);
+            let changes = round.steps.windows(2).filter(|pair| pair[0].arm != pair[1].arm).count();
+            prop_assert!(changes < 2, "the samples of an arm follow each other");
+        }
+    }
+
+    /// An interrupted measurement goes on as it would have: the design knows nothing but the runs.
+    #[test]
+    fn what_comes_next_hangs_on_the_runs_alone(
+        tiles in 1usize..5, seed in any::<u64>(), scores in proptest::collection::vec(0.5f64..200.0, 16),
+    ) {
+        let machine = |arm: usize, tiles: usize, position: usize| {
+            Some((scores[(arm * 5 + tiles * 3 + position) % scores.len()], position % 5 != 4))
+        };
+        let plan = plan(tiles, 2, seed);
+        let (runs, rounds) = filled(&plan, &machine);
+        let mut again = Fill::new(plan, &look);
+        for (number, round) in rounds.iter().enumerate() {
+            let known: Vec<Run> = runs.iter().filter(|run| (run.round as usize) < number).cloned().collect();
+            let next = again.next(&known, &mut |arms, random| random.shuffle(arms)).unwrap();
+            prop_assert_eq!(next.as_ref(), Some(round));
+        }
+    }
+}

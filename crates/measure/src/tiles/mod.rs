@@ -1,0 +1,334 @@
+//! Tiles: guests that serve what a company serves, each of them one part of it, and one tile more until the machine is full.
+//!
+//! It is what consolidation benchmarks do (SPECvirt, VMmark): a tile asks for a fixed amount of everything, so what a machine
+//! is worth is how many tiles it holds before an answer comes too late. The score is nearmetal's own ([`judged`]). What asks the
+//! guests runs on this host, on PUs that no guest has, so that it needs no second machine; no request crosses a wire.
+
+mod judge;
+mod outcome;
+mod path;
+mod role;
+mod size;
+mod way;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use nearmetal_host::Host;
+use nearmetal_units::{Bytes, CpuSet, NodeSet};
+use serde::{Deserialize, Serialize};
+
+pub use self::judge::{FULL_TILE, Judged, Miss, RoleLimits, Served, TileScore, judged};
+pub use self::outcome::{ArmFilled, Filling, Level, filled, miss_text};
+use self::path::{Arranged, TO_SERVE, TO_SERVE_EMULATED, TileGuest, Tiles};
+pub(crate) use self::role::Peers;
+pub use self::role::{Limit, Role};
+pub use self::size::{Rate, Scale, TileSize};
+use self::way::Drivers;
+pub use self::way::TileWay;
+use crate::appliance::PROBE_IN_GUEST;
+use crate::clones::loads_in_guest;
+use crate::conditions::Conditions;
+pub use crate::engine::Full;
+use crate::engine::{Fill, FillPlan, Look, Session, Tenant, slice_of};
+use crate::error::MeasureError;
+use crate::finish::{Experiment, Request, lab_caveat};
+use crate::load::{At, ServedJob, Workload};
+use crate::net::guest::{ArmCard, mac_of_run, with_probe};
+use crate::net::member_clone::MemberClone;
+use crate::net::path::Link;
+use crate::net::port::{Port, TAP, why_not};
+use crate::net::port_functions;
+use crate::net::several::{Free, drivers_of, one_each};
+use crate::results::{Arm, Environment, Results, Run};
+use crate::together::{Member, apart, make_room};
+
+/// The most guests of all tiles together.
+pub const MOST_GUESTS_OF_TILES: usize = 96;
+
+/// Network of guests and drivers: a part of 198.18.0.0/15, which is kept for benchmarks (RFC 2544).
+const PREFIX: u8 = 16;
+/// Guests are behind it, so that no address of theirs ends in 0 or 255.
+const HOSTS_OF_A_BYTE: usize = 250;
+
+/// What to measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TilesRequest {
+    /// The parts of every tile, in the order of its members.
+    pub roles: Vec<Role>,
+    /// The guests, tile after tile.
+    pub members: Vec<Member>,
+    /// How they reach the port: an arm each.
+    pub ways: Vec<TileWay>,
+    /// Interface of the port; nobody else may use it.
+    pub port: String,
+    /// How much a tile holds and is asked.
+    pub scale: Scale,
+    /// Measured seconds of a sample.
+    pub seconds: u32,
+    /// Seconds of load before them.
+    pub ramp: u32,
+    /// Samples of each number of tiles in each arm.
+    pub samples: u32,
+    /// How soon each role has to answer.
+    pub limits: Vec<RoleLimits>,
+    /// The least overlap of a sample that counts, from 0 to 1.
+    pub least_overlap: f64,
+    /// Under what.
+    pub conditions: Conditions,
+}
+
+impl TilesRequest {
+    /// Guests of a tile.
+    fn each(&self) -> usize {
+        self.roles.len().max(1)
+    }
+
+    fn is_emulated(&self) -> bool {
+        matches!(self.conditions.environment, Environment::Lab { .. })
+    }
+
+    /// The role of a guest, its address, and what its tile is asked.
+    fn place(&self, number: usize) -> (Role, IpAddr, TileSize) {
+        let tile = (number / self.each()) as u32 + 1;
+        let size =
+            TileSize { tile, scale: self.scale, seconds: self.seconds, ramp: self.ramp, emulated: self.is_emulated() };
+        (self.roles[number % self.each()], address(number), size)
+    }
+
+    /// What a guest is asked.
+    fn job(&self, number: usize) -> ServedJob {
+        let (role, address, size) = self.place(number);
+        let within = self.limits.iter().filter(|limits| limits.role == role).flat_map(|limits| &limits.within);
+        ServedJob { within: within.map(|limit| limit.within_ms).collect(), ..ServedJob::of(role, address, &size) }
+    }
+
+    /// The addresses in a guest's tile that other servers of it ask.
+    fn peers(&self, number: usize) -> Peers {
+        let first = number / self.each() * self.each();
+        let of = |wanted: Role| {
+            let place = self.roles.iter().position(|role| *role == wanted);
+            place.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |place| address(first + place))
+        };
+        Peers { infra: of(Role::Infra), db: of(Role::Db) }
+    }
+}
+
+/// The address of the guest with this number.
+fn address(number: usize) -> IpAddr {
+    let (high, low) = (number / HOSTS_OF_A_BYTE + 1, number % HOSTS_OF_A_BYTE + 1);
+    Ipv4Addr::new(198, 18, high as u8, low as u8).into()
+}
+
+impl Request for TilesRequest {
+    type Outcome = Results;
+
+    fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn guests(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.guest.clone()).collect()
+    }
+
+    fn check(&self) -> Result<(), MeasureError> {
+        let refused = |why: String| Err(MeasureError::Asked(why));
+        if self.roles.is_empty() || self.members.is_empty() || self.members.len() % self.each() != 0 {
+            return refused(format!("{} guests do not make tiles of {}", self.members.len(), self.roles.len()));
+        }
+        for (number, role) in self.roles.iter().enumerate() {
+            if self.roles[..number].contains(role) {
+                return refused(format!("a tile has two guests for `{role}`: name one"));
+            }
+            if let Some(asked) = role.asks().iter().find(|asked| !self.roles.contains(asked)) {
+                return refused(format!("the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out", role.title(), asked.title()));
+            }
+        }
+        if self.ways.is_empty() || (1..self.ways.len()).any(|later| self.ways[..later].contains(&self.ways[later])) {
+            return refused("name each way once, and at least one".to_owned());
+        }
+        apart(&self.members, MOST_GUESTS_OF_TILES)
+    }
+
+    /// Runs the experiment and puts everything back, whatever came of it.
+    ///
+    /// # Errors
+    /// A port that is used, no PU beside the slices, too few virtual functions, clones or servers that do not come up; or four
+    /// samples in a row that fail.
+    fn measure(&self, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+        measure(self, session)
+    }
+}
+
+/// The PUs beside all slices, and their nodes: what asks the guests runs there.
+fn beside(tenants: &[Tenant], host: &Host) -> Result<(CpuSet, NodeSet), MeasureError> {
+    let taken = tenants.iter().fold(CpuSet::new(), |all, tenant| {
+        all.union(&tenant.slice.cpus).union(&tenant.slice.cpus_on_top)
+    });
+    let cpus = host.online().difference(&taken);
+    if cpus.is_empty() {
+        return Err(MeasureError::Asked(format!(
+            "the guests' plans take all {} PUs, and what asks the guests needs at least 1 beside them: plan fewer or smaller guests",
+            host.online().len()
+        )));
+    }
+    let with = host.nodes.iter().filter(|node| !node.cpus.intersection(&cpus).is_empty());
+    let nodes = with.map(|node| node.index).collect();
+    Ok((cpus, nodes))
+}
+
+fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {
+    if let Some(why) = why_not(&request.port, &session.host) {
+        return Err(MeasureError::Asked(why));
+    }
+    session.without_fio();
+    let functions = match request.ways.contains(&TileWay::Vf) {
+        true => {
+            let there = port_functions(&request.port, session.fs, &session.host);
+            one_each(request.members.len(), &request.port, there)?
+        }
+        false => Vec::new(),
+    };
+    let tenant = |(number, member): (usize, &Member)| Tenant {
+        load: Some(request.job(number).into()),
+        ..Tenant::new(&member.guest, slice_of(&member.placement, &request.port, Bytes::ZERO))
+    };
+    let tenants: Vec<Tenant> = request.members.iter().enumerate().map(tenant).collect();
+    let on = beside(&tenants, &session.host)?;
+    request.members.iter().try_for_each(|member| session.pause_original(&member.guest))?;
+    make_room(&request.members, &tenants, session)?;
+    let mut path = path(request, &tenants, &functions, &on, session)?;
+    let arms: Vec<Arm> = request.ways.iter().map(|way| arm(*way, &request.port)).collect();
+    let filling = Filling {
+        roles: request.roles.clone(),
+        limits: request.limits.clone(),
+        scale: request.scale,
+        samples: request.samples,
+        drivers: on.0.clone(),
+        ksm: session.host.system.ksm,
+    };
+    let kept: Vec<crate::results::Tenant> = tenants.iter().cloned().map(crate::results::Tenant::from).collect();
+    let look = |run: &Run| {
+        let judged = judged(run, &kept, &request.limits)?;
+        Some(Look { score: judged.score(), is_kept: judged.misses.is_empty() })
+    };
+    let plan = FillPlan {
+        arms: arms.iter().map(|arm| arm.name.id.clone()).collect(),
+        each: request.each(),
+        tiles: request.members.len() / request.each(),
+        samples: request.samples,
+        workload: request.job(0).into(),
+        seed: request.conditions.seed,
+    };
+    let workloads: Vec<Workload> = tenants.iter().filter_map(|tenant| tenant.load.clone()).collect();
+    let mut experiment = Experiment {
+        experiment: "tiles",
+        quick: true,
+        arms,
+        tenants,
+        least_overlap: Some(request.least_overlap),
+        caveats: caveats(request, &on.0, session),
+        workloads,
+        facts: Vec::new(),
+        path: &mut path,
+    };
+    let runs = experiment.runs(&mut Fill::new(plan, &look), session)?;
+    let mut results = experiment.document(runs, session)?;
+    results.tiles = Some(Box::new(filling));
+    Ok(results)
+}
+
+/// An arm before it has run.
+fn arm(way: TileWay, port: &str) -> Arm {
+    Arm {
+        name: way.arm(),
+        description: way.description(port),
+        region: port.to_owned(),
+        xml: None,
+        command_line: None,
+        placement: Vec::new(),
+    }
+}
+
+/// The guests of all ways, none of which is there yet.
+fn path<'r>(
+    request: &'r TilesRequest,
+    tenants: &[Tenant],
+    functions: &[Free],
+    on: &(CpuSet, NodeSet),
+    session: &mut Session<'_>,
+) -> Result<Tiles<'r>, MeasureError> {
+    let appliance = with_probe(&[], drivers_of(functions), session)?;
+    let run = session.new_uuid()?;
+    let loads = loads_in_guest();
+    let at = At { probe: PROBE_IN_GUEST, device: "", loads: &loads };
+    let mut arms = Vec::new();
+    for way in &request.ways {
+        let mut guests = Vec::new();
+        for (number, (member, tenant)) in request.members.iter().zip(tenants).enumerate() {
+            let (role, address, size) = request.place(number);
+            let path = way.card();
+            let function = functions.get(number).filter(|_| path.link == Link::VfHostdev);
+            let clone = MemberClone {
+                guest: &member.guest,
+                xml: &member.xml_planned,
+                arm: way.word(),
+                peer: None,
+                card: ArmCard {
+                    path,
+                    mac: mac_of_run(&run, number),
+                    tap: if function.is_some() { String::new() } else { format!("{TAP}{number}") },
+                    lower: String::new(),
+                    function: function.map(|function| function.address),
+                },
+                driver: function.and_then(|function| function.driver.clone()),
+                address: format!("{address}/{PREFIX}"),
+                uuid: session.new_uuid()?,
+                appliance: appliance.clone(),
+                evidence: Vec::new(),
+            };
+            guests.push(TileGuest {
+                role,
+                clone,
+                slice: tenant.slice.clone(),
+                server: role.server(&at, &size, &request.peers(number)),
+                endpoint: (address, role.port()).into(),
+                is_up: false,
+                serving: None,
+                recorded: None,
+            });
+        }
+        arms.push(Arranged { way: *way, guests });
+    }
+    session.will_clone(arms.iter().flat_map(|arm| &arm.guests).map(|guest| guest.clone.name()))?;
+    let (host, fs) = (session.host.clone(), session.fs);
+    // No frame of a guest comes in from the wire, so the port need not be told whose they are.
+    let port = Port::take(&request.port, Vec::new(), &host, fs, &mut session.leftovers)?;
+    let drivers = Drivers { address: format!("198.18.0.1/{PREFIX}"), mac: mac_of_run(&run, u8::MAX.into()) };
+    let to_serve = if request.is_emulated() { TO_SERVE_EMULATED } else { TO_SERVE };
+    Ok(Tiles { port, arms, each: request.each(), drivers, on: on.clone(), to_serve, standing: None })
+}
+
+fn caveats(request: &TilesRequest, drivers: &CpuSet, session: &Session<'_>) -> Vec<String> {
+    let scale = request.scale;
+    let mut caveats: Vec<String> = lab_caveat(&request.conditions.environment).into_iter().collect();
+    if request.is_emulated() {
+        caveats.push(format!(
+            "whether quality of service was kept is emulated, too: each tile is asked {scale} times the usual rates, and says nothing of silicon"
+        ));
+    } else if scale != Scale::ONE {
+        caveats.push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
+    }
+    caveats.extend([
+        "the score is nearmetal's own and not SPECvirt's: the mean part of what a tile's guests were asked that they answered, times 100, added up over the tiles".to_owned(),
+        format!("what asks the guests runs on this host, on the PUs {drivers} beside all slices: no request crosses a wire"),
+        "guests of one way are up at a time: they are booted when their way's turn comes, and stay up for the samples of one number of tiles".to_owned(),
+    ]);
+    let ksm = session.host.system.ksm;
+    if ksm.is_some_and(|run| run == 1) {
+        caveats.push("KSM merged equal pages meanwhile (/sys/kernel/mm/ksm/run is 1): it takes time, and gives memory that tiles of different customers would not have".to_owned());
+    }
+    caveats
+}
+
+#[cfg(test)]
+mod tests;

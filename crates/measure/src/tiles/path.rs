@@ -1,0 +1,230 @@
+//! Tiles of guests that serve, and programs on the host that ask them.
+//!
+//! The guests of one way are there at a time, as many tiles of them as are needed; the others' are ended first. Each runs its
+//! server in the foreground, started through its agent, from its first sample on. Between samples they are paused.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nearmetal_hypervisor::agent::{self, Running};
+use nearmetal_units::{CpuSet, NodeSet};
+
+use super::Role;
+use super::way::{Drivers, TileWay};
+use crate::engine::{Path, Pus, Seat, Session, Step, failed, stdout_of};
+use crate::error::MeasureError;
+use crate::net::member_clone::MemberClone;
+use crate::net::port::Port;
+use crate::record::record;
+use crate::results::{Arm, Slice};
+
+/// How long a server may take until it answers: it makes its contents first, a database its tables. An emulated machine takes
+/// some ten times as long.
+pub(super) const TO_SERVE: Duration = Duration::from_secs(120);
+/// See [`TO_SERVE`].
+pub(super) const TO_SERVE_EMULATED: Duration = Duration::from_secs(600);
+
+/// One guest.
+pub(super) struct TileGuest<'a> {
+    pub role: Role,
+    pub clone: MemberClone<'a>,
+    pub slice: Slice,
+    /// What runs in it.
+    pub server: Vec<String>,
+    /// Where that answers.
+    pub endpoint: SocketAddr,
+    /// Whether it is there.
+    pub is_up: bool,
+    /// Its server, which has answered.
+    pub serving: Option<Running>,
+    /// What it is, as read when it was last booted.
+    pub recorded: Option<Arm>,
+}
+
+/// The guests of one way, tile after tile.
+pub(super) struct Arranged<'a> {
+    pub way: TileWay,
+    pub guests: Vec<TileGuest<'a>>,
+}
+
+/// See the module.
+pub(super) struct Tiles<'a> {
+    pub port: Port,
+    pub arms: Vec<Arranged<'a>>,
+    /// Guests of a tile.
+    pub each: usize,
+    pub drivers: Drivers,
+    /// Where the programs run that ask.
+    pub on: (CpuSet, NodeSet),
+    /// How long a server may take until it answers.
+    pub to_serve: Duration,
+    /// The arm whose guests and network are there.
+    pub standing: Option<usize>,
+}
+
+impl Tiles<'_> {
+    /// Ends all guests and the network of whatever arm is there.
+    fn clear(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        let Some(arm) = self.standing else { return Ok(()) };
+        for guest in &mut self.arms[arm].guests {
+            (guest.is_up, guest.serving) = (false, None);
+            session.end(&guest.clone.name())?;
+        }
+        self.drivers.leave(session.fs)?;
+        self.standing = None;
+        Ok(())
+    }
+
+    /// Makes the machine what the first `count` guests of an arm need.
+    fn stand(&mut self, arm: usize, count: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        if self.standing != Some(arm) {
+            self.clear(session)?;
+            let way = self.arms[arm].way;
+            self.port.make(way.role(), session.fs)?;
+            // Before it is there in full, so that a failure half way is left as well.
+            self.standing = Some(arm);
+            self.drivers.enter(way, &self.port, session.fs)?;
+        }
+        let Self { port, arms, each, to_serve, .. } = self;
+        for tile in arms[arm].guests[..count].chunks_mut(*each) {
+            for guest in tile.iter_mut().filter(|guest| !guest.is_up) {
+                session.stage(&format!("booting the clone of {}", guest.clone.guest));
+                boot(guest, port, session)?;
+            }
+            if tile.iter().any(|guest| guest.serving.is_none()) {
+                with_running(tile, session, |tile, session| {
+                    let mut waiting = tile.iter_mut().filter(|guest| guest.serving.is_none());
+                    waiting.try_for_each(|guest| serve(guest, *to_serve, session))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Boots a guest and notes what it is.
+fn boot(guest: &mut TileGuest<'_>, port: &Port, session: &mut Session<'_>) -> Result<(), MeasureError> {
+    let name = guest.clone.name();
+    // What a failure half way left is in the way of the next try.
+    session.end(&name)?;
+    guest.serving = None;
+    guest.clone.boot(session, port)?;
+    let arm = crate::arm::ArmName::planned();
+    guest.recorded = Some(record(session, &arm, "", "", Some(&name), &guest.slice)?);
+    guest.is_up = true;
+    Ok(())
+}
+
+/// Does something while all guests of a tile run: a server may ask another one before it serves. They are paused again whatever
+/// comes of it.
+fn with_running<T>(
+    tile: &mut [TileGuest<'_>],
+    session: &mut Session<'_>,
+    work: impl FnOnce(&mut [TileGuest<'_>], &mut Session<'_>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let names: Vec<String> = tile.iter().map(|guest| guest.clone.name()).collect();
+    let pause = |names: &[String], session: &mut Session<'_>| {
+        let paused = names.iter().map(|name| session.hypervisor.suspend(name).map_err(failed(name)));
+        // All of them, and the first error.
+        paused.collect::<Vec<_>>().into_iter().collect::<Result<(), _>>()
+    };
+    for (number, name) in names.iter().enumerate() {
+        if let Err(error) = session.hypervisor.resume(name) {
+            pause(&names[..number], session).ok();
+            return Err(failed(name)(error));
+        }
+    }
+    let result = work(tile, session);
+    let paused = pause(&names, session);
+    let result = result?;
+    paused?;
+    Ok(result)
+}
+
+/// Starts the server of a guest that runs, and waits until it answers the drivers.
+fn serve(guest: &mut TileGuest<'_>, limit: Duration, session: &mut Session<'_>) -> Result<(), MeasureError> {
+    let (name, role) = (guest.clone.name(), guest.role);
+    session.stage(&format!("starting the {} in {}", role.title(), guest.clone.guest));
+    let words: Vec<&str> = guest.server.iter().map(String::as_str).collect();
+    let running = agent::start(session.hypervisor, &name, &words, None).map_err(failed(&name))?;
+    let probe = session.conditions.probe.display().to_string();
+    let (endpoint, seconds) = (guest.endpoint.to_string(), limit.as_secs().to_string());
+    let reached = Drivers::run(&[&probe, "reach", "--address", &endpoint, "--seconds", &seconds]);
+    let Err(error) = reached else {
+        guest.serving = Some(running);
+        return Ok(());
+    };
+    // It is ended, so that the next try finds its port free; one that has ended says why.
+    let ended = running.wait(session.hypervisor, Duration::ZERO).ok();
+    let why = ended.and_then(|output| stdout_of(&output, || format!("the {} in `{name}`", role.title())).err());
+    Err(MeasureError::Unfit(format!(
+        "the {} of `{}` does not answer at {endpoint}: {}",
+        role.title(),
+        guest.clone.guest,
+        crate::engine::chain(why.as_ref().unwrap_or(&error))
+    )))
+}
+
+/// Whether the server of a paused guest has ended, and its last words.
+fn ended(guest: &TileGuest<'_>, session: &mut Session<'_>) -> Result<Option<String>, MeasureError> {
+    let (Some(running), name) = (&guest.serving, guest.clone.name()) else { return Ok(None) };
+    session.hypervisor.resume(&name).map_err(failed(&name))?;
+    let asked = running.ended(session.hypervisor);
+    session.hypervisor.suspend(&name).map_err(failed(&name))?;
+    let Some(output) = asked.map_err(failed(&name))? else { return Ok(None) };
+    let what = || format!("the {} in `{name}`", guest.role.title());
+    let words = stdout_of(&output, what).map_or_else(|error| crate::engine::chain(&error), |_| "it ended".to_owned());
+    Ok(Some(words))
+}
+
+impl Path for Tiles<'_> {
+    fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        self.stand(step.arm, step.count, session)
+    }
+
+    fn seat(&self, arm: usize, tenant: usize) -> Seat {
+        Seat {
+            asks: Some(self.arms[arm].guests[tenant].clone.name()),
+            around: Drivers::words().map(str::to_owned).to_vec(),
+            on: Pus::These(self.on.0.clone(), self.on.1.clone()),
+            ..Seat::default()
+        }
+    }
+
+    fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
+        let mut any = false;
+        if self.standing != Some(step.arm) {
+            return Ok(any);
+        }
+        for guest in self.arms[step.arm].guests[..step.count].iter_mut().filter(|guest| guest.is_up) {
+            let name = guest.clone.name();
+            if !session.answers(&name)? {
+                session.note(format!("the clone `{name}` stopped answering and was started again"));
+                (guest.is_up, guest.serving) = (false, None);
+                session.end(&name)?;
+                any = true;
+            } else if let Some(words) = ended(guest, session)? {
+                session.note(format!(
+                    "the {} in `{name}` had ended and was started again: {words}",
+                    guest.role.title()
+                ));
+                guest.serving = None;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    fn read_back(&self, arms: &mut [Arm]) {
+        for (arm, Arranged { guests, .. }) in arms.iter_mut().zip(&self.arms) {
+            let recorded = || guests.iter().filter_map(|guest| Some((guest, guest.recorded.as_ref()?)));
+            let Some((_, first)) = recorded().next() else { continue };
+            (arm.xml, arm.command_line) = (first.xml.clone(), first.command_line.clone());
+            let lines = recorded().flat_map(|(guest, of)| {
+                let lines = guest.clone.evidence.iter().chain(&of.placement);
+                lines.map(|line| format!("{}: {line}", guest.clone.guest))
+            });
+            arm.placement = lines.collect();
+        }
+    }
+}

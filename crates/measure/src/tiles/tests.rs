@@ -1,0 +1,179 @@
+//! Tiles from start to end on the played machine, and what is worked out of their runs.
+
+use super::*;
+use crate::experiment::{Experiment as Any, Measurement};
+use crate::played::{End, Kind, Machine, Sample};
+
+/// The document of an experiment that leaves nothing behind.
+fn results(machine: &mut Machine, experiment: &Any) -> Results {
+    let Measurement::Results(results) = machine.perform(experiment).document() else { panic!("tiles leave results") };
+    assert_eq!(machine.left(), Vec::<String>::new());
+    *results
+}
+
+fn is_of(sample: &Sample, words: &str) -> bool {
+    sample.guest.as_deref().is_some_and(|guest| guest.contains(words))
+}
+
+#[test]
+fn a_machine_that_keeps_up_holds_all_tiles_and_scores_100_each() {
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    let results = results(&mut machine, &experiment);
+    let filled = filled(&results);
+    assert_eq!(filled.iter().map(|arm| (arm.arm.as_str(), arm.held)).collect::<Vec<_>>(), [("bridge", 2), ("vf", 2)]);
+    for arm in &filled {
+        assert_eq!(arm.ended, Some((2, Full::NoMoreTiles)), "{}", arm.why());
+        let scores: Vec<Option<f64>> = arm.levels.iter().map(Level::score).collect();
+        assert_eq!(scores, [Some(FULL_TILE), Some(2.0 * FULL_TILE)]);
+    }
+    let [bridge, vf] = results.arms.as_slice() else { panic!("two arms") };
+    assert!(bridge.xml.as_ref().unwrap().contains("<source bridge='nmbr0'/>"), "what was read is of its own guests");
+    assert!(vf.xml.as_ref().unwrap().contains("type='hostdev'"));
+    let words = |arm: &Arm, words: &str| arm.placement.iter().filter(|line| line.contains(words)).count();
+    assert_eq!((words(bridge, "virtio_net"), words(vf, "driver igbvf")), (2, 2), "{:?} {:?}", bridge.placement, vf.placement);
+    let part = &results.runs[0].together.as_ref().unwrap().parts[0];
+    assert!(part.metrics.iter().any(|metric| metric.name == "within-3000"), "{part:?}");
+    assert!(results.tenants.iter().all(|tenant| tenant.load.is_some()));
+    assert_eq!(Results::parse(&serde_json::to_string(&results).unwrap()).unwrap(), results);
+}
+
+#[test]
+fn quality_that_fails_with_two_tiles_ends_its_arm_alone_and_names_the_guest() {
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    // The second tile's guest answers half of it too late, and only over the bridge.
+    machine.rates(|sample| if is_of(sample, "web2-nearmetal-bridge") { 100 } else { 900 });
+    let results = results(&mut machine, &experiment);
+    let filled = filled(&results);
+    assert_eq!(filled.iter().map(|arm| arm.held).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(filled[0].ended, Some((2, Full::Quality { failed: 3, of: 3 })));
+    let why = filled[0].why();
+    for words in ["with 2 tiles", "3 of 3 samples", "`web2` of tile 2", "50.0 % within 5 s", "99 % is the limit"] {
+        assert!(why.contains(words), "{why}");
+    }
+    assert_eq!(filled[0].best().and_then(Level::score), Some(FULL_TILE));
+}
+
+#[test]
+fn an_arm_that_is_full_is_asked_no_more() {
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    machine.rates(|sample| if is_of(sample, "-bridge") { 100 } else { 900 });
+    let results = results(&mut machine, &experiment);
+    let counts = |arm: &str| results.runs.iter().filter(|run| run.arm == arm).map(|run| run.count).max();
+    assert_eq!((counts("bridge"), counts("vf")), (Some(1), Some(2)));
+    assert_eq!(filled(&results)[0].held, 0);
+}
+
+#[test]
+fn guests_of_one_way_are_up_at_a_time_and_those_of_later_tiles_are_not_there() {
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    results(&mut machine, &experiment);
+    let mut up: Vec<String> = Vec::new();
+    let mut most_of_the_first = 0;
+    let mut asked = 0;
+    for step in machine.steps() {
+        if let Some(made) = step.strip_prefix("libvirt: create ") {
+            up.push(made.to_owned());
+        } else if let Some(ended) = step.strip_prefix("libvirt: destroy ") {
+            up.retain(|made| made != ended);
+        } else if step.contains(" load http ") {
+            asked += 1;
+            // Each arm has three samples of one tile.
+            most_of_the_first = if asked <= 3 { up.len() } else { most_of_the_first };
+        }
+        let ways = ["-bridge", "-vf"].iter().filter(|way| up.iter().any(|name| name.ends_with(*way))).count();
+        assert!(ways < 2, "{up:?}");
+    }
+    assert_eq!((most_of_the_first, asked), (1, 18));
+}
+
+#[test]
+fn drivers_run_in_their_namespace_on_pus_that_no_guest_has() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    let results = results(&mut machine, &experiment);
+    let tiles = results.tiles.as_ref().unwrap();
+    for tenant in &results.tenants {
+        let taken = tenant.slice.cpus.union(&tenant.slice.cpus_on_top);
+        assert!(tiles.drivers.intersection(&taken).is_empty(), "{} {taken}", tiles.drivers);
+    }
+    let drivers = format!(" bind --cpus {} ", tiles.drivers);
+    let asked: Vec<String> = machine.steps().into_iter().filter(|step| step.contains(" load http ")).collect();
+    assert!(!asked.is_empty());
+    for step in asked {
+        assert!(step.starts_with("ip netns exec nearmetal-net ") && step.contains(&drivers), "{step}");
+    }
+}
+
+#[test]
+fn a_server_that_never_answers_ends_the_experiment_and_is_named() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    machine.mute_servers(true);
+    let why = machine.perform(&experiment).failed();
+    for words in ["4 runs in a row failed", "web server of `web1`", "198.18.1.1:80"] {
+        assert!(why.contains(words), "{why}");
+    }
+    machine.mute_servers(false);
+    assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_ends_is_started_again_and_said_to_have_ended() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    let mut done = false;
+    machine.spoil(move |sample, number| {
+        let dies = !done && number > 4 && is_of(sample, "web2-");
+        done |= dies;
+        if dies { End::TakesTheServerAlong } else { End::Well }
+    });
+    let results = results(&mut machine, &experiment);
+    let caveats = results.caveats.join("\n");
+    assert!(caveats.contains("in `web2-nearmetal-bridge` had ended and was started again"), "{caveats}");
+    assert!(results.runs.iter().all(|run| run.failure().is_none()));
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_touched() {
+    let refused = |change: fn(&mut TilesRequest)| {
+        let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+        let Any::Tiles(mut request) = experiment else { panic!("tiles") };
+        change(&mut request);
+        let why = machine.perform(&Any::Tiles(request)).failed();
+        let touched = machine.steps().into_iter().filter(|step| !step.contains("look up") && !step.contains("mount"));
+        let touched: Vec<String> = touched.filter(|step| !step.contains("version")).collect();
+        assert_eq!(touched, Vec::<String>::new(), "{why}");
+        assert_eq!(machine.left(), Vec::<String>::new());
+        why
+    };
+    let cases: [(fn(&mut TilesRequest), &str); 7] = [
+        (|request| drop(request.members.pop()), "3 guests do not make tiles of 2"),
+        (|request| request.roles[1] = Role::Web, "two guests for `web`"),
+        (|request| request.roles[1] = Role::App, "name a guest for `db`"),
+        (|request| request.ways.push(TileWay::Bridge), "each way once"),
+        (|request| request.members[3] = request.members[0].clone(), "named twice"),
+        (|request| request.port = "eth77".to_owned(), "no interface `eth77`"),
+        (|request| request.ways = vec![TileWay::Vf], "4 guests need one each"),
+    ];
+    for (change, words) in cases {
+        let why = refused(change);
+        assert!(why.contains(words), "{why}");
+    }
+}
+
+#[test]
+fn guests_that_leave_no_pu_to_the_drivers_are_refused() {
+    let host = nearmetal_host::synthetic::Synthetic::new().packages(1).build();
+    let (_, experiment) = Kind::TilesOverABridge.set_up();
+    let Any::Tiles(request) = experiment else { panic!("tiles") };
+    let mut tenant = Tenant::new("web1", slice_of(&request.members[0].placement, "enp57s0", Bytes::ZERO));
+    tenant.slice.cpus = host.online();
+    let why = beside(&[tenant], &host).unwrap_err().to_string();
+    assert!(why.contains(&format!("all {} PUs", host.online().len())) && why.contains("at least 1"), "{why}");
+}
+
+#[test]
+fn addresses_are_never_the_first_or_the_last_of_a_byte() {
+    let all: Vec<IpAddr> = (0..1000).map(address).collect();
+    let mut unique = all.clone();
+    unique.dedup();
+    assert_eq!(unique.len(), all.len());
+    assert_eq!((all[0].to_string(), all[250].to_string()), ("198.18.1.1".to_owned(), "198.18.2.1".to_owned()));
+}

@@ -85,11 +85,14 @@ impl RateFigures {
         let counted = self.emulated_share.map_or(String::new(), |share| {
             format!("; KVM counts {:.0} % of the guest's instructions as emulated", share * 100.0)
         });
-        format!(
-            "the guest runs {:.5} times the host's instructions per second, and below {THRESHOLD} it is called \
-             emulation{counted}",
-            self.ratio
-        )
+        let speed = match self.ratio {
+            // A slowdown that is told in words: nobody counts the zeros of 0.00011.
+            slow if slow > 0.0 && slow < THRESHOLD => {
+                format!("the guest runs about {:.0} times slower than the host", slow.recip())
+            }
+            ratio => format!("the guest runs {ratio:.2} times the host's instructions per second"),
+        };
+        format!("{speed}; below {THRESHOLD} times its instructions per second it is called emulation{counted}")
     }
 }
 

@@ -8,6 +8,17 @@ use super::table::Table;
 use super::{or_dash, shown};
 use crate::{Cache, CacheKind, Host, Setting, SwapArea, System};
 
+/// /sys/devices/system/cpu/smt/control, in words.
+fn smt(control: Option<&str>) -> &str {
+    match control {
+        Some("notsupported") => "not supported",
+        Some("notimplemented") => "not implemented",
+        Some("forceoff") => "off until the next boot",
+        Some(word) => word,
+        None => "?",
+    }
+}
+
 /// One line for each group of settings that the source tells anything about.
 pub(super) fn settings(host: &Host) -> String {
     let system = &host.system;
@@ -19,7 +30,7 @@ pub(super) fn settings(host: &Host) -> String {
     };
     if system.isolated.is_some() || system.nohz_full.is_some() || system.smt.is_some() {
         let (isolated, nohz) = (list(&system.isolated), list(&system.nohz_full));
-        lines.push(format!("isolated PUs {isolated}, without a tick {nohz}, SMT {}", word(&system.smt)));
+        lines.push(format!("isolated PUs {isolated}, tickless PUs {nohz}, SMT {}", smt(system.smt.as_deref())));
     }
     for policy in &system.frequency {
         let (driver, governor) = (word(&policy.driver), word(&policy.governor));
@@ -216,7 +227,7 @@ mod tests {
         host.system.swap = Some(Vec::new());
         host.system.vulnerabilities = vec![setting("mds", "Vulnerable: x"), setting("l1tf", "Mitigation: y")];
         let expected = "\
-isolated PUs none, without a tick ?, SMT ?
+isolated PUs none, tickless PUs ?, SMT ?
 frequency of PUs 0-3: intel_pstate, ?
 boost on; tuned profile virtual-host; no swap
 vulnerabilities: mds open, 1 mitigated, 2 listed

@@ -9,10 +9,11 @@ use nearmetal_units::Bytes;
 
 use super::neighbours::Threads;
 use super::silicon::Silicon;
-use super::snapshot::{Reading, requests_between};
+use super::snapshot::{self, Reading, requests_between};
 pub(crate) use super::snapshot::{Requests, Target, distances};
 use super::{Each, Snapshot, between};
-use crate::load::FioJob;
+use crate::barrier;
+use crate::load::{FioJob, Window};
 use crate::metric::Metric;
 
 /// The part of a sample that is counted, from the moment its command is given.
@@ -79,15 +80,29 @@ impl Watched {
         let of = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / nanoseconds);
         let guest = |(pid, after): (&u32, &u64)| Some((*pid, of(*before.of_guests.get(pid)?, *after)?));
         (nanoseconds > 0.0).then_some(())?;
-        Some(Busy { machine: of(before.busy?, after.busy?)?, guests: after.of_guests.iter().filter_map(guest).collect() })
+        Some(Busy {
+            machine: of(before.busy?, after.busy?)?,
+            guests: after.of_guests.iter().filter_map(guest).collect(),
+        })
     }
 
-    /// The costs of each of what was done at this rate a second, and what could not be read.
-    pub(crate) fn costs(&self, rate: f64, each: Each) -> (Vec<Metric>, Vec<String>) {
+    /// The part of the time between whose ends processors were counted, in ms of the host's clock since 1970.
+    pub(crate) fn counted(&self) -> Option<Window> {
+        let (before, after) = self.pair.as_ref()?;
+        let (since, now) = (snapshot::now(), barrier::now() as f64 / 1e6);
+        let at = |moment: Duration| now - since.saturating_sub(moment).as_secs_f64() * 1e3;
+        Some(Window { began: at(before.counted), ended: at(after.counted) })
+    }
+
+    /// The costs of each of what was done at this rate a second, and what could not be read. `told`: how many the program says
+    /// it did while processors were counted.
+    pub(crate) fn costs(&self, rate: f64, told: Option<f64>, each: Each) -> (Vec<Metric>, Vec<String>) {
         let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
         let unknown = after.unknown.iter().map(|what| format!("not counted: {what}"));
-        let requests = self.size.and_then(|size| requests_between(before, after, size));
-        (between(before, after, (rate, requests), each), unknown.collect())
+        let seen = || self.size.and_then(|size| requests_between(before, after, size));
+        let counted = after.counted.saturating_sub(before.counted).as_secs_f64();
+        let done = told.map_or_else(|| (rate, seen()), |told| (told / counted, None));
+        (between(before, after, done, each), unknown.collect())
     }
 }
 
@@ -138,6 +153,7 @@ pub(crate) fn watched<T>(
 mod tests {
     use nearmetal_host::MemoryTree;
 
+    use super::super::Cost;
     use super::*;
 
     #[test]
@@ -164,10 +180,26 @@ mod tests {
     }
 
     #[test]
+    fn what_the_program_says_it_did_meanwhile_is_what_costs_are_divided_by() {
+        let at = |seconds, instructions| Snapshot {
+            counted: Duration::from_secs(seconds),
+            taken: Duration::from_secs(seconds),
+            counters: [((Cost::Work, "all".to_owned()), instructions)].into(),
+            ..Snapshot::default()
+        };
+        let watched = Watched { pair: Some((at(10, 0), at(14, 8_000))), ..Watched::default() };
+        let each = |told| watched.costs(100.0, told, Each::Transaction).0[0].value;
+        assert_eq!(each(None), 20.0);
+        assert_eq!(each(Some(10.0)), 800.0, "the machine stood still most of the time");
+        let part = watched.counted().unwrap();
+        assert!((part.ended - part.began - 4_000.0).abs() < 1.0, "{part:?}");
+    }
+
+    #[test]
     fn a_fixture_is_not_watched() {
         let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
         let middle = Middle { begins: Duration::ZERO, ends: Duration::ZERO };
         let (result, watched) = watched(&fs, &Target::default(), Some(middle), || 7);
-        assert_eq!((result, watched.costs(100.0, Each::Io).0.len()), (7, 0));
+        assert_eq!((result, watched.costs(100.0, None, Each::Io).0.len()), (7, 0));
     }
 }

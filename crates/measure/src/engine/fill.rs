@@ -133,7 +133,8 @@ impl Design for Fill<'_> {
         // One for all arms: what is asked, and when, is the same.
         let seeds: Vec<u64> = (0..*samples).map(|_| self.random.load_seed()).collect();
         let count = (number + 1) * each;
-        let step = |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
+        let step =
+            |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
         let steps = order.iter().flat_map(|arm| seeds.iter().map(|seed| step(*arm, *seed))).collect();
         self.next += 1;
         Ok(Some(Round { number: number as u32, steps, fresh: Fresh::No, whole_or_nothing: false }))

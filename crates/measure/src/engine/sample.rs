@@ -145,12 +145,13 @@ impl Subject<'_> {
             _ => (work(), None),
         };
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
-        let mut sample = read(tenants, &seats, &loads, &told?)?;
+        let told = told?;
+        let mut sample = read(tenants, &seats, &loads, &told)?;
         if let Some(busy) = counted.busy().filter(|_| seats.iter().any(|seat| seat.asks.is_some())) {
             add_busy(&mut sample, &seats, &processes, &busy);
         }
         let floats = seats.iter().any(|seat| seat.floats);
-        add_costs(&mut sample, loads.first().copied(), middle.map(|(_, each)| each), &counted, floats);
+        add_costs(&mut sample, &loads, &told, middle.map(|(_, each)| each), &counted, floats);
         sample.neighbours = counted.neighbours().map(str::to_owned);
         if step.purpose == Purpose::Accesses {
             let (kept, note) = only_accesses(sample.metrics);
@@ -280,18 +281,31 @@ fn add_busy(sample: &mut Sample, seats: &[Seat], processes: &[(String, u32)], bu
 /// What all of it cost, for each of what was done.
 fn add_costs(
     sample: &mut Sample,
-    load: Option<&Workload>,
+    loads: &[&Workload],
+    told: &[Told],
     each: Option<crate::cost::Each>,
     counted: &Watched,
     floats: bool,
 ) {
-    let (Some(load), Some(each)) = (load, each) else { return };
+    let (Some(load), Some(each)) = (loads.first(), each) else { return };
     let name = load.rate().unwrap_or_default();
     let rate = sample.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value);
-    let (costs, notes) = counted.costs(each.done(rate), each);
+    let part = counted.counted();
+    let all =
+        loads.iter().zip(told).map(|(load, told)| load.load().done(&told.output, part?, told.clock.milliseconds()));
+    let meanwhile: Option<f64> = all.sum();
+    if meanwhile.is_none() && part.is_some() && says_what_was_done_when(loads) {
+        let note = "what it did while costs were counted is not known, so they are divided by the rate of all its time";
+        sample.notes.push(note.to_owned());
+    }
+    let (costs, notes) = counted.costs(each.done(rate), meanwhile, each);
     sample.metrics.extend(crate::on_its_pus::figures(&costs, each, floats));
     sample.metrics.extend(costs);
     sample.notes.extend(notes);
+}
+
+fn says_what_was_done_when(loads: &[&Workload]) -> bool {
+    loads.iter().any(|load| load.load().says_what_was_done_when())
 }
 
 /// The command of one tenant on one side; `at` says where that is.
@@ -376,9 +390,10 @@ impl Turn<'_> {
         let mut clocks = Vec::new();
         for seat in self.seats {
             let name = seat.guest.as_deref().unwrap_or_default();
-            clocks.push(match self.lead {
-                Some(_) => Ahead::of_guest(session.hypervisor, name).map_err(failed(name))?,
-                None => Ahead::HOST,
+            let is_asked = self.lead.is_some() || says_what_was_done_when(self.loads);
+            clocks.push(match is_asked {
+                true => Ahead::of_guest(session.hypervisor, name).map_err(failed(name))?,
+                false => Ahead::HOST,
             });
         }
         let moment = self.lead.map(|lead| now() + lead.as_nanos() as i128);

@@ -245,7 +245,7 @@ impl Load for JvmJob {
     fn middle(&self) -> Option<(Middle, Each)> {
         let (warm_up, seconds) = (Duration::from_secs(self.warm_up.into()), Duration::from_secs(self.seconds.into()));
         // Nearly all of the measured part: it begins at a known age of the process, and only an agent's moment comes before
-        // that. What is counted is divided by the whole part's rate, and a busy host does not run it evenly.
+        // that.
         let middle = Middle { begins: warm_up + seconds / 10, ends: warm_up + seconds * 9 / 10 };
         Some((middle, Each::Transaction))
     }
@@ -287,9 +287,31 @@ impl Load for JvmJob {
         Ok(Window { began: said.number("/began_ms")? - ahead, ended: said.number("/ended_ms")? - ahead })
     }
 
+    fn says_what_was_done_when(&self) -> bool {
+        true
+    }
+
+    fn done(&self, output: &str, part: Window, ahead: f64) -> Option<f64> {
+        let said = Said(output, document(output).ok()?);
+        let began = said.number("/points/0/began_ms").ok()? - ahead;
+        let moments = said.1.pointer("/points/0/moments")?.as_array()?;
+        let pair = |moment: &Value| Some((began + moment.get(0)?.as_f64()?, moment.get(1)?.as_f64()?));
+        let moments =
+            std::iter::once(Some((began, 0.0))).chain(moments.iter().map(pair)).collect::<Option<Vec<_>>>()?;
+        let done = by(&moments, part.ended)? - by(&moments, part.began)?;
+        (done > 0.0).then_some(done)
+    }
+
     fn provenance(&self) -> Option<(String, String)> {
         Some(("jvm command".to_owned(), self.program(0).join(" ")))
     }
+}
+
+/// What was done by a moment, between the two that were counted around it; `None` before the first and behind the last.
+fn by(moments: &[(f64, f64)], at: f64) -> Option<f64> {
+    let around = moments.windows(2).find(|pair| pair[0].0 <= at && at <= pair[1].0 && pair[0].0 < pair[1].0)?;
+    let [(earlier, before), (later, after)] = [around[0], around[1]];
+    Some(before + (after - before) * (at - earlier) / (later - earlier))
 }
 
 /// What the program said, for errors, and the same read.

@@ -158,6 +158,16 @@ pub(crate) trait Load {
             self.label()
         )))
     }
+    /// Whether its output says what was done by when ([`Load::done`]).
+    fn says_what_was_done_when(&self) -> bool {
+        false
+    }
+    /// How many of what costs are given for it did in a part of its time, in ms of the host's clock since 1970; `ahead` is how far
+    /// the clock it ran on is before that, ms. A machine that others slow down does not run it evenly, and its rate over all of
+    /// its time is not that of a part. `None` where the program does not say.
+    fn done(&self, _output: &str, _part: Window, _ahead: f64) -> Option<f64> {
+        None
+    }
     /// Its arguments, for the record: name and value.
     fn provenance(&self) -> Option<(String, String)> {
         None

@@ -78,19 +78,33 @@ impl Load for ServedJob {
     }
 
     fn read(&self, output: &str) -> Result<Measured, MeasureError> {
-        let document: serde_json::Value = serde_json::from_str(output).map_err(|error| super::unreadable("load", &error.to_string(), output))?;
+        let document: serde_json::Value =
+            serde_json::from_str(output).map_err(|error| super::unreadable("load", &error.to_string(), output))?;
         let number = |path: &str| document.pointer(path).and_then(serde_json::Value::as_f64).unwrap_or_default();
         let mut metrics = Vec::new();
-        metrics.extend(Metric::new("answered", Unit::TransactionsPerSecond, number("/result/answered") / number("/result/seconds")));
-        metrics.extend(Metric::new("offered", Unit::TransactionsPerSecond, number("/result/offered") / number("/result/seconds")));
+        metrics.extend(Metric::new(
+            "answered",
+            Unit::TransactionsPerSecond,
+            number("/result/answered") / number("/result/seconds"),
+        ));
+        metrics.extend(Metric::new(
+            "offered",
+            Unit::TransactionsPerSecond,
+            number("/result/offered") / number("/result/seconds"),
+        ));
         for (place, limit) in self.within.iter().enumerate() {
-            metrics.extend(Metric::new(&format!("within-{limit}"), Unit::Share, number(&format!("/result/within/{place}/share"))));
+            metrics.extend(Metric::new(
+                &format!("within-{limit}"),
+                Unit::Share,
+                number(&format!("/result/within/{place}/share")),
+            ));
         }
         Ok(Measured { metrics, notes: Vec::new() })
     }
 
     fn window(&self, output: &str, ahead: f64) -> Result<Window, MeasureError> {
-        let document: serde_json::Value = serde_json::from_str(output).map_err(|error| super::unreadable("load", &error.to_string(), output))?;
+        let document: serde_json::Value =
+            serde_json::from_str(output).map_err(|error| super::unreadable("load", &error.to_string(), output))?;
         let number = |path: &str| document.pointer(path).and_then(serde_json::Value::as_f64).unwrap_or_default();
         Ok(Window { began: number("/result/began_ms") - ahead, ended: number("/result/ended_ms") - ahead })
     }

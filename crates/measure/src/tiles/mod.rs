@@ -140,7 +140,11 @@ impl Request for TilesRequest {
                 return refused(format!("a tile has two guests for `{role}`: name one"));
             }
             if let Some(asked) = role.asks().iter().find(|asked| !self.roles.contains(asked)) {
-                return refused(format!("the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out", role.title(), asked.title()));
+                return refused(format!(
+                    "the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out",
+                    role.title(),
+                    asked.title()
+                ));
             }
         }
         if self.ways.is_empty() || (1..self.ways.len()).any(|later| self.ways[..later].contains(&self.ways[later])) {
@@ -161,9 +165,9 @@ impl Request for TilesRequest {
 
 /// The PUs beside all slices, and their nodes: what asks the guests runs there.
 fn beside(tenants: &[Tenant], host: &Host) -> Result<(CpuSet, NodeSet), MeasureError> {
-    let taken = tenants.iter().fold(CpuSet::new(), |all, tenant| {
-        all.union(&tenant.slice.cpus).union(&tenant.slice.cpus_on_top)
-    });
+    let taken = tenants
+        .iter()
+        .fold(CpuSet::new(), |all, tenant| all.union(&tenant.slice.cpus).union(&tenant.slice.cpus_on_top));
     let cpus = host.online().difference(&taken);
     if cpus.is_empty() {
         return Err(MeasureError::Asked(format!(
@@ -316,7 +320,8 @@ fn caveats(request: &TilesRequest, drivers: &CpuSet, session: &Session<'_>) -> V
             "whether quality of service was kept is emulated, too: each tile is asked {scale} times the usual rates, and says nothing of silicon"
         ));
     } else if scale != Scale::ONE {
-        caveats.push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
+        caveats
+            .push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
     }
     caveats.extend([
         "the score is nearmetal's own and not SPECvirt's: the mean part of what a tile's guests were asked that they answered, times 100, added up over the tiles".to_owned(),

@@ -193,7 +193,12 @@ pub(super) fn full() -> Results {
         environment: lab(),
         quick: true,
         seed: 1,
-        tenants: vec![Tenant { guest: "web1".into(), slice: slice(), placement: vec!["vCPU 0: PU 2".into()], load: None }],
+        tenants: vec![Tenant {
+            guest: "web1".into(),
+            slice: slice(),
+            placement: vec!["vCPU 0: PU 2".into()],
+            load: None,
+        }],
         least_overlap: Some(0.95),
         arms: vec![
             arm(ArmName::bare_slice()),

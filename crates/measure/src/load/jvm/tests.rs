@@ -1,7 +1,7 @@
 use super::*;
 
 const SAID: &str = r#"OpenJDK 64-Bit Server VM warning: something
-{"schema":"nearmetal-jvm","schema_version":1,"began_ms":15000,"ended_ms":20000,"ready_seconds":1.5,"warm_up":{"interval_seconds":0.5,"transactions":[10,40,50,50]},"points":[{"warehouses":2,"seconds":5.0,"transactions":505}],"pages":{"resident_kib":140000,"large_kib":131072},"collections":3,"digest":"00","vm":"OpenJDK 64-Bit Server VM 21.0.12","flags":{"InitialHeapSize":"134217728","MaxHeapSize":"134217728","UseParallelGC":"true","AlwaysPreTouch":"true","ActiveProcessorCount":"2","UseNUMA":"false"}}
+{"schema":"nearmetal-jvm","schema_version":1,"began_ms":15000,"ended_ms":20000,"ready_seconds":1.5,"warm_up":{"interval_seconds":0.5,"transactions":[10,40,50,50]},"points":[{"warehouses":2,"seconds":5.0,"transactions":505,"began_ms":15000,"moments":[[1000.0,100],[2000.0,100],[5000.0,505]]}],"pages":{"resident_kib":140000,"large_kib":131072},"collections":3,"digest":"00","vm":"OpenJDK 64-Bit Server VM 21.0.12","flags":{"InitialHeapSize":"134217728","MaxHeapSize":"134217728","UseParallelGC":"true","AlwaysPreTouch":"true","ActiveProcessorCount":"2","UseNUMA":"false"}}
 "#;
 
 fn shape(mib: u64, emulated: bool) -> Shape {
@@ -30,6 +30,22 @@ fn its_score_and_its_moments_are_read() {
         ["OpenJDK 64-Bit Server VM 21.0.12", "ready after 1.5 s", "128 MiB of its memory in large pages"]
     );
     assert_eq!(job(JavaPages::OfTheMachine).window(SAID, 0.5).unwrap(), Window { began: 14_999.5, ended: 19_999.5 });
+}
+
+#[test]
+fn what_was_done_in_a_part_is_read_from_the_moments_around_it() {
+    let done = |began, ended, ahead| job(JavaPages::OfTheMachine).done(SAID, Window { began, ended }, ahead);
+    assert_eq!(done(15_000.0, 20_000.0, 0.0), Some(505.0));
+    assert_eq!(done(15_500.0, 17_000.0, 0.0), Some(50.0), "it stood still for a second");
+    assert_eq!(done(17_000.0, 18_000.0, 0.0), Some(135.0));
+    assert_eq!(done(16_000.0, 17_000.0, 1_000.0), Some(135.0), "its clock is a second before the host's");
+    assert_eq!(done(16_100.0, 16_900.0, 0.0), None, "nothing was done");
+    assert_eq!(done(14_999.0, 17_000.0, 0.0), None, "before it began");
+    assert_eq!(done(17_000.0, 20_001.0, 0.0), None);
+    let earlier = SAID.replace("\"began_ms\":15000,\"moments\"", "\"moments_of_another_kind\"");
+    let part = Window { began: 16_000.0, ended: 18_000.0 };
+    assert_eq!(job(JavaPages::OfTheMachine).done(&earlier, part, 0.0), None, "an image of before");
+    assert!(job(JavaPages::OfTheMachine).read(&earlier).is_ok());
 }
 
 #[test]

@@ -123,9 +123,25 @@ pub enum RunError {
     /// A file of nearmetal's own.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The delta cannot be made.
-    #[error("cannot make the disk that the guest writes to in `{}`: {reason}", directory.display())]
-    Delta {
+    /// User data for a guest that has no cloud-init.
+    #[error("the flavour `{flavour}` boots the appliance, which reads no user data: leave --user-data out")]
+    UserDataNotWanted {
+        /// Its name.
+        flavour: String,
+    },
+    /// Meta-data that an instance cannot be set ahead of.
+    #[error("cannot use the meta-data in `{}`: {reason}", path.display())]
+    MetaData {
+        /// Its file.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A disk of the guest cannot be made.
+    #[error("cannot make {what} in `{}`: {reason}", directory.display())]
+    Disk {
+        /// What it was to be.
+        what: &'static str,
         /// Where.
         directory: PathBuf,
         /// Why, and what to do.
@@ -196,7 +212,9 @@ impl RunError {
             | Self::FlavoursFile(_)
             | Self::Image(_)
             | Self::NoImage { .. }
-            | Self::ImageNotWanted { .. } => true,
+            | Self::ImageNotWanted { .. }
+            | Self::UserDataNotWanted { .. }
+            | Self::MetaData { .. } => true,
             Self::File(error) => error.action == "read",
             _ => false,
         }

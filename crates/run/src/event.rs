@@ -48,6 +48,11 @@ pub enum EventKind {
         /// Its base image.
         image: ImageId,
     },
+    /// The disk with its user data is there.
+    UserData {
+        /// What cloud-init knows this run by.
+        instance_id: String,
+    },
     /// The guest runs.
     Started,
     /// It runs as planned.

@@ -2,7 +2,8 @@
 //!
 //! [`flavour`] reads what guests there are to choose from, [`given`] what this process may use of the machine. The
 //! [`reservation`]s of runs that live keep two of them off each other's PUs; [`slice`] chooses among what is left, with
-//! the planner. [`definition`] makes the guest, [`delta`] the disk that it writes to, [`course`] takes it from its start
+//! the planner. [`definition`] makes the guest, [`delta`] the disk that it writes to, [`seed`] what
+//! cloud-init is told, [`course`] takes it from its start
 //! to its end. What a run that was killed could not give back, [`recover`] does for it.
 
 pub mod course;
@@ -18,6 +19,7 @@ pub mod given;
 pub mod pools;
 pub mod recover;
 pub mod reservation;
+pub mod seed;
 pub mod slice;
 
 pub use error::RunError;

@@ -4,16 +4,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nearmetal_change::{ChangeError, Kernel, PinTarget};
-use nearmetal_host::Host;
+use nearmetal_host::{Host, files};
 use nearmetal_hypervisor::protocol::Request;
-use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError};
+use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError, PassedFile};
 use nearmetal_place::PoolChange;
 use nearmetal_run::RunError;
 use nearmetal_run::course::{Course, End, Gone, Step, Watch, carry_out};
 use nearmetal_run::definition::Definition;
+use nearmetal_run::delta::path_of;
 use nearmetal_run::pools::{Growth, State, give_back};
 use nearmetal_run::recover::{recover, release, take};
 use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
@@ -92,11 +94,14 @@ struct Witness {
     killed_at: Option<Step>,
     interrupted_after: Option<Step>,
     differs: bool,
+    /// Where no name may ever stand.
+    deltas: Option<PathBuf>,
 }
 
 impl Watch for Witness {
     fn step(&mut self, step: Step) {
         self.steps.push(step);
+        assert!(self.deltas.as_ref().is_none_or(|deltas| files::list(deltas).unwrap().is_empty()), "{step:?}");
         // As SIGKILL: nothing behind it is done.
         assert!(self.killed_at != Some(step), "killed");
     }
@@ -168,7 +173,14 @@ impl Stage {
             let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
             take(&turn, &self.kernel, reservation(), &[pool], NO_TIME)?
         };
-        let definition = Definition { xml: XML.to_owned(), files: Vec::new() };
+        // Handed over as the command does it, by the way through this process. Not made by mtools: a program that starts has
+        // the locks of all tests for a moment. `killed_while_it_makes_user_data.rs` makes it so.
+        files::create_dir_all(&self.deltas())?;
+        let seed = tempfile::tempfile_in(self.deltas()).unwrap();
+        let files = vec![PassedFile { group: "seed".into(), path: path_of(&seed), writable: false }];
+        let xml = XML.replace("</domain>", "<devices><disk><source fdgroup='seed'/></disk></devices></domain>");
+        let definition = Definition { xml, files, seed: Some("vda".to_owned()) };
+        watch.deltas = Some(self.deltas());
         let command = ["/bin/job".to_owned()];
         let (boot_limit, grace) = (Duration::from_secs(30), Duration::from_secs(5));
         let (name, uuid) = (NAME, UUID);
@@ -181,6 +193,10 @@ impl Stage {
         end
     }
 
+    fn deltas(&self) -> PathBuf {
+        self._directory.path().join("deltas")
+    }
+
     /// What the next run finds, once it has looked.
     fn check_nothing_is_left(&self, fake: &mut Fake, why: &str) {
         fake.clear_faults();
@@ -191,6 +207,7 @@ impl Stage {
         assert!(turn.look().unwrap().is_empty(), "{why}");
         assert_eq!(self.kernel.pages(), 16, "{why}");
         assert!(fake.domains().unwrap().is_empty(), "{why}");
+        assert!(files::list(&self.deltas()).unwrap_or_default().is_empty(), "{why}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nearmetal_change::verify::{CheckKind, Effort, Outcome, judge, observe};
 use nearmetal_change::{POOL_PATIENCE, now};
 use nearmetal_host::{Host, HostFs, guests};
-use nearmetal_hypervisor::{Hypervisor, Libvirt};
+use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt};
 use nearmetal_image::ImageFormat;
 use nearmetal_place::{Placement, Plan, render};
 use nearmetal_run::RunError;
@@ -17,6 +17,7 @@ use nearmetal_run::delta;
 use nearmetal_run::event::EventKind;
 use nearmetal_run::recover::{end_guest, recover, release, take};
 use nearmetal_run::reservation::{Claim, Desk, Reservation, SCHEMA};
+use nearmetal_run::seed;
 use nearmetal_run::slice::{Choice, Chosen};
 use serde_json::json;
 
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     if !rustix::process::geteuid().is_root() {
         return Err(RunError::NotRoot);
     }
-    let files = files_of(args, &prepared)?;
+    let files = files_of(args, &prepared, &name, &uuid)?;
     let mut libvirt = Libvirt::open(Some(URI))?;
     events.run = Some(name.clone());
     let hold = reserve(&prepared, &name, &uuid, &desk, &fs, &mut libvirt, events, printer)?;
@@ -131,7 +132,7 @@ fn choose(
     host: &Host,
     others: &[Reservation],
 ) -> Result<Chosen, RunError> {
-    let Prepared { flavour, given, layers } = prepared;
+    let Prepared { flavour, given, layers, .. } = prepared;
     Choice { flavour, name, uuid, host, given, others, has_disk: !layers.is_empty() }.choose()
 }
 
@@ -156,12 +157,16 @@ fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> 
 struct Files {
     kernel: Option<Kernel>,
     delta: Option<File>,
+    /// What cloud-init reads.
+    seed: Option<File>,
 }
 
 /// Makes them before anything is taken: a delta has no name, and costs nothing until it is written to.
-fn files_of(args: &Args, prepared: &Prepared) -> Result<Files, RunError> {
-    let delta = prepared.layers.first().map(|base| delta::make(&args.delta_directory, base)).transpose()?;
-    Ok(Files { kernel: kernel(args, &prepared.flavour)?, delta })
+fn files_of(args: &Args, prepared: &Prepared, name: &str, uuid: &str) -> Result<Files, RunError> {
+    let directory = &args.delta_directory;
+    let delta = prepared.layers.first().map(|base| delta::make(directory, base)).transpose()?;
+    let seed = prepared.user_data.as_ref().map(|data| seed::make(directory, data, name, uuid)).transpose()?;
+    Ok(Files { kernel: kernel(args, &prepared.flavour)?, delta, seed })
 }
 
 /// Makes the guest and takes it to its command's end.
@@ -187,7 +192,12 @@ fn in_the_guest(
             .map(|layer| (layer.path.clone(), ImageFormat::word(layer.format), delta::path_of(&layer.file)))
             .collect(),
     });
-    let definition = match define(&hold.host, flavour, &hold.chosen, files.kernel.as_ref(), disk.as_ref()) {
+    let seed = files.seed.as_ref().map(delta::path_of);
+    if seed.is_some() {
+        events.tell(EventKind::UserData { instance_id: hold.claim.reservation().uuid.clone() });
+    }
+    let kernel = files.kernel.as_ref();
+    let definition = match define(&hold.host, flavour, &hold.chosen, kernel, disk.as_ref(), seed.as_deref()) {
         Ok(definition) => definition,
         Err(error) => return Gone { end: Err(error), guest: Ok(()) },
     };
@@ -202,7 +212,8 @@ fn in_the_guest(
         grace: flavour.grace,
     };
     let (plan, placement) = (&hold.chosen.planned.plan, hold.chosen.placement());
-    let mut here = Here { fs, plan, placement, signals, events, looked: (0, 0) };
+    let seed = definition.seed.as_deref().zip(files.seed.as_ref());
+    let mut here = Here { fs, plan, placement, seed, signals, events, looked: (0, 0) };
     carry_out(&course, libvirt, &mut here)
 }
 
@@ -211,6 +222,8 @@ struct Here<'a> {
     fs: &'a HostFs,
     plan: &'a Plan,
     placement: &'a Placement,
+    /// The disk with the user data: its name in the guest, and the file.
+    seed: Option<(&'a str, &'a File)>,
     signals: &'a mut Signals,
     events: &'a mut Events,
     /// Checks of the read-back, and those that told nothing.
@@ -246,12 +259,18 @@ impl Watch for Here<'_> {
         let wrong = verification.checks.iter().filter(|check| {
             check.outcome == Outcome::Mismatch || (must_be_seen(check.kind) && check.outcome != Outcome::Ok)
         });
-        let wrong: Vec<String> = wrong
+        let mut wrong: Vec<String> = wrong
             .map(|check| {
                 let found = check.found.as_deref().unwrap_or("unknown");
                 format!("{}: planned {}, found {found}", check.subject, check.planned)
             })
             .collect();
+        if let Some((target, seed)) = self.seed {
+            self.looked.0 += 1;
+            let (name, uuid) = (&self.placement.guest, &self.placement.uuid);
+            let live = hypervisor.domain_xml(name, Definition::Live).map_err(|error| error.to_string());
+            wrong.extend(live.and_then(|live| seed::read_back(self.fs, uuid, &live, target, seed)).err());
+        }
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 }

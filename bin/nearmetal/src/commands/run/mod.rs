@@ -39,6 +39,12 @@ pub(crate) struct Args {
     /// Read the whole image first, and refuse one whose content does not have its hash
     #[arg(long)]
     verify_image: bool,
+    /// Give cloud-init this file as its user data, on a read-only disk with the label CIDATA (NoCloud); 1 MiB at most
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    user_data: Option<PathBuf>,
+    /// Give cloud-init these lines `key: value` as well; `instance-id` is always the run's own [default: a `local-hostname`]
+    #[arg(long, value_name = "FILE", requires = "user_data")]
+    meta_data: Option<PathBuf>,
     /// Flavours file (docs/reference/flavours.md)
     #[arg(long, value_name = "FILE", default_value = FILE)]
     flavours: PathBuf,

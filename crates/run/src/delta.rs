@@ -14,12 +14,12 @@ use nearmetal_image::Layer;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::RunError;
+use crate::{RunError, needs};
 
 /// Where deltas take their room unless the user says otherwise.
 pub const DIRECTORY: &str = "/var/lib/nearmetal/deltas";
 /// What it is called in messages.
-const WHAT: &str = "the disk that the guest writes to";
+pub const WHAT: &str = "the disk that the guest writes to";
 
 /// A path that leads to an open file of this process, for other processes of the same user.
 pub fn path_of(file: &File) -> String {
@@ -58,7 +58,10 @@ pub(crate) fn unnamed(directory: &Path, what: &'static str) -> Result<File, RunE
     // O_EXCL: linkat(2) cannot give it a name later either.
     let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(File::from(file)),
+        Ok(file) => {
+            let file = File::from(file);
+            needs::direct(what, directory, &file).map(|()| file)
+        }
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => Err(failed(
             "its file system makes no files without names (O_TMPFILE; NFS is one): name another directory with \
              --delta-directory"

@@ -137,8 +137,24 @@ pub enum RunError {
         /// Why, and what to do.
         reason: String,
     },
-    /// A disk of the guest cannot be made.
-    #[error("cannot make {what} in `{}`: {reason}", directory.display())]
+    /// The bridge that it hangs on is missing.
+    #[error(
+        "the flavour `{flavour}` hangs on the bridge `{bridge}`, {problem}: make it (`ip link add NAME type bridge`), or name \
+         another in the flavours file"
+    )]
+    Bridge {
+        /// Its name.
+        flavour: String,
+        /// The bridge's.
+        bridge: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A signal came before there was a guest.
+    #[error("signal {0} ended the run before it had a guest")]
+    Interrupted(i32),
+    /// A disk of the guest cannot be made, or not opened as it must be.
+    #[error("cannot use {what} in `{}`: {reason}", directory.display())]
     Disk {
         /// What it was to be.
         what: &'static str,

@@ -89,7 +89,7 @@ pub enum Outcome {
     Exited,
     /// A signal ended the command.
     Signal,
-    /// The guest's agent could not start the command.
+    /// The guest could not start the command.
     NotStarted,
     /// The time limit ended it.
     TimeLimit,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nearmetal_domain::DomainXml;
-use nearmetal_host::{HostFs, files, guests};
+use nearmetal_host::files;
 use nearmetal_units::Bytes;
 use rustix::fs::MemfdFlags;
 
@@ -27,10 +27,7 @@ const SECTOR: u64 = 512;
 /// Its label, by which cloud-init finds it.
 const LABEL: &str = "CIDATA";
 /// What it is called in messages.
-const WHAT: &str = "the disk with the user data";
-/// Access mode of open(2) that only reads.
-const READS_ONLY: u32 = 0;
-const ACCESS_MODE: u32 = 3;
+pub const WHAT: &str = "the disk with the user data";
 
 /// What the user gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,30 +98,17 @@ fn mtools(program: &'static str, arguments: &[&str]) -> Result<(), String> {
     Err(format!("`{program}` ended with {}: {}", output.status, said.trim()))
 }
 
-/// Compares a guest that runs with the disk made for it: its definition has the device, and its QEMU has that very file open,
-/// only to read. `target`: its name there.
+/// Looks for the disk in the definition of a guest that runs. `target`: its name there.
 ///
 /// # Errors
-/// What differs, or cannot be seen.
-pub fn read_back(fs: &HostFs, uuid: &str, live: &str, target: &str, seed: &File) -> Result<(), String> {
-    let differs =
-        |found: &str| format!("the disk with the user data ({target}): planned a disk to read from, found {found}");
+/// It is missing, or the guest may write to it.
+pub fn in_definition(live: &str, target: &str) -> Result<(), String> {
+    let differs = |found: &str| format!("{WHAT} ({target}): planned a disk to read from, found {found}");
     let facts = DomainXml::parse(live).and_then(|live| live.facts()).map_err(|error| differs(&error.to_string()))?;
-    let disk = facts.disks.iter().find(|disk| disk.target == target).ok_or_else(|| differs("no such disk"))?;
-    if !disk.readonly {
-        return Err(differs("one that the guest may write to"));
-    }
-    let told = |error: nearmetal_host::ReadError| differs(&error.to_string());
-    let pid = guests::pid_of(fs, uuid).map_err(told)?.ok_or_else(|| differs("no QEMU process"))?;
-    let own = fs.link_target(&path_of(seed)).map_err(told)?;
-    let open = guests::open_files(fs, pid).map_err(told)?;
-    let mut handles = open.iter().filter(|file| file.target == own).peekable();
-    if handles.peek().is_none() {
-        return Err(differs(&format!("that process {pid} has not opened it")));
-    }
-    match handles.find(|file| file.flags & ACCESS_MODE != READS_ONLY) {
-        None => Ok(()),
-        Some(writable) => Err(differs(&format!("that process {pid} can write to it (descriptor {})", writable.fd))),
+    match facts.disks.iter().find(|disk| disk.target == target) {
+        None => Err(differs("no such disk")),
+        Some(disk) if !disk.readonly => Err(differs("one that the guest may write to")),
+        Some(_) => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use nearmetal_run::RunError;
 use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
+use nearmetal_run::needs::bridge;
 use nearmetal_run::seed::UserData;
 
 use super::Args;
@@ -45,6 +46,7 @@ pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result
         return Err(RunError::UserDataNotWanted { flavour: flavour.name });
     }
     let user_data = args.user_data.as_ref().map(|path| UserData::read(path, args.meta_data.as_deref())).transpose()?;
+    bridge(fs, &flavour)?;
     let given = Given::read(fs)?;
     Ok(Prepared { flavour, given, layers, user_data })
 }

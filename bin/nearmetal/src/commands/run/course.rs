@@ -25,6 +25,7 @@ use super::events::Events;
 use super::here::Here;
 use super::list::table;
 use super::prepare::{Prepared, kernel, prepare};
+use super::signals::Signals;
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -37,8 +38,6 @@ const DIGITS: usize = 8;
 
 /// Runs it; `None` for a dry run.
 pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<Option<End>, RunError> {
-    // Before anything is taken: from here on a signal ends the run, and not this program.
-    let mut signals = Signals::listen()?;
     let fs = HostFs::live();
     let prepared = prepare(args, &fs, printer)?;
     let uuid = new_uuid(&fs)?;
@@ -53,6 +52,8 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
         return Err(RunError::NotRoot);
     }
     let files = files_of(args, &prepared, &name, &uuid)?;
+    // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
+    let mut signals = Signals::listen(&fs)?;
     let mut libvirt = Libvirt::open(Some(URI))?;
     events.run = Some(name.clone());
     let held = reserve(&prepared, &name, &uuid, &desk, &fs, &mut libvirt, &mut signals, events, printer);
@@ -279,32 +280,5 @@ fn show(args: &Args, reservation: &Reservation, chosen: &Chosen, printer: &mut P
             printer.data("");
             printer.data(&render(&chosen.planned));
         }
-    }
-}
-
-/// Signals that tell a run to end. The second one ends this program at once; the guest goes with it.
-pub(super) struct Signals {
-    seen: std::sync::mpsc::Receiver<i32>,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, RunError> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let (sender, seen) = std::sync::mpsc::channel();
-        let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
-            .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
-        std::thread::spawn(move || {
-            for (count, signal) in signals.forever().enumerate() {
-                if count > 0 {
-                    let _ = signal_hook::low_level::emulate_default_handler(signal);
-                }
-                let _ = sender.send(signal);
-            }
-        });
-        Ok(Self { seen })
-    }
-
-    pub(super) fn seen(&mut self) -> Option<i32> {
-        self.seen.try_recv().ok()
     }
 }

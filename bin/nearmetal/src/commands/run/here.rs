@@ -11,8 +11,8 @@ use nearmetal_run::event::EventKind;
 use nearmetal_run::handed::{Handed, read_back};
 use nearmetal_run::seed;
 
-use super::course::Signals;
 use super::events::Events;
+use super::signals::Signals;
 
 /// This machine, as a run sees it.
 pub(super) struct Here<'a> {

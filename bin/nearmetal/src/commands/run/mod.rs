@@ -5,6 +5,7 @@ mod events;
 mod here;
 mod list;
 mod prepare;
+mod signals;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -43,11 +43,24 @@ pub fn read_to_string_up_to(path: &Path, most: usize) -> Result<String, FileErro
     checked("read", path, || {
         let mut text = String::new();
         io::Read::read_to_string(&mut io::Read::take(fs::File::open(path)?, most as u64 + 1), &mut text)?;
-        if text.len() > most {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {most} bytes")));
-        }
-        Ok(text)
+        no_longer(text.len(), most).map(|()| text)
     })
+}
+
+/// As [`read_to_string_up_to`], as bytes.
+pub fn read_up_to(path: &Path, most: usize) -> Result<Vec<u8>, FileError> {
+    checked("read", path, || {
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, most as u64 + 1), &mut bytes)?;
+        no_longer(bytes.len(), most).map(|()| bytes)
+    })
+}
+
+fn no_longer(length: usize, most: usize) -> io::Result<()> {
+    if length <= most {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {most} bytes")))
 }
 
 /// Length, kind and times of what is there, links followed.

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use nearmetal_hypervisor::agent::{self, ExecOutput, ExecStatus};
+use nearmetal_hypervisor::agent::{self, ExecStatus};
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, ShutdownMode};
 
 use crate::RunError;
 use crate::definition::Definition;
+use crate::output::{self, Ended, Job, Output};
 use crate::recover::end_guest;
 
 /// Between two looks at a guest that boots.
@@ -47,11 +48,20 @@ pub trait Watch {
     /// Whether the run is told to end, by the number of the signal.
     fn interrupted(&mut self) -> Option<i32>;
 
-    /// Compares the guest that has started with its plan.
+    /// Compares the guest with its plan.
     ///
     /// # Errors
     /// Each thing that differs.
-    fn read_back(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), Vec<String>>;
+    fn read_back(&mut self, hypervisor: &mut dyn Hypervisor, look: Look) -> Result<(), Vec<String>>;
+}
+
+/// When a guest is compared with its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// It has just started, and has touched little of its memory.
+    Started,
+    /// It has booted: what could not be told before has to be seen.
+    Booted,
 }
 
 /// A step of a run.
@@ -73,12 +83,12 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// The command ended.
-    Command(ExecOutput),
+    Command(Output),
     /// The time limit was reached.
     TimeLimit(Duration),
     /// By this signal.
     Interrupted(i32),
-    /// The guest's agent could not start the command, in its words.
+    /// The command could not be started, in the guest's words.
     NotStarted(String),
 }
 
@@ -94,8 +104,8 @@ impl End {
                 .map_err(|_| RunError::NoCode(format!("the guest's agent reported exit code {code}; the limit is 255")))
         };
         match self {
-            Self::Command(ExecOutput { status: ExecStatus::Exited(code), .. }) => byte(*code),
-            Self::Command(ExecOutput { status: ExecStatus::Signal(signal), .. }) => byte(signal.saturating_add(128)),
+            Self::Command(Output { status: ExecStatus::Exited(code), .. }) => byte(*code),
+            Self::Command(Output { status: ExecStatus::Signal(signal), .. }) => byte(signal.saturating_add(128)),
             Self::TimeLimit(_) => Ok(124),
             Self::NotStarted(_) => Ok(127),
             Self::Interrupted(signal) => byte(i64::from(*signal) + 128),
@@ -125,22 +135,26 @@ pub fn carry_out(course: &Course<'_>, hypervisor: &mut dyn Hypervisor, watch: &m
 
 impl Course<'_> {
     fn to_the_end(&self, hypervisor: &mut dyn Hypervisor, watch: &mut dyn Watch) -> Result<End, RunError> {
+        // A signal that came while the slice was taken: no guest is started to be ended.
+        if let Some(signal) = watch.interrupted() {
+            return Ok(End::Interrupted(signal));
+        }
         hypervisor.create_tied(&self.definition.xml, &self.definition.files)?;
         watch.step(Step::Started);
-        watch.read_back(hypervisor).map_err(|differences| RunError::ReadBack { differences })?;
+        let wrong = |differences| RunError::ReadBack { differences };
+        watch.read_back(hypervisor, Look::Started).map_err(wrong)?;
         watch.step(Step::ReadBack);
         if let Some(end) = self.until_agent(hypervisor, watch)? {
             return Ok(end);
         }
         watch.step(Step::Agent);
-        let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
-        let running = match agent::start(hypervisor, self.name, &command, None) {
-            // The agent's own words say whether it is missing or may not be run.
-            Err(HypervisorError::AgentCommandFailed { message, .. }) => return Ok(End::NotStarted(message)),
-            other => other?,
+        watch.read_back(hypervisor, Look::Booted).map_err(wrong)?;
+        let job = match output::start(hypervisor, self.name, self.command)? {
+            Ok(job) => job,
+            Err(why) => return Ok(End::NotStarted(why)),
         };
         watch.step(Step::CommandStarted);
-        let end = self.until_command(hypervisor, watch, &running)?;
+        let end = self.until_command(hypervisor, watch, &job)?;
         watch.step(Step::Ended);
         Ok(end)
     }
@@ -149,6 +163,9 @@ impl Course<'_> {
     fn until_agent(&self, hypervisor: &mut dyn Hypervisor, watch: &mut dyn Watch) -> Result<Option<End>, RunError> {
         let began = hypervisor.now();
         loop {
+            if let Some(signal) = watch.interrupted() {
+                return Ok(Some(End::Interrupted(signal)));
+            }
             let asked = agent::ping(hypervisor, self.name, Duration::from_secs(1));
             let last = match asked {
                 Ok(()) => return Ok(None),
@@ -156,9 +173,6 @@ impl Course<'_> {
                 Err(error) => return Err(self.explained(hypervisor, error, "its agent answered")),
             };
             self.alive(hypervisor, "its agent answered")?;
-            if let Some(signal) = watch.interrupted() {
-                return Ok(Some(End::Interrupted(signal)));
-            }
             if hypervisor.now().duration_since(began) >= self.boot_limit {
                 return Err(RunError::NoAgent { seconds: self.boot_limit.as_secs(), last: last.to_string() });
             }
@@ -170,14 +184,15 @@ impl Course<'_> {
         &self,
         hypervisor: &mut dyn Hypervisor,
         watch: &mut dyn Watch,
-        running: &agent::Running,
+        job: &Job,
     ) -> Result<End, RunError> {
         let began = hypervisor.now();
         let mut pause = FIRST_LOOK;
         let mut silent: Option<Instant> = None;
         loop {
-            match running.ended(hypervisor) {
-                Ok(Some(output)) => return Ok(End::Command(output)),
+            match job.ended(hypervisor, self.name) {
+                Ok(Some(Ended::Ran(output))) => return Ok(End::Command(output)),
+                Ok(Some(Ended::NotStarted(why))) => return Ok(End::NotStarted(why)),
                 Ok(None) => silent = None,
                 Err(error @ HypervisorError::AgentNotResponding { .. }) => {
                     self.alive(hypervisor, "its command did")?;

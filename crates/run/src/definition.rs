@@ -16,6 +16,8 @@ use crate::slice::{Chosen, target};
 
 /// Group of the file that the guest writes to.
 const DELTA: &str = "delta";
+/// Group of the file with the user data.
+const SEED: &str = "seed";
 
 /// What a guest boots without a boot loader.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +46,11 @@ pub struct Definition {
     pub xml: String,
     /// Files to hand over.
     pub files: Vec<PassedFile>,
+    /// Target name of the disk with the user data, if there is one.
+    pub seed: Option<String>,
 }
 
-/// Makes the definition of a guest that is placed.
+/// Makes the definition of a guest that is placed. `seed`: where the disk with its user data is opened.
 ///
 /// # Errors
 /// The placement contradicts it, or a path is one that XML has no place for.
@@ -56,6 +60,7 @@ pub fn define(
     chosen: &Chosen,
     kernel: Option<&Kernel>,
     disk: Option<&Disk>,
+    seed: Option<&str>,
 ) -> Result<Definition, RunError> {
     let placement = chosen.placement();
     let mut new = NewDomain::new(&placement.guest, &placement.uuid, flavour.vcpus, flavour.memory);
@@ -65,9 +70,9 @@ pub fn define(
     }
     debug_assert!(kernel.is_none() || new.firmware == Firmware::Bios);
     // The file has no name. libvirt writes what stands here into messages and opens nothing by it.
-    let named = format!("/nearmetal/{}/{DELTA}", placement.guest);
+    let named = |group: &str| format!("/nearmetal/{}/{group}", placement.guest);
     if disk.is_some() {
-        let source = NewDiskSource::File { path: named, format: ImageFormat::Qcow2 };
+        let source = NewDiskSource::File { path: named(DELTA), format: ImageFormat::Qcow2 };
         new.disks.push(NewDisk { source, bus: flavour.bus });
     }
     let source = match &flavour.network {
@@ -95,7 +100,9 @@ pub fn define(
         }
         xml.pass_disk(target(flavour), DELTA, &backing)?;
     }
-    Ok(Definition { xml: xml.to_string(), files })
+    let target = seed.map(|_| xml.add_passed_disk(&named(SEED), SEED)).transpose()?;
+    files.extend(seed.map(|path| PassedFile { group: SEED.to_owned(), path: path.to_owned(), writable: false }));
+    Ok(Definition { xml: xml.to_string(), files, seed: target })
 }
 
 #[cfg(test)]
@@ -107,7 +114,7 @@ mod tests {
     use nearmetal_host::synthetic::Synthetic;
     use nearmetal_units::Bytes;
 
-    fn definition(keys: &str, kernel: Option<&Kernel>, disk: Option<&Disk>) -> Definition {
+    fn definition(keys: &str, kernel: Option<&Kernel>, disk: Option<&Disk>, seed: Option<&str>) -> Definition {
         let text = format!("[[flavour]]\nname = \"job\"\nvcpus = 2\nmemory = \"1 GiB\"\n{keys}\n");
         let flavours = Flavours::parse("test", &text).unwrap();
         let flavour = &flavours.all()[0];
@@ -116,7 +123,7 @@ mod tests {
         let (name, uuid) = ("run-job-1", "11111111-2222-4333-8444-555555555555");
         let has_disk = disk.is_some();
         let choice = Choice { flavour, name, uuid, host: &host, given: &given, others: &[], has_disk };
-        define(&host, flavour, &choice.choose().unwrap(), kernel, disk).unwrap()
+        define(&host, flavour, &choice.choose().unwrap(), kernel, disk, seed).unwrap()
     }
 
     #[test]
@@ -128,7 +135,7 @@ mod tests {
                 ("/images/bb".into(), "raw", "/proc/7/fd/5".to_owned()),
             ],
         };
-        let made = definition("network = \"user\"", None, Some(&disk));
+        let made = definition("network = \"user\"", None, Some(&disk), None);
         let plain: String = made.xml.split_whitespace().collect::<Vec<_>>().join(" ").replace("> <", "><");
         let chain = "fdgroup='delta'/><backingStore type='file'><format type='qcow2'/><source file='/images/aa' \
                      fdgroup='base0'/><backingStore type='file'><format type='raw'/><source file='/images/bb' \
@@ -145,9 +152,32 @@ mod tests {
     fn a_guest_without_a_disk_boots_the_kernel_it_is_given() {
         let kernel =
             Kernel { kernel: "/boot/k".into(), initrd: Some("/boot/i".into()), command_line: "quiet".to_owned() };
-        let made = definition("boot = \"appliance\"", Some(&kernel), None);
+        let made = definition("boot = \"appliance\"", Some(&kernel), None, None);
         let facts = DomainXml::parse(&made.xml).unwrap().facts().unwrap();
         assert_eq!((facts.boot.kernel.as_deref(), facts.boot.initrd.as_deref()), (Some("/boot/k"), Some("/boot/i")));
         assert!(facts.disks.is_empty() && made.files.is_empty() && facts.interfaces.is_empty());
+    }
+
+    #[test]
+    fn user_data_are_a_disk_more_that_is_only_read_past_the_page_cache() {
+        let delta = "/proc/7/fd/3".to_owned();
+        let disk = Disk { delta, layers: vec![("/images/aa".into(), "raw", "/proc/7/fd/4".to_owned())] };
+        for (bus, has_disk, name) in [("virtio", true, "vdb"), ("scsi", true, "vda"), ("virtio", false, "vda")] {
+            let disk = Some(&disk).filter(|_| has_disk);
+            let kernel = Kernel { kernel: "/boot/k".into(), initrd: None, command_line: "quiet".to_owned() };
+            let keys = format!("bus = \"{bus}\"\nboot = \"kernel\"\nkernel = \"/boot/k\"");
+            let made = definition(&keys, Some(&kernel), disk, Some("/proc/7/fd/9"));
+            assert_eq!(made.seed.as_deref(), Some(name));
+            let facts = DomainXml::parse(&made.xml).unwrap().facts().unwrap();
+            let seed = facts.disks.last().unwrap();
+            assert_eq!((seed.target.as_str(), seed.readonly), (name, true));
+            assert_eq!((seed.driver.format.as_deref(), seed.driver.cache.as_deref()), (Some("raw"), Some("none")));
+            assert_eq!(facts.disks.len(), 1 + usize::from(has_disk));
+            let passed = made.files.last().unwrap();
+            assert_eq!((passed.group.as_str(), passed.path.as_str(), passed.writable), ("seed", "/proc/7/fd/9", false));
+            let source = "<source file='/nearmetal/run-job-1/seed' fdgroup='seed'/>";
+            let plain = made.xml.replace('"', "'");
+            assert!(plain.contains(source), "{}", made.xml);
+        }
     }
 }

@@ -14,10 +14,12 @@ use nearmetal_image::Layer;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::RunError;
+use crate::{RunError, needs};
 
 /// Where deltas take their room unless the user says otherwise.
 pub const DIRECTORY: &str = "/var/lib/nearmetal/deltas";
+/// What it is called in messages.
+pub const WHAT: &str = "the disk that the guest writes to";
 
 /// A path that leads to an open file of this process, for other processes of the same user.
 pub fn path_of(file: &File) -> String {
@@ -29,8 +31,8 @@ pub fn path_of(file: &File) -> String {
 /// # Errors
 /// The directory's file system knows no files without names, it is full, or `qemu-img` is missing or refuses.
 pub fn make(directory: &Path, base: &Layer) -> Result<File, RunError> {
-    let file = unnamed(directory)?;
-    let failed = |reason: String| RunError::Delta { directory: directory.to_owned(), reason };
+    let file = unnamed(directory, WHAT)?;
+    let failed = |reason: String| RunError::Disk { what: WHAT, directory: directory.to_owned(), reason };
     let output = Command::new("qemu-img")
         .args(["create", "-q", "-u", "-f", "qcow2", "-F", base.format.word(), "-b"])
         .arg(&base.path)
@@ -49,14 +51,17 @@ pub fn make(directory: &Path, base: &Layer) -> Result<File, RunError> {
     Ok(file)
 }
 
-/// A file without a name, to read and write.
-fn unnamed(directory: &Path) -> Result<File, RunError> {
+/// A file without a name, to read and write. `what`: what it will be, for messages.
+pub(crate) fn unnamed(directory: &Path, what: &'static str) -> Result<File, RunError> {
     files::create_dir_all(directory)?;
-    let failed = |reason: String| RunError::Delta { directory: directory.to_owned(), reason };
+    let failed = |reason: String| RunError::Disk { what, directory: directory.to_owned(), reason };
     // O_EXCL: linkat(2) cannot give it a name later either.
     let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => Ok(File::from(file)),
+        Ok(file) => {
+            let file = File::from(file);
+            needs::direct(what, directory, &file).map(|()| file)
+        }
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => Err(failed(
             "its file system makes no files without names (O_TMPFILE; NFS is one): name another directory with \
              --delta-directory"
@@ -74,7 +79,7 @@ mod tests {
     #[test]
     fn a_delta_has_no_name_and_is_reached_through_its_process() {
         let directory = tempfile::tempdir().unwrap();
-        let mut file = unnamed(directory.path()).unwrap();
+        let mut file = unnamed(directory.path(), WHAT).unwrap();
         assert!(files::list(directory.path()).unwrap().is_empty());
         file.write_all(b"written here").unwrap();
         let other = rustix::fs::open(path_of(&file).as_str(), OFlags::RDWR, Mode::empty()).unwrap();
@@ -92,7 +97,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let below_a_file = directory.path().join("file/below");
         files::write(&directory.path().join("file"), "x").unwrap();
-        let error = unnamed(&below_a_file).unwrap_err();
+        let error = unnamed(&below_a_file, WHAT).unwrap_err();
         assert!(matches!(&error, RunError::File(error) if error.path == below_a_file), "{error}");
     }
 }

@@ -123,9 +123,41 @@ pub enum RunError {
     /// A file of nearmetal's own.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The delta cannot be made.
-    #[error("cannot make the disk that the guest writes to in `{}`: {reason}", directory.display())]
-    Delta {
+    /// User data for a guest that has no cloud-init.
+    #[error("the flavour `{flavour}` boots the appliance, which reads no user data: leave --user-data out")]
+    UserDataNotWanted {
+        /// Its name.
+        flavour: String,
+    },
+    /// Meta-data that an instance cannot be set ahead of.
+    #[error("cannot use the meta-data in `{}`: {reason}", path.display())]
+    MetaData {
+        /// Its file.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The bridge that it hangs on is missing.
+    #[error(
+        "the flavour `{flavour}` hangs on the bridge `{bridge}`, {problem}: make it (`ip link add NAME type bridge`), or name \
+         another in the flavours file"
+    )]
+    Bridge {
+        /// Its name.
+        flavour: String,
+        /// The bridge's.
+        bridge: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A signal came before there was a guest.
+    #[error("signal {0} ended the run before it had a guest")]
+    Interrupted(i32),
+    /// A disk of the guest cannot be made, or not opened as it must be.
+    #[error("cannot use {what} in `{}`: {reason}", directory.display())]
+    Disk {
+        /// What it was to be.
+        what: &'static str,
         /// Where.
         directory: PathBuf,
         /// Why, and what to do.
@@ -196,7 +228,9 @@ impl RunError {
             | Self::FlavoursFile(_)
             | Self::Image(_)
             | Self::NoImage { .. }
-            | Self::ImageNotWanted { .. } => true,
+            | Self::ImageNotWanted { .. }
+            | Self::UserDataNotWanted { .. }
+            | Self::MetaData { .. } => true,
             Self::File(error) => error.action == "read",
             _ => false,
         }

@@ -48,6 +48,11 @@ pub enum EventKind {
         /// Its base image.
         image: ImageId,
     },
+    /// The disk with its user data is there.
+    UserData {
+        /// What cloud-init knows this run by.
+        instance_id: String,
+    },
     /// The guest runs.
     Started,
     /// It runs as planned.
@@ -84,7 +89,7 @@ pub enum Outcome {
     Exited,
     /// A signal ended the command.
     Signal,
-    /// The guest's agent could not start the command.
+    /// The guest could not start the command.
     NotStarted,
     /// The time limit ended it.
     TimeLimit,

@@ -26,7 +26,9 @@ pub fn fuzz_targets() -> Vec<Parser> {
         ("flavours file", EXAMPLE.into(), flavours),
         ("small flavours file", small.into(), flavours),
         ("allowed PUs and nodes", status.into(), |text| drop(given::allowed(text))),
-        ("control groups above", "0::/a/b\n4:cpu,memory:/c\n".into(), |text| drop(given::limit_files(text))),
+        ("control groups above", "0::/a/b\n4:cpu,memory:/c\n".into(), |text| {
+            drop(given::groups_above(text, "/sys/fs/cgroup"))
+        }),
         ("limit of memory", "1073741824\n".into(), |text| drop(given::limit(text))),
         ("reservation", reservation.into(), |text| drop(Said::parse(text))),
     ]

@@ -14,6 +14,8 @@ use crate::RunError;
 const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
 /// Control groups above each other that are looked at.
 const DEEPEST: usize = 64;
+const V1: &str = "/sys/fs/cgroup/memory";
+const V2: &str = "/sys/fs/cgroup";
 
 /// PUs, nodes and memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +47,16 @@ impl Given {
         let (cpus, nodes) = allowed(&status).map_err(RunError::Given)?;
         let groups = fs.read("/proc/self/cgroup").map_err(unreadable)?;
         let mut memory = Vec::new();
-        for file in limit_files(&groups).map_err(RunError::Given)? {
+        for (group, name) in groups_above(&groups, second_version(fs)).map_err(RunError::Given)? {
+            let file = format!("{group}/{name}");
             let text = match fs.read(&file) {
                 Ok(text) => text,
-                // The root has no limit, and in a container the path may lie outside of what is shown.
-                Err(ReadError::Missing { .. }) => continue,
+                // The root has no limit, nor has a group whose parent does not share memory out (cgroup.subtree_control).
+                Err(ReadError::Missing { .. }) if is_root(&group) || fs.exists(&group) => continue,
+                Err(ReadError::Missing { .. }) => {
+                    let hint = "limits above this process cannot be told: show this container all of /sys/fs/cgroup";
+                    return Err(RunError::Given(format!("its control group `{group}` is not there; {hint}")));
+                }
                 Err(error) => return Err(unreadable(error)),
             };
             let limit = limit(&text).map_err(|why| RunError::Given(format!("`{file}`: {why}")))?;
@@ -79,18 +86,29 @@ pub(crate) fn allowed(status: &str) -> Result<(CpuSet, NodeSet), String> {
     Ok((cpus, nodes))
 }
 
-/// The files with the limits of memory above a process, the nearest first.
-pub(crate) fn limit_files(groups: &str) -> Result<Vec<String>, String> {
+/// Where the second version of control groups is: beside the first in some systems (systemd's hybrid mode).
+fn second_version(fs: &HostFs) -> &'static str {
+    if fs.exists("/sys/fs/cgroup/unified") { "/sys/fs/cgroup/unified" } else { V2 }
+}
+
+fn is_root(group: &str) -> bool {
+    [V1, V2, "/sys/fs/cgroup/unified"].contains(&group)
+}
+
+/// The control groups above a process that may limit its memory, the nearest first, and the name of the limit's file. `v2`: where
+/// their second version is.
+pub(crate) fn groups_above(groups: &str, v2: &'static str) -> Result<Vec<(String, &'static str)>, String> {
+    let is_v1 = |controllers: &str| controllers.split(',').any(|controller| controller == "memory");
+    // A controller is in one version alone.
+    let first_version = groups.lines().filter_map(|line| line.split(':').nth(1)).any(is_v1);
     let mut files = Vec::new();
     for line in groups.lines() {
         // hierarchy:controllers:path
         let mut parts = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
         let (root, name) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            v1 if v1.split(',').any(|controller| controller == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
+            "" if !first_version => (v2, "memory.max"),
+            v1 if is_v1(v1) => (V1, "memory.limit_in_bytes"),
             _ => continue,
         };
         // It leads out of what this process is shown, so that its limits cannot be read (cgroup_namespaces(7)).
@@ -99,7 +117,7 @@ pub(crate) fn limit_files(groups: &str) -> Result<Vec<String>, String> {
         }
         let mut path = path.trim_end_matches('/');
         for _ in 0..DEEPEST {
-            files.push(format!("{root}{path}/{name}"));
+            files.push((format!("{root}{path}"), name));
             match path.rfind('/') {
                 Some(end) => path = &path[..end],
                 None => break,
@@ -181,7 +199,24 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_upwards_is_refused() {
-        assert!(limit_files("0::/../x\nnonsense\n").is_err());
-        assert_eq!(limit_files("nonsense\n0::/\n").unwrap(), ["/sys/fs/cgroup/memory.max"]);
+        assert!(groups_above("0::/../x\nnonsense\n", V2).is_err());
+        assert_eq!(groups_above("nonsense\n0::/\n", V2).unwrap(), [(V2.to_owned(), "memory.max")]);
+    }
+
+    #[test]
+    fn a_group_that_is_not_there_is_refused_and_one_without_a_limit_has_none() {
+        let group = ("/proc/self/cgroup", "0::/docker/job\n");
+        let error = given(&[STATUS, group]).unwrap_err().to_string();
+        assert!(error.contains("`/sys/fs/cgroup/docker/job` is not there"), "{error}");
+        // The memory of this one is not limited by itself; that of the one above it is.
+        let (job, docker) = ("/sys/fs/cgroup/docker/job/cgroup.procs", "/sys/fs/cgroup/docker/memory.max");
+        let limits = given(&[STATUS, group, (job, "7\n"), (docker, "1048576\n")]).unwrap().memory;
+        assert_eq!(limits, [MemoryLimit { bytes: Bytes::from_mib(1), file: docker.to_owned() }]);
+        // Both versions at once: memory is in the first, and the second has its place beside it.
+        let groups = ("/proc/self/cgroup", "9:memory:/job\n0::/user.slice\n");
+        let v1 = ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1048576\n");
+        assert_eq!(given(&[STATUS, groups, v1]).unwrap().memory.len(), 1);
+        let (groups, v2) = (("/proc/self/cgroup", "0::/x\n"), ("/sys/fs/cgroup/unified/x/memory.max", "1048576\n"));
+        assert_eq!(given(&[STATUS, groups, v2]).unwrap().memory[0].file, v2.0);
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! [`flavour`] reads what guests there are to choose from, [`given`] what this process may use of the machine. The
 //! [`reservation`]s of runs that live keep two of them off each other's PUs; [`slice`] chooses among what is left, with
-//! the planner. [`definition`] makes the guest, [`delta`] the disk that it writes to, [`course`] takes it from its start
-//! to its end. What a run that was killed could not give back, [`recover`] does for it.
+//! the planner; what a guest [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it
+//! writes to, [`seed`] what cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`];
+//! files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it; [`qemu`]
+//! ends a guest where libvirt cannot.
 
 pub mod course;
 pub mod definition;
@@ -15,9 +17,14 @@ pub mod flavour;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod given;
+pub mod handed;
+pub mod needs;
+pub mod output;
 pub mod pools;
+pub mod qemu;
 pub mod recover;
 pub mod reservation;
+pub mod seed;
 pub mod slice;
 
 pub use error::RunError;

@@ -222,11 +222,19 @@ impl Desk {
         Ok((whole(living.into_iter())?, whole(dead.into_iter())?))
     }
 
-    /// Waits for the turn. The lock is given back when the value is dropped, or by the kernel.
+    /// Waits for the turn, whatever comes. The lock is given back when the value is dropped, or by the kernel.
     ///
     /// # Errors
     /// The directory cannot be made, or another run has had the lock for two minutes.
     pub fn turn(&self) -> Result<Turn, RunError> {
+        self.turn_unless(&mut || None)
+    }
+
+    /// As [`turn`](Self::turn), unless the run is told to end by a signal with this number meanwhile.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn), and [`RunError::Interrupted`].
+    pub fn turn_unless(&self, interrupted: &mut dyn FnMut() -> Option<i32>) -> Result<Turn, RunError> {
         let directory = &self.directory;
         // Closed to others: who could write here could take PUs from everybody.
         match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
@@ -240,6 +248,9 @@ impl Desk {
             OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed("open", &path))?;
         let began = Instant::now();
         loop {
+            if let Some(signal) = interrupted() {
+                return Err(RunError::Interrupted(signal));
+            }
             if files::try_lock(&lock, &path)? {
                 return Ok(Turn { directory: directory.clone(), _lock: lock });
             }
@@ -379,10 +390,27 @@ pub(crate) mod tests {
         // As the kernel does when a process is killed.
         drop(claim);
         let turn = desk.turn().unwrap();
+        // A program that another test starts has all descriptors of this process until it is there.
+        let began = Instant::now();
+        while turn.look().unwrap()[0].held {
+            assert!(began.elapsed() < Duration::from_secs(10), "it is held by nobody");
+        }
         let seen = turn.look().unwrap();
-        assert!(!seen[0].held && seen[0].whole().unwrap().is_some());
+        assert!(seen[0].whole().unwrap().is_some());
         turn.forget(&seen[0]).unwrap();
         assert!(turn.look().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_run_that_waits_for_its_turn_hears_a_signal() {
+        let (_directory, desk) = desk();
+        let _held = desk.turn().unwrap();
+        let mut looks = 0;
+        let mut signal = || {
+            looks += 1;
+            (looks > 3).then_some(15)
+        };
+        assert!(matches!(desk.turn_unless(&mut signal), Err(RunError::Interrupted(15))));
     }
 
     #[test]

@@ -4,16 +4,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nearmetal_change::{ChangeError, Kernel, PinTarget};
-use nearmetal_host::Host;
+use nearmetal_host::{Host, files};
 use nearmetal_hypervisor::protocol::Request;
-use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError};
+use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError, PassedFile};
 use nearmetal_place::PoolChange;
 use nearmetal_run::RunError;
-use nearmetal_run::course::{Course, End, Gone, Step, Watch, carry_out};
+use nearmetal_run::course::{Course, End, Gone, Look, Step, Watch, carry_out};
 use nearmetal_run::definition::Definition;
+use nearmetal_run::delta::path_of;
 use nearmetal_run::pools::{Growth, State, give_back};
 use nearmetal_run::recover::{recover, release, take};
 use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
@@ -91,22 +93,30 @@ struct Witness {
     steps: Vec<Step>,
     killed_at: Option<Step>,
     interrupted_after: Option<Step>,
-    differs: bool,
+    differs: Option<Look>,
+    /// Signals come from the start.
+    told_at_once: bool,
+    /// Where no name may ever stand.
+    deltas: Option<PathBuf>,
 }
 
 impl Watch for Witness {
     fn step(&mut self, step: Step) {
         self.steps.push(step);
+        assert!(self.deltas.as_ref().is_none_or(|deltas| files::list(deltas).unwrap().is_empty()), "{step:?}");
         // As SIGKILL: nothing behind it is done.
         assert!(self.killed_at != Some(step), "killed");
     }
 
     fn interrupted(&mut self) -> Option<i32> {
+        if self.told_at_once {
+            return Some(15);
+        }
         self.interrupted_after.filter(|step| self.steps.contains(step)).map(|_| 15)
     }
 
-    fn read_back(&mut self, _: &mut dyn Hypervisor) -> Result<(), Vec<String>> {
-        if self.differs { Err(vec!["vCPU 0: planned 2, found 0-11".to_owned()]) } else { Ok(()) }
+    fn read_back(&mut self, _: &mut dyn Hypervisor, look: Look) -> Result<(), Vec<String>> {
+        if self.differs == Some(look) { Err(vec!["vCPU 0: planned 2, found 0-11".to_owned()]) } else { Ok(()) }
     }
 }
 
@@ -114,21 +124,46 @@ impl Watch for Witness {
 fn guest(looks: Option<u32>, status: serde_json::Value) -> Fake {
     let mut fake = Fake::new("");
     let mut looked = 0;
-    fake.on_agent(move |_, command| {
+    fake.on_agent(move |name, command| {
         Ok(match command["execute"].as_str() {
             Some("guest-exec") => json!({"pid": 700}),
             Some("guest-exec-status") => {
                 looked += 1;
                 if looks.is_some_and(|looks| looked > looks) { status.clone() } else { json!({"exited": false}) }
             }
-            _ => json!({}),
+            _ => return file_of(name, command),
         })
     });
     fake
 }
 
+/// The guest's files: what the command has written.
+fn file_of(name: &str, command: &serde_json::Value) -> Result<serde_json::Value, HypervisorError> {
+    let no_such = |path: &str| HypervisorError::AgentCommandFailed {
+        name: name.into(),
+        command: "guest-file-open".into(),
+        message: format!("failed to open file '{path}': No such file or directory"),
+    };
+    let arguments = &command["arguments"];
+    Ok(match command["execute"].as_str() {
+        Some("guest-file-open") => match arguments["path"].as_str().unwrap() {
+            "/var/tmp/nearmetal-run-job-1.out" => json!(1),
+            "/var/tmp/nearmetal-run-job-1.err" => json!(2),
+            other => return Err(no_such(other)),
+        },
+        Some("guest-file-read") => {
+            let text = if arguments["handle"] == 1 { "b3V0Cg==" } else { "ZXJyCg==" };
+            json!({"count": 4, "buf-b64": text, "eof": true})
+        }
+        _ => json!({}),
+    })
+}
+
+/// What the shell says before it becomes the command: `/var/tmp`.
+const PLACE: &str = "L3Zhci90bXAK";
+
 fn seven() -> serde_json::Value {
-    json!({"exited": true, "exitcode": 7, "out-data": "b3V0Cg==", "err-data": "ZXJyCg=="})
+    json!({"exited": true, "exitcode": 7, "out-data": PLACE})
 }
 
 fn reservation() -> Reservation {
@@ -168,7 +203,14 @@ impl Stage {
             let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
             take(&turn, &self.kernel, reservation(), &[pool], NO_TIME)?
         };
-        let definition = Definition { xml: XML.to_owned(), files: Vec::new() };
+        // Handed over as the command does it, by the way through this process. Not made by mtools: a program that starts has
+        // the locks of all tests for a moment. `killed_while_it_makes_user_data.rs` makes it so.
+        files::create_dir_all(&self.deltas())?;
+        let seed = tempfile::tempfile_in(self.deltas()).unwrap();
+        let files = vec![PassedFile { group: "seed".into(), path: path_of(&seed), writable: false }];
+        let xml = XML.replace("</domain>", "<devices><disk><source fdgroup='seed'/></disk></devices></domain>");
+        let definition = Definition { xml, files, seed: Some("vda".to_owned()) };
+        watch.deltas = Some(self.deltas());
         let command = ["/bin/job".to_owned()];
         let (boot_limit, grace) = (Duration::from_secs(30), Duration::from_secs(5));
         let (name, uuid) = (NAME, UUID);
@@ -181,6 +223,10 @@ impl Stage {
         end
     }
 
+    fn deltas(&self) -> PathBuf {
+        self._directory.path().join("deltas")
+    }
+
     /// What the next run finds, once it has looked.
     fn check_nothing_is_left(&self, fake: &mut Fake, why: &str) {
         fake.clear_faults();
@@ -191,6 +237,7 @@ impl Stage {
         assert!(turn.look().unwrap().is_empty(), "{why}");
         assert_eq!(self.kernel.pages(), 16, "{why}");
         assert!(fake.domains().unwrap().is_empty(), "{why}");
+        assert!(files::list(&self.deltas()).unwrap_or_default().is_empty(), "{why}");
     }
 }
 
@@ -296,12 +343,126 @@ fn libvirt_that_is_lost_at_any_request_leaves_nothing_to_the_next_run() {
 
 #[test]
 fn a_guest_that_is_not_as_planned_is_an_error_and_nothing_is_left() {
+    for look in [Look::Started, Look::Booted] {
+        let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
+        let mut watch = Witness { differs: Some(look), ..Witness::default() };
+        let error = stage.run(&mut fake, &mut watch, None).unwrap_err();
+        assert!(error.to_string().contains("planned 2, found 0-11"), "{error}");
+        let asked =
+            |call: &Request| matches!(call, Request::Agent { command, .. } if command["execute"] == "guest-exec");
+        assert!(!fake.calls().iter().any(asked), "the command was run");
+        assert!(fake.domains().unwrap().is_empty() && stage.kernel.pages() == 16);
+    }
+}
+
+#[test]
+fn a_run_that_is_told_to_end_before_it_has_a_guest_starts_none() {
     let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
-    let mut watch = Witness { differs: true, ..Witness::default() };
-    let error = stage.run(&mut fake, &mut watch, None).unwrap_err();
-    assert!(error.to_string().contains("planned 2, found 0-11"), "{error}");
-    assert!(!fake.calls().iter().any(|call| matches!(call, Request::Agent { .. })));
-    assert!(fake.domains().unwrap().is_empty() && stage.kernel.pages() == 16);
+    let mut watch = Witness { told_at_once: true, ..Witness::default() };
+    assert_eq!(stage.run(&mut fake, &mut watch, None).unwrap().code().unwrap(), 143);
+    assert!(!fake.calls().iter().any(|call| matches!(call, Request::CreateTied { .. })));
+    assert!(watch.steps.is_empty() && stage.kernel.pages() == 16);
+    // And one that is told while its guest boots runs no command, even if the agent answers at once.
+    let mut watch = Witness { interrupted_after: Some(Step::Started), ..Witness::default() };
+    assert_eq!(stage.run(&mut fake, &mut watch, None).unwrap().code().unwrap(), 143);
+    assert_eq!(watch.steps, [Step::Started, Step::ReadBack]);
+}
+
+#[test]
+fn a_command_that_has_ended_keeps_its_code_and_output_if_its_guest_cannot_be_ended_or_its_pool_not_set() {
+    let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
+    let busy = HypervisorError::Refused {
+        action: "end".into(),
+        name: NAME.into(),
+        domain: 10,
+        code: 38,
+        message: "Device or resource busy".into(),
+    };
+    fake.fail_when(Effect::Nothing, busy, |_, request| matches!(request, Request::Destroy { .. }));
+    let definition = Definition { xml: XML.to_owned(), files: Vec::new(), seed: None };
+    let (command, limit) = (["/bin/job".to_owned()], Duration::from_secs(30));
+    let (name, uuid, definition, command) = (NAME, UUID, &definition, &command);
+    let course = Course { name, uuid, definition, command, boot_limit: limit, time_limit: None, grace: limit };
+    let gone = carry_out(&course, &mut fake, &mut Witness::default());
+    assert!(matches!(&gone.guest, Err(RunError::NotGivenBack { .. })), "{:?}", gone.guest);
+    let End::Command(output) = gone.end.unwrap() else { panic!("the command's end is lost") };
+    assert_eq!((output.stdout.as_slice(), output.missing), (&b"out\n"[..], None));
+    fake.clear_faults();
+    stage.check_nothing_is_left(&mut fake, "a guest that could not be ended at first");
+}
+
+#[test]
+fn a_command_runs_through_a_shell_of_the_guest_with_its_words_as_they_are() {
+    let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
+    let started = |fake: &Fake| -> Vec<Vec<String>> {
+        let words = |call: &Request| match call {
+            Request::Agent { command, .. } if command["execute"] == "guest-exec" => {
+                let (path, arguments) = (&command["arguments"]["path"], &command["arguments"]["arg"]);
+                let all = std::iter::once(path).chain(arguments.as_array().unwrap());
+                Some(all.map(|word| word.as_str().unwrap().to_owned()).collect())
+            }
+            _ => None,
+        };
+        fake.calls().iter().filter_map(words).collect()
+    };
+    stage.run(&mut fake, &mut Witness::default(), None).unwrap();
+    let [words] = started(&fake).try_into().unwrap();
+    assert_eq!((words[0].as_str(), words[1].as_str()), ("/bin/sh", "-c"));
+    assert_eq!(&words[3..], ["nearmetal-run-job-1", "/bin/job"]);
+    assert!(!words[2].contains("/bin/job"));
+}
+
+#[test]
+fn output_that_cannot_be_read_leaves_the_code() {
+    let (stage, mut fake) = (Stage::new(), Fake::new(""));
+    fake.on_agent(|name, command| match command["execute"].as_str() {
+        Some("guest-exec") => Ok(json!({"pid": 700})),
+        Some("guest-exec-status") => Ok(seven()),
+        Some(file @ "guest-file-open") => Err(HypervisorError::AgentCommandFailed {
+            name: name.into(),
+            command: file.into(),
+            message: "Command guest-file-open has been disabled".into(),
+        }),
+        _ => Ok(json!({})),
+    });
+    let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
+    assert_eq!(end.code().unwrap(), 7);
+    let End::Command(output) = end else { panic!("{end:?}") };
+    let missing = output.missing.unwrap();
+    assert!(missing.contains("stdout cannot be read") && missing.contains("disabled"), "{missing}");
+}
+
+#[test]
+fn a_program_that_is_not_in_the_guest_gives_127_with_or_without_a_shell() {
+    let stage = Stage::new();
+    // base64 of: `job`: no such program in the guest
+    let said = "YGpvYmA6IG5vIHN1Y2ggcHJvZ3JhbSBpbiB0aGUgZ3Vlc3QK";
+    let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 127, "err-data": said}));
+    let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
+    assert_eq!((end.code().unwrap(), &end), (127, &End::NotStarted("`job`: no such program in the guest".to_owned())));
+
+    let refused = |name: &str| HypervisorError::AgentCommandFailed {
+        name: name.into(),
+        command: "guest-exec".into(),
+        message: "Failed to execute child process (No such file or directory)".into(),
+    };
+    for has_program in [false, true] {
+        let mut fake = Fake::new("");
+        fake.on_agent(move |name, command| match command["execute"].as_str() {
+            Some("guest-exec") if !has_program || command["arguments"]["path"] == "/bin/sh" => Err(refused(name)),
+            Some("guest-exec") => Ok(json!({"pid": 700})),
+            // The agent keeps the output itself.
+            Some("guest-exec-status") => Ok(json!({"exited": true, "exitcode": 7, "out-data": "b3V0Cg=="})),
+            _ => Ok(json!({})),
+        });
+        let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
+        assert_eq!(end.code().unwrap(), if has_program { 7 } else { 127 });
+        match end {
+            End::NotStarted(why) => assert!(!has_program && why.contains("No such file"), "{why}"),
+            End::Command(output) => assert_eq!(output.stdout, b"out\n"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -373,10 +534,10 @@ fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words(
     let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
     assert!(matches!(error, RunError::NoCode(_)) && error.to_string().contains("did the guest reboot"), "{error}");
 
-    let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 3221225477_i64}));
+    let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 3221225477_i64, "out-data": PLACE}));
     let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
     assert!(end.code().unwrap_err().to_string().contains("3221225477"));
-    let mut fake = guest(Some(0), json!({"exited": true, "signal": 9}));
+    let mut fake = guest(Some(0), json!({"exited": true, "signal": 9, "out-data": PLACE}));
     assert_eq!(stage.run(&mut fake, &mut Witness::default(), None).unwrap().code().unwrap(), 137);
 }
 

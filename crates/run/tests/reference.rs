@@ -77,6 +77,7 @@ fn events() -> Vec<EventKind> {
             page_size: Some(PageSize::HUGE_2M),
         },
         EventKind::Delta { image: image() },
+        EventKind::UserData { instance_id: "text".to_owned() },
         EventKind::Started,
         EventKind::ReadBack { checks: 7, untold: 1 },
         EventKind::Agent,
@@ -96,7 +97,7 @@ fn the_reference_of_runs_names_every_event_and_every_field() {
     let lines = Value::Array(events().into_iter().map(line).collect());
     PAGE.have(&Fields::of(&json!({ "lines": lines })).below(&["lines[]"]), "## Events");
     let document = json!({ "lines": lines });
-    PAGE.explain(&document, "lines[].event", 10, "## Events");
+    PAGE.explain(&document, "lines[].event", 11, "## Events");
     PAGE.explain(&document, "lines[].outcome", 6, "## Events");
     assert!(PAGE.section("## Events").contains(SCHEMA));
 }

@@ -99,6 +99,23 @@ pub fn read_file(
     path: &str,
     limit: usize,
 ) -> Result<Vec<u8>, HypervisorError> {
+    match read_file_up_to(hypervisor, name, path, limit)? {
+        (bytes, true) => Ok(bytes),
+        (_, false) => Err(HypervisorError::InvalidRequest {
+            action: format!("read {path} of"),
+            name: name.into(),
+            reason: format!("it is longer than {limit} bytes, the limit here"),
+        }),
+    }
+}
+
+/// The first `limit` bytes of a file, and whether these are all of it.
+pub fn read_file_up_to(
+    hypervisor: &mut dyn Hypervisor,
+    name: &str,
+    path: &str,
+    limit: usize,
+) -> Result<(Vec<u8>, bool), HypervisorError> {
     const COMMAND: &str = "guest-file-read";
     with_handle(hypervisor, name, path, "r", |hypervisor, handle| {
         let mut bytes = Vec::new();
@@ -113,14 +130,11 @@ pub fn read_file(
             }
             bytes.extend(chunk);
             if bytes.len() > limit {
-                return Err(HypervisorError::InvalidRequest {
-                    action: format!("read {path} of"),
-                    name: name.into(),
-                    reason: format!("it is longer than {limit} bytes, the limit here"),
-                });
+                bytes.truncate(limit);
+                return Ok((bytes, false));
             }
             if eof {
-                return Ok(bytes);
+                return Ok((bytes, true));
             }
             if count == 0 {
                 return Err(unexpected(name, COMMAND, "it sends nothing, and says there is more"));

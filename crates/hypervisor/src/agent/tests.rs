@@ -113,6 +113,11 @@ fn files_are_read_to_their_end_and_within_their_limit() {
     assert_eq!(read_file(&mut fake, "web", "/etc/x", 6).unwrap(), b"onetwo");
     let (mut fake, _) = scripted(script());
     assert!(matches!(read_file(&mut fake, "web", "/etc/x", 5), Err(HypervisorError::InvalidRequest { .. })));
+    for (limit, read) in [(6, (&b"onetwo"[..], true)), (5, (b"onetw", false)), (2, (b"on", false))] {
+        let (mut fake, _) = scripted(script());
+        let (bytes, whole) = read_file_up_to(&mut fake, "web", "/etc/x", limit).unwrap();
+        assert_eq!((bytes.as_slice(), whole), read);
+    }
     for junk in [json!({"count": 9, "buf-b64": "YQ==", "eof": true}), chunk("", false), json!(7)] {
         let (mut fake, _) = scripted(vec![json!(1), junk, json!({})]);
         assert!(matches!(read_file(&mut fake, "web", "/etc/x", 5), Err(HypervisorError::AgentReply { .. })));

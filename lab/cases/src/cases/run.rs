@@ -1,5 +1,7 @@
 //! One guest for one job: it passes on its command's code, stays on its own PUs, and leaves nothing, whoever is killed.
 
+mod sequence;
+
 use anyhow::ensure;
 
 use super::{Case, HOLDS, Verdict, shared, shared_long};
@@ -9,10 +11,13 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("run/passes-on-code-and-output-of-the-command", code),
         shared_long("run/an-image-stays-as-it-is", image),
+        shared_long("run/output-of-any-length-and-what-is-left-behind-cost-no-code", output),
+        shared_long("run/user-data-are-a-disk-that-is-only-read", user_data),
         shared("run/killed-it-leaves-nothing", killed),
         shared_long("run/qemu-killed-is-a-failure-with-a-sentence", qemu_killed),
         shared_long("run/libvirt-killed-leaves-nothing", libvirt_killed),
         shared_long("run/two-at-once-share-no-pu", two_at_once),
+        shared_long("run/two-hundred-in-sequence", sequence::two_hundred),
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
     ]
 }
@@ -40,6 +45,13 @@ boot = "kernel"
 kernel = "/var/lib/libvirt/boot/vmlinuz"
 initrd = "/var/lib/libvirt/boot/initramfs.cpio.gz"
 command-line = "console=ttyS0 quiet"
+
+[[flavour]]
+name = "bridged"
+vcpus = 1
+memory = "256 MiB"
+boot = "appliance"
+bridge = "br-missing"
 
 [[flavour]]
 name = "huge"
@@ -91,6 +103,44 @@ fn code(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(events.contains("\"outcome\":\"exited\",\"code\":7"), "{events}");
     bench.ends_with(124, "nearmetal run tiny --flavours /root/flavours.toml --time-limit 5s -- sleep 600")?;
     nothing_is_left(bench, "a time limit")?;
+    Ok(HOLDS)
+}
+
+fn output(bench: &Bench) -> anyhow::Result<Verdict> {
+    flavours(bench)?;
+    let run = "nearmetal run tiny --flavours /root/flavours.toml --time-limit 20m --";
+    // More than libvirt passes on of one answer, and a program that keeps stdout open.
+    let inside = "head -c 6000000 /dev/zero; sleep 6000 & exit 9";
+    let length =
+        bench.ends_with(9, &format!("{run} sh -c '{inside}' >/root/out; code=$?; wc -c </root/out; exit $code"))?;
+    ensure!(length.lines().any(|line| line.trim() == "6000000"), "{length}");
+    let text = bench.ends_with(127, &format!("{run} nosuch"))?;
+    ensure!(text.contains("`nosuch`: no such program"), "{text}");
+    nothing_is_left(bench, "long output")?;
+    Ok(HOLDS)
+}
+
+fn user_data(bench: &Bench) -> anyhow::Result<Verdict> {
+    flavours(bench)?;
+    bench.write("/root/user-data", "#cloud-config\nhostname: seen\n")?;
+    bench.sh("cd /root && mv user-data './-i user=data'")?;
+    // `disk` without an image has no other disk.
+    let inside = "echo ro=$(cat /sys/block/vda/ro)
+         tr -d \"\\000\" </dev/vda | grep -o -e CIDATA -e \"hostname: seen\" -e \"instance-id: .*\"";
+    let run = "cd /root && nearmetal run disk --flavours /root/flavours.toml --user-data='-i user=data' -- sh -c";
+    let mut instances = Vec::new();
+    for _ in 0..2 {
+        let text = bench.sh(&format!("{run} '{inside}'"))?;
+        for part in ["CIDATA", "ro=1", "hostname: seen"] {
+            ensure!(text.contains(part), "no `{part}`: {text}");
+        }
+        instances.extend(text.lines().find_map(|line| line.strip_prefix("instance-id: ")).map(str::to_owned));
+        nothing_is_left(bench, "a run with user data")?;
+    }
+    ensure!(instances.len() == 2 && instances[0] != instances[1], "{instances:?}");
+    let refused =
+        bench.ends_with(2, "nearmetal run tiny --flavours /root/flavours.toml --user-data /etc/hosts -- true")?;
+    ensure!(refused.contains("boots the appliance"), "{refused}");
     Ok(HOLDS)
 }
 
@@ -177,6 +227,7 @@ fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
         (2, "", "disk --image nothing -- true", "no image `nothing`"),
         (3, "", "huge -- true", "64 GiB"),
         (3, "taskset -c 3", "pages -- true", "of the 1 allowed (PUs 3)"),
+        (3, "", "bridged -- true", "`br-missing`, which this host does not have"),
         (3, "systemd-run -q --pipe --wait -p MemoryMax=128M", "tiny -- true", "was given 128 MiB"),
     ] {
         let text = bench.ends_with(code, &format!("{prefix} {run} {words}"))?;

@@ -4,26 +4,28 @@ use std::fs::File;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nearmetal_change::verify::{CheckKind, Effort, Outcome, judge, observe};
 use nearmetal_change::{POOL_PATIENCE, now};
-use nearmetal_host::{Host, HostFs, guests};
-use nearmetal_hypervisor::{Hypervisor, Libvirt};
-use nearmetal_image::ImageFormat;
-use nearmetal_place::{Placement, Plan, render};
-use nearmetal_run::RunError;
-use nearmetal_run::course::{Course, End, Gone, Step, Watch, carry_out};
+use nearmetal_host::{Host, HostFs};
+use nearmetal_hypervisor::Libvirt;
+use nearmetal_image::{ImageFormat, Layer};
+use nearmetal_place::render;
+use nearmetal_run::course::{Course, End, Gone, carry_out};
 use nearmetal_run::definition::{Disk, Kernel, define};
 use nearmetal_run::delta;
 use nearmetal_run::event::EventKind;
+use nearmetal_run::handed::Handed;
 use nearmetal_run::recover::{end_guest, recover, release, take};
 use nearmetal_run::reservation::{Claim, Desk, Reservation, SCHEMA};
 use nearmetal_run::slice::{Choice, Chosen};
+use nearmetal_run::{RunError, needs, qemu, seed};
 use serde_json::json;
 
 use super::Args;
 use super::events::Events;
+use super::here::Here;
 use super::list::table;
 use super::prepare::{Prepared, kernel, prepare};
+use super::signals::Signals;
 use crate::printer::Printer;
 use crate::style::Format;
 
@@ -36,8 +38,6 @@ const DIGITS: usize = 8;
 
 /// Runs it; `None` for a dry run.
 pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<Option<End>, RunError> {
-    // Before anything is taken: from here on a signal ends the run, and not this program.
-    let mut signals = Signals::listen()?;
     let fs = HostFs::live();
     let prepared = prepare(args, &fs, printer)?;
     let uuid = new_uuid(&fs)?;
@@ -51,10 +51,17 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     if !rustix::process::geteuid().is_root() {
         return Err(RunError::NotRoot);
     }
-    let files = files_of(args, &prepared)?;
+    let files = files_of(args, &prepared, &name, &uuid)?;
+    // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
+    let mut signals = Signals::listen(&fs)?;
     let mut libvirt = Libvirt::open(Some(URI))?;
     events.run = Some(name.clone());
-    let hold = reserve(&prepared, &name, &uuid, &desk, &fs, &mut libvirt, events, printer)?;
+    let held = reserve(&prepared, &name, &uuid, &desk, &fs, &mut libvirt, &mut signals, events, printer);
+    let hold = match held {
+        // Nothing was taken.
+        Err(RunError::Interrupted(signal)) => return Ok(Some(End::Interrupted(signal))),
+        other => other?,
+    };
     let claim = hold.claim.reservation();
     printer.say(&format!("run: {name} on PUs {}, node {}", claim.cpus, hold.chosen.placement().memory.nodes));
     let (name, uuid) = (claim.name.clone(), claim.uuid.clone());
@@ -65,8 +72,8 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     if let Ok(End::Command(output)) = &end {
         printer.bytes(&output.stdout);
         let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), &output.stderr);
-        if output.truncated {
-            printer.important("run: the guest's agent cut the output: have the command write a file, or less");
+        if let Some(missing) = &output.missing {
+            printer.important(&format!("run: {missing}"));
         }
     }
     let lost = |error: &RunError| error.lost_libvirt();
@@ -98,10 +105,11 @@ fn reserve(
     desk: &Desk,
     fs: &HostFs,
     libvirt: &mut Libvirt,
+    signals: &mut Signals,
     events: &mut Events,
     printer: &mut Printer,
 ) -> Result<Hold, RunError> {
-    let turn = desk.turn()?;
+    let turn = desk.turn_unless(&mut || signals.seen())?;
     let recovered = recover(&turn, fs, libvirt, POOL_PATIENCE)?;
     for problem in &recovered.problems {
         printer.important(&format!("run: {problem}"));
@@ -131,7 +139,7 @@ fn choose(
     host: &Host,
     others: &[Reservation],
 ) -> Result<Chosen, RunError> {
-    let Prepared { flavour, given, layers } = prepared;
+    let Prepared { flavour, given, layers, .. } = prepared;
     Choice { flavour, name, uuid, host, given, others, has_disk: !layers.is_empty() }.choose()
 }
 
@@ -156,12 +164,19 @@ fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> 
 struct Files {
     kernel: Option<Kernel>,
     delta: Option<File>,
+    /// What cloud-init reads.
+    seed: Option<File>,
 }
 
 /// Makes them before anything is taken: a delta has no name, and costs nothing until it is written to.
-fn files_of(args: &Args, prepared: &Prepared) -> Result<Files, RunError> {
-    let delta = prepared.layers.first().map(|base| delta::make(&args.delta_directory, base)).transpose()?;
-    Ok(Files { kernel: kernel(args, &prepared.flavour)?, delta })
+fn files_of(args: &Args, prepared: &Prepared, name: &str, uuid: &str) -> Result<Files, RunError> {
+    let directory = &args.delta_directory;
+    for layer in &prepared.layers {
+        needs::direct("the image", &args.directory, &layer.file)?;
+    }
+    let delta = prepared.layers.first().map(|base| delta::make(directory, base)).transpose()?;
+    let seed = prepared.user_data.as_ref().map(|data| seed::make(directory, data, name, uuid)).transpose()?;
+    Ok(Files { kernel: kernel(args, &prepared.flavour)?, delta, seed })
 }
 
 /// Makes the guest and takes it to its command's end.
@@ -187,7 +202,12 @@ fn in_the_guest(
             .map(|layer| (layer.path.clone(), ImageFormat::word(layer.format), delta::path_of(&layer.file)))
             .collect(),
     });
-    let definition = match define(&hold.host, flavour, &hold.chosen, files.kernel.as_ref(), disk.as_ref()) {
+    let seed = files.seed.as_ref().map(delta::path_of);
+    if seed.is_some() {
+        events.tell(EventKind::UserData { instance_id: hold.claim.reservation().uuid.clone() });
+    }
+    let kernel = files.kernel.as_ref();
+    let definition = match define(&hold.host, flavour, &hold.chosen, kernel, disk.as_ref(), seed.as_deref()) {
         Ok(definition) => definition,
         Err(error) => return Gone { end: Err(error), guest: Ok(()) },
     };
@@ -202,58 +222,19 @@ fn in_the_guest(
         grace: flavour.grace,
     };
     let (plan, placement) = (&hold.chosen.planned.plan, hold.chosen.placement());
-    let mut here = Here { fs, plan, placement, signals, events, looked: (0, 0) };
+    let seed = definition.seed.as_deref();
+    let handed = handed(files, layers);
+    let mut here = Here::new(fs, plan, placement, handed, seed, signals, events);
     carry_out(&course, libvirt, &mut here)
 }
 
-/// This machine, as a run sees it.
-struct Here<'a> {
-    fs: &'a HostFs,
-    plan: &'a Plan,
-    placement: &'a Placement,
-    signals: &'a mut Signals,
-    events: &'a mut Events,
-    /// Checks of the read-back, and those that told nothing.
-    looked: (usize, usize),
-}
-
-impl Watch for Here<'_> {
-    fn step(&mut self, step: Step) {
-        let (checks, untold) = self.looked;
-        self.events.tell(match step {
-            Step::Started => EventKind::Started,
-            Step::ReadBack => EventKind::ReadBack { checks, untold },
-            Step::Agent => EventKind::Agent,
-            Step::CommandStarted => EventKind::CommandStarted,
-            Step::Ended => EventKind::CommandEnded,
-        });
-    }
-
-    fn interrupted(&mut self) -> Option<i32> {
-        self.signals.seen()
-    }
-
-    fn read_back(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), Vec<String>> {
-        // The guest boots meanwhile: it is not asked, and its disk is not read.
-        let none = Duration::ZERO;
-        let effort = Effort { read_in_guest: false, agent: None, natural: none, hook: none, ..Effort::default() };
-        let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
-        let verification = judge(self.plan, self.placement, &observed);
-        self.looked = (verification.checks.len(), verification.untold());
-        // Where its threads and pages are has to be seen: what cannot be read is no proof.
-        let must_be_seen =
-            |kind| matches!(kind, CheckKind::Running | CheckKind::Vcpu | CheckKind::Emulator | CheckKind::Iothread);
-        let wrong = verification.checks.iter().filter(|check| {
-            check.outcome == Outcome::Mismatch || (must_be_seen(check.kind) && check.outcome != Outcome::Ok)
-        });
-        let wrong: Vec<String> = wrong
-            .map(|check| {
-                let found = check.found.as_deref().unwrap_or("unknown");
-                format!("{}: planned {}, found {found}", check.subject, check.planned)
-            })
-            .collect();
-        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
-    }
+/// What the guest is given open, and how.
+fn handed<'a>(files: &'a Files, layers: &'a [Layer]) -> Vec<Handed<'a>> {
+    let base =
+        layers.iter().map(|layer| Handed { what: "an image that is only read", file: &layer.file, writable: false });
+    let delta = files.delta.iter().map(|file| Handed { what: delta::WHAT, file, writable: true });
+    let seed = files.seed.iter().map(|file| Handed { what: seed::WHAT, file, writable: false });
+    delta.chain(base).chain(seed).collect()
 }
 
 /// Ends a guest through a connection of its own; without libvirt, by the process.
@@ -270,21 +251,12 @@ fn end_without(fs: &HostFs, name: &str, uuid: &str) -> Result<(), RunError> {
         }
     };
     let not_given = |reason: String| RunError::NotGivenBack { what: format!("the guest `{name}`"), reason };
-    let find = || guests::pid_of(fs, uuid).map_err(|error| not_given(error.to_string()));
     // It may still be stored there: the reservation stays, and the next run asks again.
-    let unasked = || not_given(format!("libvirt cannot be asked ({last})"));
-    let Some(pid) = find()? else { return Err(unasked()) };
-    let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(process) = process {
-        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-    }
-    for _ in 0..100 {
-        if find()?.is_none() {
-            return Err(unasked());
-        }
-        sleep(Duration::from_millis(100));
-    }
-    Err(not_given(format!("process {pid} does not end, and libvirt cannot be asked ({last})")))
+    let unasked = format!("libvirt cannot be asked ({last})");
+    Err(not_given(match qemu::end(fs, uuid) {
+        Ok(_) => unasked,
+        Err(why) => format!("{why}, and {unasked}"),
+    }))
 }
 
 fn new_uuid(fs: &HostFs) -> Result<String, RunError> {
@@ -308,32 +280,5 @@ fn show(args: &Args, reservation: &Reservation, chosen: &Chosen, printer: &mut P
             printer.data("");
             printer.data(&render(&chosen.planned));
         }
-    }
-}
-
-/// Signals that tell a run to end. The second one ends this program at once; the guest goes with it.
-struct Signals {
-    seen: std::sync::mpsc::Receiver<i32>,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, RunError> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let (sender, seen) = std::sync::mpsc::channel();
-        let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
-            .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
-        std::thread::spawn(move || {
-            for (count, signal) in signals.forever().enumerate() {
-                if count > 0 {
-                    let _ = signal_hook::low_level::emulate_default_handler(signal);
-                }
-                let _ = sender.send(signal);
-            }
-        });
-        Ok(Self { seen })
-    }
-
-    fn seen(&mut self) -> Option<i32> {
-        self.seen.try_recv().ok()
     }
 }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use nearmetal_host::files;
-use nearmetal_hypervisor::agent::{ExecOutput, ExecStatus};
+use nearmetal_hypervisor::agent::ExecStatus;
 use nearmetal_run::RunError;
 use nearmetal_run::course::End as CourseEnd;
 use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
+use nearmetal_run::output::Output;
 
 use crate::exit_status::ExitStatus;
 
@@ -75,12 +76,12 @@ impl End {
             Err(error) => return failed(&error),
         };
         let (outcome, reason) = match end {
-            CourseEnd::Command(ExecOutput { status: ExecStatus::Exited(_), .. }) => (Outcome::Exited, None),
-            CourseEnd::Command(ExecOutput { status: ExecStatus::Signal(signal), .. }) => {
+            CourseEnd::Command(Output { status: ExecStatus::Exited(_), .. }) => (Outcome::Exited, None),
+            CourseEnd::Command(Output { status: ExecStatus::Signal(signal), .. }) => {
                 (Outcome::Signal, Some(format!("signal {signal} ended the command")))
             }
             CourseEnd::NotStarted(why) => {
-                let reason = format!("the guest's agent could not start the command: {why}");
+                let reason = format!("the guest could not start the command: {why}");
                 (Outcome::NotStarted, Some(reason))
             }
             CourseEnd::TimeLimit(limit) => {

@@ -29,10 +29,20 @@ pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
         Format::Text => printer.data(&table(&living)),
     }
     if !dead.is_empty() {
-        let names: Vec<&str> = dead.iter().map(|run| run.name.as_str()).collect();
-        printer.important(&format!("killed, and not given back yet: {}; the next run does that", names.join(", ")));
+        let left: Vec<String> = dead.iter().map(left).collect();
+        printer.important(&format!("killed, and not given back yet: {}; the next run does that", left.join(", ")));
     }
     Ok(ExitStatus::Done)
+}
+
+/// What a dead run left: its PUs are free for the next one, its pages are in their pools.
+fn left(run: &Reservation) -> String {
+    let pages = run.pools.iter().map(|pool| {
+        let (pages, size, node) = (pool.after.saturating_sub(pool.before), pool.size, pool.node);
+        format!("{pages} pages of {size} in the pool of node {node}")
+    });
+    let pages: Vec<String> = pages.collect();
+    if pages.is_empty() { run.name.clone() } else { format!("{} ({})", run.name, pages.join(", ")) }
 }
 
 /// One line for each, under a head.
@@ -69,5 +79,16 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "run                pid   PUs  nodes  memory   image  since");
         assert_eq!(lines[1], "run-tiny-1a2b3c4d  4711  1-2  1      512 MiB  -      2026-11-25T09:00:00Z");
+    }
+
+    #[test]
+    fn pages_that_a_dead_run_left_are_told() {
+        let text = r#"{"schema":"nearmetal.reservation/1","name":"run-a","uuid":"u","flavour":"a","pid":7,"since":"","cpus":"1",
+            "memory":[],"limits":[],"page_size":null,"image":null,"pools":[{"node":1,"size":2097152,"before":16,"after":48,
+            "state":"grown","back_to":null}]}"#;
+        let mut run: Reservation = serde_json::from_str(text).unwrap();
+        assert_eq!(left(&run), "run-a (32 pages of 2 MiB in the pool of node 1)");
+        run.pools.clear();
+        assert_eq!(left(&run), "run-a");
     }
 }

@@ -2,8 +2,10 @@
 
 mod course;
 mod events;
+mod here;
 mod list;
 mod prepare;
+mod signals;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,10 +23,10 @@ use crate::style::Format;
 /// guest of the flavour there, reads back that it runs as planned, runs the command in it through the guest agent, and ends
 /// it. The guest writes to a delta that never has a name; the image stays as it is. Two runs never share a PU.
 ///
-/// The command's output comes when it has ended; with more than about 3 MB of it, output and exit code are lost. A command
-/// that leaves a program behind which holds its output ends with that program, or at the time limit. Its exit code is passed
-/// on. SIGTERM, SIGINT and SIGHUP shut the guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU,
-/// libvirt's daemon), guest, delta, slice and pools are given back: at once, or by the next run.
+/// The command's output and its exit code are passed on when it has ended: up to 64 MiB of stdout and of stderr, which the
+/// guest's /bin/sh sends into files of the guest. What it leaves behind ends with the guest. SIGTERM, SIGINT and SIGHUP shut the
+/// guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU, libvirt's daemon), guest,
+/// delta, slice and pools are given back: at once, or by the next run.
 ///
 /// Guests run under qemu:///system, so this needs root. PCI functions and qemu:///session are not supported yet.
 #[derive(Debug, clap::Args)]
@@ -39,6 +41,12 @@ pub(crate) struct Args {
     /// Read the whole image first, and refuse one whose content does not have its hash
     #[arg(long)]
     verify_image: bool,
+    /// Give cloud-init this file as its user data, on a read-only disk with the label CIDATA (NoCloud); 1 MiB at most
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    user_data: Option<PathBuf>,
+    /// Give cloud-init these lines `key: value` as well; `instance-id` is always the run's own [default: a `local-hostname`]
+    #[arg(long, value_name = "FILE", requires = "user_data")]
+    meta_data: Option<PathBuf>,
     /// Flavours file (docs/reference/flavours.md)
     #[arg(long, value_name = "FILE", default_value = FILE)]
     flavours: PathBuf,

@@ -1,4 +1,4 @@
-//! What a run needs before it takes anything: its flavour, image, kernel, and what it was given. Each is refused here.
+//! What a run needs before it takes anything: its flavour, image, kernel, user data, and what it was given. Each is refused here.
 
 use std::path::Path;
 
@@ -8,6 +8,8 @@ use nearmetal_run::RunError;
 use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
+use nearmetal_run::needs::bridge;
+use nearmetal_run::seed::UserData;
 
 use super::Args;
 use crate::guest_files;
@@ -24,6 +26,8 @@ pub(super) struct Prepared {
     pub(super) given: Given,
     /// The image and what it is based on, open; none for a guest without a disk.
     pub(super) layers: Vec<Layer>,
+    /// What cloud-init is told.
+    pub(super) user_data: Option<UserData>,
 }
 
 /// Reads and checks all of it; makes nothing.
@@ -38,8 +42,13 @@ pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result
         (None, _) => Vec::new(),
         (Some(wanted), _) => opened(args, wanted, printer)?,
     };
+    if args.user_data.is_some() && flavour.boot == Boot::Appliance {
+        return Err(RunError::UserDataNotWanted { flavour: flavour.name });
+    }
+    let user_data = args.user_data.as_ref().map(|path| UserData::read(path, args.meta_data.as_deref())).transpose()?;
+    bridge(fs, &flavour)?;
     let given = Given::read(fs)?;
-    Ok(Prepared { flavour, given, layers })
+    Ok(Prepared { flavour, given, layers, user_data })
 }
 
 fn opened(args: &Args, wanted: &str, printer: &mut Printer) -> Result<Vec<Layer>, RunError> {

@@ -26,6 +26,17 @@ pub enum ProbeError {
     /// An argument that is not what it should be.
     #[error(transparent)]
     Text(#[from] ParseError),
+    /// A server that accepted no connection.
+    #[error("nothing at {address} accepted a connection within {seconds} s")]
+    Unreached {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// How long was tried.
+        seconds: u64,
+        /// The last try's end.
+        #[source]
+        source: io::Error,
+    },
     /// A system call the kernel refused.
     #[error("the kernel refused to {action}")]
     Kernel {

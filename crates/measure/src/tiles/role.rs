@@ -118,6 +118,11 @@ impl Role {
         }
     }
 
+    /// Whether its server is a program of the loads image.
+    pub fn needs_loads_image(self) -> bool {
+        self != Self::Idle
+    }
+
     /// The roles whose servers it asks.
     pub fn asks(self) -> &'static [Self] {
         match self {

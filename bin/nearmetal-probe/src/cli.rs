@@ -131,7 +131,7 @@ impl From<FileSystemName> for Kind {
 ///
 /// The image becomes the program's root directory, read only. `/tmp` and `/run` are memory; with --device, WHOSE CONTENTS ARE
 /// LOST, `/data` is a file system made on it. Only this program sees the mounts. They end with it, and so do all processes that
-/// it has started, even if it is killed.
+/// it has started, even if it is killed. `/run/nearmetal-probe` is this program.
 ///
 /// Example: nearmetal-probe programs --image /dev/sda -- /usr/lib/nearmetal/java/runtime/bin/java -version
 #[derive(Debug, Args)]

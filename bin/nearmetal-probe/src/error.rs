@@ -175,6 +175,12 @@ pub enum ProbeError {
         /// What it may be asked for.
         most: f64,
     },
+    /// A ceiling of a protocol that this program does not answer itself.
+    #[error("--ceiling cannot be measured for {protocol}: nearmetal-probe answers http and imap itself; leave it out")]
+    NoCeiling {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// A place for contents that holds something.
     #[error("{} is not empty: it holds {}; name a new directory", directory.display(), holds.display())]
     NotEmpty {
@@ -209,7 +215,7 @@ impl ProbeError {
     /// 2 for wrong use, 3 when the machine refused.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Limit { .. } | Self::Text(_) => 2,
+            Self::Limit { .. } | Self::Text(_) | Self::NoCeiling { .. } => 2,
             _ => 3,
         }
     }

@@ -9,7 +9,7 @@ use crate::load::tally::{ClassTally, Tally};
 /// A run: what was asked, when, and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Load {
-    /// `http` or `imap`.
+    /// `http`, `imap` or `sql`.
     pub protocol: &'static str,
     /// Where the server answered.
     pub address: String,

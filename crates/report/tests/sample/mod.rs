@@ -66,6 +66,7 @@ pub fn sample() -> JobReport {
         race: None,
         together: None,
         by_nodes: None,
+        tiles: None,
         tenants: vec![],
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),

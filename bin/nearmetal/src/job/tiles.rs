@@ -1,7 +1,7 @@
 //! Tiles: what each arm did with each number of them, and what it held.
 
 use nearmetal_measure::{ArmFilled, Environment, Filling, Full, Level, Results, filled, miss_text};
-use nearmetal_report::view::{ByNodesView, ModePoint, ModeSeries, NodesQuantity, TilesHeld, TilesRow, TilesView};
+use nearmetal_report::view::{Bounds, ByNodesView, ModePoint, ModeSeries, NodesQuantity, PartBusy, TilesHeld, TilesRow, TilesView};
 
 /// Name of the score in the report.
 const SCORE: &str = "score of all tiles together";
@@ -68,12 +68,12 @@ fn point(tiles: usize, values: &[f64]) -> Option<ModePoint> {
 }
 
 fn row(arm: &str, level: &Level, tiles: &Filling) -> TilesRow {
-    let busy_by_part = tiles.roles.iter().filter_map(|role| Some((role.title().to_owned(), level.busy_of(*role)?)));
+    let busy_by_part = tiles.roles.iter().filter_map(|role| Some(PartBusy { part: role.title().to_owned(), pus: level.busy_of(*role)? }));
     TilesRow {
         tiles: level.tiles as u32,
         arm: arm.to_owned(),
         score: level.score(),
-        range: level.range(),
+        range: level.range().map(|(low, high)| Bounds { low, high }),
         samples: level.samples.len() as u32,
         missed: level.missed() as u32,
         failed: level.failed as u32,
@@ -118,9 +118,9 @@ pub(super) fn text(results: &Results) -> String {
     }
     for row in &view.rows {
         let figure = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.1}"));
-        let range = row.range.map_or_else(String::new, |(low, high)| format!(" ({low:.1}–{high:.1})"));
+        let range = row.range.map_or_else(String::new, |range| format!(" ({:.1}–{:.1})", range.low, range.high));
         let busy = row.busy.map_or_else(String::new, |busy| format!(", {busy:.2} PUs busy"));
-        let parts: Vec<String> = row.busy_by_part.iter().map(|(part, busy)| format!("{part} {busy:.2}")).collect();
+        let parts: Vec<String> = row.busy_by_part.iter().map(|one| format!("{} {:.2}", one.part, one.pus)).collect();
         let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
         let lost = if row.failed > 0 { format!(", {} without figures", row.failed) } else { String::new() };
         let many = if row.tiles == 1 { "tile " } else { "tiles" };

@@ -20,7 +20,7 @@ pub(super) fn tiles(page: &mut Page, view: &JobReport) {
     let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
     let rows = tiles.rows.iter().map(|row| {
         let figure = |value: Option<f64>, digits: usize| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.digits$}"));
-        let range = row.range.map_or_else(|| "?".to_owned(), |(low, high)| format!("{low:.1}–{high:.1}"));
+        let range = row.range.map_or_else(|| "?".to_owned(), |range| format!("{:.1}–{:.1}", range.low, range.high));
         vec![
             (row.tiles.to_string(), Ink::Plain),
             (arm_name(view, &row.arm), arm_ink(view, &row.arm)),

@@ -36,7 +36,7 @@ pub use race::{
     AdviceKind, AdviceView, CeilingRow, EffectRow, LeftOutRow, RaceArm, RaceReadBack, RaceView, Rate, RatioView,
 };
 pub use slice::{NodePages, SliceDevice, SliceRole, SliceThread, SliceView};
-pub use tiles::{TilesHeld, TilesRow, TilesView};
+pub use tiles::{PartBusy, TilesHeld, TilesRow, TilesView};
 pub use together::{CountRow, GuestShare, TenantView, TogetherView};
 
 use nearmetal_host::Host;

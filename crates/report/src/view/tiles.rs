@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ByNodesView;
+use super::{Bounds, ByNodesView};
 
 /// What each arm did with 1, 2, … tiles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct TilesRow {
     /// Median of the scores; `None` without figures.
     pub score: Option<f64>,
     /// The lowest and the highest score; `None` without figures.
-    pub range: Option<(f64, f64)>,
+    pub range: Option<Bounds>,
     /// Samples with figures.
     pub samples: u32,
     /// Of them, those in which quality of service failed.
@@ -42,8 +42,17 @@ pub struct TilesRow {
     pub least: Option<String>,
     /// Median of the PUs that were busy; `None` if nobody counted.
     pub busy: Option<f64>,
-    /// The same of the guests of each part of a tile: its title, and PUs.
-    pub busy_by_part: Vec<(String, f64)>,
+    /// The same of the guests of each part of a tile; a part that nobody counted is missing.
+    pub busy_by_part: Vec<PartBusy>,
+}
+
+/// The guests of one part of a tile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartBusy {
+    /// What a person calls it.
+    pub part: String,
+    /// PUs that their QEMU kept busy.
+    pub pus: f64,
 }
 
 impl TilesRow {

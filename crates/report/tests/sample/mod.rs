@@ -4,6 +4,7 @@
 mod host;
 mod measured;
 pub mod nodes;
+pub mod tiles;
 mod story;
 
 use nearmetal_report::view::{Environment, GuestCard, JobReport, QuickMode, REPORT_SCHEMA};

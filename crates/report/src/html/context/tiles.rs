@@ -45,10 +45,10 @@ pub(super) fn tiles(view: &JobReport) -> Option<TilesPage> {
         arm: name(&row.arm),
         tone: tone_of(&row.arm),
         score: row.score.map_or_else(|| "unknown".to_owned(), |score| format!("{score:.1}")),
-        range: row.range.map_or_else(String::new, |(low, high)| format!("{low:.1}–{high:.1}")),
+        range: row.range.map_or_else(String::new, |range| format!("{:.1}–{:.1}", range.low, range.high)),
         quality: row.quality(),
         busy: row.busy.map_or_else(|| "not counted".to_owned(), |busy| format!("{busy:.2}")),
-        busy_by_part: row.busy_by_part.iter().map(|(part, busy)| format!("{part} {busy:.2}")).collect::<Vec<_>>().join(", "),
+        busy_by_part: row.busy_by_part.iter().map(|one| format!("{} {:.2}", one.part, one.pus)).collect::<Vec<_>>().join(", "),
     };
     let note = |row: &TilesRow| {
         let who = format!("{}, {}", name(&row.arm), count(row.tiles as usize, "tile"));

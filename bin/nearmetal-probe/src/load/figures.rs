@@ -48,6 +48,8 @@ pub struct Load {
     pub classes: Vec<ClassFigures>,
     /// Why requests have no answer; kinds that did not occur are not listed.
     pub failures: Vec<FailureCount>,
+    /// Why connections were lost that had no request, or could not be made again, after the run began.
+    pub lost: Vec<FailureCount>,
     /// What is known of the generator itself.
     pub generator: Generator,
 }

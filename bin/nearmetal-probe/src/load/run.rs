@@ -212,6 +212,7 @@ pub fn measure(settings: &Settings) -> Result<Load, ProbeError> {
         all,
         classes,
         failures: tally.failures.iter().map(failure).collect(),
+        lost: tally.lost.iter().map(failure).collect(),
         generator: figures::Generator { lag, most_lag_ms: settings.most_lag, ceiling_per_second: ceiling },
     })
 }

@@ -32,8 +32,9 @@ pub struct Tables {
 pub const SETTINGS: [(&str, &str); 3] =
     [("innodb_flush_log_at_trx_commit", "1"), ("innodb_flush_method", "O_DIRECT"), ("innodb_doublewrite", "ON")];
 
-/// What a client can do: long passwords, a database at login, the protocol of 4.1, transactions, its way to prove itself.
-const CAPABILITIES: u32 = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x8_0000;
+/// What a client can do: long passwords, counts of the rows that were found (an update that finds a row as it should become
+/// changes none), a database at login, the protocol of 4.1, transactions, its way to prove itself.
+const CAPABILITIES: u32 = 0x1 | 0x2 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x8_0000;
 /// utf8mb4_general_ci.
 const LETTERS: u8 = 45;
 const METHOD: &[u8] = b"mysql_native_password\0";

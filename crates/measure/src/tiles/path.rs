@@ -18,12 +18,6 @@ use crate::net::port::Port;
 use crate::record::record;
 use crate::results::{Arm, Slice};
 
-/// How long a server may take until it answers: it makes its contents first, a database its tables. An emulated machine takes
-/// some ten times as long.
-pub(super) const TO_SERVE: Duration = Duration::from_secs(120);
-/// See [`TO_SERVE`].
-pub(super) const TO_SERVE_EMULATED: Duration = Duration::from_secs(600);
-
 /// One guest.
 pub(super) struct TileGuest<'a> {
     pub role: Role,

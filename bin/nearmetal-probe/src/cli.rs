@@ -4,6 +4,7 @@ pub(crate) mod load;
 pub(crate) mod serve;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -56,6 +57,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: load::LoadCommand,
     },
+    Reach(ReachArguments),
     /// Start a server on generated contents, for `load`, and wait for it; it ends when this is killed
     Serve {
         #[command(subcommand)]
@@ -68,6 +70,21 @@ pub(crate) enum Command {
     Count(CountArguments),
     /// Print which file systems this machine can make and mount, and what the others lack
     FileSystems,
+}
+
+/// Wait until a server accepts connections
+///
+/// Connects and closes the connection again; what the server says is not read. Exits with 3 if nobody accepts one in time.
+///
+/// Example: nearmetal-probe reach --address 192.0.2.10:80 --seconds 60
+#[derive(Debug, Args)]
+pub(crate) struct ReachArguments {
+    /// Where it is to answer, such as 192.0.2.1:80 or [2001:db8::1]:80
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) address: SocketAddr,
+    /// How long to try, in seconds: 1 to 3600
+    #[arg(long, value_name = "NUMBER", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -114,7 +131,7 @@ impl From<FileSystemName> for Kind {
 ///
 /// The image becomes the program's root directory, read only. `/tmp` and `/run` are memory; with --device, WHOSE CONTENTS ARE
 /// LOST, `/data` is a file system made on it. Only this program sees the mounts. They end with it, and so do all processes that
-/// it has started, even if it is killed.
+/// it has started, even if it is killed. `/run/nearmetal-probe` is this program.
 ///
 /// Example: nearmetal-probe programs --image /dev/sda -- /usr/lib/nearmetal/java/runtime/bin/java -version
 #[derive(Debug, Args)]

@@ -26,6 +26,17 @@ pub enum ProbeError {
     /// An argument that is not what it should be.
     #[error(transparent)]
     Text(#[from] ParseError),
+    /// A server that accepted no connection.
+    #[error("nothing at {address} accepted a connection within {seconds} s")]
+    Unreached {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// How long was tried.
+        seconds: u64,
+        /// The last try's end.
+        #[source]
+        source: io::Error,
+    },
     /// A system call the kernel refused.
     #[error("the kernel refused to {action}")]
     Kernel {
@@ -164,6 +175,12 @@ pub enum ProbeError {
         /// What it may be asked for.
         most: f64,
     },
+    /// A ceiling of a protocol that this program does not answer itself.
+    #[error("--ceiling cannot be measured for {protocol}: nearmetal-probe answers http and imap itself; leave it out")]
+    NoCeiling {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// A place for contents that holds something.
     #[error("{} is not empty: it holds {}; name a new directory", directory.display(), holds.display())]
     NotEmpty {
@@ -198,7 +215,7 @@ impl ProbeError {
     /// 2 for wrong use, 3 when the machine refused.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Limit { .. } | Self::Text(_) => 2,
+            Self::Limit { .. } | Self::Text(_) | Self::NoCeiling { .. } => 2,
             _ => 3,
         }
     }

@@ -32,6 +32,7 @@ fn run(cli: Cli) -> Result<(), ProbeError> {
         Command::Memory { command: MemoryCommand::Work(arguments) } => commands::memory_work::run(arguments),
         Command::Kvm => commands::kvm::run(),
         Command::Load { command } => commands::load::run(&command),
+        Command::Reach(arguments) => commands::reach::run(&arguments),
         Command::Serve { command } => commands::serve::run(&command),
         Command::See(arguments) => commands::see::run(arguments),
         Command::Capture(arguments) => commands::capture::run(arguments),

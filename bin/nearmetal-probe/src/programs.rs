@@ -6,12 +6,13 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-use nearmetal_host::HostFs;
+use nearmetal_host::{HostFs, files};
 use nearmetal_units::Bytes;
 use rustix::fs::FileType;
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use rustix::time::{ClockId, clock_gettime};
@@ -23,6 +24,9 @@ use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
 const KIND: &str = "erofs";
 /// Where programs are looked for, in the image.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where programs find this program, which makes what servers serve: a static one needs nothing of the image.
+pub const PROBE: &str = "/run/nearmetal-probe";
 
 /// What tells a program when its run began, in hundredths of a second of /proc/uptime: making its file system is a part of it.
 const BEGUN: &str = "NEARMETAL_BEGUN";
@@ -90,6 +94,11 @@ pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -
         mount("tmpfs", &place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)
             .map_err(refused(format!("mount memory at {place}")))?;
     }
+    let place = format!("{root}{PROBE}");
+    files::write(Path::new(&place), "")?;
+    // By its path: /proc/self/exe leads to a mount of the namespace that was left.
+    let own = std::env::current_exe().map_err(|source| ProbeError::kernel("tell where this program is", source))?;
+    mount_bind(&own, &place).map_err(refused(format!("mount {} at {place}", own.display())))?;
     if let Some(Data { kind, device, .. }) = data {
         let place = format!("{root}/data");
         mount(device, &place, kind.name(), MountFlags::NOATIME, None)

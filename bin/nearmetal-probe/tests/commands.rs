@@ -264,3 +264,21 @@ fn at_begins_at_its_moment_and_never_late() {
     let far = (now() + 3_600_000_000_000).to_string();
     assert!(failure_of(&["at", "--nanoseconds", &far, "--", "echo"], 2).contains("ahead"));
 }
+
+#[test]
+fn reach_waits_for_a_server_and_says_when_there_is_none() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    assert!(probe(&["reach", "--address", &address.to_string(), "--seconds", "5"]).output().unwrap().status.success());
+    drop(listener);
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.accept().unwrap();
+    });
+    let reached = probe(&["reach", "--address", &address.to_string(), "--seconds", "20"]).output().unwrap();
+    assert!(reached.status.success(), "{reached:?}");
+    late.join().unwrap();
+    let said = failure_of(&["reach", "--address", &address.to_string(), "--seconds", "1"], 3);
+    assert!(said.contains(&address.to_string()) && said.contains("within 1 s"), "{said}");
+}

@@ -158,6 +158,7 @@ fn load_prints_the_fields_of_the_page() {
         all: figures(),
         classes: vec![ClassFigures { name: "below-1kb".into(), figures: figures() }],
         failures: vec![FailureCount { kind: FailureKind::Closed, count: 1, first: "test".into() }],
+        lost: vec![FailureCount { kind: FailureKind::Connect, count: 1, first: "test".into() }],
         generator: Generator { lag: Some(histogram.figures(0)), most_lag_ms: 5, ceiling_per_second: Some(1.0) },
     });
     PAGE.have(&load.clone().without(&["latency", "generator.lag", "classes[]"]), "## load");

@@ -1,6 +1,7 @@
 //! The result in one sentence, and what belongs right under it.
 
 use crate::headline_nodes::headline_by_nodes;
+use crate::headline_tiles::headline_tiles;
 use crate::text::{COUNTED_WORDS, LAB_WORDS, count, finite, interval, percent, ratio, shown, value};
 use crate::view::{ArmRole, Bounds, CheckOutcome, ComparisonView, JobReport, Metric};
 
@@ -47,6 +48,9 @@ impl Headline {
 pub fn headline(view: &JobReport) -> Headline {
     if let Some(by_nodes) = view.by_nodes.as_ref().filter(|_| view.race.is_none() && view.verification.is_empty()) {
         return headline_by_nodes(view, by_nodes);
+    }
+    if let Some(tiles) = &view.tiles {
+        return headline_tiles(view, tiles);
     }
     let mut pieces = Vec::new();
     let mut say = |text: String, stress| pieces.push(Piece { text, stress });

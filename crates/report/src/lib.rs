@@ -15,6 +15,7 @@
 //! | a matrix of arms against the default | [`race_svg`], [`matrix_svg`] |
 //! | several guests at once, by their number | [`together_svg`] |
 //! | one guest over more and more nodes, by mode | [`by_nodes_svg`] |
+//! | more and more tiles of guests | [`tiles_svg`] |
 //! | the words of a race: its order, what became of each way, what to use | [`view::RaceView`] |
 //! | papers' figures and orders beside ours | [`papers::beside`], [`papers::order_said`] |
 //! | a fleet's plan: text, pictures, page | [`fleet::FleetReport`] |
@@ -23,6 +24,7 @@
 pub mod fleet;
 mod headline;
 mod headline_nodes;
+mod headline_tiles;
 mod html;
 mod orders;
 mod palette;
@@ -44,6 +46,6 @@ pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigu
 pub use summary_schema::summary_violations;
 pub use svg::{
     MatrixMark, MatrixRow, Moment, Surface, arms_svg, by_nodes_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of,
-    race_svg, sizes_svg, together_svg,
+    race_svg, sizes_svg, tiles_svg, together_svg,
 };
 pub use terminal::{Style, experiment_text, host_picture, terminal};

@@ -28,6 +28,7 @@ fn full() -> Value {
     report.race = Some(race());
     report.together = Some(together());
     report.by_nodes = sample::nodes::nodes(true).by_nodes;
+    report.tiles = sample::tiles::tiles(true).tiles;
     report.tenants = vec![TenantView {
         guest: "web1".into(),
         cpus: CpuSet::one(4),
@@ -130,7 +131,7 @@ fn the_document_names_exactly_the_fields_of_a_report() {
     PAGE.have(
         &fields
             .clone()
-            .without(&["host", "host_after", "race", "together", "by_nodes"])
+            .without(&["host", "host_after", "race", "together", "by_nodes", "tiles"])
             .without(&slices)
             .without(&checks),
         "## Fields",
@@ -147,6 +148,7 @@ fn the_document_names_exactly_the_fields_of_a_report() {
     let (by_nodes, ratio) = (fields.below(&["by_nodes"]), ["quantities[].series[].points[].to_bare"]);
     PAGE.have(&by_nodes.clone().without(&ratio), "## By nodes");
     PAGE.have(&by_nodes.below(&ratio), "## Ratio");
+    PAGE.have(&fields.below(&["tiles"]).without(&["over"]), "## Tiles");
     assert!(PAGE.0.contains(REPORT_SCHEMA));
 }
 

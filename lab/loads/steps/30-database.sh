@@ -4,8 +4,8 @@
 mount -t proc proc "$rootfs/proc"
 own=/usr/lib/nearmetal/database
 mkdir -p "$rootfs$own"
-cp "$RECIPE/database/server.cnf" "$RECIPE/database/oltp" "$rootfs$own/"
-chmod 755 "$rootfs$own/oltp"
+cp "$RECIPE/database/server.cnf" "$RECIPE/database/oltp" "$RECIPE/database/serve" "$rootfs$own/"
+chmod 755 "$rootfs$own/oltp" "$rootfs$own/serve"
 {
     printf '%s\n' 'create database mysql;' 'use mysql;' 'set @auth_root_socket = null;' \
         "set @current_hostname = 'localhost';"

@@ -66,12 +66,16 @@ const LOADS: &[RecipeFile] = recipe_files!["loads":
     "steps/20-java.sh",
     "steps/30-database.sh",
     "steps/40-image.sh",
+    "java/shop/Desk.java",
+    "java/shop/Desks.java",
+    "java/shop/Main.java",
     "java/warehouses/Catalogue.java",
     "java/warehouses/Generator.java",
     "java/warehouses/Main.java",
     "java/warehouses/Pages.java",
     "java/warehouses/Warehouse.java",
     "database/oltp",
+    "database/serve",
     "database/server.cnf",
 ];
 

@@ -7,13 +7,15 @@ use clap::{Args, Subcommand};
 use nearmetal_probe::load::mailbox::Mail;
 use nearmetal_probe::load::respond::Served;
 use nearmetal_probe::load::run::{Settings, Target};
-use nearmetal_probe::load::site::Site;
+use nearmetal_probe::load::site::{CLASSES, Site};
+use nearmetal_probe::load::sql::{FEWEST_ROWS, MOST, Tables};
 use nearmetal_probe::load::web::{Pages, is_path};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
     Http(HttpArguments),
     Imap(ImapArguments),
+    Sql(SqlArguments),
     /// Answer as a server does, to try the generator or the way to it; ends with --seconds
     ///
     /// This is what --ceiling measures against. It answers from memory, a thread for each connection, and is not a server
@@ -148,6 +150,9 @@ pub(crate) struct HttpArguments {
     /// A path of your own and its weight, such as /index.html=3; may be repeated
     #[arg(long, value_name = "PATH=WEIGHT", value_parser = path, conflicts_with_all = ["site", "directories"])]
     path: Vec<(String, u32)>,
+    /// Only files of this class: below-1kb, below-10kb, below-100kb or below-1mb [default: all, by their weights]
+    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with = "path")]
+    only: Option<usize>,
     /// What the header `Host` says [default: the address]
     #[arg(long, value_name = "NAME", value_parser = host)]
     host: Option<String>,
@@ -158,7 +163,10 @@ impl HttpArguments {
         let host = self.host.clone().unwrap_or_else(|| self.pace.address.to_string());
         let (paths, weights): (Vec<String>, Vec<u32>) = self.path.iter().cloned().unzip();
         self.pace.settings(match paths.is_empty() {
-            true => Target::site(&host, self.site.site()),
+            true => match self.only {
+                None => Target::site(&host, self.site.site()),
+                Some(class) => Target::files(&host, self.site.site(), class),
+            },
             false => Target::Http { host, pages: Pages::Paths(paths), weights },
         })
     }
@@ -182,6 +190,35 @@ pub(crate) struct ImapArguments {
 impl ImapArguments {
     pub(crate) fn settings(&self) -> Settings {
         self.pace.settings(Target::Imap(self.mail.mail()))
+    }
+}
+
+/// Run transactions on a MariaDB server, each at its own moment, and measure how long each takes from that moment
+///
+/// As `load http`, with connections that stay logged in. The tables are those of sysbench (`sbtest1`, `sbtest2`, … in the
+/// database `sbtest`), and a transaction has the 20 statements of its oltp_read_write: reads of rows and of ranges, two updates,
+/// a row deleted and put back. A statement that fails or finds other rows than it must is a failed transaction.
+///
+/// The server must let root in without a password, and must write transactions to its drive when they are committed
+/// (innodb_flush_log_at_trx_commit = 1, O_DIRECT, doublewrite): with other settings it is not driven.
+///
+/// Example: nearmetal-probe load sql --address 192.0.2.10:3306 --rate 20 --tables 4 --rows 10000 --within 2000
+#[derive(Debug, Args)]
+pub(crate) struct SqlArguments {
+    #[command(flatten)]
+    pace: PaceArguments,
+    /// Tables: 1 to 64
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST.1)))]
+    tables: u32,
+    /// Rows of each: 500 to 100000000
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(i64::from(FEWEST_ROWS)..=i64::from(MOST.0)))]
+    rows: u32,
+}
+
+impl SqlArguments {
+    pub(crate) fn settings(&self) -> Settings {
+        self.pace.settings(Target::Sql(Tables { tables: self.tables, rows: self.rows }))
     }
 }
 
@@ -233,6 +270,13 @@ fn path(text: &str) -> Result<(String, u32), String> {
     }
     let weight = weight.parse().map_err(|_| format!("`{weight}` is not a weight: it must be a whole number"))?;
     Ok((path.to_owned(), weight))
+}
+
+/// The number of a class of files.
+fn class(text: &str) -> Result<usize, String> {
+    let names = CLASSES.map(|class| class.name).join(", ");
+    let found = CLASSES.iter().position(|class| class.name == text);
+    found.ok_or_else(|| format!("`{text}` is not a class of files: {names}"))
 }
 
 fn host(text: &str) -> Result<String, String> {

@@ -1,5 +1,6 @@
 //! `serve`: definitions and help only.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -13,6 +14,9 @@ pub(crate) enum ServeCommand {
     Web {
         #[command(flatten)]
         site: SiteArguments,
+        /// Pass on what is asked of the largest files (below-1mb) to the web server at this address, which serves the same site
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        large_files_from: Option<SocketAddr>,
         #[command(flatten)]
         server: ServerArguments,
     },

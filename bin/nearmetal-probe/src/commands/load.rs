@@ -14,6 +14,7 @@ pub(crate) fn run(command: &LoadCommand) -> Result<(), ProbeError> {
     match command {
         LoadCommand::Http(arguments) => load("load http", &arguments.settings()),
         LoadCommand::Imap(arguments) => load("load imap", &arguments.settings()),
+        LoadCommand::Sql(arguments) => load("load sql", &arguments.settings()),
         LoadCommand::Respond { what } => respond(what),
     }
 }

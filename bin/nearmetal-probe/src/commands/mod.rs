@@ -16,6 +16,7 @@ pub(crate) mod memory_bandwidth;
 pub(crate) mod memory_latency;
 pub(crate) mod memory_work;
 pub(crate) mod programs;
+pub(crate) mod reach;
 pub(crate) mod see;
 pub(crate) mod see_binding;
 pub(crate) mod serve;

@@ -127,6 +127,8 @@ impl<'p, D: Dialogue> Generator<'p, D> {
     /// The kernel refused to wait for the connections.
     pub fn run(mut self, start: u64) -> Result<Tally, ProbeError> {
         (self.origin, self.tally.reconnects) = (start, 0);
+        // While the server was awaited, it was not there.
+        self.tally.lost.clear();
         let end = self.plan.ramp + self.plan.length;
         let plan = self.plan;
         let mut arrivals = match &plan.pace {
@@ -236,8 +238,9 @@ impl<'p, D: Dialogue> Generator<'p, D> {
         let pause =
             if failure.kind == Kind::Connect || connection.state == State::Opening { 10 * RETRY } else { RETRY };
         connection.close(State::Down(now + pause));
-        if let Some(request) = connection.request.take() {
-            self.tally.fail(&request, &failure);
+        match connection.request.take() {
+            Some(request) => self.tally.fail(&request, &failure),
+            None => self.tally.lose(&failure),
         }
         self.trouble = Some(failure);
     }

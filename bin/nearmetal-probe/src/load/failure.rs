@@ -16,7 +16,7 @@ pub enum Kind {
     Malformed,
     /// What came is longer than an answer may be.
     TooLarge,
-    /// The server refused in the protocol's own words (HTTP status 400 and above, IMAP NO, BAD or BYE).
+    /// The server refused in the protocol's own words (HTTP status 400 and above, IMAP NO, BAD or BYE, an SQL error).
     Refused,
     /// The answer is whole, and not what was asked for.
     WrongAnswer,

@@ -9,7 +9,7 @@ use crate::load::tally::{ClassTally, Tally};
 /// A run: what was asked, when, and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Load {
-    /// `http` or `imap`.
+    /// `http`, `imap` or `sql`.
     pub protocol: &'static str,
     /// Where the server answered.
     pub address: String,
@@ -48,6 +48,8 @@ pub struct Load {
     pub classes: Vec<ClassFigures>,
     /// Why requests have no answer; kinds that did not occur are not listed.
     pub failures: Vec<FailureCount>,
+    /// Why connections were lost that had no request, or could not be made again, after the run began.
+    pub lost: Vec<FailureCount>,
     /// What is known of the generator itself.
     pub generator: Generator,
 }

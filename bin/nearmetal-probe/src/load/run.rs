@@ -15,6 +15,7 @@ use crate::load::mail::{self, ImapUser};
 use crate::load::mailbox::Mail;
 use crate::load::respond::{Responder, Served};
 use crate::load::site::{self, Site};
+use crate::load::sql::{Session, Tables};
 use crate::load::tally::Tally;
 use crate::load::web::{Pages, Web};
 use crate::random::Random;
@@ -48,6 +49,8 @@ pub enum Target {
     },
     /// A mail server, whose mail is this.
     Imap(Mail),
+    /// A database with these tables.
+    Sql(Tables),
 }
 
 impl Target {
@@ -57,10 +60,17 @@ impl Target {
         Self::Http { host: host.to_owned(), pages: Pages::Site(site), weights }
     }
 
+    /// The files of one class of a generated site.
+    pub fn files(host: &str, site: Site, class: usize) -> Self {
+        let weights = (0..site::CLASSES.len()).map(|number| u32::from(number == class)).collect();
+        Self::Http { host: host.to_owned(), pages: Pages::Site(site), weights }
+    }
+
     fn protocol(&self) -> &'static str {
         match self {
             Self::Http { .. } => "http",
             Self::Imap(_) => "imap",
+            Self::Sql(_) => "sql",
         }
     }
 
@@ -68,6 +78,7 @@ impl Target {
         match self {
             Self::Http { weights, .. } => weights.clone(),
             Self::Imap(_) => mail::CLASSES.iter().map(|(_, weight)| *weight).collect(),
+            Self::Sql(_) => vec![1],
         }
     }
 
@@ -78,16 +89,18 @@ impl Target {
             }
             Self::Http { pages: Pages::Paths(paths), .. } => paths.clone(),
             Self::Imap(_) => mail::CLASSES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            Self::Sql(_) => vec!["transaction".to_owned()],
         }
     }
 
-    /// The same, as this program's own responder has it.
-    fn served(&self) -> Served {
+    /// The same, as this program's own responder has it; it has no database.
+    fn served(&self) -> Option<Served> {
         match self {
-            Self::Http { pages: Pages::Site(site), .. } => Served::Site(*site),
+            Self::Http { pages: Pages::Site(site), .. } => Some(Served::Site(*site)),
             // A small page, whatever the path.
-            Self::Http { .. } => Served::Page(1 << 10),
-            Self::Imap(mail) => Served::Mail(*mail),
+            Self::Http { .. } => Some(Served::Page(1 << 10)),
+            Self::Imap(mail) => Some(Served::Mail(*mail)),
+            Self::Sql(_) => None,
         }
     }
 }
@@ -199,6 +212,7 @@ pub fn measure(settings: &Settings) -> Result<Load, ProbeError> {
         all,
         classes,
         failures: tally.failures.iter().map(failure).collect(),
+        lost: tally.lost.iter().map(failure).collect(),
         generator: figures::Generator { lag, most_lag_ms: settings.most_lag, ceiling_per_second: ceiling },
     })
 }
@@ -213,7 +227,8 @@ fn punctual(lag: &Histogram, most: u64) -> Result<(), ProbeError> {
 
 /// What the generator does a second against its own responder, which shares this process's CPUs: the true ceiling is higher.
 fn ceiling(settings: &Settings, seconds: u64) -> Result<f64, ProbeError> {
-    let responder = Responder::start(SocketAddr::from(([127, 0, 0, 1], 0)), settings.target.served())?;
+    let served = settings.target.served().ok_or(ProbeError::NoCeiling { protocol: settings.target.protocol() })?;
+    let responder = Responder::start(SocketAddr::from(([127, 0, 0, 1], 0)), served)?;
     let own = Settings {
         address: responder.address(),
         rate: None,
@@ -243,6 +258,7 @@ fn driven(settings: &Settings) -> Result<(Tally, Duration), ProbeError> {
         Target::Imap(mail) => {
             threads(settings, |connection| ImapUser::new((connection % u64::from(mail.users)) as u32))
         }
+        Target::Sql(tables) => threads(settings, |_| Session::new(*tables)),
     }
 }
 

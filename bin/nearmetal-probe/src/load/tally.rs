@@ -48,6 +48,8 @@ pub struct Tally {
     pub reconnects: u64,
     /// Why requests that count have no answer, and the first reason of each kind.
     pub failures: BTreeMap<Kind, (u64, String)>,
+    /// Why connections were lost that had no request, or could not be made again, and the first reason of each kind.
+    pub lost: BTreeMap<Kind, (u64, String)>,
     /// The limits, ns.
     limits: Vec<u64>,
 }
@@ -63,6 +65,7 @@ impl Tally {
             bytes: 0,
             reconnects: 0,
             failures: BTreeMap::new(),
+            lost: BTreeMap::new(),
             limits: limits.to_vec(),
         }
     }
@@ -104,6 +107,11 @@ impl Tally {
         self.failures.entry(failure.kind).or_insert_with(|| (0, failure.why.clone())).0 += 1;
     }
 
+    /// A connection without a request was lost, or could not be made.
+    pub fn lose(&mut self, failure: &Failure) {
+        self.lost.entry(failure.kind).or_insert_with(|| (0, failure.why.clone())).0 += 1;
+    }
+
     /// Adds what another thread counted.
     pub fn add(&mut self, other: &Self) {
         for (own, more) in self.classes.iter_mut().zip(&other.classes) {
@@ -118,8 +126,10 @@ impl Tally {
         self.finished += other.finished;
         self.bytes += other.bytes;
         self.reconnects += other.reconnects;
-        for (kind, (count, why)) in &other.failures {
-            self.failures.entry(*kind).or_insert_with(|| (0, why.clone())).0 += count;
+        for (own, more) in [(&mut self.failures, &other.failures), (&mut self.lost, &other.lost)] {
+            for (kind, (count, why)) in more {
+                own.entry(*kind).or_insert_with(|| (0, why.clone())).0 += count;
+            }
         }
     }
 

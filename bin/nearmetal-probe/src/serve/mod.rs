@@ -86,7 +86,7 @@ mod tests {
     fn a_site_is_whole_before_its_server_starts_and_a_server_that_ends_is_an_error() {
         let place = tempfile::tempdir().unwrap();
         let site = Site { seed: 4, directories: 1 };
-        let error = web::serve(&settings(place.path(), "/bin/false"), site).unwrap_err();
+        let error = web::serve(&settings(place.path(), "/bin/false"), site, None).unwrap_err();
         assert!(matches!(error, ProbeError::Ended { .. }), "{error}");
         for file in site.files() {
             let path = place.path().join("data/site").join(&file.path()[1..]);
@@ -94,8 +94,21 @@ mod tests {
         }
         let configuration = files::read_to_string(&place.path().join("data/nginx.conf")).unwrap();
         assert!(configuration.contains("listen 8080") && configuration.contains("/data/site;"), "{configuration}");
-        let again = web::serve(&settings(place.path(), "/bin/false"), site).unwrap_err().to_string();
+        let again = web::serve(&settings(place.path(), "/bin/false"), site, None).unwrap_err().to_string();
         assert!(again.contains("is not empty"), "{again}");
+    }
+
+    #[test]
+    fn the_largest_files_come_from_another_server_and_are_not_on_this_one() {
+        let place = tempfile::tempdir().unwrap();
+        let site = Site { seed: 4, directories: 1 };
+        web::serve(&settings(place.path(), "/bin/false"), site, Some(([192, 0, 2, 1], 80).into())).unwrap_err();
+        for file in site.files() {
+            let is_here = place.path().join("data/site").join(&file.path()[1..]).exists();
+            assert_eq!(is_here, file.class < 3, "{file:?}");
+        }
+        let configuration = files::read_to_string(&place.path().join("data/nginx.conf")).unwrap();
+        assert!(configuration.contains("server 192.0.2.1:80;") && configuration.contains("/c3s {"), "{configuration}");
     }
 
     #[test]
@@ -113,7 +126,7 @@ mod tests {
     fn a_server_that_is_not_there_is_named() {
         let place = tempfile::tempdir().unwrap();
         let site = Site { seed: 4, directories: 1 };
-        let error = web::serve(&settings(place.path(), "/no/such/nginx"), site).unwrap_err();
+        let error = web::serve(&settings(place.path(), "/no/such/nginx"), site, None).unwrap_err();
         assert!(error.to_string().contains("/no/such/nginx"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use nearmetal_host::files;
 use nearmetal_report::view::JobReport;
 use nearmetal_report::{
     Moment, Surface, arms_svg, by_nodes_svg, experiment_text, html_page, machine_svg, race_svg, summary_json, terminal,
-    together_svg,
+    tiles_svg, together_svg,
 };
 use nearmetal_stats::ShownRatio;
 
@@ -227,7 +227,8 @@ fn charts(report: &JobReport) -> Vec<(String, String)> {
     let race = race_svg(report).map(|chart| ("race.svg".to_owned(), chart));
     let together = together_svg(report, Surface::Standalone).map(|chart| ("together.svg".to_owned(), chart));
     let by_nodes = by_nodes_svg(report, Surface::Standalone).map(|chart| ("by-nodes.svg".to_owned(), chart));
-    race.into_iter().chain(together).chain(by_nodes).chain(arms).collect()
+    let tiles = tiles_svg(report, Surface::Standalone).map(|chart| ("tiles.svg".to_owned(), chart));
+    race.into_iter().chain(together).chain(by_nodes).chain(tiles).chain(arms).collect()
 }
 
 fn words(figure: &Figure) -> String {

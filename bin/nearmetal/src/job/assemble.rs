@@ -77,6 +77,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         race: None,
         together: None,
         by_nodes: None,
+        tiles: None,
         tenants: Vec::new(),
         samples: results.map(|results| comparisons::samples(results, &shown)).unwrap_or_default(),
         noise_floors: results.map(|results| comparisons::floors(results, &shown)).unwrap_or_default(),

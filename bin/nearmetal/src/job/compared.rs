@@ -43,7 +43,7 @@ pub(crate) fn text(results: &Results) -> Result<String, MeasureError> {
     }
     if several {
         text.push_str(&side_by_side(results));
-        if comparisons.is_empty() {
+        if comparisons.is_empty() && results.tiles.is_none() {
             text.push_str("no ratio: fewer than two pairs count\n");
         }
     }

@@ -98,12 +98,13 @@ fn empty(
         environment: environment.clone(),
         quick: false,
         seed,
-        tenants: vec![Tenant { guest: guest.to_owned(), slice: slice.clone(), placement: Vec::new() }],
+        tenants: vec![Tenant { guest: guest.to_owned(), slice: slice.clone(), placement: Vec::new(), load: None }],
         least_overlap: None,
         arms: Vec::new(),
         runs: Vec::new(),
         caveats: Vec::new(),
         provenance: Default::default(),
         tune: None,
+        tiles: None,
     }
 }

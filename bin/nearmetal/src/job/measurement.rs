@@ -12,7 +12,7 @@ use super::document::Document;
 use super::error::{JobError, cut};
 use super::{
     arms, assemble, by_nodes, compared, comparisons, costs, fresh, matrix, memory, metrics, net_matrix, paths,
-    provenance, together, tuned,
+    provenance, tiles, together, tuned,
 };
 
 /// Characters of a failure's reason.
@@ -59,7 +59,7 @@ impl Document {
 /// Runs that give no statement.
 pub(crate) fn text(measurement: &Measurement) -> anyhow::Result<String> {
     Ok(match measurement {
-        Measurement::Results(results) => tuned::text(results) + &compared::text(results)?,
+        Measurement::Results(results) => tuned::text(results) + &tiles::text(results) + &compared::text(results)?,
         Measurement::Disk(results) => matrix::text(results),
         Measurement::Net(results) if net_matrix::was_raced(results) => net_matrix::text(results),
         Measurement::Net(results) => net_matrix::paths_text(results),
@@ -93,6 +93,7 @@ fn bare_report(title: String, guest: &str, created: &str, version: &str, environ
         race: None,
         together: None,
         by_nodes: None,
+        tiles: None,
         tenants: Vec::new(),
         samples: Vec::new(),
         noise_floors: Vec::new(),
@@ -134,6 +135,7 @@ fn of_results(results: &Results) -> Result<JobReport, JobError> {
         arms,
         incomplete: arms::incomplete(results),
         comparisons: comparisons::views(results, &shown)?,
+        tiles: tiles::view(results),
         together: together::view(results, &compared),
         tenants: together::tenants(results),
         samples: comparisons::samples(results, &shown),

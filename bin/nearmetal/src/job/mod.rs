@@ -32,6 +32,7 @@ mod provenance;
 mod race;
 mod secrets;
 mod slice;
+mod tiles;
 mod together;
 pub(crate) mod tuned;
 

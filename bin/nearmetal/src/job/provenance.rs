@@ -165,6 +165,7 @@ fn order(results: &Results) -> String {
             Purpose::ExitReasons => "exits",
             Purpose::Accesses => "accesses",
             Purpose::Ceiling => "ceiling",
+            Purpose::Fill => "tiles",
         };
         let end = match &run.outcome {
             Outcome::Measured { .. } => String::new(),

@@ -228,7 +228,7 @@ mod tests {
             environment: Environment::Lab { machine: "quad".into() },
             quick: true,
             seed: 1,
-            tenants: vec![Tenant { guest: "web1".into(), slice, placement: vec![] }],
+            tenants: vec![Tenant { guest: "web1".into(), slice, placement: vec![], load: None }],
             least_overlap: None,
             arms: vec![
                 arm(ArmName::as_found()),
@@ -238,6 +238,7 @@ mod tests {
             runs: [AS_FOUND, PLANNED, WINNER].map(run).to_vec(),
             caveats: vec![],
             provenance: Default::default(),
+            tiles: None,
             tune: Some(Box::new(Tuning {
                 kernel: "6.12".into(),
                 budget: 1800,

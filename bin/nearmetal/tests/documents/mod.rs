@@ -80,6 +80,7 @@ fn results(experiment: &str, arms: Vec<Arm>, tenants: Vec<Tenant>, runs: Vec<Run
         caveats: vec!["the drive was empty before".into()],
         provenance: BTreeMap::from([("Kernel".to_owned(), "6.12.41".to_owned())]),
         tune: None,
+        tiles: None,
     }
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn pairs(experiment: &str) -> Results {
         runs.push(run(round as u32, 1, "planned", fio(), outcome));
     }
     let arms = vec![arm(ArmName::bare_slice(), "/dev/nvme1n1"), arm(ArmName::planned(), "/dev/vda")];
-    let tenants = vec![Tenant { guest: "web1".into(), slice: slice(2, 1), placement: vec![] }];
+    let tenants = vec![Tenant { guest: "web1".into(), slice: slice(2, 1), placement: vec![], load: None }];
     results(experiment, arms, tenants, runs)
 }
 
@@ -126,6 +127,7 @@ pub(crate) fn together(workload: Workload) -> Results {
                 guest: format!("w{number}"),
                 rate: rate * scale * if arm == "planned" { noise } else { 1.0 },
                 window: Window { began: 0.0, ended: 5000.0 },
+                metrics: vec![],
             };
             let parts: Vec<Part> = parts.into_iter().enumerate().take(count).map(part).collect();
             let sum = parts.iter().map(|part| part.rate).sum();
@@ -144,6 +146,7 @@ pub(crate) fn together(workload: Workload) -> Results {
         guest: format!("w{number}"),
         slice: slice(2 * number, number),
         placement: vec![format!("CPU 0/KVM: PU {}", 2 * number)],
+        load: None,
     };
     let mut all = results("together", arms, vec![tenant(0), tenant(1)], runs);
     all.least_overlap = Some(0.8);

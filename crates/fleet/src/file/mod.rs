@@ -22,6 +22,7 @@ mod hosts;
 mod init;
 mod keys;
 mod now;
+mod pairs;
 mod parse;
 mod running;
 mod section;

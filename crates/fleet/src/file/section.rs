@@ -58,7 +58,7 @@ pub struct Section<'a> {
     asked: RefCell<BTreeSet<&'static str>>,
 }
 
-type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
+pub(super) type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
 
 impl<'a> Section<'a> {
     pub(super) fn new(
@@ -106,7 +106,7 @@ impl<'a> Section<'a> {
         self.entries.iter().any(|(name, _)| name.get_ref() == key)
     }
 
-    fn get(&self, key: &'static str) -> Option<Item<'a>> {
+    pub(super) fn get(&self, key: &'static str) -> Option<Item<'a>> {
         self.asked.borrow_mut().insert(key);
         self.entries.iter().find(|(name, _)| name.get_ref() == key)
     }
@@ -117,7 +117,7 @@ impl<'a> Section<'a> {
     }
 
     /// What a key must be, with an example from its description.
-    fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) {
+    pub(super) fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) {
         let what = match value.get_ref() {
             DeValue::String(_) => "text",
             DeValue::Integer(_) => "a whole number",

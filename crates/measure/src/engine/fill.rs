@@ -1,10 +1,11 @@
 //! The design of tiles: one more of them until the machine is full.
 //!
-//! A round is a number of tiles. Every arm that is not full yet has some samples of it, one after the other, since its guests
-//! are booted for its turn; which arm goes first is drawn. An arm is full where quality of service fails in more than half of
+//! Every arm that is not full yet has a round of some samples of one tile, then one of two, and so on. The samples of an arm
+//! follow each other, since its guests are booted for its turn; which arm goes first is drawn for each number of tiles. An arm is full where quality of service fails in more than half of
 //! its samples, where one tile more does not raise the score, or where no sample gives figures.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
@@ -106,13 +107,17 @@ pub(crate) struct Fill<'a> {
     plan: FillPlan,
     look: &'a dyn Fn(&Run) -> Option<Look>,
     random: SplitMix,
-    next: usize,
+    /// Rounds of the number of tiles that is under way.
+    queue: VecDeque<Round>,
+    /// Number of tiles of the rounds that were queued last.
+    tiles: usize,
+    next_number: u32,
 }
 
 impl<'a> Fill<'a> {
     pub(crate) fn new(plan: FillPlan, look: &'a dyn Fn(&Run) -> Option<Look>) -> Self {
         let random = SplitMix::new(plan.seed);
-        Self { plan, look, random, next: 0 }
+        Self { plan, look, random, queue: VecDeque::new(), tiles: 0, next_number: 0 }
     }
 }
 
@@ -122,22 +127,27 @@ impl Design for Fill<'_> {
         runs: &[Run],
         arrange: &mut dyn FnMut(&mut Vec<usize>, &mut SplitMix),
     ) -> Result<Option<Round>, MeasureError> {
+        if let Some(round) = self.queue.pop_front() {
+            return Ok(Some(round));
+        }
         let FillPlan { arms, each, tiles, samples, workload, .. } = &self.plan;
-        let number = self.next;
         let has_room = |arm: &usize| full(runs, &arms[*arm], *each, *tiles, self.look).is_none();
         let mut order: Vec<usize> = (0..arms.len()).filter(has_room).collect();
-        if order.is_empty() || number >= *tiles {
+        if order.is_empty() || self.tiles >= *tiles {
             return Ok(None);
         }
+        self.tiles += 1;
         arrange(&mut order, &mut self.random);
         // One for all arms: what is asked, and when, is the same.
         let seeds: Vec<u64> = (0..*samples).map(|_| self.random.load_seed()).collect();
-        let count = (number + 1) * each;
-        let step =
-            |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
-        let steps = order.iter().flat_map(|arm| seeds.iter().map(|seed| step(*arm, *seed))).collect();
-        self.next += 1;
-        Ok(Some(Round { number: number as u32, steps, fresh: Fresh::No, whole_or_nothing: false }))
+        let count = self.tiles * each;
+        let step = |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
+        for arm in order {
+            let steps = seeds.iter().map(|seed| step(arm, *seed)).collect();
+            self.queue.push_back(Round { number: self.next_number, steps, fresh: Fresh::No, whole_or_nothing: false });
+            self.next_number += 1;
+        }
+        Ok(self.queue.pop_front())
     }
 
     fn total(&self) -> usize {

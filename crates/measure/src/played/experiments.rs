@@ -247,7 +247,7 @@ impl Kind {
                 members: members.collect(),
                 ways: TileWay::ALL.into_iter().take(if self == Self::TilesBothWays { 2 } else { 1 }).collect(),
                 port: "enp57s0".into(),
-                scale: Scale::ONE,
+                scale: Scale::try_from(0.01).unwrap(),
                 seconds: 3,
                 ramp: 1,
                 samples: if self == Self::TilesBothWays { 3 } else { 5 },

@@ -13,8 +13,11 @@ use crate::program::scripted::HANGS;
 
 /// The port at which a command serves; `None`: it is none of a server.
 fn served<'w>(words: &[&'w str]) -> Option<&'w str> {
-    let place = words.iter().position(|word| *word == "--port")?;
-    words.contains(&"serve").then(|| words.get(place + 1).copied())?
+    let after = |name: &str| words.get(words.iter().position(|word| *word == name)? + 1).copied();
+    match words {
+        [_, "load", "respond", ..] => after("--listen")?.rsplit(':').next(),
+        words => words.contains(&"serve").then(|| after("--port"))?,
+    }
 }
 
 impl World {

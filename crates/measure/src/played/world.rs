@@ -231,7 +231,10 @@ impl World {
                 Ok(format!("{text}BEGAN={began}\nENDED={}\n", began + 3_100_000_000))
             }
             [_, "at", "--nanoseconds", _, "--", rest @ ..] => self.anywhere(guest, rest),
-            [_, "load", what, "--address", address, ..] => self.asked(what, address, words),
+            [_, "load", what, rest @ ..] if rest.contains(&"--address") => {
+                let place = rest.iter().position(|word| *word == "--address").unwrap_or_default();
+                self.asked(what, rest[place + 1], words)
+            }
             ["netperf", .., "-l", "-20", "-P", "0"] => Ok(String::new()),
             // A second of work shows who moves the packets.
             ["netperf", _, _, _, _, "-l", "1", ..] => {
@@ -372,13 +375,13 @@ fn load(protocol: &str, rate: u32, words: &[&str]) -> String {
     let seconds: u32 = after("--seconds").next().and_then(|text| text.parse().ok()).unwrap_or_default();
     let due = rate * seconds;
     let share = if rate < 500 { 0.5 } else { 1.0 };
-    let limit = |limit: &str| json!({"limit_ms": limit.parse::<u32>().unwrap(), "count": due, "share": share});
+    let limit = |limit: &str| json!({"limit_ms": limit.parse::<u32>().unwrap(), "count": f64::from(due) * share, "share": share});
     let latency = json!({"unit": "ns", "count": due, "unanswered": 0, "error_bound": 0.0078125, "minimum": 1000, "mean": 2000,
         "p50": 2000, "p90": 3000, "p95": 4000, "p99": 5000, "p99_9": 6000, "maximum": 7000});
     json!({"schema": "nearmetal-probe", "schema_version": 1, "command": format!("load {protocol}"), "result": {
-        "protocol": protocol, "pace": "open", "rate": rate, "seconds": seconds, "began_ms": began, "ended_ms": began + 60_000,
+        "protocol": protocol, "pace": "open", "rate": after("--rate").next().and_then(|text| text.parse::<f64>().ok()), "seconds": seconds, "began_ms": began, "ended_ms": began + 60_000,
         "finished": due, "finished_per_second": rate, "bytes_per_second": 1.0, "reconnects": 0,
-        "offered": due, "answered": due, "late": 0, "dropped": 0, "failed": 0, "latency": latency,
+        "offered": due, "answered": due, "late": 0, "dropped": 0, "failed": 0, "latency": latency, "lost": [], "address": after("--address").next(),
         "within": after("--within").map(limit).collect::<Vec<_>>(), "classes": [], "failures": [],
         "generator": {"lag": latency, "most_lag_ms": 5, "ceiling_per_second": null}}})
     .to_string()

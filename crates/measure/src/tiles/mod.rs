@@ -8,20 +8,23 @@ mod judge;
 mod outcome;
 mod path;
 mod role;
+mod server;
 mod size;
 mod way;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
+use nearmetal_domain::DomainXml;
 use nearmetal_host::Host;
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 pub use self::judge::{FULL_TILE, Judged, Miss, RoleLimits, Served, TileScore, judged};
 pub use self::outcome::{ArmFilled, Filling, Level, filled, miss_text};
-use self::path::{Arranged, TO_SERVE, TO_SERVE_EMULATED, TileGuest, Tiles};
-pub(crate) use self::role::Peers;
+use self::path::{Arranged, TileGuest, Tiles};
 pub use self::role::{Limit, Role};
+pub(crate) use self::server::Peers;
 pub use self::size::{Rate, Scale, TileSize};
 use self::way::Drivers;
 pub use self::way::TileWay;
@@ -102,6 +105,28 @@ impl TilesRequest {
         ServedJob { within: within.map(|limit| limit.within_ms).collect(), ..ServedJob::of(role, address, &size) }
     }
 
+    /// Refuses guests that are too small for what they serve.
+    fn room(&self) -> Result<(), MeasureError> {
+        for (number, member) in self.members.iter().enumerate() {
+            let (role, _, size) = self.place(number);
+            // A web server alone has the large files, too.
+            let alone = role == Role::Web && !self.roles.contains(&Role::Infra);
+            let needed = if alone { Role::Infra } else { role }.memory(&size, true);
+            let wrap = |source| MeasureError::Xml { arm: member.guest.clone(), source };
+            let memory = DomainXml::parse(&member.xml_planned).and_then(|xml| xml.facts()).map_err(wrap)?.memory;
+            if memory < needed {
+                return Err(MeasureError::Asked(format!(
+                    "`{}` has {memory} of memory, and as the {} of a tile {} times as large as usual it needs {needed}: give it more, \
+                     or ask for less (--scale)",
+                    member.guest,
+                    role.title(),
+                    self.scale
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The addresses in a guest's tile that other servers of it ask.
     fn peers(&self, number: usize) -> Peers {
         let first = number / self.each() * self.each();
@@ -139,17 +164,14 @@ impl Request for TilesRequest {
             if self.roles[..number].contains(role) {
                 return refused(format!("a tile has two guests for `{role}`: name one"));
             }
-            if let Some(asked) = role.asks().iter().find(|asked| !self.roles.contains(asked)) {
-                return refused(format!(
-                    "the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out",
-                    role.title(),
-                    asked.title()
-                ));
+            if let Some(asked) = role.needs().filter(|asked| !self.roles.contains(asked)) {
+                return refused(format!("the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out", role.title(), asked.title()));
             }
         }
         if self.ways.is_empty() || (1..self.ways.len()).any(|later| self.ways[..later].contains(&self.ways[later])) {
             return refused("name each way once, and at least one".to_owned());
         }
+        self.room()?;
         apart(&self.members, MOST_GUESTS_OF_TILES)
     }
 
@@ -165,9 +187,9 @@ impl Request for TilesRequest {
 
 /// The PUs beside all slices, and their nodes: what asks the guests runs there.
 fn beside(tenants: &[Tenant], host: &Host) -> Result<(CpuSet, NodeSet), MeasureError> {
-    let taken = tenants
-        .iter()
-        .fold(CpuSet::new(), |all, tenant| all.union(&tenant.slice.cpus).union(&tenant.slice.cpus_on_top));
+    let taken = tenants.iter().fold(CpuSet::new(), |all, tenant| {
+        all.union(&tenant.slice.cpus).union(&tenant.slice.cpus_on_top)
+    });
     let cpus = host.online().difference(&taken);
     if cpus.is_empty() {
         return Err(MeasureError::Asked(format!(
@@ -308,7 +330,7 @@ fn path<'r>(
     // No frame of a guest comes in from the wire, so the port need not be told whose they are.
     let port = Port::take(&request.port, Vec::new(), &host, fs, &mut session.leftovers)?;
     let drivers = Drivers { address: format!("198.18.0.1/{PREFIX}"), mac: mac_of_run(&run, u8::MAX.into()) };
-    let to_serve = if request.is_emulated() { TO_SERVE_EMULATED } else { TO_SERVE };
+    let to_serve = Duration::from_secs(request.place(0).2.patience().into());
     Ok(Tiles { port, arms, each: request.each(), drivers, on: on.clone(), to_serve, standing: None })
 }
 
@@ -320,8 +342,7 @@ fn caveats(request: &TilesRequest, drivers: &CpuSet, session: &Session<'_>) -> V
             "whether quality of service was kept is emulated, too: each tile is asked {scale} times the usual rates, and says nothing of silicon"
         ));
     } else if scale != Scale::ONE {
-        caveats
-            .push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
+        caveats.push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
     }
     caveats.extend([
         "the score is nearmetal's own and not SPECvirt's: the mean part of what a tile's guests were asked that they answered, times 100, added up over the tiles".to_owned(),

@@ -18,12 +18,6 @@ use crate::net::port::Port;
 use crate::record::record;
 use crate::results::{Arm, Slice};
 
-/// How long a server may take until it answers: it makes its contents first, a database its tables. An emulated machine takes
-/// some ten times as long.
-pub(super) const TO_SERVE: Duration = Duration::from_secs(120);
-/// See [`TO_SERVE`].
-pub(super) const TO_SERVE_EMULATED: Duration = Duration::from_secs(600);
-
 /// One guest.
 pub(super) struct TileGuest<'a> {
     pub role: Role,
@@ -204,8 +198,10 @@ impl Path for Tiles<'_> {
                 session.end(&name)?;
                 any = true;
             } else if let Some(words) = ended(guest, session)? {
-                session
-                    .note(format!("the {} in `{name}` had ended and was started again: {words}", guest.role.title()));
+                session.note(format!(
+                    "the {} in `{name}` had ended and was started again: {words}",
+                    guest.role.title()
+                ));
                 guest.serving = None;
                 any = true;
             }

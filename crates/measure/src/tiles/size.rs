@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Role;
@@ -95,8 +96,31 @@ pub struct TileSize {
     pub emulated: bool,
 }
 
+/// The standard tile's contents.
+const DIRECTORIES: u32 = 20;
+const USERS: u32 = 50;
+const MESSAGES: u32 = 50;
+const ROWS: u32 = 50_000;
+const ITEMS: u32 = 10_000;
+/// Tables of the database: enough that two transactions seldom meet.
+const TABLES: u32 = 4;
+/// The least of them, with which all that is asked can still be asked.
+const FEWEST_USERS: u32 = 4;
+const FEWEST_MESSAGES: u32 = 10;
+const FEWEST_ROWS: u32 = 500;
+const FEWEST_ITEMS: u32 = 100;
+/// What the probe takes at most of each.
+const MOST_DIRECTORIES: u32 = 99_999;
+const MOST_USERS: u32 = 9_999;
+/// Bytes of a directory of files (36 files), of a message on average, and of a row with its place in the second index.
+const DIRECTORY: Bytes = Bytes::new(5_119_470);
+const MESSAGE: Bytes = Bytes::from_kib(19);
+const ROW: Bytes = Bytes::new(400);
+/// The least memory for pages of tables with which MariaDB holds what transactions have open.
+const SMALLEST_POOL: Bytes = Bytes::from_mib(32);
+
 impl TileSize {
-    /// What a guest is asked.
+    /// What a guest is asked. Rates of the standard tile are ours: the published ones are sessions of drivers that are not free.
     pub fn rate(&self, role: Role) -> Rate {
         let standard: u32 = match role {
             Role::Web => 500_000,
@@ -106,5 +130,120 @@ impl TileSize {
             Role::Idle => return Rate(1_000),
         };
         Rate((f64::from(standard) * self.scale.get()).round().max(10.0) as u32)
+    }
+
+    fn scaled(&self, standard: u32, fewest: u32) -> u32 {
+        ((f64::from(standard) * self.scale.get()).round() as u32).max(fewest)
+    }
+
+    /// Directories of the web server's site.
+    pub(crate) fn directories(&self) -> u32 {
+        self.scaled(DIRECTORIES, 1).min(MOST_DIRECTORIES)
+    }
+
+    /// Bytes of the whole site.
+    pub(super) fn site(&self) -> Bytes {
+        DIRECTORY.times(self.directories().into())
+    }
+
+    /// Users of the mail server.
+    pub(crate) fn users(&self) -> u32 {
+        self.scaled(USERS, FEWEST_USERS).min(MOST_USERS)
+    }
+
+    /// Messages in the inbox of each at the beginning.
+    pub(crate) fn messages(&self) -> u32 {
+        // A larger tile has more users, and not more mail for each.
+        self.scaled(MESSAGES, FEWEST_MESSAGES).min(MESSAGES)
+    }
+
+    /// Bytes of all messages.
+    pub(super) fn mail(&self) -> Bytes {
+        MESSAGE.times(u64::from(self.users()) * u64::from(self.messages()))
+    }
+
+    /// Tables of the database.
+    pub(crate) fn tables(&self) -> u32 {
+        TABLES
+    }
+
+    /// Rows of each table.
+    pub(crate) fn rows(&self) -> u32 {
+        self.scaled(ROWS, FEWEST_ROWS)
+    }
+
+    /// Bytes of all rows.
+    pub(super) fn data(&self) -> Bytes {
+        ROW.times(u64::from(self.tables()) * u64::from(self.rows()))
+    }
+
+    /// Memory of the database for pages of its tables: all of them fit, with room for what is written.
+    pub(super) fn pool(&self) -> Bytes {
+        Bytes::from_mib((self.data().times(2).kib() / 1024).next_multiple_of(32)).max(SMALLEST_POOL)
+    }
+
+    /// Things that the application sells.
+    pub(super) fn items(&self) -> u32 {
+        self.scaled(ITEMS, FEWEST_ITEMS)
+    }
+
+    /// Threads of the application, each with a connection to the database.
+    pub(super) fn desks(&self) -> u32 {
+        if self.emulated { 4 } else { 16 }
+    }
+
+    /// Heap of the application, MiB.
+    pub(super) fn heap_mib(&self) -> u64 {
+        if self.emulated { 64 } else { 256 }
+    }
+
+    /// Seconds that a server may take until it is there.
+    pub(crate) fn patience(&self) -> u32 {
+        if self.emulated { 600 } else { 120 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(scale: f64) -> TileSize {
+        TileSize { tile: 1, scale: Scale::try_from(scale).unwrap(), seconds: 30, ramp: 5, emulated: false }
+    }
+
+    #[test]
+    fn rates_and_contents_follow_the_factor() {
+        let rates = |scale| Role::ALL.map(|role| size(scale).rate(role).get());
+        assert_eq!(rates(1.0), [20.0, 20.0, 500.0, 50.0, 50.0, 1.0]);
+        assert_eq!(rates(0.01), [0.2, 0.2, 5.0, 0.5, 0.5, 1.0]);
+        // Not below what a generator can do at all.
+        assert_eq!(rates(0.001), [0.02, 0.02, 0.5, 0.05, 0.05, 1.0]);
+        let contents = |scale: f64| {
+            let size = size(scale);
+            (size.directories(), size.users(), size.messages(), size.rows(), size.items(), size.pool())
+        };
+        assert_eq!(contents(1.0), (20, 50, 50, 50_000, 10_000, Bytes::from_mib(160)));
+        assert_eq!(contents(0.001), (1, 4, 10, 500, 100, Bytes::from_mib(32)));
+        assert_eq!(contents(100.0).2, 50, "more users, each with as much mail");
+    }
+
+    #[test]
+    fn factors_and_rates_are_numbers_in_documents_and_have_bounds() {
+        let size = size(0.01);
+        let text = serde_json::to_string(&size).unwrap();
+        assert!(text.contains("\"scale\":0.01"), "{text}");
+        assert_eq!(serde_json::from_str::<TileSize>(&text).unwrap(), size);
+        for wrong in [0.0, -1.0, 0.0001, 101.0, f64::NAN, f64::INFINITY] {
+            assert!(Scale::try_from(wrong).is_err(), "{wrong}");
+            assert!(Rate::try_from(wrong * 1e7 - 1e7).is_err(), "{wrong}");
+        }
+        assert!(serde_json::from_str::<TileSize>(&text.replace("0.01", "1e9")).is_err());
+    }
+
+    #[test]
+    fn a_directory_is_what_the_probe_writes() {
+        // bin/nearmetal-probe/src/load/site.rs: four classes of nine sizes.
+        let of_a_directory: u64 = [102u64, 1_024, 10_240, 102_400].iter().map(|step| step * 45).sum();
+        assert_eq!(DIRECTORY.get(), of_a_directory);
     }
 }

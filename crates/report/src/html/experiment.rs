@@ -4,7 +4,7 @@ use minijinja::Value;
 use serde_json::json;
 
 use super::{PageError, arms_charts, both, cleaned, context, environment, safe, style};
-use crate::svg::{Surface, by_nodes_chart, race_chart, together_chart};
+use crate::svg::{Surface, by_nodes_chart, race_chart, tiles_chart, together_chart};
 use crate::text::{LAB_WORDS, capital, clean, duration};
 use crate::view::{ExperimentView, JobReport, StepState, StepView};
 
@@ -56,6 +56,7 @@ fn chart(report: Option<&JobReport>) -> Value {
     let Some(report) = report else { return Value::from(()) };
     let whole = both(|width| by_nodes_chart(report, Surface::Page, width))
         .or_else(|| both(|width| race_chart(report, width)))
+        .or_else(|| both(|width| tiles_chart(report, Surface::Page, width)))
         .or_else(|| both(|width| together_chart(report, Surface::Page, width)));
     match whole {
         Some(chart) => minijinja::context! { caption => clean(&report.title), chart },

@@ -14,7 +14,8 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 use crate::palette::{FIGURE_STYLE, variables};
 use crate::svg::{
-    Moment, Surface, Width, arms_chart, by_nodes_chart, machine_svg, race_chart, sizes_chart, together_chart,
+    Moment, Surface, Width, arms_chart, by_nodes_chart, machine_svg, race_chart, sizes_chart, tiles_chart,
+    together_chart,
 };
 use crate::text::clean;
 use crate::view::JobReport;
@@ -33,6 +34,7 @@ pub fn html_page(view: &JobReport) -> Result<String, PageError> {
     environment.add_template("papers", include_str!("papers.html"))?;
     environment.add_template("race", include_str!("race.html"))?;
     environment.add_template("by_nodes", include_str!("by_nodes.html"))?;
+    environment.add_template("tiles", include_str!("tiles.html"))?;
     environment.add_template("tenants", include_str!("tenants.html"))?;
     let page = cleaned(serde_json::to_value(context::page(view)).unwrap_or_default());
     let pictures = minijinja::context! {
@@ -41,6 +43,7 @@ pub fn html_page(view: &JobReport) -> Result<String, PageError> {
         race => both(|width| race_chart(view, width)),
         together => both(|width| together_chart(view, Surface::Page, width)),
         by_nodes => both(|width| by_nodes_chart(view, Surface::Page, width)),
+        tiles => both(|width| tiles_chart(view, Surface::Page, width)),
         arms => arms_charts(view),
         sizes => both(|width| sizes_chart(view, Surface::Page, width)),
     };

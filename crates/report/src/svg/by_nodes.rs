@@ -1,4 +1,4 @@
-//! One guest over more and more NUMA nodes: a panel for each quantity, a line for each mode.
+//! One guest over more and more NUMA nodes, or more and more tiles: a panel for each quantity, a line for each arm.
 
 use super::canvas::Canvas;
 use super::marker::marker;
@@ -36,6 +36,15 @@ struct Frame {
     room: usize,
 }
 
+/// What the numbers below the panels count, and the words for it.
+struct Words {
+    id: &'static str,
+    one: &'static str,
+    many: &'static str,
+    title: String,
+    foot: &'static str,
+}
+
 /// The chart over numbers of nodes; `None` if the report has none, or no figure is in it.
 pub fn by_nodes_svg(view: &JobReport, surface: Surface) -> Option<String> {
     by_nodes_chart(view, surface, Width::Wide)
@@ -44,6 +53,35 @@ pub fn by_nodes_svg(view: &JobReport, surface: Surface) -> Option<String> {
 /// [`by_nodes_svg`] at either width.
 pub(crate) fn by_nodes_chart(view: &JobReport, surface: Surface, width: Width) -> Option<String> {
     let by_nodes = view.by_nodes.as_ref()?;
+    let words = Words {
+        id: "by-nodes",
+        one: "node",
+        many: "nodes",
+        title: format!("One guest over more and more nodes: {}", by_nodes.load),
+        foot: "over the number of nodes that the guest is spread over; shape: mean, bar: smallest to largest sample",
+    };
+    chart(view, by_nodes, &words, surface, width)
+}
+
+/// The chart over numbers of tiles; `None` if the report has none, or no figure is in it.
+pub fn tiles_svg(view: &JobReport, surface: Surface) -> Option<String> {
+    tiles_chart(view, surface, Width::Wide)
+}
+
+/// [`tiles_svg`] at either width.
+pub(crate) fn tiles_chart(view: &JobReport, surface: Surface, width: Width) -> Option<String> {
+    let over = &view.tiles.as_ref()?.over;
+    let words = Words {
+        id: "tiles",
+        one: "tile",
+        many: "tiles",
+        title: format!("More and more tiles: {}", over.load),
+        foot: "over the number of tiles; shape: mean, bar: smallest to largest sample",
+    };
+    chart(view, over, &words, surface, width)
+}
+
+fn chart(view: &JobReport, by_nodes: &ByNodesView, words: &Words, surface: Surface, width: Width) -> Option<String> {
     let panels: Vec<(&NodesQuantity, Vec<Line<'_>>)> = by_nodes
         .shown()
         .into_iter()
@@ -53,24 +91,22 @@ pub(crate) fn by_nodes_chart(view: &JobReport, surface: Surface, width: Width) -
     if panels.is_empty() {
         return None;
     }
-    let mut canvas = Canvas::new(&format!("by-nodes{}", width.suffix()));
-    let title = format!("One guest over more and more nodes: {}", by_nodes.load);
+    let mut canvas = Canvas::new(&format!("{}{}", words.id, width.suffix()));
+    let title = &words.title;
     let mut top = 0.0;
     if surface == Surface::Standalone {
-        canvas.text(2.0, 16.0, "nm-bold", &shorten(&title, 90));
+        canvas.text(2.0, 16.0, "nm-bold", &shorten(title, 90));
         top = 30.0;
     }
     for (quantity, lines) in &panels {
         let frame = frame(by_nodes, view.arms.len(), top + ABOVE, width);
         heading(&mut canvas, quantity, view.is_lab(), top + 14.0);
-        panel(&mut canvas, by_nodes, quantity, lines, &frame);
+        panel(&mut canvas, (by_nodes, words), quantity, lines, &frame);
         top += ABOVE + PLOT + BELOW;
     }
     let single =
         panels.iter().flat_map(|(_, lines)| lines).any(|line| line.points.iter().any(|point| point.1.samples < 2));
-    let mut foot =
-        "over the number of nodes that the guest is spread over; shape: mean, bar: smallest to largest sample"
-            .to_owned();
+    let mut foot = words.foot.to_owned();
     if single {
         foot.push_str("; hollow: one sample");
     }
@@ -79,7 +115,7 @@ pub(crate) fn by_nodes_chart(view: &JobReport, surface: Surface, width: Width) -
         canvas.text(2.0, under, "nm-small", &line);
         under += 15.0;
     }
-    Some(canvas.finish((width.units(), under - 6.0), &title, &describe(&panels), surface))
+    Some(canvas.finish((width.units(), under - 6.0), title, &describe(&panels), surface))
 }
 
 fn lines<'a>(view: &'a JobReport, by_nodes: &ByNodesView, quantity: &'a NodesQuantity) -> Vec<Line<'a>> {
@@ -140,7 +176,13 @@ fn scaled(quantity: &NodesQuantity) -> (f64, &'static str) {
     }
 }
 
-fn panel(canvas: &mut Canvas, by_nodes: &ByNodesView, quantity: &NodesQuantity, lines: &[Line<'_>], frame: &Frame) {
+fn panel(
+    canvas: &mut Canvas,
+    (by_nodes, words): (&ByNodesView, &Words),
+    quantity: &NodesQuantity,
+    lines: &[Line<'_>],
+    frame: &Frame,
+) {
     let values =
         lines.iter().flat_map(|line| line.points.iter().flat_map(|(_, point)| [point.mean, point.low, point.high]));
     let bottom = frame.top + PLOT;
@@ -156,9 +198,9 @@ fn panel(canvas: &mut Canvas, by_nodes: &ByNodesView, quantity: &NodesQuantity, 
     for (x, nodes) in frame.ticks.iter().zip(&by_nodes.nodes) {
         canvas.text(*x, bottom + 15.0, "nm-small nm-middle", &nodes.to_string());
     }
-    canvas.text(frame.right + 8.0, bottom + 15.0, "nm-small", "nodes");
+    canvas.text(frame.right + 8.0, bottom + 15.0, "nm-small", words.many);
     for line in lines {
-        draw(canvas, quantity, line, &scale, frame);
+        draw(canvas, (quantity, words), line, &scale, frame);
     }
     names(canvas, quantity, lines, &scale, frame);
 }
@@ -174,14 +216,20 @@ fn classes(line: &Line<'_>, emulated: bool) -> [String; 3] {
     }
 }
 
-fn draw(canvas: &mut Canvas, quantity: &NodesQuantity, line: &Line<'_>, scale: &Scale, frame: &Frame) {
+fn draw(
+    canvas: &mut Canvas,
+    (quantity, words): (&NodesQuantity, &Words),
+    line: &Line<'_>,
+    scale: &Scale,
+    frame: &Frame,
+) {
     let aside = (line.place as f64 - (frame.arms.saturating_sub(1)) as f64 / 2.0) * frame.step;
     let at = |(tick, point): &(usize, &ModePoint)| (frame.ticks[*tick] + aside, scale.at(point.mean));
     let path: Vec<_> = line.points.iter().map(at).collect();
     let [series, whisker, fill] = classes(line, quantity.emulated);
     canvas.polyline(&path, &series);
     for ((_, point), (x, y)) in line.points.iter().zip(&path) {
-        let nodes = count(point.nodes as usize, "node");
+        let nodes = count(point.nodes as usize, words.one);
         canvas.open(&format!(
             "{}, {nodes}: {} {} ({}–{}, {})",
             line.arm.name,

@@ -15,7 +15,7 @@ mod sizes;
 mod together;
 
 pub use arms::arms_svg;
-pub use by_nodes::by_nodes_svg;
+pub use by_nodes::{by_nodes_svg, tiles_svg};
 pub use host::host_svg;
 pub use machine::{Moment, machine_svg};
 pub use matrix::{MatrixMark, MatrixRow, matrix_svg, matrix_svg_of};
@@ -24,7 +24,7 @@ pub use sizes::sizes_svg;
 pub use together::together_svg;
 
 pub(crate) use arms::arms_chart;
-pub(crate) use by_nodes::by_nodes_chart;
+pub(crate) use by_nodes::{by_nodes_chart, tiles_chart};
 pub(crate) use fleet::{fleet_overview_svg, host_figure, hosts_svg, left_out};
 pub(crate) use machine::is_wide;
 pub(crate) use race::race_chart;

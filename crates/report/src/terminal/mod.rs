@@ -8,6 +8,7 @@ mod paint;
 mod picture;
 mod sections;
 mod table;
+mod tiles;
 mod watch;
 
 pub use experiment::experiment_text;
@@ -51,6 +52,7 @@ pub fn terminal(view: &JobReport, style: &Style) -> String {
     sections::checks(&mut page, "Read back", "as planned", &view.verification);
     sections::checks(&mut page, "Seen by the guest", "as planned", &view.guest_view);
     by_nodes::by_nodes(&mut page, view);
+    tiles::tiles(&mut page, view);
     sections::arms(&mut page, view);
     sections::memory(&mut page, view);
     if let Some(rollback) = &view.rolled_back {

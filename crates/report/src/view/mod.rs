@@ -16,6 +16,7 @@ mod plan;
 mod provenance;
 mod race;
 mod slice;
+mod tiles;
 mod together;
 
 pub(crate) use by_nodes::mode;
@@ -35,6 +36,7 @@ pub use race::{
     AdviceKind, AdviceView, CeilingRow, EffectRow, LeftOutRow, RaceArm, RaceReadBack, RaceView, Rate, RatioView,
 };
 pub use slice::{NodePages, SliceDevice, SliceRole, SliceThread, SliceView};
+pub use tiles::{PartBusy, TilesHeld, TilesRow, TilesView};
 pub use together::{CountRow, GuestShare, TenantView, TogetherView};
 
 use nearmetal_host::Host;
@@ -102,6 +104,9 @@ pub struct JobReport {
     /// One guest over more and more NUMA nodes in several modes, if that was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_nodes: Option<ByNodesView>,
+    /// Tiles of guests that serve, one more until the machine is full, if that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiles: Option<TilesView>,
     /// The guests of a measurement alone, and where each ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<TenantView>,

@@ -5,6 +5,7 @@ mod host;
 mod measured;
 pub mod nodes;
 mod story;
+pub mod tiles;
 
 use nearmetal_report::view::{Environment, GuestCard, JobReport, QuickMode, REPORT_SCHEMA};
 use nearmetal_report::{papers, view};
@@ -66,6 +67,7 @@ pub fn sample() -> JobReport {
         race: None,
         together: None,
         by_nodes: None,
+        tiles: None,
         tenants: vec![],
         samples: measured::samples(),
         noise_floors: measured::noise_floors(),

@@ -221,3 +221,19 @@ fn bounds_are_named() {
         assert!(error.to_string().starts_with(named) && error.exit_code() == 2, "{error}");
     }
 }
+
+#[test]
+fn a_server_that_goes_away_loses_connections_and_says_why() {
+    let listener = TcpListener::bind(SocketAddr::from(NOWHERE)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        // It takes all connections, and is gone.
+        let clients: Vec<_> = (0..8).map(|_| listener.accept().unwrap()).collect();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        drop((clients, listener));
+    });
+    let load = measure(&Settings { timeout: 300, ..settings(address, paths()) }).unwrap();
+    assert_eq!(load.all.answered, 0);
+    let refused = load.lost.iter().find(|lost| lost.kind == Kind::Connect).unwrap();
+    assert!(refused.count > 0 && refused.first.contains("refused"), "{refused:?}");
+}

@@ -18,6 +18,7 @@ mod race;
 mod rounds;
 mod slice;
 mod stored;
+mod tiles;
 mod together;
 pub(crate) mod tune;
 mod workload;
@@ -51,6 +52,7 @@ Examples:
   nearmetal bench disk race web1 --scratch /dev/nvme1n1 --pause
   nearmetal bench net race web1 --port enp57s0 --peer 192.0.2.1 --address 192.0.2.10/24 --pause
   nearmetal bench together w0 w1 --scratch /dev/nvme0n1 --scratch /dev/nvme1n1 --quick --pause
+  nearmetal bench tiles --tile web=w1,idle=i1 --tile web=w2,idle=i2 --port enp57s0 --pause
   nearmetal bench history web1";
 
 #[derive(Debug, clap::Subcommand)]
@@ -64,6 +66,7 @@ enum What {
     Disk(disk::Args),
     Net(net::Args),
     Together(together::Args),
+    Tiles(tiles::Args),
     LoadsImage(loads_image::Args),
     History(stored::HistoryArgs),
     Show(stored::ShowArgs),
@@ -105,6 +108,7 @@ pub(crate) fn asked(words: &[String]) -> anyhow::Result<Experiment> {
         What::Disk(args) => disk::asked(args),
         What::Net(args) => net::asked(args),
         What::Together(args) => Some(together::asked(args)),
+        What::Tiles(args) => Some(tiles::asked(args)),
         What::Decisions(args) => Some(decisions::asked(args)),
         What::Pages(args) => Some(pages::asked(args)),
         What::Inside(args) => Some(inside::asked(args)),
@@ -126,6 +130,7 @@ pub fn bench(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
         What::Disk(args) => disk::disk(&args, printer),
         What::Net(args) => net::net(&args, printer),
         What::Together(args) => together::together(&args, printer),
+        What::Tiles(args) => tiles::tiles(&args, printer),
         What::LoadsImage(args) => loads_image::loads_image(&args, printer),
         What::History(args) => stored::history(&args, printer),
         What::Show(args) => stored::show(&args, printer),

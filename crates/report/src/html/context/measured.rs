@@ -104,6 +104,12 @@ fn words(view: &JobReport) -> (&'static str, &'static str) {
             "The same load in every mode at each number of nodes, in turns. What a mode pins and binds is said below.",
         );
     }
+    if view.tiles.is_some() {
+        return (
+            "The ways",
+            "The same tiles in every way, asked at the same moments. What their guests' threads are pinned to is said below.",
+        );
+    }
     match (&view.race, &view.together) {
         (Some(_), _) => (
             "Measured again",

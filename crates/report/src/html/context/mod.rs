@@ -3,6 +3,7 @@
 mod by_nodes;
 mod measured;
 mod race;
+mod tiles;
 
 use serde::Serialize;
 
@@ -41,6 +42,7 @@ pub(super) struct Page {
     race: Option<race::RacePage>,
     together: Option<race::TogetherPage>,
     by_nodes: Option<by_nodes::ByNodesPage>,
+    tiles: Option<tiles::TilesPage>,
     tenants: Vec<race::TenantCells>,
     measured: measured::Measured,
     papers: Vec<Paper>,
@@ -167,6 +169,7 @@ pub(super) fn page(view: &JobReport) -> Page {
         race: race::race(view),
         together: race::together(view),
         by_nodes: by_nodes::by_nodes(view),
+        tiles: tiles::tiles(view),
         tenants: race::tenants(view),
         measured: measured::measured(view),
         papers: papers(&view.papers),

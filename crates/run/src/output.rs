@@ -3,8 +3,8 @@
 //! The agent could keep the output itself, and has two limits then: libvirt passes on 4 MiB of an answer and the agent forgets
 //! what it has sent, exit code and all; and the command has not ended for it before everybody has closed its output, a program
 //! that it left behind as well. So a shell of the guest sends the output into files, then becomes the command (`exec`), and the
-//! files are read piece by piece. The words of the command pass through it as they are. In a guest without a shell the agent
-//! keeps the output.
+//! files are read piece by piece. The words of the command pass through it as they are. In a guest without a shell, or
+//! without a place for files, the agent keeps the output.
 
 use nearmetal_hypervisor::agent::{self, ExecOutput, ExecStatus, Running};
 use nearmetal_hypervisor::{Hypervisor, HypervisorError};
@@ -13,12 +13,20 @@ use nearmetal_hypervisor::{Hypervisor, HypervisorError};
 const SHELL: &str = "/bin/sh";
 /// Where there may be room, the guest's disk first: what lies in memory is missing to the command.
 const PLACES: [&str; 3] = ["/var/tmp", "/tmp", "/run"];
-/// `$0`: what the files are called. Until the last line, what it says is for us.
+/// `$0`: what the files are called. Its first line is for us: where they are, or that there is no place for them and the agent
+/// keeps the output ([`NOWHERE`]), or that there is no such program ([`NO_PROGRAM`]).
 const SCRIPT: &str = "\
-for place in /var/tmp /tmp /run; do [ -d \"$place\" ] && [ -w \"$place\" ] && break; done
-command -v \"$1\" >/dev/null 2>&1 || { echo \"\\`$1\\`: no such program in the guest\" >&2; exit 127; }
-echo \"$place\"
-exec \"$@\" >\"$place/$0.out\" 2>\"$place/$0.err\"";
+command -v \"$1\" >/dev/null 2>&1 || { echo '?'; echo \"\\`$1\\`: no such program in the guest\" >&2; exit 127; }
+for place in /var/tmp /tmp /run; do
+    if { true >\"$place/$0.out\"; } 2>/dev/null; then
+        echo \"$place\"
+        exec \"$@\" >\"$place/$0.out\" 2>\"$place/$0.err\"
+    fi
+done
+echo -
+exec \"$@\"";
+const NOWHERE: &str = "-";
+const NO_PROGRAM: &str = "?";
 /// Of each stream at most: it is held in memory, and the agent sends some MB a second.
 const MOST: usize = 64 << 20;
 
@@ -103,15 +111,19 @@ fn kept(told: ExecOutput) -> Output {
 }
 
 /// Reads what a command has written. Its code is known already, and stays so whatever comes of this.
-fn from_files(hypervisor: &mut dyn Hypervisor, name: &str, base: &str, told: ExecOutput) -> Ended {
-    let shell_said = String::from_utf8_lossy(&told.stderr);
-    let place = std::str::from_utf8(&told.stdout).unwrap_or_default().trim_end();
+fn from_files(hypervisor: &mut dyn Hypervisor, name: &str, base: &str, mut told: ExecOutput) -> Ended {
+    let end = told.stdout.iter().position(|byte| *byte == b'\n').unwrap_or(told.stdout.len());
+    let first = String::from_utf8_lossy(&told.stdout[..end]).into_owned();
+    if first == NOWHERE {
+        told.stdout.drain(..=end.min(told.stdout.len().saturating_sub(1)));
+        return Ended::Ran(kept(told));
+    }
     // The guest's word leads to one of three places, or nowhere.
-    let place = PLACES.into_iter().find(|known| *known == place);
-    let Some(place) = place.filter(|_| shell_said.is_empty()) else {
-        let said: String = shell_said.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
-        let why = if said.is_empty() { "the guest's shell ended before it began".to_owned() } else { said };
-        return Ended::NotStarted(why);
+    let Some(place) = PLACES.into_iter().find(|known| *known == first) else {
+        let said = String::from_utf8_lossy(&told.stderr);
+        let said: String = said.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+        let unheard = first != NO_PROGRAM || said.is_empty();
+        return Ended::NotStarted(if unheard { "the guest's shell ended before it began".to_owned() } else { said });
     };
     let mut missing = Vec::new();
     let mut read = |stream: &str, ending: &str| {
@@ -149,10 +161,10 @@ mod tests {
         }
         let child = child.args(["-c", SCRIPT, base]).args(command).stdin(Stdio::null());
         let output = child.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
-        let place = String::from_utf8(output.stdout.clone()).unwrap();
+        let place = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned();
         let status = ExecStatus::Exited(output.status.code().unwrap().into());
         let told = ExecOutput { status, stdout: output.stdout, stderr: output.stderr, truncated: false };
-        (told, Path::new(place.trim_end()).join(base))
+        (told, Path::new(&place).join(base))
     }
 
     /// What it has written, which is removed.
@@ -212,9 +224,25 @@ mod tests {
     }
 
     #[test]
+    fn in_a_guest_without_a_place_for_files_the_agent_keeps_the_output() {
+        let mut nobody = nearmetal_hypervisor::Fake::new("");
+        for shell in shells() {
+            // No directory of this name is anywhere.
+            let base = "nearmetal-no-such-directory/x";
+            let (told, _) = run(shell, base, &["sh", "-c", "echo out; echo err >&2; exit 5"]);
+            let (stdout, stderr) = (b"out\n".to_vec(), b"err\n".to_vec());
+            let output = Output { status: ExecStatus::Exited(5), stdout, stderr, missing: None };
+            assert_eq!(from_files(&mut nobody, "run-a", base, told), Ended::Ran(output), "{shell:?}");
+        }
+        let told =
+            ExecOutput { status: ExecStatus::Exited(0), stdout: b"-".to_vec(), stderr: Vec::new(), truncated: false };
+        assert!(matches!(from_files(&mut nobody, "run-a", "x", told), Ended::Ran(output) if output.stdout.is_empty()));
+    }
+
+    #[test]
     fn a_guest_that_names_another_place_is_not_followed() {
         let mut nobody = nearmetal_hypervisor::Fake::new("");
-        for place in ["/etc", "/var/tmp/../../etc", "", "/var/tmp\n/etc"] {
+        for place in ["/etc", "/var/tmp/../../etc", "", "?", "/var/tmp/\n", "x\n/var/tmp\n"] {
             let status = ExecStatus::Exited(0);
             let told = ExecOutput { status, stdout: place.into(), stderr: Vec::new(), truncated: false };
             let ended = from_files(&mut nobody, "run-a", "x", told);

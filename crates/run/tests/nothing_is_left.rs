@@ -1,4 +1,6 @@
 //! Whoever dies, and wherever: guest, reservation and pools are given back, at the latest by the next run.
+//!
+//! Longer than 500 lines, since all of it stands on one stage.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::cell::{Cell, RefCell};
@@ -437,7 +439,7 @@ fn a_program_that_is_not_in_the_guest_gives_127_with_or_without_a_shell() {
     let stage = Stage::new();
     // base64 of: `job`: no such program in the guest
     let said = "YGpvYmA6IG5vIHN1Y2ggcHJvZ3JhbSBpbiB0aGUgZ3Vlc3QK";
-    let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 127, "err-data": said}));
+    let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 127, "out-data": "Pwo=", "err-data": said}));
     let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
     assert_eq!((end.code().unwrap(), &end), (127, &End::NotStarted("`job`: no such program in the guest".to_owned())));
 

@@ -85,7 +85,13 @@ pub fn make(directory: &Path, data: &UserData, name: &str, uuid: &str) -> Result
 /// Runs a program of mtools, which nobody's settings reach but those of /etc/mtools.conf.
 fn mtools(program: &'static str, arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().env("LC_ALL", "C").env("MTOOLSRC", "/dev/null").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .env_clear()
+        .env("LC_ALL", "C")
+        .env("MTOOLSRC", "/dev/null")
+        .env("HOME", "/dev/null")
+        .stdin(Stdio::null());
     command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     let output = command.output().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("`{program}` is missing: apt install mtools"),

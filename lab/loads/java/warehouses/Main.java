@@ -95,7 +95,7 @@ final class Main {
         long collectionsBefore = collections();
         List<String> measured = new ArrayList<>();
         long endedAt = beganAt;
-        int moments = (int) Math.clamp(each / MOMENT, 1, MOMENTS);
+        int moments = Math.clamp(each / MOMENT, 1, MOMENTS);
         for (int point : points) {
             Ran ran = run(warehouses, point, each / moments, moments);
             measured.add(String.format(Locale.ROOT,

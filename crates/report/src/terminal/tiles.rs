@@ -32,7 +32,7 @@ pub(super) fn tiles(page: &mut Page, view: &JobReport) {
     });
     Table { columns, rows: rows.collect(), elastic: vec![(4, 18)] }.draw(page);
     for row in &tiles.rows {
-        let who = format!("{} with {}", capital(&one_line(&arm_name(view, &row.arm))), crate::text::count(row.tiles as usize, "tile"));
+        let who = format!("{}, {}", capital(&one_line(&arm_name(view, &row.arm))), crate::text::count(row.tiles as usize, "tile"));
         for words in row.worst.iter().chain(&row.least) {
             page.wrapped(&format!("- {who}: {}", one_line(words)), Ink::Quiet, 2);
         }

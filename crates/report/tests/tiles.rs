@@ -24,7 +24,7 @@ fn the_headline_says_how_many_each_way_held_and_what_ended_it() {
     let said = headline(&tiles(false));
     assert_eq!(
         said.sentence(),
-        "Bridge, virtio-net with vhost held 1 tile (score 99.0); a virtual function each held all 2 tiles (score 198.5)"
+        "Virtio on a bridge held 1 tile (score 99.0); virtual functions held all 2 tiles (score 198.5)"
     );
     assert!(said.below.iter().any(|line| line.contains("quality of service failed in 3 of 3 samples")), "{said:?}");
 }
@@ -49,14 +49,14 @@ fn a_row_says_what_failed_and_a_way_what_ended_it() {
     let view = tiles(false);
     for text in [html_page(&view).unwrap(), on_a_terminal(&view)] {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in ["failed in 3 of 3 samples", "61.0 % within 3 s", "88.0 % of what it was asked", "171.0"] {
-            assert!(text.contains(words), "{words} is missing: {text}");
+        for words in ["quality of service failed in 3 of 3", "61.0 % within 3 s", "88.0 % of what it was asked", "171.0"] {
+            assert!(text.contains(words), "{words} is missing");
         }
     }
     let mut without = view;
     let rows = &mut without.tiles.as_mut().unwrap().rows;
     (rows[2].score, rows[2].samples, rows[2].failed) = (None, 0, 3);
-    assert!(on_a_terminal(&without).contains("no figures; 3 without figures"), "{}", on_a_terminal(&without));
+    assert!(on_a_terminal(&without).contains("no figures; 3"), "{}", on_a_terminal(&without));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The machines that come with the program.
 
 /// Name and text of each embedded machine.
-pub const BUILTIN: [(&str, &str); 3] = [
+pub const BUILTIN: [(&str, &str); 4] = [
     ("quad", include_str!("../../machines/quad.toml")),
     ("quad-4nvme", include_str!("../../machines/quad-4nvme.toml")),
+    ("quad-tiles", include_str!("../../machines/quad-tiles.toml")),
     ("peer", include_str!("../../machines/peer.toml")),
 ];

@@ -375,7 +375,7 @@ fn load(protocol: &str, rate: u32, words: &[&str]) -> String {
     let seconds: u32 = after("--seconds").next().and_then(|text| text.parse().ok()).unwrap_or_default();
     let due = rate * seconds;
     let share = if rate < 500 { 0.5 } else { 1.0 };
-    let limit = |limit: &str| json!({"limit_ms": limit.parse::<u32>().unwrap(), "count": f64::from(due) * share, "share": share});
+    let limit = |limit: &str| json!({"limit_ms": limit.parse::<u32>().unwrap(), "count": (f64::from(due) * share) as u32, "share": share});
     let latency = json!({"unit": "ns", "count": due, "unanswered": 0, "error_bound": 0.0078125, "minimum": 1000, "mean": 2000,
         "p50": 2000, "p90": 3000, "p95": 4000, "p99": 5000, "p99_9": 6000, "maximum": 7000});
     json!({"schema": "nearmetal-probe", "schema_version": 1, "command": format!("load {protocol}"), "result": {

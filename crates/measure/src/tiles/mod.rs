@@ -42,7 +42,7 @@ use crate::net::path::Link;
 use crate::net::port::{Port, TAP, why_not};
 use crate::net::port_functions;
 use crate::net::several::{Free, drivers_of, one_each};
-use crate::results::{Arm, Environment, Results, Run};
+use crate::results::{Arm, Environment, Results, Run, Slice};
 use crate::together::{Member, apart, make_room};
 
 /// The most guests of all tiles together.
@@ -111,7 +111,8 @@ impl TilesRequest {
             let (role, _, size) = self.place(number);
             // A web server alone has the large files, too.
             let alone = role == Role::Web && !self.roles.contains(&Role::Infra);
-            let needed = if alone { Role::Infra } else { role }.memory(&size, true);
+            // In memory they are as large as in the page cache of a device.
+            let needed = if alone { Role::Infra } else { role }.memory(&size, false);
             let wrap = |source| MeasureError::Xml { arm: member.guest.clone(), source };
             let memory = DomainXml::parse(&member.xml_planned).and_then(|xml| xml.facts()).map_err(wrap)?.memory;
             if memory < needed {
@@ -185,15 +186,16 @@ impl Request for TilesRequest {
     }
 }
 
-/// The PUs beside all slices, and their nodes: what asks the guests runs there.
+/// The PUs beside all slices, and their nodes: what asks the guests runs there. Those of emulator threads are taken only where
+/// there are no others.
 fn beside(tenants: &[Tenant], host: &Host) -> Result<(CpuSet, NodeSet), MeasureError> {
-    let taken = tenants.iter().fold(CpuSet::new(), |all, tenant| {
-        all.union(&tenant.slice.cpus).union(&tenant.slice.cpus_on_top)
-    });
-    let cpus = host.online().difference(&taken);
+    let union = |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
+    let no_slice = host.online().difference(&union(|slice| &slice.cpus));
+    let nobodys = no_slice.difference(&union(|slice| &slice.cpus_on_top));
+    let cpus = if nobodys.is_empty() { no_slice } else { nobodys };
     if cpus.is_empty() {
         return Err(MeasureError::Asked(format!(
-            "the guests' plans take all {} PUs, and what asks the guests needs at least 1 beside them: plan fewer or smaller guests",
+            "the guests' vCPUs take all {} PUs, and what asks the guests needs at least 1 beside them: plan fewer or smaller guests",
             host.online().len()
         )));
     }
@@ -250,9 +252,9 @@ fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results,
         experiment: "tiles",
         quick: true,
         arms,
-        tenants,
+        tenants: tenants.clone(),
         least_overlap: Some(request.least_overlap),
-        caveats: caveats(request, &on.0, session),
+        caveats: caveats(request, &tenants, &on.0, session),
         workloads,
         facts: Vec::new(),
         path: &mut path,
@@ -334,7 +336,12 @@ fn path<'r>(
     Ok(Tiles { port, arms, each: request.each(), drivers, on: on.clone(), to_serve, standing: None })
 }
 
-fn caveats(request: &TilesRequest, drivers: &CpuSet, session: &Session<'_>) -> Vec<String> {
+fn caveats(
+    request: &TilesRequest,
+    tenants: &[Tenant],
+    drivers: &CpuSet,
+    session: &Session<'_>,
+) -> Vec<String> {
     let scale = request.scale;
     let mut caveats: Vec<String> = lab_caveat(&request.conditions.environment).into_iter().collect();
     if request.is_emulated() {
@@ -349,6 +356,9 @@ fn caveats(request: &TilesRequest, drivers: &CpuSet, session: &Session<'_>) -> V
         format!("what asks the guests runs on this host, on the PUs {drivers} beside all slices: no request crosses a wire"),
         "guests of one way are up at a time: they are booted when their way's turn comes, and stay up for the samples of one number of tiles".to_owned(),
     ]);
+    if tenants.iter().any(|tenant| !tenant.slice.cpus_on_top.intersection(drivers).is_empty()) {
+        caveats.push("no PU is without a thread of a guest: what asks the guests shares PUs with emulator threads and iothreads".to_owned());
+    }
     let ksm = session.host.system.ksm;
     if ksm.is_some_and(|run| run == 1) {
         caveats.push("KSM merged equal pages meanwhile (/sys/kernel/mm/ksm/run is 1): it takes time, and gives memory that tiles of different customers would not have".to_owned());

@@ -41,8 +41,8 @@ impl TileWay {
     /// The arm of it.
     pub fn arm(self) -> ArmName {
         match self {
-            Self::Bridge => ArmName::new(self.word(), "bridge, virtio-net with vhost", arm::Role::AsFound),
-            Self::Vf => ArmName::new(self.word(), "a virtual function each", arm::Role::Planned),
+            Self::Bridge => ArmName::new(self.word(), "virtio on a bridge", arm::Role::AsFound),
+            Self::Vf => ArmName::new(self.word(), "virtual functions", arm::Role::Planned),
         }
     }
 

@@ -22,11 +22,12 @@ fn value(document: &impl Serialize) -> Value {
 fn results_have_exactly_the_fields_of_their_page() {
     let document = value(&results::full());
     let fields = Fields::of(&document);
-    let elsewhere = ["tenants[].slice", "runs", "provenance", "tune"];
+    let elsewhere = ["tenants[].slice", "tenants[].load", "runs", "provenance", "tune", "tiles"];
     RESULTS.have(&fields.clone().without(&elsewhere), "## Fields");
     RESULTS.have(&fields.below(&["tenants[].slice"]), "## Slice");
     RESULTS.have(&fields.below(&["runs"]).without(&["workload"]), "## Run");
     RESULTS.have(&fields.below(&["runs[].workload"]), "## Workload");
+    RESULTS.have(&fields.below(&["tiles"]), "## Tiles");
     let tuning = Fields::of(&document["tune"]);
     let ratios = ["arms[].to_found", "effects[].ratio", "to_found", "to_rule", "to_bare"];
     RESULTS.have(&tuning.clone().without(&ratios).without(&["arms[].fate"]), "## Tune");
@@ -38,12 +39,12 @@ fn results_have_exactly_the_fields_of_their_page() {
 fn every_word_of_results_is_explained() {
     let document = value(&results::full());
     RESULTS.explain(&document, "arms[].role", 4, "## Fields");
-    RESULTS.explain(&document, "runs[].purpose", 7, "## Run");
+    RESULTS.explain(&document, "runs[].purpose", 8, "## Run");
     RESULTS.explain(&document, "runs[].outcome.outcome", 2, "## Run");
     RESULTS.explain(&document, "tune.verdict.do", 1, "## Tune");
-    RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 18, "## Units");
+    RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 19, "## Units");
     for (field, many) in
-        [("kind", 8), ("engine", 2), ("order", 1), ("file_system", 2), ("pages", 5), ("pattern", 2), ("test", 6)]
+        [("kind", 9), ("engine", 2), ("order", 1), ("file_system", 2), ("pages", 5), ("pattern", 2), ("test", 6)]
     {
         RESULTS.explain(&document, &format!("runs[].workload.{field}"), many, "## Workload");
     }

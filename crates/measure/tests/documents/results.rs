@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use nearmetal_measure::{
-    Arm, ArmName, Environment, FileJob, FileSystem, FioEngine, FioJob, LeftOut, MemoryBandwidth, MemoryJob,
-    MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, Run,
-    SCHEMA, Shape, Slice, Tenant, Together, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window,
+    Arm, ArmName, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob, LeftOut, MemoryBandwidth, MemoryJob,
+    MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, RoleLimits, Run, Scale, ServedJob,
+    SCHEMA, Shape, Slice, Tenant, Together, TileRole, TileSize, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window,
     WorkJob, Workload,
 };
 use nearmetal_stats::{Fate, Pair};
@@ -52,7 +52,8 @@ pub(super) fn measured(units: &[Unit]) -> Outcome {
 
 pub(super) fn run(purpose: Purpose, workload: Workload, outcome: Outcome) -> Run {
     let window = Window { began: 1.0, ended: 2.0 };
-    let part = Part { guest: "web1".into(), rate: 1000.0, window, metrics: vec![] };
+    let metrics = vec![Metric { name: "answered".into(), unit: Unit::TransactionsPerSecond, value: 1000.0 }];
+    let part = Part { guest: "web1".into(), rate: 1000.0, window, metrics };
     Run {
         round: 0,
         position: 0,
@@ -66,6 +67,11 @@ pub(super) fn run(purpose: Purpose, workload: Workload, outcome: Outcome) -> Run
         outcome,
         together: Some(Together { parts: vec![part], overlap: 0.99, clocks_within: 0.2 }),
     }
+}
+
+fn served() -> ServedJob {
+    let size = TileSize { tile: 1, scale: Scale::ONE, seconds: 60, ramp: 15, emulated: false };
+    ServedJob::of(TileRole::Web, "198.18.1.1".parse().unwrap(), &size)
 }
 
 fn workloads() -> Vec<Workload> {
@@ -109,10 +115,11 @@ fn workloads() -> Vec<Workload> {
         WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 }.into(),
     ];
     all.extend(tests.map(|test| net(test).into()));
+    all.push(served().into());
     all
 }
 
-const UNITS: [Unit; 18] = [
+const UNITS: [Unit; 19] = [
     Unit::Iops,
     Unit::BytesPerSecond,
     Unit::Nanoseconds,
@@ -131,9 +138,10 @@ const UNITS: [Unit; 18] = [
     Unit::ModelledNanoseconds,
     Unit::Share,
     Unit::Distance,
+    Unit::BusyPus,
 ];
 
-const PURPOSES: [Purpose; 7] = [
+const PURPOSES: [Purpose; 8] = [
     Purpose::Pair,
     Purpose::SameArm,
     Purpose::SingleShot,
@@ -141,6 +149,7 @@ const PURPOSES: [Purpose; 7] = [
     Purpose::ExitReasons,
     Purpose::Accesses,
     Purpose::Ceiling,
+    Purpose::Fill,
 ];
 
 /// The part that only a tune has, with a value in every field.
@@ -193,12 +202,7 @@ pub(super) fn full() -> Results {
         environment: lab(),
         quick: true,
         seed: 1,
-        tenants: vec![Tenant {
-            guest: "web1".into(),
-            slice: slice(),
-            placement: vec!["vCPU 0: PU 2".into()],
-            load: None,
-        }],
+        tenants: vec![Tenant { guest: "web1".into(), slice: slice(), placement: vec!["vCPU 0: PU 2".into()], load: Some(served().into()) }],
         least_overlap: Some(0.95),
         arms: vec![
             arm(ArmName::bare_slice()),
@@ -210,6 +214,13 @@ pub(super) fn full() -> Results {
         caveats: vec!["test".into()],
         provenance: named(&["kernel"]),
         tune: Some(Box::new(tuning())),
-        tiles: None,
+        tiles: Some(Box::new(Filling {
+            roles: vec![TileRole::Web],
+            limits: RoleLimits::usual(),
+            scale: Scale::ONE,
+            samples: 3,
+            drivers: CpuSet::one(7),
+            ksm: Some(0),
+        })),
     }
 }

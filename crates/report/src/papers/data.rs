@@ -4,11 +4,12 @@ use serde::Deserialize;
 
 use super::ours::Ours;
 
-const DATA: [&str; 4] = [
+const DATA: [&str; 5] = [
     include_str!("../../data/papers/huynh-2012.toml"),
     include_str!("../../data/papers/wagner-2010.toml"),
     include_str!("../../data/papers/sarkar-2013.toml"),
     include_str!("../../data/papers/chierici-2011.toml"),
+    include_str!("../../data/papers/worley-2010.toml"),
 ];
 
 /// One paper.

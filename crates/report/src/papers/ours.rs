@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::text::{LAB_WORDS, UNKNOWN, count, shown, value as number};
 use crate::view::{
     ArmRole, Beside, ComparisonView, CountRow, JobReport, MemoryRow, MemorySide, NodesQuantity, RaceArm, RaceView,
-    RatioView, mode,
+    RatioView, TilesHeld, mode,
 };
 
 /// Where ours is found. `step` is the id of the experiment's step whose report has it.
@@ -35,6 +35,20 @@ pub(super) enum Ours {
     Guests { step: String, guests: Option<u32> },
     /// So many guests at once to one alone.
     GuestsGain { step: String, guests: u32 },
+    /// Tiles over virtual functions beside those over a bridge.
+    Tiles { step: String, figure: TilesFigure },
+}
+
+/// A figure of tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TilesFigure {
+    /// The most with quality of service kept.
+    Held,
+    /// Busy PUs over a bridge to those over virtual functions, with the most tiles that both were measured with.
+    Busy,
+    /// Score of a tile, with the most that were held.
+    Score,
 }
 
 /// A figure of memory.
@@ -72,6 +86,7 @@ impl Ours {
             Self::Arms { metric, arm, than, .. } => of_arms(report, metric, arm, than)?,
             Self::Guests { guests, .. } => at_once(report, *guests)?,
             Self::GuestsGain { guests, .. } => gain(report, *guests)?,
+            Self::Tiles { figure, .. } => of_tiles(report, *figure)?,
         };
         if report.is_lab() {
             note.push_str(", ");
@@ -90,7 +105,8 @@ impl Ours {
             | Self::Race { step, .. }
             | Self::Arms { step, .. }
             | Self::Guests { step, .. }
-            | Self::GuestsGain { step, .. } => step,
+            | Self::GuestsGain { step, .. }
+            | Self::Tiles { step, .. } => step,
         }
     }
 }
@@ -219,6 +235,37 @@ fn gain(report: &JobReport, guests: u32) -> Option<(String, String)> {
     let row = report.together.as_ref()?.counts.iter().find(|row| row.count == guests)?;
     let bare = row.bare_gain.map_or_else(|| UNKNOWN.to_owned(), plain);
     Some((plain(row.guests_gain?), format!("{guests} guests to one; bare slices {bare}")))
+}
+
+/// Both ways of the same tiles. In a lab it is said that the verdict on quality of service is emulated, and at which rates.
+fn of_tiles(report: &JobReport, figure: TilesFigure) -> Option<(String, String)> {
+    let tiles = report.tiles.as_ref()?;
+    let held = |arm: &str| tiles.held.iter().find(|held| held.arm == arm);
+    let (bridge, vf) = (held("bridge")?, held("vf")?);
+    let emulated = match tiles.emulated {
+        true => format!("; emulated, at {} times the usual rates", tiles.scale),
+        false => String::new(),
+    };
+    let (value, note) = match figure {
+        TilesFigure::Held => {
+            let more = if vf.open_ended { " or more" } else { "" };
+            (format!("{}{more} to {}", vf.tiles, bridge.tiles), "virtual functions to a bridge".to_owned())
+        }
+        TilesFigure::Busy => {
+            let busy = |arm: &str, number: u32| {
+                tiles.rows.iter().find(|row| row.arm == arm && row.tiles == number).and_then(|row| row.busy)
+            };
+            let both = tiles.over.nodes.iter().rev();
+            let (number, bridge, vf) =
+                both.filter_map(|number| Some((*number, busy("bridge", *number)?, busy("vf", *number)?))).next()?;
+            (plain(bridge / vf), format!("{bridge:.2} and {vf:.2} PUs busy with {}", count(number as usize, "tile")))
+        }
+        TilesFigure::Score => {
+            let each = |held: &TilesHeld| Some(held.score? / f64::from(held.tiles.max(1)));
+            (format!("{:.1} and {:.1}", each(vf)?, each(bridge)?), "nearmetal's own score, of virtual functions and a bridge".to_owned())
+        }
+    };
+    Some((value, format!("{note}{emulated}")))
 }
 
 fn text(ratio: RatioView) -> String {

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn every_experiment_has_words_and_a_paper() {
-        assert_eq!(experiments().len(), 7);
+        assert_eq!(experiments().len(), 8);
         for words in experiments() {
             assert!(!super::super::papers_of(&words.name).is_empty(), "{}", words.name);
             assert!(words.question.ends_with('?') && !words.needs.is_empty(), "{}", words.name);

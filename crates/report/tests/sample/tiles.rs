@@ -79,8 +79,8 @@ pub fn tiles(lab: bool) -> JobReport {
     let mut report = JobReport {
         title: "w1, i1, w2, i2, bench tiles".to_owned(),
         arms: vec![
-            arm("bridge", "bridge, virtio-net with vhost", ArmRole::AsFound),
-            arm("vf", "a virtual function each", ArmRole::Planned),
+            arm("bridge", "virtio on a bridge", ArmRole::AsFound),
+            arm("vf", "virtual functions", ArmRole::Planned),
         ],
         tiles: Some(TilesView {
             over: ByNodesView {

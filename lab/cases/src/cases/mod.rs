@@ -22,6 +22,7 @@ mod packages;
 mod run;
 mod sabotage;
 mod sabotage_devices;
+mod tiles;
 mod tune;
 mod workloads;
 
@@ -106,6 +107,7 @@ pub fn all() -> Vec<Case> {
         faults::cases(),
         fleet::cases(),
         run::cases(),
+        tiles::cases(),
         tune::cases(),
     ]
     .into_iter()
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn the_cases_that_the_page_of_experiments_names_are_there() {
         let page = include_str!("../../../../docs/reference/experiments.md");
-        let subjects = ["job/", "bench/", "matrix/", "workload/", "tune/"];
+        let subjects = ["job/", "bench/", "matrix/", "workload/", "tune/", "tiles/"];
         let named: Vec<&str> =
             page.split('`').filter(|word| subjects.iter().any(|subject| word.starts_with(subject))).collect();
         assert!(named.len() > 8, "{named:?}");

@@ -224,6 +224,20 @@ pub(super) enum Which {
         #[command(flatten)]
         common: Common,
     },
+    /// How many tiles of VMs this host holds over a bridge and over virtual functions
+    Tiles {
+        /// The VMs of one tile, such as web=w1,mail=m1,db=d1,idle=i1; once for each tile, each with the same parts
+        #[arg(long = "tile", value_name = "PART=VM,…", required = true)]
+        tiles: Vec<String>,
+        /// The port that all VMs share; it must have no address, and a virtual function for each VM
+        #[arg(long, value_name = "INTERFACE")]
+        port: String,
+        /// How much a tile holds and is asked: 0.001 to 100 times the usual [default: 1; 0.01 in a lab]
+        #[arg(long, value_name = "FACTOR")]
+        scale: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 /// A command of `bench` as it grows.
@@ -294,6 +308,7 @@ impl Which {
             Self::JvmScaling { .. } => "jvm-scaling",
             Self::OltpMemory { .. } => "oltp-memory",
             Self::ImagesIo { .. } => "images-io",
+            Self::Tiles { .. } => "tiles",
         }
     }
 
@@ -306,7 +321,8 @@ impl Which {
             | Self::NumaModes { common, .. }
             | Self::JvmScaling { common, .. }
             | Self::OltpMemory { common, .. }
-            | Self::ImagesIo { common, .. } => common,
+            | Self::ImagesIo { common, .. }
+            | Self::Tiles { common, .. } => common,
         }
     }
 
@@ -318,6 +334,10 @@ impl Which {
             | Self::JvmScaling { vm, .. }
             | Self::OltpMemory { vm, .. }
             | Self::ImagesIo { vm, .. } => vec![vm.clone()],
+            Self::Tiles { tiles, .. } => {
+                let parts = tiles.iter().flat_map(|tile| tile.split(','));
+                parts.filter_map(|part| Some(part.split_once('=')?.1.to_owned())).collect()
+            }
         }
     }
 
@@ -357,6 +377,15 @@ impl Which {
                 let words = words.each("--span", disk.span.as_deref());
                 let common = Common { seconds: None, ..common.clone() };
                 vec![words.each("--without", ONLY_CONTAINERS).raced(race, &common).step("containers", "Containers")]
+            }
+            Self::Tiles { tiles, port, scale, common } => {
+                let words = Words::new(&["tiles"]).each("--tile", names(tiles)).with(&["--port", port]);
+                let words = words.each("--scale", scale.as_deref());
+                // A sample stands for a pair: it has no other side in the same moment.
+                let samples = common.pairs.map(|pairs| pairs.to_string());
+                let quick = if common.quick { &["--quick"][..] } else { &[] };
+                let words = words.with(quick).each("--samples", samples.as_deref());
+                vec![words.common(common).step("tiles", "Tiles both ways")]
             }
         }
     }
@@ -428,7 +457,7 @@ mod tests {
         Alone::try_parse_from(words.split(' ')).map(|alone| alone.which.steps()).unwrap()
     }
 
-    const ALL: [&str; 7] = [
+    const ALL: [&str; 8] = [
         "passthrough-io a b --quick --pause",
         "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
         "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap",
@@ -436,6 +465,7 @@ mod tests {
         "jvm-scaling a --counts 1,2 --quick",
         "oltp-memory a --scratch /dev/x --rows 64MiB --quick --pause",
         "images-io a --directory /srv/scratch --quick",
+        "tiles --tile web=a,idle=b --tile web=c,idle=d --port p0 --scale 0.5 --pairs 4 --quick --pause",
     ];
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// A built-in machine (`quad`, `quad-4nvme`, `peer`) or the path of a machine file
+    /// A built-in machine (`quad`, `quad-4nvme`, `quad-tiles`, `peer`) or the path of a machine file
     #[arg(long, default_value = "quad")]
     machine: String,
     /// Keep the disks after `down` or a power loss; the next `up --keep` of this name uses them again

@@ -50,15 +50,18 @@ pub(super) struct Args {
     /// How much a tile holds and is asked: 0.001 to 100 times the usual [default: 1; 0.01 in a lab]
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     scale: Option<Scale>,
-    /// Seconds of one sample
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: u32,
-    /// Seconds of load before each sample
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u32).range(0..=3600))]
-    ramp: u32,
-    /// Samples of each number of tiles in each way
-    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    samples: u32,
+    /// Take fewer and shorter samples
+    #[arg(long)]
+    quick: bool,
+    /// Seconds of one sample [default: 60, with --quick 20]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: Option<u32>,
+    /// Seconds of load before each sample [default: 15, with --quick 5]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
+    ramp: Option<u32>,
+    /// Samples of each number of tiles in each way [default: 3, with --quick 2]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100))]
+    samples: Option<u32>,
     /// How soon each part has to answer, in place of the usual limits: a TOML file with a table for each part, such as
     /// [web] with within = [[0.95, 3000], [0.99, 5000]] (95 % within 3000 ms, and 99 % within 5000 ms)
     #[arg(long, value_name = "FILE")]
@@ -144,15 +147,16 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
         Environment::Lab { .. } => Scale::try_from(SCALE_OF_A_LAB).unwrap_or(Scale::ONE),
         Environment::Silicon => Scale::ONE,
     };
+    let (seconds, ramp, samples) = if args.quick { (20, 5, 2) } else { (60, 15, 3) };
     let request = TilesRequest {
         roles,
         members,
         ways: args.ways.clone(),
         port: args.port.clone(),
         scale: args.scale.unwrap_or(usual),
-        seconds: args.seconds,
-        ramp: args.ramp,
-        samples: args.samples,
+        seconds: args.seconds.unwrap_or(seconds),
+        ramp: args.ramp.unwrap_or(ramp),
+        samples: args.samples.unwrap_or(samples),
         limits,
         least_overlap: args.overlap / 100.0,
         conditions,

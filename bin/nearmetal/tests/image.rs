@@ -177,9 +177,24 @@ fn a_host_without_room_or_without_nearmetal_is_named_and_the_others_have_the_ima
 fn what_cannot_be_pushed_is_a_mistake_in_use() {
     let fleet = Fleet::new();
     assert_eq!(fleet.run(&["push", "/nowhere"]).status.code(), Some(2));
-    let nobody = Command::new(env!("CARGO_BIN_EXE_nearmetal")).args(["image", "push", "/dev/null"]).output().unwrap();
-    assert_eq!(nobody.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no hosts"));
+    let nothing = Command::new(env!("CARGO_BIN_EXE_nearmetal")).args(["image", "push", "/dev/null"]).output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2), "{}", String::from_utf8_lossy(&nothing.stderr));
+}
+
+#[test]
+fn without_hosts_the_image_goes_into_the_store_of_this_machine() {
+    let fleet = Fleet::new();
+    let bytes = content(700_000);
+    let (file, store) = (fleet.image("debian.qcow2", &bytes), fleet.path("images-here"));
+    let image = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearmetal"));
+        command.arg("image").args(words).arg("--directory").arg(&store).output().unwrap()
+    };
+    let pushed = image(&["push", file.to_str().unwrap()]);
+    assert_eq!(pushed.status.code(), Some(0), "{}", String::from_utf8_lossy(&pushed.stderr));
+    let listed = String::from_utf8(image(&["list"]).stdout).unwrap();
+    assert!(listed.contains("debian.qcow2"), "{listed}");
+    assert_eq!(image(&["verify", "debian.qcow2"]).status.code(), Some(0));
 }
 
 /// A real push, slowed down, is in the picture of whoever watches; a host that is away stays in it, with the reason.

@@ -23,6 +23,8 @@ const LEAST_BANDWIDTH: u64 = 64_000;
 /// the others close up; a slow one steps aside. Run it again to resume: only what a host lacks is sent, not what it has
 /// already or what is in its other images. The image appears under its final name when it is whole and on the disk.
 ///
+/// Without --fleet and --host, the image goes into the store of this machine.
+///
 /// Needs nearmetal on each host, ssh to each, and from each host a TCP connection to the one before it (choose the port
 /// with `--port`). A host that gets no connection is sent its image through ssh.
 #[derive(Debug, clap::Args)]
@@ -51,9 +53,9 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn push(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let Some(targets) = args.hosts.targets(printer)? else { return Ok(ExitStatus::WrongUse) };
+    let Some(targets) = args.hosts.targets_or_here(printer)? else { return Ok(ExitStatus::WrongUse) };
     if targets.is_empty() {
-        return Err(WrongUse("no hosts: name a fleet file with --fleet, or hosts with --host".to_owned()).into());
+        return Err(WrongUse("no host of the fleet file can be sent an image: give one `ssh`, or name hosts with --host".to_owned()).into());
     }
     let options = options(args, &targets)?;
     let mut shown = Shown::new(args.format, &options, printer);

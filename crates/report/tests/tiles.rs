@@ -49,7 +49,9 @@ fn a_row_says_what_failed_and_a_way_what_ended_it() {
     let view = tiles(false);
     for text in [html_page(&view).unwrap(), on_a_terminal(&view)] {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in ["quality of service failed in 3 of 3", "61.0 % within 3 s", "88.0 % of what it was asked", "171.0"] {
+        for words in
+            ["quality of service failed in 3 of 3", "61.0 % within 3 s", "88.0 % of what it was asked", "171.0"]
+        {
             assert!(text.contains(words), "{words} is missing");
         }
     }
@@ -80,7 +82,10 @@ fn names_that_try_to_act_do_not() {
     let own = view.tiles.as_mut().unwrap();
     own.over.load.push_str(HOSTILE);
     own.held.iter_mut().for_each(|held| held.why.push_str(HOSTILE));
-    own.rows.iter_mut().flat_map(|row| row.worst.iter_mut().chain(&mut row.least)).for_each(|words| words.push_str(HOSTILE));
+    own.rows
+        .iter_mut()
+        .flat_map(|row| row.worst.iter_mut().chain(&mut row.least))
+        .for_each(|words| words.push_str(HOSTILE));
     own.rows[0].busy_by_part[0].part.push_str(HOSTILE);
     let page = html_page(&view).unwrap();
     assert!(!page.contains("<script>alert"));

@@ -6,8 +6,8 @@ use anyhow::Context;
 use nearmetal_host::files;
 use nearmetal_report::view::JobReport;
 use nearmetal_report::{
-    Moment, Surface, arms_svg, by_nodes_svg, experiment_text, html_page, machine_svg, race_svg, summary_json, terminal, tiles_svg,
-    together_svg,
+    Moment, Surface, arms_svg, by_nodes_svg, experiment_text, html_page, machine_svg, race_svg, summary_json, terminal,
+    tiles_svg, together_svg,
 };
 use nearmetal_stats::ShownRatio;
 

@@ -1,7 +1,9 @@
 //! Tiles: what each arm did with each number of them, and what it held.
 
 use nearmetal_measure::{ArmFilled, Environment, Filling, Full, Level, Results, filled, miss_text};
-use nearmetal_report::view::{Bounds, ByNodesView, ModePoint, ModeSeries, NodesQuantity, PartBusy, TilesHeld, TilesRow, TilesView};
+use nearmetal_report::view::{
+    Bounds, ByNodesView, ModePoint, ModeSeries, NodesQuantity, PartBusy, TilesHeld, TilesRow, TilesView,
+};
 
 /// Name of the score in the report.
 const SCORE: &str = "score of all tiles together";
@@ -29,7 +31,8 @@ pub(super) fn view(results: &Results) -> Option<TilesView> {
     let quantities =
         [quantity(SCORE, "points", true, &scores), quantity("PUs of the machine that were busy", "PUs", false, &busy)];
     let rows = numbers.iter().flat_map(|number| {
-        let level = |arm: &ArmFilled| Some(row(&arm.arm, arm.levels.iter().find(|level| level.tiles == *number)?, tiles));
+        let level =
+            |arm: &ArmFilled| Some(row(&arm.arm, arm.levels.iter().find(|level| level.tiles == *number)?, tiles));
         arms.iter().filter_map(level).collect::<Vec<_>>()
     });
     Some(TilesView {
@@ -55,7 +58,8 @@ fn load(results: &Results, tiles: &Filling) -> String {
     let parts: Vec<&str> = tiles.roles.iter().map(|role| role.title()).collect();
     let most = results.tenants.len() / tiles.roles.len().max(1);
     let of = if most == 1 { "1 tile".to_owned() } else { format!("up to {most} tiles") };
-    let times = if tiles.scale.get() == 1.0 { String::new() } else { format!(", {} times the usual rates", tiles.scale) };
+    let times =
+        if tiles.scale.get() == 1.0 { String::new() } else { format!(", {} times the usual rates", tiles.scale) };
     format!("{of} of {}{times}", parts.join(", "))
 }
 
@@ -68,7 +72,10 @@ fn point(tiles: usize, values: &[f64]) -> Option<ModePoint> {
 }
 
 fn row(arm: &str, level: &Level, tiles: &Filling) -> TilesRow {
-    let busy_by_part = tiles.roles.iter().filter_map(|role| Some(PartBusy { part: role.title().to_owned(), pus: level.busy_of(*role)? }));
+    let busy_by_part = tiles
+        .roles
+        .iter()
+        .filter_map(|role| Some(PartBusy { part: role.title().to_owned(), pus: level.busy_of(*role)? }));
     TilesRow {
         tiles: level.tiles as u32,
         arm: arm.to_owned(),
@@ -114,7 +121,10 @@ pub(super) fn text(results: &Results) -> String {
     let title = |arm: &str| results.title(arm).to_owned();
     let mut text = format!("{}\n", view.over.load);
     if view.emulated {
-        text.push_str(&format!("emulated, at {} times the usual rates: no verdict below is one of silicon\n", view.scale));
+        text.push_str(&format!(
+            "emulated, at {} times the usual rates: no verdict below is one of silicon\n",
+            view.scale
+        ));
     }
     for row in &view.rows {
         let figure = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.1}"));

@@ -79,7 +79,10 @@ impl Watched {
         let of = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / nanoseconds);
         let guest = |(pid, after): (&u32, &u64)| Some((*pid, of(*before.of_guests.get(pid)?, *after)?));
         (nanoseconds > 0.0).then_some(())?;
-        Some(Busy { machine: of(before.busy?, after.busy?)?, guests: after.of_guests.iter().filter_map(guest).collect() })
+        Some(Busy {
+            machine: of(before.busy?, after.busy?)?,
+            guests: after.of_guests.iter().filter_map(guest).collect(),
+        })
     }
 
     /// The costs of each of what was done at this rate a second, and what could not be read.

@@ -167,7 +167,8 @@ impl Load for ServedJob {
     }
 
     fn middle(&self) -> Option<(Middle, Each)> {
-        let (ramp, seconds) = (Duration::from_secs(self.size.ramp.into()), Duration::from_secs(self.size.seconds.into()));
+        let (ramp, seconds) =
+            (Duration::from_secs(self.size.ramp.into()), Duration::from_secs(self.size.seconds.into()));
         Some((Middle::after(ramp, seconds), Each::Transaction))
     }
 

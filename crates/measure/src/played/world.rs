@@ -369,7 +369,9 @@ fn database(words: &[&str], rate: u32) -> String {
 /// What the probe's `load` says; whoever answers fewer than 500 a second answers half of them too late.
 fn load(protocol: &str, rate: u32, words: &[&str]) -> String {
     let began = now() / 1_000_000;
-    let after = |name: &'static str| words.iter().zip(&words[1..]).filter(move |(word, _)| **word == name).map(|(_, value)| *value);
+    let after = |name: &'static str| {
+        words.iter().zip(&words[1..]).filter(move |(word, _)| **word == name).map(|(_, value)| *value)
+    };
     let seconds: u32 = after("--seconds").next().and_then(|text| text.parse().ok()).unwrap_or_default();
     let due = rate * seconds;
     let share = if rate < 500 { 0.5 } else { 1.0 };

@@ -14,7 +14,8 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 use crate::palette::{FIGURE_STYLE, variables};
 use crate::svg::{
-    Moment, Surface, Width, arms_chart, by_nodes_chart, machine_svg, race_chart, sizes_chart, tiles_chart, together_chart,
+    Moment, Surface, Width, arms_chart, by_nodes_chart, machine_svg, race_chart, sizes_chart, tiles_chart,
+    together_chart,
 };
 use crate::text::clean;
 use crate::view::JobReport;

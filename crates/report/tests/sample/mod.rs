@@ -4,8 +4,8 @@
 mod host;
 mod measured;
 pub mod nodes;
-pub mod tiles;
 mod story;
+pub mod tiles;
 
 use nearmetal_report::view::{Environment, GuestCard, JobReport, QuickMode, REPORT_SCHEMA};
 use nearmetal_report::{papers, view};

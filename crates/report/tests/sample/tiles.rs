@@ -28,8 +28,11 @@ fn row(tiles: u32, arm: &str, score: Option<f64>, missed: u32) -> TilesRow {
         samples,
         missed,
         failed: 3 - samples,
-        worst: (missed > 0).then(|| "the web server `w2` of tile 2 answered 61.0 % within 3 s, and 95 % is the limit".to_owned()),
-        least: (missed > 0).then(|| "the smallest part was answered by the web server `w2` of tile 2: 88.0 % of what it was asked".to_owned()),
+        worst: (missed > 0)
+            .then(|| "the web server `w2` of tile 2 answered 61.0 % within 3 s, and 95 % is the limit".to_owned()),
+        least: (missed > 0).then(|| {
+            "the smallest part was answered by the web server `w2` of tile 2: 88.0 % of what it was asked".to_owned()
+        }),
         busy: score.map(|score| score / 40.0),
         busy_by_part: vec![PartBusy { part: "web server".to_owned(), pus: 1.25 }],
     }

@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use nearmetal_units::Bytes;
 
 use self::bridged::Bridged;
-use self::functions::{Functions, OnFunction};
 pub(crate) use self::functions::{Free, one_each};
+use self::functions::{Functions, OnFunction};
 use super::check_address;
 use super::guest::{ArmCard, mac_of_run, with_probe};
 use super::member_clone::MemberClone;

@@ -105,7 +105,10 @@ fn words(view: &JobReport) -> (&'static str, &'static str) {
         );
     }
     if view.tiles.is_some() {
-        return ("The ways", "The same tiles in every way, asked at the same moments. What their guests' threads are pinned to is said below.");
+        return (
+            "The ways",
+            "The same tiles in every way, asked at the same moments. What their guests' threads are pinned to is said below.",
+        );
     }
     match (&view.race, &view.together) {
         (Some(_), _) => (

@@ -48,7 +48,12 @@ pub(super) fn tiles(view: &JobReport) -> Option<TilesPage> {
         range: row.range.map_or_else(String::new, |range| format!("{:.1}–{:.1}", range.low, range.high)),
         quality: row.quality(),
         busy: row.busy.map_or_else(|| "not counted".to_owned(), |busy| format!("{busy:.2}")),
-        busy_by_part: row.busy_by_part.iter().map(|one| format!("{} {:.2}", one.part, one.pus)).collect::<Vec<_>>().join(", "),
+        busy_by_part: row
+            .busy_by_part
+            .iter()
+            .map(|one| format!("{} {:.2}", one.part, one.pus))
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     let note = |row: &TilesRow| {
         let who = format!("{}, {}", name(&row.arm), count(row.tiles as usize, "tile"));
@@ -61,7 +66,10 @@ pub(super) fn tiles(view: &JobReport) -> Option<TilesPage> {
         why: held.why.clone(),
     });
     let emulated = match tiles.emulated {
-        true => format!("Emulated, at {} times the usual rates. No verdict here on quality of service is one of silicon.", tiles.scale),
+        true => format!(
+            "Emulated, at {} times the usual rates. No verdict here on quality of service is one of silicon.",
+            tiles.scale
+        ),
         false => String::new(),
     };
     Some(TilesPage {

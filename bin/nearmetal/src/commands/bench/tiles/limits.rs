@@ -72,7 +72,9 @@ fn read(top: &Section<'_>, notes: &Notes) -> Vec<RoleLimits> {
                 all.push(RoleLimits { role, within });
             }
             None if section.has("within") => {}
-            None => section.wrong(&section.span, "`within` is missing", format!("for example: {}", OF_A_PART[0].example)),
+            None => {
+                section.wrong(&section.span, "`within` is missing", format!("for example: {}", OF_A_PART[0].example))
+            }
         }
         section.finish();
     }

@@ -90,10 +90,10 @@ impl FromStr for Tile {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts: Vec<(TileRole, String)> = Vec::new();
         for part in text.split(',') {
-            let (role, guest) =
-                part.split_once('=').filter(|(_, guest)| !guest.is_empty()).ok_or_else(|| {
-                    format!("`{part}` is not a part of a tile and its VM: write it as web=w1")
-                })?;
+            let (role, guest) = part
+                .split_once('=')
+                .filter(|(_, guest)| !guest.is_empty())
+                .ok_or_else(|| format!("`{part}` is not a part of a tile and its VM: write it as web=w1"))?;
             let role: TileRole = role.parse()?;
             if parts.iter().any(|(other, _)| *other == role) {
                 return Err(format!("a tile has two VMs for `{role}`: name one"));
@@ -193,7 +193,9 @@ impl Args {
         let mut limits = RoleLimits::usual();
         if let Some(path) = &self.limits {
             let text = files::read_to_string(path)?;
-            for of in limits::parse(&path.display().to_string(), &text).map_err(|errors| WrongUse(errors.to_string()))? {
+            for of in
+                limits::parse(&path.display().to_string(), &text).map_err(|errors| WrongUse(errors.to_string()))?
+            {
                 limits.retain(|usual| usual.role != of.role);
                 limits.push(of);
             }

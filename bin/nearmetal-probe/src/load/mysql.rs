@@ -19,6 +19,18 @@ pub fn packet(number: u8, contents: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(contents);
 }
 
+/// What a server sent in one piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// Its number in the answer.
+    pub number: u8,
+    /// Its contents.
+    pub contents: Vec<u8>,
+}
+
+/// Values of a row as text, `None` for NULL.
+pub type Row = Vec<Option<Vec<u8>>>;
+
 /// The reader of packets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packets {
@@ -37,11 +49,11 @@ impl Packets {
         self.received
     }
 
-    /// Takes bytes up to the end of a packet; gives how many it took, and the packet's number and contents.
+    /// Takes bytes up to the end of a packet; gives how many it took, and the packet.
     ///
     /// # Errors
     /// It is larger than it may be.
-    pub fn receive(&mut self, bytes: &[u8]) -> Result<(usize, Option<(u8, Vec<u8>)>), Failure> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(usize, Option<Packet>), Failure> {
         let mut taken = self.fill(bytes, HEAD);
         if self.packet.len() >= HEAD {
             let length = u32::from_le_bytes([self.packet[0], self.packet[1], self.packet[2], 0]) as usize;
@@ -54,7 +66,7 @@ impl Packets {
                 let contents = self.packet.split_off(HEAD);
                 let number = self.packet[3];
                 self.packet.clear();
-                return self.counted(taken).map(|()| (taken, Some((number, contents))));
+                return self.counted(taken).map(|()| (taken, Some(Packet { number, contents })));
             }
         }
         self.counted(taken).map(|()| (taken, None))
@@ -83,8 +95,8 @@ impl Packets {
 pub enum Outcome {
     /// It was done, and changed so many rows.
     Done(u64),
-    /// It gave so many rows; the last one, as text, `None` for NULL.
-    Rows(u64, Vec<Option<Vec<u8>>>),
+    /// It gave so many rows; and this is the last one.
+    Rows(u64, Row),
     /// The server refused it: its number, and what it said.
     Refused(u16, String),
 }
@@ -108,7 +120,7 @@ impl Answering {
     ///
     /// # Errors
     /// It is not of an answer.
-    pub fn take(&mut self, contents: &[u8], last: &mut Vec<Option<Vec<u8>>>) -> Result<Option<Outcome>, Failure> {
+    pub fn take(&mut self, contents: &[u8], last: &mut Row) -> Result<Option<Outcome>, Failure> {
         let malformed = || Failure::malformed(format!("the server answers with `{}`", shown(contents)));
         let first = *contents.first().ok_or_else(malformed)?;
         if first == 0xff {
@@ -171,7 +183,7 @@ fn length(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// So many values, and nothing behind them.
-fn row(mut bytes: &[u8], columns: u64) -> Option<Vec<Option<Vec<u8>>>> {
+fn row(mut bytes: &[u8], columns: u64) -> Option<Row> {
     let mut values = Vec::new();
     for _ in 0..columns {
         if let [0xfb, rest @ ..] = bytes {
@@ -223,7 +235,7 @@ mod tests {
         while !bytes.is_empty() {
             let (taken, packet) = packets.receive(&bytes[..each.min(bytes.len())])?;
             bytes = &bytes[taken..];
-            if let Some((_, contents)) = packet {
+            if let Some(Packet { contents, .. }) = packet {
                 found.extend(answering.take(&contents, &mut last)?);
             }
         }

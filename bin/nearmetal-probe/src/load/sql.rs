@@ -7,7 +7,7 @@
 
 use crate::load::dialogue::{Answer, Dialogue, Said};
 use crate::load::failure::{Failure, Kind, shown};
-use crate::load::mysql::{Answering, Outcome, Packets, packet, refusal};
+use crate::load::mysql::{Answering, Outcome, Packet, Packets, Row, packet, refusal};
 use crate::load::site::text;
 use crate::random::Random;
 
@@ -86,7 +86,7 @@ pub struct Session {
     tables: Tables,
     packets: Packets,
     answering: Answering,
-    last: Vec<Option<Vec<u8>>>,
+    last: Row,
     stage: Stage,
     statements: Vec<Statement>,
 }
@@ -206,7 +206,7 @@ impl Dialogue for Session {
         while !bytes.is_empty() {
             let (taken, packet) = self.packets.receive(bytes)?;
             bytes = &bytes[taken..];
-            let Some((number, contents)) = packet else { continue };
+            let Some(Packet { number, contents }) = packet else { continue };
             said = self.taken(number, &contents, out)?;
             if said != Said::More && !bytes.is_empty() {
                 let rest = shown(bytes);

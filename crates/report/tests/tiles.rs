@@ -49,7 +49,9 @@ fn a_row_says_what_failed_and_a_way_what_ended_it() {
     let view = tiles(false);
     for text in [html_page(&view).unwrap(), on_a_terminal(&view)] {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in ["quality of service failed in 3 of 3", "61.0 % within 3 s", "88.0 % of what it was asked", "171.0"] {
+        for words in
+            ["quality of service failed in 3 of 3", "61.0 % within 3 s", "88.0 % of what it was asked", "171.0"]
+        {
             assert!(text.contains(words), "{words} is missing");
         }
     }

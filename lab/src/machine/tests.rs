@@ -159,5 +159,8 @@ fn unknown_fields_and_bad_units_point_at_the_line() {
 #[test]
 fn a_machine_nobody_knows() {
     let error = Machine::load("octo").unwrap_err().to_string();
-    assert!(error.contains("no machine `octo`") && error.contains("known: quad, quad-4nvme, quad-tiles, peer"), "{error}");
+    assert!(
+        error.contains("no machine `octo`") && error.contains("known: quad, quad-4nvme, quad-tiles, peer"),
+        "{error}"
+    );
 }

@@ -15,6 +15,8 @@ pub const PROGRAM: &str = "/usr/sbin/dovecot";
 const NOBODY: u32 = 65_534;
 /// Connections at once.
 const CLIENTS: u32 = 4_096;
+/// Of these, who are logging in at the same time.
+const LOGINS: u32 = CLIENTS / 4;
 
 /// Writes the mail and serves it.
 ///
@@ -51,16 +53,17 @@ pub(super) fn write_mail(settings: &Settings, mail: Mail, owner: Option<u32>) ->
 }
 
 /// What Dovecot 2.4 is told: one password for all, and a mailbox by the user's name (doc.dovecot.org/2.4, "Settings Reference").
-/// Messages are on the disk before they count as appended (`mail_fsync`), as mail servers have it.
+/// Messages are on the disk before they count as appended (`mail_fsync`), as mail servers have it. Of its log only errors are
+/// kept, on standard error.
 fn configuration(settings: &Settings) -> String {
     let (mail, run) = (settings.path("mail"), settings.path("run"));
     format!(
         "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\nprotocols = imap\nssl = no\n\
          auth_allow_cleartext = yes\nbase_dir = {run}\nstate_dir = {run}\ndefault_internal_user = root\n\
-         default_internal_group = root\ndefault_login_user = nobody\nlog_path = /dev/null\nmail_driver = maildir\n\
-         mail_path = {mail}/%{{user}}\nmail_uid = {NOBODY}\nmail_gid = {NOBODY}\nfirst_valid_uid = {NOBODY}\n\
+         default_internal_group = root\ndefault_login_user = nobody\nlog_path = /dev/stderr\n\
+         info_log_path = /dev/null\nmail_driver = maildir\nmail_path = {mail}/%{{user}}\nmail_uid = {NOBODY}\nmail_gid = {NOBODY}\nfirst_valid_uid = {NOBODY}\n\
          first_valid_gid = {NOBODY}\nmail_fsync = always\nmail_max_userip_connections = {CLIENTS}\n\
-         default_client_limit = {CLIENTS}\ndefault_process_limit = {CLIENTS}\n\
+         default_client_limit = {CLIENTS}\ndefault_process_limit = {LOGINS}\n\
          passdb static {{\n  password = {PASSWORD}\n}}\n\
          userdb static {{\n  fields {{\n    uid = {NOBODY}\n    gid = {NOBODY}\n    home = {mail}/%{{user}}\n  }}\n}}\n\
          service anvil {{\n  chroot =\n}}\n\

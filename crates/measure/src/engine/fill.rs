@@ -141,7 +141,8 @@ impl Design for Fill<'_> {
         // One for all arms: what is asked, and when, is the same.
         let seeds: Vec<u64> = (0..*samples).map(|_| self.random.load_seed()).collect();
         let count = self.tiles * each;
-        let step = |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
+        let step =
+            |arm: usize, seed: u64| Step { purpose: Purpose::Fill, arm, count, workload: workload.clone(), seed };
         for arm in order {
             let steps = seeds.iter().map(|seed| step(arm, *seed)).collect();
             self.queue.push_back(Round { number: self.next_number, steps, fresh: Fresh::No, whole_or_nothing: false });

@@ -137,7 +137,12 @@ pub fn judged(run: &Run, tenants: &[Tenant], limits: &[RoleLimits]) -> Option<Ju
         }
         let tile = judged.tiles.len();
         judged.misses.extend(missed(part, job, tile, limits));
-        let one = Served { role: job.role, guest: part.guest.clone(), answered: answered(part, job), busy: value(part, BUSY) };
+        let one = Served {
+            role: job.role,
+            guest: part.guest.clone(),
+            answered: answered(part, job),
+            busy: value(part, BUSY),
+        };
         judged.tiles.last_mut()?.guests.push(one);
     }
     for tile in &mut judged.tiles {

@@ -166,7 +166,11 @@ impl Request for TilesRequest {
                 return refused(format!("a tile has two guests for `{role}`: name one"));
             }
             if let Some(asked) = role.needs().filter(|asked| !self.roles.contains(asked)) {
-                return refused(format!("the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out", role.title(), asked.title()));
+                return refused(format!(
+                    "the {} asks the {}, and the tiles have none: name a guest for `{asked}`, or leave `{role}` out",
+                    role.title(),
+                    asked.title()
+                ));
             }
         }
         if self.ways.is_empty() || (1..self.ways.len()).any(|later| self.ways[..later].contains(&self.ways[later])) {
@@ -189,7 +193,8 @@ impl Request for TilesRequest {
 /// The PUs beside all slices, and their nodes: what asks the guests runs there. Those of emulator threads are taken only where
 /// there are no others.
 fn beside(tenants: &[Tenant], host: &Host) -> Result<(CpuSet, NodeSet), MeasureError> {
-    let union = |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
+    let union =
+        |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
     let no_slice = host.online().difference(&union(|slice| &slice.cpus));
     let nobodys = no_slice.difference(&union(|slice| &slice.cpus_on_top));
     let cpus = if nobodys.is_empty() { no_slice } else { nobodys };
@@ -336,12 +341,7 @@ fn path<'r>(
     Ok(Tiles { port, arms, each: request.each(), drivers, on: on.clone(), to_serve, standing: None })
 }
 
-fn caveats(
-    request: &TilesRequest,
-    tenants: &[Tenant],
-    drivers: &CpuSet,
-    session: &Session<'_>,
-) -> Vec<String> {
+fn caveats(request: &TilesRequest, tenants: &[Tenant], drivers: &CpuSet, session: &Session<'_>) -> Vec<String> {
     let scale = request.scale;
     let mut caveats: Vec<String> = lab_caveat(&request.conditions.environment).into_iter().collect();
     if request.is_emulated() {
@@ -349,7 +349,8 @@ fn caveats(
             "whether quality of service was kept is emulated, too: each tile is asked {scale} times the usual rates, and says nothing of silicon"
         ));
     } else if scale != Scale::ONE {
-        caveats.push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
+        caveats
+            .push(format!("each tile is asked {scale} times the usual rates, so scores compare at this factor alone"));
     }
     caveats.extend([
         "the score is nearmetal's own and not SPECvirt's: the mean part of what a tile's guests were asked that they answered, times 100, added up over the tiles".to_owned(),
@@ -357,7 +358,10 @@ fn caveats(
         "guests of one way are up at a time: they are booted when their way's turn comes, and stay up for the samples of one number of tiles".to_owned(),
     ]);
     if tenants.iter().any(|tenant| !tenant.slice.cpus_on_top.intersection(drivers).is_empty()) {
-        caveats.push("no PU is without a thread of a guest: what asks the guests shares PUs with emulator threads and iothreads".to_owned());
+        caveats.push(
+            "no PU is without a thread of a guest: what asks the guests shares PUs with emulator threads and iothreads"
+                .to_owned(),
+        );
     }
     let ksm = session.host.system.ksm;
     if ksm.is_some_and(|run| run == 1) {

@@ -198,10 +198,8 @@ impl Path for Tiles<'_> {
                 session.end(&name)?;
                 any = true;
             } else if let Some(words) = ended(guest, session)? {
-                session.note(format!(
-                    "the {} in `{name}` had ended and was started again: {words}",
-                    guest.role.title()
-                ));
+                session
+                    .note(format!("the {} in `{name}` had ended and was started again: {words}", guest.role.title()));
                 guest.serving = None;
                 any = true;
             }

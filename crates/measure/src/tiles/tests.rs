@@ -30,7 +30,13 @@ fn a_machine_that_keeps_up_holds_all_tiles_and_scores_100_each() {
     assert!(bridge.xml.as_ref().unwrap().contains("<source bridge='nmbr0'/>"), "what was read is of its own guests");
     assert!(vf.xml.as_ref().unwrap().contains("type='hostdev'"));
     let words = |arm: &Arm, words: &str| arm.placement.iter().filter(|line| line.contains(words)).count();
-    assert_eq!((words(bridge, "virtio_net"), words(vf, "driver igbvf")), (2, 2), "{:?} {:?}", bridge.placement, vf.placement);
+    assert_eq!(
+        (words(bridge, "virtio_net"), words(vf, "driver igbvf")),
+        (2, 2),
+        "{:?} {:?}",
+        bridge.placement,
+        vf.placement
+    );
     let part = &results.runs[0].together.as_ref().unwrap().parts[0];
     assert!(part.metrics.iter().any(|metric| metric.name == "within-3000"), "{part:?}");
     assert!(results.tenants.iter().all(|tenant| tenant.load.is_some()));

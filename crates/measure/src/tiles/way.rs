@@ -115,7 +115,10 @@ impl Drivers {
                 port.settle(ON_BRIDGE, &self.mac)?;
             }
             TileWay::Vf => {
-                ip(&["link", "add", "link", &port.name, "name", INSIDE, "address", &self.mac, "type", "macvlan", "mode", "bridge"])?;
+                ip(&[
+                    "link", "add", "link", &port.name, "name", INSIDE, "address", &self.mac, "type", "macvlan", "mode",
+                    "bridge",
+                ])?;
             }
         }
         space::enter(NAMESPACE, INSIDE, &self.address, fs)

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use nearmetal_measure::{
     Arm, ArmName, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob, LeftOut, MemoryBandwidth, MemoryJob,
-    MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role, RoleLimits, Run, Scale, ServedJob,
-    SCHEMA, Shape, Slice, Tenant, Together, TileRole, TileSize, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window,
-    WorkJob, Workload,
+    MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role,
+    RoleLimits, Run, SCHEMA, Scale, ServedJob, Shape, Slice, Tenant, TileRole, TileSize, Together, TuneEffect,
+    TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window, WorkJob, Workload,
 };
 use nearmetal_stats::{Fate, Pair};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
@@ -202,7 +202,12 @@ pub(super) fn full() -> Results {
         environment: lab(),
         quick: true,
         seed: 1,
-        tenants: vec![Tenant { guest: "web1".into(), slice: slice(), placement: vec!["vCPU 0: PU 2".into()], load: Some(served().into()) }],
+        tenants: vec![Tenant {
+            guest: "web1".into(),
+            slice: slice(),
+            placement: vec!["vCPU 0: PU 2".into()],
+            load: Some(served().into()),
+        }],
         least_overlap: Some(0.95),
         arms: vec![
             arm(ArmName::bare_slice()),

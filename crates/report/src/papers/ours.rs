@@ -262,7 +262,10 @@ fn of_tiles(report: &JobReport, figure: TilesFigure) -> Option<(String, String)>
         }
         TilesFigure::Score => {
             let each = |held: &TilesHeld| Some(held.score? / f64::from(held.tiles.max(1)));
-            (format!("{:.1} and {:.1}", each(vf)?, each(bridge)?), "nearmetal's own score, of virtual functions and a bridge".to_owned())
+            (
+                format!("{:.1} and {:.1}", each(vf)?, each(bridge)?),
+                "nearmetal's own score, of virtual functions and a bridge".to_owned(),
+            )
         }
     };
     Some((value, format!("{note}{emulated}")))

@@ -16,10 +16,19 @@ pub(super) fn tiles(page: &mut Page, view: &JobReport) {
         page.wrapped(&words, Ink::Quiet, 2);
     }
     page.blank();
-    let columns = [("tiles", true), ("arm", false), ("score", true), ("lowest–highest", true), ("quality of service", false), ("busy PUs", true)];
+    let columns = [
+        ("tiles", true),
+        ("arm", false),
+        ("score", true),
+        ("lowest–highest", true),
+        ("quality of service", false),
+        ("busy PUs", true),
+    ];
     let columns = columns.map(|(name, right)| (name.to_owned(), right)).to_vec();
     let rows = tiles.rows.iter().map(|row| {
-        let figure = |value: Option<f64>, digits: usize| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.digits$}"));
+        let figure = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "?".to_owned(), |value| format!("{value:.digits$}"))
+        };
         let range = row.range.map_or_else(|| "?".to_owned(), |range| format!("{:.1}–{:.1}", range.low, range.high));
         vec![
             (row.tiles.to_string(), Ink::Plain),
@@ -32,7 +41,11 @@ pub(super) fn tiles(page: &mut Page, view: &JobReport) {
     });
     Table { columns, rows: rows.collect(), elastic: vec![(4, 18)] }.draw(page);
     for row in &tiles.rows {
-        let who = format!("{}, {}", capital(&one_line(&arm_name(view, &row.arm))), crate::text::count(row.tiles as usize, "tile"));
+        let who = format!(
+            "{}, {}",
+            capital(&one_line(&arm_name(view, &row.arm))),
+            crate::text::count(row.tiles as usize, "tile")
+        );
         for words in row.worst.iter().chain(&row.least) {
             page.wrapped(&format!("- {who}: {}", one_line(words)), Ink::Quiet, 2);
         }

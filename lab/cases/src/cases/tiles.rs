@@ -32,8 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// Two tiles of a web server and an idle guest. Whether emulated guests answer in time says nothing; that all are asked, read
 /// back, judged and shown as emulated does, and that the machine is afterwards as it was.
 fn both_ways() -> anyhow::Result<Verdict> {
-    let bench =
-        Bench::up("cases-tiles", &Boot { machine: Some("quad-tiles"), loads: true, ..Boot::default() })?;
+    let bench = Bench::up("cases-tiles", &Boot { machine: Some("quad-tiles"), loads: true, ..Boot::default() })?;
     let result = measured(&bench);
     bench.lab.down()?;
     result

@@ -83,9 +83,8 @@ fn a_score_that_does_not_rise_ends_it_and_so_does_a_machine_without_figures() {
 
 #[test]
 fn half_of_the_samples_is_no_majority_and_those_without_figures_do_not_vote() {
-    let (runs, _) = filled(&plan(1, 4, 7), &|arm, _, position| {
-        Some((1.0, position > 1)).filter(|_| arm == 0 || position != 3)
-    });
+    let (runs, _) =
+        filled(&plan(1, 4, 7), &|arm, _, position| Some((1.0, position > 1)).filter(|_| arm == 0 || position != 3));
     assert_eq!(full(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 4");
     assert_eq!(full(&runs, "vf", EACH, 1, &look), Some((1, Full::Quality { failed: 2, of: 3 })));
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use nearmetal_measure::{
     Arm, ArmName, Ceiling, Container, DiskPath, Effect, Environment, Filling, FioJob, GroundKey, LeftOut, Link, Metric,
     NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetJob, NetMatrixResults, NetPath, NetTest, Outcome,
-    PATHS_SCHEMA, Part, PathRow, PathTable, Proof, Purpose, Results, RoleLimits, Run, SCHEMA, Scale, ServedJob, Slice, Tenant,
-    TileRole, TileSize, TileWay, Together, Turn, Unit, Window, Workload,
+    PATHS_SCHEMA, Part, PathRow, PathTable, Proof, Purpose, Results, RoleLimits, Run, SCHEMA, Scale, ServedJob, Slice,
+    Tenant, TileRole, TileSize, TileWay, Together, Turn, Unit, Window, Workload,
 };
 use nearmetal_stats::{Fate, Pair, ratio};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};

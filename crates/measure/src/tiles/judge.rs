@@ -177,8 +177,7 @@ mod tests {
     const ROLES: [Role; 2] = [Role::Web, Role::Idle];
 
     fn job(number: usize) -> ServedJob {
-        let size =
-            TileSize { tile: number as u32 / 2 + 1, scale: Scale::ONE, seconds: 60, ramp: 15, emulated: false };
+        let size = TileSize { tile: number as u32 / 2 + 1, scale: Scale::ONE, seconds: 60, ramp: 15, emulated: false };
         ServedJob::of(ROLES[number % 2], [198, 18, 1, 1].into(), &size)
     }
 

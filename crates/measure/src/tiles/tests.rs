@@ -139,6 +139,15 @@ fn a_server_that_ends_is_started_again_and_said_to_have_ended() {
 }
 
 #[test]
+fn guests_that_share_a_node_have_room_in_its_pool_all_at_once() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    results(&mut machine, &experiment);
+    let grown = machine.steps().into_iter().find(|step| step.contains("nr_hugepages")).unwrap();
+    // Four guests of 256 pages each, and none of the 16 that are there is in use.
+    assert!(grown.contains("\"1024\""), "{grown}");
+}
+
+#[test]
 fn nonsense_is_refused_before_anything_is_touched() {
     let refused = |change: fn(&mut TilesRequest)| {
         let (mut machine, experiment) = Kind::TilesOverABridge.set_up();

@@ -174,6 +174,39 @@ fn several_guests_have_a_ratio_for_each_number_of_them_and_for_each_guest() {
 }
 
 #[test]
+fn tiles_say_how_many_each_way_held_what_ended_it_and_that_all_of_it_is_emulated() {
+    let given = Given::document(&documents::tiles());
+    let (page, files) = given.page();
+    holds(
+        &page,
+        &[
+            "Emulated, at 0.01 times the usual rates",
+            "virtio on a bridge held ",
+            "1 tile",
+            "virtual functions held ",
+            "all 2 tiles",
+            "with 2 tiles quality of service failed in 2 of 2 samples",
+            "of tile 1 answered 25.0 % within 5 s, and 99 % is the limit",
+            "50.0 % of what it was asked",
+            "failed in 2 of 2 samples",
+            "150.0",
+            "web server 0.50, idle guest 0.50",
+            "lab: emulated time",
+        ],
+    );
+    assert_eq!(files, ["report.html", "tiles.svg"]);
+}
+
+#[test]
+fn a_part_of_a_tile_with_a_value_that_cannot_be_is_refused_by_its_place() {
+    let mut document = serde_json::to_value(documents::tiles()).unwrap();
+    document["runs"][3]["together"]["parts"][1]["metrics"][0]["value"] = json!(0);
+    let (code, _, said) = Given::document(&document).report(&[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("runs[3].together.parts[1].metrics[0].value"), "{said}");
+}
+
+#[test]
 fn a_race_of_disks_says_what_to_use_and_what_became_of_every_way() {
     let recorded = include_str!("../../../fixtures/results/matrix-lab-quad.json");
     let (page, files) = Given::text(recorded).page();
@@ -269,8 +302,9 @@ fn markup_in_names_stays_text() {
     let net = serde_json::to_value(documents::net_race()).unwrap();
     let several = serde_json::to_value(documents::together(fio())).unwrap();
     let one = serde_json::to_value(documents::pairs("inside")).unwrap();
+    let tiles = serde_json::to_value(documents::tiles()).unwrap();
     let disk: Value = serde_json::from_str(include_str!("../../../fixtures/results/matrix-lab-quad.json")).unwrap();
-    for mut document in [table, net, several, one, disk] {
+    for mut document in [table, net, several, one, tiles, disk] {
         poison(&mut document, "");
         let given = Given::document(&document);
         let (page, files) = given.page();

@@ -6,7 +6,7 @@ use std::path::Path;
 use nearmetal_change::PlanFile;
 use nearmetal_change::verify::{VERIFICATION_SCHEMA, Verification};
 use nearmetal_host::{Host, files};
-use nearmetal_measure::{Outcome, Results};
+use nearmetal_measure::{Metric, Outcome, Results};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -174,7 +174,14 @@ pub(super) fn typed<T: DeserializeOwned>(
 
 /// The crate that measures makes no values that cannot be; a file may have them.
 pub(super) fn check_values(path: &Path, results: &Results) -> Result<(), JobError> {
-    check_outcomes(path, "runs", results.runs.iter().map(|run| &run.outcome))
+    check_outcomes(path, "runs", results.runs.iter().map(|run| &run.outcome))?;
+    for (index, run) in results.runs.iter().enumerate() {
+        let parts = run.together.iter().flat_map(|together| &together.parts);
+        for (place, part) in parts.enumerate() {
+            check_metrics(path, &format!("runs[{index}].together.parts[{place}]"), &part.metrics)?;
+        }
+    }
+    Ok(())
 }
 
 /// [`check_values`] of a list of outcomes, which the document has in the field `list`.
@@ -185,13 +192,19 @@ pub(super) fn check_outcomes<'a>(
 ) -> Result<(), JobError> {
     for (index, outcome) in outcomes.enumerate() {
         let Outcome::Measured { metrics, .. } = outcome else { continue };
-        for (number, metric) in metrics.iter().enumerate() {
-            metric.sound().map_err(|problem| JobError::Field {
-                path: path.to_owned(),
-                field: format!("{list}[{index}].metrics[{number}].value"),
-                problem: cut(&problem, 300),
-            })?;
-        }
+        check_metrics(path, &format!("{list}[{index}]"), metrics)?;
+    }
+    Ok(())
+}
+
+/// The values that the document has below `field`.
+fn check_metrics(path: &Path, field: &str, metrics: &[Metric]) -> Result<(), JobError> {
+    for (number, metric) in metrics.iter().enumerate() {
+        metric.sound().map_err(|problem| JobError::Field {
+            path: path.to_owned(),
+            field: format!("{field}.metrics[{number}].value"),
+            problem: cut(&problem, 300),
+        })?;
     }
     Ok(())
 }

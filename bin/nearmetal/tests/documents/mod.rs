@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use nearmetal_measure::{
-    Arm, ArmName, Ceiling, Container, DiskPath, Effect, Environment, FioJob, GroundKey, LeftOut, Link, Metric,
+    Arm, ArmName, Ceiling, Container, DiskPath, Effect, Environment, Filling, FioJob, GroundKey, LeftOut, Link, Metric,
     NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetJob, NetMatrixResults, NetPath, NetTest, Outcome,
-    PATHS_SCHEMA, Part, PathRow, PathTable, Proof, Purpose, Results, Run, SCHEMA, Slice, Tenant, Together, Turn, Unit,
-    Window, Workload,
+    PATHS_SCHEMA, Part, PathRow, PathTable, Proof, Purpose, Results, RoleLimits, Run, SCHEMA, Scale, ServedJob, Slice,
+    Tenant, TileRole, TileSize, TileWay, Together, Turn, Unit, Window, Workload,
 };
 use nearmetal_stats::{Fate, Pair, ratio};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
@@ -151,6 +151,66 @@ pub(crate) fn together(workload: Workload) -> Results {
     let mut all = results("together", arms, vec![tenant(0), tenant(1)], runs);
     all.least_overlap = Some(0.8);
     all
+}
+
+/// Two tiles of a web server and an idle guest over a bridge and over functions: with the second tile the bridge's web servers
+/// answer three quarters of it too late, and half not at all.
+pub(crate) fn tiles() -> Results {
+    let scale = Scale::try_from(0.01).unwrap();
+    let size = |tile| TileSize { tile, scale, seconds: 20, ramp: 5, emulated: true };
+    let roles = [TileRole::Web, TileRole::Idle];
+    let job = |number: usize| {
+        let address = format!("198.18.1.{}", number + 1).parse().unwrap();
+        ServedJob::of(roles[number % 2], address, &size(1 + number as u32 / 2))
+    };
+    let tenant = |number: usize| Tenant {
+        guest: ["w1", "i1", "w2", "i2"][number].to_owned(),
+        slice: slice(2 * number as u32, 0),
+        placement: vec![],
+        load: Some(job(number).into()),
+    };
+    let tenants: Vec<Tenant> = (0..4).map(tenant).collect();
+    let mut runs = Vec::new();
+    for (round, (tiles, arm)) in [(1, "bridge"), (1, "vf"), (2, "vf"), (2, "bridge")].into_iter().enumerate() {
+        for position in 0..2 {
+            let part = |number: usize| {
+                let is_late = (tiles, arm, number % 2) == (2, "bridge", 0);
+                let rate = job(number).rate.get();
+                let answered = if is_late { rate / 2.0 } else { rate };
+                let metric = |name: &str, unit, value| Metric { name: name.to_owned(), unit, value };
+                let mut metrics = vec![
+                    metric("answered", Unit::TransactionsPerSecond, answered),
+                    metric("offered", Unit::TransactionsPerSecond, rate),
+                    metric("busy", Unit::BusyPus, 0.25),
+                ];
+                let share = if is_late { 0.25 } else { 1.0 };
+                let limits = job(number).within.into_iter();
+                metrics.extend(limits.map(|limit| metric(&format!("within-{limit}"), Unit::Share, share)));
+                let window = Window { began: 0.0, ended: 20_000.0 };
+                Part { guest: tenants[number].guest.clone(), rate: answered, window, metrics }
+            };
+            let parts: Vec<Part> = (0..2 * tiles).map(part).collect();
+            let sum = parts.iter().map(|part| part.rate).sum();
+            let outcome = measured(vec![
+                ("answered", Unit::TransactionsPerSecond, sum),
+                ("busy", Unit::BusyPus, 1.5 * tiles as f64),
+            ]);
+            let mut one = run(round as u32, position, arm, job(0).into(), outcome);
+            (one.purpose, one.count) = (Purpose::Fill, 2 * tiles);
+            one.together = Some(Together { parts, overlap: 0.99, clocks_within: 0.0 });
+            runs.push(one);
+        }
+    }
+    let arms = TileWay::ALL.map(|way| arm(way.arm(), "enp57s0")).to_vec();
+    let filling = Filling {
+        roles: roles.to_vec(),
+        limits: RoleLimits::usual(),
+        scale,
+        samples: 2,
+        drivers: "9-11".parse().unwrap(),
+        ksm: Some(0),
+    };
+    Results { tiles: Some(Box::new(filling)), ..results("tiles", arms, tenants, runs) }
 }
 
 /// The same over a network, with its ceiling.

@@ -38,6 +38,7 @@ pub use entry::{
 pub use error::{FileErrors, FileProblem};
 pub use init::{FoundDomain, FoundHost, amount, init, quoted};
 pub use keys::{Key, REQUIRED, TABLES, Table, key};
+pub use pairs::NumberPair;
 pub use parse::read_text;
 pub use running::Stay;
 pub use section::{At, Notes, Section, nearest};

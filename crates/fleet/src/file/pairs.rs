@@ -5,9 +5,12 @@ use toml::de::DeValue;
 
 use super::section::{At, Section};
 
+/// Two numbers and their place.
+pub type NumberPair = At<(f64, f64)>;
+
 impl Section<'_> {
     /// A list of pairs of numbers, whole or not: `[[0.95, 3000], [0.99, 5000]]`. Pairs that are none are noted and left out.
-    pub fn pairs(&self, key: &'static str) -> Option<At<Vec<At<(f64, f64)>>>> {
+    pub fn pairs(&self, key: &'static str) -> Option<At<Vec<NumberPair>>> {
         let (_, value) = self.get(key)?;
         let DeValue::Array(array) = value.get_ref() else {
             self.wrong_type(key, value, "a list of pairs in brackets");

@@ -12,7 +12,7 @@ use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::agent::{self, ExecOutput};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions};
 use nearmetal_place::Placement;
-use nearmetal_units::{Bytes, CpuSet};
+use nearmetal_units::{Bytes, CpuSet, PageSize};
 
 use super::Round;
 use super::path::{Guest, is_gone, is_there};
@@ -226,14 +226,25 @@ impl<'a> Session<'a> {
     /// Room in the pools for that many planned clones beside what is in use; equal for all arms, since done before the
     /// first.
     pub(crate) fn grow_pools(&mut self, placement: &Placement, clones: u64) -> Result<(), MeasureError> {
-        let memory = &placement.memory;
-        let Some(size) = memory.page_size else { return Ok(()) };
-        let nodes = memory.nodes.len().max(1) as u64;
-        // Read anew, since two tenants may share a pool; what it had before the first is what it gets back.
-        let host = Host::read(self.fs);
-        for index in memory.nodes.iter() {
+        self.grow_pools_for(&[placement], clones)
+    }
+
+    /// The same for that many clones of each of several guests, which may share a node.
+    pub(crate) fn grow_pools_for(&mut self, placements: &[&Placement], clones: u64) -> Result<(), MeasureError> {
+        let mut needed: BTreeMap<(u32, PageSize), u64> = BTreeMap::new();
+        for memory in placements.iter().map(|placement| &placement.memory) {
+            let Some(size) = memory.page_size else { continue };
+            let nodes = memory.nodes.len().max(1) as u64;
             // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
-            let needed = memory.pages.saturating_mul(clones).div_ceil(nodes);
+            let each = memory.pages.saturating_mul(clones).div_ceil(nodes);
+            for node in memory.nodes.iter() {
+                let sum = needed.entry((node, size)).or_default();
+                *sum = sum.saturating_add(each);
+            }
+        }
+        // Read anew, since guests may have come or gone; what a pool had before the first time is what it gets back.
+        let host = Host::read(self.fs);
+        for ((index, size), needed) in needed {
             let pool = host.node(index).and_then(|node| node.pool(size)).ok_or_else(|| {
                 MeasureError::Unfit(format!("node {index} has no pool of {size} pages: does this kernel support them?"))
             })?;

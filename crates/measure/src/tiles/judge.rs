@@ -163,3 +163,112 @@ fn missed(part: &Part, job: &ServedJob, tile: usize, limits: &[RoleLimits]) -> V
     };
     of_role.filter_map(miss).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::Window;
+    use crate::metric::{Metric, Unit};
+    use crate::results::{Outcome, Purpose, Slice, Together};
+    use crate::tiles::{Scale, TileSize};
+
+    const ROLES: [Role; 2] = [Role::Web, Role::Idle];
+
+    fn job(number: usize) -> ServedJob {
+        let size = TileSize { tile: number as u32 / 2 + 1, scale: Scale::ONE, seconds: 60, ramp: 15, emulated: false };
+        ServedJob::of(ROLES[number % 2], [198, 18, 1, 1].into(), &size)
+    }
+
+    fn tenants() -> Vec<Tenant> {
+        let slice = Slice {
+            cpus: "0".parse().unwrap(),
+            nodes: "0".parse().unwrap(),
+            page_size: None,
+            device: String::new(),
+            region: nearmetal_units::Bytes::ZERO,
+            cpus_on_top: "1".parse().unwrap(),
+        };
+        let tenant = |number: usize| Tenant {
+            guest: format!("g{number}"),
+            slice: slice.clone(),
+            placement: vec![],
+            load: Some(job(number).into()),
+        };
+        (0..4).map(tenant).collect()
+    }
+
+    /// What a guest answered of what was due, and which part of it in time.
+    fn run(parts: &[(f64, Option<f64>, f64)]) -> Run {
+        let part = |(number, (answered, offered, within)): (usize, &(f64, Option<f64>, f64))| {
+            let rate = |name: &str, value: f64| Metric::new(name, Unit::TransactionsPerSecond, value);
+            let mut metrics: Vec<Metric> = rate("answered", *answered).into_iter().collect();
+            metrics.extend(offered.and_then(|offered| rate(OFFERED, offered)));
+            for limit in ROLES[number % 2].limits() {
+                metrics.extend(Metric::new(&limit.metric(), Unit::Share, *within));
+            }
+            let window = Window { began: 1.0, ended: 2.0 };
+            Part { guest: format!("g{number}"), rate: *answered, window, metrics }
+        };
+        let parts: Vec<Part> = parts.iter().enumerate().map(part).collect();
+        Run {
+            round: 0,
+            position: 0,
+            purpose: Purpose::Fill,
+            arm: "vf".into(),
+            count: parts.len(),
+            workload: job(0).into(),
+            seed: 1,
+            started: String::new(),
+            seconds: 1.0,
+            outcome: Outcome::Measured { metrics: vec![], notes: vec![] },
+            together: Some(Together { parts, overlap: 1.0, clocks_within: 0.0 }),
+        }
+    }
+
+    #[test]
+    fn a_tile_is_the_mean_of_its_parts_and_more_than_was_due_is_no_merit() {
+        let run = run(&[(250.0, Some(500.0), 0.5), (1.5, Some(1.0), 1.0), (500.0, Some(500.0), 1.0), (1.0, None, 1.0)]);
+        let judged = judged(&run, &tenants(), &RoleLimits::usual()).unwrap();
+        let scores: Vec<f64> = judged.tiles.iter().map(|tile| tile.score).collect();
+        assert_eq!((scores, judged.score()), (vec![75.0, 100.0], 175.0));
+        let (tile, least) = judged.least().unwrap();
+        assert_eq!((tile, least.guest.as_str(), least.answered), (1, "g0", 0.5));
+        let misses: Vec<(usize, &str, u32)> =
+            judged.misses.iter().map(|miss| (miss.tile, miss.guest.as_str(), miss.limit.within_ms)).collect();
+        assert_eq!(misses, [(1, "g0", 5_000), (1, "g0", 3_000)], "99 % is missed by more than 95 %");
+    }
+
+    #[test]
+    fn none_in_time_has_no_metric_and_is_a_miss() {
+        let run = run(&[(500.0, Some(500.0), 0.0), (1.0, Some(1.0), 1.0)]);
+        let judged = judged(&run, &tenants(), &RoleLimits::usual()).unwrap();
+        assert_eq!(judged.misses.len(), 2);
+        assert!(judged.misses.iter().all(|miss| miss.answered == 0.0));
+        let mine = Limit { part: 0.5, within_ms: 7, ours: true };
+        let other = [RoleLimits { role: Role::Web, within: vec![mine] }];
+        assert_eq!(super::judged(&run, &tenants(), &other).unwrap().misses[0].limit, mine, "the limits in force count");
+    }
+
+    #[test]
+    fn what_failed_or_is_of_something_else_is_not_judged() {
+        let mut failed = run(&[(1.0, None, 1.0)]);
+        failed.outcome = Outcome::Failed { why: "no".into() };
+        assert_eq!(judged(&failed, &tenants(), &[]), None);
+        let mut others = tenants();
+        others[0].load = None;
+        assert_eq!(judged(&run(&[(1.0, None, 1.0)]), &others, &[]), None);
+    }
+
+    proptest! {
+        /// Whatever drivers say, a tile scores 0 to 100, and the sum is that of the tiles.
+        #[test]
+        fn a_score_has_its_bounds(parts in proptest::collection::vec((0.0f64..1e6, proptest::option::of(0.0f64..1e6), 0.0f64..1.0), 1..5)) {
+            let judged = judged(&run(&parts), &tenants(), &RoleLimits::usual()).unwrap();
+            prop_assert!(judged.tiles.iter().all(|tile| (0.0..=FULL_TILE).contains(&tile.score)));
+            prop_assert!(judged.score() <= FULL_TILE * judged.tiles.len() as f64);
+            prop_assert_eq!(judged.tiles.iter().map(|tile| tile.guests.len()).sum::<usize>(), parts.len());
+        }
+    }
+}

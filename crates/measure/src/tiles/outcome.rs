@@ -61,7 +61,8 @@ impl Level {
     /// The limit that failed by most in any sample.
     pub fn worst(&self) -> Option<&Miss> {
         let all = self.samples.iter().flat_map(|sample| &sample.misses);
-        all.max_by(|one, other| one.by().total_cmp(&other.by()))
+        // The first of several that are as bad.
+        all.min_by(|one, other| other.by().total_cmp(&one.by()))
     }
 
     /// Median of the PUs of the machine that were busy.

@@ -139,8 +139,18 @@ fn a_server_that_ends_is_started_again_and_said_to_have_ended() {
 }
 
 #[test]
+fn guests_that_share_a_node_have_room_in_its_pool_all_at_once() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    results(&mut machine, &experiment);
+    let grown = machine.steps().into_iter().find(|step| step.contains("nr_hugepages")).unwrap();
+    // Four guests of 256 pages each, and none of the 16 that are there is in use.
+    assert!(grown.contains("\"1024\""), "{grown}");
+}
+
+#[test]
 fn nonsense_is_refused_before_anything_is_touched() {
-    let refused = |change: fn(&mut TilesRequest)| {
+    type Change = fn(&mut TilesRequest);
+    let refused = |change: Change| {
         let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
         let Any::Tiles(mut request) = experiment else { panic!("tiles") };
         change(&mut request);
@@ -151,11 +161,12 @@ fn nonsense_is_refused_before_anything_is_touched() {
         assert_eq!(machine.left(), Vec::<String>::new());
         why
     };
-    let cases: [(fn(&mut TilesRequest), &str); 7] = [
+    let cases: [(Change, &str); 8] = [
         (|request| drop(request.members.pop()), "3 guests do not make tiles of 2"),
         (|request| request.roles[1] = Role::Web, "two guests for `web`"),
         (|request| request.roles[1] = Role::App, "name a guest for `db`"),
         (|request| request.ways.push(TileWay::Bridge), "each way once"),
+        (|request| request.scale = Scale::try_from(4.0).unwrap(), "has 512 MiB of memory"),
         (|request| request.members[3] = request.members[0].clone(), "named twice"),
         (|request| request.port = "eth77".to_owned(), "no interface `eth77`"),
         (|request| request.ways = vec![TileWay::Vf], "4 guests need one each"),

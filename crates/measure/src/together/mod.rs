@@ -203,5 +203,6 @@ pub(crate) fn make_room(members: &[Member], tenants: &[Tenant], session: &mut Se
     let slices: Vec<_> = tenants.iter().map(|tenant| tenant.slice.clone()).collect();
     session.stay_off(&slices)?;
     session.stage("sizing hugepage pools");
-    members.iter().try_for_each(|member| session.grow_pools(&member.placement, 1))
+    let placements: Vec<_> = members.iter().map(|member| &member.placement).collect();
+    session.grow_pools_for(&placements, 1)
 }

@@ -1,6 +1,6 @@
 //! The limits file of `nearmetal bench tiles`: how soon each part of a tile has to answer. TOML in, plain data out.
 
-use nearmetal_fleet::file::{FileErrors, Key, Notes, REQUIRED, Section, Table, key, read_text};
+use nearmetal_fleet::file::{FileErrors, Key, Notes, NumberPair, REQUIRED, Section, Table, key, read_text};
 use nearmetal_measure::{Limit, RoleLimits, TileRole};
 
 /// Bytes of a limits file at most.
@@ -86,7 +86,7 @@ fn read(top: &Section<'_>, notes: &Notes) -> Vec<RoleLimits> {
 }
 
 /// One limit, if it can be one.
-fn limit(section: &Section<'_>, pair: &nearmetal_fleet::file::At<(f64, f64)>) -> Option<Limit> {
+fn limit(section: &Section<'_>, pair: &NumberPair) -> Option<Limit> {
     let (part, milliseconds) = pair.value;
     if !(part > 0.0 && part <= 1.0) {
         let message = format!("a part of {part} cannot be answered");

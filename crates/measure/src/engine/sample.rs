@@ -402,3 +402,6 @@ pub(crate) fn settle(fs: &HostFs) -> Result<(), MeasureError> {
         source,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,16 +11,6 @@ use crate::played::on_scratch;
 
 const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
 
-/// Does this in a session on that machine.
-fn in_session<T>(
-    machine: &mut Machine,
-    experiment: impl FnOnce(&mut Session<'_>) -> Result<T, MeasureError>,
-) -> Result<T, MeasureError> {
-    let conditions = machine.conditions();
-    let site = Site { fs: &machine.fs, hypervisor: &mut machine.fake, tell: &mut |_| {} };
-    Session::run(&conditions, site, experiment)
-}
-
 /// A kernel that gives the huge pages it is asked for, and writes down how many.
 #[derive(Debug)]
 struct Pages {
@@ -175,4 +165,99 @@ fn a_command_that_fails_in_a_guest_is_told_in_its_own_words() {
         let error = asked.unwrap_err().to_string();
         assert_eq!(error, format!("`blkid /dev/vdb` in `web1` failed: {why}"));
     }
+}
+
+#[test]
+fn a_measuring_process_moves_off_the_slice_and_only_on_the_machine_itself() {
+    use rustix::thread::{sched_getaffinity, sched_setaffinity};
+    let before = sched_getaffinity(None).unwrap();
+    // Of this thread.
+    let may_run_on = || -> Vec<usize> {
+        let now = sched_getaffinity(None).unwrap();
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|pu| now.is_set(*pu)).collect()
+    };
+    let all = may_run_on();
+    // A machine in memory has PUs that this one may have, too.
+    let files = [("/sys/devices/system/cpu/online", "0-3\n"), ("/sys/devices/system/cpu/present", "0-3\n")];
+    in_session(&mut Machine::with_files(&files), |session| {
+        assert!(session.host.online().contains(0), "{}", session.host.online());
+        session.stay_off(&[slice()])
+    })
+    .unwrap();
+    assert_eq!(may_run_on(), all);
+    in_session(&mut Machine::new(), |session| {
+        session.fs = Box::leak(Box::new(HostFs::live()));
+        session.host = nearmetal_host::Host::read(session.fs);
+        let online = session.host.online();
+        let measured = Slice { cpus: CpuSet::one(all[0] as u32), ..slice() };
+        session.stay_off(&[measured, Slice { cpus: CpuSet::new(), ..slice() }])?;
+        // With a single PU there is nowhere else to be.
+        assert_eq!(may_run_on().contains(&all[0]), online.iter().count() == 1, "PU {} of {online}", all[0]);
+        sched_setaffinity(None, &before).unwrap();
+        session.stay_off(&[Slice { cpus: online, ..slice() }])
+    })
+    .unwrap();
+    assert_eq!(may_run_on(), all, "there is nowhere to go");
+}
+
+#[test]
+fn a_running_original_is_paused_only_where_that_is_allowed_and_runs_again_afterwards() {
+    use nearmetal_hypervisor::DomainState;
+    let mut machine = Machine::new();
+    let state = in_session(&mut machine, |session| {
+        session.conditions.pause = false;
+        let refused = session.pause_original(ORIGINAL).unwrap_err().to_string();
+        assert!(refused.contains("`web1` is running") && refused.contains("--pause"), "{refused}");
+        assert_eq!(session.hypervisor.domain(ORIGINAL).unwrap().state, DomainState::Running);
+        session.conditions.pause = true;
+        session.pause_original(ORIGINAL)?;
+        Ok(session.hypervisor.domain(ORIGINAL).unwrap().state)
+    });
+    assert_eq!(state.unwrap(), DomainState::Paused);
+    assert!(machine.is_as_before());
+    // One that is off, or paused by its owner, stays so.
+    for state in [DomainState::ShutOff, DomainState::Paused] {
+        machine.fake.set_state(ORIGINAL, state);
+        in_session(&mut machine, |session| {
+            session.conditions.pause = false;
+            session.pause_original(ORIGINAL)
+        })
+        .unwrap();
+        assert_eq!(machine.fake.domain(ORIGINAL).unwrap().state, state);
+    }
+}
+
+#[test]
+fn an_id_is_the_kernels_and_a_process_is_found_by_that_of_its_domain() {
+    let mut machine = Machine::new();
+    let uuid = machine.fake.domain(ORIGINAL).unwrap().uuid;
+    let line = format!("qemu-system-x86_64\0-name\0guest=web1\0-uuid\0{uuid}\0");
+    let files =
+        [("/proc/sys/kernel/random/uuid", "6c1f0e6c-0000-4000-8000-000000000000\n"), ("/proc/4711/cmdline", &line)];
+    machine.fs = Machine::with_files(&files).fs;
+    in_session(&mut machine, |session| {
+        assert_eq!(session.new_uuid()?, "6c1f0e6c-0000-4000-8000-000000000000");
+        assert_eq!((session.process(ORIGINAL)?, session.must_have_process(ORIGINAL)?), (Some(4711), 4711));
+        Ok(())
+    })
+    .unwrap();
+    machine.fs = Machine::new().fs;
+    in_session(&mut machine, |session| {
+        assert_eq!(session.process(ORIGINAL)?, None);
+        let why = session.must_have_process(ORIGINAL).unwrap_err().to_string();
+        assert!(why.contains("`web1` has no QEMU process"), "{why}");
+        let why = chain(&session.new_uuid().unwrap_err());
+        assert!(why.contains("cannot make a UUID"), "{why}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_command_of_the_probe_is_bound_to_the_slice() {
+    let mut machine = Machine::new();
+    scripted::play(|words, _| Ok(words.join(" ")));
+    let slice = Slice { cpus: "2-3,7".parse().unwrap(), nodes: "0-1".parse().unwrap(), ..slice() };
+    let said = in_session(&mut machine, |session| session.on_the_slice(&slice, &["memory", "latency"])).unwrap();
+    assert_eq!(said, "/probe bind --cpus 2-3,7 --nodes 0-1 -- /probe memory latency");
 }

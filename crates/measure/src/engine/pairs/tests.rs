@@ -299,17 +299,21 @@ fn what_is_offered_comes_behind_the_pairs_and_before_what_runs_once() {
         assert_eq!(rounds[offered[2] + 1..].len(), 2 + 1 + 2, "accesses, reasons and single shots");
         assert_eq!(rounds, all(Pairs::new(plan), &runs), "the same runs give the same order");
     }
-    // Bare metal failed: nothing is offered, and what runs once runs.
-    let plan = Plan { paired: vec![database().into()], offers: true, ..plan(3, 1) };
-    let of = |purpose| move |round: &&Round| round.steps[0].purpose == purpose;
-    let rounds = all(Pairs::new(plan), &[]);
-    assert_eq!([Purpose::Pair, Purpose::SingleShot].map(|purpose| rounds.iter().filter(of(purpose)).count()), [3, 2]);
+    // Bare metal failed, or nobody asked: nothing is offered, and what runs once runs.
+    for (offers, has_failed) in [(true, true), (false, false)] {
+        let plan = Plan { paired: vec![database().into()], offers, ..plan(3, 1) };
+        let runs = if has_failed { Vec::new() } else { transacted(&plan.arms) };
+        let of = |purpose| move |round: &&Round| round.steps[0].purpose == purpose;
+        let rounds = all(Pairs::new(plan), &runs);
+        let counts = [Purpose::Pair, Purpose::SingleShot].map(|purpose| rounds.iter().filter(of(purpose)).count());
+        assert_eq!(counts, [3, 2], "asked: {offers}");
+    }
 }
 
 #[test]
 fn what_is_offered_hangs_on_what_bare_metal_has_done_in_half_of_its_pairs() {
     let bare = ArmName::bare_slice();
-    let model = transacted(&[bare.clone()]).remove(0);
+    let model = transacted(std::slice::from_ref(&bare)).remove(0);
     let run = |rate: f64| {
         let metric = crate::metric::Metric::new("transactions", crate::metric::Unit::TransactionsPerSecond, rate);
         let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };

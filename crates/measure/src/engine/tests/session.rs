@@ -77,6 +77,40 @@ fn a_pool_is_grown_by_what_is_missing_and_shrinks_to_what_it_was_first() {
     assert_eq!(*asked.lock().unwrap(), [316, 572, 100]);
 }
 
+/// A kernel that writes down what it is set to.
+#[derive(Debug)]
+struct Set(Arc<Mutex<Vec<String>>>);
+
+impl TestKernel for Set {
+    fn writes(&self, path: &str, value: &str) -> std::io::Result<()> {
+        assert_eq!(path, crate::leftovers::THP);
+        self.0.lock().unwrap().push(value.to_owned());
+        Ok(())
+    }
+}
+
+#[test]
+fn transparent_pages_are_as_they_were_found_unless_an_arm_has_them_off() {
+    let set = |found: &str, asked: &[bool]| {
+        // Else the session would mount them.
+        let mounted = |kind: &str, place: &str| format!("36 35 0:7 / /sys/kernel/{place} rw - {kind} {kind} rw\n");
+        let mounts = mounted("debugfs", "debug") + &mounted("tracefs", "tracing");
+        let files = [("/proc/self/mountinfo", mounts.as_str()), (crate::leftovers::THP, found)];
+        let values = Arc::default();
+        let fs = Machine::with_files(&files).fs.with_kernel(Set(Arc::clone(&values)));
+        let mut machine = Machine { fs, ..Machine::new() };
+        in_session(&mut machine, |session| asked.iter().try_for_each(|off| session.transparent_pages_off(*off)))
+            .unwrap();
+        let values: Vec<String> = values.lock().unwrap().clone();
+        values
+    };
+    // What is behind the last value asked for is what the session gives back.
+    let found = "always [madvise] never\n";
+    assert_eq!(set(found, &[false, true, false]), ["never", "madvise", "madvise"]);
+    assert_eq!(set(found, &[false]), Vec::<String>::new(), "nothing was changed");
+    assert_eq!(set("always madvise [never]\n", &[true, false]), Vec::<String>::new(), "they are off anyway");
+}
+
 #[test]
 fn a_node_without_a_pool_of_that_size_is_named() {
     let root = tempfile::tempdir().unwrap();

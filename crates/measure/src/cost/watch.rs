@@ -106,6 +106,24 @@ impl Watched {
     }
 }
 
+#[cfg(test)]
+impl Watched {
+    /// As if these counters had gone up by so much within two seconds, and one could not be read.
+    pub(crate) fn of_two_seconds(counters: &[(super::Cost, &str, u64)]) -> Self {
+        let at = |seconds: u64, counts: bool| Snapshot {
+            taken: Duration::from_secs(seconds),
+            counted: Duration::from_secs(seconds),
+            counters: counters
+                .iter()
+                .map(|(cost, name, value)| ((*cost, (*name).to_owned()), if counts { *value } else { 0 }))
+                .collect(),
+            unknown: vec!["what a test leaves out".to_owned()],
+            ..Snapshot::default()
+        };
+        Self { pair: Some((at(1, false), at(3, true))), ..Self::default() }
+    }
+}
+
 /// Runs a workload, and counts in its middle. A workload that ends before is not counted: that is no failure of its own.
 ///
 /// Only the machine itself is watched; a fixture stands still.

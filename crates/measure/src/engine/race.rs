@@ -179,6 +179,10 @@ mod tests {
         let (racing, runs) = runs_of(&[1000.0; 6], &[], 112.0, 2.0);
         let arms = |round: u32| runs.iter().filter(|run| run.round == round).count();
         assert_eq!((0..13).map(arms).collect::<Vec<_>>(), [6, 6, 6, 4, 4, 4, 2, 2, 2, 2, 2, 2, 0]);
+        for arm in 0..6 {
+            let made = runs.iter().filter(|run| run.arm == format!("arm{arm}")).count();
+            assert_eq!(racing.race().measured(arm), made, "an arm that was cut has the rounds it ran in, and no more");
+        }
         let worse = racing.race().fates().iter().any(|fate| matches!(fate, Fate::ShownWorse { .. }));
         assert!(!worse, "equal arms are cut: {:?}", racing.race().fates());
         assert!(racing.notes().is_empty() && racing.total() == 0, "nobody knows beforehand how many runs it takes");

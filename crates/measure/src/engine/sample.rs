@@ -449,3 +449,6 @@ pub(crate) fn settle(fs: &HostFs) -> Result<(), MeasureError> {
         source,
     })
 }
+
+#[cfg(test)]
+mod tests;

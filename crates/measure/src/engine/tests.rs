@@ -1,6 +1,9 @@
 //! Compositions on a hypervisor in memory: loads, paths and designs that never met in an experiment do work together, and
 //! give back what they took wherever they die.
 
+mod clones;
+mod rounds;
+mod samples;
 mod session;
 
 use std::sync::{Arc, Mutex};
@@ -202,11 +205,17 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
+        Self::with_files(&[])
+    }
+
+    /// Its kernel has these files, too.
+    fn with_files(files: &[(&str, &str)]) -> Self {
         let mut tree = MemoryTree::new();
-        for (path, text) in [
+        let always = [
             ("/proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000000\n"),
             ("/proc/sys/kernel/osrelease", "6.12.41\n"),
-        ] {
+        ];
+        for (path, text) in always.iter().chain(files) {
             tree.put(path, Entry::File(text.as_bytes().to_vec())).unwrap();
         }
         let mut fake = Fake::new("").with_running_domain(&domain(ORIGINAL));
@@ -224,7 +233,10 @@ impl Machine {
                 "guest-get-time" => json!(now() as i64),
                 "guest-exec" => {
                     *count.lock().unwrap() += u32::from(command.to_string().contains("output-format"));
-                    tell(&in_guests, serde_json::from_value(command["arguments"]["arg"].clone()).unwrap());
+                    let arguments = &command["arguments"];
+                    let rest: Vec<String> = serde_json::from_value(arguments["arg"].clone()).unwrap();
+                    let program = arguments["path"].as_str().unwrap().to_owned();
+                    tell(&in_guests, std::iter::once(program).chain(rest).collect());
                     json!({"pid": 77})
                 }
                 "guest-exec-status" => json!({"exited": true, "exitcode": 0, "out-data": base64(&fio(900))}),
@@ -277,6 +289,16 @@ impl Machine {
         let original = domains.iter().find(|domain| domain.name == ORIGINAL);
         domains.len() == 1 && original.is_some_and(|domain| domain.state == nearmetal_hypervisor::DomainState::Running)
     }
+}
+
+/// Does this in a session on that machine.
+fn in_session<T>(
+    machine: &mut Machine,
+    experiment: impl FnOnce(&mut Session<'_>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let conditions = machine.conditions();
+    let site = Site { fs: &machine.fs, hypervisor: &mut machine.fake, tell: &mut |_| {} };
+    Session::run(&conditions, site, experiment)
 }
 
 fn domain(name: &str) -> String {

@@ -82,6 +82,15 @@ fn exits_by_reason_are_counted_under_a_load_whose_costs_are() {
 }
 
 #[test]
+fn a_kernel_that_cannot_count_reasons_fails_less_often_than_ends_an_experiment() {
+    let guests = ["one", "two", "three", "four", "five"].map(|id| ArmName::new(id, id, crate::arm::Role::Other));
+    let arms = [vec![ArmName::bare_slice()], guests.to_vec()].concat();
+    let rounds = all(Pairs::new(Plan { arms, ..plan(2, 1) }), &[]);
+    let counted: Vec<&Round> = rounds.iter().filter(|round| round.steps[0].purpose == Purpose::ExitReasons).collect();
+    assert_eq!(counted.iter().map(|round| round.steps.len()).collect::<Vec<_>>(), [GIVE_UP_AFTER as usize - 1]);
+}
+
+#[test]
 fn no_arm_always_goes_first() {
     let rounds = all(Pairs::new(plan(40, 1)), &[]);
     let firsts: std::collections::BTreeSet<_> = rounds.iter().map(|round| round.steps[0].arm).collect();
@@ -136,7 +145,9 @@ fn every_number_of_tenants_gets_its_pairs_and_no_side_always_goes_first() {
     };
     let rounds = all(Pairs::new(plan), &[]);
     let pairs: Vec<&Round> = rounds.iter().filter(|round| round.steps[0].purpose == Purpose::Pair).collect();
-    assert!(pairs.iter().all(|round| round.whole_or_nothing));
+    // Of what is no pair, one run says something without the other.
+    let is_pair = |round: &Round| round.steps[0].purpose == Purpose::Pair;
+    assert!(rounds.iter().all(|round| round.whole_or_nothing == is_pair(round)));
     for count in [1, 2, 4] {
         assert_eq!(pairs.iter().filter(|round| round.steps[0].count == count).count(), 20);
     }
@@ -288,9 +299,39 @@ fn what_is_offered_comes_behind_the_pairs_and_before_what_runs_once() {
         assert_eq!(rounds[offered[2] + 1..].len(), 2 + 1 + 2, "accesses, reasons and single shots");
         assert_eq!(rounds, all(Pairs::new(plan), &runs), "the same runs give the same order");
     }
-    // Bare metal failed: nothing is offered, and what runs once runs.
-    let plan = Plan { paired: vec![database().into()], offers: true, ..plan(3, 1) };
-    let of = |purpose| move |round: &&Round| round.steps[0].purpose == purpose;
-    let rounds = all(Pairs::new(plan), &[]);
-    assert_eq!([Purpose::Pair, Purpose::SingleShot].map(|purpose| rounds.iter().filter(of(purpose)).count()), [3, 2]);
+    // Bare metal failed, or nobody asked: nothing is offered, and what runs once runs.
+    for (offers, has_failed) in [(true, true), (false, false)] {
+        let plan = Plan { paired: vec![database().into()], offers, ..plan(3, 1) };
+        let runs = if has_failed { Vec::new() } else { transacted(&plan.arms) };
+        let of = |purpose| move |round: &&Round| round.steps[0].purpose == purpose;
+        let rounds = all(Pairs::new(plan), &runs);
+        let counts = [Purpose::Pair, Purpose::SingleShot].map(|purpose| rounds.iter().filter(of(purpose)).count());
+        assert_eq!(counts, [3, 2], "asked: {offers}");
+    }
+}
+
+#[test]
+fn what_is_offered_hangs_on_what_bare_metal_has_done_in_half_of_its_pairs() {
+    let bare = ArmName::bare_slice();
+    let model = transacted(std::slice::from_ref(&bare)).remove(0);
+    let run = |rate: f64| {
+        let metric = crate::metric::Metric::new("transactions", crate::metric::Unit::TransactionsPerSecond, rate);
+        let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
+        Run { outcome, ..model.clone() }
+    };
+    // What is not bare metal's in a pair of this load is another matter.
+    let others = [
+        Run { purpose: Purpose::SameArm, ..run(1.0) },
+        Run { arm: ArmName::planned().id, ..run(2.0) },
+        Run { workload: Workload::Oltp(OltpJob { threads: 9, ..database() }), ..run(3.0) },
+        Run { outcome: crate::results::Outcome::Failed { why: "no".into() }, ..model.clone() },
+    ];
+    let median = |rates: &[f64]| {
+        let runs: Vec<Run> = others.iter().cloned().chain(rates.iter().map(|rate| run(*rate))).collect();
+        median_rate(&runs, &database().into(), &bare)
+    };
+    assert_eq!(median(&[]), None);
+    assert_eq!(median(&[70.0]), Some(70.0));
+    assert_eq!(median(&[90.0, 50.0, 60.0, 80.0, 70.0]), Some(70.0));
+    assert_eq!(median(&[90.0, 50.0, 60.0, 80.0]), Some(60.0), "of an even number the lower one, which it has done");
 }

@@ -11,16 +11,6 @@ use crate::played::on_scratch;
 
 const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
 
-/// Does this in a session on that machine.
-fn in_session<T>(
-    machine: &mut Machine,
-    experiment: impl FnOnce(&mut Session<'_>) -> Result<T, MeasureError>,
-) -> Result<T, MeasureError> {
-    let conditions = machine.conditions();
-    let site = Site { fs: &machine.fs, hypervisor: &mut machine.fake, tell: &mut |_| {} };
-    Session::run(&conditions, site, experiment)
-}
-
 /// A kernel that gives the huge pages it is asked for, and writes down how many.
 #[derive(Debug)]
 struct Pages {
@@ -85,6 +75,40 @@ fn a_pool_is_grown_by_what_is_missing_and_shrinks_to_what_it_was_first() {
     .unwrap();
     // 60 in use and 256; once more is enough; 60 and 512; what it had before the first.
     assert_eq!(*asked.lock().unwrap(), [316, 572, 100]);
+}
+
+/// A kernel that writes down what it is set to.
+#[derive(Debug)]
+struct Set(Arc<Mutex<Vec<String>>>);
+
+impl TestKernel for Set {
+    fn writes(&self, path: &str, value: &str) -> std::io::Result<()> {
+        assert_eq!(path, crate::leftovers::THP);
+        self.0.lock().unwrap().push(value.to_owned());
+        Ok(())
+    }
+}
+
+#[test]
+fn transparent_pages_are_as_they_were_found_unless_an_arm_has_them_off() {
+    let set = |found: &str, asked: &[bool]| {
+        // Else the session would mount them.
+        let mounted = |kind: &str, place: &str| format!("36 35 0:7 / /sys/kernel/{place} rw - {kind} {kind} rw\n");
+        let mounts = mounted("debugfs", "debug") + &mounted("tracefs", "tracing");
+        let files = [("/proc/self/mountinfo", mounts.as_str()), (crate::leftovers::THP, found)];
+        let values = Arc::default();
+        let fs = Machine::with_files(&files).fs.with_kernel(Set(Arc::clone(&values)));
+        let mut machine = Machine { fs, ..Machine::new() };
+        in_session(&mut machine, |session| asked.iter().try_for_each(|off| session.transparent_pages_off(*off)))
+            .unwrap();
+        let values: Vec<String> = values.lock().unwrap().clone();
+        values
+    };
+    // What is behind the last value asked for is what the session gives back.
+    let found = "always [madvise] never\n";
+    assert_eq!(set(found, &[false, true, false]), ["never", "madvise", "madvise"]);
+    assert_eq!(set(found, &[false]), Vec::<String>::new(), "nothing was changed");
+    assert_eq!(set("always madvise [never]\n", &[true, false]), Vec::<String>::new(), "they are off anyway");
 }
 
 #[test]
@@ -175,4 +199,99 @@ fn a_command_that_fails_in_a_guest_is_told_in_its_own_words() {
         let error = asked.unwrap_err().to_string();
         assert_eq!(error, format!("`blkid /dev/vdb` in `web1` failed: {why}"));
     }
+}
+
+#[test]
+fn a_measuring_process_moves_off_the_slice_and_only_on_the_machine_itself() {
+    use rustix::thread::{sched_getaffinity, sched_setaffinity};
+    let before = sched_getaffinity(None).unwrap();
+    // Of this thread.
+    let may_run_on = || -> Vec<usize> {
+        let now = sched_getaffinity(None).unwrap();
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|pu| now.is_set(*pu)).collect()
+    };
+    let all = may_run_on();
+    // A machine in memory has PUs that this one may have, too.
+    let files = [("/sys/devices/system/cpu/online", "0-3\n"), ("/sys/devices/system/cpu/present", "0-3\n")];
+    in_session(&mut Machine::with_files(&files), |session| {
+        assert!(session.host.online().contains(0), "{}", session.host.online());
+        session.stay_off(&[slice()])
+    })
+    .unwrap();
+    assert_eq!(may_run_on(), all);
+    in_session(&mut Machine::new(), |session| {
+        session.fs = Box::leak(Box::new(HostFs::live()));
+        session.host = nearmetal_host::Host::read(session.fs);
+        let online = session.host.online();
+        let measured = Slice { cpus: CpuSet::one(all[0] as u32), ..slice() };
+        session.stay_off(&[measured, Slice { cpus: CpuSet::new(), ..slice() }])?;
+        // With a single PU there is nowhere else to be.
+        assert_eq!(may_run_on().contains(&all[0]), online.iter().count() == 1, "PU {} of {online}", all[0]);
+        sched_setaffinity(None, &before).unwrap();
+        session.stay_off(&[Slice { cpus: online, ..slice() }])
+    })
+    .unwrap();
+    assert_eq!(may_run_on(), all, "there is nowhere to go");
+}
+
+#[test]
+fn a_running_original_is_paused_only_where_that_is_allowed_and_runs_again_afterwards() {
+    use nearmetal_hypervisor::DomainState;
+    let mut machine = Machine::new();
+    let state = in_session(&mut machine, |session| {
+        session.conditions.pause = false;
+        let refused = session.pause_original(ORIGINAL).unwrap_err().to_string();
+        assert!(refused.contains("`web1` is running") && refused.contains("--pause"), "{refused}");
+        assert_eq!(session.hypervisor.domain(ORIGINAL).unwrap().state, DomainState::Running);
+        session.conditions.pause = true;
+        session.pause_original(ORIGINAL)?;
+        Ok(session.hypervisor.domain(ORIGINAL).unwrap().state)
+    });
+    assert_eq!(state.unwrap(), DomainState::Paused);
+    assert!(machine.is_as_before());
+    // One that is off, or paused by its owner, stays so.
+    for state in [DomainState::ShutOff, DomainState::Paused] {
+        machine.fake.set_state(ORIGINAL, state);
+        in_session(&mut machine, |session| {
+            session.conditions.pause = false;
+            session.pause_original(ORIGINAL)
+        })
+        .unwrap();
+        assert_eq!(machine.fake.domain(ORIGINAL).unwrap().state, state);
+    }
+}
+
+#[test]
+fn an_id_is_the_kernels_and_a_process_is_found_by_that_of_its_domain() {
+    let mut machine = Machine::new();
+    let uuid = machine.fake.domain(ORIGINAL).unwrap().uuid;
+    let line = format!("qemu-system-x86_64\0-name\0guest=web1\0-uuid\0{uuid}\0");
+    let files =
+        [("/proc/sys/kernel/random/uuid", "6c1f0e6c-0000-4000-8000-000000000000\n"), ("/proc/4711/cmdline", &line)];
+    machine.fs = Machine::with_files(&files).fs;
+    in_session(&mut machine, |session| {
+        assert_eq!(session.new_uuid()?, "6c1f0e6c-0000-4000-8000-000000000000");
+        assert_eq!((session.process(ORIGINAL)?, session.must_have_process(ORIGINAL)?), (Some(4711), 4711));
+        Ok(())
+    })
+    .unwrap();
+    machine.fs = Machine::new().fs;
+    in_session(&mut machine, |session| {
+        assert_eq!(session.process(ORIGINAL)?, None);
+        let why = session.must_have_process(ORIGINAL).unwrap_err().to_string();
+        assert!(why.contains("`web1` has no QEMU process"), "{why}");
+        let why = chain(&session.new_uuid().unwrap_err());
+        assert!(why.contains("cannot make a UUID"), "{why}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_command_of_the_probe_is_bound_to_the_slice() {
+    let mut machine = Machine::new();
+    scripted::play(|words, _| Ok(words.join(" ")));
+    let slice = Slice { cpus: "2-3,7".parse().unwrap(), nodes: "0-1".parse().unwrap(), ..slice() };
+    let said = in_session(&mut machine, |session| session.on_the_slice(&slice, &["memory", "latency"])).unwrap();
+    assert_eq!(said, "/probe bind --cpus 2-3,7 --nodes 0-1 -- /probe memory latency");
 }

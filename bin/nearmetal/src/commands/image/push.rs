@@ -55,7 +55,10 @@ pub(crate) struct Args {
 pub(crate) fn push(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let Some(targets) = args.hosts.targets_or_here(printer)? else { return Ok(ExitStatus::WrongUse) };
     if targets.is_empty() {
-        return Err(WrongUse("no host of the fleet file can be sent an image: give one `ssh`, or name hosts with --host".to_owned()).into());
+        return Err(WrongUse(
+            "no host of the fleet file can be sent an image: give one `ssh`, or name hosts with --host".to_owned(),
+        )
+        .into());
     }
     let options = options(args, &targets)?;
     let mut shown = Shown::new(args.format, &options, printer);

@@ -77,12 +77,19 @@ fn costs_are_given_for_each_of_what_the_load_did() {
         (crate::cost::Cost::Cpu, "pus-of-the-slice", 4_000_000),
     ]);
     let load = fio(4096);
-    add_costs(&mut sample, Some(&load), Some(crate::cost::Each::Io), &counted, false);
+    add_costs(
+        &mut sample,
+        &[&load],
+        &[Told { output: String::new(), clock: Ahead::HOST }],
+        Some(crate::cost::Each::Io),
+        &counted,
+        false,
+    );
     let value = |name: &str| sample.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
     assert_eq!((value("cost.exits.all"), value("cpu.host")), (Some(4.0), Some(2000.0)), "{:?}", sample.metrics);
     assert_eq!(sample.notes, ["of the load", "not counted: what a test leaves out"]);
     let before = sample.metrics.clone();
-    add_costs(&mut sample, Some(&load), None, &counted, false);
+    add_costs(&mut sample, &[&load], &[Told { output: String::new(), clock: Ahead::HOST }], None, &counted, false);
     assert_eq!(sample.metrics, before, "a load whose costs are not counted");
 }
 

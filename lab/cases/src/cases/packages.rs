@@ -10,8 +10,8 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// What somebody who owns the guest would call the same guest: its process, its definitions, where its threads may run.
-const GUEST: &str = "virsh domid web1; pgrep -f guest=web1,; virsh dumpxml web1; virsh dumpxml --inactive web1
-    for t in /proc/$(pgrep -f guest=web1,)/task/*; do grep -h -e ^Name: -e ^Cpus_allowed_list: -e ^Mems_allowed_list: $t/status; done";
+const GUEST: &str = "pid=$(cat /run/libvirt/qemu/web1.pid); virsh domid web1; echo $pid; virsh dumpxml web1; virsh dumpxml --inactive web1
+    for t in /proc/$pid/task/*; do case $(cat $t/comm) in CPU*|qemu-system*) grep -h -e ^Name: -e _allowed_list: $t/status; esac; done";
 
 /// What bears our name: the lab itself has some of it.
 const OURS: &str = "find /etc /usr /var/lib -name '*nearmetal*' | sort";

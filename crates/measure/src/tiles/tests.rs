@@ -39,6 +39,8 @@ fn a_machine_that_keeps_up_holds_all_tiles_and_scores_100_each() {
     );
     let part = &results.runs[0].together.as_ref().unwrap().parts[0];
     assert!(part.metrics.iter().any(|metric| metric.name == "within-3000"), "{part:?}");
+    let last = results.runs.last().unwrap();
+    assert!(last.notes().iter().any(|note| note.starts_with("web2: 99 % of the requests went out")), "{last:?}");
     assert!(results.tenants.iter().all(|tenant| tenant.load.is_some()));
     let read = Results::parse(&serde_json::to_string(&results).unwrap()).unwrap();
     assert_eq!((&read.tiles, &read.tenants), (&results.tiles, &results.tenants));

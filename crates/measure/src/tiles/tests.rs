@@ -141,6 +141,15 @@ fn a_server_that_ends_is_started_again_and_said_to_have_ended() {
 }
 
 #[test]
+fn the_bridge_is_told_where_guests_and_drivers_are_and_no_echo_moves_them() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    results(&mut machine, &experiment);
+    let told: Vec<String> = machine.steps().into_iter().filter(|step| step.starts_with("bridge fdb replace")).collect();
+    assert!(told.len() >= 5 && told.iter().all(|step| step.ends_with(" master static sticky")), "{told:?}");
+    assert!(told.iter().any(|step| step.contains(" dev nmtap-drivers ")), "{told:?}");
+}
+
+#[test]
 fn guests_that_share_a_node_have_room_in_its_pool_all_at_once() {
     let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
     results(&mut machine, &experiment);

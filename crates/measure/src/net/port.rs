@@ -198,9 +198,14 @@ impl Port {
     }
 
     /// Tells the bridge where a guest is, for good. A card with virtual functions may give its port back what the port has
-    /// sent to all (QEMU's igb does), and the bridge would learn from that echo that its guest is out there. An entry that is
-    /// only static moves, too (`br_fdb_update`); a sticky one stays (Linux 4.20).
+    /// sent to all (QEMU's igb does), and the bridge would learn from that echo that its guest is out there.
     pub(crate) fn settle(&self, tap: &str, mac: &str) -> Result<(), MeasureError> {
+        run(Command::new("bridge").args(["fdb", "replace", mac, "dev", tap, "master", "static"])).map(drop)
+    }
+
+    /// The same so that no echo moves it: an entry that is only static follows one (`br_fdb_update`), a sticky one stays (Linux
+    /// 4.20).
+    pub(crate) fn hold(&self, tap: &str, mac: &str) -> Result<(), MeasureError> {
         run(Command::new("bridge").args(["fdb", "replace", mac, "dev", tap, "master", "static", "sticky"])).map(drop)
     }
 

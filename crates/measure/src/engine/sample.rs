@@ -147,11 +147,15 @@ impl Subject<'_> {
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
         let told = told?;
         let mut sample = read(tenants, &seats, &loads, &told)?;
-        if let Some(busy) = counted.busy().filter(|_| seats.iter().any(|seat| seat.asks.is_some())) {
-            add_busy(&mut sample, &seats, &processes, &busy);
+        if seats.iter().any(|seat| seat.asks.is_some()) {
+            // Guests are asked for different things, so no cost is one of each request.
+            if let Some(busy) = counted.busy() {
+                add_busy(&mut sample, &seats, &processes, &busy);
+            }
+        } else {
+            let floats = seats.iter().any(|seat| seat.floats);
+            add_costs(&mut sample, &loads, &told, middle.map(|(_, each)| each), &counted, floats);
         }
-        let floats = seats.iter().any(|seat| seat.floats);
-        add_costs(&mut sample, &loads, &told, middle.map(|(_, each)| each), &counted, floats);
         sample.neighbours = counted.neighbours().map(str::to_owned);
         if step.purpose == Purpose::Accesses {
             let (kept, note) = only_accesses(sample.metrics);
@@ -247,7 +251,7 @@ fn read(tenants: &[Tenant], seats: &[Seat], loads: &[&Workload], told: &[Told]) 
         return Ok(Sample { metrics, notes, together: None, thrown_away: None, neighbours: None });
     }
     let mut together = Together::default();
-    for ((tenant, load), told) in tenants.iter().zip(loads).zip(told) {
+    for (((tenant, seat), load), told) in tenants.iter().zip(seats).zip(loads).zip(told) {
         let measured = load.load().read(&told.output)?;
         let name = load.rate().unwrap_or_default();
         let found = measured.metrics.iter().find(|metric| metric.name == name).cloned();
@@ -260,7 +264,10 @@ fn read(tenants: &[Tenant], seats: &[Seat], loads: &[&Workload], told: &[Told]) 
             Some(sum) => sum.value += rate.value,
             None => metrics.push(rate),
         }
-        notes.extend(measured.notes);
+        notes.extend(measured.notes.into_iter().map(|note| match &seat.asks {
+            Some(_) => format!("{}: {note}", tenant.guest),
+            None => note,
+        }));
     }
     let windows: Vec<Window> = together.parts.iter().map(|part| part.window).collect();
     together.overlap = overlap(&windows);

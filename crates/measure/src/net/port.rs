@@ -203,6 +203,12 @@ impl Port {
         run(Command::new("bridge").args(["fdb", "replace", mac, "dev", tap, "master", "static"])).map(drop)
     }
 
+    /// The same so that no echo moves it: an entry that is only static follows one (`br_fdb_update`), a sticky one stays (Linux
+    /// 4.20).
+    pub(crate) fn hold(&self, tap: &str, mac: &str) -> Result<(), MeasureError> {
+        run(Command::new("bridge").args(["fdb", "replace", mac, "dev", tap, "master", "static", "sticky"])).map(drop)
+    }
+
     /// Moves an interface into the namespace and gives it the address. Everything else of the port is left.
     pub(crate) fn enter(&mut self, interface: &str, address: &str, fs: &HostFs) -> Result<(), MeasureError> {
         self.make(Role::Bare, fs)?;

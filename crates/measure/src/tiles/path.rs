@@ -14,6 +14,7 @@ use super::way::{Drivers, TileWay};
 use crate::engine::{Path, Pus, Seat, Session, Step, failed, stdout_of};
 use crate::error::MeasureError;
 use crate::net::member_clone::MemberClone;
+use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::record::record;
 use crate::results::{Arm, Slice};
@@ -103,6 +104,9 @@ fn boot(guest: &mut TileGuest<'_>, port: &Port, session: &mut Session<'_>) -> Re
     session.end(&name)?;
     guest.serving = None;
     guest.clone.boot(session, port)?;
+    if guest.clone.card.path.link == Link::Bridge {
+        port.hold(&guest.clone.card.tap, &guest.clone.card.mac)?;
+    }
     let arm = crate::arm::ArmName::planned();
     guest.recorded = Some(record(session, &arm, "", "", Some(&name), &guest.slice)?);
     guest.is_up = true;

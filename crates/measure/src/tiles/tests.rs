@@ -39,6 +39,8 @@ fn a_machine_that_keeps_up_holds_all_tiles_and_scores_100_each() {
     );
     let part = &results.runs[0].together.as_ref().unwrap().parts[0];
     assert!(part.metrics.iter().any(|metric| metric.name == "within-3000"), "{part:?}");
+    let last = results.runs.last().unwrap();
+    assert!(last.notes().iter().any(|note| note.starts_with("web2: 99 % of the requests went out")), "{last:?}");
     assert!(results.tenants.iter().all(|tenant| tenant.load.is_some()));
     let read = Results::parse(&serde_json::to_string(&results).unwrap()).unwrap();
     assert_eq!((&read.tiles, &read.tenants), (&results.tiles, &results.tenants));
@@ -136,6 +138,18 @@ fn a_server_that_ends_is_started_again_and_said_to_have_ended() {
     let caveats = results.caveats.join("\n");
     assert!(caveats.contains("in `web2-nearmetal-bridge` had ended and was started again"), "{caveats}");
     assert!(results.runs.iter().all(|run| run.failure().is_none()));
+}
+
+#[test]
+fn the_bridge_is_told_where_guests_and_drivers_are_and_no_echo_moves_them() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    results(&mut machine, &experiment);
+    let steps = machine.steps();
+    for tap in ["nmtap0", "nmtap1", "nmtap2", "nmtap3", "nmtap-drivers"] {
+        let of = |step: &&String| step.starts_with("bridge fdb replace") && step.contains(&format!(" dev {tap} "));
+        let last = steps.iter().rfind(of).unwrap_or_else(|| panic!("nobody told it of {tap}"));
+        assert!(last.ends_with(" master static sticky"), "{last}");
+    }
 }
 
 #[test]

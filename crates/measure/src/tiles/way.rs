@@ -112,7 +112,7 @@ impl Drivers {
                 ip(&["link", "set", "dev", INSIDE, "address", &self.mac])?;
                 ip(&["link", "set", "dev", ON_BRIDGE, "master", BRIDGE])?;
                 ip(&["link", "set", "dev", ON_BRIDGE, "up"])?;
-                port.settle(ON_BRIDGE, &self.mac)?;
+                port.hold(ON_BRIDGE, &self.mac)?;
             }
             TileWay::Vf => {
                 ip(&[

@@ -1,5 +1,7 @@
 //! What each experiment takes on the command line, and the measurements it is made of.
 //!
+//! Longer than most files, so that the options of each experiment and its steps are in one place.
+//!
 //! A step is a command of `nearmetal bench`, word for word: whoever wants one of them alone can run it, and whatever that
 //! command refuses, the experiment refuses too.
 

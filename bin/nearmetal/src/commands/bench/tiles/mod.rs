@@ -192,7 +192,8 @@ impl Args {
     fn limits(&self, roles: &[TileRole]) -> anyhow::Result<Vec<RoleLimits>> {
         let mut limits = RoleLimits::usual();
         if let Some(path) = &self.limits {
-            let text = files::read_to_string(path)?;
+            let text =
+                files::read_to_string(path).map_err(|error| WrongUse(format!("{:#}", anyhow::Error::from(error))))?;
             for of in
                 limits::parse(&path.display().to_string(), &text).map_err(|errors| WrongUse(errors.to_string()))?
             {

@@ -74,7 +74,7 @@ pub(crate) fn lead(members: usize) -> Duration {
 
 /// The same where all are processes of the host, which no agent has to be told of.
 pub(crate) fn lead_on_the_host(processes: usize) -> Duration {
-    Duration::from_secs(2) + Duration::from_millis(250) * processes as u32
+    Duration::from_secs(3) + Duration::from_millis(250) * processes as u32
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub struct Miss {
     pub limit: Limit,
     /// The part of the requests that was answered within it, from 0 to 1.
     pub answered: f64,
+    /// Within how many ns 95 % were answered; `None` where fewer were, or too few were asked.
+    pub p95: Option<f64>,
 }
 
 impl Miss {
@@ -119,6 +121,8 @@ fn answered(part: &Part, job: &ServedJob) -> f64 {
     if offered > 0.0 { (part.rate / offered).clamp(0.0, 1.0) } else { 0.0 }
 }
 
+/// Name of the percentile that is said of a guest that answers too late.
+const P95: &str = "latency.p95";
 /// Name of the metric that says how many requests a second were due, where a driver says it.
 pub(crate) const OFFERED: &str = "offered";
 
@@ -159,7 +163,8 @@ fn missed(part: &Part, job: &ServedJob, tile: usize, limits: &[RoleLimits]) -> V
         // A metric of 0 does not exist: then none was answered in time.
         let answered = value(part, &limit.metric()).unwrap_or(0.0);
         let guest = part.guest.clone();
-        (answered < limit.part).then_some(Miss { tile, role: job.role, guest, limit: *limit, answered })
+        let p95 = value(part, P95);
+        (answered < limit.part).then_some(Miss { tile, role: job.role, guest, limit: *limit, answered, p95 })
     };
     of_role.filter_map(miss).collect()
 }
@@ -208,6 +213,7 @@ mod tests {
             for limit in ROLES[number % 2].limits() {
                 metrics.extend(Metric::new(&limit.metric(), Unit::Share, *within));
             }
+            metrics.extend(Metric::new(P95, Unit::Nanoseconds, 4.2e9));
             let window = Window { began: 1.0, ended: 2.0 };
             Part { guest: format!("g{number}"), rate: *answered, window, metrics }
         };
@@ -246,6 +252,8 @@ mod tests {
         let judged = judged(&run, &tenants(), &RoleLimits::usual()).unwrap();
         assert_eq!(judged.misses.len(), 2);
         assert!(judged.misses.iter().all(|miss| miss.answered == 0.0));
+        let said = crate::tiles::miss_text(&judged.misses[0]);
+        assert!(said.ends_with("99 % is the limit; 95 % were answered within 4.2 s"), "{said}");
         let mine = Limit { part: 0.5, within_ms: 7, ours: true };
         let other = [RoleLimits { role: Role::Web, within: vec![mine] }];
         assert_eq!(super::judged(&run, &tenants(), &other).unwrap().misses[0].limit, mine, "the limits in force count");

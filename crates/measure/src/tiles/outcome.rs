@@ -116,14 +116,24 @@ impl ArmFilled {
 
 /// A limit that did not hold, in words.
 pub fn miss_text(miss: &Miss) -> String {
-    let Miss { tile, role, guest, limit, answered } = miss;
+    let Miss { tile, role, guest, limit, answered, p95 } = miss;
+    let p95 = p95.map_or_else(String::new, |p95| format!("; 95 % were answered within {}", long(p95)));
     format!(
-        "the {} `{guest}` of tile {tile} answered {:.1} % within {}, and {} % is the limit",
+        "the {} `{guest}` of tile {tile} answered {:.1} % within {}, and {} % is the limit{p95}",
         role.title(),
         answered * 100.0,
         time(limit.within_ms),
         (limit.part * 1000.0).round() / 10.0
     )
+}
+
+/// A time in ns, by its size.
+fn long(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ns if ns >= 1e9 => format!("{:.1} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.1} ms", ns / 1e6),
+        ns => format!("{:.1} µs", ns / 1e3),
+    }
 }
 
 /// A limit's time.

@@ -54,7 +54,7 @@ fn rates_of_tenants_add_up_and_their_clocks_are_as_sure_as_the_least_sure() {
         Told { output: said(700, 10_000), clock: Ahead { give_or_take: 500_000, ..Ahead::HOST } },
         Told { output: said(300, 15_000), clock: ahead },
     ];
-    let sample = read(&tenants, &[&load, &load], &told).unwrap();
+    let sample = read(&tenants, &[Seat::default(), Seat::default()], &[&load, &load], &told).unwrap();
     assert_eq!(sample.metrics.iter().map(|metric| metric.value).collect::<Vec<_>>(), [1000.0]);
     let together = sample.together.unwrap();
     assert_eq!((together.overlap, together.clocks_within), (1.0, 2.0));

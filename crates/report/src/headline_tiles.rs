@@ -1,7 +1,7 @@
 //! The headline of tiles: how many each arm held.
 
 use crate::headline::{Headline, Piece, Stress};
-use crate::text::{LAB_WORDS, capital, count};
+use crate::text::{LAB_WORDS, capital};
 use crate::view::{ArmRole, JobReport, TilesHeld, TilesView};
 
 /// One sentence. In a lab it begins with what is emulated: nobody is to take a verdict on quality of service for a real one.
@@ -15,10 +15,10 @@ pub(crate) fn headline_tiles(view: &JobReport, tiles: &TilesView) -> Headline {
     for (number, held) in tiles.held.iter().enumerate() {
         let role = view.arm(&held.arm).map(|arm| arm.role);
         let stress = if role == Some(ArmRole::Planned) { Stress::Result } else { Stress::Before };
-        let most = if held.open_ended && held.tiles > 0 { "all " } else { "" };
+        let most = if held.open_ended && !held.without_figures && held.tiles > 0 { "all " } else { "" };
         let name = if number == 0 && !tiles.emulated { capital(&name(held)) } else { name(held) };
         say(format!("{}{name} held ", if number > 0 { "; " } else { "" }), Stress::Plain);
-        say(format!("{most}{}", count(held.tiles as usize, "tile")), stress);
+        say(format!("{most}{}", held.many()), stress);
         if let Some(score) = held.score {
             say(format!(" (score {score:.1})"), Stress::Quiet);
         }

@@ -30,6 +30,18 @@ fn the_headline_says_how_many_each_way_held_and_what_ended_it() {
 }
 
 #[test]
+fn a_way_without_figures_may_hold_more_and_is_not_said_to_hold_all() {
+    let mut view = tiles(false);
+    let held = &mut view.tiles.as_mut().unwrap().held;
+    (held[0].open_ended, held[0].without_figures) = (true, true);
+    assert!(headline(&view).sentence().starts_with("Virtio on a bridge held 1 tile or more (score"));
+    assert!(html_page(&view).unwrap().contains("1 tile or more"));
+    let held = &mut view.tiles.as_mut().unwrap().held;
+    (held[0].tiles, held[0].score) = (0, None);
+    assert!(headline(&view).sentence().contains("held an unknown number of tiles;"));
+}
+
+#[test]
 fn nothing_of_a_lab_is_shown_without_saying_that_it_is_emulated_and_at_which_factor() {
     let lab = tiles(true);
     let words = "Emulated, at 0.01 times the usual rates";

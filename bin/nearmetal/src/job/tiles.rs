@@ -110,7 +110,8 @@ fn held(arm: &ArmFilled) -> TilesHeld {
         arm: arm.arm.clone(),
         tiles: arm.held as u32,
         score: arm.best().and_then(Level::score),
-        open_ended: matches!(arm.ended, Some((_, Full::NoMoreTiles))),
+        open_ended: matches!(arm.ended, Some((_, Full::NoMoreTiles))) || arm.is_without_figures(),
+        without_figures: arm.is_without_figures(),
         why: arm.why(),
     }
 }
@@ -146,8 +147,7 @@ pub(super) fn text(results: &Results) -> String {
         }
     }
     for held in &view.held {
-        let many = if held.tiles == 1 { "tile" } else { "tiles" };
-        text.push_str(&format!("{} held {} {many}: {}\n", title(&held.arm), held.tiles, held.why));
+        text.push_str(&format!("{} held {}: {}\n", title(&held.arm), held.many(), held.why));
     }
     text
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::sample::{Sample, Subject};
+use super::session::failed;
 use super::{Session, SplitMix};
 use crate::error::MeasureError;
 use crate::event::Event;
@@ -81,11 +82,12 @@ pub(crate) trait Design {
 }
 
 /// Carries out a design: every run is kept, written down as it ends and told of before it begins. A run that failed
-/// keeps its reason, and its step is tried once more; then the design goes on. Four failures in a row end it. A guest that
-/// stopped answering is started again first.
+/// keeps its reason, and its step is tried once more; then the design goes on. Four failures in a row end it, except where
+/// arms are filled: there the design takes an arm without figures for a full one, and only a machine on which nothing ran in
+/// any arm ends it. A guest that stopped answering is started again first.
 ///
 /// # Errors
-/// Four failures in a row, or the machine cannot be made ready for a round.
+/// Four failures in a row, nothing that ran at all, or the machine cannot be made ready for a round.
 pub(crate) fn carry_out(
     design: &mut dyn Design,
     subject: &mut Subject<'_>,
@@ -94,14 +96,21 @@ pub(crate) fn carry_out(
     session.next_phase();
     let mut runs: Vec<Run> = Vec::new();
     let mut failures = 0;
+    let mut any_ran = false;
     loop {
         let path = &*subject.path;
         let last = runs.last().and_then(|run: &Run| subject.arms.iter().position(|arm| arm.id == run.arm));
         let Some(round) = design.next(&runs, &mut |arms, random| path.arrange(arms, last, random))? else { break };
         let recorded = session.recorded(&round, &subject.arms);
         if !recorded.is_empty() {
+            any_ran |= recorded.iter().any(|run| run.failure().is_none());
             runs.extend(recorded);
             continue;
+        }
+        let fills = round.steps.iter().any(|step| step.purpose == Purpose::Fill);
+        if fills {
+            // Each arm with so many tiles is judged alone.
+            failures = 0;
         }
         if round.fresh == Fresh::Round {
             let mut arms: Vec<usize> = round.steps.iter().map(|step| step.arm).collect();
@@ -124,10 +133,12 @@ pub(crate) fn carry_out(
                 // A step that stands alone is one failure, however often it is tried: others need not share its fault.
                 let counts = round.whole_or_nothing || is_last;
                 failures = if ran { 0 } else { failures + u32::from(counts) };
+                any_ran |= ran;
                 let why = run.failure().map(str::to_owned);
                 session.keep(&run)?;
                 runs.push(run);
-                if let (Some(why), true) = (why, failures >= GIVE_UP_AFTER) {
+                let may_end = !fills || (!any_ran && were_all_tried(&runs, subject));
+                if let (Some(why), true) = (why, may_end && failures >= GIVE_UP_AFTER) {
                     return Err(MeasureError::Unfit(format!("{GIVE_UP_AFTER} runs in a row failed, the last: {why}")));
                 }
                 if is_good {
@@ -138,10 +149,23 @@ pub(crate) fn carry_out(
                 break;
             }
         }
+        if fills && failures > 0 {
+            // Without libvirt every arm would seem full, and the measurement over.
+            session.hypervisor.domains().map_err(failed("all guests"))?;
+        }
+    }
+    if let Some(last) = runs.last().filter(|run| run.purpose == Purpose::Fill && !any_ran) {
+        let why = last.failure().unwrap_or_default();
+        return Err(MeasureError::Unfit(format!("all {} runs failed, the last: {why}", runs.len())));
     }
     session.notes.extend(design.notes());
     session.notes.extend(words_of_neighbours(&runs));
     Ok(runs)
+}
+
+/// Whether each arm has had a run.
+fn were_all_tried(runs: &[Run], subject: &Subject<'_>) -> bool {
+    subject.arms.iter().all(|arm| runs.iter().any(|run| run.arm == arm.id))
 }
 
 /// What is to be said of the samples that count though others ran on their PUs.

@@ -16,6 +16,8 @@ fn served<'w>(words: &[&'w str]) -> Option<&'w str> {
     let after = |name: &str| words.get(words.iter().position(|word| *word == name)? + 1).copied();
     match words {
         [_, "load", "respond", ..] => after("--listen")?.rsplit(':').next(),
+        [.., port] if words.iter().any(|word| word.ends_with("/database/serve")) => Some(*port),
+        words if words.contains(&"shop.Main") => after("shop.Main"),
         words => words.contains(&"serve").then(|| after("--port"))?,
     }
 }

@@ -186,6 +186,11 @@ impl Machine {
         self.world.state.lock().unwrap().mute_servers = are_mute;
     }
 
+    /// The next program of the host with these words fails, once.
+    pub(crate) fn fails_once(&self, words: &str) {
+        self.world.state.lock().unwrap().fails_once = Some(words.to_owned());
+    }
+
     pub(crate) fn answers_again(&self) {
         self.world.state.lock().unwrap().mute = None;
     }

@@ -328,8 +328,8 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
             Kind::NetRace => 2000,
             // Guests are booted for their turn, and four turns in a row may fail.
             kind if kind.spreads() => 400,
-            // Each turn is tried twice, and the rest of a round goes on without it.
-            kind if kind.serves() => 1500,
+            // Each turn is tried twice, each with two boots of 90 s, and three samples in each of two ways.
+            kind if kind.serves() => 2500,
             _ => 250,
         });
         let least = Duration::from_secs(50);

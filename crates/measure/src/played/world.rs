@@ -76,6 +76,8 @@ pub(super) struct State {
     pub(super) mute: Option<String>,
     /// Whether servers answer nobody.
     pub(super) mute_servers: bool,
+    /// The next program of the host with these words fails.
+    pub(super) fails_once: Option<String>,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
     pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
     /// Live definitions, and QEMU's processes.
@@ -108,6 +110,7 @@ impl World {
             silent: BTreeSet::new(),
             mute: None,
             mute_servers: false,
+            fails_once: None,
             results: BTreeMap::new(),
             domains: BTreeMap::new(),
         };
@@ -118,6 +121,11 @@ impl World {
     pub(super) fn program(&self, words: &[String], input: &str) -> Result<String, String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.fate.step(&words.join(" "));
+        let is_meant = |spoiled: &mut String| words.join(" ").contains(spoiled.as_str());
+        let spoiled = self.state.lock().unwrap().fails_once.take_if(is_meant);
+        if let Some(spoiled) = spoiled {
+            return Err(format!("`{spoiled}` was spoiled by the test"));
+        }
         self.on_the_host(&words, input)
     }
 

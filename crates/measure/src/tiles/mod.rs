@@ -266,8 +266,24 @@ fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results,
     };
     let runs = experiment.runs(&mut Fill::new(plan, &look), session)?;
     let mut results = experiment.document(runs, session)?;
+    results.caveats.extend(not_read(&results, &|arm| path.was_read(arm)));
     results.tiles = Some(Box::new(filling));
     Ok(results)
+}
+
+/// What a reader must know of arms that were over before the measurement was interrupted: their guests are not booted again, so
+/// there is nothing to read of them.
+fn not_read(results: &Results, was_read: &dyn Fn(usize) -> bool) -> Option<String> {
+    let ran = |arm: &Arm| results.runs.iter().any(|run| run.arm == arm.name.id && run.failure().is_none());
+    let of = results.arms.iter().enumerate().filter(|(number, arm)| ran(arm) && !was_read(*number));
+    let titles: Vec<&str> = of.map(|(_, arm)| arm.name.title.as_str()).collect();
+    (!titles.is_empty()).then(|| {
+        format!(
+            "the measurement was interrupted, and what was read of the guests before is lost: definition and placement are \
+             missing for {}",
+            titles.join(", ")
+        )
+    })
 }
 
 /// An arm before it has run.
@@ -336,7 +352,8 @@ fn path<'r>(
     let (host, fs) = (session.host.clone(), session.fs);
     // No frame of a guest comes in from the wire, so the port need not be told whose they are.
     let port = Port::take(&request.port, Vec::new(), &host, fs, &mut session.leftovers)?;
-    let drivers = Drivers { address: format!("198.18.0.1/{PREFIX}"), mac: mac_of_run(&run, u8::MAX.into()) };
+    let drivers =
+        Drivers { address: format!("198.18.0.1/{PREFIX}"), mac: mac_of_run(&run, u8::MAX.into()), is_entered: false };
     let to_serve = Duration::from_secs(request.place(0).2.patience().into());
     Ok(Tiles { port, arms, each: request.each(), drivers, on: on.clone(), to_serve, standing: None })
 }

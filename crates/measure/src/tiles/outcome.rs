@@ -34,6 +34,8 @@ pub struct Level {
     pub samples: Vec<Judged>,
     /// Samples without.
     pub failed: usize,
+    /// Why the last of these had none.
+    pub last_failure: Option<String>,
 }
 
 impl Level {
@@ -95,6 +97,11 @@ impl ArmFilled {
         self.levels.iter().find(|level| level.tiles == self.held)
     }
 
+    /// Whether it ended for want of figures, which says nothing of what the machine holds: what asks may have been too slow.
+    pub fn is_without_figures(&self) -> bool {
+        matches!(self.ended, Some((_, Full::NoFigures)))
+    }
+
     /// What ended it, in a sentence without a stop.
     pub fn why(&self) -> String {
         let Some((tiles, full)) = &self.ended else { return "it is not over".to_owned() };
@@ -108,7 +115,11 @@ impl ArmFilled {
             Full::Score { before, now } => {
                 format!("{with} the score did not rise: {now:.1} after {before:.1} with one tile fewer")
             }
-            Full::NoFigures => format!("{with} no sample gave figures"),
+            Full::NoFigures => {
+                let last = level.and_then(|level| level.last_failure.as_ref());
+                let last = last.map(|why| format!("; the last failed: {why}")).unwrap_or_default();
+                format!("{with} no sample gave figures, so it may hold more{last}")
+            }
             Full::NoMoreTiles => format!("{with} there are no more, and quality of service was kept"),
         }
     }
@@ -160,6 +171,7 @@ pub fn filled(results: &Results) -> Vec<ArmFilled> {
             tiles: number,
             samples: of(number).filter_map(judge).collect(),
             failed: of(number).filter(|run| run.failure().is_some()).count(),
+            last_failure: of(number).filter_map(Run::failure).last().map(str::to_owned),
         };
         let ended = full(&results.runs, id, each, most, &look);
         let levels: Vec<Level> = (1..=most).filter(|number| of(*number).next().is_some()).map(level).collect();

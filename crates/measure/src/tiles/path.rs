@@ -53,35 +53,55 @@ pub(super) struct Tiles<'a> {
     pub on: (CpuSet, NodeSet),
     /// How long a server may take until it answers.
     pub to_serve: Duration,
-    /// The arm whose guests and network are there.
-    pub standing: Option<usize>,
+    /// The arm whose guests and network are there, and how many of its guests are asked.
+    pub standing: Option<(usize, usize)>,
 }
 
 impl Tiles<'_> {
     /// Ends all guests and the network of whatever arm is there.
     fn clear(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        let Some(arm) = self.standing else { return Ok(()) };
+        self.end_guests(session)?;
+        if self.standing.is_some() {
+            self.drivers.leave(session.fs)?;
+        }
+        self.standing = None;
+        Ok(())
+    }
+
+    /// Ends the guests of whatever arm is there.
+    fn end_guests(&mut self, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        let Some((arm, _)) = self.standing else { return Ok(()) };
         for guest in &mut self.arms[arm].guests {
             (guest.is_up, guest.serving) = (false, None);
             session.end(&guest.clone.name())?;
         }
-        self.drivers.leave(session.fs)?;
-        self.standing = None;
         Ok(())
     }
 
     /// Makes the machine what the first `count` guests of an arm need.
     fn stand(&mut self, arm: usize, count: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        if self.standing != Some(arm) {
-            self.clear(session)?;
-            let way = self.arms[arm].way;
-            self.port.make(way.role(), session.fs)?;
-            // Before it is there in full, so that a failure half way is left as well.
-            self.standing = Some(arm);
+        let way = self.arms[arm].way;
+        match self.standing {
+            Some((standing, guests)) if standing == arm => {
+                // Each number of tiles begins with guests that were booted for it: mail that was appended is gone then, and
+                // no tile is older than another.
+                if guests != count {
+                    self.end_guests(session)?;
+                }
+            }
+            _ => {
+                self.clear(session)?;
+                self.port.make(way.role(), session.fs)?;
+            }
+        }
+        // Before it is there in full, so that a failure half way is left as well.
+        self.standing = Some((arm, count));
+        if !self.drivers.is_entered {
             self.drivers.enter(way, &self.port, session.fs)?;
         }
         let Self { port, arms, each, to_serve, .. } = self;
         for tile in arms[arm].guests[..count].chunks_mut(*each) {
+            restart_those_that_ask(tile, session);
             for guest in tile.iter_mut().filter(|guest| !guest.is_up) {
                 session.stage(&format!("booting the clone of {}", guest.clone.guest));
                 boot(guest, port, session)?;
@@ -94,6 +114,21 @@ impl Tiles<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Has those of a tile booted again that lean on a server which is about to be started again: what they had open there is
+/// lost, and they would answer with errors from then on.
+fn restart_those_that_ask(tile: &mut [TileGuest<'_>], session: &mut Session<'_>) {
+    let anew: Vec<Role> = tile.iter().filter(|guest| guest.serving.is_none()).map(|guest| guest.role).collect();
+    let leans = |guest: &&mut TileGuest<'_>| guest.role.needs().is_some_and(|needed| anew.contains(&needed));
+    for guest in tile.iter_mut().filter(leans).filter(|guest| guest.serving.is_some()) {
+        session.note(format!(
+            "the clone `{}` was started again, since the {} that it asks was",
+            guest.clone.name(),
+            guest.role.needs().unwrap_or(guest.role).title()
+        ));
+        (guest.is_up, guest.serving) = (false, None);
     }
 }
 
@@ -175,6 +210,13 @@ fn ended(guest: &TileGuest<'_>, session: &mut Session<'_>) -> Result<Option<Stri
     Ok(Some(words))
 }
 
+impl Tiles<'_> {
+    /// Whether a guest of this arm was booted, so that what it is was read.
+    pub(super) fn was_read(&self, arm: usize) -> bool {
+        self.arms.get(arm).is_some_and(|arm| arm.guests.iter().any(|guest| guest.recorded.is_some()))
+    }
+}
+
 impl Path for Tiles<'_> {
     fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
         self.stand(step.arm, step.count, session)
@@ -191,7 +233,7 @@ impl Path for Tiles<'_> {
 
     fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
         let mut any = false;
-        if self.standing != Some(step.arm) {
+        if self.standing.is_none_or(|(arm, _)| arm != step.arm) {
             return Ok(any);
         }
         for guest in self.arms[step.arm].guests[..step.count].iter_mut().filter(|guest| guest.is_up) {

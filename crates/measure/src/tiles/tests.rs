@@ -140,6 +140,100 @@ fn a_server_that_ends_is_started_again_and_said_to_have_ended() {
     assert!(results.runs.iter().all(|run| run.failure().is_none()));
 }
 
+/// The request of a kind, changed.
+fn changed(kind: Kind, change: impl FnOnce(&mut TilesRequest)) -> (Machine, Any) {
+    let (machine, experiment) = kind.set_up();
+    let Any::Tiles(mut request) = experiment else { panic!("tiles") };
+    change(&mut request);
+    (machine, Any::Tiles(request))
+}
+
+#[test]
+fn an_arm_without_figures_is_full_and_the_other_one_goes_on() {
+    let (mut machine, experiment) = changed(Kind::TilesBothWays, |request| request.samples = 5);
+    machine.spoil(|sample, _| if is_of(sample, "web2-nearmetal-bridge") { End::Fails } else { End::Well });
+    let results = results(&mut machine, &experiment);
+    let filled = filled(&results);
+    assert_eq!(filled[0].ended, Some((2, Full::NoFigures)));
+    assert_eq!(filled[1].ended, Some((2, Full::NoMoreTiles)));
+    assert_eq!(filled.iter().map(|arm| arm.held).collect::<Vec<_>>(), [1, 2]);
+    let why = filled[0].why();
+    assert!(why.contains("no sample gave figures") && why.contains("spoiled by the test"), "{why}");
+}
+
+#[test]
+fn samples_that_all_fail_in_every_arm_are_an_error() {
+    // Three samples in each arm: never four failures in a row in one of them.
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    machine.spoil(|_, _| End::Fails);
+    let why = machine.perform(&experiment).failed();
+    assert!(why.contains("runs failed, the last") && why.contains("spoiled by the test"), "{why}");
+    assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_network_that_was_made_half_is_made_again() {
+    for words in ["link set dev nmtap-inside netns", "netns add nearmetal-net", "link set dev nmtap-drivers master"] {
+        let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+        machine.fails_once(words);
+        let results = results(&mut machine, &experiment);
+        let failed: Vec<&str> = results.runs.iter().filter_map(Run::failure).collect();
+        assert_eq!(failed.len(), 1, "{words}: {failed:?}");
+        assert!(failed[0].contains(words), "{failed:?}");
+        assert_eq!(filled(&results).iter().map(|arm| arm.held).collect::<Vec<_>>(), [2, 2], "{words}");
+    }
+}
+
+#[test]
+fn each_number_of_tiles_has_guests_that_were_booted_for_it() {
+    let (mut machine, experiment) = Kind::TilesOverABridge.set_up();
+    results(&mut machine, &experiment);
+    let boots = |name: &str| machine.steps().iter().filter(|step| **step == format!("libvirt: create {name}")).count();
+    let all = ["web1", "web2", "web3", "web4"].map(|guest| boots(&format!("{guest}-nearmetal-bridge")));
+    assert_eq!(all, [2, 2, 1, 1]);
+}
+
+#[test]
+fn an_application_is_started_again_with_the_database_that_it_asks() {
+    let (mut machine, experiment) = changed(Kind::TilesOverABridge, |request| {
+        (request.roles, request.seconds) = (vec![Role::Db, Role::App], 60);
+    });
+    let mut done = false;
+    machine.spoil(move |sample, number| {
+        let dies = !done && number > 4 && is_of(sample, "web1-");
+        done |= dies;
+        if dies { End::TakesTheServerAlong } else { End::Well }
+    });
+    let results = results(&mut machine, &experiment);
+    let caveats = results.caveats.join("\n");
+    let words = "`web2-nearmetal-bridge` was started again, since the database that it asks was";
+    assert!(caveats.contains(words) && !caveats.contains("`web4-nearmetal-bridge` was started"), "{caveats}");
+    let boots = |name: &str| machine.steps().iter().filter(|step| **step == format!("libvirt: create {name}")).count();
+    assert_eq!((boots("web1-nearmetal-bridge"), boots("web2-nearmetal-bridge")), (2, 3));
+}
+
+#[test]
+fn a_measurement_that_went_on_says_of_which_arms_nothing_was_read() {
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    results(&mut machine, &experiment);
+    let last = machine.steps().iter().rposition(|step| step.contains(" load http ")).unwrap();
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    machine.kill_at(Some(last));
+    assert!(matches!(machine.perform(&experiment), crate::played::Came::Dead));
+    machine.kill_at(None);
+    machine.take_back();
+    let store = machine.store();
+    let entry = store.entries(None).unwrap()[0].id;
+    let mut experiment = Any::parse("tiles", &store.entry(entry).unwrap().request.unwrap()).unwrap();
+    experiment.conditions_mut().resume = Some(entry);
+    let results = results(&mut machine, &experiment);
+    let without: Vec<&str> =
+        results.arms.iter().filter(|arm| arm.xml.is_none()).map(|arm| arm.name.title.as_str()).collect();
+    assert_eq!(without.len(), 1, "{without:?}");
+    let words = format!("definition and placement are missing for {}", without[0]);
+    assert!(results.caveats.iter().any(|caveat| caveat.ends_with(&words)), "{:?}", results.caveats);
+}
+
 #[test]
 fn the_bridge_is_told_where_guests_and_drivers_are_and_no_echo_moves_them() {
     let (mut machine, experiment) = Kind::TilesOverABridge.set_up();

@@ -101,11 +101,14 @@ pub(super) struct Drivers {
     pub address: String,
     /// Hardware address there.
     pub mac: String,
+    /// Whether it is there in full.
+    pub is_entered: bool,
 }
 
 impl Drivers {
-    /// Makes it; the port is ready for this way.
-    pub(super) fn enter(&self, way: TileWay, port: &Port, fs: &HostFs) -> Result<(), MeasureError> {
+    /// Makes it; the port is ready for this way. What an earlier try left half made is removed first.
+    pub(super) fn enter(&mut self, way: TileWay, port: &Port, fs: &HostFs) -> Result<(), MeasureError> {
+        self.leave(fs)?;
         match way {
             TileWay::Bridge => {
                 ip(&["link", "add", ON_BRIDGE, "type", "veth", "peer", "name", INSIDE])?;
@@ -121,15 +124,19 @@ impl Drivers {
                 ])?;
             }
         }
-        space::enter(NAMESPACE, INSIDE, &self.address, fs)
+        space::enter(NAMESPACE, INSIDE, &self.address, fs)?;
+        self.is_entered = true;
+        Ok(())
     }
 
-    /// Removes it, if it is there.
-    pub(super) fn leave(&self, fs: &HostFs) -> Result<(), MeasureError> {
+    /// Removes what of it is there.
+    pub(super) fn leave(&mut self, fs: &HostFs) -> Result<(), MeasureError> {
+        self.is_entered = false;
         space::remove(NAMESPACE, INSIDE, fs)?;
-        if exists(fs, ON_BRIDGE) {
-            // Gone with its other end, a moment later at most.
-            let _ = ip(&["link", "delete", ON_BRIDGE]);
+        // The first is on the host where it was not moved into its namespace. The other end of a pair is gone with it, a
+        // moment later at most.
+        for name in [INSIDE, ON_BRIDGE].into_iter().filter(|name| exists(fs, name)) {
+            let _ = ip(&["link", "delete", name]);
         }
         Ok(())
     }

@@ -248,8 +248,8 @@ fn of_tiles(report: &JobReport, figure: TilesFigure) -> Option<(String, String)>
     };
     let (value, note) = match figure {
         TilesFigure::Held => {
-            let more = if vf.open_ended { " or more" } else { "" };
-            (format!("{}{more} to {}", vf.tiles, bridge.tiles), "virtual functions to a bridge".to_owned())
+            let many = |held: &TilesHeld| format!("{}{}", held.tiles, if held.open_ended { " or more" } else { "" });
+            (format!("{} to {}", many(vf), many(bridge)), "virtual functions to a bridge".to_owned())
         }
         TilesFigure::Busy => {
             let busy = |arm: &str, number: u32| {

@@ -81,8 +81,23 @@ pub struct TilesHeld {
     pub tiles: u32,
     /// Its score with these; `None` for none.
     pub score: Option<f64>,
-    /// Whether it may hold more: there were no more tiles.
+    /// Whether it may hold more: there were no more tiles, or no sample with one more gave figures.
     pub open_ended: bool,
+    /// Whether it ended for want of figures.
+    #[serde(default)]
+    pub without_figures: bool,
     /// What ended it, in a sentence without a stop.
     pub why: String,
+}
+
+impl TilesHeld {
+    /// How many it held, in words.
+    pub fn many(&self) -> String {
+        let tiles = crate::text::count(self.tiles as usize, "tile");
+        match self.without_figures {
+            true if self.tiles == 0 => "an unknown number of tiles".to_owned(),
+            true => format!("{tiles} or more"),
+            false => tiles,
+        }
+    }
 }

@@ -74,6 +74,7 @@ pub fn tiles(lab: bool) -> JobReport {
         tiles,
         score: Some(score),
         open_ended,
+        without_figures: false,
         why: why.to_owned(),
     };
     let mut report = JobReport {

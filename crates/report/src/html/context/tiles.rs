@@ -62,7 +62,7 @@ pub(super) fn tiles(view: &JobReport) -> Option<TilesPage> {
     let ended = tiles.held.iter().map(|held| Ended {
         arm: name(&held.arm),
         tone: tone_of(&held.arm),
-        held: count(held.tiles as usize, "tile"),
+        held: held.many(),
         why: held.why.clone(),
     });
     let emulated = match tiles.emulated {

@@ -13,15 +13,30 @@ mod tied;
 
 use std::io::{self, BufReader, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use connection::Connection;
 use nearmetal_hypervisor::Served;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 const USAGE: &str = "usage: nearmetal-libvirt URI
 nearmetal starts this program itself. By hand: write {\"protocol\":1} and then requests such as
 {\"id\":1,\"request\":\"domains\"} to its stdin, one on each line.";
 
+/// Outlives the signals that batch systems, systemd and terminals send to all processes at once: nearmetal needs this one to shut
+/// its guest down, and closes our input once it is done. A handler that does nothing, since nobody else here starts programs
+/// that would inherit more.
+fn outlive_signals() -> io::Result<()> {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    if let Err(error) = outlive_signals() {
+        let _ = writeln!(io::stderr(), "nearmetal-libvirt: signals will end this program: {error}");
+    }
     let mut arguments = std::env::args().skip(1);
     let (Some(uri), None) = (arguments.next().filter(|uri| !uri.starts_with('-')), arguments.next()) else {
         let _ = writeln!(io::stderr(), "{USAGE}");

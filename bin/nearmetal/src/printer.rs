@@ -26,8 +26,16 @@ impl Printer {
 
     /// Data that is not text, to stdout.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        let mut stdout = std::io::stdout().lock();
-        if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        self.write(bytes, std::io::stdout().lock());
+    }
+
+    /// Data that belongs on stderr: what a command wrote there.
+    pub fn error_bytes(&mut self, bytes: &[u8]) {
+        self.write(bytes, std::io::stderr().lock());
+    }
+
+    fn write(&mut self, bytes: &[u8], mut to: impl Write) {
+        if let Err(error) = to.write_all(bytes).and_then(|()| to.flush()) {
             self.lost.get_or_insert(error);
         }
     }

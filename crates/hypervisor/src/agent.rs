@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{Hypervisor, HypervisorError, ShutdownMode};
 pub use exec::{ExecOutput, ExecStatus, Running, clock, exec, start};
-pub use file::{READ_CHUNK, WRITE_CHUNK, push_executable, read_file, read_file_up_to, write_file};
+pub use file::{OpenFile, Part, PartEnd, READ_CHUNK, WRITE_CHUNK, push_executable, read_file, write_file};
 pub use network::{GuestInterface, interfaces};
 
 /// How long the agent may take for a command that does no work. Under emulation and load it needs seconds.

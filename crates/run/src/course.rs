@@ -10,7 +10,7 @@ use nearmetal_hypervisor::{Hypervisor, HypervisorError, ShutdownMode};
 
 use crate::RunError;
 use crate::definition::Definition;
-use crate::output::{self, Ended, Job, Output};
+use crate::output::{self, Ended, Job, NotStarted, Output};
 use crate::recover::end_guest;
 
 /// Between two looks at a guest that boots.
@@ -88,13 +88,13 @@ pub enum End {
     TimeLimit(Duration),
     /// By this signal.
     Interrupted(i32),
-    /// The command could not be started, in the guest's words.
-    NotStarted(String),
+    /// The command could not be started.
+    NotStarted(NotStarted),
 }
 
 impl End {
     /// The exit code to pass on: the command's own; 128 and the signal as shells have it; 124 as timeout(1) has it;
-    /// 127 as shells have it for a program that cannot be started.
+    /// 127, or 126, as shells have it for a program that cannot be started.
     ///
     /// # Errors
     /// [`RunError::NoCode`]: the guest's agent told a code that no program has.
@@ -107,7 +107,7 @@ impl End {
             Self::Command(Output { status: ExecStatus::Exited(code), .. }) => byte(*code),
             Self::Command(Output { status: ExecStatus::Signal(signal), .. }) => byte(signal.saturating_add(128)),
             Self::TimeLimit(_) => Ok(124),
-            Self::NotStarted(_) => Ok(127),
+            Self::NotStarted(NotStarted { code, .. }) => Ok(*code),
             Self::Interrupted(signal) => byte(i64::from(*signal) + 128),
         }
     }
@@ -149,9 +149,10 @@ impl Course<'_> {
         }
         watch.step(Step::Agent);
         watch.read_back(hypervisor, Look::Booted).map_err(wrong)?;
-        let job = match output::start(hypervisor, self.name, self.command)? {
-            Ok(job) => job,
-            Err(why) => return Ok(End::NotStarted(why)),
+        let job = match output::start(hypervisor, self.name, self.command) {
+            Ok(Ok(job)) => job,
+            Ok(Err(why)) => return Ok(End::NotStarted(why)),
+            Err(error) => return Err(self.explained(hypervisor, error, "its command began")),
         };
         watch.step(Step::CommandStarted);
         let end = self.until_command(hypervisor, watch, &job)?;
@@ -190,7 +191,11 @@ impl Course<'_> {
         let mut pause = FIRST_LOOK;
         let mut silent: Option<Instant> = None;
         loop {
-            match job.ended(hypervisor, self.name) {
+            // Before the guest: who sends signals to this process may have sent them to what it needs as well.
+            if let Some(signal) = watch.interrupted() {
+                return Ok(End::Interrupted(signal));
+            }
+            match job.ended(hypervisor, &mut || watch.interrupted()) {
                 Ok(Some(Ended::Ran(output))) => return Ok(End::Command(output)),
                 Ok(Some(Ended::NotStarted(why))) => return Ok(End::NotStarted(why)),
                 Ok(None) => silent = None,
@@ -202,9 +207,6 @@ impl Course<'_> {
                     }
                 }
                 Err(error) => return Err(self.explained(hypervisor, error, "its command did")),
-            }
-            if let Some(signal) = watch.interrupted() {
-                return Ok(End::Interrupted(signal));
             }
             let spent = hypervisor.now().duration_since(began);
             if let Some(limit) = self.time_limit.filter(|limit| spent >= *limit) {

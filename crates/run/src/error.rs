@@ -207,6 +207,17 @@ pub enum RunError {
         /// What was heard last.
         last: String,
     },
+    /// The command does not reach the guest.
+    #[error(
+        "the command and its arguments take {bytes} bytes on their way to the guest's agent, and {limit} is the limit: put \
+         them into a file of the guest, or into its user data"
+    )]
+    CommandTooLong {
+        /// As JSON, with what nearmetal adds.
+        bytes: usize,
+        /// The most.
+        limit: usize,
+    },
     /// The command has no code.
     #[error("the command gave no exit code: {0}")]
     NoCode(String),
@@ -230,7 +241,8 @@ impl RunError {
             | Self::NoImage { .. }
             | Self::ImageNotWanted { .. }
             | Self::UserDataNotWanted { .. }
-            | Self::MetaData { .. } => true,
+            | Self::MetaData { .. }
+            | Self::CommandTooLong { .. } => true,
             Self::File(error) => error.action == "read",
             _ => false,
         }

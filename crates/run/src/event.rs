@@ -76,7 +76,7 @@ pub enum EventKind {
         outcome: Outcome,
         /// The exit code of `nearmetal run`.
         code: u8,
-        /// Why, where it is not the command's own end.
+        /// Why, where it is not the command's own end; what is missing of the command's output.
         reason: Option<String>,
     },
 }

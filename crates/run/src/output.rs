@@ -2,33 +2,75 @@
 //!
 //! The agent could keep the output itself, and has two limits then: libvirt passes on 4 MiB of an answer and the agent forgets
 //! what it has sent, exit code and all; and the command has not ended for it before everybody has closed its output, a program
-//! that it left behind as well. So a shell of the guest sends the output into files, then becomes the command (`exec`), and the
-//! files are read piece by piece. The words of the command pass through it as they are. In a guest without a shell, or
-//! without a place for files, the agent keeps the output.
+//! that it left behind as well. So a shell of the guest gives the command two FIFOs, has a reader in the background copy each
+//! into a file, and becomes the command (`exec`). A FIFO behaves as the pipes of the agent do: who opens /dev/stdout anew writes
+//! behind what is there, and output beyond the limit is read and dropped, not stored. The agent opens the files before that, so
+//! it is known that it may, and reads them piece by piece afterwards. The words of the command pass through the shell as they
+//! are. In a guest without a shell, or whose agent opens no files, the agent keeps the output.
 
-use nearmetal_hypervisor::agent::{self, ExecOutput, ExecStatus, Running};
+use std::time::{Duration, Instant};
+
+use nearmetal_hypervisor::agent::{self, ExecOutput, ExecStatus, OpenFile, Part, PartEnd, Running};
 use nearmetal_hypervisor::{Hypervisor, HypervisorError};
+use serde_json::json;
+
+use crate::RunError;
 
 /// The shell that POSIX systems have.
 const SHELL: &str = "/bin/sh";
 /// Where there may be room, the guest's disk first: what lies in memory is missing to the command.
 const PLACES: [&str; 3] = ["/var/tmp", "/tmp", "/run"];
-/// `$0`: what the files are called. Its first line is for us: where they are, or that there is no place for them and the agent
-/// keeps the output ([`NOWHERE`]), or that there is no such program ([`NO_PROGRAM`]).
+/// Written for dash, bash and busybox. `$0`: the path of the files but for their endings, which exist. Its first line on stdout is
+/// for us ([`FILES`], [`KEPT`] or [`NO_PROGRAM`]), and so are the lines of `$0.done`: `o` and `e`, all of stdout and of stderr is
+/// stored; `O` and `E`, not all of it; `x`, the command was not started.
+///
+/// A reader is no child of the command, which may wait for all it has; it has none of the agent's pipes; and it outlives signals
+/// that the command sends to its group. `cat` writes what it has read at once, as `head` does not. `ulimit` counts 512 bytes, 1024 in
+/// bash outside its POSIX mode; a reader that may not write more drops the rest, and what it has stored is beyond [`MOST`] then.
+/// The FIFOs lose their names, for a command that reads all of a directory.
 const SCRIPT: &str = "\
-command -v \"$1\" >/dev/null 2>&1 || { echo '?'; echo \"\\`$1\\`: no such program in the guest\" >&2; exit 127; }
-for place in /var/tmp /tmp /run; do
-    if { true >\"$place/$0.out\"; } 2>/dev/null; then
-        echo \"$place\"
-        exec \"$@\" >\"$place/$0.out\" 2>\"$place/$0.err\"
-    fi
-done
+refuse() { echo '?'; echo \"\\`$2\\`: $3\" >&2; exit \"$1\"; }
+case $1 in
+*/*)
+    [ -d \"$1\" ] && refuse 126 \"$1\" 'it is a directory in the guest'
+    [ -f \"$1\" ] && [ ! -x \"$1\" ] && refuse 126 \"$1\" 'the guest may not execute it: give it the mode 755'
+    ;;
+esac
+command -v \"$1\" >/dev/null 2>&1 || refuse 127 \"$1\" 'no such program in the guest'
+keep() {
+    trap '' HUP INT QUIT TERM XFSZ
+    ulimit -f 131080
+    cat >>\"$0.$1\" && mark=$2 || mark=$3
+    cat >/dev/null
+    echo \"$mark\" >&3
+}
+if { mkfifo -m 622 \"$0.o\" \"$0.e\" && echo + >>\"$0.done\" && command -v cat; } >/dev/null 2>&1; then
+    ( ( keep out o O ) <\"$0.o\" >/dev/null 2>&1 3>>\"$0.done\" & )
+    ( ( keep err e E ) <\"$0.e\" >/dev/null 2>&1 3>>\"$0.done\" & )
+    trap 'echo x >>\"$0.done\"' EXIT
+    echo +
+    exec >\"$0.o\" 2>\"$0.e\"
+    rm -f \"$0.o\" \"$0.e\"
+    exec \"$@\"
+fi
 echo -
 exec \"$@\"";
-const NOWHERE: &str = "-";
+const FILES: &str = "+";
+const KEPT: &str = "-";
 const NO_PROGRAM: &str = "?";
 /// Of each stream at most: it is held in memory, and the agent sends some MB a second.
 const MOST: usize = 64 << 20;
+/// Lines of the readers are no longer.
+const MOST_MARKS: usize = 64;
+/// How long the readers may take to store what a command has written that ended: they are a pipe's 64 KiB behind at most. A program
+/// that it left behind keeps them for ever.
+const READERS: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
+/// How long reading the output back may take in all.
+const READING: Duration = Duration::from_secs(120);
+/// Bytes of the agent's command at most. libvirt never sends the rest of one that does not fit into the send buffer of the agent's
+/// socket, 208 KiB by default, of which the kernel takes a part for itself.
+const LONGEST: usize = 160 << 10;
 
 /// What a command left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,16 +90,44 @@ pub struct Output {
 pub(crate) enum Ended {
     /// It ran.
     Ran(Output),
-    /// It was never started, for this reason.
-    NotStarted(String),
+    /// It was never started.
+    NotStarted(NotStarted),
+}
+
+/// A command that the guest could not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotStarted {
+    /// In the guest's words.
+    pub why: String,
+    /// As shells have it: 126 if it is there and cannot be executed, else 127.
+    pub code: u8,
 }
 
 /// A command that was started.
 #[derive(Debug)]
 pub(crate) struct Job {
     running: Running,
-    /// What its files are called; `None` if the agent keeps its output.
-    files: Option<String>,
+    /// `None` if the agent keeps its output.
+    files: Option<Files>,
+}
+
+/// What its readers write to, open.
+#[derive(Debug)]
+struct Files {
+    out: OpenFile,
+    err: OpenFile,
+    done: OpenFile,
+}
+
+/// Refuses a command that does not reach the agent.
+///
+/// # Errors
+/// [`RunError::CommandTooLong`].
+pub fn fits(command: &[String]) -> Result<(), RunError> {
+    // The agent's command is JSON, in which some characters take six bytes. The longest name of a run is 64 bytes long, and
+    // some words lie around it.
+    let bytes = json!(command).to_string().len() + json!(SCRIPT).to_string().len() + 512;
+    if bytes <= LONGEST { Ok(()) } else { Err(RunError::CommandTooLong { bytes, limit: LONGEST }) }
 }
 
 /// Starts a command in a guest. `Err` of the second kind: it cannot be started, in the agent's words.
@@ -68,37 +138,88 @@ pub(crate) fn start(
     hypervisor: &mut dyn Hypervisor,
     name: &str,
     command: &[String],
-) -> Result<Result<Job, String>, HypervisorError> {
+) -> Result<Result<Job, NotStarted>, HypervisorError> {
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let base = format!("nearmetal-{name}");
     // `exec` and `command` would take it for an option.
     if command.first().is_some_and(|program| !program.starts_with('-')) {
-        let inside = [&[SHELL, "-c", SCRIPT, base.as_str()], command.as_slice()].concat();
-        match agent::start(hypervisor, name, &inside, None) {
-            Ok(running) => return Ok(Ok(Job { running, files: Some(base) })),
-            // There is no shell, or nothing may be run: the next attempt tells.
-            Err(HypervisorError::AgentCommandFailed { .. }) => {}
-            Err(error) => return Err(error),
+        if let Some((base, files)) = open(hypervisor, name)? {
+            let inside = [&[SHELL, "-c", SCRIPT, base.as_str()], command.as_slice()].concat();
+            match agent::start(hypervisor, name, &inside, None) {
+                Ok(running) => return Ok(Ok(Job { running, files: Some(files) })),
+                // There is no shell, or nothing may be run: the next attempt tells.
+                Err(HypervisorError::AgentCommandFailed { .. }) => files.close(hypervisor),
+                Err(error) => return Err(error),
+            }
         }
     }
     match agent::start(hypervisor, name, &command, None) {
         Ok(running) => Ok(Ok(Job { running, files: None })),
         // The agent's own words say whether it is missing or may not be run.
-        Err(HypervisorError::AgentCommandFailed { message, .. }) => Ok(Err(message)),
+        Err(HypervisorError::AgentCommandFailed { message, .. }) => Ok(Err(NotStarted { why: message, code: 127 })),
         Err(error) => Err(error),
     }
 }
 
+/// Makes the files where there is a place, and the path that they share; `None` if the agent may not, or cannot read them.
+fn open(hypervisor: &mut dyn Hypervisor, name: &str) -> Result<Option<(String, Files)>, HypervisorError> {
+    for place in PLACES {
+        let base = format!("{place}/nearmetal-{name}");
+        let mut made = Vec::new();
+        for ending in ["out", "err", "done"] {
+            match OpenFile::create(hypervisor, name, &format!("{base}.{ending}")) {
+                Ok(file) => made.push(file),
+                // It may not, there is no such place, or no room.
+                Err(HypervisorError::AgentCommandFailed { .. } | HypervisorError::AgentReply { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let files = match <[OpenFile; 3]>::try_from(made) {
+            Ok([out, err, done]) => Files { out, err, done },
+            Err(made) => {
+                made.into_iter().for_each(|file| file.close(hypervisor));
+                continue;
+            }
+        };
+        match files.done.read(hypervisor, MOST_MARKS, &mut |_| None).end {
+            PartEnd::Whole => return Ok(Some((base, files))),
+            PartEnd::Failed(error)
+                if !matches!(
+                    error,
+                    HypervisorError::AgentCommandFailed { .. } | HypervisorError::AgentReply { .. }
+                ) =>
+            {
+                return Err(error);
+            }
+            // Opened, and not to be read: no other place is better.
+            _ => {
+                files.close(hypervisor);
+                return Ok(None);
+            }
+        }
+    }
+    Ok(None)
+}
+
+impl Files {
+    fn close(self, hypervisor: &mut dyn Hypervisor) {
+        [self.out, self.err, self.done].into_iter().for_each(|file| file.close(hypervisor));
+    }
+}
+
 impl Job {
-    /// What it left, if it has ended.
+    /// What it left, if it has ended. `interrupted` says which signal has come since it was asked last.
     ///
     /// # Errors
     /// The agent does not answer, or does not know it any more.
-    pub(crate) fn ended(&self, hypervisor: &mut dyn Hypervisor, name: &str) -> Result<Option<Ended>, HypervisorError> {
+    pub(crate) fn ended(
+        &self,
+        hypervisor: &mut dyn Hypervisor,
+        interrupted: &mut dyn FnMut() -> Option<i32>,
+    ) -> Result<Option<Ended>, HypervisorError> {
         let Some(told) = self.running.ended(hypervisor)? else { return Ok(None) };
         Ok(Some(match &self.files {
             None => Ended::Ran(kept(told)),
-            Some(base) => from_files(hypervisor, name, base, told),
+            Some(files) => from_files(hypervisor, files, told, interrupted),
         }))
     }
 }
@@ -110,144 +231,88 @@ fn kept(told: ExecOutput) -> Output {
     Output { status, stdout, stderr, missing }
 }
 
-/// Reads what a command has written. Its code is known already, and stays so whatever comes of this.
-fn from_files(hypervisor: &mut dyn Hypervisor, name: &str, base: &str, mut told: ExecOutput) -> Ended {
+/// Reads what a command has written. Its code is known already, and stays so whatever comes of this. The files stay open: their
+/// guest ends now.
+fn from_files(
+    hypervisor: &mut dyn Hypervisor,
+    files: &Files,
+    mut told: ExecOutput,
+    interrupted: &mut dyn FnMut() -> Option<i32>,
+) -> Ended {
     let end = told.stdout.iter().position(|byte| *byte == b'\n').unwrap_or(told.stdout.len());
     let first = String::from_utf8_lossy(&told.stdout[..end]).into_owned();
-    if first == NOWHERE {
+    if first == KEPT {
         told.stdout.drain(..=end.min(told.stdout.len().saturating_sub(1)));
         return Ended::Ran(kept(told));
     }
-    // The guest's word leads to one of three places, or nowhere.
-    let Some(place) = PLACES.into_iter().find(|known| *known == first) else {
-        let said = String::from_utf8_lossy(&told.stderr);
-        let said: String = said.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
-        let unheard = first != NO_PROGRAM || said.is_empty();
-        return Ended::NotStarted(if unheard { "the guest's shell ended before it began".to_owned() } else { said });
-    };
-    let mut missing = Vec::new();
-    let mut read = |stream: &str, ending: &str| {
-        let path = format!("{place}/{base}.{ending}");
-        match agent::read_file_up_to(hypervisor, name, &path, MOST) {
-            Ok((bytes, true)) => bytes,
-            Ok((bytes, false)) => {
-                missing.push(format!("{stream} has more than {} MiB, and only these are passed on", MOST >> 20));
-                bytes
+    if first != FILES {
+        let said = if first == NO_PROGRAM { sentence(&told.stderr) } else { None };
+        return Ended::NotStarted(not_started(told.status, said));
+    }
+    let (began, mut signal) = (hypervisor.now(), None);
+    let mut stop = |now: Instant| {
+        signal = signal.or_else(&mut *interrupted);
+        match signal {
+            Some(signal) => Some(format!("signal {signal} came while it was read")),
+            None if now.duration_since(began) >= READING => {
+                Some(format!("reading it took longer than {} s", READING.as_secs()))
             }
-            Err(error) => {
-                missing.push(format!("{stream} cannot be read: {error}"));
-                Vec::new()
-            }
+            None => None,
         }
     };
-    let (stdout, stderr) = (read("stdout", "out"), read("stderr", "err"));
+    let marks = marks(hypervisor, &files.done, &mut stop);
+    let mut missing = Vec::new();
+    let mut read = |stream: &str, file: &OpenFile, cut: u8| {
+        let Part { bytes, end } = file.read(hypervisor, MOST, &mut stop);
+        match end {
+            PartEnd::Limit => {
+                missing.push(format!("{stream} has more than {} MiB, and only these are passed on", MOST >> 20));
+            }
+            PartEnd::Whole if marks.contains(&cut) => {
+                missing.push(format!("the guest could not store all of {stream}: is its disk full?"));
+            }
+            PartEnd::Whole => {}
+            PartEnd::Stopped(why) => missing.push(format!("{stream} after {} bytes: {why}", bytes.len())),
+            PartEnd::Failed(error) => {
+                missing.push(format!("{stream} after {} bytes cannot be read: {error}", bytes.len()));
+            }
+        }
+        bytes
+    };
+    let (stdout, stderr) = (read("stdout", &files.out, b'O'), read("stderr", &files.err, b'E'));
+    if marks.contains(&b'x') {
+        return Ended::NotStarted(not_started(told.status, sentence(&stderr)));
+    }
     let missing = (!missing.is_empty()).then(|| format!("output of the command is missing: {}", missing.join("; ")));
     Ended::Ran(Output { status: told.status, stdout, stderr, missing })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nearmetal_host::files;
-    use std::path::{Path, PathBuf};
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
-
-    /// As the agent runs it: with pipes that it reads until everybody has closed them.
-    fn run(shell: &Path, base: &str, command: &[&str]) -> (ExecOutput, PathBuf) {
-        let mut child = Command::new(shell);
-        if shell.ends_with("busybox") {
-            child.arg("sh");
+/// What the readers say once both are done, or what they have said when it is time.
+fn marks(hypervisor: &mut dyn Hypervisor, done: &OpenFile, stop: &mut dyn FnMut(Instant) -> Option<String>) -> Vec<u8> {
+    let (began, mut marks) = (hypervisor.now(), Vec::new());
+    loop {
+        let Part { bytes, end } = done.read(hypervisor, MOST_MARKS, stop);
+        marks.extend(bytes);
+        let said = |one: u8| marks.iter().any(|mark| mark.to_ascii_lowercase() == one);
+        let over = hypervisor.now().duration_since(began) >= READERS;
+        if said(b'o') && said(b'e') || over || !matches!(end, PartEnd::Whole) || marks.len() > MOST_MARKS {
+            return marks;
         }
-        let child = child.args(["-c", SCRIPT, base]).args(command).stdin(Stdio::null());
-        let output = child.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
-        let place = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned();
-        let status = ExecStatus::Exited(output.status.code().unwrap().into());
-        let told = ExecOutput { status, stdout: output.stdout, stderr: output.stderr, truncated: false };
-        (told, Path::new(&place).join(base))
-    }
-
-    /// What it has written, which is removed.
-    fn taken(base: &Path, ending: &str) -> Vec<u8> {
-        let path = PathBuf::from(format!("{}.{ending}", base.display()));
-        let bytes = files::read(&path).unwrap();
-        files::remove(&path).unwrap();
-        bytes
-    }
-
-    fn shells() -> impl Iterator<Item = &'static Path> {
-        ["/bin/sh", "/bin/dash", "/bin/bash", "/bin/busybox"].map(Path::new).into_iter().filter(|path| path.exists())
-    }
-
-    #[test]
-    fn a_shell_sends_output_of_any_length_into_files_and_passes_code_and_words() {
-        for (number, shell) in shells().enumerate() {
-            let base = format!("nearmetal-test-a{number}-{}", std::process::id());
-            let words = ["a b", "$HOME", "`x`", "*", "", "\n", "-n", "a'b\"c"];
-            let inner = "head -c 5000000 /dev/zero; printf '[%s]' \"$@\"; echo err >&2; exit 7";
-            let (told, base) = run(shell, &base, &[&["sh", "-c", inner, "sh"], words.as_slice()].concat());
-            assert_eq!((told.status, told.stderr.as_slice()), (ExecStatus::Exited(7), &b""[..]), "{shell:?}");
-            let out = taken(&base, "out");
-            let printed: String = words.iter().map(|word| format!("[{word}]")).collect();
-            assert_eq!(out.len(), 5_000_000 + printed.len());
-            assert_eq!(&out[5_000_000..], printed.as_bytes(), "{shell:?}");
-            assert_eq!(taken(&base, "err"), b"err\n");
-        }
-    }
-
-    #[test]
-    fn a_program_that_a_command_leaves_behind_does_not_hold_the_run() {
-        for (number, shell) in shells().enumerate() {
-            let base = format!("nearmetal-test-b{number}-{}", std::process::id());
-            let began = Instant::now();
-            let (told, base) = run(shell, &base, &["sh", "-c", "sleep 60 & echo $!; exit 3"]);
-            assert!(began.elapsed() < Duration::from_secs(30), "{shell:?} waited for what was left behind");
-            assert_eq!(told.status, ExecStatus::Exited(3));
-            let left = String::from_utf8(taken(&base, "out")).unwrap();
-            let _ = taken(&base, "err");
-            assert!(Command::new("kill").arg(left.trim()).status().unwrap().success());
-        }
-    }
-
-    #[test]
-    fn a_program_that_is_missing_is_told_apart_from_a_command_that_ended_with_127() {
-        for (number, shell) in shells().enumerate() {
-            let base = format!("nearmetal-test-c{number}-{}", std::process::id());
-            let (told, _) = run(shell, &base, &["nearmetal-no-such-program", "x"]);
-            let mut nobody = nearmetal_hypervisor::Fake::new("");
-            let Ended::NotStarted(why) = from_files(&mut nobody, "run-a", &base, told) else { panic!("{shell:?}") };
-            assert_eq!(why, "`nearmetal-no-such-program`: no such program in the guest");
-            let (told, base) = run(shell, &base, &["sh", "-c", "exit 127"]);
-            assert_eq!((told.status, told.stderr.as_slice()), (ExecStatus::Exited(127), &b""[..]));
-            let _ = (taken(&base, "out"), taken(&base, "err"));
-        }
-    }
-
-    #[test]
-    fn in_a_guest_without_a_place_for_files_the_agent_keeps_the_output() {
-        let mut nobody = nearmetal_hypervisor::Fake::new("");
-        for shell in shells() {
-            // No directory of this name is anywhere.
-            let base = "nearmetal-no-such-directory/x";
-            let (told, _) = run(shell, base, &["sh", "-c", "echo out; echo err >&2; exit 5"]);
-            let (stdout, stderr) = (b"out\n".to_vec(), b"err\n".to_vec());
-            let output = Output { status: ExecStatus::Exited(5), stdout, stderr, missing: None };
-            assert_eq!(from_files(&mut nobody, "run-a", base, told), Ended::Ran(output), "{shell:?}");
-        }
-        let told =
-            ExecOutput { status: ExecStatus::Exited(0), stdout: b"-".to_vec(), stderr: Vec::new(), truncated: false };
-        assert!(matches!(from_files(&mut nobody, "run-a", "x", told), Ended::Ran(output) if output.stdout.is_empty()));
-    }
-
-    #[test]
-    fn a_guest_that_names_another_place_is_not_followed() {
-        let mut nobody = nearmetal_hypervisor::Fake::new("");
-        for place in ["/etc", "/var/tmp/../../etc", "", "?", "/var/tmp/\n", "x\n/var/tmp\n"] {
-            let status = ExecStatus::Exited(0);
-            let told = ExecOutput { status, stdout: place.into(), stderr: Vec::new(), truncated: false };
-            let ended = from_files(&mut nobody, "run-a", "x", told);
-            assert_eq!(ended, Ended::NotStarted("the guest's shell ended before it began".to_owned()), "{place}");
-        }
-        assert!(nobody.calls().is_empty());
+        hypervisor.pause(LOOK);
     }
 }
+
+fn not_started(status: ExecStatus, said: Option<String>) -> NotStarted {
+    let code = if status == ExecStatus::Exited(126) { 126 } else { 127 };
+    NotStarted { why: said.unwrap_or_else(|| "the guest's shell ended before it began".to_owned()), code }
+}
+
+/// The guest's words, fit for a terminal.
+fn sentence(said: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(said);
+    let said: String = said.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+    (!said.is_empty()).then_some(said)
+}
+
+#[cfg(test)]
+mod tests;

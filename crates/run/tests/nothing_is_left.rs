@@ -18,6 +18,7 @@ use nearmetal_run::RunError;
 use nearmetal_run::course::{Course, End, Gone, Look, Step, Watch, carry_out};
 use nearmetal_run::definition::Definition;
 use nearmetal_run::delta::path_of;
+use nearmetal_run::output::NotStarted;
 use nearmetal_run::pools::{Growth, State, give_back};
 use nearmetal_run::recover::{recover, release, take};
 use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
@@ -151,18 +152,20 @@ fn file_of(name: &str, command: &serde_json::Value) -> Result<serde_json::Value,
         Some("guest-file-open") => match arguments["path"].as_str().unwrap() {
             "/var/tmp/nearmetal-run-job-1.out" => json!(1),
             "/var/tmp/nearmetal-run-job-1.err" => json!(2),
+            "/var/tmp/nearmetal-run-job-1.done" => json!(3),
             other => return Err(no_such(other)),
         },
+        // `out`, `err`, and that both are stored: `o`, `e`.
         Some("guest-file-read") => {
-            let text = if arguments["handle"] == 1 { "b3V0Cg==" } else { "ZXJyCg==" };
+            let text = ["b3V0Cg==", "ZXJyCg==", "bwplCg=="][arguments["handle"].as_u64().unwrap() as usize - 1];
             json!({"count": 4, "buf-b64": text, "eof": true})
         }
         _ => json!({}),
     })
 }
 
-/// What the shell says before it becomes the command: `/var/tmp`.
-const PLACE: &str = "L3Zhci90bXAK";
+/// What the shell says before it becomes the command: `+`.
+const PLACE: &str = "Kwo=";
 
 fn seven() -> serde_json::Value {
     json!({"exited": true, "exitcode": 7, "out-data": PLACE})
@@ -410,28 +413,55 @@ fn a_command_runs_through_a_shell_of_the_guest_with_its_words_as_they_are() {
     stage.run(&mut fake, &mut Witness::default(), None).unwrap();
     let [words] = started(&fake).try_into().unwrap();
     assert_eq!((words[0].as_str(), words[1].as_str()), ("/bin/sh", "-c"));
-    assert_eq!(&words[3..], ["nearmetal-run-job-1", "/bin/job"]);
+    assert_eq!(&words[3..], ["/var/tmp/nearmetal-run-job-1", "/bin/job"]);
     assert!(!words[2].contains("/bin/job"));
 }
 
 #[test]
-fn output_that_cannot_be_read_leaves_the_code() {
+fn output_that_cannot_be_read_on_leaves_the_code_and_what_was_read() {
     let (stage, mut fake) = (Stage::new(), Fake::new(""));
-    fake.on_agent(|name, command| match command["execute"].as_str() {
+    let mut reads = 0;
+    fake.on_agent(move |name, command| match command["execute"].as_str() {
         Some("guest-exec") => Ok(json!({"pid": 700})),
         Some("guest-exec-status") => Ok(seven()),
-        Some(file @ "guest-file-open") => Err(HypervisorError::AgentCommandFailed {
-            name: name.into(),
-            command: file.into(),
-            message: "Command guest-file-open has been disabled".into(),
-        }),
-        _ => Ok(json!({})),
+        Some(file @ "guest-file-read") if command["arguments"]["handle"] == 1 => {
+            reads += 1;
+            if reads == 1 {
+                return Ok(json!({"count": 4, "buf-b64": "b3V0Cg==", "eof": false}));
+            }
+            let message = "failed to read file: Input/output error".into();
+            Err(HypervisorError::AgentCommandFailed { name: name.into(), command: file.into(), message })
+        }
+        _ => file_of(name, command),
     });
     let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
     assert_eq!(end.code().unwrap(), 7);
     let End::Command(output) = end else { panic!("{end:?}") };
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
     let missing = output.missing.unwrap();
-    assert!(missing.contains("stdout cannot be read") && missing.contains("disabled"), "{missing}");
+    assert!(missing.contains("stdout after 4 bytes cannot be read") && missing.contains("Input/output"), "{missing}");
+}
+
+#[test]
+fn an_agent_that_may_run_programs_but_open_or_read_no_files_keeps_the_output_itself() {
+    for disabled in ["guest-file-open", "guest-file-read"] {
+        let (stage, mut fake) = (Stage::new(), Fake::new(""));
+        fake.on_agent(move |name, command| match command["execute"].as_str() {
+            Some("guest-exec") => {
+                assert_eq!(command["arguments"]["path"], "/bin/job");
+                Ok(json!({"pid": 700}))
+            }
+            Some("guest-exec-status") => Ok(json!({"exited": true, "exitcode": 7, "out-data": "b3V0Cg=="})),
+            Some(asked) if asked == disabled => Err(HypervisorError::AgentCommandFailed {
+                name: name.into(),
+                command: asked.into(),
+                message: format!("Command {asked} has been disabled"),
+            }),
+            _ => file_of(name, command),
+        });
+        let End::Command(output) = stage.run(&mut fake, &mut Witness::default(), None).unwrap() else { panic!() };
+        assert_eq!((output.stdout.as_slice(), output.missing), (&b"out\n"[..], None), "{disabled}");
+    }
 }
 
 #[test]
@@ -441,7 +471,8 @@ fn a_program_that_is_not_in_the_guest_gives_127_with_or_without_a_shell() {
     let said = "YGpvYmA6IG5vIHN1Y2ggcHJvZ3JhbSBpbiB0aGUgZ3Vlc3QK";
     let mut fake = guest(Some(0), json!({"exited": true, "exitcode": 127, "out-data": "Pwo=", "err-data": said}));
     let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
-    assert_eq!((end.code().unwrap(), &end), (127, &End::NotStarted("`job`: no such program in the guest".to_owned())));
+    let why = "`job`: no such program in the guest".to_owned();
+    assert_eq!((end.code().unwrap(), end), (127, End::NotStarted(NotStarted { why, code: 127 })));
 
     let refused = |name: &str| HypervisorError::AgentCommandFailed {
         name: name.into(),
@@ -455,12 +486,12 @@ fn a_program_that_is_not_in_the_guest_gives_127_with_or_without_a_shell() {
             Some("guest-exec") => Ok(json!({"pid": 700})),
             // The agent keeps the output itself.
             Some("guest-exec-status") => Ok(json!({"exited": true, "exitcode": 7, "out-data": "b3V0Cg=="})),
-            _ => Ok(json!({})),
+            _ => file_of(name, command),
         });
         let end = stage.run(&mut fake, &mut Witness::default(), None).unwrap();
         assert_eq!(end.code().unwrap(), if has_program { 7 } else { 127 });
         match end {
-            End::NotStarted(why) => assert!(!has_program && why.contains("No such file"), "{why}"),
+            End::NotStarted(NotStarted { why, .. }) => assert!(!has_program && why.contains("No such file"), "{why}"),
             End::Command(output) => assert_eq!(output.stdout, b"out\n"),
             other => panic!("{other:?}"),
         }
@@ -515,6 +546,24 @@ fn time_limit_and_signals_shut_the_guest_down_and_then_end_it() {
 }
 
 #[test]
+fn a_signal_that_takes_libvirt_along_is_a_signal() {
+    let (stage, mut fake) = (Stage::new(), guest(None, seven()));
+    let lost = HypervisorError::ConnectionLost {
+        uri: "fake:///system".into(),
+        action: "ask".into(),
+        name: NAME.into(),
+        reason: "end of file".into(),
+    };
+    fake.fail_when(
+        Effect::Nothing,
+        lost,
+        |_, request| matches!(request, Request::Agent { command, .. } if command["execute"] == "guest-exec-status"),
+    );
+    let mut watch = Witness { interrupted_after: Some(Step::CommandStarted), ..Witness::default() };
+    assert_eq!(stage.run(&mut fake, &mut watch, None).unwrap(), End::Interrupted(15));
+}
+
+#[test]
 fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words() {
     let stage = Stage::new();
     let silent = |name: &str| HypervisorError::AgentNotResponding { name: name.into(), reason: "timeout".into() };
@@ -531,7 +580,7 @@ fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words(
             command: "guest-exec-status".into(),
             message: "PID 700 does not exist".into(),
         }),
-        _ => Ok(json!({})),
+        _ => file_of(name, command),
     });
     let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
     assert!(matches!(error, RunError::NoCode(_)) && error.to_string().contains("did the guest reboot"), "{error}");

@@ -115,13 +115,48 @@ fn files_are_read_to_their_end_and_within_their_limit() {
     assert!(matches!(read_file(&mut fake, "web", "/etc/x", 5), Err(HypervisorError::InvalidRequest { .. })));
     for (limit, read) in [(6, (&b"onetwo"[..], true)), (5, (b"onetw", false)), (2, (b"on", false))] {
         let (mut fake, _) = scripted(script());
-        let (bytes, whole) = read_file_up_to(&mut fake, "web", "/etc/x", limit).unwrap();
-        assert_eq!((bytes.as_slice(), whole), read);
+        let file = OpenFile::create(&mut fake, "web", "/etc/x").unwrap();
+        let Part { bytes, end } = file.read(&mut fake, limit, &mut |_| None);
+        assert_eq!((bytes.as_slice(), matches!(end, PartEnd::Whole)), read);
     }
     for junk in [json!({"count": 9, "buf-b64": "YQ==", "eof": true}), chunk("", false), json!(7)] {
         let (mut fake, _) = scripted(vec![json!(1), junk, json!({})]);
         assert!(matches!(read_file(&mut fake, "web", "/etc/x", 5), Err(HypervisorError::AgentReply { .. })));
     }
+}
+
+#[test]
+fn what_was_read_stays_when_the_agent_fails_the_caller_stops_or_pieces_are_tiny() {
+    let piece = |text: &str| json!({"count": text.len(), "buf-b64": encode(text.as_bytes()), "eof": false});
+    let (mut fake, _) = scripted(vec![json!(1), piece("one"), json!({"refused": "input/output error"})]);
+    let file = OpenFile::create(&mut fake, "web", "/x").unwrap();
+    let Part { bytes, end } = file.read(&mut fake, 100, &mut |_| None);
+    assert!(bytes == b"one" && matches!(end, PartEnd::Failed(HypervisorError::AgentCommandFailed { .. })), "{end:?}");
+
+    let (mut fake, asked) = scripted(vec![json!(1), piece("one"), piece("two"), piece("three")]);
+    let file = OpenFile::create(&mut fake, "web", "/x").unwrap();
+    let mut left = 2;
+    let Part { bytes, end } = file.read(&mut fake, 100, &mut |_| {
+        left -= 1;
+        (left < 0).then(|| "enough".to_owned())
+    });
+    assert!(bytes == b"onetwo" && matches!(&end, PartEnd::Stopped(why) if why == "enough"), "{end:?}");
+    assert_eq!(commands(&asked).len(), 3);
+
+    // A byte at a time, for ever.
+    let mut fake = Fake::new("").with_running_domain("<domain><name>web</name></domain>");
+    fake.on_agent(move |_, command| Ok(if command["execute"] == "guest-file-open" { json!(1) } else { piece("x") }));
+    let file = OpenFile::create(&mut fake, "web", "/x").unwrap();
+    let Part { bytes, end } = file.read(&mut fake, 64 << 20, &mut |_| None);
+    assert!(bytes.len() < 1000 && matches!(end, PartEnd::Failed(HypervisorError::AgentReply { .. })), "{end:?}");
+}
+
+#[test]
+fn a_file_that_was_read_is_right_even_if_it_cannot_be_closed() {
+    let (mut fake, asked) =
+        scripted(vec![json!(1), json!({"count": 1, "buf-b64": "eA==", "eof": true}), json!({"refused": "no"})]);
+    assert_eq!(read_file(&mut fake, "web", "/etc/x", 5).unwrap(), b"x");
+    assert_eq!(commands(&asked).last().unwrap(), "guest-file-close");
 }
 
 #[test]

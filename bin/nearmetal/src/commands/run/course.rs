@@ -68,14 +68,6 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     let Gone { end, guest } = in_the_guest(args, &prepared, &hold, &files, &fs, &mut libvirt, &mut signals, events);
     // The helper goes, and the connection that the guest is tied to.
     drop(libvirt);
-    // The command's output is there whatever becomes of its guest.
-    if let Ok(End::Command(output)) = &end {
-        printer.bytes(&output.stdout);
-        let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), &output.stderr);
-        if let Some(missing) = &output.missing {
-            printer.important(&format!("run: {missing}"));
-        }
-    }
     let lost = |error: &RunError| error.lost_libvirt();
     if end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost) {
         printer.important("run: libvirt was lost; ending the guest without the connection that started it");
@@ -85,6 +77,11 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
         Ok(()) => events.tell(EventKind::GivenBack),
         // The command's own end is what the caller asked for.
         Err(error) => printer.important(&format!("run: {error}")),
+    }
+    // Last: a reader that has paused would keep the slice. The output is there whatever became of its guest.
+    if let Ok(End::Command(output)) = &end {
+        printer.bytes(&output.stdout);
+        printer.error_bytes(&output.stderr);
     }
     end.map(Some)
 }

@@ -10,7 +10,7 @@ use nearmetal_hypervisor::agent::ExecStatus;
 use nearmetal_run::RunError;
 use nearmetal_run::course::End as CourseEnd;
 use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
-use nearmetal_run::output::Output;
+use nearmetal_run::output::{NotStarted, Output};
 
 use crate::exit_status::ExitStatus;
 
@@ -54,7 +54,7 @@ pub(super) struct End {
     pub(super) status: ExitStatus,
     outcome: Outcome,
     code: u8,
-    /// Why, where it is not the command's own end.
+    /// Why, where it is not the command's own end; what is missing of its output.
     pub(super) reason: Option<String>,
 }
 
@@ -76,11 +76,14 @@ impl End {
             Err(error) => return failed(&error),
         };
         let (outcome, reason) = match end {
-            CourseEnd::Command(Output { status: ExecStatus::Exited(_), .. }) => (Outcome::Exited, None),
-            CourseEnd::Command(Output { status: ExecStatus::Signal(signal), .. }) => {
-                (Outcome::Signal, Some(format!("signal {signal} ended the command")))
+            CourseEnd::Command(Output { status: ExecStatus::Exited(_), missing, .. }) => {
+                (Outcome::Exited, missing.clone())
             }
-            CourseEnd::NotStarted(why) => {
+            CourseEnd::Command(Output { status: ExecStatus::Signal(signal), missing, .. }) => {
+                let missing = missing.as_ref().map(|missing| format!("; {missing}")).unwrap_or_default();
+                (Outcome::Signal, Some(format!("signal {signal} ended the command{missing}")))
+            }
+            CourseEnd::NotStarted(NotStarted { why, .. }) => {
                 let reason = format!("the guest could not start the command: {why}");
                 (Outcome::NotStarted, Some(reason))
             }
@@ -100,7 +103,7 @@ impl End {
 
     /// Of a run whose output could not be passed on. The caller says why.
     pub(super) fn output_lost() -> Self {
-        let reason = Some("stdout could not be written, so the command's output is incomplete".to_owned());
+        let reason = Some("stdout or stderr could not be written, so the command's output is incomplete".to_owned());
         Self { status: ExitStatus::Refused, outcome: Outcome::Failed, code: 3, reason }
     }
 
@@ -122,4 +125,32 @@ fn chain(error: &RunError) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_of_the_output_is_the_reason_beside_the_commands_own_code() {
+        let of = |status, missing: Option<&str>| {
+            let missing = missing.map(str::to_owned);
+            let output = Output { status, stdout: Vec::new(), stderr: Vec::new(), missing };
+            let End { outcome, code, reason, .. } = End::of(&Ok(Some(CourseEnd::Command(output))));
+            (outcome, code, reason)
+        };
+        assert_eq!(of(ExecStatus::Exited(7), None), (Outcome::Exited, 7, None));
+        assert_eq!(of(ExecStatus::Exited(7), Some("gone")), (Outcome::Exited, 7, Some("gone".to_owned())));
+        let reason = Some("signal 9 ended the command; gone".to_owned());
+        assert_eq!(of(ExecStatus::Signal(9), Some("gone")), (Outcome::Signal, 137, reason));
+    }
+
+    #[test]
+    fn a_command_that_may_not_be_executed_was_not_started() {
+        let why = "`/tmp`: it is a directory in the guest".to_owned();
+        let end = End::of(&Ok(Some(CourseEnd::NotStarted(NotStarted { why, code: 126 }))));
+        assert_eq!((end.outcome, end.code), (Outcome::NotStarted, 126));
+        let reason = end.reason.unwrap();
+        assert_eq!(reason, "the guest could not start the command: `/tmp`: it is a directory in the guest");
+    }
 }

@@ -9,6 +9,7 @@ use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
 use nearmetal_run::needs::bridge;
+use nearmetal_run::output::fits;
 use nearmetal_run::seed::UserData;
 
 use super::Args;
@@ -32,6 +33,7 @@ pub(super) struct Prepared {
 
 /// Reads and checks all of it; makes nothing.
 pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result<Prepared, RunError> {
+    fits(&args.command)?;
     let text = files::read_to_string_up_to(&args.flavours, MOST)?;
     let flavours = Flavours::parse(&args.flavours.display().to_string(), &text)?;
     let flavour = flavours.find(args.flavour.as_deref().unwrap_or_default())?.clone();

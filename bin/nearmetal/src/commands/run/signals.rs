@@ -1,12 +1,17 @@
 //! Signals that tell a run to end.
 
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
 use nearmetal_run::RunError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Signals that were heard. The second one ends this program at once; the guest goes with it.
+/// A signal that comes sooner after the first is the same one: timeout(1) sends its own to the program and to its group, and a
+/// batch system to all processes of a job, one of which may pass it on.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// Signals that were heard. A second one, [`ECHO`] or more after the first, ends this program at once; the guest goes with it.
 pub(super) struct Signals {
     seen: Receiver<i32>,
 }
@@ -21,11 +26,13 @@ impl Signals {
         let mut signals = signal_hook::iterator::Signals::new(wanted)
             .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
         std::thread::spawn(move || {
-            for (count, signal) in signals.forever().enumerate() {
-                if count > 0 {
-                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+            let mut first = None;
+            for signal in signals.forever() {
+                match kind(&mut first, Instant::now()) {
+                    Kind::First => drop(sender.send(signal)),
+                    Kind::Echo => {}
+                    Kind::Second => drop(signal_hook::low_level::emulate_default_handler(signal)),
                 }
-                let _ = sender.send(signal);
             }
         });
         Ok(Self { seen })
@@ -34,6 +41,26 @@ impl Signals {
     /// The next one, by its number.
     pub(super) fn seen(&mut self) -> Option<i32> {
         self.seen.try_recv().ok()
+    }
+}
+
+/// Which of several signals one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    First,
+    Echo,
+    Second,
+}
+
+/// Notes the time of the first.
+fn kind(first: &mut Option<Instant>, now: Instant) -> Kind {
+    match first {
+        None => {
+            *first = Some(now);
+            Kind::First
+        }
+        Some(first) if now.duration_since(*first) < ECHO => Kind::Echo,
+        Some(_) => Kind::Second,
     }
 }
 
@@ -47,7 +74,6 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn what_nohup_and_a_shell_ignore_is_known() {
@@ -62,9 +88,20 @@ mod tests {
     }
 
     #[test]
+    fn a_second_signal_counts_a_second_after_the_first_and_no_sooner() {
+        let (mut first, began) = (None, Instant::now());
+        let mut at = |ms| kind(&mut first, began + Duration::from_millis(ms));
+        assert_eq!([at(0), at(1), at(999)], [Kind::First, Kind::Echo, Kind::Echo]);
+        // From the first on: echoes do not put it off.
+        assert_eq!([at(1000), at(5000)], [Kind::Second, Kind::Second]);
+    }
+
+    #[test]
     fn a_signal_is_heard_once_by_its_number() {
         let mut signals = Signals::listen(&HostFs::live()).unwrap();
         assert_eq!(signals.seen(), None);
+        // As timeout(1) does. Were both counted, this process would be dead.
+        signal_hook::low_level::raise(SIGTERM).unwrap();
         signal_hook::low_level::raise(SIGTERM).unwrap();
         let began = Instant::now();
         let heard = loop {

@@ -171,7 +171,7 @@ pub fn filled(results: &Results) -> Vec<ArmFilled> {
             tiles: number,
             samples: of(number).filter_map(judge).collect(),
             failed: of(number).filter(|run| run.failure().is_some()).count(),
-            last_failure: of(number).filter_map(Run::failure).last().map(str::to_owned),
+            last_failure: of(number).filter_map(Run::failure).next_back().map(str::to_owned),
         };
         let ended = full(&results.runs, id, each, most, &look);
         let levels: Vec<Level> = (1..=most).filter(|number| of(*number).next().is_some()).map(level).collect();

@@ -186,7 +186,6 @@ fn estimate(
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_units::Bytes;
 
     use super::*;
     use crate::load::OltpJob;
@@ -209,17 +208,7 @@ mod tests {
 
     /// Three rounds of a database that was offered parts of bare metal's rate; the planned guest fell behind at 90 % in one.
     fn offered() -> Results {
-        let job = OltpJob {
-            pool: Bytes::from_mib(64),
-            tables: 4,
-            rows: 500,
-            threads: 2,
-            prepare: 20,
-            ramp: 3,
-            seconds: 10,
-            offered: Vec::new(),
-        };
-        let workload = Workload::from(job).load().at_parts_of(100.0).unwrap();
+        let workload = Workload::from(OltpJob::small()).load().at_parts_of(100.0).unwrap();
         let mut results = sample_results();
         let model = results.runs[0].clone();
         results.runs = Vec::new();

@@ -1,4 +1,6 @@
 //! `push` on the other end: the program that it starts on each host.
+//!
+//! A little over 500 lines, since it is one conversation, from the greeting to the end.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};

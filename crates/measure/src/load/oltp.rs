@@ -109,6 +109,23 @@ impl OltpJob {
     }
 }
 
+#[cfg(test)]
+impl OltpJob {
+    /// A small one, for tests.
+    pub(crate) fn small() -> Self {
+        Self {
+            pool: Bytes::from_mib(64),
+            tables: 4,
+            rows: 500,
+            threads: 2,
+            prepare: 20,
+            ramp: 3,
+            seconds: 10,
+            offered: Vec::new(),
+        }
+    }
+}
+
 impl Load for OltpJob {
     fn id(&self) -> String {
         let what = if self.is_closed_loop() { "oltp" } else { "oltp.offered" };
@@ -196,49 +213,36 @@ impl Load for OltpJob {
 mod tests {
     use super::*;
 
-    pub(super) fn job() -> OltpJob {
-        OltpJob {
-            pool: Bytes::from_mib(64),
-            tables: 4,
-            rows: 500,
-            threads: 2,
-            prepare: 20,
-            ramp: 3,
-            seconds: 10,
-            offered: Vec::new(),
-        }
-    }
-
     #[test]
     fn parts_of_bare_metals_rate_are_offered_to_every_arm_alike() {
-        let Some(Workload::Oltp(rated)) = job().at_parts_of(101.0) else { panic!("nothing is offered") };
+        let Some(Workload::Oltp(rated)) = OltpJob::small().at_parts_of(101.0) else { panic!("nothing is offered") };
         let rates: Vec<(u32, u32)> = rated.offered.iter().map(|one| (one.percent, one.rate)).collect();
         assert_eq!(rates, [(50, 51), (70, 71), (90, 91)]);
         assert_eq!(rated.arguments(7).join(" "), format!("{PROGRAM} 67108864 4 500 2 20 3 10 7 off 51,71,91"));
         assert_eq!(rated.length(), Some(Duration::from_secs(20 + 3 * 13)));
         assert!(rated.at_parts_of(101.0).is_none(), "once");
         assert!(rated.rate().is_none() && rated.middle().is_none());
-        assert_ne!(rated.id(), job().id());
-        let Some(Workload::Oltp(slow)) = job().at_parts_of(0.4) else { panic!("nothing is offered") };
+        assert_ne!(rated.id(), OltpJob::small().id());
+        let Some(Workload::Oltp(slow)) = OltpJob::small().at_parts_of(0.4) else { panic!("nothing is offered") };
         assert!(slow.offered.iter().all(|one| one.rate == 1), "0 would offer all it can do");
-        assert!(job().at_parts_of(f64::NAN).is_none());
+        assert!(OltpJob::small().at_parts_of(f64::NAN).is_none());
     }
 
     #[test]
     fn what_is_counted_lies_within_the_load() {
-        let (middle, each) = job().middle().unwrap();
+        let (middle, each) = OltpJob::small().middle().unwrap();
         assert_eq!(
             (middle.begins, middle.ends, each),
             (Duration::from_secs(26), Duration::from_secs(31), Each::Transaction)
         );
-        assert!(middle.ends < job().length().unwrap());
+        assert!(middle.ends < OltpJob::small().length().unwrap());
     }
 
     #[test]
     fn the_file_system_is_only_as_large_as_the_load_needs() {
         let at = At { device: "serial:nearmetal-region", loads: "serial:nearmetal-loads", ..At::probe("/p") };
-        let words = job().command(&at, 7).join(" ");
-        let (_, room) = job().files().unwrap();
+        let words = OltpJob::small().command(&at, 7).join(" ");
+        let (_, room) = OltpJob::small().files().unwrap();
         let expected = format!("--device serial:nearmetal-region --kind ext4 --size {} -- {PROGRAM} ", room.get());
         assert!(words.contains(&expected), "{words}");
         assert!(room < Bytes::from_mib(256), "{room}");
@@ -246,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_closed_loop_is_one_part_at_rate_0() {
-        assert_eq!(job().arguments(7).join(" "), format!("{PROGRAM} 67108864 4 500 2 20 3 10 7 off 0"));
-        assert_eq!(job().length(), Some(Duration::from_secs(33)));
-        assert!(job().writes() && job().cold());
+        assert_eq!(OltpJob::small().arguments(7).join(" "), format!("{PROGRAM} 67108864 4 500 2 20 3 10 7 off 0"));
+        assert_eq!(OltpJob::small().length(), Some(Duration::from_secs(33)));
+        assert!(OltpJob::small().writes() && OltpJob::small().cold());
     }
 }

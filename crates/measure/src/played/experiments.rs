@@ -330,16 +330,7 @@ pub(crate) fn in_huge_pages() -> OnScratch {
 }
 
 fn database() -> OltpJob {
-    OltpJob {
-        pool: Bytes::from_mib(64),
-        tables: 4,
-        rows: 500,
-        threads: 2,
-        prepare: 0,
-        ramp: 0,
-        seconds: 1,
-        offered: Vec::new(),
-    }
+    OltpJob { prepare: 0, ramp: 0, seconds: 1, ..OltpJob::small() }
 }
 
 /// A part of one vCPU; the machine has one node.

@@ -111,8 +111,7 @@ impl TilesRequest {
             let (role, _, size) = self.place(number);
             // A web server alone has the large files, too.
             let alone = role == Role::Web && !self.roles.contains(&Role::Infra);
-            // In memory they are as large as in the page cache of a device.
-            let needed = if alone { Role::Infra } else { role }.memory(&size, false);
+            let needed = if alone { Role::Infra } else { role }.memory(&size, self.samples);
             let wrap = |source| MeasureError::Xml { arm: member.guest.clone(), source };
             let memory = DomainXml::parse(&member.xml_planned).and_then(|xml| xml.facts()).map_err(wrap)?.memory;
             if memory < needed {

@@ -13,10 +13,8 @@ const DATABASE: &str = "/usr/lib/nearmetal/database/serve";
 const JAVA: &str = "/usr/lib/nearmetal/java/runtime/bin/java";
 const CLASSES: &str = "/usr/lib/nearmetal/java/classes:/usr/lib/nearmetal/java/mariadb.jar";
 const MAIN: &str = "shop.Main";
-/// Where contents are: on the device's file system, or in memory where there is no device.
-const ON_DEVICE: &str = "/data/served";
-const IN_MEMORY: &str = "/run/served";
-const FILE_SYSTEM: &str = "ext4";
+/// Where contents are: in the guest's memory, so that tiles need no drives.
+const CONTENTS: &str = "/run/served";
 /// How long the probe's own responder answers: longer than any measurement, seconds.
 const DAY: u32 = 86_400;
 
@@ -33,7 +31,6 @@ impl Role {
     /// The words that run in the guest in the foreground and serve until they are killed. The port is open once everything that
     /// is served is there: to find it open is to find the server ready.
     ///
-    /// `at.device` is where its contents are put (its old contents are lost); without a device they are in the guest's memory.
     /// An application waits for its database, so that one has to be started, and need not be ready.
     pub(crate) fn server(self, at: &At<'_>, size: &TileSize, peers: &Peers) -> Vec<String> {
         let tile = u64::from(size.tile).to_string();
@@ -65,7 +62,7 @@ impl Role {
                     "serve",
                     "web",
                     "--directory",
-                    directory(at),
+                    CONTENTS,
                     "--port",
                     &port,
                     "--site",
@@ -76,7 +73,7 @@ impl Role {
                 if self == Self::Web && !peers.infra.is_unspecified() {
                     program.extend(words(&["--large-files-from", &from]));
                 }
-                self.in_the_image(at, size, program)
+                at.in_the_image(&[], program)
             }
             Self::Mail => {
                 let (users, messages) = (size.users().to_string(), size.messages().to_string());
@@ -85,7 +82,7 @@ impl Role {
                     "serve",
                     "mail",
                     "--directory",
-                    directory(at),
+                    CONTENTS,
                     "--port",
                     &port,
                     "--mail",
@@ -95,7 +92,7 @@ impl Role {
                     "--messages",
                     &messages,
                 ]);
-                self.in_the_image(at, size, program)
+                at.in_the_image(&[], program)
             }
             Self::Db => {
                 let numbers = [
@@ -105,35 +102,12 @@ impl Role {
                     size.tile.into(),
                     size.items().into(),
                 ];
-                let mut program = words(&[DATABASE, directory(at)]);
+                let mut program = words(&[DATABASE, CONTENTS]);
                 program.extend(numbers.map(|number| number.to_string()));
                 program.push(port);
-                self.in_the_image(at, size, program)
+                at.in_the_image(&[], program)
             }
-            // It keeps nothing, so it has no use for a device.
             Self::App => at.in_the_image(&[], application(size, peers, &port, &tile)),
-        }
-    }
-
-    fn in_the_image(self, at: &At<'_>, size: &TileSize, program: Vec<String>) -> Vec<String> {
-        if at.device.is_empty() {
-            return at.in_the_image(&[], program);
-        }
-        let room = self.room(size).get().to_string();
-        at.in_the_image(&["--device", at.device, "--kind", FILE_SYSTEM, "--size", &room], program)
-    }
-
-    /// Room that its contents need on a device; nothing where it keeps none.
-    pub fn room(self, size: &TileSize) -> Bytes {
-        // The file system's own, and what is written while it serves.
-        const BESIDE: Bytes = Bytes::from_mib(128);
-        match self {
-            Self::App | Self::Idle => Bytes::ZERO,
-            // Pages split, old versions of rows stay for a while, and the redo log has 32 MiB.
-            Self::Db => self.contents(size).times(2).plus(BESIDE),
-            Self::Infra | Self::Web => self.contents(size).plus(BESIDE),
-            // Messages are appended all the time.
-            Self::Mail => self.contents(size).times(4).plus(BESIDE),
         }
     }
 
@@ -149,10 +123,26 @@ impl Role {
         }
     }
 
-    /// Memory that a guest needs for it, its system included. `in_memory`: its contents are there, too.
-    pub fn memory(self, size: &TileSize, in_memory: bool) -> Bytes {
+    /// What it holds in the guest's memory once it has served so many samples.
+    fn holds(self, size: &TileSize, samples: u32) -> Bytes {
+        // Logs, and what the file system of memory rounds up.
+        const BESIDE: Bytes = Bytes::from_mib(16);
+        match self {
+            Self::App | Self::Idle => Bytes::ZERO,
+            // Pages split, and old versions of rows stay for a while. The redo log has 32 MiB, and there are undo, temporary tables
+            // and the doublewrite buffer.
+            Self::Db => self.contents(size).times(2).plus(Bytes::from_mib(96)),
+            Self::Infra | Self::Web => self.contents(size).plus(BESIDE),
+            // Nobody deletes what is appended, and each sample may be tried twice.
+            Self::Mail => self.contents(size).plus(size.appended(2 * samples)).plus(BESIDE),
+        }
+    }
+
+    /// Memory that a guest needs for it: its system, the program, and what it holds once it has served so many samples.
+    pub fn memory(self, size: &TileSize, samples: u32) -> Bytes {
         /// The appliance: its kernel, its initramfs (73 MB), and the parts of the loads image that are in use.
         const SYSTEM: Bytes = Bytes::from_mib(256);
+        const KERNEL: Bytes = Bytes::from_mib(64);
         let program = match self {
             Self::Idle => Bytes::ZERO,
             // A process for each session.
@@ -162,19 +152,15 @@ impl Role {
             // 51 MiB more than its pool were seen with the smallest.
             Self::Db => size.pool().plus(Bytes::from_mib(96)),
         };
-        // Memory at /run is half of all at most.
-        let contents = if in_memory { self.room(size).times(2) } else { self.contents(size) };
-        let needed = SYSTEM.plus(program).plus(contents);
+        let held = self.holds(size, samples);
+        // /run has half of the memory that the kernel leaves.
+        let needed = SYSTEM.plus(program).plus(held).max(held.times(2).plus(KERNEL));
         Bytes::from_mib((needed.kib() / 1024).next_multiple_of(32))
     }
 }
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-fn directory(at: &At<'_>) -> &'static str {
-    if at.device.is_empty() { IN_MEMORY } else { ON_DEVICE }
 }
 
 /// A JVM of which nothing is left to the machine it finds itself on.
@@ -209,63 +195,48 @@ mod tests {
         Peers { infra: [192, 0, 2, 1].into(), db: [192, 0, 2, 5].into() }
     }
 
-    fn line(role: Role, device: &str) -> String {
-        let at = At { probe: "/p", device, loads: "serial:nearmetal-loads" };
+    fn line(role: Role) -> String {
+        let at = At { loads: "serial:nearmetal-loads", ..At::probe("/p") };
         role.server(&at, &size(0.01), &peers()).join(" ")
     }
 
     #[test]
     fn each_serves_at_its_own_port_what_its_driver_expects() {
         assert_eq!(
-            line(Role::Web, ""),
+            line(Role::Web),
             "/p programs --image serial:nearmetal-loads -- /run/nearmetal-probe serve web --directory /run/served --port 80 \
              --site 3 --directories 1 --large-files-from 192.0.2.1:80"
         );
-        assert!(line(Role::Infra, "").ends_with("--port 80 --site 3 --directories 1"));
+        assert!(line(Role::Infra).ends_with("--port 80 --site 3 --directories 1"));
         let alone = Peers { infra: [0, 0, 0, 0].into(), ..peers() };
         let words = Role::Web.server(&At::probe("/p"), &size(0.01), &alone).join(" ");
         assert!(!words.contains("--large-files-from"), "{words}");
-        assert!(line(Role::Mail, "").ends_with("--port 143 --mail 3 --users 4 --messages 10"));
-        assert!(line(Role::Db, "").ends_with(&format!("{DATABASE} /run/served 33554432 4 500 3 100 3306")));
+        assert!(line(Role::Mail).ends_with("--port 143 --mail 3 --users 4 --messages 10"));
+        assert!(line(Role::Db).ends_with(&format!("{DATABASE} /run/served 33554432 4 500 3 100 3306")));
         assert!(
-            line(Role::App, "")
+            line(Role::App)
                 .ends_with("shop.Main 8080 jdbc:mariadb://192.0.2.5:3306/shop?user=root&useSsl=false 4 100 3 600")
         );
         assert_eq!(
-            line(Role::Idle, ""),
+            line(Role::Idle),
             "/p load respond http --listen 0.0.0.0:80 --seconds 86400 --site 3 --directories 1"
         );
     }
 
     #[test]
-    fn contents_are_on_the_device_where_there_is_one() {
-        for role in [Role::Infra, Role::Web, Role::Mail, Role::Db] {
-            let words = line(role, "serial:nearmetal-region");
-            let room = role.room(&size(0.01)).get();
-            assert!(
-                words.contains(&format!("--device serial:nearmetal-region --kind ext4 --size {room} --")),
-                "{words}"
-            );
-            assert!(words.contains(" /data/served ") && room < 256 << 20, "{words}");
-        }
-        for role in [Role::App, Role::Idle] {
-            assert!(!line(role, "serial:nearmetal-region").contains("--device"));
-            assert_eq!(role.room(&size(1.0)), Bytes::ZERO);
-        }
-    }
-
-    #[test]
-    fn a_standard_guest_has_room_for_what_it_holds() {
+    fn a_guest_has_room_for_what_it_holds_and_a_lab_for_its_guests() {
         for role in Role::ALL {
-            for scale in [0.01, 1.0, 4.0] {
-                let size = size(scale);
-                assert!(role.memory(&size, true) >= role.memory(&size, false), "{role}");
-                assert!(role.memory(&size, true).get() / 2 >= role.room(&size).get(), "{role}: half of it is /run");
-                assert!(role.memory(&size, false) >= Bytes::from_mib(256));
+            for (scale, samples) in [(0.01, 2), (1.0, 3), (4.0, 3), (1.0, 100)] {
+                let (memory, held) = (role.memory(&size(scale), samples), role.holds(&size(scale), samples));
+                assert!(memory.get() / 2 > held.get(), "{role}: half of {memory} is /run, and it holds {held}");
+                assert!(memory >= Bytes::from_mib(256));
             }
         }
-        // What a lab's host has for a tile.
-        let all: u64 = Role::ALL.iter().map(|role| role.memory(&size(0.01), false).kib() / 1024).sum();
-        assert!(all <= 2_112, "{all} MiB");
+        // A site of 400 MB needs twice that, and mail grows with every sample.
+        assert!(Role::Infra.memory(&size(4.0), 3) > Bytes::from_mib(800));
+        assert!(Role::Mail.memory(&size(1.0), 100) > Role::Mail.memory(&size(1.0), 3).plus(Bytes::from_mib(512)));
+        // A node of the lab machine quad-tiles has 4 GiB, and its own system in them.
+        let all: u64 = Role::ALL.iter().map(|role| role.memory(&size(0.01), 3).kib() / 1024).sum();
+        assert!(all <= 3_072, "{all} MiB");
     }
 }

@@ -116,6 +116,8 @@ const MOST_USERS: u32 = 9_999;
 const DIRECTORY: Bytes = Bytes::new(5_119_470);
 const MESSAGE: Bytes = Bytes::from_kib(19);
 const ROW: Bytes = Bytes::new(400);
+/// The part of the requests for mail that append a message (`CLASSES` in the probe's load/mail.rs).
+const APPENDED: f64 = 0.15;
 /// The least memory for pages of tables with which MariaDB holds what transactions have open.
 const SMALLEST_POOL: Bytes = Bytes::from_mib(32);
 
@@ -160,6 +162,12 @@ impl TileSize {
     /// Bytes of all messages.
     pub(super) fn mail(&self) -> Bytes {
         MESSAGE.times(u64::from(self.users()) * u64::from(self.messages()))
+    }
+
+    /// Bytes of the messages that are appended in so many samples.
+    pub(super) fn appended(&self, samples: u32) -> Bytes {
+        let seconds = f64::from(self.ramp + self.seconds) * f64::from(samples);
+        MESSAGE.times((self.rate(Role::Mail).get() * APPENDED * seconds).ceil() as u64)
     }
 
     /// Tables of the database.
@@ -238,6 +246,14 @@ mod tests {
             assert!(Rate::try_from(wrong * 1e7 - 1e7).is_err(), "{wrong}");
         }
         assert!(serde_json::from_str::<TileSize>(&text.replace("0.01", "1e9")).is_err());
+    }
+
+    #[test]
+    fn mail_grows_by_what_the_probe_appends() {
+        let probe = include_str!("../../../../bin/nearmetal-probe/src/load/mail.rs");
+        assert!(probe.contains(r#"[("fetch", 70), ("search", 10), ("append", 15), ("login", 5)]"#));
+        // 50 requests a second for 35 s, of which 15 in 100 append.
+        assert_eq!(size(1.0).appended(2), MESSAGE.times(525));
     }
 
     #[test]

@@ -251,20 +251,6 @@ fn accesses_are_counted_only_where_there_are_arms_to_compare() {
     assert_eq!((rounds(vec![]), rounds(vec![2]), rounds(vec![1, 2])), (0, 0, 2));
 }
 
-/// A database, which has a second part.
-fn database() -> OltpJob {
-    OltpJob {
-        pool: Bytes::from_mib(64),
-        tables: 4,
-        rows: 500,
-        threads: 2,
-        prepare: 20,
-        ramp: 3,
-        seconds: 10,
-        offered: Vec::new(),
-    }
-}
-
 /// What all arms did in their pairs of the database.
 fn transacted(arms: &[ArmName]) -> Vec<Run> {
     let model = &sample_results().runs[0];
@@ -274,7 +260,7 @@ fn transacted(arms: &[ArmName]) -> Vec<Run> {
         round,
         purpose: Purpose::Pair,
         arm: arm.id.clone(),
-        workload: database().into(),
+        workload: OltpJob::small().into(),
         outcome: outcome.clone(),
         ..model.clone()
     };
@@ -285,7 +271,7 @@ fn transacted(arms: &[ArmName]) -> Vec<Run> {
 fn what_is_offered_comes_behind_the_pairs_and_before_what_runs_once() {
     // An arm may be changed for its single shots (a slice's, as found, loses its transparent pages) and stays so.
     for resolve in [None, Some(0.5)] {
-        let plan = Plan { paired: vec![database().into()], resolve, offers: true, ..plan(3, 1) };
+        let plan = Plan { paired: vec![OltpJob::small().into()], resolve, offers: true, ..plan(3, 1) };
         let runs = transacted(&plan.arms);
         let rounds = all(Pairs::new(plan.clone()), &runs);
         let is_offered =
@@ -301,7 +287,7 @@ fn what_is_offered_comes_behind_the_pairs_and_before_what_runs_once() {
     }
     // Bare metal failed, or nobody asked: nothing is offered, and what runs once runs.
     for (offers, has_failed) in [(true, true), (false, false)] {
-        let plan = Plan { paired: vec![database().into()], offers, ..plan(3, 1) };
+        let plan = Plan { paired: vec![OltpJob::small().into()], offers, ..plan(3, 1) };
         let runs = if has_failed { Vec::new() } else { transacted(&plan.arms) };
         let of = |purpose| move |round: &&Round| round.steps[0].purpose == purpose;
         let rounds = all(Pairs::new(plan), &runs);
@@ -323,12 +309,12 @@ fn what_is_offered_hangs_on_what_bare_metal_has_done_in_half_of_its_pairs() {
     let others = [
         Run { purpose: Purpose::SameArm, ..run(1.0) },
         Run { arm: ArmName::planned().id, ..run(2.0) },
-        Run { workload: Workload::Oltp(OltpJob { threads: 9, ..database() }), ..run(3.0) },
+        Run { workload: Workload::Oltp(OltpJob { threads: 9, ..OltpJob::small() }), ..run(3.0) },
         Run { outcome: crate::results::Outcome::Failed { why: "no".into() }, ..model.clone() },
     ];
     let median = |rates: &[f64]| {
         let runs: Vec<Run> = others.iter().cloned().chain(rates.iter().map(|rate| run(*rate))).collect();
-        median_rate(&runs, &database().into(), &bare)
+        median_rate(&runs, &OltpJob::small().into(), &bare)
     };
     assert_eq!(median(&[]), None);
     assert_eq!(median(&[70.0]), Some(70.0));

@@ -239,7 +239,6 @@ fn unreadable(output: &str, why: &str) -> MeasureError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::job;
     use super::*;
 
     /// Of MariaDB 11.8.9 and sysbench 1.0.20 on a laptop's file; 122 and 244 transactions.
@@ -247,7 +246,7 @@ mod tests {
 
     fn rated() -> OltpJob {
         let offered = |percent, rate| Offered { percent, rate };
-        OltpJob { seconds: 3, ramp: 1, offered: vec![offered(50, 40), offered(90, 80)], ..job() }
+        OltpJob { seconds: 3, ramp: 1, offered: vec![offered(50, 40), offered(90, 80)], ..OltpJob::small() }
     }
 
     /// The first part, as a closed loop prints it.

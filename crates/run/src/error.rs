@@ -21,6 +21,16 @@ pub enum RunError {
     /// There is no such flavour.
     #[error(transparent)]
     Flavour(#[from] UnknownFlavour),
+    /// There is no flavours file.
+    #[error(
+        "there is no flavours file `{}`: write one, which may be as short as\n\n    [[flavour]]\n    name = \"tiny\"\n    vcpus = 1\n    \
+         memory = \"512 MiB\"\n    boot = \"appliance\"\n\nor name another one (--flavours)",
+        path.display()
+    )]
+    NoFlavoursFile {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
     /// The flavours file has mistakes.
     #[error(transparent)]
     FlavoursFile(#[from] FileErrors),
@@ -236,6 +246,7 @@ impl RunError {
     pub fn is_wrong_use(&self) -> bool {
         match self {
             Self::Flavour(_)
+            | Self::NoFlavoursFile { .. }
             | Self::FlavoursFile(_)
             | Self::Image(_)
             | Self::NoImage { .. }

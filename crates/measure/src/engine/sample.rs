@@ -325,23 +325,14 @@ fn command(load: &dyn Load, at: At<'_>, seed: u64, moment: Option<(i128, Ahead)>
 }
 
 impl Turn<'_> {
-    /// With the guests that take part resumed, and paused again whatever came of it: the next arm must not share their PUs.
+    /// With the guests that take part running.
     fn taken(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        let names = guests_of(self.seats);
-        for (number, name) in names.iter().enumerate() {
-            if let Err(error) = session.hypervisor.resume(name) {
-                pause(&names[..number], session).ok();
-                return Err(failed(name)(error));
+        session.while_running(&guests_of(self.seats), |session| {
+            match self.seats.iter().all(|seat| seat.guest.is_none()) {
+                true => self.bare(session),
+                false => self.in_guests(session),
             }
-        }
-        let result = match self.seats.iter().all(|seat| seat.guest.is_none()) {
-            true => self.bare(session),
-            false => self.in_guests(session),
-        };
-        let paused = pause(&names, session);
-        let result = result?;
-        paused?;
-        Ok(result)
+        })
     }
 
     /// On the host: one process each, bound to its slice, or to the PUs that it has instead.
@@ -436,12 +427,6 @@ fn guests_of(seats: &[Seat]) -> Vec<&str> {
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     names
-}
-
-fn pause(names: &[&str], session: &mut Session<'_>) -> Result<(), MeasureError> {
-    let results = names.iter().map(|name| session.hypervisor.suspend(name).map_err(failed(name)));
-    // All of them, and the first error: the others must not run on.
-    results.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Writes dirty pages and drops the page cache, so that no sample pays for or profits from the one before.

@@ -332,6 +332,29 @@ impl<'a> Session<'a> {
         Ok(answered)
     }
 
+    /// Does something while these paused guests run. They are paused again whatever comes of it, all of them: the next arm must
+    /// not share their PUs.
+    ///
+    /// # Errors
+    /// The work's own; one cannot be resumed or paused.
+    pub(crate) fn while_running<T>(
+        &mut self,
+        names: &[&str],
+        work: impl FnOnce(&mut Self) -> Result<T, MeasureError>,
+    ) -> Result<T, MeasureError> {
+        let mut running = Vec::new();
+        let resumed = names.iter().try_for_each(|name| {
+            self.hypervisor.resume(name).map_err(failed(name))?;
+            running.push(*name);
+            Ok(())
+        });
+        let result = resumed.and_then(|()| work(self));
+        let paused: Vec<_> = running.iter().map(|name| self.hypervisor.suspend(name).map_err(failed(name))).collect();
+        let result = result?;
+        paused.into_iter().collect::<Result<(), _>>()?;
+        Ok(result)
+    }
+
     /// Runs a small command in a guest that runs; gives its stdout.
     ///
     /// # Errors
@@ -342,10 +365,7 @@ impl<'a> Session<'a> {
 
     /// The same, in a guest that is paused before and after.
     pub(crate) fn ask_paused(&mut self, name: &str, words: &[&str], limit: Duration) -> Result<String, MeasureError> {
-        self.hypervisor.resume(name).map_err(failed(name))?;
-        let answer = self.ask(name, words, limit);
-        self.hypervisor.suspend(name).map_err(failed(name))?;
-        answer
+        self.while_running(&[name], |session| session.ask(name, words, limit))
     }
 
     /// Runs a command of the probe on the host, bound to a slice; gives its stdout.

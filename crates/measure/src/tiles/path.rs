@@ -107,7 +107,10 @@ impl Tiles<'_> {
                 boot(guest, port, session)?;
             }
             if tile.iter().any(|guest| guest.serving.is_none()) {
-                with_running(tile, session, |tile, session| {
+                // All of them: a server may ask another one before it serves.
+                let names: Vec<String> = tile.iter().map(|guest| guest.clone.name()).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                session.while_running(&names, |session| {
                     let mut waiting = tile.iter_mut().filter(|guest| guest.serving.is_none());
                     waiting.try_for_each(|guest| serve(guest, *to_serve, session))
                 })?;
@@ -148,32 +151,6 @@ fn boot(guest: &mut TileGuest<'_>, port: &Port, session: &mut Session<'_>) -> Re
     Ok(())
 }
 
-/// Does something while all guests of a tile run: a server may ask another one before it serves. They are paused again whatever
-/// comes of it.
-fn with_running<T>(
-    tile: &mut [TileGuest<'_>],
-    session: &mut Session<'_>,
-    work: impl FnOnce(&mut [TileGuest<'_>], &mut Session<'_>) -> Result<T, MeasureError>,
-) -> Result<T, MeasureError> {
-    let names: Vec<String> = tile.iter().map(|guest| guest.clone.name()).collect();
-    let pause = |names: &[String], session: &mut Session<'_>| {
-        let paused = names.iter().map(|name| session.hypervisor.suspend(name).map_err(failed(name)));
-        // All of them, and the first error.
-        paused.collect::<Vec<_>>().into_iter().collect::<Result<(), _>>()
-    };
-    for (number, name) in names.iter().enumerate() {
-        if let Err(error) = session.hypervisor.resume(name) {
-            pause(&names[..number], session).ok();
-            return Err(failed(name)(error));
-        }
-    }
-    let result = work(tile, session);
-    let paused = pause(&names, session);
-    let result = result?;
-    paused?;
-    Ok(result)
-}
-
 /// Starts the server of a guest that runs, and waits until it answers the drivers.
 fn serve(guest: &mut TileGuest<'_>, limit: Duration, session: &mut Session<'_>) -> Result<(), MeasureError> {
     let (name, role) = (guest.clone.name(), guest.role);
@@ -201,10 +178,8 @@ fn serve(guest: &mut TileGuest<'_>, limit: Duration, session: &mut Session<'_>) 
 /// Whether the server of a paused guest has ended, and its last words.
 fn ended(guest: &TileGuest<'_>, session: &mut Session<'_>) -> Result<Option<String>, MeasureError> {
     let (Some(running), name) = (&guest.serving, guest.clone.name()) else { return Ok(None) };
-    session.hypervisor.resume(&name).map_err(failed(&name))?;
-    let asked = running.ended(session.hypervisor);
-    session.hypervisor.suspend(&name).map_err(failed(&name))?;
-    let Some(output) = asked.map_err(failed(&name))? else { return Ok(None) };
+    let asked = session.while_running(&[&name], |session| running.ended(session.hypervisor).map_err(failed(&name)))?;
+    let Some(output) = asked else { return Ok(None) };
     let what = || format!("the {} in `{name}`", guest.role.title());
     let words = stdout_of(&output, what).map_or_else(|error| crate::engine::chain(&error), |_| "it ended".to_owned());
     Ok(Some(words))

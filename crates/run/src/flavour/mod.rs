@@ -299,6 +299,14 @@ mod tests {
     const SMALL: &str = "[[flavour]]\nname = \"small\"\nvcpus = 2\nmemory = \"1 GiB\"\n";
 
     #[test]
+    fn the_file_that_an_error_proposes_is_one() {
+        let said = crate::RunError::NoFlavoursFile { path: "/etc/f.toml".into() }.to_string();
+        let file: Vec<&str> = said.lines().filter(|line| line.starts_with("    ")).collect();
+        let flavours = Flavours::parse("proposed", &file.join("\n")).unwrap();
+        assert_eq!(flavours.find("tiny").unwrap().vcpus, 1);
+    }
+
+    #[test]
     fn the_example_uses_every_key() {
         let flavours = Flavours::parse("example.toml", EXAMPLE).unwrap();
         assert!(flavours.all().len() >= 3);

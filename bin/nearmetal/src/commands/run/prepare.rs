@@ -1,5 +1,6 @@
 //! What a run needs before it takes anything: its flavour, image, kernel, user data, and what it was given. Each is refused here.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use nearmetal_host::{HostFs, files};
@@ -34,7 +35,10 @@ pub(super) struct Prepared {
 /// Reads and checks all of it; makes nothing.
 pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result<Prepared, RunError> {
     fits(&args.command)?;
-    let text = files::read_to_string_up_to(&args.flavours, MOST)?;
+    let text = files::read_to_string_up_to(&args.flavours, MOST).map_err(|error| match error.source.kind() {
+        ErrorKind::NotFound => RunError::NoFlavoursFile { path: args.flavours.clone() },
+        _ => error.into(),
+    })?;
     let flavours = Flavours::parse(&args.flavours.display().to_string(), &text)?;
     let flavour = flavours.find(args.flavour.as_deref().unwrap_or_default())?.clone();
     let wanted = args.image.as_ref().or(flavour.image.as_ref());

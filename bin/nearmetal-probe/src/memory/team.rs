@@ -17,6 +17,10 @@ use crate::system::mapping::{Mapping, PageKind};
 
 /// Passes in a sample, at most: a clock that stands still must not keep us here.
 const PASSES_LIMIT: u64 = 100_000;
+/// Stack of a thread, in bytes.
+const STACK: usize = 2 << 20;
+/// What else a thread takes of the addresses, in bytes: guard pages, its own variables, the stack that signals use.
+const BESIDE_STACK: usize = 64 << 10;
 
 /// One thread of the team.
 #[derive(Debug, Clone)]
@@ -89,6 +93,10 @@ pub fn together<M: Sync, T: Send>(
     let reports = Mutex::new(Vec::with_capacity(members.len()));
     let abandoned = AtomicBool::new(false);
     let gate = Mutex::new(());
+    let not_started = |error| ProbeError::kernel(format!("start {} threads", members.len()), error);
+    // A thread that exists and then finds no room for its signal stack ends the whole process (std aborts). So there must
+    // be room for all of them before the first.
+    Mapping::room_for(members.len().saturating_mul(STACK + BESIDE_STACK)).map_err(not_started)?;
     std::thread::scope(|scope| -> Result<(), ProbeError> {
         // Nobody goes to a barrier before everybody exists: the gate is shut while threads are started.
         let shut = gate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,9 +109,9 @@ pub fn together<M: Sync, T: Send>(
                     reports.lock().unwrap_or_else(PoisonError::into_inner).push((index, report));
                 }
             };
-            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, run) {
+            if let Err(error) = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run) {
                 abandoned.store(true, Ordering::SeqCst);
-                return Err(ProbeError::kernel(format!("start {} threads", members.len()), error));
+                return Err(not_started(error));
             }
         }
         drop(shut);

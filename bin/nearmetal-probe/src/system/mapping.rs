@@ -90,6 +90,19 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Whether the process may map that many bytes more; none of them gets memory, and all are given back.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOMEM` where the limit of the address space (`RLIMIT_AS`) leaves fewer. `EINVAL` for no bytes.
+    pub fn room_for(bytes: usize) -> io::Result<()> {
+        let nothing = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), nothing)? };
+        // SAFETY: exactly what was mapped above; nothing points into it.
+        unsafe { munmap(reserved, bytes)? };
+        Ok(())
+    }
+
     /// Gives every page its memory now, as a write would, without the signal that kills the process when there is none.
     ///
     /// # Errors

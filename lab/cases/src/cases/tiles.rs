@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use nearmetal_measure::{Results, filled};
+use nearmetal_measure::{Full, Results, filled, miss_text};
 
 use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot};
@@ -72,6 +72,28 @@ fn measured(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(ran.contains("emulated, at 0.01 times the usual rates"), "{ran}");
     let page = "nearmetal report /root/tiles.json -o /root/page >/dev/null && grep -c 'Emulated, at 0.01 times' /root/page/report.html";
     ensure!(bench.sh(page)? != "0", "the page does not say that it is emulated");
+    let starved = starved(bench, &command)?;
     let held: Vec<&str> = ran.lines().filter(|line| line.contains(" held ")).collect();
-    Ok(Verdict::Holds(format!("lab: {}", held.join("; "))))
+    Ok(Verdict::Holds(format!("lab: {}; {starved}", held.join("; "))))
+}
+
+/// Guests whose processors are taken away as soon as they are asked: the first tile fails, and the document says which limit.
+fn starved(bench: &Bench, command: &str) -> anyhow::Result<String> {
+    let take = "until pgrep -f '[n]earmetal-probe load' >/dev/null; do sleep 1; done
+        systemctl set-property --runtime machine.slice CPUQuota=1%";
+    let said = bench.sh_within(
+        LIMIT,
+        &format!(
+            "({take}) & {command} --ways bridge --scale 0.01 --seconds 20 --ramp 5 --samples 1 -o /root/starved.json 2>&1
+             echo ended with $?; kill $! 2>/dev/null; systemctl set-property --runtime machine.slice CPUQuota="
+        ),
+    )?;
+    let results = Results::parse(&bench.document("/root/starved.json", "w1")?)?;
+    let all = filled(&results);
+    let [arm] = all.as_slice() else { anyhow::bail!("not one arm: {said}") };
+    ensure!(matches!(arm.ended, Some((1, Full::Quality { .. }))) && arm.held == 0, "{}: {said}", arm.why());
+    let misses = arm.levels.iter().flat_map(|level| &level.samples).flat_map(|sample| &sample.misses);
+    let texts: Vec<String> = misses.map(miss_text).collect();
+    ensure!(texts.iter().any(|text| text.contains("`w1`")), "{texts:?}: {said}");
+    Ok(texts.join("; "))
 }

@@ -5,6 +5,7 @@
 //! guests runs on this host, on PUs that no guest has, so that it needs no second machine; no request crosses a wire.
 
 mod judge;
+mod network;
 mod outcome;
 mod path;
 mod role;
@@ -21,6 +22,7 @@ use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 pub use self::judge::{FULL_TILE, Judged, Miss, RoleLimits, Served, TileScore, judged};
+use self::network::Network;
 pub use self::outcome::{ArmFilled, Filling, Level, filled, miss_text};
 use self::path::{Arranged, TileGuest, Tiles};
 pub use self::role::{Limit, Role};
@@ -47,11 +49,6 @@ use crate::together::{Member, apart, make_room};
 
 /// The most guests of all tiles together.
 pub const MOST_GUESTS_OF_TILES: usize = 96;
-
-/// Network of guests and drivers: a part of 198.18.0.0/15, which is kept for benchmarks (RFC 2544).
-const PREFIX: u8 = 16;
-/// Guests are behind it, so that no address of theirs ends in 0 or 255.
-const HOSTS_OF_A_BYTE: usize = 250;
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,25 +87,28 @@ impl TilesRequest {
         matches!(self.conditions.environment, Environment::Lab { .. })
     }
 
-    /// The role of a guest, its address, and what its tile is asked.
-    fn place(&self, number: usize) -> (Role, IpAddr, TileSize) {
+    /// The role of a guest, and what its tile is asked.
+    fn place(&self, number: usize) -> (Role, TileSize) {
         let tile = (number / self.each()) as u32 + 1;
         let size =
             TileSize { tile, scale: self.scale, seconds: self.seconds, ramp: self.ramp, emulated: self.is_emulated() };
-        (self.roles[number % self.each()], address(number), size)
+        (self.roles[number % self.each()], size)
     }
 
     /// What a guest is asked.
-    fn job(&self, number: usize) -> ServedJob {
-        let (role, address, size) = self.place(number);
+    fn job(&self, number: usize, network: Network) -> ServedJob {
+        let (role, size) = self.place(number);
         let within = self.limits.iter().filter(|limits| limits.role == role).flat_map(|limits| &limits.within);
-        ServedJob { within: within.map(|limit| limit.within_ms).collect(), ..ServedJob::of(role, address, &size) }
+        ServedJob {
+            within: within.map(|limit| limit.within_ms).collect(),
+            ..ServedJob::of(role, network.guest(number), &size)
+        }
     }
 
     /// Refuses guests that are too small for what they serve.
     fn room(&self) -> Result<(), MeasureError> {
         for (number, member) in self.members.iter().enumerate() {
-            let (role, _, size) = self.place(number);
+            let (role, size) = self.place(number);
             // A web server alone has the large files, too.
             let alone = role == Role::Web && !self.roles.contains(&Role::Infra);
             let needed = if alone { Role::Infra } else { role }.memory(&size, self.samples);
@@ -128,20 +128,14 @@ impl TilesRequest {
     }
 
     /// The addresses in a guest's tile that other servers of it ask.
-    fn peers(&self, number: usize) -> Peers {
+    fn peers(&self, number: usize, network: Network) -> Peers {
         let first = number / self.each() * self.each();
         let of = |wanted: Role| {
             let place = self.roles.iter().position(|role| *role == wanted);
-            place.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |place| address(first + place))
+            place.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |place| network.guest(first + place))
         };
         Peers { infra: of(Role::Infra), db: of(Role::Db) }
     }
-}
-
-/// The address of the guest with this number.
-fn address(number: usize) -> IpAddr {
-    let (high, low) = (number / HOSTS_OF_A_BYTE + 1, number % HOSTS_OF_A_BYTE + 1);
-    Ipv4Addr::new(198, 18, high as u8, low as u8).into()
 }
 
 impl Request for TilesRequest {
@@ -220,8 +214,9 @@ fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results,
         }
         false => Vec::new(),
     };
+    let network = Network::of(&request.port, &session.host);
     let tenant = |(number, member): (usize, &Member)| Tenant {
-        load: Some(request.job(number).into()),
+        load: Some(request.job(number, network).into()),
         ..Tenant::new(&member.guest, slice_of(&member.placement, &request.port, Bytes::ZERO))
     };
     let tenants: Vec<Tenant> = request.members.iter().enumerate().map(tenant).collect();
@@ -248,7 +243,7 @@ fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results,
         each: request.each(),
         tiles: request.members.len() / request.each(),
         samples: request.samples,
-        workload: request.job(0).into(),
+        workload: request.job(0, network).into(),
         seed: request.conditions.seed,
     };
     let workloads: Vec<Workload> = tenants.iter().filter_map(|tenant| tenant.load.clone()).collect();
@@ -268,6 +263,28 @@ fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results,
     results.caveats.extend(not_read(&results, &|arm| path.was_read(arm)));
     results.tiles = Some(Box::new(filling));
     Ok(results)
+}
+
+/// The limits of which a sample can tell little, for want of requests.
+fn too_few(request: &TilesRequest) -> Vec<String> {
+    let of_role = |(number, role): (usize, &Role)| {
+        let size = request.place(number).1;
+        let due = size.rate(*role).get() * f64::from(size.seconds);
+        let limits = request.limits.iter().filter(|limits| limits.role == *role).flat_map(|limits| &limits.within);
+        // The limit that needs most says it for the others.
+        let most = limits.max_by_key(|limit| limit.fewest_requests())?;
+        (due < most.fewest_requests() as f64).then(|| {
+            format!(
+                "a sample has some {due:.0} requests of each {}, and with fewer than {} one late request decides whether {} % are \
+                 answered within {} ms, so a single one never counts: take longer samples (--seconds)",
+                role.title(),
+                most.fewest_requests(),
+                (most.part * 1000.0).round() / 10.0,
+                most.within_ms
+            )
+        })
+    };
+    request.roles.iter().enumerate().filter_map(of_role).collect()
 }
 
 /// What a reader must know of arms that were over before the measurement was interrupted: their guests are not booted again, so
@@ -306,6 +323,7 @@ fn path<'r>(
     session: &mut Session<'_>,
 ) -> Result<Tiles<'r>, MeasureError> {
     let appliance = with_probe(&[], drivers_of(functions), session)?;
+    let network = Network::of(&request.port, &session.host);
     let run = session.new_uuid()?;
     let loads = loads_in_guest();
     let at = At { probe: PROBE_IN_GUEST, device: "", loads: &loads };
@@ -313,7 +331,8 @@ fn path<'r>(
     for way in &request.ways {
         let mut guests = Vec::new();
         for (number, (member, tenant)) in request.members.iter().zip(tenants).enumerate() {
-            let (role, address, size) = request.place(number);
+            let (role, size) = request.place(number);
+            let address = network.guest(number);
             let path = way.card();
             let function = functions.get(number).filter(|_| path.link == Link::VfHostdev);
             let clone = MemberClone {
@@ -329,7 +348,7 @@ fn path<'r>(
                     function: function.map(|function| function.address),
                 },
                 driver: function.and_then(|function| function.driver.clone()),
-                address: format!("{address}/{PREFIX}"),
+                address: format!("{address}/{}", Network::PREFIX),
                 uuid: session.new_uuid()?,
                 appliance: appliance.clone(),
                 evidence: Vec::new(),
@@ -338,7 +357,7 @@ fn path<'r>(
                 role,
                 clone,
                 slice: tenant.slice.clone(),
-                server: role.server(&at, &size, &request.peers(number)),
+                server: role.server(&at, &size, &request.peers(number, network)),
                 endpoint: (address, role.port()).into(),
                 is_up: false,
                 serving: None,
@@ -351,9 +370,8 @@ fn path<'r>(
     let (host, fs) = (session.host.clone(), session.fs);
     // No frame of a guest comes in from the wire, so the port need not be told whose they are.
     let port = Port::take(&request.port, Vec::new(), &host, fs, &mut session.leftovers)?;
-    let drivers =
-        Drivers { address: format!("198.18.0.1/{PREFIX}"), mac: mac_of_run(&run, u8::MAX.into()), is_entered: false };
-    let to_serve = Duration::from_secs(request.place(0).2.patience().into());
+    let drivers = Drivers { address: network.driver(), mac: mac_of_run(&run, u8::MAX.into()), is_entered: false };
+    let to_serve = Duration::from_secs(request.place(0).1.patience().into());
     Ok(Tiles { port, arms, each: request.each(), drivers, on: on.clone(), to_serve, standing: None })
 }
 
@@ -373,6 +391,7 @@ fn caveats(request: &TilesRequest, tenants: &[Tenant], drivers: &CpuSet, session
         format!("what asks the guests runs on this host, on the PUs {drivers} beside all slices: no request crosses a wire"),
         "guests of one way are up at a time: they are booted when their way's turn comes, and stay up for the samples of one number of tiles".to_owned(),
     ]);
+    caveats.extend(too_few(request));
     if tenants.iter().any(|tenant| !tenant.slice.cpus_on_top.intersection(drivers).is_empty()) {
         caveats.push(
             "no PU is without a thread of a guest: what asks the guests shares PUs with emulator threads and iothreads"

@@ -101,14 +101,6 @@ fn notes(job: &ServedJob, said: &Said<'_>, (offered, answered): (u64, u64)) -> R
     if reconnects > 0 {
         notes.push(format!("{reconnects} connections were made anew"));
     }
-    let usual = job.role.limits().iter().filter(|limit| job.within.contains(&limit.within_ms));
-    for limit in usual.filter(|limit| offered < limit.fewest_requests()) {
-        notes.push(format!(
-            "{offered} requests are too few to tell whether {} % are answered within {} ms: take longer samples (--seconds)",
-            limit.part * 100.0,
-            limit.within_ms
-        ));
-    }
     let lag = said.0.pointer("/result/generator/lag/p99").and_then(Value::as_f64);
     let lag = lag.ok_or_else(|| said.unreadable("it does not say how late the generator was"))?;
     notes.push(format!("99 % of the requests went out within {:.2} ms of when they were due", lag / 1e6));

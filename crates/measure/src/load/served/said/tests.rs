@@ -71,10 +71,9 @@ fn each_server_has_its_rate_its_times_and_its_share_in_time() {
 }
 
 #[test]
-fn percentiles_need_requests_and_so_do_limits() {
+fn percentiles_need_requests() {
     let idle = of(Role::Idle).read(IDLE).unwrap();
     assert_eq!((value(&idle, "latency.p50").is_some(), value(&idle, "latency.p90")), (true, None), "10 requests");
-    assert!(idle.notes.iter().any(|note| note.contains("10 requests are too few to tell whether 99.5 %")), "{idle:?}");
     assert!(value(&of(Role::Web).read(WEB).unwrap(), "latency.p99.9").is_some());
 }
 

@@ -77,15 +77,16 @@ fn measured(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Holds(format!("lab: {}; {starved}", held.join("; "))))
 }
 
-/// Guests whose processors are taken away as soon as they are asked: the first tile fails, and the document says which limit.
+/// Guests whose processors are taken away while they are asked: the first tile fails, and the document says which limit.
 fn starved(bench: &Bench, command: &str) -> anyhow::Result<String> {
-    let take = "until pgrep -f '[n]earmetal-probe load' >/dev/null; do sleep 1; done
-        systemctl set-property --runtime machine.slice CPUQuota=1%";
+    let quota = "systemctl set-property --runtime machine.slice CPUQuota=";
+    let asks = "pgrep -f '[n]earmetal-probe load' >/dev/null; do sleep 1; done";
+    let take = format!("until {asks}; {quota}2%; while {asks}; {quota}");
     let said = bench.sh_within(
         LIMIT,
         &format!(
             "({take}) & {command} --ways bridge --scale 0.01 --seconds 20 --ramp 5 --samples 1 -o /root/starved.json 2>&1
-             echo ended with $?; kill $! 2>/dev/null; systemctl set-property --runtime machine.slice CPUQuota="
+             echo ended with $?; kill $! 2>/dev/null; {quota}"
         ),
     )?;
     let results = Results::parse(&bench.document("/root/starved.json", "w1")?)?;

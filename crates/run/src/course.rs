@@ -11,6 +11,7 @@ use nearmetal_hypervisor::{Hypervisor, HypervisorError, ShutdownMode};
 use crate::RunError;
 use crate::definition::Definition;
 use crate::output::{self, Ended, Job, NotStarted, Output};
+use crate::qemu_log::QemuLog;
 use crate::recover::end_guest;
 
 /// Between two looks at a guest that boots.
@@ -20,6 +21,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LAST_LOOK: Duration = Duration::from_millis(500);
 /// How long an agent may be silent while the command runs: one that swaps, or is out of PUs, comes back.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long a signal may take to arrive that has ended QEMU or libvirt already.
+const ECHO: Duration = Duration::from_millis(300);
 
 /// A run that has its slice and its definition.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Course<'a> {
     pub time_limit: Option<Duration>,
     /// How long the guest may take to shut down.
     pub grace: Duration,
+    /// What its QEMU says.
+    pub log: &'a QemuLog,
 }
 
 /// What a run meets beside libvirt.
@@ -125,7 +131,12 @@ pub struct Gone {
 
 /// Runs it, and ends its guest.
 pub fn carry_out(course: &Course<'_>, hypervisor: &mut dyn Hypervisor, watch: &mut dyn Watch) -> Gone {
-    let end = course.to_the_end(hypervisor, watch);
+    let mut end = course.to_the_end(hypervisor, watch);
+    // Who ends a job may send the signal to all of it at once: what it needs can be gone before this process hears of it.
+    if end.as_ref().is_err_and(|error| error.lost_libvirt() || matches!(error, RunError::GuestEnded { .. })) {
+        hypervisor.pause(ECHO);
+        end = watch.interrupted().map_or(end, |signal| Ok(End::Interrupted(signal)));
+    }
     if matches!(end, Ok(End::TimeLimit(_) | End::Interrupted(_))) {
         // What it has open outside (a mounted share, say) can be closed. Its disk is thrown away in any case.
         let _ = hypervisor.shutdown(course.name, ShutdownMode::AgentThenAcpi, course.grace);
@@ -228,8 +239,7 @@ impl Course<'_> {
     }
 
     fn ended(&self, before: &'static str) -> RunError {
-        let console = format!("; what QEMU said is in /var/log/libvirt/qemu/{}.log", self.name);
-        RunError::GuestEnded { before, console }
+        RunError::GuestEnded { before, console: self.log.words() }
     }
 
     /// What an error means: of a guest that is gone libvirt says many things.

@@ -122,7 +122,8 @@ mod tests {
         let given = Given { cpus: host.online(), nodes: "0-1".parse().unwrap(), memory: Vec::new() };
         let (name, uuid) = ("run-job-1", "11111111-2222-4333-8444-555555555555");
         let has_disk = disk.is_some();
-        let choice = Choice { flavour, name, uuid, host: &host, given: &given, others: &[], has_disk };
+        let choice =
+            Choice { flavour, name, uuid, host: &host, given: &given, others: &[], has_disk, beside: Bytes::ZERO };
         define(&host, flavour, &choice.choose().unwrap(), kernel, disk, seed).unwrap()
     }
 

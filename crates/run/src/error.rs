@@ -16,8 +16,87 @@ use crate::flavour::UnknownFlavour;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The user may not.
-    #[error("a run starts its guest under qemu:///system and takes PUs from others: run this as root")]
+    #[error(
+        "system mode starts the guest under qemu:///system and takes PUs from others: run this as root, or leave \
+         `--mode system` out for a guest inside this job's control group"
+    )]
     NotRoot,
+    /// Root has no session of libvirt.
+    #[error("session mode is for users without root, and libvirt has no session of root: leave `--mode session` out")]
+    RootHasNoSession,
+    /// Something that a user without root cannot have.
+    #[error(
+        "the flavour `{flavour}` wants {wanted}, which only root can give it: run this as root (system mode), or {instead}"
+    )]
+    NotInASession {
+        /// Its name.
+        flavour: String,
+        /// The thing.
+        wanted: String,
+        /// What to change in the flavour.
+        instead: &'static str,
+    },
+    /// KVM is missing.
+    #[error(
+        "`{}` is missing: load `kvm_intel` or `kvm_amd`, and if the module does not load, turn virtualisation on in the \
+         firmware; in a container, hand the device in",
+        device.display()
+    )]
+    NoKvm {
+        /// The device.
+        device: PathBuf,
+    },
+    /// KVM is closed to the user.
+    #[error(
+        "`{}` is closed to the user `{user}`: have `usermod -aG {group} {user}` run as root, and log in again",
+        device.display()
+    )]
+    KvmClosed {
+        /// The device.
+        device: PathBuf,
+        /// The group it is open to.
+        group: String,
+        /// Who may not.
+        user: String,
+    },
+    /// Nobody has made the directory of reservations for users.
+    #[error(
+        "runs of several users keep off each other's PUs by `{0}`, which is missing or root's alone: have \
+         `systemd-tmpfiles --create nearmetal.conf` run as root; without the package, `install -d -m 755 {1} && install -d -m \
+         1775 -g {group} {0} && install -m 644 /dev/null {0}/lock`, after each boot",
+        path.display(),
+        path.parent().unwrap_or(path).display()
+    )]
+    NoDesk {
+        /// It.
+        path: PathBuf,
+        /// Whom it is opened to.
+        group: &'static str,
+    },
+    /// It is there, and closed to the user.
+    #[error(
+        "`{}` is closed to the user `{user}`: have `usermod -aG {group} {user}` run as root, and log in again",
+        path.display()
+    )]
+    DeskClosed {
+        /// The directory of reservations.
+        path: PathBuf,
+        /// The group it is open to.
+        group: String,
+        /// Who may not.
+        user: String,
+    },
+    /// Somebody else's lock.
+    #[error("`{}` belongs to the user `{user}` and not to the owner of its directory: remove it as root", path.display())]
+    ForeignLock {
+        /// The lock.
+        path: PathBuf,
+        /// Its owner.
+        user: String,
+    },
+    /// The private daemon does not come up, or its directory cannot be made.
+    #[error("cannot start a libvirt daemon for this run: {0}")]
+    Session(String),
     /// There is no such flavour.
     #[error(transparent)]
     Flavour(#[from] UnknownFlavour),
@@ -57,13 +136,18 @@ pub enum RunError {
     Given(String),
     /// The limit of memory is below the guest.
     #[error(
-        "the flavour `{flavour}` has {wanted} of memory, and this process was given {limit} (`{file}`), of which other runs \
-         leave {left}: ask your batch system for more than {wanted}, or take a smaller flavour"
+        "the flavour `{flavour}` has {memory} of memory{}, and this process was given {limit} (`{file}`), of which other runs \
+         leave {left}: ask your batch system for more than {wanted}, or take a smaller flavour",
+        if *beside == Bytes::ZERO { String::new() } else { format!(" and needs {beside} beside it") }
     )]
     MemoryLimit {
         /// Its name.
         flavour: String,
         /// Guest memory.
+        memory: Bytes,
+        /// What QEMU and its daemon need beside it, below the same limit.
+        beside: Bytes,
+        /// Both.
         wanted: Bytes,
         /// The limit.
         limit: Bytes,

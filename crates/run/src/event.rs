@@ -53,6 +53,11 @@ pub enum EventKind {
         /// What cloud-init knows this run by.
         instance_id: String,
     },
+    /// The run's own libvirt daemon answers: in session mode.
+    Daemon {
+        /// Its program.
+        program: String,
+    },
     /// The guest runs.
     Started,
     /// It runs as planned.

@@ -5,8 +5,11 @@
 //! the planner; what a guest [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it
 //! writes to, [`seed`] what cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`];
 //! files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it; [`qemu`]
-//! ends a guest where libvirt cannot.
+//! ends a guest where libvirt cannot. A user without root has a [`session`], and with it all that the guest costs is [`charged`]
+//! to the job.
 
+pub mod accounts;
+pub mod charged;
 pub mod course;
 pub mod definition;
 pub mod delta;
@@ -21,10 +24,13 @@ pub mod handed;
 pub mod needs;
 pub mod output;
 pub mod pools;
+mod process;
 pub mod qemu;
+pub mod qemu_log;
 pub mod recover;
 pub mod reservation;
 pub mod seed;
+pub mod session;
 pub mod slice;
 
 pub use error::RunError;

@@ -2,15 +2,17 @@
 //! the slice is held.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nearmetal_host::HostFs;
-use rustix::fs::{Mode, OFlags};
+use nearmetal_host::{HostFs, files};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use crate::RunError;
 use crate::delta::path_of;
 use crate::flavour::{Flavour, Network};
+use crate::{RunError, accounts};
 
 /// Characters of an interface's name at most (IFNAMSIZ without its zero byte).
 const LONGEST: usize = 15;
@@ -34,6 +36,41 @@ pub fn bridge(fs: &HostFs, flavour: &Flavour) -> Result<(), RunError> {
         (false, _) => refused("which this host does not have"),
         (true, false) => refused("which is an interface and not a bridge"),
         (true, true) => Ok(()),
+    }
+}
+
+/// Whether a flavour is one that a user without root can have.
+///
+/// # Errors
+/// [`RunError::NotInASession`].
+pub fn in_a_session(flavour: &Flavour) -> Result<(), RunError> {
+    let refused =
+        |wanted: String, instead| Err(RunError::NotInASession { flavour: flavour.name.clone(), wanted, instead });
+    if let Some(size) = flavour.page_size {
+        return refused(format!("pages of {size} from a hugepage pool"), "leave `page-size` out");
+    }
+    match &flavour.network {
+        Network::Bridge(bridge) => {
+            let bridge: String = bridge.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
+            refused(format!("to hang on the bridge `{bridge}`"), "say `network = \"user\"`")
+        }
+        Network::None | Network::User => Ok(()),
+    }
+}
+
+/// Whether this user may use KVM. Without it a guest would be emulated, thousands of times slower.
+///
+/// # Errors
+/// The device is missing, or closed to the user: with the group to join.
+pub fn kvm(device: &Path) -> Result<(), RunError> {
+    let device = device.to_owned();
+    match rustix::fs::access(&device, Access::READ_OK | Access::WRITE_OK) {
+        Ok(()) => Ok(()),
+        Err(Errno::ACCESS | Errno::PERM) => {
+            let group = accounts::group(files::metadata(&device)?.gid());
+            Err(RunError::KvmClosed { device, group, user: accounts::user(geteuid().as_raw()) })
+        }
+        Err(_) => Err(RunError::NoKvm { device }),
     }
 }
 
@@ -82,6 +119,26 @@ mod tests {
             let refused = look(&format!("bridge = \"{name}\"")).unwrap_err().to_string();
             assert!(refused.contains(says) && refused.contains("`job`"), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_only_root_can_have_is_refused_in_a_session_with_the_other_way() {
+        let look = |key: &str| {
+            let text = format!("[[flavour]]\nname = \"job\"\nvcpus = 1\nmemory = \"1 GiB\"\n{key}\n");
+            in_a_session(&Flavours::parse("test", &text).unwrap().all()[0])
+        };
+        look("network = \"user\"").unwrap();
+        look("whole-cores = true").unwrap();
+        for (key, says) in
+            [("page-size = \"2 MiB\"", "pages of 2 MiB from a hugepage pool"), ("bridge = \"br0\"", "the bridge `br0`")]
+        {
+            let refused = look(key).unwrap_err().to_string();
+            assert!(refused.contains(says) && refused.contains("run this as root"), "{refused}");
+        }
+        let device = tempfile::tempdir().unwrap();
+        kvm(Path::new("/dev/null")).unwrap();
+        let missing = kvm(&device.path().join("kvm")).unwrap_err().to_string();
+        assert!(missing.contains("kvm_intel"), "{missing}");
     }
 
     #[test]

@@ -52,10 +52,13 @@ pub fn end_guest(hypervisor: &mut dyn Hypervisor, name: &str, uuid: &str) -> Res
     }
 }
 
+/// How a dead run's guest is ended: by the libvirt that started it, or, where that died with the run, by its process.
+pub type EndGuest<'a> = dyn FnMut(&Reservation) -> Result<(), RunError> + 'a;
+
 /// Finishes what runs were killed at while they changed a pool: nobody may change one before. Their guests have not begun, or
-/// are gone. The caller has the turn.
+/// are gone. Only of the own user: what another wrote into a reservation must not reach a pool. The caller has the turn.
 fn settle(turn: &Turn, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
-    for seen in turn.look()?.into_iter().filter(|seen| !seen.held) {
+    for seen in turn.look()?.into_iter().filter(|seen| !seen.held && seen.is_own) {
         let Said::Whole(dead) = &seen.said else { continue };
         if dead.pools.iter().any(Growth::is_half_way) {
             give_back(kernel, &mut turn.adopt(&seen, Reservation::clone(dead))?, patience)?;
@@ -64,19 +67,19 @@ fn settle(turn: &Turn, kernel: &dyn Kernel, patience: Duration) -> Result<(), Ru
     Ok(())
 }
 
-/// Gives back what dead runs left. The caller has the turn.
+/// Gives back what dead runs of this user left. The caller has the turn.
 ///
 /// # Errors
 /// The reservations cannot be read, or a pool is half-way and cannot be settled.
 pub fn recover(
     turn: &Turn,
     kernel: &dyn Kernel,
-    hypervisor: &mut dyn Hypervisor,
+    end: &mut EndGuest<'_>,
     patience: Duration,
 ) -> Result<Recovered, RunError> {
     settle(turn, kernel, patience)?;
     let mut recovered = Recovered::default();
-    for seen in turn.look()?.into_iter().filter(|seen| !seen.held) {
+    for seen in turn.look()?.into_iter().filter(|seen| !seen.held && seen.is_own) {
         let dead = match &seen.said {
             Said::Nothing => {
                 turn.forget(&seen)?;
@@ -86,7 +89,7 @@ pub fn recover(
             Said::Unknown => continue,
             Said::Whole(dead) => dead,
         };
-        match given_back(turn, &seen, dead, kernel, hypervisor, patience) {
+        match given_back(turn, &seen, dead, kernel, end, patience) {
             Ok(()) => recovered.names.push(dead.name.clone()),
             Err(error) => recovered
                 .problems
@@ -101,10 +104,10 @@ fn given_back(
     seen: &Seen,
     dead: &Reservation,
     kernel: &dyn Kernel,
-    hypervisor: &mut dyn Hypervisor,
+    end: &mut EndGuest<'_>,
     patience: Duration,
 ) -> Result<(), RunError> {
-    end_guest(hypervisor, &dead.name, &dead.uuid)?;
+    end(dead)?;
     // A libvirt that does not know it may still have lost it alive.
     if kernel.affinity(&dead.uuid, PinTarget::Emulator)?.is_some() {
         let what = format!("the guest `{}`", dead.name);

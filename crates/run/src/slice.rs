@@ -29,6 +29,8 @@ pub struct Choice<'a> {
     pub others: &'a [Reservation],
     /// Whether it has a disk.
     pub has_disk: bool,
+    /// Memory that its programs need beside the guest's below the same limits; none where they are not below them.
+    pub beside: Bytes,
 }
 
 /// What was chosen.
@@ -59,12 +61,17 @@ impl Choice<'_> {
         let (flavour, given) = (self.flavour, self.given);
         for limit in &given.memory {
             let beside: Vec<_> = self.others.iter().filter(|other| other.limits.contains(&limit.file)).collect();
-            let taken = beside.iter().flat_map(|other| &other.memory).map(|share| share.bytes);
-            let left = Bytes::new(taken.fold(limit.bytes.get(), |left, taken| left.saturating_sub(taken.get())));
-            if left < flavour.memory {
+            // What all of its kind need below a limit that they share.
+            let guests = beside.iter().flat_map(|other| &other.memory).map(|share| share.bytes);
+            let taken = guests.chain(beside.iter().map(|_| self.beside));
+            let left = taken.fold(limit.bytes, Bytes::less);
+            let wanted = flavour.memory.plus(self.beside);
+            if left < wanted {
                 return Err(RunError::MemoryLimit {
                     flavour: flavour.name.clone(),
-                    wanted: flavour.memory,
+                    memory: flavour.memory,
+                    beside: self.beside,
+                    wanted,
                     limit: limit.bytes,
                     left,
                     file: limit.file.clone(),
@@ -269,7 +276,16 @@ mod tests {
 
     fn choose(flavour: &Flavour, given: &Given, others: &[Reservation]) -> Result<Chosen, RunError> {
         let host = host();
-        let choice = Choice { flavour, name: "run-job-1", uuid: "u", host: &host, given, others, has_disk: true };
+        let choice = Choice {
+            flavour,
+            name: "run-job-1",
+            uuid: "u",
+            host: &host,
+            given,
+            others,
+            has_disk: true,
+            beside: Bytes::ZERO,
+        };
         choice.choose()
     }
 
@@ -280,6 +296,7 @@ mod tests {
             uuid: format!("uuid-{number}"),
             flavour: flavour.name.clone(),
             pid: number as u32,
+            uid: 0,
             since: String::new(),
             cpus: chosen.cpus.clone(),
             memory: chosen.memory.clone(),
@@ -317,6 +334,17 @@ mod tests {
         let error = beside("/sys/fs/cgroup/job/memory.max").unwrap_err().to_string();
         assert!(error.contains("leave 512 MiB"), "{error}");
         beside("/sys/fs/cgroup/other/memory.max").unwrap();
+        // QEMU and its daemon beside the guest, below the limit of the job.
+        let machine = host();
+        let choice = |beside, bytes| {
+            let limit = MemoryLimit { bytes: Bytes::from_mib(bytes), file: "/sys/fs/cgroup/job/memory.max".to_owned() };
+            let given = Given { memory: vec![limit], ..given("0-15", "0-1") };
+            let (flavour, name, uuid) = (&small, "run-job-1", "u");
+            Choice { flavour, name, uuid, host: &machine, given: &given, others: &[], has_disk: true, beside }.choose()
+        };
+        choice(Bytes::from_mib(256), 1280).unwrap();
+        let error = choice(Bytes::from_mib(256), 1279).unwrap_err().to_string();
+        assert!(error.contains("1 GiB of memory and needs 256 MiB beside it"), "{error}");
         let error = choose(&small, &given("3", "0-1"), &[]).unwrap_err().to_string();
         assert!(error.contains("2 PUs") && error.contains("1 of the 1 allowed (PUs 3)"), "{error}");
         let whole = flavour("vcpus = 2\nmemory = \"1 GiB\"\nwhole-cores = true");
@@ -376,6 +404,7 @@ mod tests {
                 let (name, uuid) = (format!("run-job-{number}"), format!("uuid-{number}"));
                 let choice = Choice {
                     flavour: &flavour, name: &name, uuid: &uuid, host: &host, given: &given, others: &living, has_disk: true,
+                    beside: Bytes::ZERO,
                 };
                 let Ok(chosen) = choice.choose() else { continue };
                 prop_assert!(threads(chosen.placement()).is_subset(&cpus), "{} beyond {cpus}", chosen.cpus);

@@ -20,7 +20,8 @@ use nearmetal_run::definition::Definition;
 use nearmetal_run::delta::path_of;
 use nearmetal_run::output::NotStarted;
 use nearmetal_run::pools::{Growth, State, give_back};
-use nearmetal_run::recover::{recover, release, take};
+use nearmetal_run::qemu_log::QemuLog;
+use nearmetal_run::recover::{Recovered, end_guest, recover, release, take};
 use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde_json::json;
@@ -178,6 +179,7 @@ fn reservation() -> Reservation {
         uuid: UUID.to_owned(),
         flavour: "job".to_owned(),
         pid: std::process::id(),
+        uid: 0,
         since: "2026-11-25T09:00:00Z".to_owned(),
         cpus: "1-2".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
@@ -186,6 +188,11 @@ fn reservation() -> Reservation {
         image: None,
         pools: Vec::new(),
     }
+}
+
+/// Ends guests of dead runs as a run in system mode does: by libvirt.
+fn by(fake: &mut Fake) -> impl FnMut(&Reservation) -> Result<(), RunError> {
+    |dead| end_guest(fake, &dead.name, &dead.uuid)
 }
 
 struct Stage {
@@ -204,7 +211,7 @@ impl Stage {
     fn run(&self, fake: &mut Fake, watch: &mut Witness, limit: Option<Duration>) -> Result<End, RunError> {
         let claim = {
             let turn = self.desk.turn()?;
-            recover(&turn, &self.kernel, fake, NO_TIME)?;
+            recover(&turn, &self.kernel, &mut by(fake), NO_TIME)?;
             let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
             take(&turn, &self.kernel, reservation(), &[pool], NO_TIME)?
         };
@@ -219,8 +226,9 @@ impl Stage {
         let command = ["/bin/job".to_owned()];
         let (boot_limit, grace) = (Duration::from_secs(30), Duration::from_secs(5));
         let (name, uuid) = (NAME, UUID);
-        let course =
-            Course { name, uuid, definition: &definition, command: &command, boot_limit, time_limit: limit, grace };
+        let log = QemuLog::Stays("/var/log/libvirt/qemu/run-job-1.log".into());
+        let (definition, command, log) = (&definition, &command, &log);
+        let course = Course { name, uuid, definition, command, boot_limit, time_limit: limit, grace, log };
         let Gone { end, guest } = carry_out(&course, fake, watch);
         // What follows then is what the kernel and libvirt do when this process ends.
         guest?;
@@ -237,7 +245,7 @@ impl Stage {
         fake.clear_faults();
         fake.end_connection();
         let turn = self.desk.turn().unwrap();
-        let recovered = recover(&turn, &self.kernel, fake, NO_TIME).unwrap();
+        let recovered = recover(&turn, &self.kernel, &mut by(fake), NO_TIME).unwrap();
         assert!(recovered.problems.is_empty(), "{why}: {recovered:?}");
         assert!(turn.look().unwrap().is_empty(), "{why}");
         assert_eq!(self.kernel.pages(), 16, "{why}");
@@ -269,6 +277,41 @@ fn a_run_that_is_killed_at_any_step_leaves_nothing_to_the_next() {
         assert!(killed.is_err(), "{step:?}");
         assert_eq!(stage.kernel.pages(), 48, "{step:?}");
         stage.check_nothing_is_left(&mut fake, &format!("{step:?}"));
+    }
+}
+
+/// As in session mode when run and daemon are killed at once: nobody is left to end QEMU.
+#[test]
+fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_runs_again() {
+    for step in [Step::Started, Step::ReadBack, Step::Agent, Step::CommandStarted, Step::Ended] {
+        let (stage, mut fake) = (Stage::new(), guest(Some(1), seven()));
+        let mut watch = Witness { killed_at: Some(step), ..Witness::default() };
+        let killed = catch_unwind(AssertUnwindSafe(|| stage.run(&mut fake, &mut watch, None).map(drop)));
+        assert!(killed.is_err(), "{step:?}");
+        let lives = Cell::new(true);
+        {
+            let turn = stage.desk.clone().seen_by(4_000_000_000).turn().unwrap();
+            // Neither the guest of another user is ended, nor a pool set by what stands in that user's reservation.
+            let mut nobody = |dead: &Reservation| panic!("{dead:?} is ended");
+            assert_eq!(recover(&turn, &stage.kernel, &mut nobody, NO_TIME).unwrap(), Recovered::default());
+            let others = |lives: bool| turn.others(&|dead| dead.uuid == UUID && lives).unwrap();
+            assert_eq!(others(lives.get())[0].cpus.to_string(), "1-2");
+            assert!(others(false).is_empty());
+        }
+        assert_eq!(stage.kernel.pages(), 48);
+        let turn = stage.desk.turn().unwrap();
+        // While it cannot be ended, what it has stays its own.
+        let busy = |_: &Reservation| Err(RunError::Session("busy".to_owned()));
+        let recovered = recover(&turn, &stage.kernel, &mut { busy }, NO_TIME).unwrap();
+        assert!(recovered.names.is_empty() && recovered.problems[0].contains("busy"), "{recovered:?}");
+        assert_eq!(turn.others(&|_| false).unwrap().len(), 1);
+        let mut end = |dead: &Reservation| {
+            assert_eq!(dead.uuid, UUID);
+            lives.set(false);
+            Ok(())
+        };
+        assert_eq!(recover(&turn, &stage.kernel, &mut end, NO_TIME).unwrap().names, [NAME]);
+        assert!(!lives.get() && turn.look().unwrap().is_empty() && stage.kernel.pages() == 16);
     }
 }
 
@@ -387,7 +430,8 @@ fn a_command_that_has_ended_keeps_its_code_and_output_if_its_guest_cannot_be_end
     let definition = Definition { xml: XML.to_owned(), files: Vec::new(), seed: None };
     let (command, limit) = (["/bin/job".to_owned()], Duration::from_secs(30));
     let (name, uuid, definition, command) = (NAME, UUID, &definition, &command);
-    let course = Course { name, uuid, definition, command, boot_limit: limit, time_limit: None, grace: limit };
+    let log = &QemuLog::Goes("/nowhere".into());
+    let course = Course { name, uuid, definition, command, boot_limit: limit, time_limit: None, grace: limit, log };
     let gone = carry_out(&course, &mut fake, &mut Witness::default());
     assert!(matches!(&gone.guest, Err(RunError::NotGivenBack { .. })), "{:?}", gone.guest);
     let End::Command(output) = gone.end.unwrap() else { panic!("the command's end is lost") };
@@ -563,6 +607,52 @@ fn a_signal_that_takes_libvirt_along_is_a_signal() {
     assert_eq!(stage.run(&mut fake, &mut watch, None).unwrap(), End::Interrupted(15));
 }
 
+/// As a batch system does that sends a signal to all processes of a job, QEMU and libvirt's daemon of a session among them: this
+/// process may hear of it last.
+#[test]
+fn a_signal_that_is_heard_only_after_the_guest_is_gone_is_a_signal() {
+    struct Late(Witness, u32);
+    impl Watch for Late {
+        fn step(&mut self, step: Step) {
+            self.0.step(step);
+        }
+
+        fn interrupted(&mut self) -> Option<i32> {
+            self.1 += 1;
+            // The third look is the one after the guest was found to be gone.
+            (self.1 > 2).then_some(15)
+        }
+
+        fn read_back(&mut self, hypervisor: &mut dyn Hypervisor, look: Look) -> Result<(), Vec<String>> {
+            self.0.read_back(hypervisor, look)
+        }
+    }
+    let mut fake = guest(None, seven());
+    let lost = HypervisorError::HelperStopped {
+        action: "ask".into(),
+        name: NAME.into(),
+        status: "signal: 15".into(),
+        output: "nothing".into(),
+    };
+    fake.fail_when(Effect::Nothing, lost, |_, request| matches!(request, Request::Agent { .. }));
+    let definition = Definition { xml: XML.to_owned(), files: Vec::new(), seed: None };
+    let (command, log) = (["/bin/job".to_owned()], QemuLog::Goes("/nowhere".into()));
+    let course = Course {
+        name: NAME,
+        uuid: UUID,
+        definition: &definition,
+        command: &command,
+        boot_limit: Duration::from_secs(30),
+        time_limit: None,
+        grace: Duration::from_secs(5),
+        log: &log,
+    };
+    let mut watch = Late(Witness::default(), 0);
+    let Gone { end, .. } = carry_out(&course, &mut fake, &mut watch);
+    assert_eq!(end.unwrap(), End::Interrupted(15));
+    assert!(watch.1 == 3, "{}", watch.1);
+}
+
 #[test]
 fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words() {
     let stage = Stage::new();
@@ -625,7 +715,7 @@ fn a_domain_that_was_stored_for_a_moment_when_its_run_was_killed_is_removed_and_
 
     drop(stage.desk.turn().unwrap().reserve(reservation()).unwrap());
     let mut fake = Fake::new("").with_running_domain(&XML.replace("11111111", "99999999"));
-    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut fake, NO_TIME).unwrap();
+    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut by(&mut fake), NO_TIME).unwrap();
     assert_eq!(fake.domain(NAME).unwrap().state, DomainState::Running);
     assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
 }
@@ -639,7 +729,7 @@ fn runs_that_choose_at_once_do_so_one_after_the_other() {
             let (stage, taken) = (&stage.desk, &taken);
             scope.spawn(move || {
                 let turn = stage.turn().unwrap();
-                let used = turn.others().unwrap().into_iter();
+                let used = turn.others(&|_| false).unwrap().into_iter();
                 let used = used.fold(CpuSet::new(), |all, other| all.union(&other.cpus));
                 let free = (0..).find(|cpu| !used.contains(*cpu)).unwrap();
                 let own = Reservation { name: format!("run-{number}"), cpus: CpuSet::one(free), ..reservation() };

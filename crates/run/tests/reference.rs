@@ -78,6 +78,7 @@ fn events() -> Vec<EventKind> {
         },
         EventKind::Delta { image: image() },
         EventKind::UserData { instance_id: "text".to_owned() },
+        EventKind::Daemon { program: "text".to_owned() },
         EventKind::Started,
         EventKind::ReadBack { checks: 7, untold: 1 },
         EventKind::Agent,
@@ -97,7 +98,7 @@ fn the_reference_of_runs_names_every_event_and_every_field() {
     let lines = Value::Array(events().into_iter().map(line).collect());
     PAGE.have(&Fields::of(&json!({ "lines": lines })).below(&["lines[]"]), "## Events");
     let document = json!({ "lines": lines });
-    PAGE.explain(&document, "lines[].event", 11, "## Events");
+    PAGE.explain(&document, "lines[].event", 12, "## Events");
     PAGE.explain(&document, "lines[].outcome", 6, "## Events");
     assert!(PAGE.section("## Events").contains(SCHEMA));
 }
@@ -110,6 +111,7 @@ fn the_reference_of_runs_names_every_field_of_the_list() {
         uuid: "text".to_owned(),
         flavour: "tiny".to_owned(),
         pid: 7,
+        uid: 0,
         since: "text".to_owned(),
         cpus: "1".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],

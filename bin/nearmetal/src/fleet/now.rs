@@ -99,7 +99,10 @@ impl HostNow {
         let dead: Vec<Reservation> = dead.unwrap_or_default();
         if !dead.is_empty() {
             let names: Vec<&str> = dead.iter().map(|run| run.name.as_str()).collect();
-            notes.push(format!("killed, and not given back yet: {}; the next run does that", names.join(", ")));
+            notes.push(format!(
+                "killed, and not given back yet: {}; the next run of the same user does that",
+                names.join(", ")
+            ));
         }
         let at_work = places.journal.at_work(fs).ok().flatten();
         let planned = match in_force(&places.journal) {
@@ -220,6 +223,7 @@ mod tests {
             uuid: uuid.to_owned(),
             flavour: "batch".to_owned(),
             pid: 7,
+            uid: 0,
             since: "2026-11-25T09:00:00Z".to_owned(),
             cpus: cpus.parse().unwrap(),
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],

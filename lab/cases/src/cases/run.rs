@@ -1,6 +1,7 @@
 //! One guest for one job: it passes on its command's code, stays on its own PUs, and leaves nothing, whoever is killed.
 
 mod sequence;
+mod session;
 
 use anyhow::ensure;
 
@@ -8,7 +9,7 @@ use super::{Case, HOLDS, Verdict, shared, shared_long};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         shared("run/passes-on-code-and-output-of-the-command", code),
         shared_long("run/an-image-stays-as-it-is", image),
         shared_long("run/output-of-any-length-and-what-is-left-behind-cost-no-code", output),
@@ -19,7 +20,9 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/two-at-once-share-no-pu", two_at_once),
         shared_long("run/two-hundred-in-sequence", sequence::two_hundred),
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
-    ]
+    ];
+    cases.extend(session::cases());
+    cases
 }
 
 const FLAVOURS: &str = r#"

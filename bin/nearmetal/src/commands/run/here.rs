@@ -9,7 +9,7 @@ use nearmetal_place::{Placement, Plan};
 use nearmetal_run::course::{Look, Step, Watch};
 use nearmetal_run::event::EventKind;
 use nearmetal_run::handed::{Handed, read_back};
-use nearmetal_run::seed;
+use nearmetal_run::{charged, seed};
 
 use super::events::Events;
 use super::signals::Signals;
@@ -22,6 +22,8 @@ pub(super) struct Here<'a> {
     handed: Vec<Handed<'a>>,
     /// The disk with the user data, by its name in the guest.
     seed: Option<&'a str>,
+    /// Whether its QEMU has to be in this job's control group.
+    charged: bool,
     signals: &'a mut Signals,
     events: &'a mut Events,
     /// Checks of the read-back, and those that told nothing.
@@ -31,17 +33,16 @@ pub(super) struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    /// Of a guest that is about to start.
+    /// Of a guest that is about to start; with what it is handed, its disk with user data, and whether it is charged to the job.
     pub(super) fn new(
         fs: &'a HostFs,
         plan: &'a Plan,
         placement: &'a Placement,
-        handed: Vec<Handed<'a>>,
-        seed: Option<&'a str>,
+        (handed, seed, charged): (Vec<Handed<'a>>, Option<&'a str>, bool),
         signals: &'a mut Signals,
         events: &'a mut Events,
     ) -> Self {
-        Self { fs, plan, placement, handed, seed, signals, events, looked: (0, 0), unseen: false }
+        Self { fs, plan, placement, handed, seed, charged, signals, events, looked: (0, 0), unseen: false }
     }
 }
 
@@ -73,7 +74,8 @@ impl Watch for Here<'_> {
         let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
         let verification = judge(self.plan, self.placement, &observed);
         self.unseen = verification.checks.iter().any(|check| check.kind == CheckKind::Memory && is_untold(check));
-        let wrong = verification.checks.iter().filter(|check| is_wrong(check, booted));
+        let given = |check: &Check| self.charged && charged::is_given(self.fs, check);
+        let wrong = verification.checks.iter().filter(|check| is_wrong(check, booted) && !given(check));
         let mut wrong: Vec<String> = wrong
             .map(|check| {
                 let found = match &check.outcome {
@@ -86,6 +88,10 @@ impl Watch for Here<'_> {
         if !booted {
             self.looked = (verification.checks.len() + self.handed.len(), verification.untold());
             wrong.extend(read_back(self.fs, &self.placement.uuid, &self.handed).err().into_iter().flatten());
+            if self.charged {
+                self.looked.0 += 1;
+                wrong.extend(charged::read_back(self.fs, &self.placement.uuid).err());
+            }
             if let Some(target) = self.seed {
                 self.looked.0 += 1;
                 let live = hypervisor.domain_xml(&self.placement.guest, Definition::Live);

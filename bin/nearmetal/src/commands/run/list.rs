@@ -1,7 +1,7 @@
 //! `nearmetal run --list`, and what a dry run shows.
 
-use nearmetal_run::RunError;
 use nearmetal_run::reservation::{Desk, Reservation};
+use nearmetal_run::{RunError, accounts};
 use nearmetal_units::Bytes;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let desk = Desk::at(&args.reservations);
     let refused = |error| match error {
         RunError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
-            anyhow::Error::from(error).context("only root sees reservations: run this as root")
+            anyhow::Error::from(error).context("only root sees reservations here: run this as root")
         }
         other => other.into(),
     };
@@ -30,7 +30,10 @@ pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     }
     if !dead.is_empty() {
         let left: Vec<String> = dead.iter().map(left).collect();
-        printer.important(&format!("killed, and not given back yet: {}; the next run does that", left.join(", ")));
+        printer.important(&format!(
+            "killed, and not given back yet: {}; the next run of the same user does that",
+            left.join(", ")
+        ));
     }
     Ok(ExitStatus::Done)
 }
@@ -51,14 +54,23 @@ pub(super) fn table(runs: &[Reservation]) -> String {
         let nodes: Vec<String> = run.memory.iter().map(|share| share.node.to_string()).collect();
         let memory = run.memory.iter().fold(Bytes::ZERO, |sum, share| sum.plus(share.bytes));
         let image = run.image.map_or_else(|| "-".to_owned(), |image| image.short());
-        let pid = run.pid.to_string();
-        [run.name.clone(), pid, run.cpus.to_string(), nodes.join(","), memory.to_string(), image, run.since.clone()]
+        let (pid, user) = (run.pid.to_string(), accounts::user(run.uid));
+        [
+            run.name.clone(),
+            pid,
+            user,
+            run.cpus.to_string(),
+            nodes.join(","),
+            memory.to_string(),
+            image,
+            run.since.clone(),
+        ]
     };
-    let head = ["run", "pid", "PUs", "nodes", "memory", "image", "since"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = std::iter::once(head).chain(runs.iter().map(row)).collect();
+    let head = ["run", "pid", "user", "PUs", "nodes", "memory", "image", "since"].map(str::to_owned);
+    let rows: Vec<[String; 8]> = std::iter::once(head).chain(runs.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..7).map(width).collect();
-    let line = |row: &[String; 7]| {
+    let widths: Vec<usize> = (0..8).map(width).collect();
+    let line = |row: &[String; 8]| {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         cells.join("  ").trim_end().to_owned()
     };
@@ -77,8 +89,8 @@ mod tests {
         let run: Reservation = serde_json::from_str(text).unwrap();
         let shown = table(&[run]);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[0], "run                pid   PUs  nodes  memory   image  since");
-        assert_eq!(lines[1], "run-tiny-1a2b3c4d  4711  1-2  1      512 MiB  -      2026-11-25T09:00:00Z");
+        assert_eq!(lines[0], "run                pid   user  PUs  nodes  memory   image  since");
+        assert_eq!(lines[1], "run-tiny-1a2b3c4d  4711  root  1-2  1      512 MiB  -      2026-11-25T09:00:00Z");
     }
 
     #[test]

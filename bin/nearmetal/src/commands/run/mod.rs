@@ -4,7 +4,9 @@ mod course;
 mod events;
 mod here;
 mod list;
+mod mode;
 mod prepare;
+mod service;
 mod signals;
 
 use std::path::PathBuf;
@@ -28,7 +30,9 @@ use crate::style::Format;
 /// guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU, libvirt's daemon), guest,
 /// delta, slice and pools are given back: at once, or by the next run.
 ///
-/// Guests run under qemu:///system, so this needs root. PCI functions and qemu:///session are not supported yet.
+/// A user without root, in the group that may use /dev/kvm, gets session mode: a libvirt daemon of the run's own, with QEMU inside the
+/// job's control group and charged to the job. Root gets system mode: qemu:///system, huge pages and bridges, with QEMU outside of
+/// the job's control group. PCI functions are not supported yet.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -53,12 +57,16 @@ pub(crate) struct Args {
     /// Directory of images
     #[arg(long, value_name = "DIR", default_value = nearmetal_image::DIRECTORY)]
     directory: PathBuf,
-    /// Directory in whose file system the guest's writes take their room
-    #[arg(long, value_name = "DIR", default_value = nearmetal_run::delta::DIRECTORY)]
-    delta_directory: PathBuf,
+    /// Directory in whose file system the guest's writes take their room [default: /var/lib/nearmetal/deltas; in session mode
+    /// $TMPDIR, or /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    delta_directory: Option<PathBuf>,
     /// Directory of the appliance (vmlinuz, initramfs.cpio.gz), for flavours that boot it
     #[arg(long, value_name = "DIR", default_value = "/usr/share/nearmetal/appliance")]
     appliance: PathBuf,
+    /// Whose libvirt starts the guest [default: session, and system for root]
+    #[arg(long, value_enum, conflicts_with = "list")]
+    mode: Option<mode::Mode>,
     /// End the command after this time (30s, 10m, 2h); the exit code is then 124 [default: the flavour's, or no limit]
     #[arg(long, value_name = "TIME", value_parser = time)]
     time_limit: Option<Duration>,

@@ -1,7 +1,7 @@
 //! What a run needs before it takes anything: its flavour, image, kernel, user data, and what it was given. Each is refused here.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nearmetal_host::{HostFs, files};
 use nearmetal_image::{Layer, LayerError, Store, layers};
@@ -9,11 +9,13 @@ use nearmetal_run::RunError;
 use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
-use nearmetal_run::needs::bridge;
+use nearmetal_run::needs::{bridge, in_a_session, kvm};
 use nearmetal_run::output::fits;
 use nearmetal_run::seed::UserData;
+use nearmetal_units::Bytes;
 
 use super::Args;
+use super::mode::Mode;
 use crate::guest_files;
 use crate::printer::Printer;
 
@@ -30,10 +32,15 @@ pub(super) struct Prepared {
     pub(super) layers: Vec<Layer>,
     /// What cloud-init is told.
     pub(super) user_data: Option<UserData>,
+    pub(super) mode: Mode,
+    /// Where its delta takes its room.
+    pub(super) delta_directory: PathBuf,
+    /// Memory that the job is charged for beside the guest's.
+    pub(super) beside: Bytes,
 }
 
 /// Reads and checks all of it; makes nothing.
-pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result<Prepared, RunError> {
+pub(super) fn prepare(args: &Args, mode: Mode, fs: &HostFs, printer: &mut Printer) -> Result<Prepared, RunError> {
     fits(&args.command)?;
     let text = files::read_to_string_up_to(&args.flavours, MOST).map_err(|error| match error.source.kind() {
         ErrorKind::NotFound => RunError::NoFlavoursFile { path: args.flavours.clone() },
@@ -52,9 +59,19 @@ pub(super) fn prepare(args: &Args, fs: &HostFs, printer: &mut Printer) -> Result
         return Err(RunError::UserDataNotWanted { flavour: flavour.name });
     }
     let user_data = args.user_data.as_ref().map(|path| UserData::read(path, args.meta_data.as_deref())).transpose()?;
-    bridge(fs, &flavour)?;
+    match mode {
+        Mode::System => bridge(fs, &flavour)?,
+        Mode::Session => {
+            in_a_session(&flavour)?;
+            // A dry run shows what there is room for.
+            if !args.dry_run {
+                kvm(Path::new("/dev/kvm"))?;
+            }
+        }
+    }
     let given = Given::read(fs)?;
-    Ok(Prepared { flavour, given, layers, user_data })
+    let (delta_directory, beside) = (mode.delta_directory(args), mode.beside());
+    Ok(Prepared { flavour, given, layers, user_data, mode, delta_directory, beside })
 }
 
 fn opened(args: &Args, wanted: &str, printer: &mut Printer) -> Result<Vec<Layer>, RunError> {
@@ -75,20 +92,31 @@ fn opened(args: &Args, wanted: &str, printer: &mut Printer) -> Result<Vec<Layer>
     Ok(layers)
 }
 
-/// What the guest boots without a boot loader; copies of the appliance are made where QEMU's user may read them.
-pub(super) fn kernel(args: &Args, flavour: &Flavour) -> Result<Option<Kernel>, RunError> {
-    match &flavour.boot {
+/// What the guest boots without a boot loader. Under the system's libvirt, copies of the appliance are made where QEMU's user may
+/// read them; in a session, that is this user.
+pub(super) fn kernel(args: &Args, prepared: &Prepared) -> Result<Option<Kernel>, RunError> {
+    match &prepared.flavour.boot {
         Boot::Disk(_) => Ok(None),
         Boot::Kernel { kernel, initrd, command_line } => {
-            // libvirt's own words for a file that is not there name neither flavour nor key.
-            files::metadata(kernel)?;
-            initrd.as_ref().map(|path| files::metadata(path)).transpose()?;
+            // libvirt's own words for a file that is not there name neither flavour nor key. In a session QEMU is this user.
+            let there = |path: &PathBuf| match prepared.mode {
+                Mode::System => files::metadata(path).map(drop),
+                Mode::Session => files::open(path).map(drop),
+            };
+            there(kernel)?;
+            initrd.as_ref().map(there).transpose()?;
             let (kernel, initrd) = (kernel.clone(), initrd.clone());
             Ok(Some(Kernel { kernel, initrd, command_line: command_line.clone() }))
         }
         Boot::Appliance => {
             let instead = Path::new("/var/lib/nearmetal/run");
-            let copy = |name: &str| guest_files::copy(&args.appliance.join(name), instead);
+            let copy = |name: &str| {
+                let file = args.appliance.join(name);
+                match prepared.mode {
+                    Mode::System => guest_files::copy(&file, instead),
+                    Mode::Session => files::open(&file).map(|_| file),
+                }
+            };
             let (kernel, initrd) = (copy("vmlinuz")?, Some(copy("initramfs.cpio.gz")?));
             Ok(Some(Kernel { kernel, initrd, command_line: APPLIANCE.to_owned() }))
         }

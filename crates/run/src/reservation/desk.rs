@@ -1,0 +1,384 @@
+//! The directory in which reservations lie, and who may do what there.
+//!
+//! With the package installed it is root's, sticky, and open to the group that may use KVM: runs of all users lie in it, and
+//! nobody removes another's. Without, the first run of root makes one for root alone. Whoever looks opens what lies there
+//! without following links and without waiting, and changes nothing that is not his own.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nearmetal_host::files::{self, FileError};
+use rustix::fs::{Access, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::{Reservation, Said};
+use crate::RunError;
+use crate::accounts;
+
+/// Whoever has the lock reads the machine and sizes a pool: seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Whoever only looks at a reservation lets go of it at once.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often is looked whether a lock is free.
+const STEP: Duration = Duration::from_millis(20);
+/// The longest file that is read.
+const LONGEST: u64 = 1 << 20;
+const EXTENSION: &str = "run";
+/// The group that the package opens the directory to: who may use KVM.
+const GROUP: &str = "kvm";
+
+/// Where reservations lie.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    directory: PathBuf,
+    /// Who looks.
+    uid: u32,
+    /// Whether only root may make it: what a user made would be that user's own.
+    is_shared: bool,
+}
+
+/// The right to choose: nobody else does meanwhile.
+#[derive(Debug)]
+pub struct Turn {
+    directory: PathBuf,
+    uid: u32,
+    _lock: File,
+}
+
+/// A reservation that is held.
+#[derive(Debug)]
+pub struct Claim {
+    reservation: Reservation,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+}
+
+/// A reservation that was found.
+#[derive(Debug)]
+pub struct Seen {
+    /// What it says.
+    pub said: Said,
+    /// Whether its run lives.
+    pub held: bool,
+    /// Whether it is of the user who looks: only then may it be given back, or removed.
+    pub is_own: bool,
+    path: PathBuf,
+}
+
+impl Seen {
+    /// What it has; `None` if it has nothing yet.
+    ///
+    /// # Errors
+    /// [`RunError::UnknownReservation`]: nobody may choose beside it.
+    pub fn whole(&self) -> Result<Option<&Reservation>, RunError> {
+        match &self.said {
+            Said::Nothing => Ok(None),
+            // Its guest, if there is one still, is seen by its threads.
+            Said::Unknown if !self.is_own && !self.held => Ok(None),
+            Said::Unknown => Err(RunError::UnknownReservation { path: self.path.clone() }),
+            Said::Whole(reservation) => Ok(Some(reservation)),
+        }
+    }
+}
+
+fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> RunError + 'a {
+    move |source| FileError { action, path: path.to_owned(), source }.into()
+}
+
+/// Opens what lies in the directory. No link is followed, a pipe is not waited for, and no terminal becomes this process's own.
+fn open(path: &Path, access: OFlags, mode: Mode) -> Result<File, Errno> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, mode).map(File::from)
+}
+
+/// Takes a file, and does not wait for ever: another user may hold it.
+fn lock_within(file: &File, path: &Path, patience: Duration) -> Result<(), RunError> {
+    let began = Instant::now();
+    while !files::try_lock(file, path)? {
+        if began.elapsed() >= patience {
+            return Err(RunError::Locked { path: path.to_owned(), seconds: patience.as_secs() });
+        }
+        sleep(STEP);
+    }
+    Ok(())
+}
+
+/// Every reservation of a directory, by name. One that does not exist has none.
+fn look(directory: &Path, uid: u32) -> Result<Vec<Seen>, RunError> {
+    let paths = match files::list(directory) {
+        Err(error) if error.source.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut all = Vec::new();
+    for path in paths {
+        if path.extension().is_none_or(|extension| extension != EXTENSION) {
+            continue;
+        }
+        let file = match open(&path, OFlags::RDONLY, Mode::empty()) {
+            Ok(file) => file,
+            // Its run has just ended; it is being made; or it is a link, a socket or a device, which no run makes.
+            Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NXIO) => continue,
+            Err(errno) => return Err(failed("open", &path)(errno.into())),
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed("look at", &path)(errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            continue;
+        }
+        let held = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => false,
+            Err(Errno::WOULDBLOCK) => true,
+            Err(errno) => return Err(failed("lock", &path)(errno.into())),
+        };
+        let mut text = Vec::new();
+        file.take(LONGEST).read_to_end(&mut text).map_err(failed("read", &path))?;
+        let mut said = String::from_utf8(text).map_or(Said::Unknown, |text| Said::parse(&text));
+        if let Said::Whole(reservation) = &mut said {
+            reservation.uid = stat.st_uid;
+        }
+        all.push(Seen { said, held, is_own: stat.st_uid == uid, path });
+    }
+    Ok(all)
+}
+
+fn whole(seen: impl Iterator<Item = Seen>) -> Result<Vec<Reservation>, RunError> {
+    seen.filter_map(|seen| seen.whole().map(|whole| whole.cloned()).transpose()).collect()
+}
+
+impl Desk {
+    /// Reservations in a directory, which need not exist yet: it is made when a run takes its turn.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into(), uid: geteuid().as_raw(), is_shared: false }
+    }
+
+    /// Reservations in a directory that root has made for all users.
+    pub fn shared(directory: impl Into<PathBuf>) -> Self {
+        Self { is_shared: true, ..Self::at(directory) }
+    }
+
+    /// As another user sees it. For tests, which cannot become one.
+    #[doc(hidden)]
+    pub fn seen_by(self, uid: u32) -> Self {
+        Self { uid, ..self }
+    }
+
+    /// Looks whether a run may reserve here, before anything is made.
+    ///
+    /// # Errors
+    /// A shared directory is missing or closed to this user.
+    pub fn check(&self) -> Result<(), RunError> {
+        let path = &self.directory;
+        let access = || rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
+        match if self.is_shared { access() } else { Ok(()) } {
+            Ok(()) => Ok(()),
+            Err(Errno::NOENT) => Err(RunError::NoDesk { path: path.clone(), group: GROUP }),
+            Err(Errno::ACCESS) => {
+                let owner = files::metadata(path).map(|metadata| (metadata.gid(), metadata.mode()));
+                // Closed to its group as well: root's own, of a run before the package was there.
+                match owner {
+                    Ok((gid, mode)) if mode & 0o030 == 0o030 => Err(RunError::DeskClosed {
+                        path: path.clone(),
+                        group: accounts::group(gid),
+                        user: accounts::user(self.uid),
+                    }),
+                    _ => Err(RunError::NoDesk { path: path.clone(), group: GROUP }),
+                }
+            }
+            Err(errno) => Err(failed("use", path)(errno.into())),
+        }
+    }
+
+    /// What runs that live have, by name.
+    ///
+    /// # Errors
+    /// The directory or a file in it cannot be read, or what a run has is unknown.
+    pub fn living(&self) -> Result<Vec<Reservation>, RunError> {
+        whole(self.look()?.into_iter().filter(|seen| seen.held))
+    }
+
+    /// What dead runs left, by name: the next run of the same user gives it back.
+    ///
+    /// # Errors
+    /// As [`living`](Self::living).
+    pub fn dead(&self) -> Result<Vec<Reservation>, RunError> {
+        whole(self.look()?.into_iter().filter(|seen| !seen.held))
+    }
+
+    /// Both at one look: what runs that live have, and what dead ones left.
+    ///
+    /// # Errors
+    /// As [`living`](Self::living).
+    pub fn living_and_dead(&self) -> Result<(Vec<Reservation>, Vec<Reservation>), RunError> {
+        let (living, dead): (Vec<Seen>, Vec<Seen>) = self.look()?.into_iter().partition(|seen| seen.held);
+        Ok((whole(living.into_iter())?, whole(dead.into_iter())?))
+    }
+
+    fn look(&self) -> Result<Vec<Seen>, RunError> {
+        look(&self.directory, self.uid)
+    }
+
+    /// Waits for the turn, whatever comes. The lock is given back when the value is dropped, or by the kernel.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or another run has had the lock for two minutes.
+    pub fn turn(&self) -> Result<Turn, RunError> {
+        self.turn_unless(&mut || None)
+    }
+
+    /// As [`turn`](Self::turn), unless the run is told to end by a signal with this number meanwhile.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn), and [`RunError::Interrupted`].
+    pub fn turn_unless(&self, interrupted: &mut dyn FnMut() -> Option<i32>) -> Result<Turn, RunError> {
+        let directory = self.directory.clone();
+        let path = directory.join("lock");
+        let lock = self.lock_file(&path)?;
+        let began = Instant::now();
+        loop {
+            if let Some(signal) = interrupted() {
+                return Err(RunError::Interrupted(signal));
+            }
+            if files::try_lock(&lock, &path)? {
+                return Ok(Turn { directory, uid: self.uid, _lock: lock });
+            }
+            if began.elapsed() >= PATIENCE {
+                return Err(RunError::Locked { path, seconds: PATIENCE.as_secs() });
+            }
+            sleep(STEP);
+        }
+    }
+
+    /// The lock, open. It is the directory's owner's, or whoever made it could put another in its place.
+    fn lock_file(&self, path: &Path) -> Result<File, RunError> {
+        if !self.is_shared {
+            // Closed to others: who could write here could take PUs from everybody.
+            match DirBuilder::new().recursive(true).mode(0o700).create(&self.directory) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(failed("create directory", &self.directory)(error));
+                }
+                _ => {}
+            }
+            match open(path, OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o644)) {
+                Ok(_) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(failed("create", path)(errno.into())),
+            }
+        }
+        // To read is enough for flock(2), so that nobody else need be able to write it.
+        let lock = match open(path, OFlags::RDONLY, Mode::empty()) {
+            Ok(lock) => lock,
+            Err(Errno::NOENT | Errno::ACCESS) if self.is_shared => {
+                return Err(RunError::NoDesk { path: self.directory.clone(), group: GROUP });
+            }
+            Err(errno) => return Err(failed("open", path)(errno.into())),
+        };
+        let owner = lock.metadata().map_err(failed("look at", path))?.uid();
+        if owner != files::metadata(&self.directory)?.uid() {
+            return Err(RunError::ForeignLock { path: path.to_owned(), user: accounts::user(owner) });
+        }
+        Ok(lock)
+    }
+}
+
+impl Turn {
+    /// Every reservation, by name.
+    ///
+    /// # Errors
+    /// The directory or a file in it cannot be read.
+    pub fn look(&self) -> Result<Vec<Seen>, RunError> {
+        look(&self.directory, self.uid)
+    }
+
+    /// What anybody has: runs that live, one's own dead ones that could not give all of it back, and dead ones of other users
+    /// whose guest `lives` still. Only that user's next run can end it.
+    ///
+    /// # Errors
+    /// As [`Desk::living`].
+    pub fn others(&self, lives: &dyn Fn(&Reservation) -> bool) -> Result<Vec<Reservation>, RunError> {
+        let counts = |seen: &Seen| match &seen.said {
+            Said::Whole(dead) if !seen.held && !seen.is_own => lives(dead),
+            _ => true,
+        };
+        whole(self.look()?.into_iter().filter(counts))
+    }
+
+    /// A dead run's reservation, held again: to give back what it names. It is the user's own.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or somebody else holds it.
+    pub(crate) fn adopt(&self, seen: &Seen, reservation: Reservation) -> Result<Claim, RunError> {
+        let path = seen.path.clone();
+        let file = open(&path, OFlags::WRONLY | OFlags::APPEND, Mode::empty());
+        let file = file.map_err(|errno| failed("open", &path)(errno.into()))?;
+        lock_within(&file, &path, LOOK)?;
+        Ok(Claim { reservation, path, file })
+    }
+
+    /// Takes what a reservation says. The caller has looked that nobody else has it.
+    ///
+    /// # Errors
+    /// The file cannot be made, or there is one of that name.
+    pub fn reserve(&self, reservation: Reservation) -> Result<Claim, RunError> {
+        let path = self.directory.join(format!("{}.{EXTENSION}", reservation.name));
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+        let file = open(&path, flags, Mode::from_raw_mode(0o600));
+        let file = file.map_err(|errno| failed("create", &path)(errno.into()))?;
+        let mut claim = Claim { reservation, path, file };
+        let made = lock_within(&claim.file, &claim.path, LOOK).and_then(|()| claim.write()).and_then(|()| {
+            // Others may read it once it is held and says something: nobody holds it before its run does.
+            claim.file.set_permissions(Permissions::from_mode(0o644)).map_err(failed("open to others", &claim.path))
+        });
+        match made {
+            Ok(()) => Ok(claim),
+            Err(error) => {
+                let _ = claim.release();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes a reservation of the user's own whose run is dead and has nothing any more.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn forget(&self, seen: &Seen) -> Result<(), RunError> {
+        Ok(files::remove(&seen.path)?)
+    }
+}
+
+impl Claim {
+    /// What it says.
+    pub fn reservation(&self) -> &Reservation {
+        &self.reservation
+    }
+
+    /// Says something else from now on.
+    ///
+    /// # Errors
+    /// The file cannot be written; then what it said before still counts.
+    pub fn amend(&mut self, amend: impl FnOnce(&mut Reservation)) -> Result<(), RunError> {
+        amend(&mut self.reservation);
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), RunError> {
+        let mut line = serde_json::to_vec(&self.reservation).unwrap_or_default();
+        line.push(b'\n');
+        // A line that was begun and not ended must not swallow this one.
+        let work = |file: &mut File| {
+            file.write_all(b"\n").and_then(|()| file.write_all(&line)).and_then(|()| file.sync_data())
+        };
+        work(&mut self.file).map_err(failed("write", &self.path))
+    }
+
+    /// Gives it back: all that it names is given back already.
+    ///
+    /// # Errors
+    /// The file cannot be removed; the next run does.
+    pub fn release(self) -> Result<(), RunError> {
+        Ok(files::remove(&self.path)?)
+    }
+}

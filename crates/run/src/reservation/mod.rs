@@ -1,0 +1,144 @@
+//! Who has what: a file for each run that lives, and a lock for whoever chooses.
+//!
+//! A run holds its file by flock(2) as long as it lives, so that the kernel gives it up however the run ends. A file that
+//! nobody holds is what a run left that was killed: [`crate::recover`] gives back what it names, and removes it. Files are
+//! appended to, a line of JSON at a time; the last whole line counts, and a run that dies while it writes spoils none.
+//!
+//! Runs of all users lie in one directory, which [`desk`] reads. What another user wrote there is hostile: it may keep PUs from
+//! others, which its user could do by running a busy loop too, and nothing else.
+
+mod desk;
+#[cfg(test)]
+mod desk_tests;
+
+use nearmetal_image::ImageId;
+use nearmetal_units::{Bytes, CpuSet, PageSize};
+use serde::{Deserialize, Serialize};
+
+use crate::pools::Growth;
+
+pub use desk::{Claim, Desk, Seen, Turn};
+
+/// Where reservations are: gone with a reboot, as what they reserve is.
+pub const DIRECTORY: &str = "/run/nearmetal/runs";
+/// The schema of a line.
+pub const SCHEMA: &str = "nearmetal.reservation/1";
+/// Characters of a path in a reservation at most (PATH_MAX).
+const LONGEST_PATH: usize = 4096;
+/// Characters of its other texts at most.
+const LONGEST_TEXT: usize = 100;
+
+/// What a run has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reservation {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Name of its domain.
+    pub name: String,
+    /// UUID of its domain.
+    pub uuid: String,
+    /// Its flavour.
+    pub flavour: String,
+    /// Process of `nearmetal run`.
+    pub pid: u32,
+    /// User whose run it is. Of one that was found, the owner of its file, whatever is written there.
+    #[serde(default)]
+    pub uid: u32,
+    /// When it began.
+    pub since: String,
+    /// PUs that are its own, those of helper threads and of whole cores included.
+    pub cpus: CpuSet,
+    /// Its memory by node.
+    pub memory: Vec<NodeShare>,
+    /// Files of the memory limits that its guest counts against.
+    pub limits: Vec<String>,
+    /// Size of its hugepages; `None` for the kernel's own pages.
+    pub page_size: Option<PageSize>,
+    /// Its base image.
+    pub image: Option<ImageId>,
+    /// What was added to pools for it.
+    pub pools: Vec<Growth>,
+}
+
+/// Memory of a guest on a node, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeShare {
+    /// Node.
+    pub node: u32,
+    /// How much.
+    pub bytes: Bytes,
+}
+
+/// What a reservation's file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing yet: no line is whole. Whoever makes it has nothing but its name.
+    Nothing,
+    /// Something that this version does not read: what it has is unknown.
+    Unknown,
+    /// This, by its last whole line.
+    Whole(Box<Reservation>),
+}
+
+impl Said {
+    /// Reads a reservation's file.
+    pub fn parse(text: &str) -> Self {
+        // What stands behind the last line feed was being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let Some(last) = whole.rsplit('\n').find(|line| !line.is_empty()) else { return Self::Nothing };
+        match serde_json::from_str::<Reservation>(last) {
+            Ok(last) if last.schema == SCHEMA && last.is_plain() => Self::Whole(Box::new(last)),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Reservation {
+    /// For messages: who has which PUs.
+    pub fn holder(&self) -> String {
+        let user = if self.uid == 0 { String::new() } else { format!(" of user {}", self.uid) };
+        format!("`{}` (process {}{user}) has PUs {}", self.name, self.pid, self.cpus)
+    }
+
+    /// Whether every text of it may be shown and compared. Another user may have written it: nothing of it reaches a terminal that
+    /// the terminal would obey.
+    fn is_plain(&self) -> bool {
+        let short = [&self.uuid, &self.flavour, &self.since].into_iter().all(|text| is_plain(text, LONGEST_TEXT));
+        is_name(&self.name) && short && self.limits.iter().all(|limit| is_plain(limit, LONGEST_PATH))
+    }
+}
+
+fn is_plain(text: &str, most: usize) -> bool {
+    text.len() <= most && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
+/// Whether it may be a part of a file's name.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn reservation(name: &str, cpus: &str) -> Reservation {
+        Reservation {
+            schema: SCHEMA.to_owned(),
+            name: name.to_owned(),
+            uuid: format!("uuid-of-{name}"),
+            flavour: "small".to_owned(),
+            pid: 7,
+            uid: 0,
+            since: "2026-11-25T09:00:00Z".to_owned(),
+            cpus: cpus.parse().unwrap(),
+            memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
+            limits: Vec::new(),
+            page_size: None,
+            image: None,
+            pools: Vec::new(),
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //! the planner; what a guest [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it
 //! writes to, [`seed`] what cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`];
 //! files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it; [`qemu`]
-//! ends a guest where libvirt cannot.
+//! ends a guest where libvirt cannot. An [`offer`] tells a batch system what a host has for runs.
 
 pub mod course;
 pub mod definition;
@@ -19,6 +19,7 @@ pub mod fuzzing;
 pub mod given;
 pub mod handed;
 pub mod needs;
+pub mod offer;
 pub mod output;
 pub mod pools;
 pub mod qemu;

@@ -27,8 +27,8 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         let (urgent, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.name == URGENT);
         submit(farm, &others)?;
         remove_while_it_boots(farm)?;
-        preempt(farm, &urgent)?;
         hold_and_release(farm)?;
+        preempt(farm, &urgent)?;
         restart_schedd(farm)?;
         drain(farm)?;
         farm.wait(
@@ -74,22 +74,22 @@ when_to_transfer_output = on_exit
 log = /farm/log
 kill_sig = SIGTERM
 job_max_vacate_time = 60
-priority = $(rank)
+priority = $(level)
 hold = $(held)
 +FarmName = "$(name)"
-queue name, flavour, cpus, memory, where, rank, held, command from (
+queue name, flavour, cpus, memory, where, level, held, command from (
 "#
     .to_owned();
     for job in jobs {
         let Job { name, flavour, cpus, memory, command, .. } = job;
-        let (place, rank) = match name.as_str() {
+        let (place, level) = match name.as_str() {
             REMOVED | LONG => ("farm-a", 50),
             PREEMPTED => ("farm-b", 50),
             URGENT => ("farm-b", 100),
             _ => ("any", 0),
         };
         let held = name == HELD;
-        text += &format!("{name} {flavour} {cpus} {memory} {place} {rank} {held} {command}\n");
+        text += &format!("{name} {flavour} {cpus} {memory} {place} {level} {held} {command}\n");
     }
     farm.a.write("/farm/jobs.submit", &(text + ")\n"))?;
     farm.a.sh("cd /farm && chmod 644 jobs.submit && setpriv --reuid farm --regid farm --init-groups --reset-env condor_submit jobs.submit").map(drop)
@@ -123,12 +123,12 @@ fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
 
 /// A run that is held ends its guest, and begins anew when it is released.
 fn hold_and_release(farm: &Farm) -> anyhow::Result<()> {
-    let begun =
-        format!("grep -qs command-started /farm/{LONG}.events || ! condor_q -all -af FarmName | grep -qx {LONG}");
-    farm.wait("the long job", &begun, "condor_q -all -nobatch")?;
-    farm.a.sh(&format!(
-        "condor_hold -constraint 'FarmName == \"{LONG}\"'; sleep 20; pgrep -f '[g]uest=run-' >/dev/null; true"
-    ))?;
+    let events = format!("/farm/{LONG}.events");
+    farm.wait("the long job", &format!("grep -qs command-started {events}"), "condor_q -all -nobatch")?;
+    farm.a.sh(&format!("condor_hold -constraint 'FarmName == \"{LONG}\"'"))?;
+    farm.wait("the end of the held run", &format!("grep -q '\"event\":\"ended\"' {events}"), "condor_q -all -nobatch")?;
+    let said = farm.a.sh(&format!("tail -n 1 {events}"))?;
+    ensure!(said.contains("\"outcome\":\"interrupted\""), "the held job was not interrupted: {said}");
     farm.a.sh(&format!("condor_release -constraint 'FarmName == \"{LONG}\" || FarmName == \"{HELD}\"'")).map(drop)
 }
 
@@ -142,12 +142,12 @@ fn restart_schedd(farm: &Farm) -> anyhow::Result<()> {
 
 /// A drained host has no guests; then it is back.
 fn drain(farm: &Farm) -> anyhow::Result<()> {
-    farm.a.sh("condor_drain -graceful farm-b")?;
+    farm.a.sh("condor_drain -graceful slot1@farm-b")?;
     let drained = "condor_status -constraint 'PartitionableSlot && Machine == \"farm-b\"' -af State | grep -qx Drained";
     farm.wait("a drained host", drained, "condor_status; condor_q -all -nobatch")?;
     let left = farm.b.sh("pgrep -f '[g]uest=run-'; true")?;
     ensure!(left.is_empty(), "guests on a drained host: {left}");
-    farm.a.sh("condor_drain -cancel farm-b").map(drop)
+    farm.a.sh("condor_drain -cancel slot1@farm-b").map(drop)
 }
 
 /// What HTCondor has written down of each job: its end, and the guest's processor time and memory.

@@ -17,6 +17,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 /// What would show that something of a run is still there.
 // A shell whose own text holds the pattern would find itself.
 const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f '[g]uest=run-'; pgrep -f '[n]earmetal-libvirt'
+    pgrep -l -u farm; ls -d /tmp/nearmetal-* 2>/dev/null
     nearmetal run --list | grep -v '^no runs$'
     cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | grep -vx 0; true";
 

@@ -50,6 +50,7 @@ END
 cat > /usr/local/bin/farm-job <<'END'
 #!/bin/sh
 # farm-job NAME FLAVOUR COMMAND: the command is one word, which the guest's shell reads.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 grep _allowed_list /proc/self/status > "/farm/$1.given"
 sed 's/^/cgroup:/' /proc/self/cgroup >> "/farm/$1.given"
 exec nearmetal run "$2" --events "/farm/$1.events" -- sh -c "$3"

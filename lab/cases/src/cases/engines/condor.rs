@@ -152,20 +152,16 @@ fn drain(farm: &Farm) -> anyhow::Result<()> {
 
 /// What HTCondor has written down of each job: its end, and the guest's processor time and memory.
 fn accounted(farm: &Farm, jobs: &[Job]) -> anyhow::Result<String> {
+    let log = farm.a.sh("cat /farm/log")?;
     let text = farm.a.sh(
-        "condor_history -af:t FarmName JobStatus ExitCode RemoteUserCpu RemoteSysCpu ResidentSetSize_RAW NumJobStarts LastRemoteHost",
+        "condor_history -af:t FarmName JobStatus ExitCode RemoteUserCpu RemoteSysCpu ResidentSetSize_RAW ClusterId ProcId LastRemoteHost",
     )?;
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
-    let mut table = vec![format!(
-        "{:<12} {:<7} {:<9} {:>8} {:>10} {:>6}  host",
-        "job", "flavour", "code", "CPU", "memory", "starts"
-    )];
+    let mut table = vec![format!("{:<12} {:<7} {:<9} {:>8} {:>10}  host", "job", "flavour", "code", "CPU", "memory")];
     for job in jobs {
         let name = job.name.as_str();
-        let row = rows
-            .iter()
-            .find(|row| row.len() == 8 && row[0] == name)
-            .with_context(|| format!("condor_history lacks `{name}`: {text}"))?;
+        let row = rows.iter().find(|row| row.len() == 9 && row[0] == name);
+        let row = row.with_context(|| format!("condor_history lacks `{name}`: {text}"))?;
         let number = |column: usize| row[column].parse::<f64>().unwrap_or(0.0);
         let (seconds, memory) = (number(3) + number(4), number(5) / 1024.0);
         match job.end {
@@ -177,12 +173,11 @@ fn accounted(farm: &Farm, jobs: &[Job]) -> anyhow::Result<String> {
             }
             End::Removed => ensure!(row[1] == "3", "`{name}`: {row:?}"),
         }
-        ensure!(name != PREEMPTED || number(6) >= 2.0, "`{name}` was not started anew: {row:?}");
-        let host = row[7].rsplit('@').next().unwrap_or_default();
-        table.push(format!(
-            "{name:<12} {:<7} {:<9} {seconds:>6.1} s {memory:>6.0} MiB {:>6}  {host}",
-            job.flavour, row[2], row[6]
-        ));
+        // HTCondor's own count of starts is 1 here.
+        let evicted = format!("004 ({:0>3}.{:0>3}.000)", row[6], row[7]);
+        ensure!(name != PREEMPTED || log.contains(&evicted), "`{name}` was not evicted: {row:?}\n{log}");
+        let host = row[8].rsplit('@').next().unwrap_or_default();
+        table.push(format!("{name:<12} {:<7} {:<9} {seconds:>6.1} s {memory:>6.0} MiB  {host}", job.flavour, row[2]));
     }
     Ok(format!("{}\nlab: emulated time", table.join("\n")))
 }

@@ -110,7 +110,8 @@ fn text(offer: &Offer) -> String {
         let (fit, now) = (count(flavour.fit), count(flavour.fit_now));
         let problem = flavour.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
         let (name, vcpus, memory) = (&flavour.name, flavour.vcpus, flavour.memory);
-        lines.push(format!("flavour {name} ({vcpus} vCPUs, {memory}): {fit} fit, {now} now{problem}"));
+        let plural = if vcpus == 1 { "" } else { "s" };
+        lines.push(format!("flavour {name} ({vcpus} vCPU{plural}, {memory}): {fit} fit, {now} now{problem}"));
     }
     for image in offer.images.iter().flatten() {
         let hash: String = image.image.chars().take(12).collect();

@@ -85,10 +85,11 @@ fn lay_engine(lab: &Lab) -> Result<(), LabError> {
         return Ok(());
     }
     let serial = Extra::Engine.serial();
+    // Programs that run keep the libraries that they have: a file is replaced, and not written to.
     let script = format!(
         "[ ! -e /var/lib/lab-engine ] || exit 0
          set -e; mkdir -p /run/engine; mount -t erofs -o ro /dev/disk/by-id/virtio-{serial} /run/engine
-         cp -a /run/engine/. /; umount /run/engine; touch /var/lib/lab-engine; systemctl daemon-reload"
+         cp -a --remove-destination /run/engine/. /; umount /run/engine; touch /var/lib/lab-engine; systemctl daemon-reload"
     );
     let output = lab.exec(&Command::shell(script).timeout(LAYING))?;
     if output.success() {

@@ -33,7 +33,7 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         drain(farm)?;
         farm.wait(
             "an empty queue",
-            "[ -z \"$(condor_q -all -af FarmName)\" ]",
+            "left=$(condor_q -all -af FarmName) && [ -z \"$left\" ]",
             "condor_q -all -nobatch; condor_status",
         )?;
         check(&jobs, &gather(farm)?)?;
@@ -117,7 +117,7 @@ fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
     ))?;
     submit(farm, urgent)?;
     farm.a.sh(&format!("condor_vacate_job -constraint 'FarmName == \"{PREEMPTED}\"'"))?;
-    let gone = format!("[ -z \"$(condor_q -all -constraint 'FarmName == \"{URGENT}\"' -af FarmName)\" ]");
+    let gone = format!("left=$(condor_q -all -constraint 'FarmName == \"{URGENT}\"' -af FarmName) && [ -z \"$left\" ]");
     farm.wait("the urgent job", &gone, "condor_q -all -nobatch")
 }
 

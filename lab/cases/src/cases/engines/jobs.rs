@@ -54,7 +54,7 @@ pub(super) fn forty() -> Vec<Job> {
         Job { end: End::Removed, ..job(REMOVED, "tiny", 2, "sleep 900") },
         job(LONG, "tiny", 2, "sleep 60"),
         // The whole of a host.
-        job(PREEMPTED, "tiny", 6, "sleep 60"),
+        job(PREEMPTED, "tiny", 6, "sleep 120"),
         job(HELD, "tiny", 2, "exit 0"),
         Job { end: End::Code(7), ..job("fails", "tiny", 2, "exit 7") },
         job(WIDE, "wide", 6, "nproc | grep -qx 4"),

@@ -23,7 +23,7 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         restart_daemons(farm)?;
         drain(farm)?;
         farm.a.sh(&format!("scontrol release jobname={HELD}"))?;
-        farm.wait("an empty queue", "[ -z \"$(squeue -h)\" ]", "squeue; sinfo -R")?;
+        farm.wait("an empty queue", &nobody_in_queue(""), "squeue; sinfo -R")?;
         let found = gather(farm)?;
         check(&jobs, &found)?;
         ensure!(
@@ -56,6 +56,11 @@ fn set_up(farm: &Farm) -> anyhow::Result<()> {
     farm.wait("two idle nodes", "[ \"$(sinfo -h -N -p batch -t idle | wc -l)\" = 2 ]", "sinfo -N -l; sinfo -R")
 }
 
+/// A shell condition: no job that these options choose is in the queue. A controller that does not answer says nothing of it.
+fn nobody_in_queue(options: &str) -> String {
+    format!("left=$(squeue -h {options}) && [ -z \"$left\" ]")
+}
+
 fn submit(farm: &Farm, jobs: &[&Job]) -> anyhow::Result<()> {
     let lines = jobs.iter().map(|job| {
         let Job { name, user, flavour, cpus, memory, command, .. } = job;
@@ -71,7 +76,7 @@ fn submit(farm: &Farm, jobs: &[&Job]) -> anyhow::Result<()> {
         let step = if name == BOTH { format!("srun -c {cpus} ") } else { String::new() };
         let script = format!("exec {step}/usr/local/bin/farm-job {name} {flavour} '{command}'");
         format!(
-            "runuser -u {user} -- sbatch --parsable -D / -o /dev/null -J {name} -c {cpus} --mem={memory}M {more} \
+            "runuser -u {user} -- sbatch --parsable -D / -o /dev/null -J {name} -t 30 -c {cpus} --mem={memory}M {more} \
              --requeue --constraint=flavour.{flavour} <<'END'\n#!/bin/sh\n{script}\nEND\n"
         )
     });
@@ -84,7 +89,7 @@ fn remove_while_it_boots(farm: &Farm) -> anyhow::Result<()> {
     let started = format!("grep -qs '\"event\":\"started\"' /farm/{REMOVED}.events");
     farm.wait("a guest that boots", &started, "squeue; sinfo -R; ls /farm")?;
     farm.a.sh(&format!("scancel -n {REMOVED}"))?;
-    farm.wait("the removed job to go", &format!("[ -z \"$(squeue -h -n {REMOVED})\" ]"), "squeue")?;
+    farm.wait("the removed job to go", &nobody_in_queue(&format!("-n {REMOVED}")), "squeue")?;
     let said = farm.a.sh(&format!("tail -n 1 /farm/{REMOVED}.events"))?;
     ensure!(said.contains("\"outcome\":\"interrupted\""), "the removed job was not interrupted: {said}");
     Ok(())
@@ -96,7 +101,7 @@ fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
         "for i in $(seq 600); do grep -qs command-started /farm/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
     ))?;
     submit(farm, urgent)?;
-    farm.wait("the urgent job", &format!("[ -z \"$(squeue -h -n {URGENT})\" ]"), "squeue")?;
+    farm.wait("the urgent job", &nobody_in_queue(&format!("-n {URGENT}")), "squeue")?;
     let states = farm.a.sh(&format!("sacct -n -X -D -P -a -o State --name={PREEMPTED}"))?;
     ensure!(states.contains("PREEMPTED") || states.contains("REQUEUED"), "`{PREEMPTED}` was not preempted: {states}");
     Ok(())
@@ -104,10 +109,11 @@ fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
 
 /// Guests run on while node and controller are started anew.
 fn restart_daemons(farm: &Farm) -> anyhow::Result<()> {
-    let running = "squeue -h -t running -w farm-a -o %j | sort";
-    let before = farm.a.sh(running)?;
-    ensure!(!before.is_empty(), "nothing runs on farm-a");
-    farm.a.sh("systemctl restart slurmd && systemctl restart slurmctld")?;
+    farm.wait("a job that runs", "[ -n \"$(squeue -h -t running)\" ]", "squeue; sinfo -R")?;
+    for (_, host) in farm.hosts() {
+        host.sh("systemctl restart slurmd")?;
+    }
+    farm.a.sh("systemctl restart slurmctld")?;
     farm.wait("the controller", "scontrol ping | grep -q UP", "scontrol ping")
 }
 

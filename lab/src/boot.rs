@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::keys;
 use crate::lab::{Lab, UpOptions};
 use crate::launch::{self, Launch, Process};
 use crate::lock::Lock;
-use crate::machine::{self, Accelerator, Boot, LOADS_FILE, Machine};
+use crate::machine::{self, Accelerator, Boot, Extra, Machine};
 use crate::places::Places;
 use crate::progress::{Progress, Silent};
 use crate::record::{BootTimes, DiskRecord, Record};
@@ -33,6 +33,9 @@ use crate::tools;
 
 /// Room for what a lab writes to its disks while it runs.
 const NEEDED: Bytes = Bytes::from_mib(2048);
+
+/// How long the packages of a batch system may take to copy.
+const LAYING: Duration = Duration::from_secs(300);
 
 /// How often a lab that hangs while it boots is started again.
 const RESTARTS: usize = 3;
@@ -55,15 +58,18 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     refuse_running()?;
     let image = choose_image(places, options, progress)?;
     let loads = options.loads.then(|| image::ensure_loads(places, progress)).transpose()?;
+    let engine = options.engine.map(|engine| image::ensure_engine(places, engine, progress)).transpose()?;
+    let extras = [loads.map(|path| (Extra::Loads, path)), engine.map(|path| (Extra::Engine, path))];
+    let extras: Vec<(Extra, PathBuf)> = extras.into_iter().flatten().collect();
     // One `up`, `down` or sweep at a time; building an image and booting happen outside the lock, since they take minutes.
     let lock = Lock::wait(&places.run().join(".lock"))?;
     refuse_running()?;
     sweep::dead(places, progress)?;
     crate::image::check_space("the disks of a lab", places.cache(), NEEDED)?;
-    let result = start(places, options, &machine, &image, loads.as_deref());
+    let result = start(places, options, &machine, &image, &extras);
     drop(lock);
     let booted = result.and_then(|(mut lab, started)| match ready(&mut lab, started, options.timeout, progress) {
-        Ok(()) => seed::gather(&lab, &image).map(|()| lab),
+        Ok(()) => seed::gather(&lab, &image).and_then(|()| lay_engine(&lab)).map(|()| lab),
         Err(error) => lab.power_loss().and(Err(error)),
     });
     if booted.is_err() {
@@ -71,6 +77,26 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
         sweep::discard(places, name)?;
     }
     booted
+}
+
+/// Lays the packages of a batch system over the lab's operating system, once for its disks. Nothing of them is started.
+fn lay_engine(lab: &Lab) -> Result<(), LabError> {
+    if lab.record.engine.is_none() {
+        return Ok(());
+    }
+    let serial = Extra::Engine.serial();
+    // Programs that run keep the libraries that they have: a file is replaced, and not written to.
+    let script = format!(
+        "[ ! -e /var/lib/lab-engine ] || exit 0
+         set -e; mkdir -p /run/engine; mount -t erofs -o ro /dev/disk/by-id/virtio-{serial} /run/engine
+         cp -a --remove-destination /run/engine/. /; umount /run/engine; touch /var/lib/lab-engine; systemctl daemon-reload"
+    );
+    let output = lab.exec(&Command::shell(script).timeout(LAYING))?;
+    if output.success() {
+        return Ok(());
+    }
+    let reason = tools::last_words(&String::from_utf8_lossy(&output.stderr));
+    Err(LabError::Stopped { name: lab.name().to_string(), during: "laying the packages of its batch system", reason })
 }
 
 /// The image of this program, or the one that kept disks stand on.
@@ -99,7 +125,7 @@ fn start(
     options: &UpOptions,
     machine: &Machine,
     image: &Image,
-    loads: Option<&Path>,
+    extras: &[(Extra, PathBuf)],
 ) -> Result<(Lab, Instant), LabError> {
     let name = &options.name;
     let (state, disks, cables) = (places.state(name), places.disks(name), places.cables());
@@ -111,9 +137,9 @@ fn start(
         let record = DiskRecord { image: image.hash().to_owned(), machine: options.machine.clone() };
         record.write(&disks)?;
     }
-    if let Some(loads) = loads {
+    for (extra, path) in extras {
         // A link: no bytes are copied, and the image outlives its removal from the cache.
-        files::link(loads, &disks.join(LOADS_FILE))?;
+        files::link(path, &disks.join(extra.file()))?;
     }
     keys::make(&state)?;
     let mut attempt = 1;
@@ -130,6 +156,7 @@ fn start(
             cable: options.cable.clone(),
             count: options.count,
             loads: options.loads,
+            engine: options.engine,
             boot: None,
         };
         record.write(&state)?;
@@ -161,7 +188,7 @@ fn run(places: &Places, record: &Record, machine: &Machine, image: &Image) -> Re
         durable: record.keep,
         seeded: seed::plant(image, &record.machine, &state)?,
         counter_khz: clock::counter_khz(),
-        loads: record.loads,
+        extras: record.extras(),
         append: record.append.clone(),
     };
     if machine.count.is_some() {

@@ -9,6 +9,7 @@ use crate::boot;
 use crate::error::LabError;
 use crate::exec::{self, Command, ExecOutput};
 use crate::identity::LabName;
+use crate::image::Engine;
 use crate::launch::Process;
 use crate::machine::{Cable, Count};
 use crate::places::Places;
@@ -32,6 +33,8 @@ pub struct UpOptions {
     pub count: Option<Count>,
     /// Whether it has the loads image, as a disk that can only be read and has the serial number `loads`.
     pub loads: bool,
+    /// The batch system whose packages are laid over its operating system.
+    pub engine: Option<Engine>,
     /// How long it may take from QEMU's start until libvirt answers.
     pub timeout: Duration,
 }
@@ -48,6 +51,7 @@ impl UpOptions {
             cable: None,
             count: None,
             loads: false,
+            engine: None,
             timeout,
         }
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::LabName;
-use crate::machine::{Cable, Count, Machine, MachineError};
+use crate::image::Engine;
+use crate::machine::{Cable, Count, Extra, Machine, MachineError};
 
 /// A running lab, as recorded before its QEMU starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub(crate) struct Record {
     /// Whether it has the loads image.
     #[serde(default)]
     pub loads: bool,
+    /// The batch system whose packages it has.
+    #[serde(default)]
+    pub engine: Option<Engine>,
     /// How long it took to boot, once it has.
     pub boot: Option<BootTimes>,
 }
@@ -56,6 +60,12 @@ impl Eq for BootTimes {}
 const FILE: &str = "lab.json";
 
 impl Record {
+    /// Images that it has beside its disks.
+    pub(crate) fn extras(&self) -> Vec<Extra> {
+        let loads = self.loads.then_some(Extra::Loads);
+        loads.into_iter().chain(self.engine.map(|_| Extra::Engine)).collect()
+    }
+
     /// Its machine, with what it was given beside.
     ///
     /// # Errors

@@ -242,6 +242,22 @@ fn without_what_is_promised(host: &Host, others: &[Reservation]) -> Host {
     host
 }
 
+/// The machine as it would be without the guests of these runs: their memory is free, and nobody is pinned to their PUs.
+pub(crate) fn without_guests_of(host: &Host, runs: &[Reservation]) -> Host {
+    let mut host = host.clone();
+    for run in runs {
+        let guest = host.guests.iter().position(|guest| guest.uuid.as_deref() == Some(run.uuid.as_str()));
+        let guest = guest.map(|place| host.guests.remove(place));
+        let size = run.page_size.unwrap_or(PageSize::SMALL);
+        for node in &mut host.nodes {
+            let back = held(guest.as_ref(), node.index, size);
+            // Pages that were added to a pool for a run go back to the node with it.
+            node.memory_free = node.memory_free.map(|free| free.plus(back));
+        }
+    }
+    host
+}
+
 /// Memory of a guest in pages of a size on a node.
 fn held(guest: Option<&GuestProcess>, node: u32, size: PageSize) -> Bytes {
     let mappings = guest.into_iter().flat_map(|guest| &guest.residency);

@@ -9,6 +9,7 @@ use nearmetal_host::files;
 use nearmetal_image::ImageId;
 use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
 use nearmetal_run::flavour::{EXAMPLE, TABLES};
+use nearmetal_run::offer::{Offer, OfferedFlavour, OfferedFunction, OfferedImage, OfferedNode};
 use nearmetal_run::pools::{Growth, State};
 use nearmetal_run::reservation::{NodeShare, Reservation};
 use nearmetal_units::{Bytes, PageSize};
@@ -131,4 +132,46 @@ fn the_reference_of_runs_names_every_field_of_the_list() {
     PAGE.have(&Fields::of(&document), "## Runs in progress");
     assert!(PAGE.section("## Runs in progress").contains("Schema `nearmetal.runs/1`"));
     assert!(PAGE.section("## A dry run").contains("Schema `nearmetal.run-plan/1`"));
+}
+
+#[test]
+fn the_reference_of_runs_names_every_field_of_an_offer() {
+    let text = || "text".to_owned();
+    let offer = Offer {
+        schema: nearmetal_run::offer::SCHEMA,
+        host: Some(text()),
+        cpus: Some("1".parse().unwrap()),
+        free_cpus: Some("1".parse().unwrap()),
+        nodes: vec![OfferedNode {
+            node: 0,
+            cpus: "1".parse().unwrap(),
+            memory: Some(Bytes::from_mib(256)),
+            memory_free: Some(Bytes::from_mib(256)),
+        }],
+        flavours: Some(vec![OfferedFlavour {
+            name: text(),
+            vcpus: 1,
+            memory: Bytes::from_mib(256),
+            page_size: Some(PageSize::HUGE_2M),
+            image: Some(text()),
+            fit: Some(1),
+            fit_now: Some(1),
+            problem: Some(text()),
+        }]),
+        images: Some(vec![OfferedImage { image: text(), name: Some(text()) }]),
+        functions: vec![OfferedFunction {
+            function: "0000:39:10.0".parse().unwrap(),
+            kind: text(),
+            node: Some(1),
+            is_virtual: true,
+        }],
+        unknown: vec![text()],
+    };
+    PAGE.have(&Fields::of(&serde_json::to_value(&offer).unwrap()), "## An offer");
+    assert!(PAGE.section("## An offer").contains("Schema `nearmetal.offer/1`"));
+    let section = PAGE.section("## An offer in the words of engines");
+    for line in offer.classad().lines() {
+        let name = line.split(' ').next().unwrap();
+        assert!(section.contains(&format!("`{name}`")), "{name}");
+    }
 }

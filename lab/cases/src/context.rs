@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use nearmetal_lab::image::Engine;
 use nearmetal_lab::machine::Count;
 use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progress, UpOptions};
 use serde_json::Value;
@@ -53,6 +54,8 @@ pub struct Boot {
     pub count: Option<Count>,
     /// Whether it has the loads image.
     pub loads: bool,
+    /// The batch system whose packages it has.
+    pub engine: Option<Engine>,
 }
 
 /// Directory of the programs under test: that of this program.
@@ -88,6 +91,7 @@ impl Bench {
         }
         options.count = boot.count;
         options.loads = boot.loads;
+        options.engine = boot.engine;
         options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {

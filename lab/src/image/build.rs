@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use nearmetal_host::files;
 use nearmetal_units::Bytes;
 
-use super::{Image, Recipe, space};
+use super::{Engine, Image, Recipe, space};
 use crate::error::LabError;
 use crate::lock::Lock;
+use crate::machine::Extra;
 use crate::places::Places;
 use crate::progress::Progress;
 use crate::tools;
@@ -18,8 +19,8 @@ use crate::tools;
 const NEEDED: Bytes = Bytes::from_mib(4096);
 /// The same of the loads image: its packages twice, and the image.
 const NEEDED_BY_LOADS: Bytes = Bytes::from_mib(2048);
-/// The loads image in its directory.
-const LOADS_FILE: &str = "loads.erofs";
+/// The same of a batch system's layer: a copy of the lab's operating system, packages, and the image.
+const NEEDED_BY_ENGINE: Bytes = Bytes::from_mib(3072);
 
 /// What is built, and where.
 struct Product {
@@ -33,6 +34,8 @@ struct Product {
     needed: Bytes,
     /// Programs, and Debian's packages of them.
     programs: &'static [(&'static str, &'static str)],
+    /// The image that it is a layer over.
+    base: Option<Image>,
 }
 
 /// The image of this program's recipe, built first if the cache lacks it.
@@ -50,6 +53,7 @@ pub fn ensure(places: &Places, progress: &mut dyn Progress) -> Result<Image, Lab
         directory: places.cache().join("images"),
         needed: NEEDED,
         programs: &[("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("cpio", "cpio"), ("dpkg-deb", "dpkg")],
+        base: None,
     };
     ensured(&product, progress)?;
     Ok(image)
@@ -57,7 +61,7 @@ pub fn ensure(places: &Places, progress: &mut dyn Progress) -> Result<Image, Lab
 
 /// Where the loads image of this program's recipe is, built or not.
 pub fn loads(places: &Places) -> PathBuf {
-    places.cache().join("loads").join(Recipe::loads().hash()).join(LOADS_FILE)
+    places.cache().join("loads").join(Recipe::loads().hash()).join(Extra::Loads.file())
 }
 
 /// The disk that a lab with the loads image has it as, as udev names it there.
@@ -79,9 +83,28 @@ pub fn ensure_loads(places: &Places, progress: &mut dyn Progress) -> Result<Path
         directory: places.cache().join("loads"),
         needed: NEEDED_BY_LOADS,
         programs: &[("mmdebstrap", "mmdebstrap"), ("mkfs.erofs", "erofs-utils")],
+        base: None,
     };
     ensured(&product, progress)?;
     Ok(loads(places))
+}
+
+/// The layer with a batch system's packages over the lab's image, built first if the cache lacks it, and the image before it.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_engine(places: &Places, engine: Engine, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
+    let base = ensure(places, progress)?;
+    let product = Product {
+        what: "a batch system's packages",
+        recipe: Recipe::engine(engine),
+        directory: places.cache().join("engines"),
+        needed: NEEDED_BY_ENGINE,
+        programs: &[("cpio", "cpio"), ("mkfs.erofs", "erofs-utils")],
+        base: Some(base),
+    };
+    ensured(&product, progress)?;
+    Ok(product.directory.join(product.recipe.hash()).join(Extra::Engine.file()))
 }
 
 fn ensured(product: &Product, progress: &mut dyn Progress) -> Result<(), LabError> {
@@ -142,6 +165,7 @@ fn build(product: &Product, work: &Path, progress: &mut dyn Progress) -> Result<
             .env("OUT", &out)
             .env("MIRROR", &mirror)
             .env("SUITE", recipe.suite)
+            .env("BASE", product.base.as_ref().map_or(Path::new(""), Image::directory))
             .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(|source| start("unshare", source))?)
@@ -205,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_step_says_what_it_does() {
-        for recipe in [Recipe::embedded(), Recipe::loads()] {
+        for recipe in [Recipe::embedded(), Recipe::loads(), Recipe::engine(Engine::Slurm)] {
             for step in recipe.steps() {
                 assert!(title(step.text).len() > 20, "{}", step.path);
             }

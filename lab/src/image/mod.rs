@@ -1,5 +1,6 @@
 //! The image of a lab: built from Debian packages by the steps in `image/`, cached under the hash of that recipe. And the
-//! loads image, built likewise by those in `loads/`: the programs of real loads, as one read-only disk for all guests.
+//! loads image, built likewise by those in `loads/`: the programs of real loads, as one read-only disk for all guests. And layers
+//! with the packages of a batch system, by those in `engines/`.
 
 mod build;
 mod prune;
@@ -8,9 +9,9 @@ mod space;
 
 use std::path::{Path, PathBuf};
 
-pub use build::{ensure, ensure_loads, found_loads, loads};
+pub use build::{ensure, ensure_engine, ensure_loads, found_loads, loads};
 pub use prune::prune;
-pub use recipe::{Recipe, RecipeFile};
+pub use recipe::{Engine, Recipe, RecipeFile};
 pub(crate) use space::check as check_space;
 
 /// A built image.

@@ -1,5 +1,8 @@
 //! What the images are made of. Every file of a recipe, and nothing else, decides about its hash.
 
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// One file of the recipe.
@@ -79,7 +82,44 @@ const LOADS: &[RecipeFile] = recipe_files!["loads":
     "database/server.cnf",
 ];
 
-/// What the steps of both recipes share.
+const ENGINES: &[RecipeFile] = recipe_files!["engines":
+    "slurm.txt",
+    "condor.txt",
+    "drop.txt",
+    "steps/10-packages.sh",
+    "steps/20-layer.sh",
+];
+
+/// A batch system whose Debian packages a lab can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Slurm, its accounting and the database of it.
+    Slurm,
+    /// HTCondor.
+    Condor,
+}
+
+impl Engine {
+    /// Its word, which is also the name of its list of packages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+            Self::Condor => "condor",
+        }
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = [Self::Slurm, Self::Condor].into_iter().find(|engine| engine.word() == text);
+        found.ok_or_else(|| format!("`{text}` is not a batch system that labs know: slurm or condor"))
+    }
+}
+
+/// What the steps of all recipes share.
 const COMMON: &str = "steps/common.sh";
 
 /// The inputs of an image.
@@ -89,24 +129,41 @@ pub struct Recipe {
     pub suite: &'static str,
     /// Every file.
     pub files: Vec<RecipeFile>,
+    /// Hash of the recipe that it is a layer over.
+    pub base: Option<String>,
 }
 
 impl Recipe {
     /// The lab's recipe, as this program was built with it.
     pub fn embedded() -> Self {
-        Self { suite: SUITE, files: FILES.to_vec() }
+        Self { suite: SUITE, files: FILES.to_vec(), base: None }
     }
 
     /// That of the loads image: the programs of real loads, which all guests share.
     pub fn loads() -> Self {
         let common = FILES.iter().filter(|file| file.path == COMMON);
-        Self { suite: SUITE, files: LOADS.iter().chain(common).copied().collect() }
+        Self { suite: SUITE, files: LOADS.iter().chain(common).copied().collect(), base: None }
+    }
+
+    /// That of a batch system's packages, a layer over the lab's operating system: its own list is `packages.txt`.
+    pub fn engine(engine: Engine) -> Self {
+        let list = format!("{}.txt", engine.word());
+        let packages = ENGINES.iter().filter(|file| file.path == list);
+        let packages = packages.map(|file| RecipeFile { path: "packages.txt", text: file.text });
+        let shared = ENGINES.iter().filter(|file| file.path == "drop.txt" || file.path.starts_with("steps/"));
+        let common = FILES.iter().filter(|file| file.path == COMMON);
+        let files = packages.chain(shared.chain(common).copied()).collect();
+        Self { suite: SUITE, files, base: Some(Self::embedded().hash()) }
     }
 
     /// Sixteen hexadecimal digits of the SHA-256 over format, release, and every path and text.
     pub fn hash(&self) -> String {
         let mut hasher = Sha256::new();
-        for part in [FORMAT, self.suite].into_iter().chain(self.files.iter().flat_map(|file| [file.path, file.text])) {
+        for part in [FORMAT, self.suite]
+            .into_iter()
+            .chain(self.files.iter().flat_map(|file| [file.path, file.text]))
+            .chain(self.base.as_deref())
+        {
             // Lengths keep the end of one part from being taken for the start of the next.
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
@@ -142,12 +199,16 @@ mod tests {
         hashes.sort();
         hashes.dedup();
         assert_eq!(hashes.len(), count);
+        let layer = Recipe::engine(Engine::Slurm);
+        let elsewhere = Recipe { base: Some("other".to_owned()), ..layer.clone() };
+        assert_ne!(layer.hash(), elsewhere.hash(), "a layer fits one image");
+        assert_ne!(layer.hash(), Recipe::engine(Engine::Condor).hash());
         assert_eq!(recipe.hash(), Recipe::embedded().hash());
     }
 
     #[test]
     fn every_file_of_the_directory_is_in_the_recipe() {
-        for (directory, files) in [("image", FILES), ("loads", LOADS)] {
+        for (directory, files) in [("image", FILES), ("loads", LOADS), ("engines", ENGINES)] {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
             let mut pending = vec![root.clone()];
             while let Some(directory) = pending.pop() {
@@ -165,7 +226,7 @@ mod tests {
 
     #[test]
     fn steps_are_in_order() {
-        for (recipe, count) in [(Recipe::embedded(), 5), (Recipe::loads(), 4)] {
+        for (recipe, count) in [(Recipe::embedded(), 5), (Recipe::loads(), 4), (Recipe::engine(Engine::Condor), 2)] {
             let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();
             assert_eq!(steps.len(), count);
             assert!(steps.is_sorted() && recipe.files.iter().any(|file| file.path == COMMON));

@@ -33,15 +33,35 @@ pub struct Boot {
     pub counter_khz: Option<u32>,
     /// Whether the initramfs is the one in the state directory, with what an earlier boot found out, not the image's.
     pub seeded: bool,
-    /// Whether it has the loads image, of which there is a link among its disks.
-    pub loads: bool,
+    /// Images beside its disks that it only reads, of which there are links among them.
+    pub extras: Vec<Extra>,
     /// Kernel arguments after those of the machine.
     pub append: Vec<String>,
 }
 
-/// The loads image among a lab's disks, and the serial number of its disk.
-pub(crate) const LOADS_FILE: &str = "loads.erofs";
-const LOADS: &str = "loads";
+/// An image that a lab has as a disk beside its own, and only reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extra {
+    /// The programs of real loads.
+    Loads,
+    /// The packages of a batch system.
+    Engine,
+}
+
+impl Extra {
+    /// The serial number of its disk.
+    pub fn serial(self) -> &'static str {
+        match self {
+            Self::Loads => "loads",
+            Self::Engine => "engine",
+        }
+    }
+
+    /// Its file among a lab's disks, and in the cache.
+    pub(crate) fn file(self) -> String {
+        format!("{}.erofs", self.serial())
+    }
+}
 
 /// Kernel arguments every lab has. System call filters guard nothing here and take seconds to set up.
 const KERNEL_ARGUMENTS: [&str; 5] = ["console=ttyS0", "quiet", "rw", "audit=0", "SYSTEMD_SECCOMP=0"];
@@ -185,9 +205,10 @@ fn disks(line: &mut Line, machine: &Machine, boot: &Boot) {
         // On any other bus than pcie.0 virtio disks land on a node's bridge, which refuses them.
         line.add("-device", format!("virtio-blk-pci,drive={name},serial={name},bus=pcie.0"));
     }
-    if boot.loads {
-        line.add("-drive", format!("if=none,id={LOADS},file=/lab/disks/{LOADS_FILE},format=raw,readonly=on"));
-        line.add("-device", format!("virtio-blk-pci,drive={LOADS},serial={LOADS},bus=pcie.0"));
+    for extra in &boot.extras {
+        let (serial, file) = (extra.serial(), extra.file());
+        line.add("-drive", format!("if=none,id={serial},file=/lab/disks/{file},format=raw,readonly=on"));
+        line.add("-device", format!("virtio-blk-pci,drive={serial},serial={serial},bus=pcie.0"));
     }
 }
 

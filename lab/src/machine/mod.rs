@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use nearmetal_host::files;
 
 pub use builtin::BUILTIN;
-pub use command_line::{Boot, MANAGEMENT_ADDRESS, arguments};
-pub(crate) use command_line::{COUNTERS, LOADS_FILE, PLUGIN};
+pub use command_line::{Boot, Extra, MANAGEMENT_ADDRESS, arguments};
+pub(crate) use command_line::{COUNTERS, PLUGIN};
 pub use definition::{
     Accelerator, Cable, CableEnd, Confinement, Contents, Disk, Machine, Namespace, Network, NetworkModel, Node, Nvme,
     Processors,

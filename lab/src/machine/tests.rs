@@ -9,7 +9,7 @@ fn boot() -> Boot {
         durable: false,
         seeded: false,
         counter_khz: Some(2_300_000),
-        loads: false,
+        extras: Vec::new(),
         append: vec!["hugepages=64".into()],
     }
 }
@@ -39,11 +39,12 @@ fn arguments_of_every_embedded_machine() {
 }
 
 #[test]
-fn the_loads_image_is_a_disk_that_nobody_writes() {
+fn an_image_beside_its_disks_is_one_that_nobody_writes() {
     let machine = Machine::load("quad").unwrap();
-    let with = lines(&arguments(&machine, &Boot { loads: true, ..boot() }));
+    let with = lines(&arguments(&machine, &Boot { extras: vec![Extra::Loads, Extra::Engine], ..boot() }));
     let drive = with.lines().find(|line| line.contains("id=loads")).unwrap();
     assert!(drive.contains("readonly=on") && drive.contains("file=/lab/disks/loads.erofs"), "{drive}");
+    assert!(with.contains("drive=engine,serial=engine"), "{with}");
     assert!(!lines(&arguments(&machine, &boot())).contains("loads"), "a lab that did not ask for it has none");
 }
 

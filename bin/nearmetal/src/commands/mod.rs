@@ -16,6 +16,7 @@ mod fleet;
 mod image;
 mod inspect;
 mod lab;
+mod offer;
 mod plan;
 mod report;
 mod rollback;
@@ -45,6 +46,7 @@ pub enum Command {
     Export(export::Args),
     Image(image::Args),
     Run(Box<run::Args>),
+    Offer(offer::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     Completions(completions::Args),
@@ -74,6 +76,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Export(args) => export::export(&args, printer),
         Command::Image(args) => image::image(args, printer),
         Command::Run(args) => run::run(&args, printer),
+        Command::Offer(args) => offer::offer(&args, printer),
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
         Command::Completions(args) => completions::completions(args, printer),

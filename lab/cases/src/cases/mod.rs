@@ -9,6 +9,7 @@ mod demo;
 mod device;
 mod doctor;
 mod drift;
+mod engines;
 mod experiment;
 mod export;
 mod faults;
@@ -102,6 +103,7 @@ pub fn all() -> Vec<Case> {
         device::cases(),
         doctor::cases(),
         drift::cases(),
+        engines::cases(),
         experiment::cases(),
         export::cases(),
         faults::cases(),

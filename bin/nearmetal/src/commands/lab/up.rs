@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nearmetal_lab::image::Engine;
 use nearmetal_lab::machine::{Cable, Count};
 use nearmetal_lab::{Lab, Places, UpOptions};
 
@@ -15,7 +16,7 @@ pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// A built-in machine (`quad`, `quad-4nvme`, `quad-tiles`, `peer`) or the path of a machine file
+    /// A built-in machine (`quad`, `quad-4nvme`, `quad-tiles`, `peer`, `farm`) or the path of a machine file
     #[arg(long, default_value = "quad")]
     machine: String,
     /// Keep the disks after `down` or a power loss; the next `up --keep` of this name uses them again
@@ -34,6 +35,10 @@ pub struct Args {
     /// Give it the loads image as a disk, as /dev/disk/by-id/virtio-loads; builds the image first if there is none
     #[arg(long)]
     loads: bool,
+    /// Lay Debian's packages of this batch system over its operating system; builds the layer first if there is none. Nothing
+    /// of them is started
+    #[arg(long, value_name = "slurm|condor")]
+    engine: Option<Engine>,
     /// Seconds to wait for libvirt
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
@@ -48,6 +53,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.cable = args.cable;
     options.count = args.count;
     options.loads = args.loads;
+    options.engine = args.engine;
     options.timeout = Duration::from_secs(args.timeout);
     let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;
     if let Some(boot) = lab.boot_times() {

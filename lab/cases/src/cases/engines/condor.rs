@@ -1,0 +1,183 @@
+//! HTCondor: forty ordinary jobs over two labs, and what its users and administrators do to them meanwhile.
+
+use anyhow::{Context, ensure};
+use nearmetal_lab::image::Engine;
+
+use super::super::Verdict;
+use super::evidence::{check, gather};
+use super::farm::{Farm, on};
+use super::jobs::{End, HELD, Job, LONG, PREEMPTED, REMOVED, URGENT, forty as all_jobs};
+
+const SETUP: &str = include_str!("condor.sh");
+const CONFIG: &str = include_str!("../../../../../packaging/examples/condor/nearmetal.config");
+
+/// HTCondor takes no jobs of root's, and has none over two hosts: those are ordinary ones here.
+fn jobs() -> Vec<Job> {
+    let own = |job: Job| match job.user {
+        "root" => Job { user: "farm", flavour: "tiny", ..job },
+        _ => job,
+    };
+    all_jobs().into_iter().map(own).collect()
+}
+
+pub(super) fn forty() -> anyhow::Result<Verdict> {
+    on(Engine::Condor, |farm| {
+        set_up(farm)?;
+        let jobs = jobs();
+        let (urgent, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.name == URGENT);
+        submit(farm, &others)?;
+        remove_while_it_boots(farm)?;
+        hold_and_release(farm)?;
+        preempt(farm, &urgent)?;
+        restart_schedd(farm)?;
+        drain(farm)?;
+        farm.wait(
+            "an empty queue",
+            "left=$(condor_q -all -af FarmName) && [ -z \"$left\" ]",
+            "condor_q -all -nobatch; condor_status",
+        )?;
+        check(&jobs, &gather(farm)?)?;
+        let table = accounted(farm, &jobs)?;
+        farm.nothing_is_left()?;
+        Ok(Verdict::Holds(table))
+    })
+}
+
+/// Both hosts, until each says which flavours it has.
+fn set_up(farm: &Farm) -> anyhow::Result<()> {
+    for ((name, host), daemons) in farm.hosts().into_iter().zip(["COLLECTOR NEGOTIATOR SCHEDD", ""]) {
+        host.sh("mkdir -p /root/examples")?;
+        host.write("/root/examples/nearmetal.config", CONFIG)?;
+        host.write("/root/condor.sh", SETUP)?;
+        host.sh(&format!("sh /root/condor.sh '{daemons}'")).with_context(|| format!("HTCondor on {name}"))?;
+    }
+    let both = "[ $(condor_status -constraint 'PartitionableSlot && stringListMember(\"wide\", NearmetalFlavours)' -af Machine | wc -l) = 2 ]";
+    farm.wait(
+        "two hosts with flavours",
+        both,
+        "condor_status -af Machine NearmetalFlavours; tail -n 20 /var/log/condor/MasterLog",
+    )
+}
+
+fn submit(farm: &Farm, jobs: &[&Job]) -> anyhow::Result<()> {
+    let mut text = r#"universe = vanilla
+executable = /usr/local/bin/farm-job
+transfer_executable = false
+arguments = "$(name) $(flavour) '$(command)'"
+batch_name = $(name)
+request_cpus = $(cpus)
+request_memory = $(memory)
+request_disk = 1024
+requirements = stringListMember("$(flavour)", TARGET.NearmetalFlavours) && ("$(where)" == "any" || TARGET.Machine == "$(where)")
+should_transfer_files = yes
+when_to_transfer_output = on_exit
+log = /farm/log
+kill_sig = SIGTERM
+job_max_vacate_time = 60
+priority = $(level)
+hold = $(held)
++FarmName = "$(name)"
+queue name, flavour, cpus, memory, where, level, held, command from (
+"#
+    .to_owned();
+    for job in jobs {
+        let Job { name, flavour, cpus, memory, command, .. } = job;
+        let (place, level) = match name.as_str() {
+            REMOVED | LONG => ("farm-a", 50),
+            PREEMPTED => ("farm-b", 50),
+            URGENT => ("farm-b", 100),
+            _ => ("any", 0),
+        };
+        let held = name == HELD;
+        text += &format!("{name} {flavour} {cpus} {memory} {place} {level} {held} {command}\n");
+    }
+    farm.a.write("/farm/jobs.submit", &(text + ")\n"))?;
+    farm.a.sh("cd /farm && chmod 644 jobs.submit && setpriv --reuid farm --regid farm --init-groups --reset-env condor_submit jobs.submit").map(drop)
+}
+
+/// Its guest has started and does not answer yet: the job goes, and its guest with it.
+fn remove_while_it_boots(farm: &Farm) -> anyhow::Result<()> {
+    let started = format!("grep -qs '\"event\":\"started\"' /farm/{REMOVED}.events");
+    farm.wait("a guest that boots", &started, "condor_q -all -nobatch; condor_q -all -better-analyze | tail -n 40")?;
+    farm.a.sh(&format!("condor_rm -constraint 'FarmName == \"{REMOVED}\"'"))?;
+    farm.wait(
+        "the end of the removed run",
+        &format!("grep -q '\"event\":\"ended\"' /farm/{REMOVED}.events"),
+        "condor_q -all -nobatch",
+    )?;
+    let said = farm.a.sh(&format!("tail -n 1 /farm/{REMOVED}.events"))?;
+    ensure!(said.contains("\"outcome\":\"interrupted\""), "the removed job was not interrupted: {said}");
+    Ok(())
+}
+
+/// A run is evicted for a job of a higher priority, and begins anew later.
+fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
+    farm.b.sh(&format!(
+        "for i in $(seq 600); do grep -qs command-started /farm/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
+    ))?;
+    submit(farm, urgent)?;
+    farm.a.sh(&format!("condor_vacate_job -constraint 'FarmName == \"{PREEMPTED}\"'"))?;
+    let gone = format!("left=$(condor_q -all -constraint 'FarmName == \"{URGENT}\"' -af FarmName) && [ -z \"$left\" ]");
+    farm.wait("the urgent job", &gone, "condor_q -all -nobatch")
+}
+
+/// A run that is held ends its guest, and begins anew when it is released.
+fn hold_and_release(farm: &Farm) -> anyhow::Result<()> {
+    let events = format!("/farm/{LONG}.events");
+    farm.wait("the long job", &format!("grep -qs command-started {events}"), "condor_q -all -nobatch")?;
+    farm.a.sh(&format!("condor_hold -constraint 'FarmName == \"{LONG}\"'"))?;
+    farm.wait("the end of the held run", &format!("grep -q '\"event\":\"ended\"' {events}"), "condor_q -all -nobatch")?;
+    let said = farm.a.sh(&format!("tail -n 1 {events}"))?;
+    ensure!(said.contains("\"outcome\":\"interrupted\""), "the held job was not interrupted: {said}");
+    farm.a.sh(&format!("condor_release -constraint 'FarmName == \"{LONG}\" || FarmName == \"{HELD}\"'")).map(drop)
+}
+
+/// Guests run on while the daemon that has the queue is started anew.
+fn restart_schedd(farm: &Farm) -> anyhow::Result<()> {
+    let starts = "condor_q -all -constraint 'JobStatus == 2' -af FarmName NumJobStarts | sort";
+    farm.wait("a running job", &format!("[ -n \"$({starts})\" ]"), "condor_q -all -nobatch")?;
+    farm.a.sh("condor_restart -fast -daemon schedd && sleep 10")?;
+    farm.wait("the schedd", "condor_q -all > /dev/null 2>&1", "tail -n 20 /var/log/condor/SchedLog")
+}
+
+/// A drained host has no guests; then it is back.
+fn drain(farm: &Farm) -> anyhow::Result<()> {
+    farm.a.sh("condor_drain -graceful slot1@farm-b")?;
+    let drained = "condor_status -constraint 'PartitionableSlot && Machine == \"farm-b\"' -af State | grep -qx Drained";
+    farm.wait("a drained host", drained, "condor_status; condor_q -all -nobatch")?;
+    let left = farm.b.sh("pgrep -f '[g]uest=run-'; true")?;
+    ensure!(left.is_empty(), "guests on a drained host: {left}");
+    farm.a.sh("condor_drain -cancel slot1@farm-b").map(drop)
+}
+
+/// What HTCondor has written down of each job: its end, and the guest's processor time and memory.
+fn accounted(farm: &Farm, jobs: &[Job]) -> anyhow::Result<String> {
+    let log = farm.a.sh("cat /farm/log")?;
+    let text = farm.a.sh(
+        "condor_history -af:t FarmName JobStatus ExitCode RemoteUserCpu RemoteSysCpu ResidentSetSize_RAW ClusterId ProcId LastRemoteHost",
+    )?;
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+    let mut table = vec![format!("{:<12} {:<7} {:<9} {:>8} {:>10}  host", "job", "flavour", "code", "CPU", "memory")];
+    for job in jobs {
+        let name = job.name.as_str();
+        let row = rows.iter().find(|row| row.len() == 9 && row[0] == name);
+        let row = row.with_context(|| format!("condor_history lacks `{name}`: {text}"))?;
+        let number = |column: usize| row[column].parse::<f64>().unwrap_or(0.0);
+        let (seconds, memory) = (number(3) + number(4), number(5) / 1024.0);
+        match job.end {
+            // 4 is completed, 3 removed.
+            End::Code(code) => {
+                ensure!(row[1] == "4" && row[2] == code.to_string(), "`{name}`: {row:?}");
+                ensure!(seconds >= 1.0, "the guest's processor time is not the job's: {row:?}");
+                ensure!(memory >= 64.0, "the guest's memory is not the job's: {row:?}");
+            }
+            End::Removed => ensure!(row[1] == "3", "`{name}`: {row:?}"),
+        }
+        // HTCondor's own count of starts is 1 here.
+        let evicted = format!("004 ({:0>3}.{:0>3}.000)", row[6], row[7]);
+        ensure!(name != PREEMPTED || log.contains(&evicted), "`{name}` was not evicted: {row:?}\n{log}");
+        let host = row[8].rsplit('@').next().unwrap_or_default();
+        table.push(format!("{name:<12} {:<7} {:<9} {seconds:>6.1} s {memory:>6.0} MiB  {host}", job.flavour, row[2]));
+    }
+    Ok(format!("{}\nlab: emulated time", table.join("\n")))
+}

@@ -1,0 +1,75 @@
+//! Two labs on a cable, with an engine: `farm-a` also has its controller.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::ensure;
+use nearmetal_lab::image::Engine;
+
+use super::super::Verdict;
+use crate::context::{Bench, Boot};
+
+const HOST: &str = include_str!("host.sh");
+/// Variable that leaves both labs running.
+const KEEP: &str = "NEARMETAL_FARM_KEEP";
+/// The queue of forty guests under emulation is empty after half of that.
+pub(super) const LIMIT: Duration = Duration::from_secs(5400);
+
+/// What would show that something of a run is still there.
+// A shell whose own text holds the pattern would find itself.
+const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f '[g]uest=run-'; pgrep -f '[n]earmetal-libvirt'
+    pgrep -l -u farm; ls -d /tmp/nearmetal-* 2>/dev/null
+    nearmetal run --list | grep -v '^no runs$'
+    cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | grep -vx 0; true";
+
+/// The two hosts.
+pub(super) struct Farm {
+    pub(super) a: Bench,
+    pub(super) b: Bench,
+}
+
+impl Farm {
+    /// Both, with their names.
+    pub(super) fn hosts(&self) -> [(&'static str, &Bench); 2] {
+        [("farm-a", &self.a), ("farm-b", &self.b)]
+    }
+
+    /// Nothing of any run is left on either host.
+    pub(super) fn nothing_is_left(&self) -> anyhow::Result<()> {
+        for (name, host) in self.hosts() {
+            let left = host.sh(LEFT)?;
+            ensure!(left.is_empty(), "left on {name}: {left}");
+        }
+        Ok(())
+    }
+
+    /// Waits on `farm-a` until a shell condition holds; what `said` prints goes into the error.
+    pub(super) fn wait(&self, what: &str, condition: &str, said: &str) -> anyhow::Result<()> {
+        let limit = LIMIT.as_secs();
+        let script = format!(
+            "end=$(($(date +%s) + {limit})); until {condition}; do
+                 [ $(date +%s) -lt $end ] || {{ echo 'waited in vain for {what}'; {said}; exit 1; }}; sleep 3; done"
+        );
+        self.a.sh_within(LIMIT + Duration::from_secs(120), &script).map(drop)
+    }
+}
+
+/// Boots both, makes hosts of a farm of them, does what is asked for, and takes them down.
+pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+    let up = |name, cable| {
+        Bench::up(name, &Boot { machine: Some("farm"), cable: Some(cable), engine: Some(engine), ..Boot::default() })
+    };
+    let farm = Farm { a: up("farm-a", "farm:a")?, b: up("farm-b", "farm:b")? };
+    for ((name, host), address) in farm.hosts().into_iter().zip(["192.0.2.1", "192.0.2.2"]) {
+        host.write("/root/host.sh", HOST)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+        host.sh(&format!("sh /root/host.sh {name} {address} {now}"))?;
+    }
+    // The cards need a moment until they have a link.
+    farm.b.sh("for i in $(seq 60); do busybox ping -c 1 -W 2 farm-a >/dev/null 2>&1 && exit 0; sleep 1; done; ip address; exit 1")?;
+    let verdict = body(&farm)?;
+    if std::env::var_os(KEEP).is_none() {
+        farm.a.lab.down()?;
+        farm.b.lab.down()?;
+    }
+    Ok(verdict)
+}

@@ -1,0 +1,58 @@
+# One host of a farm. Arguments: its name, its address, and the time at the host of both labs.
+set -e
+name=$1 address=$2 now=$3
+hostname "$name"
+echo "$name" > /etc/hostname
+printf '127.0.0.1 localhost\n192.0.2.1 farm-a\n192.0.2.2 farm-b\n' > /etc/hosts
+date -s "@$now" > /dev/null
+port=$(basename "$(dirname "$(dirname "$(ls /sys/class/net/*/device/sriov_totalvfs)")")")
+ip address replace "$address/24" dev "$port"
+ip link set "$port" up
+id farm > /dev/null 2>&1 || useradd -m -G kvm farm
+# As the package makes it.
+install -d -m 755 /run/nearmetal
+install -d -m 1775 -g kvm /run/nearmetal/runs
+[ -e /run/nearmetal/runs/lock ] || install -m 644 /dev/null /run/nearmetal/runs/lock
+install -d -o farm -g farm /farm
+install -d /etc/nearmetal
+cat > /etc/nearmetal/flavours.toml <<'END'
+[[flavour]]
+name = "tiny"
+vcpus = 1
+memory = "256 MiB"
+boot = "appliance"
+grace = "5s"
+
+[[flavour]]
+name = "pair"
+vcpus = 2
+memory = "256 MiB"
+boot = "appliance"
+grace = "5s"
+
+# More vCPUs than a node has.
+[[flavour]]
+name = "wide"
+vcpus = 4
+memory = "512 MiB"
+boot = "appliance"
+grace = "5s"
+
+[[flavour]]
+name = "pages"
+vcpus = 1
+memory = "256 MiB"
+page-size = "2 MiB"
+boot = "appliance"
+grace = "5s"
+END
+# What a job runs: it writes down what the engine gave it, and becomes the run, so that the engine's signals reach that.
+cat > /usr/local/bin/farm-job <<'END'
+#!/bin/sh
+# farm-job NAME FLAVOUR COMMAND: the command is one word, which the guest's shell reads.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+grep _allowed_list /proc/self/status > "/farm/$1.given"
+sed 's/^/cgroup:/' /proc/self/cgroup >> "/farm/$1.given"
+exec nearmetal run "$2" --events "/farm/$1.events" -- sh -c "$3"
+END
+chmod 755 /usr/local/bin/farm-job

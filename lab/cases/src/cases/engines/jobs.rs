@@ -1,0 +1,99 @@
+//! The forty jobs, the same for each engine.
+
+/// A job that starts one guest.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// Its name, and that of its files.
+    pub(super) name: String,
+    /// Who it runs as. A run of `farm` is a session inside the job's control group; root's is the system's.
+    pub(super) user: &'static str,
+    pub(super) flavour: &'static str,
+    /// CPUs that the engine is asked for.
+    pub(super) cpus: u32,
+    /// MiB that it is asked for: the guest's memory, and as much for QEMU and libvirt.
+    pub(super) memory: u32,
+    /// What the guest's shell runs: no quotes and no `$`, which engines have meanings of their own for.
+    pub(super) command: &'static str,
+    /// How it ends at last.
+    pub(super) end: End,
+}
+
+/// How a job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its command, with this code.
+    Code(i32),
+    /// Somebody removes it while its guest boots.
+    Removed,
+}
+
+/// The jobs that something is done to.
+pub(super) const REMOVED: &str = "removed";
+/// Has a host of its own when something more urgent comes, and runs once more.
+pub(super) const PREEMPTED: &str = "preempted";
+/// Wants that host.
+pub(super) const URGENT: &str = "urgent";
+/// Is held from the start, and released.
+pub(super) const HELD: &str = "held";
+/// Runs while the engine's daemons are restarted.
+pub(super) const LONG: &str = "long";
+/// More vCPUs than a node has.
+pub(super) const WIDE: &str = "wide";
+/// Wants both hosts at once, where an engine has such jobs.
+pub(super) const BOTH: &str = "both";
+const COUNT: usize = 40;
+
+/// All of them, `removed`, `preempted` and `long` first: they are to run at once.
+pub(super) fn forty() -> Vec<Job> {
+    let job = |name: &str, flavour, cpus, command| {
+        let memory = if flavour == "wide" { 1024 } else { 512 };
+        Job { name: name.to_owned(), user: "farm", flavour, cpus, memory, command, end: End::Code(0) }
+    };
+    let root = |name, flavour| Job { user: "root", ..job(name, flavour, 2, "exit 0") };
+    let mut jobs = vec![
+        Job { end: End::Removed, ..job(REMOVED, "tiny", 2, "sleep 900") },
+        job(LONG, "tiny", 2, "sleep 60"),
+        // The whole of a host.
+        job(PREEMPTED, "tiny", 6, "sleep 120"),
+        job(HELD, "tiny", 2, "exit 0"),
+        Job { end: End::Code(7), ..job("fails", "tiny", 2, "exit 7") },
+        job(WIDE, "wide", 6, "nproc | grep -qx 4"),
+        root("as-root", "tiny"),
+        root("pages", "pages"),
+        job(BOTH, "tiny", 2, "exit 0"),
+        job(URGENT, "tiny", 6, "exit 0"),
+    ];
+    for number in jobs.len() + 1..=COUNT {
+        let (flavour, cpus, command) =
+            if number % 3 == 0 { ("pair", 3, "nproc | grep -qx 2") } else { ("tiny", 2, "nproc | grep -qx 1") };
+        jobs.push(job(&format!("plain-{number}"), flavour, cpus, command));
+    }
+    jobs
+}
+
+/// Variable that has all jobs run as root, for a nearmetal whose runs take root.
+const AS_ROOT: &str = "NEARMETAL_FARM_AS_ROOT";
+
+/// As [`forty`], or all of them as root where that is asked for.
+pub(super) fn wanted() -> Vec<Job> {
+    let mut jobs = forty();
+    if std::env::var_os(AS_ROOT).is_some() {
+        jobs.iter_mut().for_each(|job| job.user = "root");
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_forty_with_names_of_their_own_and_more_than_two_hosts_hold() {
+        let jobs = forty();
+        let names: std::collections::BTreeSet<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!((jobs.len(), names.len()), (COUNT, COUNT));
+        assert!(jobs.iter().map(|job| job.cpus).sum::<u32>() > 5 * 2 * 6);
+        assert!(jobs.iter().any(|job| job.flavour == "pair") && jobs.iter().all(|job| job.cpus <= 6));
+        assert!(jobs.iter().all(|job| !job.command.contains(['$', '\'', '"'])));
+    }
+}

@@ -97,7 +97,7 @@ fn jvm_scaling() -> anyhow::Result<Verdict> {
 /// Killed in its race, it goes on with the measurement that the store has.
 fn images_io(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    let words = "web1 --directory /var/tmp/images --span 32MiB --budget 300 --pairs 2 --pause";
+    let words = "web1 --directory /var/tmp/images --span 48MiB --budget 400 --pairs 2 --pause";
     bench.sh(&format!(
         "mkdir -p /var/tmp/images; rm -f /var/lib/nearmetal/results.sqlite*
          nearmetal experiment run images-io {words} --quick -o /root/images-io >/root/kill.log 2>&1 &

@@ -25,6 +25,13 @@ pub struct Pairing {
     pub memory: Vec<Workload>,
     /// Guests stay up between rounds.
     pub quick: bool,
+    /// Whether a lab that counts work counts accesses to memory, too, in slow rounds of their own. An earlier version always did.
+    #[serde(default = "counted")]
+    pub accesses: bool,
+}
+
+fn counted() -> bool {
+    true
 }
 
 impl Pairing {
@@ -61,7 +68,7 @@ impl Pairing {
             single_shot,
             fresh,
             reasons,
-            accesses: rounds_of_accesses(session.fs, self.rounds),
+            accesses: if self.accesses { rounds_of_accesses(session.fs, self.rounds) } else { 0 },
             offers: true,
             // What the plan is for: such a round is slow, and bare metal's memory is near by its binding.
             accesses_in: sides.collect(),

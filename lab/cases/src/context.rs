@@ -37,6 +37,8 @@ pub fn purge(name: &str) -> anyhow::Result<()> {
 pub struct Bench {
     /// The lab.
     pub lab: Lab,
+    /// The lab at the other end of its cable.
+    pub(crate) peer: Option<Box<Bench>>,
 }
 
 /// How to boot one.
@@ -105,22 +107,31 @@ impl Bench {
             own_labs().insert(options.name);
         }
         let lab = lab?;
-        let bench = Self { lab };
+        Self::with_programs(lab)
+    }
+
+    /// The lab of that name if it is up, else a new one: while cases are written, the boot is spared.
+    pub fn attach_or_up(name: &str, boot: &Boot) -> anyhow::Result<Self> {
+        match Lab::open(&Places::standard(), &name.parse::<LabName>()?) {
+            Ok(lab) => Self::with_programs(lab),
+            Err(_) => Self::up(name, boot),
+        }
+    }
+
+    fn with_programs(lab: Lab) -> anyhow::Result<Self> {
+        let bench = Self { lab, peer: None };
         bench.install()?;
         Ok(bench)
     }
 
-    /// The lab of that name if it is up, else a new one: while cases are written, the boot is spared.
-    pub fn attach_or_up(name: &str) -> anyhow::Result<Self> {
-        match Lab::open(&Places::standard(), &name.parse::<LabName>()?) {
-            Ok(lab) => {
-                let bench = Self { lab };
-                bench.install()?;
-                Ok(bench)
-            }
-            // As the demo's does: what users see first is what is tried here.
-            Err(_) => Self::up(name, &Boot { count: Some(Count::Work), ..Boot::default() }),
-        }
+    /// The lab at the other end of the cable.
+    pub fn peer(&self) -> anyhow::Result<&Self> {
+        self.peer.as_deref().context("this case asks for labs on a cable, and was given one lab")
+    }
+
+    /// Whether it runs, and its peer too.
+    pub fn is_alive(&self) -> bool {
+        self.lab.is_alive() && self.peer.as_ref().is_none_or(|peer| peer.is_alive())
     }
 
     fn install(&self) -> anyhow::Result<()> {
@@ -182,77 +193,6 @@ impl Bench {
         ensure!(self.lab.exec(&command)?.success(), "cannot write `{path}` in the lab");
         Ok(())
     }
-
-    /// The guest as people have it: defined, running, its agent answering, and nothing of an earlier case in force. Kept
-    /// from the case before if that left it so, since a boot takes a while.
-    pub fn found(&self) -> anyhow::Result<()> {
-        let kept = self.try_sh(
-            "virsh dumpxml --inactive web1 2>/dev/null | cmp -s - /root/baseline.xml || exit 1
-             test \"$(virsh domstate web1)\" = running || exit 1
-             test ! -e /etc/systemd/system/nearmetal-boot.service || exit 1
-             test \"$(virsh -q vcpupin web1 --live | grep -c '0-11')\" = 2 || exit 1
-             test \"$(cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | sort -u)\" = 0 || exit 1
-             rm -rf /var/lib/nearmetal",
-        )?;
-        if kept.success() {
-            return self.wait_for_agent();
-        }
-        self.sh(
-            "rm -rf /var/lib/nearmetal /root/*.json /root/baseline.xml /etc/systemd/system/nearmetal-boot.service
-             sysctl -q kernel.io_uring_disabled=0
-             for d in $(virsh list --name); do virsh -q destroy $d; done
-             for d in $(virsh list --all --name); do virsh -q undefine $d; done
-             for n in /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages; do echo 0 > $n; done
-             virsh -q define /root/found.xml && virsh -q start web1 && virsh dumpxml --inactive web1 > /root/baseline.xml",
-        )?;
-        self.wait_for_agent()
-    }
-
-    /// Waits until the guest's agent answers.
-    ///
-    /// Emulation sometimes loses an interrupt while a guest's processors start, and the guest then hangs: the same trap
-    /// as with labs themselves. Such a guest is powered off and started again, which is said on stderr.
-    pub fn wait_for_agent(&self) -> anyhow::Result<()> {
-        self.wait_for_agent_of("web1")
-    }
-
-    /// The same of another guest.
-    pub fn wait_for_agent_of(&self, guest: &str) -> anyhow::Result<()> {
-        let ping =
-            format!("timeout 10 virsh -q qemu-agent-command {guest} '{{\"execute\":\"guest-ping\"}}' >/dev/null 2>&1");
-        let script =
-            format!("end=$(($(date +%s) + 60)); until {ping}; do [ $(date +%s) -lt $end ] || exit 1; sleep 1; done");
-        for _ in 0..3 {
-            if self.try_sh(&script)?.success() {
-                return Ok(());
-            }
-            let state = self.try_sh(&format!(
-                "virsh domstate {guest}; virsh -q domjobinfo {guest}; tail -n 3 /var/log/libvirt/qemu/{guest}.log"
-            ))?;
-            say_aside(&format!("the guest hung while it booted and is started again: {}", state.text()));
-            self.sh(&format!("virsh -q destroy {guest}; virsh -q start {guest}"))?;
-        }
-        bail!("the guest's agent did not answer in three boots of 60 s each")
-    }
-
-    /// The guest placed: found, planned, applied, verified. Kept from the case before if it still verifies.
-    pub fn applied(&self) -> anyhow::Result<()> {
-        let verify = "nearmetal verify web1 --agent-timeout 60";
-        if self.try_sh("test -d /var/lib/nearmetal")?.success() && self.try_sh(verify)?.success() {
-            return Ok(());
-        }
-        self.found()?;
-        self.sh("nearmetal plan web1 -o /root/plan.json && nearmetal apply /root/plan.json --restart --yes")?;
-        self.wait_for_agent()?;
-        self.sh(verify).map(drop)
-    }
-
-    /// The state that rollback must restore: stored XML, running or not, pools.
-    pub fn fingerprint(&self) -> anyhow::Result<String> {
-        self.sh("virsh dumpxml --inactive --security-info web1; virsh domstate web1
-             grep -H . /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
-             ls /etc/systemd/system/nearmetal-boot.service 2>&1; true")
-    }
 }
 
 fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
@@ -287,7 +227,7 @@ impl Progress for Aside {
 }
 
 /// What somebody who follows the run wants to know, and no result.
-fn say_aside(text: &str) {
+pub fn say_aside(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "note: {text}");
 }

@@ -6,8 +6,10 @@
 
 mod cases;
 mod context;
+mod labs;
 mod read_back;
 mod record;
+mod state;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +21,7 @@ use nearmetal_host::files;
 use sha2::{Digest, Sha256};
 
 use crate::cases::{Body, Case, Verdict};
-use crate::context::Bench;
+use crate::labs::Shared;
 use crate::record::{CaseRecord, Outcome, Record};
 
 /// Run the end-to-end cases
@@ -28,16 +30,19 @@ struct Cli {
     /// The long ones too: every fault point, power loss, reboot, two labs
     #[arg(long)]
     all: bool,
+    /// Begin no case that would end later than in so many minutes, by what it took last; the next run takes up what is left
+    #[arg(long, value_name = "MINUTES")]
+    within: Option<u32>,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Run cases again that passed already in this build
     #[arg(long)]
     again: bool,
-    /// Leave the shared lab running; the next run uses it
+    /// Leave the shared labs running; the next run uses them
     #[arg(long)]
     keep_lab: bool,
-    /// Print the names and end
+    /// Print the names, with the seconds that each took when it last ran, and end
     #[arg(long)]
     list: bool,
     /// Where the results go
@@ -66,15 +71,30 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let all = cases::all();
     let chosen: Vec<&Case> = all.iter().filter(|case| wanted(case)).collect();
     if cli.list {
-        chosen.iter().for_each(|case| say(case.name));
+        // Times are of any build, and a list needs none.
+        let record = Record::resume(&cli.record, "");
+        for case in chosen {
+            say(&match record.time(case.name) {
+                Some(seconds) => format!("{:66} {seconds:7.1} s", case.name),
+                None => case.name.to_owned(),
+            });
+        }
         return Ok(true);
     }
     let mut record = Record::resume(&cli.record, &build()?);
     let open = |case: &&Case| cli.again || !record.has_passed(case.name);
     let chosen: Vec<&Case> = chosen.into_iter().filter(open).collect();
     let root = rustix::process::geteuid().is_root();
-    let mut shared = None;
-    for case in chosen {
+    let mut shared = Shared::default();
+    let (begun, mut left) = (Instant::now(), 0);
+    for (done, case) in chosen.iter().enumerate() {
+        if cli.all {
+            say(&record.estimate(chosen[done..].iter().map(|case| case.name)));
+        }
+        if cli.within.is_some_and(|minutes| !fits(minutes, begun.elapsed().as_secs_f64(), record.time(case.name))) {
+            left += 1;
+            continue;
+        }
         let clock = Instant::now();
         let mut first_attempt = None;
         let result = if root {
@@ -83,7 +103,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
                 // in a fresh lab as well; a lab's own does not, and the record keeps what it was.
                 first_attempt = Some(format!("{error:#}"));
                 say(&format!("again {:49} {:6.1} s  {error:#}", case.name, clock.elapsed().as_secs_f64()));
-                take_down(&mut shared);
+                shared.take_down();
                 attempt(case, &mut shared)
             })
         } else {
@@ -104,36 +124,30 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         record.add(case.name, CaseRecord { outcome, detail, first_attempt, seconds })?;
     }
     if !cli.keep_lab {
-        take_down(&mut shared);
+        shared.take_down();
     }
     let (passed, failed, skipped) = record.totals();
-    say(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
-    Ok(failed == 0)
+    let minutes = record.seconds() / 60.0;
+    say(&format!("{passed} passed, {failed} failed, {skipped} skipped, in {minutes:.0} min"));
+    if left > 0 {
+        say(&format!("{left} did not fit into the time: run the same command again"));
+    }
+    Ok(failed == 0 && left == 0)
 }
 
-fn attempt(case: &Case, shared: &mut Option<Bench>) -> anyhow::Result<Verdict> {
+/// Whether a case that took so many seconds last, or never ran, may begin after so many.
+fn fits(minutes: u32, elapsed: f64, last: Option<f64>) -> bool {
+    elapsed + last.unwrap_or_default() <= f64::from(minutes) * 60.0
+}
+
+fn attempt(case: &Case, shared: &mut Shared) -> anyhow::Result<Verdict> {
     match case.body {
-        Body::Shared(body) => shared_bench(shared).and_then(body),
+        Body::Shared(labs, body) => shared.of(labs).and_then(body),
         Body::Alone(body) => {
             // Two labs at once would each be half as fast; a case that wants two boots both itself.
-            take_down(shared);
+            shared.take_down();
             context::forget_own();
             body().inspect_err(|_| context::take_down_own(say))
-        }
-    }
-}
-
-fn shared_bench(slot: &mut Option<Bench>) -> anyhow::Result<&Bench> {
-    if slot.as_ref().is_none_or(|bench| !bench.lab.is_alive()) {
-        *slot = Some(Bench::attach_or_up("cases")?);
-    }
-    slot.as_ref().ok_or_else(|| anyhow::anyhow!("no lab"))
-}
-
-fn take_down(slot: &mut Option<Bench>) {
-    if let Some(bench) = slot.take() {
-        if let Err(error) = bench.lab.down() {
-            say(&format!("the shared lab was not taken down: {error}"));
         }
     }
 }
@@ -145,4 +159,14 @@ fn build() -> anyhow::Result<String> {
         hash.update(files::read(&path)?);
     }
     Ok(format!("{:x}", hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_case_begins_if_by_its_last_time_it_ends_in_time() {
+        use super::fits;
+        assert!(fits(10, 0.0, Some(600.0)) && fits(10, 500.0, Some(100.0)) && fits(10, 599.0, None));
+        assert!(!fits(10, 0.0, Some(601.0)) && !fits(10, 501.0, Some(100.0)) && !fits(10, 601.0, None));
+    }
 }

@@ -19,8 +19,14 @@ pub struct Record {
     passed: usize,
     failed: usize,
     skipped: usize,
+    /// Wall seconds of all cases together.
+    #[serde(default)]
+    seconds: f64,
     /// By case name.
     cases: BTreeMap<String, CaseRecord>,
+    /// Wall seconds of each case when it last ran, in whatever build: what a run may take.
+    #[serde(default)]
+    times: BTreeMap<String, f64>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -60,16 +66,32 @@ impl Record {
             Some(record) if record.schema == SCHEMA && record.build == build => {
                 Self { path: path.to_owned(), ..record }
             }
-            _ => Self {
+            other => Self {
                 schema: SCHEMA.to_owned(),
                 build: build.to_owned(),
                 passed: 0,
                 failed: 0,
                 skipped: 0,
+                seconds: 0.0,
                 cases: BTreeMap::new(),
+                times: other.map(|record| record.times).unwrap_or_default(),
                 path: path.to_owned(),
             },
         }
+    }
+
+    /// Wall seconds of a case when it last ran.
+    pub fn time(&self, name: &str) -> Option<f64> {
+        self.times.get(name).copied()
+    }
+
+    /// What these cases took when they last ran, in words: `5 cases to run: about 12 min, and 2 of them never ran`.
+    pub fn estimate<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> String {
+        let times: Vec<Option<f64>> = names.into_iter().map(|name| self.time(name)).collect();
+        let minutes = times.iter().flatten().sum::<f64>() / 60.0;
+        let unknown = times.iter().filter(|time| time.is_none()).count();
+        let beside = if unknown > 0 { format!(", and {unknown} of them never ran here") } else { String::new() };
+        format!("{} to run: about {minutes:.0} min{beside}", times.len())
     }
 
     /// Whether a case passed already in this build.
@@ -79,7 +101,12 @@ impl Record {
 
     /// Adds a case and writes the file.
     pub fn add(&mut self, name: &str, case: CaseRecord) -> anyhow::Result<()> {
+        // A skipped case says nothing of how long it takes.
+        if case.outcome != Outcome::Skipped {
+            self.times.insert(name.to_owned(), case.seconds);
+        }
         self.cases.insert(name.to_owned(), case);
+        self.seconds = self.cases.values().map(|case| case.seconds).sum();
         let count = |outcome| self.cases.values().filter(|case| case.outcome == outcome).count();
         (self.passed, self.failed, self.skipped) =
             (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
@@ -90,8 +117,41 @@ impl Record {
         Ok(())
     }
 
+    /// Wall seconds of all cases together.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
     /// (passed, failed, skipped).
     pub fn totals(&self) -> (usize, usize, usize) {
         (self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn took(outcome: Outcome, seconds: f64) -> CaseRecord {
+        CaseRecord { outcome, detail: String::new(), first_attempt: None, seconds }
+    }
+
+    #[test]
+    fn another_build_has_no_results_and_knows_how_long_cases_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cases.json");
+        let mut record = Record::resume(&path, "one");
+        record.add("a", took(Outcome::Passed, 90.0)).unwrap();
+        record.add("b", took(Outcome::Failed, 30.0)).unwrap();
+        record.add("c", took(Outcome::Skipped, 0.1)).unwrap();
+        let same = Record::resume(&path, "one");
+        assert_eq!((same.seconds(), same.totals(), same.has_passed("a")), (120.1, (1, 1, 1), true));
+        let mut other = Record::resume(&path, "two");
+        assert_eq!((other.seconds(), other.totals(), other.has_passed("a")), (0.0, (0, 0, 0), false));
+        assert_eq!((other.time("a"), other.time("b"), other.time("c")), (Some(90.0), Some(30.0), None));
+        assert_eq!(other.estimate(["a", "b", "c"]), "3 to run: about 2 min, and 1 of them never ran here");
+        assert_eq!(other.estimate(["a", "b"]), "2 to run: about 2 min");
+        other.add("a", took(Outcome::Passed, 60.0)).unwrap();
+        assert_eq!((other.time("a"), other.time("b"), other.seconds()), (Some(60.0), Some(30.0), 60.0));
     }
 }

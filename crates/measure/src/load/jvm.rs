@@ -129,6 +129,11 @@ impl JvmJob {
         }
     }
 
+    /// The same job with so many seconds for the JVM to start: half of the warm-up is for that.
+    pub(super) fn starting_within(&self, seconds: u32) -> Self {
+        Self { warm_up: seconds.saturating_mul(2).max(self.seconds), ..self.clone() }
+    }
+
     /// What the JVM is told.
     fn flags(&self) -> Vec<String> {
         let heap = self.heap.kib() / 1024;

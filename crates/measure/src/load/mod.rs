@@ -238,6 +238,15 @@ impl Workload {
         self.load().middle().map_or(Each::Io, |(_, each)| each).title()
     }
 
+    /// The same with so many seconds for its program to start, before its load begins; `None` if its program starts at once.
+    pub fn starting_within(&self, seconds: u32) -> Option<Self> {
+        match self {
+            Self::Jvm(job) => Some(job.starting_within(seconds).into()),
+            Self::Oltp(job) => Some(OltpJob { prepare: seconds, ..job.clone() }.into()),
+            _ => None,
+        }
+    }
+
     /// Name of the metric that says how much it did each second, if it has one.
     pub fn rate(&self) -> Option<String> {
         self.load().rate()

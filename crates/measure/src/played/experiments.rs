@@ -375,6 +375,7 @@ fn pairing(quick: bool, read_percent: u8) -> Pairing {
         single_shot: vec![],
         memory: vec![Workload::from(MemoryLatency(memory))],
         quick,
+        accesses: true,
     }
 }
 

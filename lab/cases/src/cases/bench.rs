@@ -3,15 +3,16 @@
 use anyhow::{Context, ensure};
 use nearmetal_measure::{BARE_SLICE, Comparison, Cost, Estimate, PLANNED, Results, compare, cost_table};
 
-use super::{Case, Verdict, alone, shared_long};
-use crate::context::{Bench, Boot};
+use super::{Case, Verdict, long_in, shared_long};
+use crate::context::Bench;
+use crate::labs::Labs;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared_long("bench/nvme-vf-against-bare-metal", function),
         shared_long("bench/a-neighbour-on-the-slice-is-seen-and-said", neighbour),
-        alone("bench/four-guests-on-four-nodes", four),
-        alone("bench/four-guests-with-drives-of-their-own", four_with_drives),
+        long_in(Labs::FourDrives, "bench/four-guests-on-four-nodes", side_by_side),
+        long_in(Labs::FourDrives, "bench/four-guests-with-drives-of-their-own", handed_through),
     ]
 }
 
@@ -49,7 +50,7 @@ fn compared(bench: &Bench, command: &str, before: &str) -> anyhow::Result<Verdic
     let killed =
         format!("timeout --signal=KILL 40 {command} --pairs 2 >/dev/null 2>&1; test -e /var/lib/nearmetal/bench.json");
     ensure!(bench.try_sh(&killed)?.success(), "it was not killed in the middle");
-    let text = bench.sh(&format!("{command} --pairs 5 --seconds 4 -o /root/function.json"))?;
+    let text = bench.sh(&format!("{command} --pairs 3 --seconds 3 -o /root/function.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     let results: Results = serde_json::from_str(&bench.document("/root/function.json", "web1")?)?;
@@ -110,23 +111,9 @@ fn drive_of(node: usize) -> String {
     format!("/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_drive{node}_1")
 }
 
-fn four() -> anyhow::Result<Verdict> {
-    on_four_nodes(side_by_side)
-}
-
-fn four_with_drives() -> anyhow::Result<Verdict> {
-    on_four_nodes(handed_through)
-}
-
-pub(super) fn on_four_nodes(body: fn(&Bench) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
-    let bench = Bench::up("cases-four", &Boot { machine: Some("quad-4nvme"), ..Boot::default() })?;
-    let result = body(&bench);
-    bench.lab.down()?;
-    result
-}
-
 /// Four guests of one vCPU, each with what `disk` makes of its node's drive, planned together.
 fn define_four(bench: &Bench, disk: impl Fn(usize) -> anyhow::Result<String>) -> anyhow::Result<()> {
+    bench.cleared()?;
     let found = nearmetal_lab::domains::FOUND;
     let (before, rest) = found.split_once("<disk").context("the guest has no disk")?;
     let (_, after) = rest.split_once("</disk>").context("the guest's disk does not end")?;
@@ -186,7 +173,7 @@ fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
     define_four_with_drives(bench)?;
     let before = bench.sh(STATE)?;
     let command = "nearmetal bench together w0 w1 w2 w3 --plan /root/plan.json --quick";
-    let text = bench.sh(&format!("{command} --drives --pairs 4 -o /root/together.json"))?;
+    let text = bench.sh(&format!("{command} --drives --pairs 4 --same-arm-pairs 0 -o /root/together.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     ensure!(text.contains("by PCI passthrough") && text.contains("vfio-msi"), "{text}");
@@ -204,7 +191,7 @@ fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {
     let command = format!("nearmetal bench together w0 w1 w2 w3{scratch} --quick");
     let text = bench.ends_with(2, &format!("{command} --scratch /dev/vda"))?;
     ensure!(text.contains("4 VMs") && text.contains("5 scratch devices"), "{text}");
-    let text = bench.sh(&format!("{command} --pairs 5 --scaling -o /root/together.json"))?;
+    let text = bench.sh(&format!("{command} --pairs 5 --same-arm-pairs 0 -o /root/together.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     for node in 0..4 {

@@ -1,20 +1,17 @@
 //! A lab whose processors count: the counts themselves, and what a measurement makes of them.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
-use nearmetal_lab::machine::Count;
 use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results};
 use serde_json::{Value, json};
 
-use super::{Case, Verdict, alone, shared_long};
-use crate::context::{Bench, Boot};
+use super::{Case, Verdict, long_in, shared_long};
+use crate::context::Bench;
+use crate::labs::Labs;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        alone("count/counts-hold-and-show-where-memory-is", counts),
-        shared_long("count/modes-over-nodes-differ-in-where-memory-is", modes),
-        shared_long("count/a-guest-that-ignores-its-cells-is-seen", ignored_cells),
+        long_in(Labs::Counting, "count/counts-hold-and-show-where-memory-is", counts),
+        long_in(Labs::Counting, "count/a-guest-that-ignores-its-cells-is-seen", ignored_cells),
         shared_long("count/a-pu-that-goes-offline-spoils-its-sample-alone", offline),
     ]
 }
@@ -22,21 +19,18 @@ pub(super) fn cases() -> Vec<Case> {
 /// The most that the count of a known loop may be off, and that of entries against KVM's.
 const LOOP: f64 = 0.001;
 const ENTRIES: f64 = 0.01;
-/// Some thirty boots of a guest.
-const MODES_LIMIT: Duration = Duration::from_secs(2400);
 /// The part of a bound program's accesses that must go to the node it is bound to; the rest is its start.
 const BOUND: f64 = 0.99;
 
-fn counts() -> anyhow::Result<Verdict> {
-    let bench = Bench::up("cases-count", &Boot { count: Some(Count::Work), ..Boot::default() })?;
+fn counts(bench: &Bench) -> anyhow::Result<Verdict> {
     let check = bench.json("nearmetal-probe count --check")?;
     for (what, most) in [("host", LOOP), ("guest", LOOP), ("entries", ENTRIES)] {
         let error = check["result"][what]["error"].as_f64().context("no error")?;
         ensure!(error <= most, "{what} is off by {error}, {most} at most: {}", check["result"][what]);
     }
-    let far = bound(&bench, 3, 2)?;
+    let far = bound(bench, 3, 2)?;
     ensure!(far >= BOUND, "bound to node 2, and {far} of the accesses went there");
-    let touched = touched(&bench)?;
+    let touched = touched(bench)?;
     bench.sh("nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/count.json")?;
     let results: Results = serde_json::from_str(&bench.document("/root/count.json", "web1")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
@@ -50,7 +44,6 @@ fn counts() -> anyhow::Result<Verdict> {
         near > 0.95 && near > anywhere,
         "{near} of the accesses stay on their node as planned, {anywhere} as found"
     );
-    bench.lab.down()?;
     Ok(Verdict::Holds(format!(
         "lab: check {}; touched {touched}; instructions per request: bare {bare:.0}, planned {planned:.0}, as found {found:.0}; local: planned {:.1} %, as found {:.1} %",
         check["result"],
@@ -59,12 +52,9 @@ fn counts() -> anyhow::Result<Verdict> {
     )))
 }
 
-/// A guest over four nodes in every mode: what sees its nodes, or has one, touches memory there, and what does not scatters.
-fn modes(bench: &Bench) -> anyhow::Result<Verdict> {
-    bench.applied()?;
-    bench.sh_within(MODES_LIMIT, "nearmetal bench modes web1 --quick --pause --counts 4 --pairs 2 --seconds 3 --overlap 50 --same-arm-pairs 0 -o /root/modes.json")?;
-    let results: Results = serde_json::from_str(&bench.document("/root/modes.json", "web1")?)?;
-    let over = |arm: &str, metric| mean(&results, arm, metric);
+/// Of a guest over nodes in every mode: what sees its nodes, or has one, touches memory there, and what does not scatters.
+pub(super) fn near_and_far(results: &Results) -> anyhow::Result<String> {
+    let over = |arm: &str, metric| mean(results, arm, metric);
     let mut told = Vec::new();
     for arm in &results.arms {
         let all = over(&arm.name.id, "locality.local-share")?;
@@ -75,8 +65,7 @@ fn modes(bench: &Bench) -> anyhow::Result<Verdict> {
     }
     let (cells, default) = (over("cells", "locality.local-share")?, over("default", "locality.local-share")?);
     ensure!(cells > default + 0.2, "with cells {cells} of the accesses stay on their node, by default {default}");
-    let told = told.join("; ");
-    Ok(Verdict::Holds(format!("lab: accesses that stay on their node, over four nodes: {told}")))
+    Ok(format!("; accesses that stay on their node: {}", told.join("; ")))
 }
 
 /// A fleet of one VM over two nodes of this lab.
@@ -134,7 +123,7 @@ fn offline(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     // The bare slice's fio alone runs on the host; half-way through its ten seconds it is counted.
     bench.sh("(until pgrep -f '[f]io .*--runtime=10' > /dev/null; do sleep 0.2; done; sleep 6.5; echo 0 > /sys/devices/system/cpu/cpu11/online) > /dev/null 2>&1 &
-             nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 10 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/offline.json
+             nearmetal bench slice web1 --quick --pause --pairs 1 --seconds 10 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/offline.json
              code=$?; echo 1 > /sys/devices/system/cpu/cpu11/online; exit $code")?;
     let results: Results = serde_json::from_str(&bench.document("/root/offline.json", "web1")?)?;
     let failed: Vec<&str> = results.runs.iter().filter_map(|run| run.failure()).collect();

@@ -2,11 +2,14 @@
 
 use anyhow::{Context, ensure};
 
-use super::{Case, Verdict, alone};
+use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot, purge};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![alone("crash/kill-9-at-every-fault-point", every_point), alone("crash/power-loss-at-five-points", power_loss)]
+    vec![
+        shared_long("crash/kill-9-at-every-fault-point", every_point),
+        alone("crash/power-loss-at-five-points", power_loss),
+    ]
 }
 
 fn points(bench: &Bench) -> anyhow::Result<Vec<String>> {
@@ -37,30 +40,28 @@ fn roll_back(bench: &Bench, point: &str) -> anyhow::Result<()> {
     bench.sh("nearmetal rollback --restart").map(drop).with_context(|| format!("rollback after `{point}`"))
 }
 
-fn every_point() -> anyhow::Result<Verdict> {
-    let bench = Bench::up("cases-crash", &Boot::default())?;
-    let result = (|| {
-        let points = points(&bench)?;
-        for point in &points {
-            bench.found()?;
-            bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null")?;
-            let before = bench.fingerprint()?;
-            crash_at(&bench, point)?;
-            roll_back(&bench, point)?;
-            let after = bench.fingerprint()?;
-            ensure!(after == before, "after `{point}` and rollback:\n{before}\n---\n{after}");
-        }
-        anyhow::Ok(Verdict::Holds(format!("{} fault points", points.len())))
-    })();
-    bench.lab.down()?;
-    result
+fn every_point(bench: &Bench) -> anyhow::Result<Verdict> {
+    let points = points(bench)?;
+    for point in &points {
+        bench.found()?;
+        // A guest that was not kept takes its plan along.
+        bench.sh("test -e /root/plan.json || nearmetal plan web1 -o /root/plan.json >/dev/null")?;
+        let before = bench.fingerprint()?;
+        crash_at(bench, point)?;
+        roll_back(bench, point)?;
+        let after = bench.fingerprint()?;
+        ensure!(after == before, "after `{point}` and rollback:\n{before}\n---\n{after}");
+    }
+    Ok(Verdict::Holds(format!("{} fault points", points.len())))
 }
 
+/// The lab itself keeps what was synced, too: else what is seen of ours would say little.
 fn power_loss() -> anyhow::Result<Verdict> {
     let boot = Boot { keep: true, ..Boot::default() };
     let mut bench = Bench::up("cases-loss", &boot)?;
     let result = (|| {
         let all = points(&bench)?;
+        bench.sh("echo kept > /root/kept; sync /root/kept; cp /root/kept /root/kept2; sync")?;
         // Five, spread over the whole of apply.
         let chosen: Vec<String> = (0..5).map(|index| all[index * (all.len() - 1) / 4].clone()).collect();
         for point in &chosen {
@@ -72,6 +73,8 @@ fn power_loss() -> anyhow::Result<Verdict> {
             crash_at(&bench, point)?;
             bench.lab.power_loss()?;
             bench = Bench::up("cases-loss", &boot)?;
+            let kept = bench.sh("cat /root/kept /root/kept2")?;
+            ensure!(kept == "kept\nkept", "the lab itself lost what was synced: {kept}");
             roll_back(&bench, point)?;
             let after = bench.sh(&format!("{definition}; true"))?;
             ensure!(after == before, "after power loss at `{point}`:\n{before}\n---\n{after}");

@@ -30,18 +30,9 @@ ls /etc/systemd/system/nearmetal-boot.service 2>&1; true";
 /// The drive that can have virtual functions.
 const DRIVE: &str = "$(basename $(dirname $(dirname $(ls -d /sys/bus/pci/devices/*/nvme/nvme0))))";
 
-/// No guest and no journal: devices need neither, and `Bench::found` brings them back for the cases after.
-fn ready(bench: &Bench) -> anyhow::Result<()> {
-    bench
-        .sh("for d in $(virsh list --name); do virsh -q destroy $d; done
-             for d in $(virsh list --all --name); do virsh -q undefine $d; done
-             rm -rf /var/lib/nearmetal /root/baseline.xml")
-        .map(drop)
-}
-
 /// Runs a case and takes back what it left, whatever came of it; all must be as before.
 fn restored(bench: &Bench, body: impl FnOnce() -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
-    ready(bench)?;
+    bench.cleared()?;
     let before = bench.sh(STATE)?;
     let verdict = body();
     bench.sh("virsh -q destroy vfguest 2>/dev/null; virsh -q undefine vfguest 2>/dev/null; true")?;
@@ -54,7 +45,7 @@ fn restored(bench: &Bench, body: impl FnOnce() -> anyhow::Result<Verdict>) -> an
 }
 
 fn list(bench: &Bench) -> anyhow::Result<Verdict> {
-    ready(bench)?;
+    bench.cleared()?;
     // Its drive is held as soon as it runs.
     bench.sh("virsh -q define /root/found.xml && virsh -q start web1")?;
     let document = bench.json("nearmetal device list --format json")?;

@@ -1,8 +1,9 @@
 //! The job itself: plan, apply, verify, rollback, and a short measurement.
 
 use anyhow::ensure;
-use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL};
+use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL, Workload};
 
+use super::workloads::has;
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::{Bench, Boot, purge};
 
@@ -12,10 +13,9 @@ pub(super) fn cases() -> Vec<Case> {
         shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
         shared("job/live-part-without-restart", live_only),
         shared("job/guest-sees-what-was-planned", guest_side),
-        shared_long("job/bench-measures-every-arm", short_bench),
+        shared_long("job/bench-measures-every-arm-and-goes-on-after-a-kill", every_arm),
         shared_long("job/bench-boots-afresh-by-default", fresh_boots),
         shared_long("job/bench-in-the-guest-itself", own_guest),
-        shared_long("job/bench-goes-on-after-a-kill", resumed),
         alone("job/reboot-with-autostart", reboot),
     ]
 }
@@ -70,75 +70,78 @@ fn guest_side(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(HOLDS)
 }
 
-/// Two pairs of one-second samples: that every arm runs and is what it says, not how fast it is.
-fn short_bench(bench: &Bench) -> anyhow::Result<Verdict> {
+const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
+
+/// Two pairs of short samples: that every arm runs and is what it says, not how fast it is. Killed in the middle, the measurement
+/// goes on with what was written down, and gives back what the first attempt had taken.
+fn every_arm(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let running = bench.sh("virsh domstate web1")?;
-    let text = bench
-        .ends_with(2, "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick")?;
+    let text = bench.ends_with(2, &format!("nearmetal bench slice web1 --scratch {SCRATCH} --quick"))?;
     ensure!(text.contains("--pause"), "{text}");
-    bench.sh("nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory -o /root/r.json")?;
-    let results: Results = serde_json::from_str(&bench.document("/root/r.json", "web1")?)?;
+    // Sequential, for the processor time of both sides: two workloads, reading and writing.
+    bench.sh(&format!(
+        "rm -f /root/kill.sqlite*
+         nearmetal bench slice web1 --scratch {SCRATCH} --quick --pause --workload sequential --block-size 64KiB --pairs 2 --seconds 2 \
+             --same-arm-pairs 0 --no-single-shots --no-memory --store /root/kill.sqlite >/root/kill.log 2>&1 &
+         for second in $(seq 400); do
+             runs=$(nearmetal bench history web1 --store /root/kill.sqlite 2>/dev/null | awk 'NR == 2 {{ print $7 }}')
+             [ \"${{runs:-0}}\" -ge 5 ] && kill -9 $! && exit 0
+             sleep 1
+         done
+         cat /root/kill.log; exit 1"
+    ))?;
+    let before = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite | awk 'NR == 2 { print $7 }'")?;
+    bench.sh("nearmetal bench resume 1 --store /root/kill.sqlite -o /root/r.json")?;
+    let results = Results::parse(&bench.document("/root/r.json", "web1")?)?;
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         let good = results.runs.iter().filter(|run| run.arm == arm && matches!(run.outcome, Outcome::Measured { .. }));
         let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
-        ensure!(good.count() >= 2, "arm {arm} has too few runs: {failed:?}");
+        ensure!(good.count() >= 4, "arm {arm} has too few runs: {failed:?}");
+    }
+    let pairs = results.runs.iter().filter(|run| run.purpose == Purpose::Pair).count();
+    // Two rounds of four arms and of two workloads.
+    ensure!(pairs == 16, "{pairs} runs of pairs");
+    ensure!(results.runs.iter().is_sorted_by_key(|run| &run.started), "what was written down is not at its place");
+    for (arm, percent) in [BARE_SLICE, PLANNED].into_iter().flat_map(|arm| [(arm, 100), (arm, 0)]) {
+        let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);
+        has(&results, arm, "cpu", of)?;
+        has(&results, arm, "cpu.host", of)?;
     }
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh("virsh domstate web1")? == running, "the original is not as it was");
-    ensure!(
-        bench.sh("wipefs --noheadings /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2")?.is_empty(),
-        "the scratch device is not empty again"
-    );
+    ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");
+    let done = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite")?;
+    ensure!(done.lines().count() == 2 && done.contains(" done"), "{done}");
     bench.sh("nearmetal verify web1 --agent-timeout 60")?;
     let text = bench.ends_with(
         2,
         "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause",
     )?;
     ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");
-    Ok(HOLDS)
+    Ok(Verdict::Holds(format!("killed after {} of {} runs", before.trim(), results.runs.len())))
 }
 
-/// Without --quick the clones of a round are booted for that round.
+/// Without --quick the clones of a round are booted for that round. They compress, since nothing is run once of that.
 fn fresh_boots(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
-    bench.sh("rm -f /var/log/libvirt/qemu/web1-nearmetal-planned.log; nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --pause --pairs 2 --seconds 1 --block-size 4KiB --no-memory -o /root/r.json")?;
+    bench.sh(&format!(
+        "rm -f /var/log/libvirt/qemu/web1-nearmetal-planned.log
+         nearmetal bench slice web1 --scratch {SCRATCH} --pause --workload zstd --pairs 1 --seconds 2 --no-memory -o /root/r.json"
+    ))?;
     let results: Results = serde_json::from_str(&bench.document("/root/r.json", "web1")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty() && !results.quick, "{failed:?}");
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        for metric in ["bandwidth", "bandwidth.decompression"] {
+            has(&results, arm, metric, |_| true)?;
+        }
+    }
     let log = bench.sh("grep -c 'starting up libvirt' /var/log/libvirt/qemu/web1-nearmetal-planned.log")?;
     let boots: usize = log.trim().parse()?;
-    // At first, for each of two rounds of pairs, and for each of its own two A/A rounds.
-    ensure!(boots >= 5, "the planned clone was booted {boots} times");
+    // At first, for the round of pairs, and for each of its own two A/A rounds.
+    ensure!(boots >= 4, "the planned clone was booted {boots} times");
     Ok(Verdict::Holds(format!("{} runs, {boots} boots of the planned clone", results.runs.len())))
-}
-
-/// Killed in the middle, a measurement goes on with what was written down, and gives back what the first attempt had taken.
-fn resumed(bench: &Bench) -> anyhow::Result<Verdict> {
-    bench.applied()?;
-    let running = bench.sh("virsh domstate web1")?;
-    bench.sh(
-        "rm -f /root/kill.sqlite
-         nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 --quick --pause --pairs 2 --seconds 1 --no-single-shots --no-memory --store /root/kill.sqlite >/root/kill.log 2>&1 &
-         for second in $(seq 400); do
-             runs=$(nearmetal bench history web1 --store /root/kill.sqlite 2>/dev/null | awk 'NR == 2 { print $7 }')
-             [ \"${runs:-0}\" -ge 5 ] && kill -9 $! && exit 0
-             sleep 1
-         done
-         cat /root/kill.log; exit 1",
-    )?;
-    let before = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite | awk 'NR == 2 { print $7 }'")?;
-    bench.sh("nearmetal bench resume 1 --store /root/kill.sqlite -o /root/r.json")?;
-    let results = Results::parse(&bench.document("/root/r.json", "web1")?)?;
-    let arms = |purpose| results.runs.iter().filter(|run| run.purpose == purpose).count();
-    // Two rounds of four arms, and two A/A pairs of each arm that has them.
-    ensure!(arms(Purpose::Pair) == 8, "{} runs of pairs", arms(Purpose::Pair));
-    ensure!(results.runs.iter().is_sorted_by_key(|run| &run.started), "what was written down is not at its place");
-    ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
-    ensure!(bench.sh("virsh domstate web1")? == running, "the original is not as it was");
-    let done = bench.sh("nearmetal bench history web1 --store /root/kill.sqlite")?;
-    ensure!(done.lines().count() == 2 && done.contains(" done"), "{done}");
-    Ok(Verdict::Holds(format!("killed after {} of {} runs", before.trim(), results.runs.len())))
 }
 
 /// The guest's own system measured through its agent, by reading: that it runs, and that nothing of it stays.

@@ -5,7 +5,7 @@ use nearmetal_lab::machine::Confinement;
 use serde_json::Value;
 
 use super::{Case, HOLDS, Verdict, alone, shared};
-use crate::context::{Bench, Boot, purge};
+use crate::context::{Bench, Boot};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -15,7 +15,6 @@ pub(super) fn cases() -> Vec<Case> {
         shared("lab/guests-are-confined-as-debian-confines-them", confined),
         shared("inspect/agrees-with-numactl-and-lspci", inspect_agrees),
         shared("inspect/without-libvirt", without_libvirt),
-        alone("lab/power-loss-keeps-what-was-synced", power_loss),
         alone("lab/unconfined-libvirt", unconfined),
         alone("lab/two-names-side-by-side", two_labs),
     ]
@@ -135,22 +134,11 @@ fn without_libvirt(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(HOLDS)
 }
 
-fn power_loss() -> anyhow::Result<Verdict> {
-    let boot = Boot { keep: true, ..Boot::default() };
-    let bench = Bench::up("cases-power", &boot)?;
-    bench.sh("echo kept > /root/kept; sync /root/kept; cp /root/kept /root/kept2; sync")?;
-    bench.lab.power_loss()?;
-    let bench = Bench::up("cases-power", &boot)?;
-    let text = bench.sh("cat /root/kept /root/kept2")?;
-    bench.lab.down()?;
-    purge("cases-power")?;
-    ensure!(text == "kept\nkept", "{text}");
-    Ok(HOLDS)
-}
-
 fn two_labs() -> anyhow::Result<Verdict> {
-    let one = Bench::up("cases-one", &Boot::default())?;
-    let two = Bench::up("cases-two", &Boot { append: vec!["nearmetal.marker=two".into()], ..Boot::default() })?;
+    // The smallest machine boots soonest.
+    let boot = |append| Boot { machine: Some("peer"), append, ..Boot::default() };
+    let one = Bench::up("cases-one", &boot(Vec::new()))?;
+    let two = Bench::up("cases-two", &boot(vec!["nearmetal.marker=two".into()]))?;
     let markers = (one.sh("grep -c marker=two /proc/cmdline || true")?, two.sh("grep -c marker=two /proc/cmdline")?);
     one.lab.down()?;
     two.lab.down()?;

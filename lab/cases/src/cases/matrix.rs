@@ -3,6 +3,7 @@
 use anyhow::{Context, ensure};
 use nearmetal_measure::{Advice, Bus, Container, Effect, MatrixResults, PathCache, PathRow, PathTable, Scheduler};
 
+use super::experiment::ran;
 use super::{Case, Verdict, alone, shared_long};
 use crate::context::{Bench, Boot, purge};
 
@@ -138,7 +139,26 @@ for n in /sys/devices/system/node/node[0-9]*; do
   free=$(awk '/MemFree/ {print $4}' $n/meminfo); echo $((had + (free - 262144) / 2048)) >$pool
 done";
 
-/// A small matrix: every arm read back, a winner measured again, the plan that uses it, and nothing left behind.
+/// The ways that do not race here.
+const NOT_RACED: [&str; 14] = [
+    "writeback",
+    "writethrough",
+    "directsync",
+    "main-loop",
+    "virtio-scsi",
+    "q1",
+    "2-iothreads",
+    "discard",
+    "detect-zeroes",
+    "lvm",
+    "device",
+    "scheduler-kyber",
+    "scheduler-bfq",
+    "sectors-4096",
+];
+
+/// A small matrix, as the published experiment on ways to a disk: every arm read back, a winner measured again, the plan that
+/// uses it, and nothing left behind.
 fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let list = bench.sh("nearmetal bench disk list web1")?;
@@ -147,19 +167,22 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
         bench.ends_with(2, &format!("nearmetal bench disk race web1 --scratch {SCRATCH} --pause --budget 60"))?;
     ensure!(text.contains("--budget") && text.contains("--without"), "the budget was not refused: {text}");
     let pools = bench.sh(MEMORY_TAKEN)?;
-    let raced = bench.sh(&format!(
-        "nearmetal bench disk race web1 --scratch {SCRATCH} --pause --seconds 2 --span 1280MiB --pairs 12 --budget 700 \
-         --without writeback --without writethrough --without directsync --without threads --without virtio-scsi --without q1 \
-         --without native --without 2-iothreads --without discard --without detect-zeroes --without lvm --without device \
-         --without scheduler-mq-deadline --without sectors-4096 -o /root/matrix.json --chart /root/matrix.svg"
-    ));
+    let without: String = NOT_RACED.map(|word| format!(" --without {word}")).concat();
+    let words = format!("web1 --pause --scratch {SCRATCH} --span 1280MiB --seconds 2 --budget 560 --pairs 8{without}");
+    let mut raced = None;
+    // mq-deadline beside none, and Linux AIO beside threads.
+    let ran = ran(bench, "virtio-io", &words, 2, |directory| {
+        bench.sh(&format!("grep -q '</svg>' {directory}/ways.html"))?;
+        raced = Some(bench.sh(&format!("cat {directory}/ways.json"))?);
+        Ok(String::new())
+    });
     for (node, pages) in pools.lines().enumerate() {
         bench.sh(&format!(
             "echo {pages} >/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"
         ))?;
     }
-    let text = raced?;
-    let results = MatrixResults::parse(&bench.document("/root/matrix.json", "web1")?)?;
+    let Verdict::Holds(text) = ran? else { anyhow::bail!("the experiment did not run") };
+    let results = MatrixResults::parse(&raced.context("no document")?)?;
     for arm in &results.arms {
         if let Effect::NotShown { why } = &arm.effect {
             anyhow::bail!("{} did not take effect: {why}", arm.path.title());
@@ -169,21 +192,20 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
         anyhow::bail!("no arm was shown faster than QEMU's default: {text}");
     };
     ensure!(results.arms.iter().all(|arm| arm.cannot_win.is_none()), "QEMU's default worked in memory: {text}");
-    ensure!(arm.path.cache != PathCache::Unsafe && text.contains("lab: emulated time"), "{text}");
-    ensure!(bench.sh("cat /root/matrix.svg")?.contains("</svg>"), "no chart");
+    ensure!(arm.path.cache != PathCache::Unsafe, "{text}");
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");
     let plan = bench.sh("nearmetal plan web1")?;
     ensure!(plan.contains("fresh pairs"), "the plan does not use the winner {}: {plan}", arm.path.title());
     ensure!(!bench.sh("nearmetal plan web1 --no-measured")?.contains("fresh pairs"), "--no-measured was not heard");
     let figures = format!(
-        "lab: {} does {estimate} of QEMU's default, n = {}; {} runs in {:.0} s",
+        "lab: {} does {estimate} of QEMU's default, n = {}; {} runs in {:.0} s; {text}",
         arm.path.title(),
         estimate.n,
         results.turns.len(),
         results.took
     );
-    ensure!(estimate.ratio >= 1.5, "the goal is 1.5: {figures}\n{text}");
+    ensure!(estimate.ratio >= 1.5, "the goal is 1.5: {figures}");
     Ok(Verdict::Holds(figures))
 }
 

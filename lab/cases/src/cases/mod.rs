@@ -30,6 +30,7 @@ mod workloads;
 use anyhow::Context;
 
 use crate::context::Bench;
+use crate::labs::Labs;
 
 /// One case.
 pub struct Case {
@@ -43,8 +44,8 @@ pub struct Case {
 
 /// How a case is run.
 pub enum Body {
-    /// In the lab that cases share; it must not reboot it.
-    Shared(fn(&Bench) -> anyhow::Result<Verdict>),
+    /// In labs that cases share; it must not reboot them.
+    Shared(Labs, fn(&Bench) -> anyhow::Result<Verdict>),
     /// With labs of its own: long.
     Alone(fn() -> anyhow::Result<Verdict>),
 }
@@ -61,12 +62,17 @@ pub enum Verdict {
 pub const HOLDS: Verdict = Verdict::Holds(String::new());
 
 const fn shared(name: &'static str, body: fn(&Bench) -> anyhow::Result<Verdict>) -> Case {
-    Case { name, body: Body::Shared(body), long: false }
+    Case { name, body: Body::Shared(Labs::Counting, body), long: false }
 }
 
-/// Shares the boot, and takes long enough to be left to `--all`.
+/// Shares a boot, and takes long enough to be left to `--all`.
 const fn shared_long(name: &'static str, body: fn(&Bench) -> anyhow::Result<Verdict>) -> Case {
-    Case { name, body: Body::Shared(body), long: true }
+    long_in(Labs::Plain, name, body)
+}
+
+/// The same in labs of another kind.
+const fn long_in(labs: Labs, name: &'static str, body: fn(&Bench) -> anyhow::Result<Verdict>) -> Case {
+    Case { name, body: Body::Shared(labs, body), long: true }
 }
 
 const fn alone(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Case {
@@ -82,29 +88,30 @@ fn told(bench: &Bench, guest: &str, words: &[&str]) -> anyhow::Result<Verdict> {
     Ok(Verdict::Holds(named.to_string().chars().take(200).collect()))
 }
 
-/// All cases, those that share a boot first.
+/// All cases: those of one kind of labs follow each other, and those with labs of their own come last.
 pub fn all() -> Vec<Case> {
+    // Subjects that keep the guest as applied follow each other.
     let mut cases: Vec<Case> = [
         machine::cases(),
         job::cases(),
         matrix::cases(),
+        workloads::cases(),
+        bench::cases(),
+        experiment::cases(),
+        drift::cases(),
         net::cases(),
         packages::cases(),
-        workloads::cases(),
         agreement::cases(),
         sabotage::cases(),
         sabotage_devices::cases(),
         bad_input::cases(),
-        bench::cases(),
         counting::cases(),
         crash::cases(),
         killed::cases(),
         demo::cases(),
         device::cases(),
         doctor::cases(),
-        drift::cases(),
         engines::cases(),
-        experiment::cases(),
         export::cases(),
         faults::cases(),
         fleet::cases(),
@@ -115,21 +122,50 @@ pub fn all() -> Vec<Case> {
     .into_iter()
     .flatten()
     .collect();
-    // Those that share the boot first.
-    cases.sort_by_key(|case| matches!(case.body, Body::Alone(_)));
+    cases.sort_by_key(|case| match case.body {
+        Body::Shared(labs, _) => (false, Some(labs)),
+        Body::Alone(_) => (true, None),
+    });
     cases
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_of_one_kind_of_labs_follow_each_other_and_those_without_long_ones_need_one_boot() {
+        let all = all();
+        let kind = |case: &Case| match case.body {
+            Body::Shared(labs, _) => Some(labs),
+            Body::Alone(_) => None,
+        };
+        let mut kinds: Vec<Option<Labs>> = all.iter().map(kind).collect();
+        kinds.dedup();
+        let boots = kinds.len();
+        kinds.sort();
+        kinds.dedup();
+        assert_eq!(kinds.len(), boots, "a kind of labs would be booted twice");
+        assert!(all.iter().filter(|case| !case.long).all(|case| kind(case) == Some(Labs::Counting)));
+    }
+
+    #[test]
+    fn a_name_is_that_of_one_case() {
+        let mut names: Vec<&str> = all().iter().map(|case| case.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
     #[test]
     fn the_cases_that_the_page_of_experiments_names_are_there() {
         let page = include_str!("../../../../docs/reference/experiments.md");
-        let subjects = ["job/", "bench/", "matrix/", "workload/", "tune/", "tiles/"];
+        let subjects = ["job/", "bench/", "matrix/", "workload/", "tune/", "tiles/", "experiment/", "count/"];
         let named: Vec<&str> =
             page.split('`').filter(|word| subjects.iter().any(|subject| word.starts_with(subject))).collect();
         assert!(named.len() > 8, "{named:?}");
-        let all = super::all();
+        let all = all();
         for name in named {
             assert!(
                 all.iter().any(|case| case.name == name),

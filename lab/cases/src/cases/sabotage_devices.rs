@@ -68,16 +68,9 @@ fn given(bench: &Bench) -> anyhow::Result<()> {
 
 /// Nothing of these cases, and no guest, is left; `Bench::found` brings its own back.
 fn cleared(bench: &Bench) -> anyhow::Result<()> {
-    bench
-        .sh(&format!(
-            "for d in $(virsh list --name); do virsh -q destroy $d; done
-             while nearmetal rollback --restart >/dev/null 2>&1; do :; done
-             for d in $(virsh list --name); do virsh -q destroy $d; done
-             for d in $(virsh list --all --name); do virsh -q undefine $d; done
-             echo 0 > /sys/bus/pci/devices/{DRIVE}/sriov_numvfs; echo 1 > /sys/bus/pci/devices/{DRIVE}/sriov_drivers_autoprobe
-             rm -rf /var/lib/nearmetal /root/baseline.xml /etc/libvirt/hooks/qemu.d"
-        ))
-        .map(drop)
+    bench.sh("for d in $(virsh list --name); do virsh -q destroy $d; done
+         while nearmetal rollback --restart >/dev/null 2>&1; do :; done")?;
+    bench.cleared()
 }
 
 /// A mismatch of `io1` that names all of these words.

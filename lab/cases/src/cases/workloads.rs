@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use nearmetal_lab::machine::Count;
 use nearmetal_measure::{
-    AS_FOUND, BARE_SLICE, Estimate, FileStep, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL, Workload, compare,
+    AS_FOUND, BARE_SLICE, Estimate, FileStep, Outcome, PLANNED, Purpose, Results, Run, VIRT_INSTALL, Workload, compare,
 };
 
-use super::{Case, Verdict, alone, shared_long};
-use crate::context::{Bench, Boot};
+use super::{Case, Verdict, long_in, shared_long};
+use crate::context::Bench;
+use crate::labs::Labs;
 
 /// A JVM warms up for a minute in each sample, and a database fills its tables.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -18,11 +18,9 @@ const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared_long("workload/iozone-set-on-ext4-and-xfs", file_systems),
-        shared_long("workload/sequential-with-processor-time", sequential),
-        shared_long("workload/zstd-on-all-vcpus", zstd),
         shared_long("workload/each-decision-of-a-plan-has-an-arm", decisions),
-        alone("workload/java-in-clones-and-on-the-slice", java),
-        alone("workload/database-in-huge-pages-and-pinned", database),
+        long_in(Labs::Loads, "workload/java-in-clones-and-on-the-slice", java),
+        long_in(Labs::Loads, "workload/database-in-huge-pages-and-pinned", database),
     ]
 }
 
@@ -42,7 +40,7 @@ fn run(bench: &Bench, command: &str, arguments: &str) -> anyhow::Result<Results>
 
 /// Whether an arm has a metric of every run that measured a workload; exits by reason and accesses to memory are counted in runs of their own, which
 /// have nothing else.
-fn has(results: &Results, arm: &str, metric: &str, of: impl Fn(&Workload) -> bool) -> anyhow::Result<()> {
+pub(super) fn has(results: &Results, arm: &str, metric: &str, of: impl Fn(&Workload) -> bool) -> anyhow::Result<()> {
     let own = results.runs.iter().filter(|run| run.arm == arm && of(&run.workload));
     let own: Vec<_> = own.filter(|run| !matches!(run.purpose, Purpose::ExitReasons | Purpose::Accesses)).collect();
     ensure!(!own.is_empty(), "{arm} did not run it");
@@ -55,8 +53,18 @@ fn has(results: &Results, arm: &str, metric: &str, of: impl Fn(&Workload) -> boo
     Ok(())
 }
 
+/// What the planned guest does to each other arm in a metric of its pairs.
+fn of_planned(results: &Results, metric: &str) -> anyhow::Result<String> {
+    let of = compare(results)?.into_iter().filter(|one| one.metric == metric && one.subject.id == PLANNED);
+    let words = of.map(|one| match one.estimate {
+        Estimate::Paired { ratio, .. } => format!("{ratio} {}", one.reference.title),
+        Estimate::SingleShot { ratio } => format!("{ratio:.2}× {}", one.reference.title),
+    });
+    Ok(words.collect::<Vec<_>>().join(", "))
+}
+
 fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "slice", "--workload iozone --pairs 2 --span 32MiB")?;
+    let results = run(bench, "slice", "--workload iozone --pairs 1 --span 32MiB --same-arm-pairs 0")?;
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for name in ["ext4", "xfs"] {
             let of =
@@ -69,74 +77,58 @@ fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Holds(format!("lab: {} runs of seven steps", results.runs.len())))
 }
 
-fn sequential(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "slice", "--workload sequential --block-size 64KiB --pairs 2 --seconds 2")?;
-    for arm in [BARE_SLICE, PLANNED] {
-        for percent in [100, 0] {
-            let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);
-            has(&results, arm, "cpu", of)?;
-            has(&results, arm, "cpu.host", of)?;
-        }
-    }
-    Ok(Verdict::Holds(format!("lab: {} runs with fio's and the host's processor time", results.runs.len())))
-}
-
-fn zstd(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "slice", "--workload zstd --pairs 2 --seconds 4")?;
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
-        for metric in ["bandwidth", "bandwidth.decompression"] {
-            has(&results, arm, metric, |_| true)?;
-        }
-    }
-    Ok(Verdict::Holds(format!("lab: {} runs of compression and decompression", results.runs.len())))
-}
+/// What the machine gives to those who ask for large pages.
+const LARGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// A JVM of the loads image on every side: its score and what each transaction executes, in large pages where they were asked
-/// for, and none of it without the image.
-fn java() -> anyhow::Result<Verdict> {
-    let up = Bench::up("java", &Boot { loads: true, count: Some(Count::Work), ..Boot::default() })?;
-    let bench = &up;
-    let results = run(bench, "slice", "--workload jvm-large-pages --pairs 2 --seconds 5 --same-arm-pairs 0")?;
+/// for, and none of it without the image. The machine gives no large pages until bare metal has had its first JVM: that sample
+/// fails with its reason, has no figure of small ones, and is measured once more.
+fn java(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    // Those of clones are other machines' processes: what is seen here is bare metal's.
+    bench.sh(&format!(
+        "sed 's/.*\\[//; s/\\].*//' {LARGE_PAGES} > /run/large-pages; echo never > {LARGE_PAGES}
+         setsid sh -c 'until pgrep -f \"[w]arehouses.Main\"; do sleep 0.5; done; while pgrep -f \"[w]arehouses.Main\"; do sleep 0.2; done
+             cat /run/large-pages > {LARGE_PAGES}' >/dev/null 2>&1 </dev/null & echo $! > /run/giver.pid"
+    ))?;
+    let measured = run(
+        bench,
+        "slice",
+        "--workload jvm-large-pages --pairs 1 --seconds 5 --start 30 --same-arm-pairs 0 --no-accesses",
+    );
+    bench.sh(&format!("kill -- -$(cat /run/giver.pid) 2>/dev/null; cat /run/large-pages > {LARGE_PAGES}"))?;
+    let results = measured?;
+    let starved = |run: &&Run| run.failure().is_some_and(|why| why.contains("it asked for large pages"));
+    let starved: Vec<&Run> = results.runs.iter().filter(starved).collect();
+    ensure!(
+        matches!(starved[..], [run] if run.arm == BARE_SLICE),
+        "{} samples got no large pages: {:?}",
+        starved.len(),
+        results.runs.iter().filter_map(Run::failure).collect::<Vec<_>>()
+    );
+    let why = starved[0].failure().unwrap_or_default();
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for metric in ["score", "work.instructions"] {
-            has(&results, arm, metric, |_| true)?;
+            let pairs = results.runs.iter().filter(|run| run.arm == arm && run.purpose == Purpose::Pair);
+            let with = pairs.filter(|run| run.value(metric).is_some()).count();
+            ensure!(with == 1, "{arm}: {with} runs of its pair have {metric}");
         }
     }
     let hash = results.provenance.get("loads image").map(String::as_str).unwrap_or_default();
     let own = bench.sh("sha256sum /dev/disk/by-id/virtio-loads")?;
     let own = own.split_whitespace().next().unwrap_or_default();
     ensure!(hash == format!("sha256:{own}"), "the image's hash is `{hash}`, and sha256sum says {own}");
-    let ratio = compare(&results)?.into_iter().find_map(|one| match one.estimate {
-        Estimate::Paired { ratio, .. } if one.metric == "work.instructions" && one.subject.id == PLANNED => {
-            Some(format!("{ratio} {}", one.reference.title))
-        }
-        _ => None,
-    });
-
-    // A machine that gives no large pages: a failed sample of that arm, with its reason, and never a figure of small ones.
-    bench.sh("echo never > /sys/kernel/mm/transparent_hugepage/enabled")?;
-    let starved = "nearmetal bench slice web1 --quick --pause --no-memory --workload jvm-large-pages --pairs 2 --seconds 5 \
-                   --same-arm-pairs 0 -o /root/starved.json";
-    let said = bench.ends_with(1, &format!("{starved} --scratch {SCRATCH}"))?;
-    ensure!(said.contains("it asked for large pages"), "{said}");
-    let starved: Results = serde_json::from_str(&bench.sh("cat /root/starved.json")?)?;
-    let of_bare = starved.runs.iter().filter(|run| run.arm == BARE_SLICE && run.purpose == Purpose::Pair);
-    ensure!(of_bare.clone().count() > 0 && of_bare.clone().all(|run| run.failure().is_some()), "{said}");
-    up.lab.down()?;
-    Ok(Verdict::Holds(format!(
-        "lab: instructions for each transaction of the planned guest: {}",
-        ratio.unwrap_or_default()
-    )))
+    let ratio = of_planned(&results, "work.instructions")?;
+    Ok(Verdict::Holds(format!("lab: instructions for each transaction of the planned guest: {ratio}; {why}")))
 }
 
 /// A database of the loads image in small and huge pages, floating and pinned: its rate, its times at parts of bare metal's, and
 /// what each clone's memory was in.
-fn database() -> anyhow::Result<Verdict> {
-    let up = Bench::up("database", &Boot { loads: true, count: Some(Count::Work), ..Boot::default() })?;
-    let bench = &up;
-    let setting = "cat /sys/kernel/mm/transparent_hugepage/enabled";
-    let before = bench.sh(setting)?;
-    let results = run(bench, "pages", "--workload oltp --pairs 2 --seconds 10 --same-arm-pairs 0")?;
+fn database(bench: &Bench) -> anyhow::Result<Verdict> {
+    let setting = format!("cat {LARGE_PAGES}");
+    let before = bench.sh(&setting)?;
+    let results =
+        run(bench, "pages", "--workload oltp --pairs 1 --seconds 4 --start 75 --same-arm-pairs 0 --no-accesses")?;
     let closed = |workload: &Workload| matches!(workload, Workload::Oltp(job) if job.offered.is_empty());
     let offered = |workload: &Workload| matches!(workload, Workload::Oltp(job) if !job.offered.is_empty());
     for arm in [BARE_SLICE, "small-pages", "huge-pages", "pinned", PLANNED] {
@@ -156,22 +148,15 @@ fn database() -> anyhow::Result<Verdict> {
     for id in ["huge-pages", PLANNED] {
         ensure!(!memory(id).is_empty() && !memory(id).starts_with("memory: 0 B of "), "{id}: `{}`", memory(id));
     }
-    ensure!(bench.sh(setting)? == before, "the setting of transparent huge pages was not put back");
+    ensure!(bench.sh(&setting)? == before, "the setting of transparent huge pages was not put back");
     let provenance = results.provenance.get("oltp command").map(String::as_str).unwrap_or_default();
     ensure!(provenance.contains("innodb_flush_log_at_trx_commit = 1"), "{provenance}");
-    let worth = compare(&results)?.into_iter().filter_map(|one| match one.estimate {
-        Estimate::Paired { ratio, .. } if one.metric == "transactions" && one.subject.id == PLANNED => {
-            Some(format!("{ratio} {}", one.reference.title))
-        }
-        _ => None,
-    });
-    let worth = worth.collect::<Vec<_>>().join(", ");
-    up.lab.down()?;
+    let worth = of_planned(&results, "transactions")?;
     Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {worth}")))
 }
 
 fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "decisions", "--pairs 2 --seconds 3 --same-arm-pairs 0")?;
+    let results = run(bench, "decisions", "--pairs 1 --seconds 1 --same-arm-pairs 0")?;
     // The guest as found has none of what the plan decides, so each decision has an arm.
     let without =
         ["without-pins", "without-node", "without-huge-pages", "without-iothread", "without-cache-and-engine"];
@@ -184,11 +169,6 @@ fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {
     let huge =
         |id: &str| results.arm(id).and_then(|arm| arm.xml.as_deref()).is_some_and(|xml| xml.contains("<hugepages>"));
     ensure!(huge(PLANNED) && !huge("without-huge-pages"), "huge pages are not what the arms say");
-    let worth = compare(&results)?.into_iter().filter_map(|one| match one.estimate {
-        Estimate::Paired { ratio, .. } if one.metric == "iops" && one.subject.id == PLANNED => {
-            Some(format!("{ratio} {}", one.reference.title))
-        }
-        _ => None,
-    });
-    Ok(Verdict::Holds(format!("lab: planned does {}", worth.collect::<Vec<_>>().join(", "))))
+    let worth = of_planned(&results, "iops")?;
+    Ok(Verdict::Holds(format!("lab: planned does {worth}")))
 }

@@ -11,7 +11,7 @@ use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, percent, same_arm_pairs};
-use super::workload::{Chosen, one};
+use super::workload::{Chosen, StartArgs, one};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
@@ -46,6 +46,8 @@ pub(super) struct Args {
     /// What the program of each node runs [default: threads that walk memory, `nearmetal-probe memory work`]
     #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on == WorksOn::Processors && load.needs_loads_image()))]
     workload: Option<Chosen>,
+    #[command(flatten)]
+    start: StartArgs,
     /// Run one program over all nodes, in the place of one on each; then there is no guest on each node
     #[arg(long, requires = "workload")]
     single: bool,
@@ -92,7 +94,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let xml = planned.change.xml_before.clone();
     let facts = DomainXml::parse(&xml)?.facts()?;
     let (vcpus, memory) = (facts.vcpus.maximum, facts.memory);
-    let workload = match &args.workload {
+    let loads = match &args.workload {
         Some(chosen) => {
             // What runs on one node of the guest's memory and vCPUs.
             let shape = Shape {
@@ -102,11 +104,12 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
                 nodes: 1,
                 ..shape(&xml, &planned.placement, chosen, &fs)?
             };
-            let loads = chosen.of(&shape);
-            loads.into_iter().next().ok_or_else(|| WrongUse("--workload names no load".to_owned()))?
+            chosen.of(&shape)
         }
-        None => walk(args, vcpus, memory)?.into(),
+        None => vec![walk(args, vcpus, memory)?.into()],
     };
+    let workload = args.start.given(loads)?.into_iter().next();
+    let workload = workload.ok_or_else(|| WrongUse("--workload names no load".to_owned()))?;
     let host = Host::read(&fs);
     let parts = parts_of(&host, args.nodes.as_ref(), vcpus, memory)?;
     let counts = if args.counts.is_empty() { doubling(parts.len()) } else { sorted(&args.counts) };

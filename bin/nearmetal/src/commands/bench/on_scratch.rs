@@ -10,7 +10,7 @@ use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
-use super::workload::{Chosen, USUAL, memory, several, span_of_any};
+use super::workload::{Chosen, StartArgs, USUAL, memory, several, span_of_any};
 use crate::exit_status::WrongUse;
 
 /// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
@@ -49,9 +49,14 @@ pub(super) struct OnScratchArgs {
     /// [default: 64MiB, in a lab 1MiB; no more than fit into the server's memory]
     #[arg(long, value_name = "SIZE", value_parser = span_of_any)]
     span: Option<Bytes>,
+    #[command(flatten)]
+    start: StartArgs,
     /// Leave memory latency and bandwidth out
     #[arg(long)]
     no_memory: bool,
+    /// Leave out the slow rounds in which a lab counts accesses to memory
+    #[arg(long)]
+    no_accesses: bool,
     /// Leave out the block sizes that --quick runs once
     #[arg(long, requires = "quick")]
     no_single_shots: bool,
@@ -84,7 +89,7 @@ impl OnScratchArgs {
         let shape = shape(&planned.change.xml_after, &planned.placement, &self.workload, &fs)?;
         let on = OnScratch {
             guest: self.domain.clone(),
-            pairing: self.pairing(&shape),
+            pairing: self.pairing(&shape)?,
             placement: planned.placement,
             xml_found: planned.change.xml_before,
             xml_planned: planned.change.xml_after,
@@ -93,7 +98,7 @@ impl OnScratchArgs {
         Ok((on, conditions))
     }
 
-    fn pairing(&self, shape: &Shape) -> Pairing {
+    fn pairing(&self, shape: &Shape) -> Result<Pairing, WrongUse> {
         let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
         let span = self.span.unwrap_or(shape.span);
         let jobs =
@@ -114,12 +119,13 @@ impl OnScratchArgs {
         if !quick || sizes.len() == 1 || self.no_single_shots {
             single.clear();
         }
-        let paired = paired.into_iter().flat_map(|size| jobs(size, seconds)).collect();
-        Pairing {
+        let paired = self.start.given(paired.into_iter().flat_map(|size| jobs(size, seconds)).collect())?;
+        Ok(Pairing {
+            accesses: !self.no_accesses,
             same_arm_pairs: self.same_arm_pairs,
             single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
             memory: if self.no_memory { Vec::new() } else { memory() },
             ..self.rounds.pairing(paired, Some(self.resolve))
-        }
+        })
     }
 }

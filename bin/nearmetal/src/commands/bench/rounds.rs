@@ -23,8 +23,9 @@ pub(super) struct RoundArgs {
     /// Seconds of one sample [default: 30, with --quick 5]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
-    /// Pairs, no more and no fewer [default: 10, with --quick 6; `slice` then adds what --resolve takes]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    /// Pairs, no more and no fewer; a single one has no interval [default: 10, with --quick 6; `slice` then adds what --resolve
+    /// takes]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) pairs: Option<u32>,
     /// Seed of the order and of the intervals' bootstrap; the same seed gives the same order
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -63,12 +64,13 @@ impl RoundArgs {
             single_shot: Vec::new(),
             memory: Vec::new(),
             quick: self.quick,
+            accesses: true,
         }
     }
 }
 
 /// A number of A/A pairs: none, or enough for a noise floor.
-pub(super) fn same_arm_pairs(text: &str) -> Result<u32, String> {
+pub(crate) fn same_arm_pairs(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number @ (0 | 2..=1000)) => Ok(number),
         _ => Err("write 0, or a number from 2 to 1000: one pair has no scatter".to_owned()),
@@ -76,7 +78,7 @@ pub(super) fn same_arm_pairs(text: &str) -> Result<u32, String> {
 }
 
 /// Percent from 0.1 to 100.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.1..=100.0).contains(&value) => Ok(value),
         _ => Err("write a number from 0.1 to 100, such as 5".to_owned()),

@@ -127,6 +127,34 @@ impl Chosen {
     }
 }
 
+/// How long a program may take to start.
+#[derive(Debug, clap::Args)]
+pub(super) struct StartArgs {
+    /// Seconds for a JVM or a database to start, before its load begins; if it takes longer the sample fails [default: as many
+    /// as a slow machine needs]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
+    start: Option<u32>,
+}
+
+impl StartArgs {
+    /// These loads with so much time.
+    ///
+    /// # Errors
+    /// [`WrongUse`] of one that starts at once.
+    pub(super) fn given(&self, loads: Vec<Workload>) -> Result<Vec<Workload>, WrongUse> {
+        let Some(seconds) = self.start else { return Ok(loads) };
+        let given = |load: Workload| {
+            load.starting_within(seconds).ok_or_else(|| {
+                WrongUse(format!(
+                    "--start is for a JVM or a database, and {} starts at once: leave it out",
+                    load.label()
+                ))
+            })
+        };
+        loads.into_iter().map(given).collect()
+    }
+}
+
 /// A span of storage: 4 MiB at least, since fewer blocks are read again and again within a sample.
 pub(super) fn span(text: &str) -> Result<Bytes, String> {
     span_from(SMALLEST_SPAN, text)
@@ -168,6 +196,26 @@ mod tests {
 
     fn chosen(word: &str) -> Chosen {
         one(|_| true).parse_ref(&clap::Command::new("x"), None, word.as_ref()).unwrap()
+    }
+
+    #[test]
+    fn time_to_start_is_for_what_takes_some() {
+        let shape = Shape {
+            size: USUAL_SIZE,
+            seconds: 5,
+            ramp: 1,
+            span: SPAN,
+            vcpus: 2,
+            memory: Bytes::from_mib(512),
+            nodes: 1,
+            emulated: true,
+        };
+        let given = |word: &str, start| StartArgs { start }.given(chosen(word).of(&shape));
+        assert_eq!(given("jvm", None).unwrap(), chosen("jvm").of(&shape));
+        assert_ne!(given("jvm", Some(30)).unwrap(), chosen("jvm").of(&shape));
+        assert!(given("oltp", Some(75)).is_ok());
+        let why = given("zstd", Some(30)).unwrap_err().to_string();
+        assert!(why.contains("--start is for a JVM or a database") && why.contains("zstd"), "{why}");
     }
 
     #[test]

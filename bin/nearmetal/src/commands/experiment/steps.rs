@@ -7,6 +7,8 @@
 
 use std::path::PathBuf;
 
+use crate::commands::bench::{percent, same_arm_pairs};
+
 /// One measurement of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
@@ -118,6 +120,17 @@ pub(super) struct Disk {
     span: Option<String>,
 }
 
+/// What measurements with several programs at once take.
+#[derive(Debug, clap::Args)]
+pub(super) struct AtOnce {
+    /// A/A pairs of an arm with itself, for the noise floor of each comparison in pairs: 0, or 2 and more [default: 2]
+    #[arg(long, value_name = "NUMBER", value_parser = same_arm_pairs)]
+    same_arm_pairs: Option<u32>,
+    /// Percent of a sample's time during which all must have run, where several programs run at once [default: 80]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    overlap: Option<f64>,
+}
+
 /// What a measurement over nodes takes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Over {
@@ -127,6 +140,8 @@ pub(super) struct Over {
     /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
     #[arg(long, value_name = "NUMBER,…")]
     counts: Option<String>,
+    #[command(flatten)]
+    at_once: AtOnce,
 }
 
 /// The experiments.
@@ -172,6 +187,8 @@ pub(super) enum Which {
         #[command(flatten)]
         race: Race,
         #[command(flatten)]
+        at_once: AtOnce,
+        #[command(flatten)]
         common: Common,
     },
     /// How a guest should be spread over NUMA nodes, and what each way costs
@@ -194,6 +211,10 @@ pub(super) enum Which {
         vm: String,
         #[command(flatten)]
         over: Over,
+        /// Seconds for a JVM to start, before its load begins; if it takes longer the sample fails [default: as many as a slow
+        /// machine needs]
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
+        start: Option<u32>,
         #[command(flatten)]
         common: Common,
     },
@@ -265,6 +286,18 @@ impl Words {
         let pairs = common.pairs.map(|pairs| pairs.to_string());
         let words = if common.quick { self.with(&["--quick"]) } else { self };
         words.each("--pairs", pairs.as_deref()).common(common)
+    }
+
+    /// What several programs at once take beside that.
+    fn at_once(self, at_once: &AtOnce) -> Self {
+        let overlap = at_once.overlap.map(|percent| percent.to_string());
+        self.same_arm(at_once).each("--overlap", overlap.as_deref())
+    }
+
+    /// A/A pairs alone.
+    fn same_arm(self, at_once: &AtOnce) -> Self {
+        let pairs = at_once.same_arm_pairs.map(|pairs| pairs.to_string());
+        self.each("--same-arm-pairs", pairs.as_deref())
     }
 
     /// The same for a race.
@@ -348,22 +381,26 @@ impl Which {
         match self {
             Self::PassthroughIo { vms, common } => passthrough_io(vms, common),
             Self::VirtioIo { vms, scratch, disk, race, common } => virtio_io(vms, scratch, disk, race, common),
-            Self::NetPaths { vms, port, peer, address, race, common } => {
+            Self::NetPaths { vms, port, peer, address, race, at_once, common } => {
                 let on = ["--port", port, "--peer", peer, "--address", address];
-                net_paths(vms, &on, race, common)
+                net_paths(vms, &on, race, at_once, common)
             }
             Self::NumaModes { vm, scratch, over, common } => {
-                let modes = modes(vm, over).paired(common).step("modes", "Modes over nodes");
+                let modes = modes(vm, over).at_once(&over.at_once).paired(common).step("modes", "Modes over nodes");
                 let files = scratch.as_ref().map(|device| {
                     let files = Words::new(&["slice", vm, "--scratch", device, "--workload", "iozone-xfs"]);
                     // The set's steps run to their end, so it takes no --seconds.
                     let common = Common { seconds: None, ..common.clone() };
-                    files.paired(&common).step("memory-and-files", "Memory and files")
+                    files.same_arm(&over.at_once).paired(&common).step("memory-and-files", "Memory and files")
                 });
                 [Some(modes), files].into_iter().flatten().collect()
             }
-            Self::JvmScaling { vm, over, common } => {
-                let of = |words: &[&str]| modes(vm, over).with(&["--workload", "jvm"]).with(words).paired(common);
+            Self::JvmScaling { vm, start, over, common } => {
+                let start = start.map(|seconds| seconds.to_string());
+                let of = |words: &[&str]| {
+                    let modes = modes(vm, over).with(&["--workload", "jvm"]).with(words);
+                    modes.each("--start", start.as_deref()).at_once(&over.at_once).paired(common)
+                };
                 vec![
                     of(&[]).step("a-jvm-a-node", "A JVM on each node"),
                     of(&["--single"]).step("one-jvm", "One JVM over all nodes"),
@@ -425,7 +462,7 @@ fn virtio_io(vms: &[String], scratch: &[String], disk: &Disk, race: &Race, commo
     steps
 }
 
-fn net_paths(vms: &[String], on: &[&str], race: &Race, common: &Common) -> Vec<Step> {
+fn net_paths(vms: &[String], on: &[&str], race: &Race, at_once: &AtOnce, common: &Common) -> Vec<Step> {
     let first = names(vms).into_iter().take(1);
     let words = Words::new(&["net", "race"]).with(&first.collect::<Vec<_>>()).with(on);
     let mut steps = vec![words.raced(race, common).step("ways", "Ways to a network")];
@@ -436,7 +473,7 @@ fn net_paths(vms: &[String], on: &[&str], race: &Race, common: &Common) -> Vec<S
         ] {
             let words = Words::new(&["together"]).with(&names(vms)).with(on);
             let words = words.with(&["--way", way, "--test", "tcp-stream", "--scaling"]);
-            steps.push(words.paired(common).step(id, title));
+            steps.push(words.at_once(at_once).paired(common).step(id, title));
         }
     }
     steps
@@ -462,9 +499,9 @@ mod tests {
     const ALL: [&str; 8] = [
         "passthrough-io a b --quick --pause",
         "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
-        "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap",
-        "numa-modes a --scratch /dev/x --nodes 0-3 --counts 1,4 --seconds 2 --seed 7",
-        "jvm-scaling a --counts 1,2 --quick",
+        "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap --same-arm-pairs 0 --overlap 50",
+        "numa-modes a --scratch /dev/x --nodes 0-3 --counts 1,4 --seconds 2 --seed 7 --same-arm-pairs 0 --overlap 62.5",
+        "jvm-scaling a --counts 1,2 --quick --start 40 --same-arm-pairs 3",
         "oltp-memory a --scratch /dev/x --rows 64MiB --quick --pause",
         "images-io a --directory /srv/scratch --quick",
         "tiles --tile web=a,idle=b --tile web=c,idle=d --port p0 --scale 0.5 --pairs 4 --quick --pause",

@@ -1,4 +1,5 @@
 use super::*;
+use crate::load::{FioJob, OltpJob, Workload};
 
 const SAID: &str = r#"OpenJDK 64-Bit Server VM warning: something
 {"schema":"nearmetal-jvm","schema_version":1,"began_ms":15000,"ended_ms":20000,"ready_seconds":1.5,"warm_up":{"interval_seconds":0.5,"transactions":[10,40,50,50]},"points":[{"warehouses":2,"seconds":5.0,"transactions":505,"began_ms":15000,"moments":[[1000.0,100],[2000.0,100],[5000.0,505]]}],"pages":{"resident_kib":140000,"large_kib":131072},"collections":3,"digest":"00","vm":"OpenJDK 64-Bit Server VM 21.0.12","flags":{"InitialHeapSize":"134217728","MaxHeapSize":"134217728","UseParallelGC":"true","AlwaysPreTouch":"true","ActiveProcessorCount":"2","UseNUMA":"false"}}
@@ -125,4 +126,19 @@ fn costs_are_counted_while_it_measures() {
     let (middle, _) = job.middle().unwrap();
     assert!(middle.begins > Duration::from_secs(job.warm_up.into()) && middle.ends < job.length().unwrap());
     assert!(job.limit() > job.length().unwrap());
+}
+
+#[test]
+fn half_of_the_warm_up_is_for_the_start_and_it_is_no_shorter_than_what_is_measured() {
+    let job = JvmJob::of(&shape(4096, true), JavaPages::OfTheMachine);
+    let within = |seconds: u32| job.starting_within(seconds);
+    assert_eq!(within(30), JvmJob { warm_up: 60, ..job.clone() });
+    assert_eq!(within(1).warm_up, job.seconds.max(2));
+    let asked = Workload::from(job.clone()).starting_within(30);
+    assert_eq!(asked, Some(within(30).into()));
+    assert_eq!(
+        Workload::from(OltpJob::small()).starting_within(75),
+        Some(OltpJob { prepare: 75, ..OltpJob::small() }.into())
+    );
+    assert_eq!(Workload::from(FioJob::first_seed(Bytes::from_kib(4), 1, 0)).starting_within(30), None);
 }

@@ -186,6 +186,7 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
         single_shot: Vec::new(),
         memory: Vec::new(),
         quick: args.quick,
+        accesses: true,
     };
     Ok(TuneRequest {
         on: OnScratch {

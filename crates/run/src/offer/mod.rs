@@ -206,6 +206,8 @@ fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) ->
             given,
             others: &others,
             has_disk: flavour.image.is_some(),
+            // What is asked for beside the guest's is the job's matter, and depends on its mode.
+            beside: Bytes::ZERO,
         };
         match choice.choose() {
             Err(error) => return (number, Some(error.to_string())),
@@ -213,6 +215,7 @@ fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) ->
                 schema: RESERVATION.to_owned(),
                 name: name.clone(),
                 uuid: uuid.clone(),
+                uid: 0,
                 flavour: flavour.name.clone(),
                 pid: 0,
                 since: String::new(),

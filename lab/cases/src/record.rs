@@ -88,8 +88,12 @@ impl Record {
     /// What these cases took when they last ran, in words: `5 cases to run: about 12 min, and 2 of them never ran`.
     pub fn estimate<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> String {
         let times: Vec<Option<f64>> = names.into_iter().map(|name| self.time(name)).collect();
-        let minutes = times.iter().flatten().sum::<f64>() / 60.0;
-        let unknown = times.iter().filter(|time| time.is_none()).count();
+        let known: Vec<f64> = times.iter().flatten().copied().collect();
+        let unknown = times.len() - known.len();
+        if known.is_empty() {
+            return format!("{unknown} to run: how long they take nobody knows, since none of them ever ran here");
+        }
+        let minutes = known.iter().sum::<f64>() / 60.0;
         let beside = if unknown > 0 { format!(", and {unknown} of them never ran here") } else { String::new() };
         format!("{} to run: about {minutes:.0} min{beside}", times.len())
     }
@@ -151,6 +155,7 @@ mod tests {
         assert_eq!((other.time("a"), other.time("b"), other.time("c")), (Some(90.0), Some(30.0), None));
         assert_eq!(other.estimate(["a", "b", "c"]), "3 to run: about 2 min, and 1 of them never ran here");
         assert_eq!(other.estimate(["a", "b"]), "2 to run: about 2 min");
+        assert!(other.estimate(["c"]).starts_with("1 to run: how long they take nobody knows"));
         other.add("a", took(Outcome::Passed, 60.0)).unwrap();
         assert_eq!((other.time("a"), other.time("b"), other.seconds()), (Some(60.0), Some(30.0), 60.0));
     }

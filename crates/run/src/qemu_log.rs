@@ -30,8 +30,9 @@ impl QemuLog {
         let Ok(text) = files::read_to_string_up_to(path, MOST) else {
             return "; what QEMU said is not known".to_owned();
         };
-        // The command line comes first, a line for each argument.
-        let said: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !line.ends_with('\\')).collect();
+        // The command line comes first, a line for each argument, and a backslash behind all but the last.
+        let is_argument = |line: &str| line.ends_with('\\') || line.starts_with('-');
+        let said: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_argument(line)).collect();
         let last = said[said.len().saturating_sub(LINES)..].join(" | ");
         let last: String = last.chars().map(|c| if c.is_control() { '?' } else { c }).take(CHARACTERS).collect();
         format!("; QEMU said last: {last}")
@@ -48,9 +49,12 @@ mod tests {
         let path = directory.path().join("run-a.log");
         let log = QemuLog::Goes(path.clone());
         assert_eq!(log.words(), "; what QEMU said is not known");
-        files::write(&path, "starting up\nLC_ALL=C \\\n-msg timestamp=on \\\n-x\n1\n2\u{1b}[2J\n\nshutting down\n")
-            .unwrap();
-        assert_eq!(log.words(), "; QEMU said last: 1 | 2?[2J | shutting down");
+        files::write(
+            &path,
+            "starting up\nLC_ALL=C \\\n-sandbox on \\\n-msg timestamp=on\n2\u{1b}[2J\n\nshutting down\n",
+        )
+        .unwrap();
+        assert_eq!(log.words(), "; QEMU said last: starting up | 2?[2J | shutting down");
         assert!(QemuLog::Stays(path.clone()).words().ends_with("run-a.log"));
     }
 }

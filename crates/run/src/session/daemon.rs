@@ -27,8 +27,9 @@ const DAEMONS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 const TIMEOUT: &str = "5";
 /// How long it may take to listen; in an emulated machine under load, seconds.
 const COMING_UP: Duration = Duration::from_secs(120);
-/// How long it may take to end.
-const ENDING: Duration = Duration::from_secs(5);
+/// How long it may take to end before it is killed: its guest is gone, and its directory goes with it. One that a signal to all
+/// processes of a job has reached as well was seen to take longer.
+const ENDING: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(10);
 /// Characters of its log in a message.
 const SHOWN: usize = 600;

@@ -21,8 +21,8 @@ use crate::qemu_log::QemuLog;
 pub use daemon::{Daemon, find_program};
 pub use directory::{BASE, Directory, sweep};
 
-/// What QEMU, libvirt's daemon, its helper and nearmetal take of a job's memory beside the guest's own. Seen: 40 MiB for the daemon, some
-/// 80 for QEMU with its devices and its buffers, 15 for the other two.
+/// What QEMU, libvirt's daemon, its helper and nearmetal take of a job's memory beside the guest's own. Some 140 MiB were seen before
+/// a guest had booted (docs/decisions/0013-run.md); QEMU takes buffers for what its guest writes.
 pub const BESIDE: Bytes = Bytes::from_mib(256);
 
 /// A run's own libvirt.

@@ -26,11 +26,8 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         farm.wait("an empty queue", &nobody_in_queue(""), "squeue; sinfo -R")?;
         let found = gather(farm)?;
         check(&jobs, &found)?;
-        ensure!(
-            found.get(BOTH).is_some_and(|guests| guests.len() == 2),
-            "`{BOTH}` had no two hosts: {:?}",
-            found.get(BOTH)
-        );
+        let both = found.get(BOTH).context("no guest over two hosts")?;
+        ensure!(both.iter().map(|guest| guest.host).eq(["farm-a", "farm-b"]), "`{BOTH}` had no two hosts: {both:?}");
         let table = accounted(farm, &jobs)?;
         farm.nothing_is_left()?;
         Ok(Verdict::Holds(table))

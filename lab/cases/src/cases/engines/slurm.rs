@@ -26,8 +26,8 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         farm.wait("an empty queue", &nobody_in_queue(""), "squeue; sinfo -R")?;
         let found = gather(farm)?;
         check(&jobs, &found)?;
-        let of_both = found.get(BOTH).map(Vec::as_slice).unwrap_or_default();
-        ensure!(of_both.iter().map(|one| one.host).eq(["farm-a", "farm-b"]), "`{BOTH}` had no two hosts: {of_both:?}");
+        let both = found.get(BOTH).context("no guest over two hosts")?;
+        ensure!(both.iter().map(|guest| guest.host).eq(["farm-a", "farm-b"]), "`{BOTH}` had no two hosts: {both:?}");
         let table = accounted(farm, &jobs)?;
         farm.nothing_is_left()?;
         Ok(Verdict::Holds(table))

@@ -85,17 +85,17 @@ impl Record {
         self.times.get(name).copied()
     }
 
-    /// What these cases took when they last ran, in words: `5 cases to run: about 12 min, and 2 of them never ran`.
+    /// What these cases took when they last ran, in words: `5 to run: about 12 min, and 2 of them never ran here`.
     pub fn estimate<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> String {
         let times: Vec<Option<f64>> = names.into_iter().map(|name| self.time(name)).collect();
-        let known: Vec<f64> = times.iter().flatten().copied().collect();
-        let unknown = times.len() - known.len();
-        if known.is_empty() {
-            return format!("{unknown} to run: how long they take nobody knows, since none of them ever ran here");
+        // The sum of no floats is -0.
+        let minutes = times.iter().flatten().fold(0.0, |sum, seconds| sum + seconds) / 60.0;
+        let unknown = times.iter().filter(|time| time.is_none()).count();
+        match times.len() {
+            all if all == unknown => format!("{all} to run, and none of them ever ran here"),
+            all if unknown == 0 => format!("{all} to run: about {minutes:.0} min"),
+            all => format!("{all} to run: about {minutes:.0} min, and {unknown} of them never ran here"),
         }
-        let minutes = known.iter().sum::<f64>() / 60.0;
-        let beside = if unknown > 0 { format!(", and {unknown} of them never ran here") } else { String::new() };
-        format!("{} to run: about {minutes:.0} min{beside}", times.len())
     }
 
     /// Whether a case passed already in this build.
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!((other.time("a"), other.time("b"), other.time("c")), (Some(90.0), Some(30.0), None));
         assert_eq!(other.estimate(["a", "b", "c"]), "3 to run: about 2 min, and 1 of them never ran here");
         assert_eq!(other.estimate(["a", "b"]), "2 to run: about 2 min");
-        assert!(other.estimate(["c"]).starts_with("1 to run: how long they take nobody knows"));
+        assert_eq!(other.estimate(["c"]), "1 to run, and none of them ever ran here");
         other.add("a", took(Outcome::Passed, 60.0)).unwrap();
         assert_eq!((other.time("a"), other.time("b"), other.seconds()), (Some(60.0), Some(30.0), 60.0));
     }

@@ -89,7 +89,8 @@ fn lay_engine(lab: &Lab) -> Result<(), LabError> {
     let script = format!(
         "[ ! -e /var/lib/lab-engine ] || exit 0
          set -e; mkdir -p /run/engine; mount -t erofs -o ro /dev/disk/by-id/virtio-{serial} /run/engine
-         cp -a --remove-destination /run/engine/. /; umount /run/engine; touch /var/lib/lab-engine; systemctl daemon-reload"
+         cp -a --remove-destination /run/engine/. /; umount /run/engine; touch /var/lib/lab-engine
+         systemctl daemon-reload; systemd-tmpfiles --create"
     );
     let output = lab.exec(&Command::shell(script).timeout(LAYING))?;
     if output.success() {

@@ -117,9 +117,12 @@ fn restart_daemons(farm: &Farm) -> anyhow::Result<()> {
 /// A drained node ends what it has and gets nothing more; then it is back.
 fn drain(farm: &Farm) -> anyhow::Result<()> {
     farm.a.sh("scontrol update NodeName=farm-b State=DRAIN Reason=trial")?;
-    farm.wait("a drained node", "sinfo -h -N -p batch -n farm-b -o %T | grep -qx drained", "squeue; sinfo -N -l")?;
-    let left = farm.b.sh("pgrep -f '[g]uest=run-'; true")?;
-    ensure!(left.is_empty(), "guests on a drained node: {left}");
+    farm.wait("a drained node", "scontrol show node farm-b | grep -q 'State=IDLE+DRAIN '", "squeue; sinfo -N -l")?;
+    let left = farm.b.sh("pgrep -f '[g]uest=run-' | xargs -r ps -o pid=,user=,etimes=,stat=,cgroup= -p; true")?;
+    if !left.is_empty() {
+        let slurm = farm.a.sh("squeue; sinfo -N -l; scontrol show node farm-b; date")?;
+        anyhow::bail!("guests on a drained node: {left}\n{slurm}");
+    }
     farm.a.sh("scontrol update NodeName=farm-b State=RESUME").map(drop)
 }
 

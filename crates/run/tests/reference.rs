@@ -155,6 +155,7 @@ fn the_reference_of_runs_names_every_field_of_an_offer() {
             memory: Bytes::from_mib(256),
             page_size: Some(PageSize::HUGE_2M),
             image: Some(text()),
+            session: true,
             fit: Some(1),
             fit_now: Some(1),
             problem: Some(text()),

@@ -178,6 +178,16 @@ impl HostFs {
         exists
     }
 
+    /// Device and inode of a file or directory of this machine: whether two paths lead to the same one, also from containers. `None`
+    /// where it is not there, and in a capture.
+    pub fn identity(&self, path: &str) -> Option<(u64, u64)> {
+        if !self.is_live() {
+            return None;
+        }
+        let stat = rustix::fs::fstat(self.open(path, OFlags::PATH).ok()?).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
+
     /// Names in a directory, sorted, numbers inside names by value (`cpu2` before `cpu10`).
     ///
     /// # Errors

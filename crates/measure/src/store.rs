@@ -10,6 +10,7 @@ mod query;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, params};
+use rustix::fs::{Mode, OFlags};
 
 use crate::error::MeasureError;
 use crate::net::NetMatrixResults;
@@ -102,6 +103,10 @@ impl Store {
     /// SQLite's own, or a store of a newer nearmetal.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         let shown = path.display().to_string();
+        // It has definitions in it, and others may enter its directory. SQLite gives what it puts beside it the same mode; if this fails,
+        // SQLite says why.
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        drop(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR));
         let connection =
             Connection::open(path).map_err(|source| MeasureError::Store { path: shown.clone(), source })?;
         Self::prepare(connection, shown)

@@ -35,6 +35,8 @@ pub struct MemoryLimit {
     pub bytes: Bytes,
     /// The file that says so.
     pub file: String,
+    /// Device and inode of its control group. Every container may have its own limit at the same path. `None` in a capture.
+    pub group: Option<String>,
 }
 
 impl Given {
@@ -61,10 +63,21 @@ impl Given {
             };
             let limit = limit(&text).map_err(|why| RunError::Given(format!("`{file}`: {why}")))?;
             if let Some(bytes) = limit {
-                memory.push(MemoryLimit { bytes, file });
+                let group = fs.identity(&group).map(|(device, inode)| format!("{device}:{inode}"));
+                memory.push(MemoryLimit { bytes, file, group });
             }
         }
         Ok(Self { cpus, nodes, memory })
+    }
+
+    /// The files of its limits, for a reservation.
+    pub fn limit_files(&self) -> Vec<String> {
+        self.memory.iter().map(|limit| limit.file.clone()).collect()
+    }
+
+    /// The control groups of its limits, for a reservation; none if one of them is unknown.
+    pub fn limit_groups(&self) -> Vec<String> {
+        self.memory.iter().map(|limit| limit.group.clone()).collect::<Option<_>>().unwrap_or_default()
     }
 }
 
@@ -211,7 +224,7 @@ mod tests {
         // The memory of this one is not limited by itself; that of the one above it is.
         let (job, docker) = ("/sys/fs/cgroup/docker/job/cgroup.procs", "/sys/fs/cgroup/docker/memory.max");
         let limits = given(&[STATUS, group, (job, "7\n"), (docker, "1048576\n")]).unwrap().memory;
-        assert_eq!(limits, [MemoryLimit { bytes: Bytes::from_mib(1), file: docker.to_owned() }]);
+        assert_eq!(limits, [MemoryLimit { bytes: Bytes::from_mib(1), file: docker.to_owned(), group: None }]);
         // Both versions at once: memory is in the first, and the second has its place beside it.
         let groups = ("/proc/self/cgroup", "9:memory:/job\n0::/user.slice\n");
         let v1 = ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1048576\n");

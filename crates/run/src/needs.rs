@@ -2,8 +2,9 @@
 //! the slice is held.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nearmetal_host::{HostFs, files};
 use rustix::fs::{Access, Mode, OFlags};
@@ -11,11 +12,13 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::delta::path_of;
-use crate::flavour::{Flavour, Network};
+use crate::flavour::{Boot, Flavour, Network};
 use crate::{RunError, accounts};
 
 /// Characters of an interface's name at most (IFNAMSIZ without its zero byte).
 const LONGEST: usize = 15;
+/// File systems in memory: tmpfs and ramfs (linux/magic.h, statfs(2)).
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Whether the bridge of a flavour is there.
 ///
@@ -37,6 +40,35 @@ pub fn bridge(fs: &HostFs, flavour: &Flavour) -> Result<(), RunError> {
         (true, false) => refused("which is an interface and not a bridge"),
         (true, true) => Ok(()),
     }
+}
+
+/// Files of the host that a guest boots instead of its disk's boot loader. `appliance`: the directory of nearmetal's own.
+pub fn boot_files(flavour: &Flavour, appliance: &Path) -> Vec<PathBuf> {
+    match &flavour.boot {
+        Boot::Disk(_) => Vec::new(),
+        Boot::Kernel { kernel, initrd, .. } => [kernel.clone()].into_iter().chain(initrd.clone()).collect(),
+        Boot::Appliance => vec![appliance.join("vmlinuz"), appliance.join("initramfs.cpio.gz")],
+    }
+}
+
+/// What this host does not have and every guest of a flavour needs: KVM, a bridge, files to boot. What is there and closed to this
+/// user may be open to another, and is no lack. `device`: KVM's.
+///
+/// # Errors
+/// The first that is missing.
+pub fn on_this_host(fs: &HostFs, flavour: &Flavour, device: &Path, appliance: &Path) -> Result<(), RunError> {
+    match kvm(device) {
+        Err(RunError::KvmClosed { .. }) => {}
+        other => other?,
+    }
+    bridge(fs, flavour)?;
+    for path in boot_files(flavour, appliance) {
+        match files::metadata(&path) {
+            Err(error) if error.source.kind() == ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether a flavour is one that a user without root can have.
@@ -90,6 +122,24 @@ pub fn direct(what: &'static str, directory: &Path, file: &File) -> Result<(), R
     Err(RunError::Disk { what, directory: directory.to_owned(), reason })
 }
 
+/// Whether what is written to a file goes to a disk. In a session it would else be charged to the job's memory, which has room for the
+/// guest and [`crate::session::BESIDE`]: the kernel would kill QEMU.
+///
+/// # Errors
+/// Its file system is in memory (tmpfs, which has O_DIRECT since Linux 6.6, or ramfs).
+pub fn on_a_disk(what: &'static str, directory: &Path, file: &File) -> Result<(), RunError> {
+    let refused = |reason: String| Err(RunError::Disk { what, directory: directory.to_owned(), reason });
+    match rustix::fs::fstatfs(file) {
+        Ok(about) if IN_MEMORY.iter().any(|magic| i128::from(about.f_type) == i128::from(*magic)) => refused(
+            "its file system is in memory (tmpfs), which counts against the job's memory limit: name a directory on a disk \
+             with --delta-directory"
+                .to_owned(),
+        ),
+        Ok(_) => Ok(()),
+        Err(errno) => refused(errno.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +189,34 @@ mod tests {
         kvm(Path::new("/dev/null")).unwrap();
         let missing = kvm(&device.path().join("kvm")).unwrap_err().to_string();
         assert!(missing.contains("kvm_intel"), "{missing}");
+    }
+
+    #[test]
+    fn what_a_host_lacks_is_told_and_what_is_closed_to_this_user_is_not() {
+        let fs = HostFs::of_tree(MemoryTree::new(), "test");
+        let directory = tempfile::tempdir().unwrap();
+        let look = |keys: &str, device: &str| {
+            let text = format!("[[flavour]]\nname = \"job\"\nvcpus = 1\nmemory = \"1 GiB\"\n{keys}\n");
+            let flavours = Flavours::parse("test", &text).unwrap();
+            on_this_host(&fs, &flavours.all()[0], Path::new(device), directory.path())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(look("", "/dev/null"), Ok(()));
+        assert!(look("", "/nowhere/kvm").unwrap_err().contains("`/nowhere/kvm` is missing"));
+        assert!(look("bridge = \"br0\"", "/dev/null").unwrap_err().contains("`br0`, which this host does not have"));
+        assert!(look("boot = \"appliance\"", "/dev/null").unwrap_err().contains("vmlinuz"));
+        let kernel = "boot = \"kernel\"\nkernel = \"/dev/null\"";
+        assert_eq!(look(kernel, "/dev/null"), Ok(()));
+        assert!(look(&format!("{kernel}\ninitrd = \"/nowhere/i\""), "/dev/null").unwrap_err().contains("/nowhere/i"));
+    }
+
+    #[test]
+    fn a_file_system_in_memory_is_refused() {
+        let shared = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let refused = on_a_disk("the disk", Path::new("/tmp"), &File::from(shared)).unwrap_err().to_string();
+        assert!(refused.contains("the disk in `/tmp`") && refused.contains("--delta-directory"), "{refused}");
+        let proc = File::from(rustix::fs::open("/proc/self/status", OFlags::RDONLY, Mode::empty()).unwrap());
+        on_a_disk("the disk", Path::new("/proc/self"), &proc).unwrap();
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Choice<'_> {
     pub fn choose(&self) -> Result<Chosen, RunError> {
         let (flavour, given) = (self.flavour, self.given);
         for limit in &given.memory {
-            let beside: Vec<_> = self.others.iter().filter(|other| other.limits.contains(&limit.file)).collect();
+            let beside: Vec<_> = self.others.iter().filter(|other| other.counts_against(limit)).collect();
             // What all of its kind need below a limit that they share.
             let guests = beside.iter().flat_map(|other| &other.memory).map(|share| share.bytes);
             let taken = guests.chain(beside.iter().map(|_| self.beside));
@@ -317,6 +317,7 @@ mod tests {
             cpus: chosen.cpus.clone(),
             memory: chosen.memory.clone(),
             limits: Vec::new(),
+            limit_groups: Vec::new(),
             page_size: flavour.page_size,
             image: None,
             pools: Vec::new(),
@@ -333,12 +334,13 @@ mod tests {
     #[test]
     fn too_little_memory_too_few_pus_and_no_whole_core_are_refused_with_the_numbers() {
         let small = flavour("vcpus = 2\nmemory = \"1 GiB\"");
-        let limit = MemoryLimit { bytes: Bytes::from_mib(512), file: "/sys/fs/cgroup/job/memory.max".to_owned() };
+        let limit =
+            MemoryLimit { bytes: Bytes::from_mib(512), file: "/sys/fs/cgroup/job/memory.max".to_owned(), group: None };
         let error =
             choose(&small, &Given { memory: vec![limit], ..given("0-15", "0-1") }, &[]).unwrap_err().to_string();
         assert!(error.contains("1 GiB") && error.contains("512 MiB") && error.contains("job/memory.max"), "{error}");
         // Guests of other runs count against the limits that they name, and against no other.
-        let limit = |file: &str| MemoryLimit { bytes: Bytes::from_mib(1536), file: file.to_owned() };
+        let limit = |file: &str| MemoryLimit { bytes: Bytes::from_mib(1536), file: file.to_owned(), group: None };
         let other = Reservation {
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(1024) }],
             limits: vec!["/sys/fs/cgroup/job/memory.max".to_owned()],
@@ -353,7 +355,11 @@ mod tests {
         // QEMU and its daemon beside the guest, below the limit of the job.
         let machine = host();
         let choice = |beside, bytes| {
-            let limit = MemoryLimit { bytes: Bytes::from_mib(bytes), file: "/sys/fs/cgroup/job/memory.max".to_owned() };
+            let limit = MemoryLimit {
+                bytes: Bytes::from_mib(bytes),
+                file: "/sys/fs/cgroup/job/memory.max".to_owned(),
+                group: None,
+            };
             let given = Given { memory: vec![limit], ..given("0-15", "0-1") };
             let (flavour, name, uuid) = (&small, "run-job-1", "u");
             Choice { flavour, name, uuid, host: &machine, given: &given, others: &[], has_disk: true, beside }.choose()
@@ -367,6 +373,34 @@ mod tests {
         let halves: CpuSet = host().cores.iter().filter_map(|core| core.cpus.first()).collect();
         let error = choose(&whole, &given(&halves.to_string(), "0-1"), &[]).unwrap_err().to_string();
         assert!(error.contains("2 PUs in whole cores") && error.contains(" 0 are"), "{error}");
+    }
+
+    #[test]
+    fn a_container_with_a_limit_at_the_same_path_is_another_one_and_the_same_limit_at_another_path_is_not() {
+        let small = flavour("vcpus = 2\nmemory = \"1 GiB\"");
+        let limit = |file: &str, group: Option<&str>| MemoryLimit {
+            bytes: Bytes::from_mib(1536),
+            file: file.to_owned(),
+            group: group.map(str::to_owned),
+        };
+        let (inside, outside) = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/kubepods/pod7/memory.max");
+        let pod = Reservation {
+            memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(1024) }],
+            limits: vec![inside.to_owned()],
+            limit_groups: vec!["28:700".to_owned()],
+            ..crate::reservation::tests::reservation("run-a", "15")
+        };
+        let fits = |limit, other: &Reservation| {
+            let given = Given { memory: vec![limit], ..given("0-15", "0-1") };
+            choose(&small, &given, std::slice::from_ref(other)).is_ok()
+        };
+        assert!(fits(limit(inside, Some("28:800")), &pod), "a second pod of the node");
+        assert!(!fits(limit(inside, Some("28:700")), &pod), "the same pod");
+        assert!(!fits(limit(outside, Some("28:700")), &pod), "the pod as the node sees it");
+        // Where one of them is unknown, the path has to do.
+        assert!(!fits(limit(inside, None), &pod));
+        let unknown = Reservation { limit_groups: Vec::new(), ..pod };
+        assert!(!fits(limit(inside, Some("28:800")), &unknown));
     }
 
     #[test]

@@ -184,6 +184,7 @@ fn reservation() -> Reservation {
         cpus: "1-2".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
         limits: Vec::new(),
+        limit_groups: Vec::new(),
         page_size: Some(PageSize::HUGE_2M),
         image: None,
         pools: Vec::new(),

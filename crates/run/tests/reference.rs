@@ -117,6 +117,7 @@ fn the_reference_of_runs_names_every_field_of_the_list() {
         cpus: "1".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
         limits: vec!["text".to_owned()],
+        limit_groups: vec!["text".to_owned()],
         page_size: Some(PageSize::HUGE_2M),
         image: Some(image()),
         pools: vec![Growth {
@@ -154,6 +155,7 @@ fn the_reference_of_runs_names_every_field_of_an_offer() {
             memory: Bytes::from_mib(256),
             page_size: Some(PageSize::HUGE_2M),
             image: Some(text()),
+            session: true,
             fit: Some(1),
             fit_now: Some(1),
             problem: Some(text()),

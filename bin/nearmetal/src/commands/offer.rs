@@ -1,12 +1,15 @@
 //! `nearmetal offer`.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use nearmetal_host::assignable::examine;
 use nearmetal_host::{Host, HostFs, files, ledger};
 use nearmetal_image::Store;
+use nearmetal_run::RunError;
 use nearmetal_run::flavour::{FILE, Flavours};
 use nearmetal_run::given::Given;
+use nearmetal_run::needs::on_this_host;
 use nearmetal_run::offer::{Offer, Sources};
 use nearmetal_run::reservation::{DIRECTORY, Desk};
 
@@ -19,7 +22,7 @@ const MOST: usize = 2 << 20;
 /// Tell a batch system what this host has for runs: flavours that fit, nodes, PUs, images and functions
 ///
 /// Changes nothing and runs without root. A flavour counts as fitting if at least one guest of it does beside no run, within
-/// what this process was given of the machine. What cannot be told is left out, and said on stderr; the exit code is 0 then too.
+/// what this process was given of the machine, and if the host has KVM, its image, its bridge and the files that it boots. What cannot be told is left out, and said on stderr; the exit code is 0 then too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ENGINES)]
 pub(crate) struct Args {
@@ -29,6 +32,9 @@ pub(crate) struct Args {
     /// Directory of images
     #[arg(long, value_name = "DIR", default_value = nearmetal_image::DIRECTORY)]
     directory: PathBuf,
+    /// Directory of the appliance (vmlinuz, initramfs.cpio.gz), for flavours that boot it
+    #[arg(long, value_name = "DIR", default_value = "/usr/share/nearmetal/appliance")]
+    appliance: PathBuf,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -64,7 +70,13 @@ pub(crate) fn offer(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     let given = Given::read(&fs).inspect_err(|error| told("what this process was given", error)).ok();
     let runs = Desk::at(&args.reservations).living().inspect_err(|error| told("what runs have", error)).ok();
     let flavours = flavours(args).inspect_err(|error| told("flavours", error)).ok();
-    let images = Store::at(&args.directory).list().inspect_err(|error| told("images", error)).ok();
+    let store = Store::at(&args.directory);
+    let images = store.list().inspect_err(|error| told("images", error)).ok();
+    let lacks = flavours.iter().flat_map(Flavours::all).filter_map(|flavour| {
+        let error = on_this_host(&fs, flavour, Path::new("/dev/kvm"), &args.appliance).err()?;
+        Some((flavour.name.clone(), words(&error)))
+    });
+    let lacks: BTreeMap<String, String> = lacks.collect();
     if !ledger.unknown.is_empty() {
         told("what guests have", &format!("this user cannot see {}", ledger.unknown.join(", ")));
     }
@@ -73,7 +85,9 @@ pub(crate) fn offer(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         given: given.as_ref(),
         runs: runs.as_deref(),
         flavours: flavours.as_ref(),
+        store: &store,
         images: images.as_deref(),
+        lacks: &lacks,
         functions: &examine(&host, &ledger),
     };
     let offer = Offer::of(&sources, unknown);
@@ -95,6 +109,14 @@ fn flavours(args: &Args) -> Result<Flavours, String> {
     Flavours::parse(&args.flavours.display().to_string(), &text).map_err(|error| error.to_string())
 }
 
+/// An error with its cause, in one sentence.
+fn words(error: &RunError) -> String {
+    match error {
+        RunError::File(error) => format!("{error}: {}", error.source),
+        error => error.to_string(),
+    }
+}
+
 /// A line for each thing, for people.
 fn text(offer: &Offer) -> String {
     let unknown = || "?".to_owned();
@@ -109,9 +131,10 @@ fn text(offer: &Offer) -> String {
         let count = |count: Option<u32>| count.map_or_else(unknown, |count| count.to_string());
         let (fit, now) = (count(flavour.fit), count(flavour.fit_now));
         let problem = flavour.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
+        let root = if flavour.session { "" } else { ", for root" };
         let (name, vcpus, memory) = (&flavour.name, flavour.vcpus, flavour.memory);
         let plural = if vcpus == 1 { "" } else { "s" };
-        lines.push(format!("flavour {name} ({vcpus} vCPU{plural}, {memory}): {fit} fit, {now} now{problem}"));
+        lines.push(format!("flavour {name} ({vcpus} vCPU{plural}, {memory}{root}): {fit} fit, {now} now{problem}"));
     }
     for image in offer.images.iter().flatten() {
         let hash: String = image.image.chars().take(12).collect();

@@ -228,6 +228,7 @@ mod tests {
             cpus: cpus.parse().unwrap(),
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
             limits: Vec::new(),
+            limit_groups: Vec::new(),
             page_size: None,
             image: None,
             pools: Vec::new(),

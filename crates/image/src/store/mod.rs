@@ -188,6 +188,14 @@ impl Store {
     /// See [`FindError`].
     pub fn find(&self, wanted: &str) -> Result<StoredImage, FindError> {
         let all = self.list().map_err(|error| FindError::Unreadable(format!("{error}: {}", error.source)))?;
+        self.find_among(&all, wanted)
+    }
+
+    /// As [`Store::find`], among what [`Store::list`] said.
+    ///
+    /// # Errors
+    /// There is none of that name, or there are several.
+    pub fn find_among(&self, all: &[StoredImage], wanted: &str) -> Result<StoredImage, FindError> {
         let by_hash = |image: &&StoredImage| wanted.len() >= 6 && image.image.to_string().starts_with(wanted);
         let by_name = |image: &&StoredImage| image.name.as_deref() == Some(wanted);
         let found: Vec<_> = all.iter().filter(|image| by_hash(image) || by_name(image)).collect();

@@ -7,12 +7,14 @@ mod words;
 
 use nearmetal_host::Host;
 use nearmetal_host::assignable::Assignable;
-use nearmetal_image::StoredImage;
+use nearmetal_image::{FindError, Store, StoredImage};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize, PciAddress};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 use crate::flavour::{Boot, Flavour, Flavours};
 use crate::given::Given;
+use crate::needs::in_a_session;
 use crate::reservation::{Reservation, SCHEMA as RESERVATION};
 use crate::slice::{Choice, without_guests_of};
 
@@ -32,8 +34,12 @@ pub struct Sources<'a> {
     pub runs: Option<&'a [Reservation]>,
     /// The flavours file.
     pub flavours: Option<&'a Flavours>,
-    /// Images of the store.
+    /// The store of images, by whose rule a name means one.
+    pub store: &'a Store,
+    /// What it has.
     pub images: Option<&'a [StoredImage]>,
+    /// By a flavour's name, what its guests need beside PUs, memory and an image, and this host does not have.
+    pub lacks: &'a BTreeMap<String, String>,
     /// Functions that guests could be given.
     pub functions: &'a [Assignable],
 }
@@ -87,6 +93,8 @@ pub struct OfferedFlavour {
     pub page_size: Option<PageSize>,
     /// Its image, as the file has it.
     pub image: Option<String>,
+    /// Whether users without root can have it (session mode); else only root can.
+    pub session: bool,
     /// Guests of it that fit at once beside no run, [`MOST`] at most. It does not change while runs come and go.
     pub fit: Option<u32>,
     /// Guests of it that fit beside the runs there are.
@@ -162,11 +170,13 @@ fn flavour(flavour: &Flavour, sources: &Sources<'_>) -> OfferedFlavour {
         memory: flavour.memory,
         page_size: flavour.page_size,
         image: flavour.image.clone(),
+        session: in_a_session(flavour).is_ok(),
         fit: None,
         fit_now: None,
         problem: None,
     };
-    if let Some(problem) = missing_image(flavour, sources.images) {
+    let lacks = sources.lacks.get(&flavour.name).cloned();
+    if let Some(problem) = lacks.or_else(|| missing_image(flavour, sources)) {
         (offered.fit, offered.fit_now, offered.problem) = (Some(0), Some(0), Some(problem));
         return offered;
     }
@@ -183,14 +193,16 @@ fn flavour(flavour: &Flavour, sources: &Sources<'_>) -> OfferedFlavour {
     offered
 }
 
-/// Why the image that a flavour names is not there to boot; a flavour without one, and a store that was not read, say nothing.
-fn missing_image(flavour: &Flavour, images: Option<&[StoredImage]>) -> Option<String> {
+/// Why the image that a flavour names is not one to boot; a flavour without one, and a store that was not read, say nothing.
+fn missing_image(flavour: &Flavour, sources: &Sources<'_>) -> Option<String> {
     let wanted = flavour.image.as_ref().filter(|_| flavour.boot != Boot::Appliance)?;
-    let is_it = |image: &StoredImage| {
-        image.name.as_deref() == Some(wanted.as_str()) || image.image.to_string().starts_with(wanted.as_str())
-    };
-    let there = images?.iter().any(is_it);
-    (!there).then(|| format!("its image `{wanted}` is not in the store: `nearmetal image push` brings it"))
+    match sources.store.find_among(sources.images?, wanted) {
+        Ok(_) => None,
+        Err(FindError::None { .. }) => {
+            Some(format!("its image `{wanted}` is not in the store: `nearmetal image push` brings it"))
+        }
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// How many fit one after the other, and why the next does not.
@@ -221,7 +233,8 @@ fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) ->
                 since: String::new(),
                 cpus: chosen.cpus,
                 memory: chosen.memory,
-                limits: given.memory.iter().map(|limit| limit.file.clone()).collect(),
+                limits: given.limit_files(),
+                limit_groups: given.limit_groups(),
                 page_size: flavour.page_size,
                 image: None,
                 pools: Vec::new(),

@@ -14,7 +14,8 @@ fn flavours() -> Flavours {
     let text = one("small", "vcpus = 2\nmemory = \"1 GiB\"\nboot = \"appliance\"")
         + &one("wide", "vcpus = 64\nmemory = \"1 GiB\"\nboot = \"appliance\"")
         + &one("disk", "vcpus = 1\nmemory = \"1 GiB\"\nimage = \"debian.qcow2\"")
-        + &one("gone", "vcpus = 1\nmemory = \"1 GiB\"\nimage = \"other.qcow2\"");
+        + &one("gone", "vcpus = 1\nmemory = \"1 GiB\"\nimage = \"other.qcow2\"")
+        + &one("pages", "vcpus = 1\nmemory = \"1 GiB\"\nboot = \"appliance\"\npage-size = \"2 MiB\"");
     Flavours::parse("test", &text).unwrap()
 }
 
@@ -32,14 +33,20 @@ fn given(cpus: &str) -> Given {
 
 /// An offer with everything in it, for the reference too.
 fn offer(runs: Option<&[Reservation]>) -> Offer {
-    let (host, flavours, images, given) = (host(), flavours(), images(), given("0-5"));
+    offer_of(runs, &flavours(), &BTreeMap::new())
+}
+
+fn offer_of(runs: Option<&[Reservation]>, flavours: &Flavours, lacks: &BTreeMap<String, String>) -> Offer {
+    let (host, images, given) = (host(), images(), given("0-5"));
     let functions = assignable::examine(&host, &ledger::of(&host, &[]));
     let sources = Sources {
         host: &host,
         given: Some(&given),
         runs,
-        flavours: Some(&flavours),
+        flavours: Some(flavours),
+        store: &Store::at("/images"),
         images: Some(&images),
+        lacks,
         functions: &functions,
     };
     Offer::of(&sources, Vec::new())
@@ -71,6 +78,39 @@ fn what_does_not_fit_and_what_has_no_image_is_told_with_the_reason() {
 }
 
 #[test]
+fn an_image_is_found_by_the_rule_of_runs_and_what_the_host_lacks_is_no_offer() {
+    let one = |name: &str, image: &str| {
+        format!("[[flavour]]\nname = \"{name}\"\nvcpus = 1\nmemory = \"1 GiB\"\nimage = \"{image}\"\n")
+    };
+    // Five digits name no image, six do.
+    let text = one("five", "01010") + &one("six", "010101") + &one("bridge", "debian.qcow2");
+    let lacks = BTreeMap::from([("bridge".to_owned(), "no such bridge".to_owned())]);
+    let offer = offer_of(Some(&[]), &Flavours::parse("test", &text).unwrap(), &lacks);
+    let fits: Vec<_> =
+        offer.flavours.iter().flatten().map(|flavour| (flavour.fit > Some(0), &flavour.problem)).collect();
+    assert!(!fits[0].0 && fits[0].1.as_ref().unwrap().contains("`01010` is not in the store"), "{fits:?}");
+    assert_eq!((fits[1], fits[2]), ((true, &None), (false, &Some("no such bridge".to_owned()))));
+    assert_eq!(offer.slurm(), "Features=nearmetal,flavour.six,image.debian.qcow2,image.020202020202,function.network");
+    // Two of a name.
+    let mut images = images();
+    images[1].name = images[0].name.clone();
+    let (host, given, flavours, none) = (host(), given("0-5"), flavours(), BTreeMap::new());
+    let sources = Sources {
+        host: &host,
+        given: Some(&given),
+        runs: None,
+        flavours: Some(&flavours),
+        store: &Store::at("/images"),
+        images: Some(&images),
+        lacks: &none,
+        functions: &[],
+    };
+    let offer = Offer::of(&sources, Vec::new());
+    let disk = self::one(&offer, "disk");
+    assert!(disk.fit == Some(0) && disk.problem.as_ref().unwrap().contains("may be any of"), "{disk:?}");
+}
+
+#[test]
 fn engines_get_words_that_they_can_hold() {
     let offer = offer(Some(&[]));
     let functions: Vec<String> = offer.functions.iter().map(|one| one.function.to_string()).collect();
@@ -86,7 +126,7 @@ fn engines_get_words_that_they_can_hold() {
     );
     assert_eq!(
         offer.slurm(),
-        "Features=nearmetal,flavour.small,flavour.disk,image.debian.qcow2,image.020202020202,function.network"
+        "Features=nearmetal,flavour.small,flavour.disk,flavour.pages,image.debian.qcow2,image.020202020202,function.network"
     );
 }
 
@@ -99,7 +139,16 @@ fn what_is_unknown_is_left_out_and_nothing_else_is() {
     // What is missing for want of an image is known.
     assert!(!text.contains("NearmetalFreePUs"), "{text}");
     let host = host();
-    let nothing = Sources { host: &host, given: None, runs: None, flavours: None, images: None, functions: &[] };
+    let nothing = Sources {
+        host: &host,
+        given: None,
+        runs: None,
+        flavours: None,
+        store: &Store::at("/images"),
+        images: None,
+        lacks: &BTreeMap::new(),
+        functions: &[],
+    };
     let offer = Offer::of(&nothing, vec!["why".to_owned()]);
     assert_eq!(offer.slurm(), "Features=nearmetal");
     assert!(!offer.classad().contains("NearmetalFlavours") && !offer.classad().contains("NearmetalImages"));

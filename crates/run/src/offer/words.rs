@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use super::{Offer, OfferedFlavour, OfferedImage};
 
 impl Offer {
-    /// Attributes for an HTCondor machine. Unknown ones are left out, so that an expression over them is undefined.
+    /// Attributes for an HTCondor machine. HTCondor runs nobody's jobs as root, so flavours that only root can have are none. Unknown ones are left out, so that an expression over them is undefined.
     pub fn classad(&self) -> String {
         let mut lines = vec!["Nearmetal = true".to_owned()];
         let mut list = |name: &str, words: Option<Vec<String>>| {
             lines.extend(words.map(|words| format!("{name} = \"{}\"", words.join(","))));
         };
-        list("NearmetalFlavours", self.flavour_names(|flavour| flavour.fit));
-        list("NearmetalFlavoursNow", self.flavour_names(|flavour| flavour.fit_now));
+        list("NearmetalFlavours", self.flavour_names(|flavour| in_a_session(flavour, flavour.fit)));
+        list("NearmetalFlavoursNow", self.flavour_names(|flavour| in_a_session(flavour, flavour.fit_now)));
         list("NearmetalImages", self.image_words());
         list("NearmetalNodes", Some(self.nodes.iter().map(|node| node.node.to_string()).collect()));
         list("NearmetalFunctions", Some(self.functions.iter().map(|one| one.function.to_string()).collect()));
@@ -25,8 +25,8 @@ impl Offer {
         lines.join("\n")
     }
 
-    /// `Features=…` of a Slurm node: what does not change while runs come and go. A node's number, a flavour and an image each
-    /// have a word of their own.
+    /// `Features=…` of a Slurm node, a word for each flavour, image and kind of function. Flavours and images do not change while runs
+    /// come and go; functions are those free now. Flavours that only root can have are among them: Slurm runs jobs of root's.
     pub fn slurm(&self) -> String {
         let mut words = vec!["nearmetal".to_owned()];
         let mut add = |kind: &str, names: Vec<String>| {
@@ -60,6 +60,11 @@ impl Offer {
     fn image_words(&self) -> Option<Vec<String>> {
         Some(self.images.as_ref()?.iter().map(image_word).collect())
     }
+}
+
+/// Guests of a flavour that users without root can start.
+fn in_a_session(flavour: &OfferedFlavour, fit: Option<u32>) -> Option<u32> {
+    fit.map(|fit| if flavour.session { fit } else { 0 })
 }
 
 /// The name of an image if every engine takes it as one word, else the beginning of its hash.

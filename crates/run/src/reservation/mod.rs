@@ -15,6 +15,7 @@ use nearmetal_image::ImageId;
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
+use crate::given::MemoryLimit;
 use crate::pools::Growth;
 
 pub use desk::{Claim, Desk, Seen, Turn};
@@ -53,6 +54,9 @@ pub struct Reservation {
     pub memory: Vec<NodeShare>,
     /// Files of the memory limits that its guest counts against.
     pub limits: Vec<String>,
+    /// Device and inode of the control group of each of them; empty where they are unknown.
+    #[serde(default)]
+    pub limit_groups: Vec<String>,
     /// Size of its hugepages; `None` for the kernel's own pages.
     pub page_size: Option<PageSize>,
     /// Its base image.
@@ -102,11 +106,22 @@ impl Reservation {
         format!("`{}` (process {}{user}) has PUs {}", self.name, self.pid, self.cpus)
     }
 
+    /// Whether its guest counts against a limit. The same file is another limit in another container, and the same limit has another
+    /// path there: control groups tell, where both are known.
+    pub fn counts_against(&self, limit: &MemoryLimit) -> bool {
+        match &limit.group {
+            Some(group) if !self.limit_groups.is_empty() => self.limit_groups.contains(group),
+            _ => self.limits.contains(&limit.file),
+        }
+    }
+
     /// Whether every text of it may be shown and compared. Another user may have written it: nothing of it reaches a terminal that
     /// the terminal would obey.
     fn is_plain(&self) -> bool {
         let short = [&self.uuid, &self.flavour, &self.since].into_iter().all(|text| is_plain(text, LONGEST_TEXT));
-        is_name(&self.name) && short && self.limits.iter().all(|limit| is_plain(limit, LONGEST_PATH))
+        is_name(&self.name)
+            && short
+            && self.limits.iter().chain(&self.limit_groups).all(|limit| is_plain(limit, LONGEST_PATH))
     }
 }
 
@@ -136,6 +151,7 @@ pub(crate) mod tests {
             cpus: cpus.parse().unwrap(),
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
             limits: Vec::new(),
+            limit_groups: Vec::new(),
             page_size: None,
             image: None,
             pools: Vec::new(),

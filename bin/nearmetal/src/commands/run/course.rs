@@ -170,7 +170,8 @@ fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> 
         since: now(),
         cpus: chosen.cpus.clone(),
         memory: chosen.memory.clone(),
-        limits: prepared.given.memory.iter().map(|limit| limit.file.clone()).collect(),
+        limits: prepared.given.limit_files(),
+        limit_groups: prepared.given.limit_groups(),
         page_size: prepared.flavour.page_size,
         image: prepared.layers.first().map(|layer| layer.image),
         pools: Vec::new(),
@@ -192,6 +193,9 @@ fn files_of(args: &Args, prepared: &Prepared, name: &str, uuid: &str) -> Result<
         needs::direct("the image", &args.directory, &layer.file)?;
     }
     let delta = prepared.layers.first().map(|base| delta::make(directory, base)).transpose()?;
+    if let (Mode::Session, Some(delta)) = (prepared.mode, &delta) {
+        needs::on_a_disk(delta::WHAT, directory, delta)?;
+    }
     let seed = prepared.user_data.as_ref().map(|data| seed::make(directory, data, name, uuid)).transpose()?;
     Ok(Files { kernel: kernel(args, prepared)?, delta, seed })
 }

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = nearmetal_image::DIRECTORY)]
     directory: PathBuf,
     /// Directory in whose file system the guest's writes take their room [default: /var/lib/nearmetal/deltas; in session mode
-    /// $TMPDIR, or /var/tmp]
+    /// $TMPDIR, or /var/tmp, which have to be on a disk]
     #[arg(long, value_name = "DIR")]
     delta_directory: Option<PathBuf>,
     /// Directory of the appliance (vmlinuz, initramfs.cpio.gz), for flavours that boot it

@@ -9,7 +9,7 @@ use nearmetal_run::RunError;
 use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
-use nearmetal_run::needs::{bridge, in_a_session, kvm};
+use nearmetal_run::needs::{boot_files, bridge, in_a_session, kvm};
 use nearmetal_run::output::fits;
 use nearmetal_run::seed::UserData;
 use nearmetal_units::Bytes;
@@ -103,8 +103,7 @@ pub(super) fn kernel(args: &Args, prepared: &Prepared) -> Result<Option<Kernel>,
                 Mode::System => files::metadata(path).map(drop),
                 Mode::Session => files::open(path).map(drop),
             };
-            there(kernel)?;
-            initrd.as_ref().map(there).transpose()?;
+            boot_files(&prepared.flavour, &args.appliance).iter().try_for_each(there)?;
             let (kernel, initrd) = (kernel.clone(), initrd.clone());
             Ok(Some(Kernel { kernel, initrd, command_line: command_line.clone() }))
         }

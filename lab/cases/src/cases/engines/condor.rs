@@ -6,7 +6,7 @@ use nearmetal_lab::image::Engine;
 use super::super::Verdict;
 use super::evidence::{check, gather};
 use super::farm::{Farm, on};
-use super::jobs::{End, HELD, Job, LONG, PREEMPTED, REMOVED, URGENT, forty as all_jobs};
+use super::jobs::{End, HELD, Job, LONG, PREEMPTED, REMOVED, RESTARTED, URGENT, forty as all_jobs};
 
 const SETUP: &str = include_str!("condor.sh");
 const CONFIG: &str = include_str!("../../../../../packaging/examples/condor/nearmetal.config");
@@ -28,7 +28,7 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         submit(farm, &others)?;
         remove_while_it_boots(farm)?;
         hold_and_release(farm)?;
-        preempt(farm, &urgent)?;
+        evict(farm, &urgent)?;
         restart_schedd(farm)?;
         drain(farm)?;
         farm.wait(
@@ -83,7 +83,7 @@ queue name, flavour, cpus, memory, where, level, held, command from (
     for job in jobs {
         let Job { name, flavour, cpus, memory, command, .. } = job;
         let (place, level) = match name.as_str() {
-            REMOVED | LONG => ("farm-a", 50),
+            REMOVED | LONG | RESTARTED => ("farm-a", 50),
             PREEMPTED => ("farm-b", 50),
             URGENT => ("farm-b", 100),
             _ => ("any", 0),
@@ -110,8 +110,8 @@ fn remove_while_it_boots(farm: &Farm) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A run is evicted for a job of a higher priority, and begins anew later.
-fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
+/// An administrator evicts a run while a job of a higher priority waits for its host: that one runs first, and the run begins anew.
+fn evict(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
     farm.b.sh(&format!(
         "for i in $(seq 600); do grep -qs command-started /farm/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
     ))?;
@@ -134,10 +134,16 @@ fn hold_and_release(farm: &Farm) -> anyhow::Result<()> {
 
 /// Guests run on while the daemon that has the queue is started anew.
 fn restart_schedd(farm: &Farm) -> anyhow::Result<()> {
-    let starts = "condor_q -all -constraint 'JobStatus == 2' -af FarmName NumJobStarts | sort";
-    farm.wait("a running job", &format!("[ -n \"$({starts})\" ]"), "condor_q -all -nobatch")?;
-    farm.a.sh("condor_restart -fast -daemon schedd && sleep 10")?;
-    farm.wait("the schedd", "condor_q -all > /dev/null 2>&1", "tail -n 20 /var/log/condor/SchedLog")
+    farm.lives_through(RESTARTED, || {
+        farm.a.sh("condor_restart -fast -daemon schedd && sleep 10")?;
+        farm.wait("the schedd", "condor_q -all > /dev/null 2>&1", "tail -n 20 /var/log/condor/SchedLog")?;
+        // It has found its job again.
+        let runs = format!(
+            "condor_q -all -constraint 'FarmName == \"{RESTARTED}\" && JobStatus == 2' -af FarmName | grep -q ."
+        );
+        farm.wait("a job that the schedd knows", &runs, "condor_q -all -nobatch; tail -n 20 /var/log/condor/SchedLog")
+    })?;
+    farm.a.sh(&format!("condor_rm -constraint 'FarmName == \"{RESTARTED}\"'")).map(drop)
 }
 
 /// A drained host has no guests; then it is back.
@@ -173,11 +179,49 @@ fn accounted(farm: &Farm, jobs: &[Job]) -> anyhow::Result<String> {
             }
             End::Removed => ensure!(row[1] == "3", "`{name}`: {row:?}"),
         }
-        // HTCondor's own count of starts is 1 here.
-        let evicted = format!("004 ({:0>3}.{:0>3}.000)", row[6], row[7]);
-        ensure!(name != PREEMPTED || log.contains(&evicted), "`{name}` was not evicted: {row:?}\n{log}");
         let host = row[8].rsplit('@').next().unwrap_or_default();
         table.push(format!("{name:<12} {:<7} {:<9} {seconds:>6.1} s {memory:>6.0} MiB  {host}", job.flavour, row[2]));
     }
+    let of = |name: &str| rows.iter().find(|row| row.len() == 9 && row[0] == name).map(|row| (row[6], row[7]));
+    let (evicted, urgent) = of(PREEMPTED).zip(of(URGENT)).context("condor_history lacks a job")?;
+    ensure!(
+        is_in_order(&log, evicted, urgent),
+        "`{PREEMPTED}` was not evicted for `{URGENT}`, or began anew first:\n{log}"
+    );
     Ok(format!("{}\nlab: emulated time", table.join("\n")))
+}
+
+/// Whether by the users' log one job was evicted (event 004), then the other began (001), and then the first began anew. Each by cluster
+/// and process. HTCondor's own count of starts is 1 here.
+fn is_in_order(log: &str, evicted: (&str, &str), urgent: (&str, &str)) -> bool {
+    let after = |from: usize, event: &str, (cluster, process): (&str, &str)| {
+        let line = format!("{event} ({cluster:0>3}.{process:0>3}.000)");
+        log[from..].find(&line).map(|place| from + place)
+    };
+    let eviction = after(0, "004", evicted);
+    let began = eviction.and_then(|from| after(from, "001", urgent));
+    began.is_some_and(|from| after(from, "001", evicted).is_some())
+        && eviction.and_then(|from| after(from, "001", evicted)) > began
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in_order;
+
+    #[test]
+    fn an_eviction_is_one_only_if_the_urgent_job_had_the_host_before_the_other_began_anew() {
+        let log =
+            |events: &[&str]| events.iter().map(|event| format!("{event} 2026-01-01 x\n...\n")).collect::<String>();
+        let (began, evicted, urgent) = ("001 (001.002.000)", "004 (001.002.000)", "001 (002.000.000)");
+        let right = |events: &[&str]| is_in_order(&log(events), ("1", "2"), ("2", "0"));
+        assert!(right(&[began, evicted, urgent, began]));
+        for events in [
+            &[began, urgent, began] as &[&str],
+            &[began, evicted, began, urgent],
+            &[began, evicted, urgent],
+            &[urgent, began, evicted, began],
+        ] {
+            assert!(!right(events), "{events:?}");
+        }
+    }
 }

@@ -42,6 +42,25 @@ impl Farm {
         Ok(())
     }
 
+    /// Restarts daemons by `restart`, and looks whether the guest of a job on `farm-a` is the same process before and after, and its
+    /// run was not interrupted.
+    pub(super) fn lives_through(&self, job: &str, restart: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let events = format!("/farm/{job}.events");
+        self.wait("a command that runs", &format!("grep -qs command-started {events}"), "ls /farm")?;
+        // Its domain's name is in each line of the run.
+        let guest = format!(
+            "name=$(sed -n 's/.*\"run\":\"\\([^\"]*\\)\".*/\\1/p' {events} | tail -n 1); [ -n \"$name\" ] && pgrep -f \"[g]uest=$name\""
+        );
+        let before = self.a.sh(&guest)?;
+        ensure!(before.lines().count() == 1, "not one guest of `{job}`: {before}");
+        restart()?;
+        let after = self.a.sh(&format!("{guest} || {{ cat {events}; true; }}"))?;
+        ensure!(before == after, "the guest of `{job}` was process {before} and is now: {after}");
+        let ended = self.a.sh(&format!("grep '\"event\":\"ended\"' {events}; true"))?;
+        ensure!(ended.is_empty(), "the run of `{job}` has ended: {ended}");
+        Ok(())
+    }
+
     /// Waits on `farm-a` until a shell condition holds; what `said` prints goes into the error.
     pub(super) fn wait(&self, what: &str, condition: &str, said: &str) -> anyhow::Result<()> {
         let limit = LIMIT.as_secs();

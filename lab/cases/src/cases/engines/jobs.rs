@@ -23,7 +23,7 @@ pub(super) struct Job {
 pub(super) enum End {
     /// Its command, with this code.
     Code(i32),
-    /// Somebody removes it while its guest boots.
+    /// Somebody removes it.
     Removed,
 }
 
@@ -35,7 +35,9 @@ pub(super) const PREEMPTED: &str = "preempted";
 pub(super) const URGENT: &str = "urgent";
 /// Is held from the start, and released.
 pub(super) const HELD: &str = "held";
-/// Runs while the engine's daemons are restarted.
+/// Runs while the engine's daemons are restarted, and is removed then.
+pub(super) const RESTARTED: &str = "restarted";
+/// Runs for a while.
 pub(super) const LONG: &str = "long";
 /// More vCPUs than a node has.
 pub(super) const WIDE: &str = "wide";
@@ -43,7 +45,7 @@ pub(super) const WIDE: &str = "wide";
 pub(super) const BOTH: &str = "both";
 const COUNT: usize = 40;
 
-/// All of them, `removed`, `preempted` and `long` first: they are to run at once.
+/// All of them, `removed`, `long`, `restarted` and `preempted` first: they are to run at once.
 pub(super) fn forty() -> Vec<Job> {
     let job = |name: &str, flavour, cpus, command| {
         let memory = if flavour == "wide" { 1024 } else { 512 };
@@ -53,6 +55,7 @@ pub(super) fn forty() -> Vec<Job> {
     let mut jobs = vec![
         Job { end: End::Removed, ..job(REMOVED, "tiny", 2, "sleep 900") },
         job(LONG, "tiny", 2, "sleep 60"),
+        Job { end: End::Removed, ..job(RESTARTED, "tiny", 2, "sleep 3600") },
         // The whole of a host.
         job(PREEMPTED, "tiny", 6, "sleep 120"),
         job(HELD, "tiny", 2, "exit 0"),

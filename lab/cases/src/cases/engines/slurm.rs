@@ -6,7 +6,7 @@ use nearmetal_lab::image::Engine;
 use super::super::Verdict;
 use super::evidence::{check, gather};
 use super::farm::{Farm, on};
-use super::jobs::{BOTH, End, HELD, Job, LONG, PREEMPTED, REMOVED, URGENT, wanted};
+use super::jobs::{BOTH, End, HELD, Job, LONG, PREEMPTED, REMOVED, RESTARTED, URGENT, wanted};
 
 const SETUP: &str = include_str!("slurm.sh");
 const CONF: &str = include_str!("../../../../../packaging/examples/slurm/slurm.conf");
@@ -62,7 +62,7 @@ fn submit(farm: &Farm, jobs: &[&Job]) -> anyhow::Result<()> {
     let lines = jobs.iter().map(|job| {
         let Job { name, user, flavour, cpus, memory, command, .. } = job;
         let more = match name.as_str() {
-            REMOVED | LONG => "-w farm-a",
+            REMOVED | LONG | RESTARTED => "-w farm-a",
             PREEMPTED => "-w farm-b",
             HELD => "--hold",
             URGENT => "-w farm-b -p urgent",
@@ -106,12 +106,16 @@ fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
 
 /// Guests run on while node and controller are started anew.
 fn restart_daemons(farm: &Farm) -> anyhow::Result<()> {
-    farm.wait("a job that runs", "[ -n \"$(squeue -h -t running)\" ]", "squeue; sinfo -R")?;
-    for (_, host) in farm.hosts() {
-        host.sh("systemctl restart slurmd")?;
-    }
-    farm.a.sh("systemctl restart slurmctld")?;
-    farm.wait("the controller", "scontrol ping | grep -q UP", "scontrol ping")
+    farm.lives_through(RESTARTED, || {
+        for (_, host) in farm.hosts() {
+            host.sh("systemctl restart slurmd")?;
+        }
+        farm.a.sh("systemctl restart slurmctld")?;
+        farm.wait("the controller", "scontrol ping | grep -q UP", "scontrol ping")?;
+        let runs = format!("squeue -h -t running -n {RESTARTED} | grep -q .");
+        farm.wait("a job that Slurm knows", &runs, "squeue; sinfo -R")
+    })?;
+    farm.a.sh(&format!("scancel -n {RESTARTED}")).map(drop)
 }
 
 /// A drained node ends what it has and gets nothing more; then it is back.

@@ -201,19 +201,33 @@ fn read_json(script: &str, output: &ExecOutput) -> anyhow::Result<Value> {
     })
 }
 
+/// Whether a lab of that name runs.
+pub fn is_up(name: &str) -> bool {
+    name.parse().is_ok_and(|name| Lab::open(&Places::standard(), &name).is_ok())
+}
+
+/// Takes down the lab of that name if it runs.
+pub fn down(name: &str) -> anyhow::Result<()> {
+    match Lab::open(&Places::standard(), &name.parse()?) {
+        Ok(lab) => Ok(lab.down().map(drop)?),
+        Err(LabError::NotUp { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Ends what a case that failed left of labs of its own, with the disks it kept: a second attempt begins afresh.
 pub fn take_down_own(say: impl Fn(&str)) {
-    let places = Places::standard();
     for name in std::mem::take(&mut *own_labs()) {
-        let down = match Lab::open(&places, &name) {
-            Ok(lab) => lab.down().map(drop),
-            Err(LabError::NotUp { .. }) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = down.and_then(|()| nearmetal_lab::purge(&places, &name).map(drop)) {
-            say(&format!("the lab `{name}` of a case that failed was not taken down: {error}"));
+        if let Err(error) = down(name.as_str()).and_then(|()| purge(name.as_str())) {
+            say(&format!("the lab `{name}` of a case that failed was not taken down: {error:#}"));
         }
     }
+}
+
+/// Whether labs that a case boots for itself stay when it ends, for somebody who wants to look: `./dev farm … --keep`. What
+/// failed stays too, and is not tried again, which would boot other labs under their names.
+pub fn keeps_own() -> bool {
+    std::env::var_os("NEARMETAL_FARM_KEEP").is_some()
 }
 
 /// Says on stderr what a lab has to say while it boots.

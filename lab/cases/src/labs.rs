@@ -3,9 +3,11 @@
 //! A boot takes a minute or two, so cases that want the same machine follow each other in one boot. Each finds its lab clean
 //! ([`Bench::found`], [`Bench::cleared`]), since what the case before left is not known.
 
+use std::time::Instant;
+
 use nearmetal_lab::machine::Count;
 
-use crate::context::{Bench, Boot};
+use crate::context::{self, Bench, Boot};
 
 /// The labs that a case shares with others of its kind, in the order in which they are booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,14 +25,41 @@ pub enum Labs {
 }
 
 impl Labs {
-    /// Name of the lab.
-    fn name(self) -> &'static str {
+    /// All kinds.
+    const ALL: [Self; 5] = [Self::Counting, Self::Plain, Self::FourDrives, Self::Cabled, Self::Loads];
+
+    /// Name of the lab, by which records know the kind.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Counting => "cases",
             Self::Plain => "cases-plain",
             Self::FourDrives => "cases-four",
             Self::Cabled => "cases-net",
             Self::Loads => "cases-loads",
+        }
+    }
+
+    /// The kind whose lab has this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|labs| labs.name() == name)
+    }
+
+    /// Names of all its labs.
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        [self.name()].into_iter().chain((self == Self::Cabled).then_some(PEER_NAME))
+    }
+
+    /// Whether all its labs run.
+    fn are_up(self) -> bool {
+        self.names().all(context::is_up)
+    }
+
+    /// Takes down those that run, also what hangs and what only half came up.
+    fn down(self) {
+        for name in self.names() {
+            if let Err(error) = context::down(name) {
+                crate::say(&format!("the shared lab `{name}` was not taken down: {error:#}"));
+            }
         }
     }
 
@@ -48,27 +77,20 @@ impl Labs {
 
     /// Boots them, or takes those that run already.
     fn up(self) -> anyhow::Result<Bench> {
-        if self != Self::Cabled {
-            return Bench::attach_or_up(self.name(), &self.boot());
-        }
-        let peer = peer()?;
-        match Bench::attach_or_up(self.name(), &self.boot()) {
-            Ok(server) => Ok(Bench { peer: Some(Box::new(peer)), ..server }),
-            Err(error) => {
-                peer.lab.down()?;
-                Err(error)
-            }
-        }
+        let peer = if self == Self::Cabled { Some(Box::new(peer()?)) } else { None };
+        Ok(Bench { peer, ..Bench::attach_or_up(self.name(), &self.boot())? })
     }
 }
 
+/// Name of the lab at the other end of the cable.
+const PEER_NAME: &str = "cases-peer";
 /// Address of the other end of the cable.
 pub const PEER: &str = "192.0.2.1";
 
 /// The machine at the other end of the cable, which answers netperf.
 fn peer() -> anyhow::Result<Bench> {
     let boot = Boot { machine: Some("peer"), cable: Some("cases:b"), ..Boot::default() };
-    let peer = Bench::attach_or_up("cases-peer", &boot)?;
+    let peer = Bench::attach_or_up(PEER_NAME, &boot)?;
     peer.sh(&format!(
         "port=$(basename $(dirname $(dirname $(ls /sys/class/net/*/device/sriov_totalvfs))))
          ip address replace {PEER}/24 dev $port; ip link set $port up; pgrep -x netserver >/dev/null || netserver"
@@ -78,26 +100,71 @@ fn peer() -> anyhow::Result<Bench> {
 
 /// The labs that are up: of one kind at a time, since two kinds at once would each be half as fast.
 #[derive(Default)]
-pub struct Shared(Option<(Labs, Bench)>);
+pub struct Shared {
+    /// The kind, and its lab unless an earlier run left it and nothing has used it yet.
+    up: Option<(Labs, Option<Bench>)>,
+    /// The kind that was booted last and how many seconds that took, until somebody asks.
+    booted: Option<(Labs, f64)>,
+}
 
 impl Shared {
+    /// With the labs that an earlier run left running.
+    pub fn left(kind: Option<Labs>) -> Self {
+        Self { up: kind.map(|labs| (labs, None)), booted: None }
+    }
+
+    /// The kind that is up.
+    pub fn kind(&self) -> Option<Labs> {
+        self.up.as_ref().map(|(labs, _)| *labs)
+    }
+
+    /// The boot since the last question: of which kind, and how many seconds it took.
+    pub fn booted(&mut self) -> Option<(Labs, f64)> {
+        self.booted.take()
+    }
+
     /// The labs of this kind, booted unless they are up.
     pub fn of(&mut self, labs: Labs) -> anyhow::Result<&Bench> {
-        if !matches!(&self.0, Some((up, bench)) if *up == labs && bench.is_alive()) {
-            self.take_down();
-            self.0 = Some((labs, labs.up()?));
-        }
-        self.0.as_ref().map(|(_, bench)| bench).ok_or_else(|| anyhow::anyhow!("no lab"))
+        let is_good = |bench: &Option<Bench>| bench.as_ref().is_none_or(Bench::is_alive);
+        let bench = match self.up.take_if(|(up, bench)| *up == labs && is_good(bench)) {
+            Some((_, Some(bench))) => bench,
+            _ => {
+                self.take_down();
+                self.boot(labs)?
+            }
+        };
+        self.up.insert((labs, Some(bench))).1.as_ref().ok_or_else(|| anyhow::anyhow!("no lab"))
+    }
+
+    /// What does not come up whole is taken down again, so that nothing finds it.
+    fn boot(&mut self, labs: Labs) -> anyhow::Result<Bench> {
+        let (clock, boots) = (Instant::now(), !labs.are_up());
+        let bench = labs.up().inspect_err(|_| labs.down())?;
+        self.booted = boots.then(|| (labs, clock.elapsed().as_secs_f64()));
+        Ok(bench)
     }
 
     /// Takes down what is up.
     pub fn take_down(&mut self) {
-        let Some((_, Bench { lab, peer })) = self.0.take() else { return };
-        for lab in [Some(lab), peer.map(|peer| peer.lab)].into_iter().flatten() {
-            let name = lab.name().clone();
-            if let Err(error) = lab.down() {
-                crate::say(&format!("the shared lab `{name}` was not taken down: {error}"));
-            }
+        if let Some((labs, _)) = self.up.take() {
+            labs.down();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_its_name_and_no_two_share_a_lab() {
+        let mut names: Vec<&str> = Labs::ALL.into_iter().flat_map(Labs::names).collect();
+        assert!(Labs::ALL.into_iter().all(|labs| Labs::named(labs.name()) == Some(labs)));
+        assert_eq!((Labs::named(PEER_NAME), Labs::named("somebody-else")), (None, None));
+        assert_eq!(Labs::Cabled.names().count(), 2);
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

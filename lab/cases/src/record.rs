@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use nearmetal_host::files;
 use serde::{Deserialize, Serialize};
 
+use crate::cases::Case;
+use crate::labs::Labs;
+
 /// Schema of the file.
 const SCHEMA: &str = "nearmetal.lab-cases/1";
 
 /// The record of one build's cases.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     schema: String,
     /// SHA-256 over the programs under test: results of another build are not taken over.
@@ -24,9 +27,16 @@ pub struct Record {
     seconds: f64,
     /// By case name.
     cases: BTreeMap<String, CaseRecord>,
-    /// Wall seconds of each case when it last ran, in whatever build: what a run may take.
+    /// Wall seconds of the attempt by which each case last passed, in whatever build and without the boot of shared labs: what
+    /// a run may take.
     #[serde(default)]
     times: BTreeMap<String, f64>,
+    /// Wall seconds of the last boot of each kind of shared labs, by its name.
+    #[serde(default)]
+    boots: BTreeMap<String, f64>,
+    /// Name of the kind of shared labs that `--keep-lab` left running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<String>,
     #[serde(skip)]
     path: PathBuf,
 }
@@ -66,36 +76,64 @@ impl Record {
             Some(record) if record.schema == SCHEMA && record.build == build => {
                 Self { path: path.to_owned(), ..record }
             }
-            other => Self {
-                schema: SCHEMA.to_owned(),
-                build: build.to_owned(),
-                passed: 0,
-                failed: 0,
-                skipped: 0,
-                seconds: 0.0,
-                cases: BTreeMap::new(),
-                times: other.map(|record| record.times).unwrap_or_default(),
-                path: path.to_owned(),
-            },
+            other => {
+                let other = other.unwrap_or_default();
+                Self {
+                    schema: SCHEMA.to_owned(),
+                    build: build.to_owned(),
+                    times: other.times,
+                    boots: other.boots,
+                    kept: other.kept,
+                    path: path.to_owned(),
+                    ..Self::default()
+                }
+            }
         }
     }
 
-    /// Wall seconds of a case when it last ran.
+    /// Wall seconds of a case when it last passed.
     pub fn time(&self, name: &str) -> Option<f64> {
         self.times.get(name).copied()
     }
 
-    /// What these cases took when they last ran, in words: `5 to run: about 12 min, and 2 of them never ran here`.
-    pub fn estimate<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> String {
-        let times: Vec<Option<f64>> = names.into_iter().map(|name| self.time(name)).collect();
-        // The sum of no floats is -0.
-        let minutes = times.iter().flatten().fold(0.0, |sum, seconds| sum + seconds) / 60.0;
-        let unknown = times.iter().filter(|time| time.is_none()).count();
-        match times.len() {
-            all if all == unknown => format!("{all} to run, and none of them ever ran here"),
-            all if unknown == 0 => format!("{all} to run: about {minutes:.0} min"),
-            all => format!("{all} to run: about {minutes:.0} min, and {unknown} of them never ran here"),
+    /// Wall seconds that a case may take, the boot of its labs included unless they are the ones that are up; `None` if it
+    /// never passed.
+    pub fn needs(&self, case: &Case, up: Option<Labs>) -> Option<f64> {
+        let boot = case.labs().filter(|labs| Some(*labs) != up).and_then(|labs| self.boots.get(labs.name()));
+        Some(self.time(case.name)? + boot.copied().unwrap_or_default())
+    }
+
+    /// What these cases took when they last passed, one after the other, in words: `5 to run: about 12 min, and 2 of them never
+    /// passed here`.
+    pub fn estimate(&self, cases: &[&Case], mut up: Option<Labs>) -> String {
+        let mut known = Vec::new();
+        for case in cases {
+            known.extend(self.needs(case, up));
+            up = case.labs();
         }
+        let unknown = cases.len() - known.len();
+        if known.is_empty() {
+            return format!("{unknown} to run: how long they take nobody knows, since none of them ever passed here");
+        }
+        let minutes = known.iter().sum::<f64>() / 60.0;
+        let beside = if unknown > 0 { format!(", and {unknown} of them never passed here") } else { String::new() };
+        format!("{} to run: about {minutes:.0} min{beside}", cases.len())
+    }
+
+    /// The shared labs that an earlier run left running. They are this run's from now on.
+    pub fn take_kept(&mut self) -> Option<Labs> {
+        self.kept.take().and_then(|name| Labs::named(&name))
+    }
+
+    /// Writes down which shared labs stay.
+    pub fn keep(&mut self, labs: Option<Labs>) -> anyhow::Result<()> {
+        self.kept = labs.map(|labs| labs.name().to_owned());
+        self.write()
+    }
+
+    /// A boot of shared labs took so many seconds.
+    pub fn booted(&mut self, labs: Labs, seconds: f64) {
+        self.boots.insert(labs.name().to_owned(), seconds);
     }
 
     /// Whether a case passed already in this build.
@@ -103,17 +141,21 @@ impl Record {
         self.cases.get(name).is_some_and(|case| case.outcome == Outcome::Passed)
     }
 
-    /// Adds a case and writes the file.
-    pub fn add(&mut self, name: &str, case: CaseRecord) -> anyhow::Result<()> {
-        // A skipped case says nothing of how long it takes.
-        if case.outcome != Outcome::Skipped {
-            self.times.insert(name.to_owned(), case.seconds);
+    /// Adds a case, whose last attempt took so many wall seconds without the boot of shared labs, and writes the file.
+    pub fn add(&mut self, name: &str, case: CaseRecord, took: f64) -> anyhow::Result<()> {
+        // One that failed, or was skipped, says nothing of how long it takes.
+        if case.outcome == Outcome::Passed {
+            self.times.insert(name.to_owned(), took);
         }
         self.cases.insert(name.to_owned(), case);
         self.seconds = self.cases.values().map(|case| case.seconds).sum();
         let count = |outcome| self.cases.values().filter(|case| case.outcome == outcome).count();
         (self.passed, self.failed, self.skipped) =
             (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
+        self.write()
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
         if let Some(parent) = self.path.parent() {
             files::create_dir_all(parent)?;
         }
@@ -135,9 +177,18 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cases::{Body, HOLDS};
 
-    fn took(outcome: Outcome, seconds: f64) -> CaseRecord {
+    fn ended(outcome: Outcome, seconds: f64) -> CaseRecord {
         CaseRecord { outcome, detail: String::new(), first_attempt: None, seconds }
+    }
+
+    fn case(name: &'static str, labs: Option<Labs>) -> Case {
+        let body = match labs {
+            Some(labs) => Body::Shared(labs, |_| Ok(HOLDS)),
+            None => Body::Alone(|| Ok(HOLDS)),
+        };
+        Case { name, body, long: true }
     }
 
     #[test]
@@ -145,18 +196,46 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cases.json");
         let mut record = Record::resume(&path, "one");
-        record.add("a", took(Outcome::Passed, 90.0)).unwrap();
-        record.add("b", took(Outcome::Failed, 30.0)).unwrap();
-        record.add("c", took(Outcome::Skipped, 0.1)).unwrap();
+        record.add("a", ended(Outcome::Passed, 390.0), 90.0).unwrap();
+        record.add("b", ended(Outcome::Failed, 30.0), 15.0).unwrap();
+        record.add("c", ended(Outcome::Skipped, 0.1), 0.1).unwrap();
         let same = Record::resume(&path, "one");
-        assert_eq!((same.seconds(), same.totals(), same.has_passed("a")), (120.1, (1, 1, 1), true));
+        assert_eq!((same.seconds(), same.totals(), same.has_passed("a")), (420.1, (1, 1, 1), true));
         let mut other = Record::resume(&path, "two");
         assert_eq!((other.seconds(), other.totals(), other.has_passed("a")), (0.0, (0, 0, 0), false));
-        assert_eq!((other.time("a"), other.time("b"), other.time("c")), (Some(90.0), Some(30.0), None));
-        assert_eq!(other.estimate(["a", "b", "c"]), "3 to run: about 2 min, and 1 of them never ran here");
-        assert_eq!(other.estimate(["a", "b"]), "2 to run: about 2 min");
-        assert_eq!(other.estimate(["c"]), "1 to run, and none of them ever ran here");
-        other.add("a", took(Outcome::Passed, 60.0)).unwrap();
-        assert_eq!((other.time("a"), other.time("b"), other.seconds()), (Some(60.0), Some(30.0), 60.0));
+        assert_eq!((other.time("a"), other.time("b"), other.time("c")), (Some(90.0), None, None));
+        other.add("a", ended(Outcome::Failed, 900.0), 900.0).unwrap();
+        assert_eq!((other.time("a"), other.seconds()), (Some(90.0), 900.0));
+    }
+
+    #[test]
+    fn each_kind_of_labs_is_booted_once_in_an_estimate() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cases.json");
+        let mut record = Record::resume(&path, "one");
+        record.booted(Labs::Plain, 60.0);
+        record.add("a", ended(Outcome::Passed, 120.0), 60.0).unwrap();
+        record.add("b", ended(Outcome::Passed, 60.0), 60.0).unwrap();
+        record.add("alone", ended(Outcome::Passed, 300.0), 300.0).unwrap();
+        let record = Record::resume(&path, "two");
+        let (a, b, alone) = (case("a", Some(Labs::Plain)), case("b", Some(Labs::Plain)), case("alone", None));
+        let unknown = case("c", Some(Labs::Loads));
+        assert_eq!((record.needs(&a, None), record.needs(&a, Some(Labs::Plain))), (Some(120.0), Some(60.0)));
+        assert_eq!((record.needs(&alone, None), record.needs(&unknown, None)), (Some(300.0), None));
+        assert_eq!(record.estimate(&[&a, &b, &alone], Some(Labs::Counting)), "3 to run: about 8 min");
+        assert_eq!(record.estimate(&[&a, &b], Some(Labs::Plain)), "2 to run: about 2 min");
+        assert_eq!(record.estimate(&[&a, &unknown], None), "2 to run: about 2 min, and 1 of them never passed here");
+        assert!(record.estimate(&[&unknown], None).starts_with("1 to run: how long they take nobody knows"));
+    }
+
+    #[test]
+    fn labs_that_were_kept_are_handed_to_one_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cases.json");
+        Record::resume(&path, "one").keep(Some(Labs::Cabled)).unwrap();
+        let mut record = Record::resume(&path, "two");
+        assert_eq!((record.take_kept(), record.take_kept()), (Some(Labs::Cabled), None));
+        record.keep(None).unwrap();
+        assert_eq!(Record::resume(&path, "two").take_kept(), None);
     }
 }

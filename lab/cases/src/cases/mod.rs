@@ -42,6 +42,16 @@ pub struct Case {
     pub long: bool,
 }
 
+impl Case {
+    /// The labs that it shares.
+    pub fn labs(&self) -> Option<Labs> {
+        match self.body {
+            Body::Shared(labs, _) => Some(labs),
+            Body::Alone(_) => None,
+        }
+    }
+}
+
 /// How a case is run.
 pub enum Body {
     /// In labs that cases share; it must not reboot them.
@@ -122,10 +132,7 @@ pub fn all() -> Vec<Case> {
     .into_iter()
     .flatten()
     .collect();
-    cases.sort_by_key(|case| match case.body {
-        Body::Shared(labs, _) => (false, Some(labs)),
-        Body::Alone(_) => (true, None),
-    });
+    cases.sort_by_key(|case| (case.labs().is_none(), case.labs()));
     cases
 }
 
@@ -136,17 +143,13 @@ mod tests {
     #[test]
     fn cases_of_one_kind_of_labs_follow_each_other_and_those_without_long_ones_need_one_boot() {
         let all = all();
-        let kind = |case: &Case| match case.body {
-            Body::Shared(labs, _) => Some(labs),
-            Body::Alone(_) => None,
-        };
-        let mut kinds: Vec<Option<Labs>> = all.iter().map(kind).collect();
+        let mut kinds: Vec<Option<Labs>> = all.iter().map(Case::labs).collect();
         kinds.dedup();
         let boots = kinds.len();
         kinds.sort();
         kinds.dedup();
         assert_eq!(kinds.len(), boots, "a kind of labs would be booted twice");
-        assert!(all.iter().filter(|case| !case.long).all(|case| kind(case) == Some(Labs::Counting)));
+        assert!(all.iter().filter(|case| !case.long).all(|case| case.labs() == Some(Labs::Counting)));
     }
 
     #[test]

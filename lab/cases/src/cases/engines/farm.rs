@@ -6,11 +6,9 @@ use anyhow::ensure;
 use nearmetal_lab::image::Engine;
 
 use super::super::Verdict;
-use crate::context::{Bench, Boot};
+use crate::context::{Bench, Boot, keeps_own};
 
 const HOST: &str = include_str!("host.sh");
-/// Variable that leaves both labs running.
-const KEEP: &str = "NEARMETAL_FARM_KEEP";
 /// The queue of forty guests under emulation is empty after half of that.
 pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 
@@ -86,7 +84,7 @@ pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verd
     // The cards need a moment until they have a link.
     farm.b.sh("for i in $(seq 60); do busybox ping -c 1 -W 2 farm-a >/dev/null 2>&1 && exit 0; sleep 1; done; ip address; exit 1")?;
     let verdict = body(&farm)?;
-    if std::env::var_os(KEEP).is_none() {
+    if !keeps_own() {
         farm.a.lab.down()?;
         farm.b.lab.down()?;
     }

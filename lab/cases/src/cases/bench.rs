@@ -1,7 +1,7 @@
 //! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{BARE_SLICE, Comparison, Cost, Estimate, PLANNED, Results, compare, cost_table};
+use nearmetal_measure::{BARE_SLICE, Comparison, Cost, Estimate, PLANNED, Purpose, Results, Run, compare, cost_table};
 
 use super::{Case, Verdict, long_in, shared_long};
 use crate::context::Bench;
@@ -132,6 +132,11 @@ fn define_four(bench: &Bench, disk: impl Fn(usize) -> anyhow::Result<String>) ->
 pub(super) fn rates(results: &Results) -> anyhow::Result<Vec<Comparison>> {
     let rate = |one: &Comparison| Some(&one.metric) == one.workload.rate().as_ref() && one.pairs.len() > 1;
     Ok(compare(results)?.into_iter().filter(rate).collect())
+}
+
+/// Runs of A/A pairs that were measured.
+pub(super) fn same_arm(results: &Results) -> Vec<&Run> {
+    results.runs.iter().filter(|run| run.purpose == Purpose::SameArm && run.failure().is_none()).collect()
 }
 
 /// Each guest is on its drive's node, each sample that counts ran side by side, and at least three pairs of all four count.

@@ -61,20 +61,22 @@ fn power_loss() -> anyhow::Result<Verdict> {
     let mut bench = Bench::up("cases-loss", &boot)?;
     let result = (|| {
         let all = points(&bench)?;
-        bench.sh("echo kept > /root/kept; sync /root/kept; cp /root/kept /root/kept2; sync")?;
         // Five, spread over the whole of apply.
         let chosen: Vec<String> = (0..5).map(|index| all[index * (all.len() - 1) / 4].clone()).collect();
-        for point in &chosen {
+        for (index, point) in chosen.iter().enumerate() {
             bench.found()?;
             bench.sh("nearmetal plan web1 -o /root/plan.json >/dev/null; sync")?;
             let definition =
                 "virsh dumpxml --inactive --security-info web1; ls /etc/systemd/system/nearmetal-boot.service 2>&1";
             let before = bench.sh(&format!("{definition}; true"))?;
             crash_at(&bench, point)?;
+            // The last before the power goes, and no other sync brings it to the drive.
+            let (file, word) = (format!("/root/kept-{index}"), format!("kept at {point}"));
+            bench.sh(&format!("echo '{word}' > {file}; sync {file}"))?;
             bench.lab.power_loss()?;
             bench = Bench::up("cases-loss", &boot)?;
-            let kept = bench.sh("cat /root/kept /root/kept2")?;
-            ensure!(kept == "kept\nkept", "the lab itself lost what was synced: {kept}");
+            let kept = bench.sh(&format!("cat {file} 2>&1; true"))?;
+            ensure!(kept == word, "the lab itself lost what was synced: `{kept}`");
             roll_back(&bench, point)?;
             let after = bench.sh(&format!("{definition}; true"))?;
             ensure!(after == before, "after power loss at `{point}`:\n{before}\n---\n{after}");

@@ -85,6 +85,8 @@ struct Break {
     code: i32,
     /// What it must say at its end.
     words: &'static [&'static str],
+    /// What it must not say there.
+    unsaid: &'static [&'static str],
 }
 
 /// Waits until the guest runs as planned and its agent answers.
@@ -100,7 +102,7 @@ until virsh -q list --name | grep -q 'web1-nearmetal-'; do sleep 0.3; done";
 const DYING: &str = "
 while sleep 1; do virsh -q destroy web1-nearmetal-as-found; done";
 
-const BREAKS: [Break; 3] = [
+const BREAKS: [Break; 4] = [
     Break {
         what: "the guest's agent stops, and the clone of an arm dies again and again",
         script: "$PLANNED
@@ -118,6 +120,7 @@ $DYING",
             "next: the change is still in force",
             "nearmetal rollback --restart",
         ],
+        unsaid: &["error: stage `report`"],
     },
     Break {
         what: "bare metal's rate is 0",
@@ -133,6 +136,18 @@ mount --bind /run/zero-fio /usr/bin/fio",
         undo: "umount /usr/bin/fio; rm -f /run/zero-fio /run/real-fio",
         code: 1,
         words: &["error: the arm `bare-slice` is incomplete", "next: "],
+        unsaid: &["error: stage"],
+    },
+    Break {
+        what: "the clone of an arm dies again and again, and the report cannot be written",
+        script: "$MEASURING
+$DYING",
+        no_report: true,
+        // The demo itself puts everything back.
+        undo: "true",
+        code: 3,
+        words: &["as-found", "error: stage `bench`", "error: stage `report`", "report.html", "makes the report"],
+        unsaid: &["rollback", "still in force"],
     },
     Break {
         what: "the clone of an arm dies again and again, the rollback refuses, and the report cannot be written",
@@ -153,6 +168,7 @@ $DYING",
             "report.html",
             "makes the report",
         ],
+        unsaid: &[],
     },
 ];
 
@@ -174,6 +190,11 @@ fn broken(bench: &Bench) -> anyhow::Result<Verdict> {
         ensure!(found == Some(*code), "{what}: it ended with {found:?}, not {code}: {said}");
         for word in *words {
             ensure!(said.contains(word), "{what}: its last words lack `{word}`: {said}");
+        }
+        let last: Vec<&str> =
+            said.lines().filter(|line| ["error: ", "next: "].iter().any(|start| line.starts_with(start))).collect();
+        for word in one.unsaid {
+            ensure!(!last.iter().any(|line| line.contains(word)), "{what}: its last words have `{word}`: {said}");
         }
         let after = state(bench)?;
         ensure!(after == before, "{what}: a difference is left:\n{before:#?}\n---\n{after:#?}");

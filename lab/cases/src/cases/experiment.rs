@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::Results;
+use nearmetal_measure::{Purpose, Results, Run};
 use nearmetal_report::view::{ExperimentView, StepState};
 
-use super::bench::{STATE, define_four_with_drives};
+use super::bench::{STATE, define_four_with_drives, same_arm};
 use super::counting::near_and_far;
 use super::{Case, Verdict, alone, long_in, shared_long};
 use crate::context::{Bench, Boot};
@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         long_in(Labs::Counting, "experiment/numa-modes-on-two-nodes", numa_modes),
         shared_long("experiment/images-io-goes-on-after-a-kill", images_io),
-        long_in(Labs::FourDrives, "experiment/passthrough-io-with-a-drive", passthrough_io),
+        long_in(Labs::FourDrives, "experiment/passthrough-io-with-two-drives", passthrough_io),
         alone("experiment/jvm-scaling-on-two-nodes", jvm_scaling),
     ]
 }
@@ -74,11 +74,13 @@ fn no_more(_: &str) -> anyhow::Result<String> {
 fn numa_modes(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let words = format!(
-        "web1 --pause --scratch {SCRATCH} --nodes 0,2 --counts 2 --pairs 2 --seconds 2 --overlap 50 --same-arm-pairs 0"
+        "web1 --pause --scratch {SCRATCH} --nodes 0,2 --counts 2 --pairs 2 --seconds 2 --overlap 50 --same-arm-pairs 2"
     );
     // One VM on each node, and cells over 2 nodes; memory and files.
     ran(bench, "numa-modes", &words, 5, |directory| {
         let results: Results = serde_json::from_str(&bench.sh(&format!("cat {directory}/modes.json"))?)?;
+        let same = same_arm(&results);
+        ensure!(same.len() >= 2 && same.iter().all(|run| run.arm == "cells"), "A/A runs: {same:?}");
         near_and_far(&results)
     })
 }
@@ -122,9 +124,18 @@ fn images_io(bench: &Bench) -> anyhow::Result<Verdict> {
 fn passthrough_io(bench: &Bench) -> anyhow::Result<Verdict> {
     define_four_with_drives(bench)?;
     let before = bench.sh(STATE)?;
-    // 4 and 8 KiB of one guest; four guests are not there, and what they do together `bench/four-guests-with-drives-of-their-own`
-    // shows.
-    let verdict = ran(bench, "passthrough-io", "w0 --plan /root/plan.json --pairs 2 --seconds 2", 4, no_more)?;
+    // 4 and 8 KiB of one guest, then one and two guests at once, with A/A pairs of both together.
+    let words = "w0 w1 --plan /root/plan.json --pairs 2 --seconds 2";
+    let verdict = ran(bench, "passthrough-io", words, 4, |directory| {
+        let results: Results = serde_json::from_str(&bench.sh(&format!("cat {directory}/together.json"))?)?;
+        for count in [1, 2] {
+            let pair = |run: &Run| run.purpose == Purpose::Pair && run.count == count && run.failure().is_none();
+            ensure!(results.runs.iter().any(pair), "{count} guests at once were not measured: {:?}", results.runs);
+        }
+        let same = same_arm(&results);
+        ensure!(same.len() >= 2 && same.iter().all(|run| run.count == 2), "A/A runs: {same:?}");
+        Ok(String::new())
+    })?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     Ok(verdict)

@@ -3,6 +3,7 @@
 use anyhow::ensure;
 use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL, Workload};
 
+use super::bench::same_arm;
 use super::workloads::has;
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::{Bench, Boot, purge};
@@ -83,7 +84,7 @@ fn every_arm(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh(&format!(
         "rm -f /root/kill.sqlite*
          nearmetal bench slice web1 --scratch {SCRATCH} --quick --pause --workload sequential --block-size 64KiB --pairs 2 --seconds 2 \
-             --same-arm-pairs 0 --no-single-shots --no-memory --store /root/kill.sqlite >/root/kill.log 2>&1 &
+             --same-arm-pairs 2 --no-single-shots --no-memory --store /root/kill.sqlite >/root/kill.log 2>&1 &
          for second in $(seq 400); do
              runs=$(nearmetal bench history web1 --store /root/kill.sqlite 2>/dev/null | awk 'NR == 2 {{ print $7 }}')
              [ \"${{runs:-0}}\" -ge 5 ] && kill -9 $! && exit 0
@@ -102,6 +103,9 @@ fn every_arm(bench: &Bench) -> anyhow::Result<Verdict> {
     let pairs = results.runs.iter().filter(|run| run.purpose == Purpose::Pair).count();
     // Two rounds of four arms and of two workloads.
     ensure!(pairs == 16, "{pairs} runs of pairs");
+    // Two A/A pairs of the planned clone for each workload: the resumed measurement has a noise floor too.
+    let same = same_arm(&results);
+    ensure!(same.len() == 8 && same.iter().all(|run| run.arm == PLANNED), "A/A runs: {same:?}");
     ensure!(results.runs.iter().is_sorted_by_key(|run| &run.started), "what was written down is not at its place");
     for (arm, percent) in [BARE_SLICE, PLANNED].into_iter().flat_map(|arm| [(arm, 100), (arm, 0)]) {
         let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);

@@ -48,7 +48,7 @@ pub enum RunError {
     },
     /// KVM is closed to the user.
     #[error(
-        "`{}` is closed to the user `{user}`: have `usermod -aG {group} {user}` run as root, and log in again",
+        "user `{user}` may not use `{}`. As root, run `usermod -aG {group} {user}`, then log in again",
         device.display()
     )]
     KvmClosed {
@@ -61,9 +61,9 @@ pub enum RunError {
     },
     /// Nobody has made the directory of reservations for users.
     #[error(
-        "runs of several users keep off each other's PUs by `{0}`, which is missing or root's alone: have \
-         `systemd-tmpfiles --create nearmetal.conf` run as root; without the package, `install -d -m 755 {1} && install -d -m \
-         1775 -g {group} {0} && install -m 644 /dev/null {0}/lock`, after each boot",
+        "session runs register their PUs in `{0}`, which does not exist or only root may use. As root, run: `systemd-tmpfiles \
+         --create nearmetal.conf`; without the package, after each boot: `install -d -m 755 {1} && install -d -m 3770 -g {group} \
+         {0} && {{ [ -e {0}/lock ] || install /dev/null {0}/lock; }} && chmod 640 {0}/lock && chgrp {group} {0}/lock`",
         path.display(),
         path.parent().unwrap_or(path).display()
     )]
@@ -75,7 +75,7 @@ pub enum RunError {
     },
     /// It is there, and closed to the user.
     #[error(
-        "`{}` is closed to the user `{user}`: have `usermod -aG {group} {user}` run as root, and log in again",
+        "user `{user}` may not use `{}`. As root, run `usermod -aG {group} {user}`, then log in again",
         path.display()
     )]
     DeskClosed {

@@ -5,6 +5,7 @@
 //! without following links and without waiting, and changes nothing that is not his own.
 
 use std::fs::{DirBuilder, File, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -12,23 +13,23 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::{Access, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::{Reservation, Said};
+use super::{Reservation, Said, hold};
 use crate::RunError;
 use crate::accounts;
 
 /// Whoever has the lock reads the machine and sizes a pool: seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Whoever only looks at a reservation lets go of it at once.
-const LOOK: Duration = Duration::from_secs(5);
 /// How often is looked whether a lock is free.
 const STEP: Duration = Duration::from_millis(20);
 /// The longest file that is read.
 const LONGEST: u64 = 1 << 20;
 const EXTENSION: &str = "run";
+/// Of a reservation that others may read once it is held: those who may use KVM.
+const READABLE: u32 = 0o640;
 /// The group that the package opens the directory to: who may use KVM.
 const GROUP: &str = "kvm";
 
@@ -96,16 +97,31 @@ fn open(path: &Path, access: OFlags, mode: Mode) -> Result<File, Errno> {
     rustix::fs::open(path, flags, mode).map(File::from)
 }
 
-/// Takes a file, and does not wait for ever: another user may hold it.
-fn lock_within(file: &File, path: &Path, patience: Duration) -> Result<(), RunError> {
-    let began = Instant::now();
-    while !files::try_lock(file, path)? {
-        if began.elapsed() >= patience {
-            return Err(RunError::Locked { path: path.to_owned(), seconds: patience.as_secs() });
+/// Makes a file that nobody else can open yet, and holds it.
+fn held(path: &Path) -> Result<File, RunError> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
+    let file = open(path, flags, Mode::from_raw_mode(0o600));
+    let file = file.map_err(|errno| failed("create", path)(errno.into()))?;
+    match hold::try_hold(&file) {
+        Ok(true) => Ok(file),
+        other => {
+            let _ = files::remove(path);
+            let busy = || std::io::Error::from(ErrorKind::WouldBlock);
+            Err(failed("hold", path)(other.err().unwrap_or_else(busy)))
         }
-        sleep(STEP);
     }
-    Ok(())
+}
+
+/// Lets others read a reservation once it is held and says something: nobody takes it for a dead run's before.
+fn show(file: &File, path: &Path) -> Result<(), RunError> {
+    file.set_permissions(Permissions::from_mode(READABLE)).map_err(failed("open to others", path))
+}
+
+/// Whether this open file is the one that has the name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let found = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let named = files::metadata(path).ok().map(found);
+    named.is_some() && named == file.metadata().ok().map(found)
 }
 
 /// Every reservation of a directory, by name. One that does not exist has none.
@@ -122,18 +138,15 @@ fn look(directory: &Path, uid: u32) -> Result<Vec<Seen>, RunError> {
         let file = match open(&path, OFlags::RDONLY, Mode::empty()) {
             Ok(file) => file,
             // Its run has just ended; it is being made; or it is a link, a socket or a device, which no run makes.
-            Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NXIO) => continue,
+            // Or its owner has a lease on it (fcntl(2), F_SETLEASE), which no run has: he hides what is his own, and no more.
+            Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NXIO | Errno::AGAIN) => continue,
             Err(errno) => return Err(failed("open", &path)(errno.into())),
         };
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed("look at", &path)(errno.into()))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             continue;
         }
-        let held = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => false,
-            Err(Errno::WOULDBLOCK) => true,
-            Err(errno) => return Err(failed("lock", &path)(errno.into())),
-        };
+        let held = hold::is_held(&file).map_err(failed("ask for the lock of", &path))?;
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text).map_err(failed("read", &path))?;
         let mut said = String::from_utf8(text).map_or(Said::Unknown, |text| Said::parse(&text));
@@ -236,13 +249,16 @@ impl Desk {
     pub fn turn_unless(&self, interrupted: &mut dyn FnMut() -> Option<i32>) -> Result<Turn, RunError> {
         let directory = self.directory.clone();
         let path = directory.join("lock");
-        let lock = self.lock_file(&path)?;
+        let mut lock = self.lock_file(&path)?;
         let began = Instant::now();
         loop {
             if let Some(signal) = interrupted() {
                 return Err(RunError::Interrupted(signal));
             }
-            if files::try_lock(&lock, &path)? {
+            // Somebody may have put another in its place meanwhile: whoever comes next waits for that one.
+            if !is_at(&lock, &path) {
+                lock = self.lock_file(&path)?;
+            } else if files::try_lock(&lock, &path)? && is_at(&lock, &path) {
                 return Ok(Turn { directory, uid: self.uid, _lock: lock });
             }
             if began.elapsed() >= PATIENCE {
@@ -262,12 +278,12 @@ impl Desk {
                 }
                 _ => {}
             }
-            match open(path, OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o644)) {
+            match open(path, OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(READABLE)) {
                 Ok(_) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("create", path)(errno.into())),
             }
         }
-        // To read is enough for flock(2), so that nobody else need be able to write it.
+        // To read is enough for flock(2), so that nobody else need be able to write it: for the group that may read it.
         let lock = match open(path, OFlags::RDONLY, Mode::empty()) {
             Ok(lock) => lock,
             Err(Errno::NOENT | Errno::ACCESS) if self.is_shared => {
@@ -313,8 +329,22 @@ impl Turn {
         let path = seen.path.clone();
         let file = open(&path, OFlags::WRONLY | OFlags::APPEND, Mode::empty());
         let file = file.map_err(|errno| failed("open", &path)(errno.into()))?;
-        lock_within(&file, &path, LOOK)?;
-        Ok(Claim { reservation, path, file })
+        if hold::try_hold(&file).map_err(failed("hold", &path))? {
+            return Ok(Claim { reservation, path, file });
+        }
+        // A reader's lock is in the way, which anybody in the group can have for as long as he likes: not on a new file. Its name
+        // cannot be guessed, or he would be there first.
+        let number = RandomState::new().hash_one(&path);
+        let beside = path.with_extension(format!("{number:016x}"));
+        let mut claim = Claim { reservation, file: held(&beside)?, path: beside.clone() };
+        let moved = claim.write().and_then(|()| show(&claim.file, &beside));
+        match moved.and_then(|()| Ok(files::rename(&beside, &path)?)) {
+            Ok(()) => Ok(Claim { path, ..claim }),
+            Err(error) => {
+                let _ = claim.release();
+                Err(error)
+            }
+        }
     }
 
     /// Takes what a reservation says. The caller has looked that nobody else has it.
@@ -323,15 +353,8 @@ impl Turn {
     /// The file cannot be made, or there is one of that name.
     pub fn reserve(&self, reservation: Reservation) -> Result<Claim, RunError> {
         let path = self.directory.join(format!("{}.{EXTENSION}", reservation.name));
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-        let file = open(&path, flags, Mode::from_raw_mode(0o600));
-        let file = file.map_err(|errno| failed("create", &path)(errno.into()))?;
-        let mut claim = Claim { reservation, path, file };
-        let made = lock_within(&claim.file, &claim.path, LOOK).and_then(|()| claim.write()).and_then(|()| {
-            // Others may read it once it is held and says something: nobody holds it before its run does.
-            claim.file.set_permissions(Permissions::from_mode(0o644)).map_err(failed("open to others", &claim.path))
-        });
-        match made {
+        let mut claim = Claim { reservation, file: held(&path)?, path };
+        match claim.write().and_then(|()| show(&claim.file, &claim.path)) {
             Ok(()) => Ok(claim),
             Err(error) => {
                 let _ = claim.release();

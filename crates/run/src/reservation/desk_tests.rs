@@ -104,7 +104,7 @@ fn what_another_user_left_is_told_and_touched_by_nobody_else() {
     let owner = rustix::process::geteuid().as_raw();
     assert_eq!(other.living().unwrap()[0].uid, owner);
     let path = claim.path.clone();
-    assert_eq!(files::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(files::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     drop(claim);
     let turn = other.turn().unwrap();
     let began = Instant::now();
@@ -154,7 +154,7 @@ fn a_desk_that_root_has_not_made_is_refused_with_the_command_that_makes_it() {
     let path = directory.path().join("runs");
     let shared = Desk::shared(&path);
     for refused in [shared.check().unwrap_err(), shared.turn().unwrap_err()] {
-        assert!(refused.to_string().contains("install -d -m 1775 -g kvm"), "{refused}");
+        assert!(refused.to_string().contains("install -d -m 3770 -g kvm"), "{refused}");
     }
     assert!(!path.exists());
     drop(own.turn().unwrap());

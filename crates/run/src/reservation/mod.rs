@@ -1,6 +1,6 @@
 //! Who has what: a file for each run that lives, and a lock for whoever chooses.
 //!
-//! A run holds its file by flock(2) as long as it lives, so that the kernel gives it up however the run ends. A file that
+//! A run [holds](hold) its file as long as it lives, so that the kernel gives it up however the run ends. A file that
 //! nobody holds is what a run left that was killed: [`crate::recover`] gives back what it names, and removes it. Files are
 //! appended to, a line of JSON at a time; the last whole line counts, and a run that dies while it writes spoils none.
 //!
@@ -10,6 +10,7 @@
 mod desk;
 #[cfg(test)]
 mod desk_tests;
+mod hold;
 
 use nearmetal_image::ImageId;
 use nearmetal_units::{Bytes, CpuSet, PageSize};

@@ -11,8 +11,8 @@ ip link set "$port" up
 id farm > /dev/null 2>&1 || useradd -m -G kvm farm
 # As the package makes it.
 install -d -m 755 /run/nearmetal
-install -d -m 1775 -g kvm /run/nearmetal/runs
-[ -e /run/nearmetal/runs/lock ] || install -m 644 /dev/null /run/nearmetal/runs/lock
+install -d -m 3770 -g kvm /run/nearmetal/runs
+[ -e /run/nearmetal/runs/lock ] || install -m 640 -g kvm /dev/null /run/nearmetal/runs/lock
 install -d -o farm -g farm /farm
 install -d /etc/nearmetal
 cat > /etc/nearmetal/flavours.toml <<'END'

@@ -37,7 +37,7 @@ fn set_up(bench: &Bench) -> anyhow::Result<()> {
         "for user in alice bob; do id $user >/dev/null 2>&1 || useradd -m -G kvm $user; done
          id carol >/dev/null 2>&1 || useradd -m carol
          chmod 644 /var/tmp/flavours.toml; rm -rf /run/nearmetal/runs /tmp/nearmetal-* /var/tmp/events-*
-         install -d -m 755 /run/nearmetal && install -d -m 1775 -g kvm /run/nearmetal/runs && install -m 644 /dev/null /run/nearmetal/runs/lock",
+         install -d -m 755 /run/nearmetal && install -d -m 3770 -g kvm /run/nearmetal/runs && install -m 640 -g kvm /dev/null /run/nearmetal/runs/lock",
     )?;
     Ok(())
 }

@@ -24,8 +24,8 @@ pub fn is_given(fs: &HostFs, check: &Check) -> bool {
 /// # Errors
 /// They differ, or one of them cannot be read.
 pub fn read_back(fs: &HostFs, uuid: &str) -> Result<(), String> {
-    let planned = "the guest's control group: planned this job's";
-    let unseen = |why: String| format!("{planned}, found nothing that tells ({why})");
+    let planned = "the guest's control group: expected this job's";
+    let unseen = |why: String| format!("{planned}; could not be determined ({why})");
     let groups = |process: &str| {
         let text = fs.read(&format!("/proc/{process}/cgroup")).map_err(|error| unseen(error.to_string()))?;
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

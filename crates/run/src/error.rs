@@ -198,16 +198,21 @@ pub enum RunError {
     },
     /// A reservation of another version, or a damaged one.
     #[error(
-        "what the run of `{}` has is unknown: another version of nearmetal wrote it. Wait until it has ended; if its guest \
-         (named as the file) and its process are gone, remove the file",
+        "cannot read the reservation `{}` of user `{user}`: it is damaged, or from another version of nearmetal. Wait until its \
+         run has ended; if its guest (named as the file) and its process are gone, remove the file",
         path.display()
     )]
     UnknownReservation {
         /// Its file.
         path: PathBuf,
+        /// Its owner.
+        user: String,
     },
     /// Others hold the lock.
-    #[error("could not get `{}` within {seconds} s: other runs begin and end (`fuser -v` names them)", path.display())]
+    #[error(
+        "another process has held `{0}` for {seconds} s. `lslocks` or, as root, `fuser -v {0}` shows which",
+        path.display()
+    )]
     Locked {
         /// The lock.
         path: PathBuf,

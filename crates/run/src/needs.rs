@@ -84,7 +84,7 @@ pub fn in_a_session(flavour: &Flavour) -> Result<(), RunError> {
     match &flavour.network {
         Network::Bridge(bridge) => {
             let bridge: String = bridge.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
-            refused(format!("to hang on the bridge `{bridge}`"), "say `network = \"user\"`")
+            refused(format!("a connection to the bridge `{bridge}`"), "say `network = \"user\"`")
         }
         Network::None | Network::User => Ok(()),
     }

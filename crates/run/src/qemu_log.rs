@@ -1,11 +1,12 @@
 //! What QEMU said of its own end.
 
-use std::path::PathBuf;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use nearmetal_host::files;
 
-/// Bytes of a log that are read.
-const MOST: usize = 1 << 20;
+/// Bytes at the end of a log that are read.
+const MOST: u64 = 64 << 10;
 /// Lines that are shown.
 const LINES: usize = 3;
 /// Characters of them that are shown.
@@ -27,16 +28,29 @@ impl QemuLog {
             Self::Stays(path) => return format!("; what QEMU said is in {}", path.display()),
             Self::Goes(path) => path,
         };
-        let Ok(text) = files::read_to_string_up_to(path, MOST) else {
+        let Some(text) = end_of(path) else {
             return "; what QEMU said is not known".to_owned();
         };
         // The command line comes first, a line for each argument, and a backslash behind all but the last.
         let is_argument = |line: &str| line.ends_with('\\') || line.starts_with('-');
         let said: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_argument(line)).collect();
+        if said.is_empty() {
+            return "; QEMU said nothing".to_owned();
+        }
         let last = said[said.len().saturating_sub(LINES)..].join(" | ");
         let last: String = last.chars().map(|c| if c.is_control() { '?' } else { c }).take(CHARACTERS).collect();
         format!("; QEMU said last: {last}")
     }
+}
+
+/// The end of a file, however long it is and whatever is in it.
+fn end_of(path: &Path) -> Option<String> {
+    let mut file = files::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MOST))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MOST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -55,6 +69,12 @@ mod tests {
         )
         .unwrap();
         assert_eq!(log.words(), "; QEMU said last: starting up | 2?[2J | shutting down");
+        // It said much, and not all of it is text.
+        let much = [b"noise\n".repeat(1 << 18).as_slice(), b"fatal: \xff\n"].concat();
+        files::write(&path, &much).unwrap();
+        assert_eq!(log.words(), "; QEMU said last: noise | noise | fatal: \u{fffd}");
+        files::write(&path, "LC_ALL=C \\\n-sandbox on \\\n").unwrap();
+        assert_eq!(log.words(), "; QEMU said nothing");
         assert!(QemuLog::Stays(path.clone()).words().ends_with("run-a.log"));
     }
 }

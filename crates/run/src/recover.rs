@@ -8,7 +8,7 @@ use nearmetal_place::PoolChange;
 
 use crate::RunError;
 use crate::pools::{Growth, give_back, grow};
-use crate::reservation::{Claim, Desk, Reservation, Said, Seen, Turn};
+use crate::reservation::{Claim, Desk, Pools, Reservation, Said, Seen, Turn};
 
 /// What was found of runs that are dead.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,15 +56,23 @@ pub fn end_guest(hypervisor: &mut dyn Hypervisor, name: &str, uuid: &str) -> Res
 pub type EndGuest<'a> = dyn FnMut(&Reservation) -> Result<(), RunError> + 'a;
 
 /// Finishes what runs were killed at while they changed a pool: nobody may change one before. Their guests have not begun, or
-/// are gone. Only of the own user: what another wrote into a reservation must not reach a pool. The caller has the turn.
-fn settle(turn: &Turn, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
-    for seen in turn.look()?.into_iter().filter(|seen| !seen.held && seen.is_own) {
-        let Said::Whole(dead) = &seen.said else { continue };
+/// are gone. Only of the own user: what another wrote into a reservation must not reach a pool. `all`: seen while the caller has the
+/// pools.
+fn settle(_: &Pools, all: &[Seen], kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
+    for (seen, dead) in all.iter().filter_map(own_dead) {
         if dead.pools.iter().any(Growth::is_half_way) {
-            give_back(kernel, &mut turn.adopt(&seen, Reservation::clone(dead))?, patience)?;
+            give_back(kernel, &mut seen.adopt(dead.clone())?, patience)?;
         }
     }
     Ok(())
+}
+
+/// What a dead run of the own user says.
+fn own_dead(seen: &Seen) -> Option<(&Seen, &Reservation)> {
+    match &seen.said {
+        Said::Whole(dead) if !seen.held && seen.is_own => Some((seen, dead)),
+        _ => None,
+    }
 }
 
 /// Gives back what dead runs of this user left. The caller has the turn.
@@ -77,7 +85,12 @@ pub fn recover(
     end: &mut EndGuest<'_>,
     patience: Duration,
 ) -> Result<Recovered, RunError> {
-    settle(turn, kernel, patience)?;
+    // Seldom: users without root never have any.
+    let has_pages = |seen: &Seen| own_dead(seen).is_some_and(|(_, dead)| !dead.pools.is_empty());
+    let pools = if turn.look()?.iter().any(has_pages) { Some(turn.pools()?) } else { None };
+    if let Some(pools) = &pools {
+        settle(pools, &turn.look()?, kernel, patience)?;
+    }
     let mut recovered = Recovered::default();
     for seen in turn.look()?.into_iter().filter(|seen| !seen.held && seen.is_own) {
         let dead = match &seen.said {
@@ -89,7 +102,7 @@ pub fn recover(
             Said::Unknown => continue,
             Said::Whole(dead) => dead,
         };
-        match given_back(turn, &seen, dead, kernel, end, patience) {
+        match given_back(&seen, dead, kernel, end, patience) {
             Ok(()) => recovered.names.push(dead.name.clone()),
             Err(error) => recovered
                 .problems
@@ -100,7 +113,6 @@ pub fn recover(
 }
 
 fn given_back(
-    turn: &Turn,
     seen: &Seen,
     dead: &Reservation,
     kernel: &dyn Kernel,
@@ -114,7 +126,7 @@ fn given_back(
         let reason = "libvirt does not know it, and its QEMU still runs: end that process".to_owned();
         return Err(RunError::NotGivenBack { what, reason });
     }
-    let mut claim = turn.adopt(seen, dead.clone())?;
+    let mut claim = seen.adopt(dead.clone())?;
     give_back(kernel, &mut claim, patience)?;
     claim.release()
 }
@@ -132,14 +144,27 @@ pub fn take(
     patience: Duration,
 ) -> Result<Claim, RunError> {
     let mut claim = turn.reserve(reservation)?;
-    if let Err(error) = grow(kernel, &mut claim, pools, patience) {
-        // What fails here is tried again by the next run.
-        if give_back(kernel, &mut claim, patience).is_ok() {
-            let _ = claim.release();
-        }
-        return Err(error);
+    if !pools.iter().any(|pool| pool.after > pool.before) {
+        return Ok(claim);
     }
-    Ok(claim)
+    let grown = turn.pools().and_then(|_held| {
+        let grown = grow(kernel, &mut claim, pools, patience);
+        if grown.is_err() {
+            // What fails here is tried again by the next run.
+            let _ = give_back(kernel, &mut claim, patience);
+        }
+        grown
+    });
+    match grown {
+        Ok(()) => Ok(claim),
+        Err(error) => {
+            // With pages in it, it stays for the next run.
+            if claim.reservation().pools.is_empty() {
+                let _ = claim.release();
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Gives back a reservation whose guest is gone: pools first, then the PUs.
@@ -150,9 +175,10 @@ pub fn release(desk: &Desk, mut claim: Claim, kernel: &dyn Kernel, patience: Dur
     if claim.reservation().pools.is_empty() {
         return claim.release();
     }
-    // Nobody plans with pages that are about to go.
-    let turn = desk.turn()?;
-    settle(&turn, kernel, patience)?;
+    // Without the turn, for which others could let it wait. Who plans meanwhile reads reservations before pools, and counts pages of
+    // this run as taken.
+    let pools = desk.pools()?;
+    settle(&pools, &desk.look()?, kernel, patience)?;
     give_back(kernel, &mut claim, patience)?;
     claim.release()
 }

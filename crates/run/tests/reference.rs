@@ -129,7 +129,8 @@ fn the_reference_of_runs_names_every_field_of_the_list() {
             back_to: Some(0),
         }],
     };
-    let document = json!({"schema": "nearmetal.runs/1", "runs": [run], "dead": []});
+    let document = json!({"schema": "nearmetal.runs/1", "runs": [run], "dead": [],
+        "unknown": [{"path": "text", "uid": 1000, "held": true}]});
     PAGE.have(&Fields::of(&document), "## Runs in progress");
     assert!(PAGE.section("## Runs in progress").contains("Schema `nearmetal.runs/1`"));
     assert!(PAGE.section("## A dry run").contains("Schema `nearmetal.run-plan/1`"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command_line::CommandLine;
+use super::owner::is_trusted;
 use super::{residency, threads, time_groups};
 use crate::facts::{Facts, parsed};
 use crate::parse::{Parsed, malformed, number};
@@ -35,24 +36,34 @@ pub fn pids(fs: &HostFs) -> Result<Vec<u32>, ReadError> {
     Ok(command_lines(fs)?.into_iter().map(|(pid, _)| pid).collect())
 }
 
-/// The QEMU process of the domain with this UUID, `None` if it does not run here.
+/// The QEMU process of the domain with this UUID, `None` if it does not run here. A process that says so and belongs to a user who
+/// runs no guests of this one's ([`is_trusted`]) is not it: anybody can give a process any command line.
 ///
 /// # Errors
 /// /proc cannot be listed, or the process ended while it was read.
 pub fn find(fs: &HostFs, uuid: &str) -> Result<Option<GuestProcess>, ReadError> {
-    let found = command_lines(fs)?
-        .into_iter()
-        .find(|(_, line)| line.uuid.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(uuid)));
-    found.map(|(pid, _)| GuestProcess::read(fs, pid)).transpose()
+    pid_of(fs, uuid)?.map(|pid| GuestProcess::read(fs, pid)).transpose()
 }
 
-/// The process id of the domain with this UUID, `None` if it does not run here. Reads command lines alone.
+/// The process id of the domain with this UUID, as [`find`] finds it. Reads command lines and owners alone.
 ///
 /// # Errors
 /// /proc cannot be listed.
 pub fn pid_of(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
+    pid_where(fs, uuid, |pid, line| is_trusted(fs, pid, line.name.as_deref()))
+}
+
+/// The process of that user's which is QEMU's of the domain with this UUID.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn pid_of_user(fs: &HostFs, uuid: &str, uid: u32) -> Result<Option<u32>, ReadError> {
+    pid_where(fs, uuid, |pid, _| super::owner::uid(fs, pid) == Some(uid))
+}
+
+fn pid_where(fs: &HostFs, uuid: &str, counts: impl Fn(u32, &CommandLine) -> bool) -> Result<Option<u32>, ReadError> {
     let is_it = |line: &CommandLine| line.uuid.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(uuid));
-    Ok(command_lines(fs)?.into_iter().find(|(_, line)| is_it(line)).map(|(pid, _)| pid))
+    Ok(command_lines(fs)?.into_iter().find(|(pid, line)| is_it(line) && counts(*pid, line)).map(|(pid, _)| pid))
 }
 
 /// When a process started, in clock ticks after boot (field 22 of /proc/PID/stat).

@@ -51,6 +51,12 @@ pub struct Turn {
     _lock: File,
 }
 
+/// The right to change pools: no other run does meanwhile.
+#[derive(Debug)]
+pub struct Pools {
+    _lock: File,
+}
+
 /// A reservation that is held.
 #[derive(Debug)]
 pub struct Claim {
@@ -68,7 +74,10 @@ pub struct Seen {
     pub held: bool,
     /// Whether it is of the user who looks: only then may it be given back, or removed.
     pub is_own: bool,
-    path: PathBuf,
+    /// Owner of its file.
+    pub uid: u32,
+    /// Its file.
+    pub path: PathBuf,
 }
 
 impl Seen {
@@ -81,8 +90,37 @@ impl Seen {
             Said::Nothing => Ok(None),
             // Its guest, if there is one still, is seen by its threads.
             Said::Unknown if !self.is_own && !self.held => Ok(None),
-            Said::Unknown => Err(RunError::UnknownReservation { path: self.path.clone() }),
+            Said::Unknown => {
+                Err(RunError::UnknownReservation { path: self.path.clone(), user: accounts::user(self.uid) })
+            }
             Said::Whole(reservation) => Ok(Some(reservation)),
+        }
+    }
+
+    /// A dead run's reservation, held again: to give back what it names. It is the user's own, and the caller has the turn, or the
+    /// [pools](Pools) if it has any.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or written anew where somebody is in the way.
+    pub(crate) fn adopt(&self, reservation: Reservation) -> Result<Claim, RunError> {
+        let path = self.path.clone();
+        let file = open(&path, OFlags::WRONLY | OFlags::APPEND, Mode::empty());
+        let file = file.map_err(|errno| failed("open", &path)(errno.into()))?;
+        if hold::try_hold(&file).map_err(failed("hold", &path))? {
+            return Ok(Claim { reservation, path, file });
+        }
+        // A reader's lock is in the way, which anybody in the group can have for as long as he likes: not on a new file. Its name
+        // cannot be guessed, or he would be there first.
+        let number = RandomState::new().hash_one(&path);
+        let beside = path.with_extension(format!("{number:016x}"));
+        let mut claim = Claim { reservation, file: held(&beside)?, path: beside.clone() };
+        let moved = claim.write().and_then(|()| show(&claim.file, &beside));
+        match moved.and_then(|()| Ok(files::rename(&beside, &path)?)) {
+            Ok(()) => Ok(Claim { path, ..claim }),
+            Err(error) => {
+                let _ = claim.release();
+                Err(error)
+            }
         }
     }
 }
@@ -153,7 +191,7 @@ fn look(directory: &Path, uid: u32) -> Result<Vec<Seen>, RunError> {
         if let Said::Whole(reservation) = &mut said {
             reservation.uid = stat.st_uid;
         }
-        all.push(Seen { said, held, is_own: stat.st_uid == uid, path });
+        all.push(Seen { said, held, is_own: stat.st_uid == uid, uid: stat.st_uid, path });
     }
     Ok(all)
 }
@@ -230,8 +268,20 @@ impl Desk {
         Ok((whole(living.into_iter())?, whole(dead.into_iter())?))
     }
 
-    fn look(&self) -> Result<Vec<Seen>, RunError> {
+    /// Every reservation at one look, by name, whatever it says.
+    ///
+    /// # Errors
+    /// The directory or a file in it cannot be read.
+    pub fn look(&self) -> Result<Vec<Seen>, RunError> {
         look(&self.directory, self.uid)
+    }
+
+    /// Waits until no other run changes pools. Whoever needs the turn too takes that first.
+    ///
+    /// # Errors
+    /// The lock cannot be made, or another run has had it for two minutes.
+    pub fn pools(&self) -> Result<Pools, RunError> {
+        pools(&self.directory)
     }
 
     /// Waits for the turn, whatever comes. The lock is given back when the value is dropped, or by the kernel.
@@ -299,7 +349,31 @@ impl Desk {
     }
 }
 
+/// Pools are root's to change, and so is their lock: it lies beside the directory, where no user can hold it. The end of a run waits
+/// for this one and not for its turn, for which whoever may use KVM can make it wait.
+fn pools(directory: &Path) -> Result<Pools, RunError> {
+    let path = directory.with_file_name("pools.lock");
+    let lock = open(&path, OFlags::RDONLY | OFlags::CREATE, Mode::from_raw_mode(0o600));
+    let lock = lock.map_err(|errno| failed("open", &path)(errno.into()))?;
+    let began = Instant::now();
+    while !files::try_lock(&lock, &path)? {
+        if began.elapsed() >= PATIENCE {
+            return Err(RunError::Locked { path, seconds: PATIENCE.as_secs() });
+        }
+        sleep(STEP);
+    }
+    Ok(Pools { _lock: lock })
+}
+
 impl Turn {
+    /// As [`Desk::pools`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pools(&self) -> Result<Pools, RunError> {
+        pools(&self.directory)
+    }
+
     /// Every reservation, by name.
     ///
     /// # Errors
@@ -319,32 +393,6 @@ impl Turn {
             _ => true,
         };
         whole(self.look()?.into_iter().filter(counts))
-    }
-
-    /// A dead run's reservation, held again: to give back what it names. It is the user's own.
-    ///
-    /// # Errors
-    /// The file cannot be opened, or somebody else holds it.
-    pub(crate) fn adopt(&self, seen: &Seen, reservation: Reservation) -> Result<Claim, RunError> {
-        let path = seen.path.clone();
-        let file = open(&path, OFlags::WRONLY | OFlags::APPEND, Mode::empty());
-        let file = file.map_err(|errno| failed("open", &path)(errno.into()))?;
-        if hold::try_hold(&file).map_err(failed("hold", &path))? {
-            return Ok(Claim { reservation, path, file });
-        }
-        // A reader's lock is in the way, which anybody in the group can have for as long as he likes: not on a new file. Its name
-        // cannot be guessed, or he would be there first.
-        let number = RandomState::new().hash_one(&path);
-        let beside = path.with_extension(format!("{number:016x}"));
-        let mut claim = Claim { reservation, file: held(&beside)?, path: beside.clone() };
-        let moved = claim.write().and_then(|()| show(&claim.file, &beside));
-        match moved.and_then(|()| Ok(files::rename(&beside, &path)?)) {
-            Ok(()) => Ok(Claim { path, ..claim }),
-            Err(error) => {
-                let _ = claim.release();
-                Err(error)
-            }
-        }
     }
 
     /// Takes what a reservation says. The caller has looked that nobody else has it.

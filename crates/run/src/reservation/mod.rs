@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::given::MemoryLimit;
 use crate::pools::Growth;
 
-pub use desk::{Claim, Desk, Seen, Turn};
+pub use desk::{Claim, Desk, Pools, Seen, Turn};
 
 /// Where reservations are: gone with a reboot, as what they reserve is.
 pub const DIRECTORY: &str = "/run/nearmetal/runs";

@@ -61,8 +61,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it, and waits until it listens.
-    pub(super) fn start(directory: &Path, program: &Path) -> Result<Self, RunError> {
+    /// Starts it, and waits until it listens, unless the run is told to end by a signal with this number meanwhile.
+    pub(super) fn start(
+        directory: &Path,
+        program: &Path,
+        interrupted: &mut dyn FnMut() -> Option<i32>,
+    ) -> Result<Self, RunError> {
         let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let socket = PROGRAMS.iter().find(|(known, _)| *known == name).map_or(PROGRAMS[1].1, |(_, socket)| socket);
         let socket = runtime(directory).join("libvirt").join(socket);
@@ -89,6 +93,10 @@ impl Daemon {
         loop {
             if let Ok(connection) = UnixStream::connect(&socket) {
                 return Ok(Self { child, socket, _connection: connection });
+            }
+            if let Some(signal) = interrupted() {
+                end(&mut child);
+                return Err(RunError::Interrupted(signal));
             }
             let why = match child.try_wait() {
                 Ok(Some(status)) => format!("it ended with {status}"),

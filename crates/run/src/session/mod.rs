@@ -33,13 +33,17 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts it in its directory.
+    /// Starts it in its directory, unless the run is told to end by a signal with this number meanwhile.
     ///
     /// # Errors
-    /// libvirt's daemon is not installed, or does not come up; its own words are in the message.
-    pub fn start(directory: Directory, program: &Path) -> Result<Self, RunError> {
+    /// libvirt's daemon is not installed, or does not come up; its own words are in the message. [`RunError::Interrupted`].
+    pub fn start(
+        directory: Directory,
+        program: &Path,
+        interrupted: &mut dyn FnMut() -> Option<i32>,
+    ) -> Result<Self, RunError> {
         directory.configure()?;
-        let daemon = Daemon::start(directory.path(), program)?;
+        let daemon = Daemon::start(directory.path(), program, interrupted)?;
         Ok(Self { daemon, directory })
     }
 
@@ -71,7 +75,7 @@ pub fn program() -> Result<PathBuf, RunError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     find_program(&path).ok_or_else(|| {
         RunError::Session(
-            "neither `virtqemud` nor `libvirtd` is installed: apt install libvirt-daemon-driver-qemu".to_owned(),
+            "neither `virtqemud` nor `libvirtd` is installed; on Debian: `apt install libvirt-daemon`".to_owned(),
         )
     })
 }

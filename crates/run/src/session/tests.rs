@@ -77,8 +77,25 @@ fn a_daemon_that_does_not_come_up_is_told_in_its_own_words_and_leaves_nothing() 
     let script = "echo \"cannot do it as $(basename $XDG_RUNTIME_DIR) $1 $2\" >&2; exit 6";
     let program = program(base.path(), "libvirtd", script);
     let directory = Directory::make(base.path(), UUID).unwrap();
-    let refused = Session::start(directory, &program).unwrap_err().to_string();
+    let refused = Session::start(directory, &program, &mut || None).unwrap_err().to_string();
     assert!(refused.contains("exit status: 6") && refused.contains("cannot do it as run --timeout 5"), "{refused}");
+    assert!(!base.path().join("nearmetal-1a2b3c4d").exists());
+}
+
+#[test]
+fn a_signal_is_heard_while_the_daemon_comes_up_and_nothing_is_left() {
+    let base = base();
+    let program = program(base.path(), "libvirtd", "exec sleep 100");
+    let directory = Directory::make(base.path(), UUID).unwrap();
+    let began = std::time::Instant::now();
+    let mut looks = 0;
+    let mut signal = || {
+        looks += 1;
+        (looks > 3).then_some(15)
+    };
+    let interrupted = Session::start(directory, &program, &mut signal).unwrap_err();
+    assert!(matches!(interrupted, RunError::Interrupted(15)), "{interrupted}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(30));
     assert!(!base.path().join("nearmetal-1a2b3c4d").exists());
 }
 

@@ -60,10 +60,10 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     };
     let claim = hold.claim.reservation();
     scene.printer.say(&format!("run: {name} on PUs {}, node {}", claim.cpus, hold.chosen.placement().memory.nodes));
-    let Gone { end, guest } = scene.in_the_guest(args, &prepared, &hold, &files);
+    let (Gone { end, guest }, begun) = scene.in_the_guest(args, &prepared, &hold, &files);
     let Scene { service, events, printer, .. } = scene;
     let lost = |error: &RunError| error.lost_libvirt();
-    let is_lost = end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost);
+    let is_lost = begun && end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost);
     let gone = service.end(&fs, (&name, &uuid), (is_lost, end.is_err() || guest.is_err()), printer);
     match gone.and_then(|()| release(&desk, hold.claim, &fs, POOL_PATIENCE)) {
         Ok(()) => events.tell(EventKind::GivenBack),
@@ -76,6 +76,15 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
         printer.error_bytes(&output.stderr);
     }
     end.map(Some)
+}
+
+/// Whether the guest of a dead run is still there, as a process of the user whose run it was. Root's is libvirt's.
+fn lives(fs: &HostFs, dead: &Reservation) -> bool {
+    let found = match dead.uid {
+        0 => guests::pid_of(fs, &dead.uuid),
+        uid => guests::pid_of_user(fs, &dead.uuid, uid),
+    };
+    found.is_ok_and(|pid| pid.is_some())
 }
 
 /// A slice that is the run's own.
@@ -102,7 +111,7 @@ impl Scene<'_> {
         let turn = desk.turn_unless(&mut || signals.seen())?;
         let mut recovered = recover(&turn, fs, &mut |dead| service.end_dead(fs, dead), POOL_PATIENCE)?;
         // Those that could not be given back have their PUs still.
-        let others = turn.others(&|dead| guests::pid_of(fs, &dead.uuid).is_ok_and(|pid| pid.is_some()))?;
+        let others = turn.others(&|dead| lives(fs, dead))?;
         let host = Host::read(fs);
         let chosen = choose(prepared, name, uuid, &host, &others)?;
         recovered.problems.extend(service.prepare(fs, uuid)?);
@@ -124,16 +133,16 @@ impl Scene<'_> {
         Ok(Hold { claim, chosen, host })
     }
 
-    /// Makes the guest and takes it to its command's end.
-    fn in_the_guest(&mut self, args: &Args, prepared: &Prepared, hold: &Hold, files: &Files) -> Gone {
+    /// Makes the guest and takes it to its command's end; and whether there may have been a guest.
+    fn in_the_guest(&mut self, args: &Args, prepared: &Prepared, hold: &Hold, files: &Files) -> (Gone, bool) {
         let log = self.service.log(&hold.claim.reservation().name);
         let charged = self.service.is_session();
-        match self.service.start(self.events) {
+        match self.service.start(self.events, self.signals) {
             Ok(libvirt) => {
                 let meets = Meets { fs: self.fs, libvirt, signals: self.signals, events: self.events, charged };
-                in_the_guest(args, prepared, hold, files, &log, meets)
+                (in_the_guest(args, prepared, hold, files, &log, meets), true)
             }
-            Err(error) => Gone { end: Err(error), guest: Ok(()) },
+            Err(error) => (Gone { end: self.signals.or(error), guest: Ok(()) }, false),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `nearmetal run --list`, and what a dry run shows.
 
-use nearmetal_run::reservation::{Desk, Reservation};
+use nearmetal_run::reservation::{Desk, Reservation, Said, Seen};
 use nearmetal_run::{RunError, accounts};
 use nearmetal_units::Bytes;
 use serde_json::json;
@@ -15,18 +15,31 @@ pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let desk = Desk::at(&args.reservations);
     let refused = |error| match error {
         RunError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
-            anyhow::Error::from(error).context("only root sees reservations here: run this as root")
+            anyhow::Error::from(error)
+                .context("only root, and who may use KVM, sees reservations: run this as root, or join the group `kvm`")
         }
         other => other.into(),
     };
-    let (living, dead) = (desk.living().map_err(refused)?, desk.dead().map_err(refused)?);
+    let all = desk.look().map_err(refused)?;
+    let of = |held: bool| -> Vec<Reservation> {
+        let those = all.iter().filter(|seen| seen.held == held);
+        those.filter_map(|seen| if let Said::Whole(run) = &seen.said { Some((**run).clone()) } else { None }).collect()
+    };
+    let (living, dead) = (of(true), of(false));
+    // Somebody has to know whose they are when nobody can choose beside them.
+    let unknown: Vec<&Seen> = all.iter().filter(|seen| seen.said == Said::Unknown).collect();
     match args.format {
         Format::Json => {
-            let document = json!({"schema": "nearmetal.runs/1", "runs": living, "dead": dead});
+            let file = |seen: &&Seen| json!({"path": seen.path, "uid": seen.uid, "held": seen.held});
+            let unknown: Vec<_> = unknown.iter().map(file).collect();
+            let document = json!({"schema": "nearmetal.runs/1", "runs": living, "dead": dead, "unknown": unknown});
             printer.data(&serde_json::to_string_pretty(&document)?);
         }
-        Format::Text if living.is_empty() => printer.data("no runs"),
-        Format::Text => printer.data(&table(&living)),
+        Format::Text if living.is_empty() && unknown.is_empty() => printer.data("no runs"),
+        Format::Text => {
+            let files = unknown.iter().map(|seen| (accounts::user(seen.uid), seen.path.display().to_string()));
+            printer.data(&rows(&living, &files.collect::<Vec<_>>()));
+        }
     }
     if !dead.is_empty() {
         let left: Vec<String> = dead.iter().map(left).collect();
@@ -50,6 +63,15 @@ fn left(run: &Reservation) -> String {
 
 /// One line for each, under a head.
 pub(super) fn table(runs: &[Reservation]) -> String {
+    rows(runs, &[])
+}
+
+/// As [`table`], with files that cannot be read as reservations: user and path of each.
+fn rows(runs: &[Reservation], unknown: &[(String, String)]) -> String {
+    let unread = |(user, path): &(String, String)| {
+        let path: String = path.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        ["unknown", "?", user, "?", "?", "?", "?", &path].map(str::to_owned)
+    };
     let row = |run: &Reservation| {
         let nodes: Vec<String> = run.memory.iter().map(|share| share.node.to_string()).collect();
         let memory = run.memory.iter().fold(Bytes::ZERO, |sum, share| sum.plus(share.bytes));
@@ -67,7 +89,8 @@ pub(super) fn table(runs: &[Reservation]) -> String {
         ]
     };
     let head = ["run", "pid", "user", "PUs", "nodes", "memory", "image", "since"].map(str::to_owned);
-    let rows: Vec<[String; 8]> = std::iter::once(head).chain(runs.iter().map(row)).collect();
+    let rows: Vec<[String; 8]> =
+        std::iter::once(head).chain(runs.iter().map(row)).chain(unknown.iter().map(unread)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..8).map(width).collect();
     let line = |row: &[String; 8]| {
@@ -90,6 +113,9 @@ mod tests {
         let shown = table(&[run]);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "run                pid   user  PUs  nodes  memory   image  since");
+        let file = ("alice".to_owned(), "/run/x/run-\u{1b}.run".to_owned());
+        let shown = rows(&[], &[file]);
+        assert_eq!(shown.lines().nth(1), Some("unknown  ?    alice  ?    ?      ?       ?      /run/x/run-?.run"));
         assert_eq!(lines[1], "run-tiny-1a2b3c4d  4711  root  1-2  1      512 MiB  -      2026-11-25T09:00:00Z");
     }
 

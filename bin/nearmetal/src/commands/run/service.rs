@@ -15,6 +15,7 @@ use nearmetal_run::{RunError, qemu};
 
 use super::events::Events;
 use super::mode::Mode;
+use super::signals::Signals;
 use crate::printer::Printer;
 
 /// How long a libvirt that was lost may take to come back before QEMU is ended without it.
@@ -81,14 +82,14 @@ impl Service {
     }
 
     /// The libvirt to start the guest by; one of the run's own is started for it.
-    pub(super) fn start(&mut self, events: &mut Events) -> Result<&mut Libvirt, RunError> {
+    pub(super) fn start(&mut self, events: &mut Events, signals: &mut Signals) -> Result<&mut Libvirt, RunError> {
         let own = match self {
             Self::System(libvirt) => return Ok(libvirt),
             Self::Session(own) => own,
         };
         let directory = own.directory.take().ok_or_else(|| RunError::Session("it has no directory".to_owned()))?;
         let program = session::program()?;
-        let session = Session::start(directory, &program)?;
+        let session = Session::start(directory, &program, &mut || signals.seen())?;
         let libvirt = Libvirt::open(Some(&session.uri()))?;
         own.session = Some(session);
         events.tell(EventKind::Daemon { program: program.display().to_string() });
@@ -96,7 +97,8 @@ impl Service {
     }
 
     /// Ends the helper, and with it the connection that the guest is tied to; then the guest, if it is there still, and a libvirt of the
-    /// run's own. `lost`: libvirt, or the way to it, was lost; `failed`: something did not end as it was to.
+    /// run's own. `lost`: libvirt, or the way to it, was lost when
+    /// the guest may have been there; `failed`: something did not end as it was to.
     ///
     /// # Errors
     /// The guest is not gone.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
 use nearmetal_run::RunError;
+use nearmetal_run::course::End;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A signal that comes sooner after the first is the same one: timeout(1) sends its own to the program and to its group, and a
@@ -36,6 +37,19 @@ impl Signals {
             }
         });
         Ok(Self { seen })
+    }
+
+    /// How a run ends that failed before it had a guest. Who ends a job may send the signal to all of it at once, so what the run needs
+    /// can fail before this program hears of it.
+    ///
+    /// # Errors
+    /// The run's own, if no signal came.
+    pub(super) fn or(&mut self, error: RunError) -> Result<End, RunError> {
+        if let RunError::Interrupted(signal) = error {
+            return Ok(End::Interrupted(signal));
+        }
+        std::thread::sleep(ECHO);
+        self.seen().map_or(Err(error), |signal| Ok(End::Interrupted(signal)))
     }
 
     /// The next one, by its number.
@@ -111,5 +125,7 @@ mod tests {
             }
         };
         assert_eq!((heard, signals.seen()), (SIGTERM, None));
+        assert!(matches!(signals.or(RunError::Interrupted(2)), Ok(End::Interrupted(2))));
+        assert!(matches!(signals.or(RunError::NotRoot), Err(RunError::NotRoot)));
     }
 }

@@ -2,6 +2,7 @@
 set -e
 # As the package and systemd-tmpfiles have them; the labs' image has no logs.
 install -d -o condor -g condor /var/log/condor /var/spool/condor /var/lib/condor/execute /run/condor /run/lock/condor
+usermod -aG kvm condor
 install -d -m 700 /etc/condor/passwords.d /etc/condor/tokens.d
 # The hosts of a farm know each other by one key.
 printf 'the-key-of-a-farm-that-lives-for-an-hour' > /etc/condor/passwords.d/POOL

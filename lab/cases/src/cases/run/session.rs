@@ -16,6 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/session/runs-of-two-users-and-root-share-no-pu", together),
         shared("run/session/refuses-what-takes-root-before-it-takes-anything", refusals),
         shared("run/session/what-a-hostile-user-leaves-harms-nobody", hostile),
+        shared_long("run/session/what-a-hostile-user-holds-and-pretends-harms-nobody", held),
     ]
 }
 
@@ -198,5 +199,37 @@ fn hostile(bench: &Bench) -> anyhow::Result<Verdict> {
          test -e /run/nearmetal/runs/lock && ls /run/nearmetal/runs | grep -c '^run-' | grep -qx 4 && rm /run/nearmetal/runs/run-*",
     )?;
     nothing_is_left(bench, "a hostile user")?;
+    Ok(HOLDS)
+}
+
+/// A lease on a file of his own: F_SETLEASE, F_WRLCK (fcntl(2)).
+const LEASE: &str = "open(my $file, '+>', '/run/nearmetal/runs/run-lease.run') or die; $SIG{IO} = 'IGNORE';
+fcntl($file, 1024, 1) or die \"no lease: $!\"; sleep 600;
+";
+
+fn held(bench: &Bench) -> anyhow::Result<Verdict> {
+    set_up(bench)?;
+    bench.write("/var/tmp/lease.pl", LEASE)?;
+    // Carol is not in the group: she can neither open nor hold anything. Bob is: he holds what he may read, has a lease, and starts a
+    // process that looks like the guest of each run. What Alice's killed run left is given back in spite of all.
+    bench.sh(&format!(
+        "chmod 644 /var/tmp/lease.pl; as() {{ user=$1; shift; setpriv --reuid $user --regid $user --init-groups \"$@\"; }}
+         if as carol sh -c 'ls /run/nearmetal/runs || : </run/nearmetal/runs/lock' 2>/dev/null; then echo carol; exit 98; fi
+         events=/var/tmp/events-alice; rm -f $events; {} 2>/var/tmp/said & run=$!; {BEGUN}
+         file=$(ls /run/nearmetal/runs/run-*.run); uuid=$(tail -n 1 $file | grep -o '\"uuid\":\"[^\"]*' | cut -d'\"' -f4)
+         as bob sh -c \"exec 9<$file; flock 9; exec sleep 600\" &
+         if command -v perl >/dev/null; then as bob perl /var/tmp/lease.pl & fi
+         as bob bash -c \"exec -a qemu-system-x86_64 bash -c 'sleep 600; true' -uuid $uuid\" &
+         sleep 2; kill -9 $run; sleep 20",
+        run("alice", "tiny --events $events -- sleep 600")
+    ))?;
+    let listed = bench.sh("nearmetal run --list 2>&1")?;
+    ensure!(listed.contains("killed, and not given back yet: run-tiny-"), "{listed}");
+    bench.sh("nearmetal run tiny --flavours /var/tmp/flavours.toml -- true")?;
+    bench.sh(&run("alice", "tiny -- true"))?;
+    let left = bench.sh("pgrep -l -u alice; ls /run/nearmetal/runs | grep -vx -e lock -e run-lease.run; pgrep -u bob -f '[q]emu-system' >/dev/null || echo ended; true")?;
+    bench.sh("pkill -9 -u bob; rm -f /run/nearmetal/runs/run-lease.run")?;
+    ensure!(left.is_empty(), "{left}");
+    nothing_is_left(bench, "a user who holds and pretends")?;
     Ok(HOLDS)
 }

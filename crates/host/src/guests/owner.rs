@@ -1,0 +1,72 @@
+//! Whose process a QEMU is: any user can start one whose command line names any guest.
+
+use rustix::process::geteuid;
+
+use crate::HostFs;
+
+/// Users that packages of libvirt run QEMU as: Debian's `libvirt-qemu` and Fedora's `qemu`, whose numbers are fixed there.
+const USERS: [u32; 2] = [64_055, 107];
+/// Where the system's libvirt, as root, writes the process of each guest.
+const PIDS: &str = "/run/libvirt/qemu";
+
+/// The user that a process runs as, `None` where that cannot be read.
+pub(super) fn uid(fs: &HostFs, pid: u32) -> Option<u32> {
+    let status = fs.read(&format!("/proc/{pid}/status")).ok()?;
+    // Real, effective, saved and file system's (proc.rst): a program that changes its user changes the effective one.
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether a process may be QEMU of a guest that this user can have to do with: it is root's, this user's own, one of libvirt's users
+/// of QEMU, or the process that the system's libvirt has written down for that guest (whatever user qemu.conf names). One whose owner
+/// cannot be read is not ruled out: captures may leave it out.
+pub(super) fn is_trusted(fs: &HostFs, pid: u32, name: Option<&str>) -> bool {
+    let Some(uid) = uid(fs, pid) else { return true };
+    if uid == 0 || uid == geteuid().as_raw() || USERS.contains(&uid) {
+        return true;
+    }
+    let plain = name.filter(|name| !name.contains('/'));
+    let written = plain.and_then(|name| fs.read(&format!("{PIDS}/{name}.pid")).ok());
+    written.and_then(|text| text.trim().parse::<u32>().ok()) == Some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{pid_of, pid_of_user};
+    use crate::{Entry, HostFs, MemoryTree};
+
+    const UUID: &str = "11111111-2222-4333-8444-555555555555";
+    const STRANGER: u32 = 4_000_000_000;
+
+    fn machine(processes: &[(u32, u32)], written: Option<u32>) -> HostFs {
+        let mut tree = MemoryTree::new();
+        let mut put = |path: String, text: String| tree.put(&path, Entry::File(text.into_bytes())).unwrap();
+        for (pid, uid) in processes {
+            put(format!("/proc/{pid}/cmdline"), format!("qemu-system-x86_64\0-name\0guest=web\0-uuid\0{UUID}\0"));
+            put(format!("/proc/{pid}/status"), format!("Name:\tqemu\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
+        }
+        if let Some(pid) = written {
+            put("/run/libvirt/qemu/web.pid".to_owned(), format!("{pid}\n"));
+        }
+        HostFs::of_tree(tree, "test")
+    }
+
+    #[test]
+    fn a_strangers_process_with_the_guests_command_line_is_not_the_guest() {
+        for own in [0, 64_055, 107, rustix::process::geteuid().as_raw()] {
+            assert_eq!(pid_of(&machine(&[(70, STRANGER), (80, own)], None), UUID).unwrap(), Some(80), "{own}");
+        }
+        let alone = machine(&[(70, STRANGER)], None);
+        assert_eq!(pid_of(&alone, UUID).unwrap(), None);
+        // What another user's reservation says is looked for among that user's.
+        assert_eq!(pid_of_user(&alone, UUID, STRANGER).unwrap(), Some(70));
+        assert_eq!(pid_of_user(&alone, UUID, 0).unwrap(), None);
+    }
+
+    #[test]
+    fn the_process_that_libvirt_has_written_down_is_the_guest_whatever_its_user() {
+        let processes = [(70, STRANGER), (80, 1234)];
+        assert_eq!(pid_of(&machine(&processes, Some(80)), UUID).unwrap(), Some(80));
+        assert_eq!(pid_of(&machine(&processes, Some(90)), UUID).unwrap(), None);
+    }
+}

@@ -123,3 +123,12 @@ fn a_store_of_a_newer_version_is_refused() {
     let error = Store::prepare(connection, "x".into()).unwrap_err().to_string();
     assert!(error.contains("99") && error.contains("knows 3"), "{error}");
 }
+
+#[test]
+fn a_store_is_its_owner_s_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.sqlite");
+    drop(Store::open(&path).unwrap());
+    assert_eq!(nearmetal_host::files::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}

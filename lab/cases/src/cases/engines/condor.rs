@@ -97,17 +97,8 @@ queue name, flavour, cpus, memory, where, level, held, command from (
 
 /// Its guest has started and does not answer yet: the job goes, and its guest with it.
 fn remove_while_it_boots(farm: &Farm) -> anyhow::Result<()> {
-    let started = format!("grep -qs '\"event\":\"started\"' /farm/{REMOVED}.events");
-    farm.wait("a guest that boots", &started, "condor_q -all -nobatch; condor_q -all -better-analyze | tail -n 40")?;
-    farm.a.sh(&format!("condor_rm -constraint 'FarmName == \"{REMOVED}\"'"))?;
-    farm.wait(
-        "the end of the removed run",
-        &format!("grep -q '\"event\":\"ended\"' /farm/{REMOVED}.events"),
-        "condor_q -all -nobatch",
-    )?;
-    let said = farm.a.sh(&format!("tail -n 1 /farm/{REMOVED}.events"))?;
-    ensure!(said.contains("\"outcome\":\"interrupted\""), "the removed job was not interrupted: {said}");
-    Ok(())
+    let remove = format!("condor_rm -constraint 'FarmName == \"{REMOVED}\"'");
+    farm.interrupt(REMOVED, "started", &remove, "condor_q -all -nobatch; condor_q -all -better-analyze | tail -n 40")
 }
 
 /// An administrator evicts a run while a job of a higher priority waits for its host: that one runs first, and the run begins anew.
@@ -123,12 +114,8 @@ fn evict(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
 
 /// A run that is held ends its guest, and begins anew when it is released.
 fn hold_and_release(farm: &Farm) -> anyhow::Result<()> {
-    let events = format!("/farm/{LONG}.events");
-    farm.wait("the long job", &format!("grep -qs command-started {events}"), "condor_q -all -nobatch")?;
-    farm.a.sh(&format!("condor_hold -constraint 'FarmName == \"{LONG}\"'"))?;
-    farm.wait("the end of the held run", &format!("grep -q '\"event\":\"ended\"' {events}"), "condor_q -all -nobatch")?;
-    let said = farm.a.sh(&format!("tail -n 1 {events}"))?;
-    ensure!(said.contains("\"outcome\":\"interrupted\""), "the held job was not interrupted: {said}");
+    let hold = format!("condor_hold -constraint 'FarmName == \"{LONG}\"'");
+    farm.interrupt(LONG, "command-started", &hold, "condor_q -all -nobatch")?;
     farm.a.sh(&format!("condor_release -constraint 'FarmName == \"{LONG}\" || FarmName == \"{HELD}\"'")).map(drop)
 }
 

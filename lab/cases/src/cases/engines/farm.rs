@@ -59,6 +59,18 @@ impl Farm {
         Ok(())
     }
 
+    /// Interrupts a job on `farm-a` as soon as its run has come to an event: the run ends its guest, and says that it was interrupted.
+    pub(super) fn interrupt(&self, job: &str, event: &str, command: &str, queue: &str) -> anyhow::Result<()> {
+        let events = format!("/farm/{job}.events");
+        let has = |event: &str| format!("grep -qs '\"event\":\"{event}\"' {events}");
+        self.wait(&format!("{event} of {job}"), &has(event), queue)?;
+        self.a.sh(command)?;
+        self.wait(&format!("the end of {job}"), &has("ended"), queue)?;
+        let said = self.a.sh(&format!("tail -n 1 {events}"))?;
+        ensure!(said.contains("\"outcome\":\"interrupted\""), "`{job}` was not interrupted: {said}");
+        Ok(())
+    }
+
     /// Waits on `farm-a` until a shell condition holds; what `said` prints goes into the error.
     pub(super) fn wait(&self, what: &str, condition: &str, said: &str) -> anyhow::Result<()> {
         let limit = LIMIT.as_secs();

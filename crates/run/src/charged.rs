@@ -32,7 +32,7 @@ pub fn read_back(fs: &HostFs, uuid: &str) -> Result<(), String> {
         lines.sort_unstable();
         Ok::<_, String>(lines)
     };
-    let pid = guests::pid_of(fs, uuid).map_err(|error| unseen(error.to_string()))?;
+    let pid = guests::own_pid_of(fs, uuid).map_err(|error| unseen(error.to_string()))?;
     let pid = pid.ok_or_else(|| unseen("it has no QEMU process".to_owned()))?;
     let (own, found) = (groups("self")?, groups(&pid.to_string())?);
     if own.is_empty() {

@@ -11,7 +11,7 @@ pub type Parser = (&'static str, Vec<u8>, fn(&str));
 pub fn fuzz_targets() -> Vec<Parser> {
     let small = "[[flavour]]\nname = \"a\"\nvcpus = 2\nmemory = \"2 GiB\"\nboot = \"kernel\"\nkernel = \"/k\"\ngrace = \"5s\"\n";
     let status = "Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed_list:\t0-1\n";
-    let reservation = "{\"schema\":\"nearmetal.reservation/1\",\"name\":\"run-a-1\",\"uuid\":\"u\",\"flavour\":\"a\",\"pid\":7,\
+    let reservation = "{\"schema\":\"nearmetal.reservation/2\",\"name\":\"run-a-1\",\"uuid\":\"u\",\"flavour\":\"a\",\"pid\":7,\
         \"since\":\"2026\",\"cpus\":\"1-2\",\"memory\":[{\"node\":0,\"bytes\":7}],\"limits\":[],\"page_size\":null,\"image\":null,\"pools\":[]}\n";
     let flavours = |text: &str| match Flavours::parse("fuzz", text) {
         Ok(flavours) => drop(flavours.find("a")),

@@ -33,7 +33,7 @@ pub fn read_back(fs: &HostFs, uuid: &str, handed: &[Handed<'_>]) -> Result<(), V
         return Ok(());
     }
     let unseen = |why: String| vec![format!("the guest's open files: cannot be seen: {why}")];
-    let pid = guests::pid_of(fs, uuid).map_err(|error| unseen(error.to_string()))?;
+    let pid = guests::own_pid_of(fs, uuid).map_err(|error| unseen(error.to_string()))?;
     let pid = pid.ok_or_else(|| unseen("it has no QEMU process".to_owned()))?;
     let open = guests::open_files(fs, pid).map_err(|error| unseen(error.to_string()))?;
     let look = |handed: &Handed<'_>| {

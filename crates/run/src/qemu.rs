@@ -9,7 +9,7 @@ use crate::process;
 /// # Errors
 /// /proc cannot be listed, or the process does not end; in words.
 pub fn end(fs: &HostFs, uuid: &str) -> Result<Option<u32>, String> {
-    process::end(&|| guests::pid_of(fs, uuid).map_err(|error| error.to_string()))
+    process::end(&|| guests::own_pid_of(fs, uuid).map_err(|error| error.to_string()))
 }
 
 #[cfg(test)]

@@ -100,6 +100,8 @@ pub fn recover(
             }
             // It stays, and keeps others from choosing.
             Said::Unknown => continue,
+            // It died after the look above: the next run gives it back, with the pools' lock.
+            Said::Whole(dead) if pools.is_none() && !dead.pools.is_empty() => continue,
             Said::Whole(dead) => dead,
         };
         match given_back(&seen, dead, kernel, end, patience) {

@@ -11,17 +11,20 @@ const PIDS: &str = "/run/libvirt/qemu";
 
 /// The user that a process runs as, `None` where that cannot be read.
 pub(super) fn uid(fs: &HostFs, pid: u32) -> Option<u32> {
-    let status = fs.read(&format!("/proc/{pid}/status")).ok()?;
-    // Real, effective, saved and file system's (proc.rst): a program that changes its user changes the effective one.
+    // A process names itself, and not always in UTF-8.
+    let status = fs.read_bytes(&format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    // Real, effective, saved and file system's (proc.rst). The real one: a set-user-ID program is root by the effective one, with
+    // arguments of whoever started it.
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Whether a process may be QEMU of a guest that this user can have to do with: it is root's, this user's own, one of libvirt's users
 /// of QEMU, or the process that the system's libvirt has written down for that guest (whatever user qemu.conf names). One whose owner
-/// cannot be read is not ruled out: captures may leave it out.
+/// cannot be read is not ruled out in a capture, which may leave it out.
 pub(super) fn is_trusted(fs: &HostFs, pid: u32, name: Option<&str>) -> bool {
-    let Some(uid) = uid(fs, pid) else { return true };
+    let Some(uid) = uid(fs, pid) else { return !fs.is_live() };
     if uid == 0 || uid == geteuid().as_raw() || USERS.contains(&uid) {
         return true;
     }
@@ -61,6 +64,21 @@ mod tests {
         // What another user's reservation says is looked for among that user's.
         assert_eq!(pid_of_user(&alone, UUID, STRANGER).unwrap(), Some(70));
         assert_eq!(pid_of_user(&alone, UUID, 0).unwrap(), None);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_and_a_set_user_id_program_deceive_nobody() {
+        let with = |status: &[u8]| {
+            let mut tree = MemoryTree::new();
+            let mut put = |path: &str, bytes: &[u8]| tree.put(path, Entry::File(bytes.to_vec())).unwrap();
+            put("/proc/70/cmdline", format!("qemu-system-x86_64\0-uuid\0{UUID}\0").as_bytes());
+            put("/proc/70/status", status);
+            HostFs::of_tree(tree, "test")
+        };
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(pid_of(&with(b"Name:\tx\xff\nUid:\t4000000000\t0\t0\t0\n"), UUID).unwrap(), None);
+        let is_own = format!("Name:\tx\nUid:\t{own}\t0\t0\t0\n");
+        assert_eq!(pid_of(&with(is_own.as_bytes()), UUID).unwrap(), Some(70));
     }
 
     #[test]

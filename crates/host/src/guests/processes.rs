@@ -53,12 +53,24 @@ pub fn pid_of(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
     pid_where(fs, uuid, |pid, line| is_trusted(fs, pid, line.name.as_deref()))
 }
 
-/// The process of that user's which is QEMU's of the domain with this UUID.
+/// The process of that user's which is QEMU's of the domain with this UUID. In a capture also one whose user it leaves out.
 ///
 /// # Errors
 /// /proc cannot be listed.
 pub fn pid_of_user(fs: &HostFs, uuid: &str, uid: u32) -> Result<Option<u32>, ReadError> {
-    pid_where(fs, uuid, |pid, _| super::owner::uid(fs, pid) == Some(uid))
+    pid_where(fs, uuid, |pid, _| super::owner::uid(fs, pid).map_or(!fs.is_live(), |found| found == uid))
+}
+
+/// The process which is QEMU's of a guest that this process has started itself: root's guests run as whoever libvirt lets them, and
+/// anybody else's as himself.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn own_pid_of(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
+    match rustix::process::geteuid().as_raw() {
+        0 => pid_of(fs, uuid),
+        own => pid_of_user(fs, uuid, own),
+    }
 }
 
 fn pid_where(fs: &HostFs, uuid: &str, counts: impl Fn(u32, &CommandLine) -> bool) -> Result<Option<u32>, ReadError> {

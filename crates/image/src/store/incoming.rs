@@ -190,7 +190,12 @@ impl Incoming {
         files::write_atomic(&self.store.beside(&self.id, "manifest"), manifest.encode(true))?;
         let description = Description::new(name, manifest.length());
         let text = serde_json::to_string_pretty(&description).unwrap_or_default();
-        files::write_atomic(&self.store.beside(&self.id, "json"), text)?;
+        let described = self.store.beside(&self.id, "json");
+        files::write_atomic(&described, text)?;
+        // Whatever the umask: users find an image by its name.
+        files::open(&described)?
+            .set_permissions(Permissions::from_mode(0o644))
+            .map_err(io("set the permissions of"))?;
         // First: after the rename nobody would find it to remove it.
         transfers::forget(&self.path);
         files::rename(&self.path, &self.store.path(&self.id))?;

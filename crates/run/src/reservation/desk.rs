@@ -28,8 +28,11 @@ const STEP: Duration = Duration::from_millis(20);
 /// The longest file that is read.
 const LONGEST: u64 = 1 << 20;
 const EXTENSION: &str = "run";
-/// Of a reservation that others may read once it is held: those who may use KVM.
-const READABLE: u32 = 0o640;
+/// Of a reservation, once it is held and says something. The directory keeps out who may not use KVM; a file that root made before
+/// the directory was the package's has root's group.
+const SHOWN: u32 = 0o644;
+/// Of the lock: who can open it can hold it.
+const LOCKABLE: u32 = 0o640;
 /// The group that the package opens the directory to: who may use KVM.
 const GROUP: &str = "kvm";
 
@@ -152,7 +155,7 @@ fn held(path: &Path) -> Result<File, RunError> {
 
 /// Lets others read a reservation once it is held and says something: nobody takes it for a dead run's before.
 fn show(file: &File, path: &Path) -> Result<(), RunError> {
-    file.set_permissions(Permissions::from_mode(READABLE)).map_err(failed("open to others", path))
+    file.set_permissions(Permissions::from_mode(SHOWN)).map_err(failed("open to others", path))
 }
 
 /// Whether this open file is the one that has the name.
@@ -328,7 +331,7 @@ impl Desk {
                 }
                 _ => {}
             }
-            match open(path, OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(READABLE)) {
+            match open(path, OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(LOCKABLE)) {
                 Ok(_) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("create", path)(errno.into())),
             }

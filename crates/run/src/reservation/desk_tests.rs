@@ -104,7 +104,7 @@ fn what_another_user_left_is_told_and_touched_by_nobody_else() {
     let owner = rustix::process::geteuid().as_raw();
     assert_eq!(other.living().unwrap()[0].uid, owner);
     let path = claim.path.clone();
-    assert_eq!(files::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(files::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
     drop(claim);
     let turn = other.turn().unwrap();
     let began = Instant::now();

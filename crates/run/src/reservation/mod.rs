@@ -8,8 +8,6 @@
 //! others, which its user could do by running a busy loop too, and nothing else.
 
 mod desk;
-#[cfg(test)]
-mod desk_tests;
 mod hold;
 
 use nearmetal_image::ImageId;
@@ -24,7 +22,7 @@ pub use desk::{Claim, Desk, Pools, Seen, Turn};
 /// Where reservations are: gone with a reboot, as what they reserve is.
 pub const DIRECTORY: &str = "/run/nearmetal/runs";
 /// The schema of a line.
-pub const SCHEMA: &str = "nearmetal.reservation/1";
+pub const SCHEMA: &str = "nearmetal.reservation/2";
 /// Characters of a path in a reservation at most (PATH_MAX).
 const LONGEST_PATH: usize = 4096;
 /// Characters of its other texts at most.
@@ -135,6 +133,9 @@ fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.bytes().all(plain)
 }
+
+#[cfg(test)]
+mod desk_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -42,7 +42,9 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
     let name = format!("run-{}-{}", prepared.flavour.name, &uuid[..DIGITS.min(uuid.len())]);
     let desk = mode.desk(args);
     if args.dry_run {
-        let chosen = choose(&prepared, &name, &uuid, &Host::read(&fs), &desk.living()?)?;
+        // Closed to this user: with the group to join.
+        let living = desk.living().or_else(|error| desk.check().and(Err(error)))?;
+        let chosen = choose(&prepared, &name, &uuid, &Host::read(&fs), &living)?;
         show(args, &reservation(&prepared, &name, &uuid, &chosen), &chosen, printer);
         return Ok(None);
     }

@@ -30,7 +30,7 @@ pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let unknown: Vec<&Seen> = all.iter().filter(|seen| seen.said == Said::Unknown).collect();
     match args.format {
         Format::Json => {
-            let file = |seen: &&Seen| json!({"path": seen.path, "uid": seen.uid, "held": seen.held});
+            let file = |seen: &&Seen| json!({"path": seen.path.to_string_lossy(), "uid": seen.uid, "held": seen.held});
             let unknown: Vec<_> = unknown.iter().map(file).collect();
             let document = json!({"schema": "nearmetal.runs/1", "runs": living, "dead": dead, "unknown": unknown});
             printer.data(&serde_json::to_string_pretty(&document)?);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn each_run_has_a_line_with_what_it_has() {
-        let text = r#"{"schema":"nearmetal.reservation/1","name":"run-tiny-1a2b3c4d","uuid":"u","flavour":"tiny","pid":4711,
+        let text = r#"{"schema":"nearmetal.reservation/2","name":"run-tiny-1a2b3c4d","uuid":"u","flavour":"tiny","pid":4711,
             "since":"2026-11-25T09:00:00Z","cpus":"1-2","memory":[{"node":1,"bytes":536870912}],"limits":[],"page_size":null,
             "image":null,"pools":[]}"#;
         let run: Reservation = serde_json::from_str(text).unwrap();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn pages_that_a_dead_run_left_are_told() {
-        let text = r#"{"schema":"nearmetal.reservation/1","name":"run-a","uuid":"u","flavour":"a","pid":7,"since":"","cpus":"1",
+        let text = r#"{"schema":"nearmetal.reservation/2","name":"run-a","uuid":"u","flavour":"a","pid":7,"since":"","cpus":"1",
             "memory":[],"limits":[],"page_size":null,"image":null,"pools":[{"node":1,"size":2097152,"before":16,"after":48,
             "state":"grown","back_to":null}]}"#;
         let mut run: Reservation = serde_json::from_str(text).unwrap();

@@ -184,7 +184,7 @@ fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
 fn hostile(bench: &Bench) -> anyhow::Result<Verdict> {
     set_up(bench)?;
     // A link, a pipe, all PUs without a run, pages of a pool to be set back, and text for the terminal.
-    let line = r#"{"schema":"nearmetal.reservation/1","name":"run-evil","uuid":"u","flavour":"a","pid":1,"since":"x","cpus":"0-4095",
+    let line = r#"{"schema":"nearmetal.reservation/2","name":"run-evil","uuid":"u","flavour":"a","pid":1,"since":"x","cpus":"0-4095",
         "memory":[],"limits":[],"page_size":null,"image":null,"pools":[{"node":0,"size":2097152,"before":7,"after":9,"state":"growing","back_to":7}]}"#;
     bench.write("/var/tmp/evil", &format!("{}\n", line.replace('\n', "")))?;
     bench.sh(

@@ -77,7 +77,7 @@ fn a_name_is_reserved_once_and_hostile_lines_say_nothing() {
         assert_eq!(Said::parse(begun), Said::Nothing, "{begun}");
     }
     let newer = line("run-b").replace("\"pid\"", "\"colour\":1,\"pid\"");
-    for other in ["{}\n", &line("../x"), &line("run-b").replace("/1", "/9"), &newer] {
+    for other in ["{}\n", &line("../x"), &line("run-b").replace(SCHEMA, "nearmetal.reservation/9"), &newer] {
         assert_eq!(Said::parse(other), Said::Unknown, "{other}");
     }
 }
@@ -87,7 +87,7 @@ fn nobody_chooses_beside_a_reservation_that_cannot_be_read() {
     let (_directory, desk) = desk();
     let turn = desk.turn().unwrap();
     let claim = turn.reserve(reservation("run-a", "1")).unwrap();
-    files::write(&claim.path, "{\"schema\":\"nearmetal.reservation/2\"}\n").unwrap();
+    files::write(&claim.path, "{\"schema\":\"nearmetal.reservation/1\"}\n").unwrap();
     for refused in [desk.living().unwrap_err(), turn.others(&|_| false).unwrap_err()] {
         assert!(refused.to_string().contains("run-a.run"), "{refused}");
     }
@@ -115,7 +115,7 @@ fn what_another_user_left_is_told_and_touched_by_nobody_else() {
     assert_eq!(turn.others(&|_| true).unwrap().len(), 1);
     assert!(turn.others(&|_| false).unwrap().is_empty());
     // A damaged one of another user keeps nobody from choosing once its run is dead; one's own does.
-    files::write(&path, "{\"schema\":\"nearmetal.reservation/2\"}\n").unwrap();
+    files::write(&path, "{\"schema\":\"nearmetal.reservation/1\"}\n").unwrap();
     assert!(turn.others(&|_| true).unwrap().is_empty());
     drop(turn);
     assert!(desk.turn().unwrap().others(&|_| true).is_err());

@@ -307,20 +307,10 @@ mod tests {
 
     fn reserved(number: usize, flavour: &Flavour, chosen: &Chosen) -> Reservation {
         Reservation {
-            schema: SCHEMA.to_owned(),
-            name: format!("run-job-{number}"),
-            uuid: format!("uuid-{number}"),
-            flavour: flavour.name.clone(),
-            pid: number as u32,
-            uid: 0,
-            since: String::new(),
             cpus: chosen.cpus.clone(),
             memory: chosen.memory.clone(),
-            limits: Vec::new(),
-            limit_groups: Vec::new(),
             page_size: flavour.page_size,
-            image: None,
-            pools: Vec::new(),
+            ..Reservation::empty(&format!("run-job-{number}"), &format!("uuid-{number}"), &flavour.name)
         }
     }
 

@@ -22,7 +22,7 @@ use nearmetal_run::output::NotStarted;
 use nearmetal_run::pools::{Growth, State, give_back};
 use nearmetal_run::qemu_log::QemuLog;
 use nearmetal_run::recover::{Recovered, end_guest, recover, release, take};
-use nearmetal_run::reservation::{Desk, NodeShare, Reservation, SCHEMA};
+use nearmetal_run::reservation::{Desk, NodeShare, Reservation};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde_json::json;
 
@@ -174,20 +174,10 @@ fn seven() -> serde_json::Value {
 
 fn reservation() -> Reservation {
     Reservation {
-        schema: SCHEMA.to_owned(),
-        name: NAME.to_owned(),
-        uuid: UUID.to_owned(),
-        flavour: "job".to_owned(),
-        pid: std::process::id(),
-        uid: 0,
-        since: "2026-11-25T09:00:00Z".to_owned(),
         cpus: "1-2".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
-        limits: Vec::new(),
-        limit_groups: Vec::new(),
         page_size: Some(PageSize::HUGE_2M),
-        image: None,
-        pools: Vec::new(),
+        ..Reservation::empty(NAME, UUID, "job")
     }
 }
 

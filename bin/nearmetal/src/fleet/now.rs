@@ -214,24 +214,13 @@ fn guests(running: &[RunningGuest], runs: Option<&[Reservation]>, planned: Optio
 mod tests {
     use super::*;
     use nearmetal_host::{Vcpus, files, tree_text};
-    use nearmetal_run::reservation::{NodeShare, SCHEMA};
+    use nearmetal_run::reservation::NodeShare;
 
     fn reservation(name: &str, uuid: &str, cpus: &str) -> Reservation {
         Reservation {
-            schema: SCHEMA.to_owned(),
-            name: name.to_owned(),
-            uuid: uuid.to_owned(),
-            flavour: "batch".to_owned(),
-            pid: 7,
-            uid: 0,
-            since: "2026-11-25T09:00:00Z".to_owned(),
             cpus: cpus.parse().unwrap(),
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
-            limits: Vec::new(),
-            limit_groups: Vec::new(),
-            page_size: None,
-            image: None,
-            pools: Vec::new(),
+            ..Reservation::empty(name, uuid, "batch")
         }
     }
 

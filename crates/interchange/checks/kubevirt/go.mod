@@ -3,6 +3,7 @@ module checks/kubevirt
 go 1.23.0
 
 require (
+	k8s.io/api v0.32.5
 	kubevirt.io/api v1.6.0
 	sigs.k8s.io/yaml v1.4.0
 )
@@ -21,7 +22,6 @@ require (
 	golang.org/x/net v0.38.0 // indirect
 	golang.org/x/text v0.23.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/api v0.32.5 // indirect
 	k8s.io/apiextensions-apiserver v0.32.5 // indirect
 	k8s.io/apimachinery v0.32.5 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use crate::flavour::{Boot, Flavour, Flavours};
 use crate::given::Given;
 use crate::needs::in_a_session;
-use crate::reservation::{Reservation, SCHEMA as RESERVATION};
+use crate::reservation::Reservation;
 use crate::slice::{Choice, without_guests_of};
 
 /// The schema of the document.
@@ -224,20 +224,12 @@ fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) ->
         match choice.choose() {
             Err(error) => return (number, Some(error.to_string())),
             Ok(chosen) => others.push(Reservation {
-                schema: RESERVATION.to_owned(),
-                name: name.clone(),
-                uuid: uuid.clone(),
-                uid: 0,
-                flavour: flavour.name.clone(),
-                pid: 0,
-                since: String::new(),
                 cpus: chosen.cpus,
                 memory: chosen.memory,
                 limits: given.limit_files(),
                 limit_groups: given.limit_groups(),
                 page_size: flavour.page_size,
-                image: None,
-                pools: Vec::new(),
+                ..Reservation::empty(&name, &uuid, &flavour.name)
             }),
         }
     }

@@ -99,6 +99,26 @@ impl Said {
 }
 
 impl Reservation {
+    /// Of a run that has nothing yet, in this process and of its user.
+    pub fn empty(name: &str, uuid: &str, flavour: &str) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            name: name.to_owned(),
+            uuid: uuid.to_owned(),
+            flavour: flavour.to_owned(),
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            since: String::new(),
+            cpus: CpuSet::new(),
+            memory: Vec::new(),
+            limits: Vec::new(),
+            limit_groups: Vec::new(),
+            page_size: None,
+            image: None,
+            pools: Vec::new(),
+        }
+    }
+
     /// For messages: who has which PUs.
     pub fn holder(&self) -> String {
         let user = if self.uid == 0 { String::new() } else { format!(" of user {}", self.uid) };
@@ -143,20 +163,11 @@ pub(crate) mod tests {
 
     pub(crate) fn reservation(name: &str, cpus: &str) -> Reservation {
         Reservation {
-            schema: SCHEMA.to_owned(),
-            name: name.to_owned(),
-            uuid: format!("uuid-of-{name}"),
-            flavour: "small".to_owned(),
             pid: 7,
             uid: 0,
-            since: "2026-11-25T09:00:00Z".to_owned(),
             cpus: cpus.parse().unwrap(),
             memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(256) }],
-            limits: Vec::new(),
-            limit_groups: Vec::new(),
-            page_size: None,
-            image: None,
-            pools: Vec::new(),
+            ..Reservation::empty(name, &format!("uuid-of-{name}"), "small")
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-const FLAVOURS: &str = r#"
+pub(super) const FLAVOURS: &str = r#"
 [[flavour]]
 name = "tiny"
 vcpus = 1

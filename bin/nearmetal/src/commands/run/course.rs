@@ -14,7 +14,7 @@ use nearmetal_run::event::EventKind;
 use nearmetal_run::handed::Handed;
 use nearmetal_run::qemu_log::QemuLog;
 use nearmetal_run::recover::{recover, release, take};
-use nearmetal_run::reservation::{Claim, Desk, Reservation, SCHEMA};
+use nearmetal_run::reservation::{Claim, Desk, Reservation};
 use nearmetal_run::slice::{Choice, Chosen};
 use nearmetal_run::{RunError, needs, seed};
 use serde_json::json;
@@ -172,12 +172,6 @@ fn choose(
 
 fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> Reservation {
     Reservation {
-        schema: SCHEMA.to_owned(),
-        name: name.to_owned(),
-        uuid: uuid.to_owned(),
-        flavour: prepared.flavour.name.clone(),
-        pid: std::process::id(),
-        uid: rustix::process::geteuid().as_raw(),
         since: now(),
         cpus: chosen.cpus.clone(),
         memory: chosen.memory.clone(),
@@ -185,7 +179,7 @@ fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> 
         limit_groups: prepared.given.limit_groups(),
         page_size: prepared.flavour.page_size,
         image: prepared.layers.first().map(|layer| layer.image),
-        pools: Vec::new(),
+        ..Reservation::empty(name, uuid, &prepared.flavour.name)
     }
 }
 

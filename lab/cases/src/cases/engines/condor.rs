@@ -71,7 +71,7 @@ request_disk = 1024
 requirements = stringListMember("$(flavour)", TARGET.NearmetalFlavours) && ("$(where)" == "any" || TARGET.Machine == "$(where)")
 should_transfer_files = yes
 when_to_transfer_output = on_exit
-log = /farm/log
+log = /srv/jobs/log
 kill_sig = SIGTERM
 job_max_vacate_time = 60
 priority = $(level)
@@ -91,8 +91,8 @@ queue name, flavour, cpus, memory, where, level, held, command from (
         let held = name == HELD;
         text += &format!("{name} {flavour} {cpus} {memory} {place} {level} {held} {command}\n");
     }
-    farm.a.write("/farm/jobs.submit", &(text + ")\n"))?;
-    farm.a.sh("cd /farm && chmod 644 jobs.submit && setpriv --reuid farm --regid farm --init-groups --reset-env condor_submit jobs.submit").map(drop)
+    farm.a.write("/srv/jobs/jobs.submit", &(text + ")\n"))?;
+    farm.a.sh("cd /srv/jobs && chmod 644 jobs.submit && setpriv --reuid farm --regid farm --init-groups --reset-env condor_submit jobs.submit").map(drop)
 }
 
 /// Its guest has started and does not answer yet: the job goes, and its guest with it.
@@ -104,7 +104,7 @@ fn remove_while_it_boots(farm: &Farm) -> anyhow::Result<()> {
 /// An administrator evicts a run while a job of a higher priority waits for its host: that one runs first, and the run begins anew.
 fn evict(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
     farm.b.sh(&format!(
-        "for i in $(seq 600); do grep -qs command-started /farm/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
+        "for i in $(seq 600); do grep -qs command-started /srv/jobs/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
     ))?;
     submit(farm, urgent)?;
     farm.a.sh(&format!("condor_vacate_job -constraint 'FarmName == \"{PREEMPTED}\"'"))?;
@@ -145,7 +145,7 @@ fn drain(farm: &Farm) -> anyhow::Result<()> {
 
 /// What HTCondor has written down of each job: its end, and the guest's processor time and memory.
 fn accounted(farm: &Farm, jobs: &[Job]) -> anyhow::Result<String> {
-    let log = farm.a.sh("cat /farm/log")?;
+    let log = farm.a.sh("cat /srv/jobs/log")?;
     let text = farm.a.sh(
         "condor_history -af:t FarmName JobStatus ExitCode RemoteUserCpu RemoteSysCpu ResidentSetSize_RAW ClusterId ProcId LastRemoteHost",
     )?;

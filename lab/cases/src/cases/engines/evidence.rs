@@ -1,4 +1,4 @@
-//! What jobs left in `/farm` of their hosts: what the engine gave each, and what its run took and proved.
+//! What jobs left in `/srv/jobs` of their hosts: what the engine gave each, and what its run took and proved.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Evidence {
 pub(super) fn gather(farm: &Farm) -> anyhow::Result<BTreeMap<String, Vec<Evidence>>> {
     let mut all: BTreeMap<String, Vec<Evidence>> = BTreeMap::new();
     for (host, bench) in farm.hosts() {
-        let text = bench.sh("cd /farm; for f in *.given; do echo \"job:${f%.given}\"; cat $f ${f%.given}.events 2>/dev/null; done; true")?;
+        let text = bench.sh("cd /srv/jobs; for f in *.given; do echo \"job:${f%.given}\"; cat $f ${f%.given}.events 2>/dev/null; done; true")?;
         for part in text.split("job:").skip(1) {
             let (name, lines) = part.split_once('\n').unwrap_or((part, ""));
             let evidence = read(host, lines).with_context(|| format!("`{name}` on {host}: {lines}"))?;

@@ -5,10 +5,26 @@ use std::time::{Duration, SystemTime};
 use anyhow::ensure;
 use nearmetal_lab::image::Engine;
 
-use super::super::Verdict;
+use super::super::{Verdict, run};
 use crate::context::{Bench, Boot, keeps_own};
 
 const HOST: &str = include_str!("host.sh");
+/// Beside those of the cases of runs: one of two vCPUs without pages of a pool, and one with more vCPUs than a node has.
+const FLAVOURS: &str = r#"
+[[flavour]]
+name = "pair"
+vcpus = 2
+memory = "256 MiB"
+boot = "appliance"
+grace = "5s"
+
+[[flavour]]
+name = "wide"
+vcpus = 4
+memory = "512 MiB"
+boot = "appliance"
+grace = "5s"
+"#;
 /// The queue of forty guests under emulation is empty after half of that.
 pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 
@@ -43,8 +59,8 @@ impl Farm {
     /// Restarts daemons by `restart`, and looks whether the guest of a job on `farm-a` is the same process before and after, and its
     /// run was not interrupted.
     pub(super) fn lives_through(&self, job: &str, restart: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let events = format!("/farm/{job}.events");
-        self.wait("a command that runs", &format!("grep -qs command-started {events}"), "ls /farm")?;
+        let events = format!("/srv/jobs/{job}.events");
+        self.wait("a command that runs", &format!("grep -qs command-started {events}"), "ls /srv/jobs")?;
         // Its domain's name is in each line of the run.
         let guest = format!(
             "name=$(sed -n 's/.*\"run\":\"\\([^\"]*\\)\".*/\\1/p' {events} | tail -n 1); [ -n \"$name\" ] && pgrep -f \"[g]uest=$name\""
@@ -61,7 +77,7 @@ impl Farm {
 
     /// Interrupts a job on `farm-a` as soon as its run has come to an event: the run ends its guest, and says that it was interrupted.
     pub(super) fn interrupt(&self, job: &str, event: &str, command: &str, queue: &str) -> anyhow::Result<()> {
-        let events = format!("/farm/{job}.events");
+        let events = format!("/srv/jobs/{job}.events");
         let has = |event: &str| format!("grep -qs '\"event\":\"{event}\"' {events}");
         self.wait(&format!("{event} of {job}"), &has(event), queue)?;
         self.a.sh(command)?;
@@ -90,6 +106,8 @@ pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verd
     let farm = Farm { a: up("farm-a", "farm:a")?, b: up("farm-b", "farm:b")? };
     for ((name, host), address) in farm.hosts().into_iter().zip(["192.0.2.1", "192.0.2.2"]) {
         host.write("/root/host.sh", HOST)?;
+        host.sh("mkdir -p /etc/nearmetal")?;
+        host.write("/etc/nearmetal/flavours.toml", &format!("{}{FLAVOURS}", run::FLAVOURS))?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         host.sh(&format!("sh /root/host.sh {name} {address} {now}"))?;
     }

@@ -13,46 +13,14 @@ id farm > /dev/null 2>&1 || useradd -m -G kvm farm
 install -d -m 755 /run/nearmetal
 install -d -m 3770 -g kvm /run/nearmetal/runs
 [ -e /run/nearmetal/runs/lock ] || install -m 640 -g kvm /dev/null /run/nearmetal/runs/lock
-install -d -o farm -g farm /farm
-install -d /etc/nearmetal
-cat > /etc/nearmetal/flavours.toml <<'END'
-[[flavour]]
-name = "tiny"
-vcpus = 1
-memory = "256 MiB"
-boot = "appliance"
-grace = "5s"
-
-[[flavour]]
-name = "pair"
-vcpus = 2
-memory = "256 MiB"
-boot = "appliance"
-grace = "5s"
-
-# More vCPUs than a node has.
-[[flavour]]
-name = "wide"
-vcpus = 4
-memory = "512 MiB"
-boot = "appliance"
-grace = "5s"
-
-[[flavour]]
-name = "pages"
-vcpus = 1
-memory = "256 MiB"
-page-size = "2 MiB"
-boot = "appliance"
-grace = "5s"
-END
+install -d -o farm -g farm /srv/jobs
 # What a job runs: it writes down what the engine gave it, and becomes the run, so that the engine's signals reach that.
 cat > /usr/local/bin/farm-job <<'END'
 #!/bin/sh
 # farm-job NAME FLAVOUR COMMAND: the command is one word, which the guest's shell reads.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-grep _allowed_list /proc/self/status > "/farm/$1.given"
-sed 's/^/cgroup:/' /proc/self/cgroup >> "/farm/$1.given"
-exec nearmetal run "$2" --events "/farm/$1.events" -- sh -c "$3"
+grep _allowed_list /proc/self/status > "/srv/jobs/$1.given"
+sed 's/^/cgroup:/' /proc/self/cgroup >> "/srv/jobs/$1.given"
+exec nearmetal run "$2" --events "/srv/jobs/$1.events" -- sh -c "$3"
 END
 chmod 755 /usr/local/bin/farm-job

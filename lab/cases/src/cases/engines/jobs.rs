@@ -51,7 +51,7 @@ pub(super) fn forty() -> Vec<Job> {
         let memory = if flavour == "wide" { 1024 } else { 512 };
         Job { name: name.to_owned(), user: "farm", flavour, cpus, memory, command, end: End::Code(0) }
     };
-    let root = |name, flavour| Job { user: "root", ..job(name, flavour, 2, "exit 0") };
+    let root = |name, flavour, cpus| Job { user: "root", ..job(name, flavour, cpus, "exit 0") };
     let mut jobs = vec![
         Job { end: End::Removed, ..job(REMOVED, "tiny", 2, "sleep 900") },
         job(LONG, "tiny", 2, "sleep 60"),
@@ -61,8 +61,8 @@ pub(super) fn forty() -> Vec<Job> {
         job(HELD, "tiny", 2, "exit 0"),
         Job { end: End::Code(7), ..job("fails", "tiny", 2, "exit 7") },
         job(WIDE, "wide", 6, "nproc | grep -qx 4"),
-        root("as-root", "tiny"),
-        root("pages", "pages"),
+        root("as-root", "tiny", 2),
+        root("pages", "pages", 3),
         job(BOTH, "tiny", 2, "exit 0"),
         job(URGENT, "tiny", 6, "exit 0"),
     ];

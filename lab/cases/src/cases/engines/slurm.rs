@@ -83,14 +83,14 @@ fn submit(farm: &Farm, jobs: &[&Job]) -> anyhow::Result<()> {
 
 /// Its guest has started and does not answer yet: the job goes, and its guest with it.
 fn remove_while_it_boots(farm: &Farm) -> anyhow::Result<()> {
-    farm.interrupt(REMOVED, "started", &format!("scancel -n {REMOVED}"), "squeue; sinfo -R; ls /farm")?;
+    farm.interrupt(REMOVED, "started", &format!("scancel -n {REMOVED}"), "squeue; sinfo -R; ls /srv/jobs")?;
     farm.wait("the removed job to go", &nobody_in_queue(&format!("-n {REMOVED}")), "squeue")
 }
 
 /// A job of a better partition wants the host of a run: Slurm ends that and starts it anew later.
 fn preempt(farm: &Farm, urgent: &[&Job]) -> anyhow::Result<()> {
     farm.b.sh(&format!(
-        "for i in $(seq 600); do grep -qs command-started /farm/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
+        "for i in $(seq 600); do grep -qs command-started /srv/jobs/{PREEMPTED}.events && exit 0; sleep 1; done; exit 1"
     ))?;
     submit(farm, urgent)?;
     farm.wait("the urgent job", &nobody_in_queue(&format!("-n {URGENT}")), "squeue")?;

@@ -217,10 +217,11 @@ fn held(bench: &Bench) -> anyhow::Result<Verdict> {
          if as carol sh -c 'ls /run/nearmetal/runs || : </run/nearmetal/runs/lock' 2>/dev/null; then echo carol; exit 98; fi
          events=/var/tmp/events-alice; rm -f $events; {} 2>/var/tmp/said & run=$!; {BEGUN}
          file=$(ls /run/nearmetal/runs/run-*.run); uuid=$(tail -n 1 $file | grep -o '\"uuid\":\"[^\"]*' | cut -d'\"' -f4)
-         as bob sh -c \"exec 9<$file; flock 9; exec sleep 600\" &
-         if command -v perl >/dev/null; then as bob perl /var/tmp/lease.pl & fi
-         as bob bash -c \"exec -a qemu-system-x86_64 bash -c 'sleep 600; true' -uuid $uuid\" &
-         sleep 2; kill -9 $run; sleep 20",
+         bobs() {{ systemd-run -q --uid=bob --gid=bob --unit=bobs-$1 -- \"$2\" \"$3\" \"$4\"; }}
+         bobs lock sh -c \"exec 9<$file; flock 9; exec sleep 600\"
+         bobs lease perl -w /var/tmp/lease.pl
+         bobs qemu bash -c \"exec -a qemu-system-x86_64 bash -c 'sleep 600; true' -uuid $uuid\"
+         sleep 2; kill -9 $run; sleep 20; systemctl is-active bobs-lock bobs-lease bobs-qemu",
         run("alice", "tiny --events $events -- sleep 600")
     ))?;
     let listed = bench.sh("nearmetal run --list 2>&1")?;
@@ -228,7 +229,7 @@ fn held(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh("nearmetal run tiny --flavours /var/tmp/flavours.toml -- true")?;
     bench.sh(&run("alice", "tiny -- true"))?;
     let left = bench.sh("pgrep -l -u alice; ls /run/nearmetal/runs | grep -vx -e lock -e run-lease.run; pgrep -u bob -f '[q]emu-system' >/dev/null || echo ended; true")?;
-    bench.sh("pkill -9 -u bob; rm -f /run/nearmetal/runs/run-lease.run")?;
+    bench.sh("systemctl stop bobs-lock bobs-lease bobs-qemu; rm -f /run/nearmetal/runs/run-lease.run")?;
     ensure!(left.is_empty(), "{left}");
     nothing_is_left(bench, "a user who holds and pretends")?;
     Ok(HOLDS)

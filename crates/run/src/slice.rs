@@ -271,7 +271,6 @@ mod tests {
     use super::*;
     use crate::flavour::Flavours;
     use crate::given::MemoryLimit;
-    use crate::reservation::SCHEMA;
     use nearmetal_host::synthetic::Synthetic;
     use proptest::prelude::*;
 

@@ -2,10 +2,19 @@
 
 use std::io::{IsTerminal, Write};
 
+/// A place for output that is not this process's own.
+pub trait Outlet {
+    /// For whoever reads data.
+    fn stdout(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+    /// For whoever reads prose.
+    fn stderr(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+}
+
 /// Where output goes.
-#[derive(Debug)]
 pub struct Printer {
     quiet: bool,
+    /// Instead of stdout and stderr.
+    outlet: Option<Box<dyn Outlet>>,
     /// Why data could not be written, if it could not.
     lost: Option<std::io::Error>,
 }
@@ -13,7 +22,17 @@ pub struct Printer {
 impl Printer {
     /// A printer; `quiet` silences prose, never data.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, lost: None }
+        Self { quiet, outlet: None, lost: None }
+    }
+
+    /// One whose output goes elsewhere.
+    pub fn to(quiet: bool, outlet: Box<dyn Outlet>) -> Self {
+        Self { quiet, outlet: Some(outlet), lost: None }
+    }
+
+    /// Whether prose is silenced.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Data, to stdout.
@@ -26,16 +45,28 @@ impl Printer {
 
     /// Data that is not text, to stdout.
     pub fn bytes(&mut self, bytes: &[u8]) {
-        self.write(bytes, std::io::stdout().lock());
+        let written = match &mut self.outlet {
+            Some(outlet) => outlet.stdout(bytes),
+            None => write(bytes, std::io::stdout().lock()),
+        };
+        self.note(written);
     }
 
     /// Data that belongs on stderr: what a command wrote there.
     pub fn error_bytes(&mut self, bytes: &[u8]) {
-        self.write(bytes, std::io::stderr().lock());
+        let written = self.prose(bytes);
+        self.note(written);
     }
 
-    fn write(&mut self, bytes: &[u8], mut to: impl Write) {
-        if let Err(error) = to.write_all(bytes).and_then(|()| to.flush()) {
+    fn prose(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match &mut self.outlet {
+            Some(outlet) => outlet.stderr(bytes),
+            None => write(bytes, std::io::stderr().lock()),
+        }
+    }
+
+    fn note(&mut self, written: std::io::Result<()>) {
+        if let Err(error) = written {
             self.lost.get_or_insert(error);
         }
     }
@@ -54,18 +85,18 @@ impl Printer {
     /// Prose, to stderr.
     pub fn say(&mut self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
+            self.important(text);
         }
     }
 
     /// Prose that survives `--quiet`: errors and what to do next.
     pub fn important(&mut self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        let _ = self.prose(format!("{text}\n").as_bytes());
     }
 
     /// Whether stdout is a terminal: decides colour and width, never content.
     pub fn stdout_is_terminal(&self) -> bool {
-        std::io::stdout().is_terminal()
+        self.outlet.is_none() && std::io::stdout().is_terminal()
     }
 
     /// Whether colour is wanted: a terminal, and NO_COLOR unset (https://no-color.org).
@@ -75,7 +106,7 @@ impl Printer {
 
     /// A progress bar on stderr, hidden when stderr is no terminal or output is quiet.
     pub fn progress(&self, length: u64, message: &str) -> indicatif::ProgressBar {
-        let bar = if self.quiet || !std::io::stderr().is_terminal() {
+        let bar = if self.quiet || self.outlet.is_some() || !std::io::stderr().is_terminal() {
             indicatif::ProgressBar::hidden()
         } else {
             indicatif::ProgressBar::new(length)
@@ -86,4 +117,8 @@ impl Printer {
         bar.set_message(message.to_owned());
         bar
     }
+}
+
+fn write(bytes: &[u8], mut to: impl Write) -> std::io::Result<()> {
+    to.write_all(bytes).and_then(|()| to.flush())
 }

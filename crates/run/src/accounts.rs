@@ -18,6 +18,12 @@ pub fn group(gid: u32) -> String {
     named("/etc/group", gid)
 }
 
+/// A group's number, by its name in /etc/group; a number is itself.
+pub fn number_of_group(group: &str) -> Option<u32> {
+    let text = files::read_to_string_up_to(Path::new("/etc/group"), MOST).unwrap_or_default();
+    group.parse().ok().or_else(|| number_in(&text, group))
+}
+
 fn named(file: &str, number: u32) -> String {
     let text = files::read_to_string_up_to(Path::new(file), MOST).unwrap_or_default();
     name_in(&text, number).unwrap_or_else(|| number.to_string())
@@ -34,6 +40,12 @@ fn name_in(text: &str, number: u32) -> Option<String> {
     })
 }
 
+/// The number, in the third field, of the first line with this name.
+fn number_in(text: &str, name: &str) -> Option<u32> {
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| if fields.next()? == name { fields.nth(1)?.parse().ok() } else { None })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +60,10 @@ mod tests {
             assert_eq!(name_in(text, without), None);
         }
         assert_eq!(user(4_294_967_000), "4294967000");
+        assert_eq!(
+            (number_in(text, "alice"), number_in(text, "bob"), number_in(text, "broken")),
+            (Some(1000), None, None)
+        );
+        assert_eq!(number_of_group("4294967000"), Some(4_294_967_000));
     }
 }

@@ -17,10 +17,52 @@ use crate::flavour::UnknownFlavour;
 pub enum RunError {
     /// The user may not.
     #[error(
-        "system mode starts the guest under qemu:///system and takes PUs from others: run this as root, or leave \
-         `--mode system` out for a guest inside this job's control group"
+        "system mode takes root, and no service listens at `{}` for users without: run this as root, have root run `systemctl \
+         enable --now nearmetal-run.socket`, or leave `--mode system` out for a guest inside this job's control group",
+        socket.display()
     )]
-    NotRoot,
+    NotRoot {
+        /// Where the service would listen.
+        socket: PathBuf,
+    },
+    /// The service is there, and closed to the user.
+    #[error(
+        "user `{user}` may not use `{}`. As root, run `usermod -aG {group} {user}`, then log in again",
+        socket.display()
+    )]
+    ServiceClosed {
+        /// Its socket.
+        socket: PathBuf,
+        /// The group it is open to.
+        group: String,
+        /// Who may not.
+        user: String,
+    },
+    /// An option that names a path of root's.
+    #[error("{option} is the service's to say, which runs as root: leave it out, or leave `--mode system` out")]
+    ServiceDecides {
+        /// The option.
+        option: &'static str,
+    },
+    /// The flavour is not one for this user.
+    #[error(
+        "user `{user}` may not have the flavour `{flavour}` from the service: {}",
+        match group {
+            Some(group) => format!("its `open-to` is the group `{group}`, of which the user is not a member"),
+            None => "it has no `open-to` in the flavours file, so only root may have it".to_owned(),
+        }
+    )]
+    FlavourClosed {
+        /// Its name.
+        flavour: String,
+        /// Who may not.
+        user: String,
+        /// Whom it is open to.
+        group: Option<String>,
+    },
+    /// The service does not do what it is for.
+    #[error("the service that runs guests for users: {0}")]
+    Service(String),
     /// Root has no session of libvirt.
     #[error("session mode is for users without root, and libvirt has no session of root: leave `--mode session` out")]
     RootHasNoSession,

@@ -3,6 +3,7 @@
 use crate::flavour::{EXAMPLE, Flavours};
 use crate::given;
 use crate::reservation::Said;
+use crate::service::{Frames, FromUser, Request, SCHEMA, fuzzed_status, receive};
 
 /// A name, an input that is understood, and the parser.
 pub type Parser = (&'static str, Vec<u8>, fn(&str));
@@ -22,6 +23,17 @@ pub fn fuzz_targets() -> Vec<Parser> {
             drop(errors.to_string());
         }
     };
+    let request = format!(
+        "{{\"schema\":\"{SCHEMA}\",\"flavour\":\"a\",\"image\":null,\"verify_image\":false,\"user_data\":true,\"meta_data\":null,\
+         \"time_limit\":60,\"quiet\":false,\"command\":[\"true\"]}}"
+    );
+    let wire = |request: &str| {
+        let mut wire = Vec::new();
+        for frame in [FromUser::Request(request.into()), FromUser::UserData(vec![b'x'; 9]), FromUser::Signal(15)] {
+            drop(frame.send(&mut wire));
+        }
+        wire
+    };
     vec![
         ("flavours file", EXAMPLE.into(), flavours),
         ("small flavours file", small.into(), flavours),
@@ -31,5 +43,15 @@ pub fn fuzz_targets() -> Vec<Parser> {
         }),
         ("limit of memory", "1073741824\n".into(), |text| drop(given::limit(text))),
         ("reservation", reservation.into(), |text| drop(Said::parse(text))),
+        ("what a user sends to the service", wire(&request), |text| {
+            let mut rest = text.as_bytes();
+            while let Ok(frame) = receive::<FromUser>(&mut rest) {
+                if let FromUser::Request(bytes) = frame {
+                    drop(Request::parse(&bytes));
+                }
+            }
+        }),
+        ("a request", request.clone().into(), |text| drop(Request::parse(text.as_bytes()))),
+        ("whose a process is", "Uid:\t7\t7\t7\t7\nGroups:\t5 27\n".into(), |text| drop(fuzzed_status(text))),
     ]
 }

@@ -45,9 +45,17 @@ impl Given {
     /// # Errors
     /// A file of the kernel cannot be read, or is not understood: nothing is taken for granted then.
     pub fn read(fs: &HostFs) -> Result<Self, RunError> {
-        let status = fs.read("/proc/self/status").map_err(unreadable)?;
+        Self::of(fs, "self")
+    }
+
+    /// Reads what a process has. `process`: its directory in /proc.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn of(fs: &HostFs, process: &str) -> Result<Self, RunError> {
+        let status = fs.read(&format!("/proc/{process}/status")).map_err(unreadable)?;
         let (cpus, nodes) = allowed(&status).map_err(RunError::Given)?;
-        let groups = fs.read("/proc/self/cgroup").map_err(unreadable)?;
+        let groups = fs.read(&format!("/proc/{process}/cgroup")).map_err(unreadable)?;
         let mut memory = Vec::new();
         for (group, name) in groups_above(&groups, second_version(fs)).map_err(RunError::Given)? {
             let file = format!("{group}/{name}");
@@ -89,12 +97,12 @@ fn unreadable(error: ReadError) -> RunError {
 pub(crate) fn allowed(status: &str) -> Result<(CpuSet, NodeSet), String> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.map(str::trim).ok_or_else(|| format!("`/proc/self/status` has no `{name}`"))
+        line.map(str::trim).ok_or_else(|| format!("the status of its process has no `{name}`"))
     };
     let cpus: CpuSet = field("Cpus_allowed_list:")?.parse().map_err(|error| format!("{error}"))?;
     let nodes: NodeSet = field("Mems_allowed_list:")?.parse().map_err(|error| format!("{error}"))?;
     if cpus.is_empty() {
-        return Err("`/proc/self/status` allows no PU".to_owned());
+        return Err("the status of its process allows no PU".to_owned());
     }
     Ok((cpus, nodes))
 }

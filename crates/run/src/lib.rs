@@ -6,7 +6,7 @@
 //! writes to, [`seed`] what cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`];
 //! files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it; [`qemu`]
 //! ends a guest where libvirt cannot. A user without root has a [`session`], and with it all that the guest costs is [`charged`]
-//! to the job. An [`offer`] tells a batch system what a host has for runs.
+//! to the job; what takes root, a [`service`] does for him. An [`offer`] tells a batch system what a host has for runs.
 
 pub mod accounts;
 pub mod charged;
@@ -31,6 +31,7 @@ pub mod qemu_log;
 pub mod recover;
 pub mod reservation;
 pub mod seed;
+pub mod service;
 pub mod session;
 pub mod slice;
 

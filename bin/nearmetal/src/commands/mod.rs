@@ -53,6 +53,8 @@ pub enum Command {
     #[command(hide = true)]
     BootApply(boot_apply::Args),
     #[command(hide = true)]
+    RunService(run::serve::Args),
+    #[command(hide = true)]
     AfterStart(after_start::Args),
 }
 
@@ -80,6 +82,7 @@ pub fn run(command: Command, printer: &mut Printer) -> anyhow::Result<ExitStatus
         Command::Demo(args) => demo::demo(args, printer),
         Command::Lab(args) => lab::lab(args, printer),
         Command::Completions(args) => completions::completions(args, printer),
+        Command::RunService(args) => run::serve::serve(args, printer),
         Command::AfterStart(args) => after_start::after_start(args, printer),
         Command::BootApply(args) => boot_apply::boot_apply(args, printer),
     }

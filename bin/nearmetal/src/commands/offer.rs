@@ -131,7 +131,11 @@ fn text(offer: &Offer) -> String {
         let count = |count: Option<u32>| count.map_or_else(unknown, |count| count.to_string());
         let (fit, now) = (count(flavour.fit), count(flavour.fit_now));
         let problem = flavour.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
-        let root = if flavour.session { "" } else { ", for root" };
+        let root = match (&flavour.open_to, flavour.session) {
+            (_, true) => String::new(),
+            (Some(group), false) => format!(", for root and the group `{}`", group.escape_default()),
+            (None, false) => ", for root".to_owned(),
+        };
         let (name, vcpus, memory) = (&flavour.name, flavour.vcpus, flavour.memory);
         let plural = if vcpus == 1 { "" } else { "s" };
         lines.push(format!("flavour {name} ({vcpus} vCPU{plural}, {memory}{root}): {fit} fit, {now} now{problem}"));

@@ -119,6 +119,14 @@ static FLAVOUR: Table = Table {
             "How long the guest may take until its agent answers.",
             "boot-limit = \"90s\"",
         ),
+        key(
+            "open-to",
+            "text",
+            NONE,
+            "Group, by its name in /etc/group or by number, whose members may have it with `--mode system` from the service \
+             `nearmetal-run.socket`. Without it only root may.",
+            "open-to = \"physics\"",
+        ),
     ],
 };
 

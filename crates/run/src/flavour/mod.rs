@@ -61,6 +61,8 @@ pub struct Flavour {
     pub grace: Duration,
     /// How long it may take until its agent answers.
     pub boot_limit: Duration,
+    /// Group whose members may have it from the service that runs guests as root; `None`: nobody but root.
+    pub open_to: Option<String>,
 }
 
 /// What a guest boots.
@@ -190,6 +192,7 @@ fn flavour(section: &Section<'_>) -> Option<Flavour> {
     let buses = [("virtio", DiskBus::Virtio), ("scsi", DiskBus::Scsi)];
     let bus = section.word("bus", &buses).map(|bus| bus.value);
     let whole_cores = section.boolean("whole-cores").is_some_and(|flag| flag.value);
+    let open_to = section.line("open-to");
     section.finish();
     Some(Flavour {
         name: name?.value,
@@ -205,6 +208,7 @@ fn flavour(section: &Section<'_>) -> Option<Flavour> {
         time_limit,
         grace: grace.unwrap_or(Duration::from_secs(10)),
         boot_limit: boot_limit.unwrap_or(Duration::from_secs(300)),
+        open_to: open_to.map(|group| group.value),
     })
 }
 

@@ -95,6 +95,8 @@ pub struct OfferedFlavour {
     pub image: Option<String>,
     /// Whether users without root can have it (session mode); else only root can.
     pub session: bool,
+    /// Group whose members can have it from the service (`--mode system`).
+    pub open_to: Option<String>,
     /// Guests of it that fit at once beside no run, [`MOST`] at most. It does not change while runs come and go.
     pub fit: Option<u32>,
     /// Guests of it that fit beside the runs there are.
@@ -171,6 +173,7 @@ fn flavour(flavour: &Flavour, sources: &Sources<'_>) -> OfferedFlavour {
         page_size: flavour.page_size,
         image: flavour.image.clone(),
         session: in_a_session(flavour).is_ok(),
+        open_to: flavour.open_to.clone(),
         fit: None,
         fit_now: None,
         problem: None,

@@ -45,6 +45,9 @@ pub struct Reservation {
     /// User whose run it is. Of one that was found, the owner of its file, whatever is written there.
     #[serde(default)]
     pub uid: u32,
+    /// User for whom the service does it, with root's reservation.
+    #[serde(default)]
+    pub asked_by: Option<u32>,
     /// When it began.
     pub since: String,
     /// PUs that are its own, those of helper threads and of whole cores included.
@@ -108,6 +111,7 @@ impl Reservation {
             flavour: flavour.to_owned(),
             pid: std::process::id(),
             uid: rustix::process::geteuid().as_raw(),
+            asked_by: None,
             since: String::new(),
             cpus: CpuSet::new(),
             memory: Vec::new(),
@@ -119,9 +123,15 @@ impl Reservation {
         }
     }
 
+    /// Whose guest it is. Another user's file says nothing of a third.
+    pub fn user(&self) -> u32 {
+        if self.uid == 0 { self.asked_by.unwrap_or(0) } else { self.uid }
+    }
+
     /// For messages: who has which PUs.
     pub fn holder(&self) -> String {
-        let user = if self.uid == 0 { String::new() } else { format!(" of user {}", self.uid) };
+        let user = self.user();
+        let user = if user == 0 { String::new() } else { format!(" of user {user}") };
         format!("`{}` (process {}{user}) has PUs {}", self.name, self.pid, self.cpus)
     }
 

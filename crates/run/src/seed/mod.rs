@@ -20,7 +20,7 @@ use crate::RunError;
 use crate::delta::{path_of, unnamed};
 
 /// A file of the user's at most. Clouds pass on 16 to 64 KiB.
-const MOST: Bytes = Bytes::from_mib(1);
+pub(crate) const MOST: Bytes = Bytes::from_mib(1);
 /// The disk: both files, and room for the file system.
 const SIZE: Bytes = Bytes::from_mib(4);
 const SECTOR: u64 = 512;
@@ -46,10 +46,23 @@ impl UserData {
         let most = usize::try_from(MOST.get()).unwrap_or(usize::MAX);
         let read = |path: &Path| files::read_up_to(path, most);
         let meta_data = meta_data.map(|path| Ok::<_, RunError>((path.to_owned(), read(path)?))).transpose()?;
-        let this = Self { user_data: read(user_data)?, meta_data };
+        Self::of(read(user_data)?, meta_data)
+    }
+
+    /// Of what was read, with the name of the second file.
+    ///
+    /// # Errors
+    /// The meta-data are such that an `instance-id` cannot be set ahead of them.
+    pub fn of(user_data: Vec<u8>, meta_data: Option<(PathBuf, Vec<u8>)>) -> Result<Self, RunError> {
+        let this = Self { user_data, meta_data };
         // Its words do not depend on who runs: they are told before anything is made.
         this.meta_data("run", "uuid")?;
         Ok(this)
+    }
+
+    /// The user data, and the meta-data with the name of their file.
+    pub fn parts(&self) -> (&[u8], Option<(&Path, &[u8])>) {
+        (&self.user_data, self.meta_data.as_ref().map(|(path, text)| (path.as_path(), text.as_slice())))
     }
 
     fn meta_data(&self, name: &str, uuid: &str) -> Result<String, RunError> {

@@ -1,6 +1,7 @@
 //! One guest for one job: it passes on its command's code, stays on its own PUs, and leaves nothing, whoever is killed.
 
 mod sequence;
+mod service;
 mod session;
 
 use anyhow::ensure;
@@ -22,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
     ];
     cases.extend(session::cases());
+    cases.extend(service::cases());
     cases
 }
 

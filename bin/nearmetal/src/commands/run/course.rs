@@ -1,6 +1,7 @@
 //! A run on this machine, from the reservation to what is given back.
 
 use std::fs::File;
+use std::time::Duration;
 
 use nearmetal_change::{POOL_PATIENCE, now};
 use nearmetal_host::{Host, HostFs, guests};
@@ -20,7 +21,8 @@ use nearmetal_run::{RunError, needs, seed};
 use serde_json::json;
 
 use super::Args;
-use super::events::Events;
+use super::caller::Caller;
+use super::events::{Ended, Events};
 use super::here::Here;
 use super::list::table;
 use super::mode::Mode;
@@ -34,10 +36,10 @@ use crate::style::Format;
 const DIGITS: usize = 8;
 
 /// Runs it; `None` for a dry run.
-pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<Option<End>, RunError> {
+pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mut Printer) -> Ended {
     let fs = HostFs::live();
     let mode = Mode::of(args, rustix::process::geteuid().is_root())?;
-    let prepared = prepare(args, mode, &fs, printer)?;
+    let prepared = prepare(args, mode, &caller, &fs, printer)?;
     let uuid = new_uuid(&fs)?;
     let name = format!("run-{}-{}", prepared.flavour.name, &uuid[..DIGITS.min(uuid.len())]);
     let desk = mode.desk(args);
@@ -49,12 +51,16 @@ pub(super) fn run(args: &Args, events: &mut Events, printer: &mut Printer) -> Re
         return Ok(None);
     }
     desk.check()?;
-    let files = files_of(args, &prepared, &name, &uuid)?;
+    let files = files_of(args, &prepared, &caller, &name, &uuid)?;
     let service = Service::open(mode)?;
     // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
     let mut signals = Signals::listen(&fs)?;
+    let asked_by = caller.uid();
+    if let Some(user) = caller.user {
+        signals.hear_from(user.connection);
+    }
     events.run = Some(name.clone());
-    let mut scene = Scene { fs: &fs, service, signals: &mut signals, events, printer };
+    let mut scene = Scene { fs: &fs, service, signals: &mut signals, events, printer, asked_by };
     let hold = match scene.reserve(&prepared, &name, &uuid, &desk) {
         // Nothing was taken.
         Err(RunError::Interrupted(signal)) => return Ok(Some(End::Interrupted(signal))),
@@ -103,12 +109,14 @@ struct Scene<'a> {
     signals: &'a mut Signals,
     events: &'a mut Events,
     printer: &'a mut Printer,
+    /// The user for whom the service does it.
+    asked_by: Option<u32>,
 }
 
 impl Scene<'_> {
     /// Chooses while nobody else does, after what dead runs of this user left is given back.
     fn reserve(&mut self, prepared: &Prepared, name: &str, uuid: &str, desk: &Desk) -> Result<Hold, RunError> {
-        let Self { fs, service, signals, events, printer } = self;
+        let Self { fs, service, signals, events, printer, asked_by } = self;
         let fs: &HostFs = fs;
         let turn = desk.turn_unless(&mut || signals.seen())?;
         let mut recovered = recover(&turn, fs, &mut |dead| service.end_dead(fs, dead), POOL_PATIENCE)?;
@@ -125,7 +133,8 @@ impl Scene<'_> {
             events.tell(EventKind::Recovered { names, problems });
         }
         let pools = &chosen.planned.plan.pools;
-        let claim = take(&turn, fs, reservation(prepared, name, uuid, &chosen), pools, POOL_PATIENCE)?;
+        let own = Reservation { asked_by: *asked_by, ..reservation(prepared, name, uuid, &chosen) };
+        let claim = take(&turn, fs, own, pools, POOL_PATIENCE)?;
         events.tell(EventKind::Reserved {
             cpus: chosen.cpus.clone(),
             nodes: chosen.placement().memory.nodes.clone(),
@@ -192,16 +201,16 @@ struct Files {
 }
 
 /// Makes them before anything is taken: a delta has no name, and costs nothing until it is written to.
-fn files_of(args: &Args, prepared: &Prepared, name: &str, uuid: &str) -> Result<Files, RunError> {
+fn files_of(args: &Args, prepared: &Prepared, caller: &Caller, name: &str, uuid: &str) -> Result<Files, RunError> {
     let directory = &prepared.delta_directory;
     for layer in &prepared.layers {
-        needs::direct("the image", &args.directory, &layer.file)?;
+        needs::direct("the image", &args.places.directory, &layer.file)?;
     }
     let delta = prepared.layers.first().map(|base| delta::make(directory, base)).transpose()?;
     if let (Mode::Session, Some(delta)) = (prepared.mode, &delta) {
         needs::on_a_disk(delta::WHAT, directory, delta)?;
     }
-    let seed = prepared.user_data.as_ref().map(|data| seed::make(directory, data, name, uuid)).transpose()?;
+    let seed = caller.user_data.as_ref().map(|data| seed::make(directory, data, name, uuid)).transpose()?;
     Ok(Files { kernel: kernel(args, prepared)?, delta, seed })
 }
 
@@ -234,7 +243,7 @@ fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, lo
         definition: &definition,
         command: &args.command,
         boot_limit: flavour.boot_limit,
-        time_limit: args.time_limit.or(flavour.time_limit),
+        time_limit: time_limit(args.time_limit, flavour.time_limit, reserved.asked_by.is_some()),
         grace: flavour.grace,
         log,
     };
@@ -243,6 +252,14 @@ fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, lo
     let handed = handed(files, layers);
     let mut here = Here::new(fs, plan, placement, (handed, seed, charged), signals, events);
     carry_out(&course, libvirt, &mut here)
+}
+
+/// The flavour's limit is a default for whoever runs this program, and a limit for a user whose run root does.
+fn time_limit(wanted: Option<Duration>, flavours: Option<Duration>, for_user: bool) -> Option<Duration> {
+    match (wanted, flavours) {
+        (Some(wanted), Some(most)) if for_user => Some(wanted.min(most)),
+        _ => wanted.or(flavours),
+    }
 }
 
 /// What the guest is given open, and how.
@@ -275,5 +292,19 @@ fn show(args: &Args, reservation: &Reservation, chosen: &Chosen, printer: &mut P
             printer.data("");
             printer.data(&render(&chosen.planned));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_cannot_have_a_longer_time_than_the_flavour_has_from_root() {
+        let seconds = |number| Some(Duration::from_secs(number));
+        assert_eq!(time_limit(seconds(9), seconds(5), false), seconds(9));
+        assert_eq!(time_limit(seconds(9), seconds(5), true), seconds(5));
+        assert_eq!(time_limit(seconds(4), seconds(5), true), seconds(4));
+        assert_eq!((time_limit(None, seconds(5), true), time_limit(seconds(4), None, true)), (seconds(5), seconds(4)));
     }
 }

@@ -32,13 +32,25 @@ impl Events {
         Ok(Self { began: Instant::now(), sink, run: None })
     }
 
+    /// To whoever writes lines on.
+    pub(super) fn into(sink: Box<dyn Write>) -> Self {
+        Self { began: Instant::now(), sink: Some(sink), run: None }
+    }
+
+    /// A line that somebody else has made.
+    pub(super) fn pass_on(&mut self, line: &[u8]) {
+        if let Some(sink) = &mut self.sink {
+            let _ = sink.write_all(line).and_then(|()| sink.flush());
+        }
+    }
+
     /// One line. A run goes on where nobody can be told of it.
     pub(super) fn tell(&mut self, kind: EventKind) {
         let Some(sink) = &mut self.sink else { return };
         let seconds = (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
         let event = Event { schema: SCHEMA, seconds, run: self.run.clone(), kind };
         if let Ok(line) = serde_json::to_string(&event) {
-            let _ = writeln!(sink, "{line}").and_then(|()| sink.flush());
+            let _ = sink.write_all(format!("{line}\n").as_bytes()).and_then(|()| sink.flush());
         }
     }
 
@@ -48,6 +60,9 @@ impl Events {
         self.tell(EventKind::Ended { outcome: *outcome, code: end.code, reason: reason.clone() });
     }
 }
+
+/// What comes of a run; `None` of a dry one.
+pub(super) type Ended = Result<Option<CourseEnd>, RunError>;
 
 /// How a run ended, for everybody.
 pub(super) struct End {
@@ -59,8 +74,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What came of a run; `None` of a dry one.
-    pub(super) fn of(ended: &Result<Option<CourseEnd>, RunError>) -> Self {
+    /// What came of a run.
+    pub(super) fn of(ended: &Ended) -> Self {
         let failed = |error: &RunError| {
             let wrong = error.is_wrong_use();
             let (status, code) = if wrong { (ExitStatus::WrongUse, 2) } else { (ExitStatus::Refused, 3) };
@@ -105,6 +120,11 @@ impl End {
     pub(super) fn output_lost() -> Self {
         let reason = Some("stdout or stderr could not be written, so the command's output is incomplete".to_owned());
         Self { status: ExitStatus::Refused, outcome: Outcome::Failed, code: 3, reason }
+    }
+
+    /// The exit code of `nearmetal run`.
+    pub(super) fn code(&self) -> u8 {
+        self.code
     }
 
     /// What people are told.

@@ -12,7 +12,7 @@ use crate::style::Format;
 
 /// Shows the runs in progress, and what dead ones left.
 pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let desk = Desk::at(&args.reservations);
+    let desk = Desk::at(&args.places.reservations);
     let refused = |error| match error {
         RunError::File(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => {
             anyhow::Error::from(error)
@@ -76,7 +76,7 @@ fn rows(runs: &[Reservation], unknown: &[(String, String)]) -> String {
         let nodes: Vec<String> = run.memory.iter().map(|share| share.node.to_string()).collect();
         let memory = run.memory.iter().fold(Bytes::ZERO, |sum, share| sum.plus(share.bytes));
         let image = run.image.map_or_else(|| "-".to_owned(), |image| image.short());
-        let (pid, user) = (run.pid.to_string(), accounts::user(run.uid));
+        let (pid, user) = (run.pid.to_string(), accounts::user(run.user()));
         [
             run.name.clone(),
             pid,

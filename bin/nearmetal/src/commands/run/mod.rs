@@ -1,19 +1,20 @@
 //! `nearmetal run`.
 
+mod ask;
+mod caller;
 mod course;
 mod events;
 mod here;
 mod list;
 mod mode;
+mod places;
 mod prepare;
+pub(crate) mod serve;
 mod service;
 mod signals;
 
 use std::path::PathBuf;
 use std::time::Duration;
-
-use nearmetal_run::flavour::FILE;
-use nearmetal_run::reservation::DIRECTORY;
 
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -32,7 +33,8 @@ use crate::style::Format;
 ///
 /// A user without root, in the group that may use /dev/kvm, gets session mode: a libvirt daemon of the run's own, with QEMU inside the
 /// job's control group and charged to the job. Root gets system mode: qemu:///system, huge pages and bridges, with QEMU outside of
-/// the job's control group. PCI functions are not supported yet.
+/// the job's control group; a user gets it with `--mode system`, if root has enabled nearmetal-run.socket and opened the flavour to
+/// a group of his (`open-to`). PCI functions are not supported yet.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -51,19 +53,8 @@ pub(crate) struct Args {
     /// Give cloud-init these lines `key: value` as well; `instance-id` is always the run's own [default: a `local-hostname`]
     #[arg(long, value_name = "FILE", requires = "user_data")]
     meta_data: Option<PathBuf>,
-    /// Flavours file (docs/reference/flavours.md)
-    #[arg(long, value_name = "FILE", default_value = FILE)]
-    flavours: PathBuf,
-    /// Directory of images
-    #[arg(long, value_name = "DIR", default_value = nearmetal_image::DIRECTORY)]
-    directory: PathBuf,
-    /// Directory in whose file system the guest's writes take their room [default: /var/lib/nearmetal/deltas; in session mode
-    /// $TMPDIR, or /var/tmp, which have to be on a disk]
-    #[arg(long, value_name = "DIR")]
-    delta_directory: Option<PathBuf>,
-    /// Directory of the appliance (vmlinuz, initramfs.cpio.gz), for flavours that boot it
-    #[arg(long, value_name = "DIR", default_value = "/usr/share/nearmetal/appliance")]
-    appliance: PathBuf,
+    #[command(flatten)]
+    places: places::Places,
     /// Whose libvirt starts the guest [default: session, and system for root]
     #[arg(long, value_enum, conflicts_with = "list")]
     mode: Option<mode::Mode>,
@@ -82,9 +73,6 @@ pub(crate) struct Args {
     /// Output format of --list and --dry-run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Directory of reservations, for tests
-    #[arg(long, hide = true, value_name = "DIR", default_value = DIRECTORY)]
-    reservations: PathBuf,
     /// The command and its arguments, after `--`; there is no shell unless you name one
     #[arg(last = true, required_unless_present_any = ["list", "dry_run"])]
     command: Vec<String>,
@@ -119,8 +107,16 @@ pub(crate) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
         return list::list(args, printer);
     }
     let mut events = events::Events::to(args.events.as_deref())?;
-    let ended = course::run(args, &mut events, printer);
-    let mut end = events::End::of(&ended);
+    if mode::Mode::asks(args) {
+        return Ok(ask::run(args, events, printer));
+    }
+    let ended = caller::Caller::own(args).and_then(|caller| course::run(args, caller, &mut events, printer));
+    Ok(end(&ended, &mut events, printer).status)
+}
+
+/// Says how a run ended.
+fn end(ended: &events::Ended, events: &mut events::Events, printer: &mut Printer) -> events::End {
+    let mut end = events::End::of(ended);
     if printer.lost().is_some() {
         end = events::End::output_lost();
     }
@@ -128,5 +124,5 @@ pub(crate) fn run(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStat
         printer.important(&end.sentence(reason));
     }
     events.ended(&end);
-    Ok(end.status)
+    end
 }

@@ -14,7 +14,7 @@ use super::Args;
 pub(super) enum Mode {
     /// One of this run's own, as this user: the guest is inside the job's control group. No huge pages, bridges or PCI functions
     Session,
-    /// The system's, as root: the guest is outside of the job's control group
+    /// The system's, as root or by its service: the guest is outside of the job's control group
     System,
 }
 
@@ -22,15 +22,19 @@ impl Mode {
     /// The mode of a run. `is_root`: who runs it. A dry run starts nothing, and may look at either.
     ///
     /// # Errors
-    /// This user cannot have the mode that was asked for.
+    /// Root has no session.
     pub(super) fn of(args: &Args, is_root: bool) -> Result<Self, RunError> {
         Self::decide(args.mode, is_root, args.dry_run)
+    }
+
+    /// Whether the service is asked, since this user cannot have the mode himself.
+    pub(super) fn asks(args: &Args) -> bool {
+        args.mode == Some(Self::System) && !args.dry_run && !rustix::process::geteuid().is_root()
     }
 
     fn decide(wanted: Option<Self>, is_root: bool, dry_run: bool) -> Result<Self, RunError> {
         let own = if is_root { Self::System } else { Self::Session };
         match wanted {
-            Some(Self::System) if !is_root && !dry_run => Err(RunError::NotRoot),
             Some(Self::Session) if is_root && !dry_run => Err(RunError::RootHasNoSession),
             wanted => Ok(wanted.unwrap_or(own)),
         }
@@ -39,8 +43,8 @@ impl Mode {
     /// Where runs of this mode say what they have.
     pub(super) fn desk(self, args: &Args) -> Desk {
         match self {
-            Self::Session => Desk::shared(&args.reservations),
-            Self::System => Desk::at(&args.reservations),
+            Self::Session => Desk::shared(&args.places.reservations),
+            Self::System => Desk::at(&args.places.reservations),
         }
     }
 
@@ -51,7 +55,7 @@ impl Mode {
             Self::Session => std::env::var_os("TMPDIR").filter(|path| Path::new(path).is_absolute()).map(PathBuf::from),
             Self::System => Some(delta::DIRECTORY.into()),
         };
-        args.delta_directory.clone().or_else(usual).unwrap_or_else(|| "/var/tmp".into())
+        args.places.delta_directory.clone().or_else(usual).unwrap_or_else(|| "/var/tmp".into())
     }
 
     /// Memory that the job is charged for beside the guest's.
@@ -72,7 +76,7 @@ mod tests {
         let decide = |wanted, is_root, dry| Mode::decide(wanted, is_root, dry).map_err(|error| error.to_string());
         assert_eq!(decide(None, false, false), Ok(Mode::Session));
         assert_eq!(decide(None, true, false), Ok(Mode::System));
-        assert!(decide(Some(Mode::System), false, false).unwrap_err().contains("run this as root"));
+        assert_eq!(decide(Some(Mode::System), true, false), Ok(Mode::System));
         assert!(decide(Some(Mode::Session), true, false).unwrap_err().contains("leave `--mode session` out"));
         assert_eq!(decide(Some(Mode::System), false, true), Ok(Mode::System));
         assert_eq!(decide(Some(Mode::Session), true, true), Ok(Mode::Session));

@@ -11,10 +11,10 @@ use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
 use nearmetal_run::needs::{boot_files, bridge, in_a_session, kvm};
 use nearmetal_run::output::fits;
-use nearmetal_run::seed::UserData;
 use nearmetal_units::Bytes;
 
 use super::Args;
+use super::caller::Caller;
 use super::mode::Mode;
 use crate::guest_files;
 use crate::printer::Printer;
@@ -30,8 +30,6 @@ pub(super) struct Prepared {
     pub(super) given: Given,
     /// The image and what it is based on, open; none for a guest without a disk.
     pub(super) layers: Vec<Layer>,
-    /// What cloud-init is told.
-    pub(super) user_data: Option<UserData>,
     pub(super) mode: Mode,
     /// Where its delta takes its room.
     pub(super) delta_directory: PathBuf,
@@ -40,14 +38,21 @@ pub(super) struct Prepared {
 }
 
 /// Reads and checks all of it; makes nothing.
-pub(super) fn prepare(args: &Args, mode: Mode, fs: &HostFs, printer: &mut Printer) -> Result<Prepared, RunError> {
+pub(super) fn prepare(
+    args: &Args,
+    mode: Mode,
+    caller: &Caller,
+    fs: &HostFs,
+    printer: &mut Printer,
+) -> Result<Prepared, RunError> {
     fits(&args.command)?;
-    let text = files::read_to_string_up_to(&args.flavours, MOST).map_err(|error| match error.source.kind() {
-        ErrorKind::NotFound => RunError::NoFlavoursFile { path: args.flavours.clone() },
+    let text = files::read_to_string_up_to(&args.places.flavours, MOST).map_err(|error| match error.source.kind() {
+        ErrorKind::NotFound => RunError::NoFlavoursFile { path: args.places.flavours.clone() },
         _ => error.into(),
     })?;
-    let flavours = Flavours::parse(&args.flavours.display().to_string(), &text)?;
+    let flavours = Flavours::parse(&args.places.flavours.display().to_string(), &text)?;
     let flavour = flavours.find(args.flavour.as_deref().unwrap_or_default())?.clone();
+    caller.may_have(&flavour)?;
     let wanted = args.image.as_ref().or(flavour.image.as_ref());
     let layers = match (wanted, &flavour.boot) {
         (Some(_), Boot::Appliance) => return Err(RunError::ImageNotWanted { flavour: flavour.name }),
@@ -55,10 +60,9 @@ pub(super) fn prepare(args: &Args, mode: Mode, fs: &HostFs, printer: &mut Printe
         (None, _) => Vec::new(),
         (Some(wanted), _) => opened(args, wanted, printer)?,
     };
-    if args.user_data.is_some() && flavour.boot == Boot::Appliance {
+    if caller.user_data.is_some() && flavour.boot == Boot::Appliance {
         return Err(RunError::UserDataNotWanted { flavour: flavour.name });
     }
-    let user_data = args.user_data.as_ref().map(|path| UserData::read(path, args.meta_data.as_deref())).transpose()?;
     match mode {
         Mode::System => bridge(fs, &flavour)?,
         Mode::Session => {
@@ -69,13 +73,13 @@ pub(super) fn prepare(args: &Args, mode: Mode, fs: &HostFs, printer: &mut Printe
             }
         }
     }
-    let given = Given::read(fs)?;
+    let given = caller.given(fs)?;
     let (delta_directory, beside) = (mode.delta_directory(args), mode.beside());
-    Ok(Prepared { flavour, given, layers, user_data, mode, delta_directory, beside })
+    Ok(Prepared { flavour, given, layers, mode, delta_directory, beside })
 }
 
 fn opened(args: &Args, wanted: &str, printer: &mut Printer) -> Result<Vec<Layer>, RunError> {
-    let store = Store::at(&args.directory);
+    let store = Store::at(&args.places.directory);
     let image = store.find(wanted)?.image;
     let layers = layers(&store, &image)?;
     if args.verify_image {
@@ -103,14 +107,14 @@ pub(super) fn kernel(args: &Args, prepared: &Prepared) -> Result<Option<Kernel>,
                 Mode::System => files::metadata(path).map(drop),
                 Mode::Session => files::open(path).map(drop),
             };
-            boot_files(&prepared.flavour, &args.appliance).iter().try_for_each(there)?;
+            boot_files(&prepared.flavour, &args.places.appliance).iter().try_for_each(there)?;
             let (kernel, initrd) = (kernel.clone(), initrd.clone());
             Ok(Some(Kernel { kernel, initrd, command_line: command_line.clone() }))
         }
         Boot::Appliance => {
             let instead = Path::new("/var/lib/nearmetal/run");
             let copy = |name: &str| {
-                let file = args.appliance.join(name);
+                let file = args.places.appliance.join(name);
                 match prepared.mode {
                     Mode::System => guest_files::copy(&file, instead),
                     Mode::Session => files::open(&file).map(|_| file),

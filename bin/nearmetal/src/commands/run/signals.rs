@@ -1,11 +1,14 @@
 //! Signals that tell a run to end.
 
-use std::sync::mpsc::{Receiver, channel};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
 use nearmetal_run::RunError;
 use nearmetal_run::course::End;
+use nearmetal_run::service::{FromUser, receive};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A signal that comes sooner after the first is the same one: timeout(1) sends its own to the program and to its group, and a
@@ -15,6 +18,33 @@ const ECHO: Duration = Duration::from_secs(1);
 /// Signals that were heard. A second one, [`ECHO`] or more after the first, ends this program at once; the guest goes with it.
 pub(super) struct Signals {
     seen: Receiver<i32>,
+    ear: Ear,
+}
+
+/// What every source of signals tells.
+#[derive(Clone)]
+struct Ear {
+    sender: Sender<i32>,
+    first: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Ear {
+    fn hear(&self, signal: i32) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind(&mut first, Instant::now()) {
+            Kind::First => drop(self.sender.send(signal)),
+            Kind::Echo => {}
+            Kind::Second => drop(signal_hook::low_level::emulate_default_handler(signal)),
+        }
+    }
+
+    /// The user is gone: his run ends, if nobody has ended it yet.
+    fn lost(&self) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if kind(&mut first, Instant::now()) == Kind::First {
+            let _ = self.sender.send(SIGHUP);
+        }
+    }
 }
 
 impl Signals {
@@ -24,19 +54,27 @@ impl Signals {
         let status = fs.read("/proc/self/status").map_err(|error| RunError::Given(error.to_string()))?;
         let wanted = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(&status, *signal));
         let (sender, seen) = channel();
+        let ear = Ear { sender, first: Arc::default() };
         let mut signals = signal_hook::iterator::Signals::new(wanted)
             .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
+        let own = ear.clone();
+        std::thread::spawn(move || signals.forever().for_each(|signal| own.hear(signal)));
+        Ok(Self { seen, ear })
+    }
+
+    /// Hears also those that a user's run has got and passes on, and that it is gone.
+    pub(super) fn hear_from(&self, connection: UnixStream) {
+        let ear = self.ear.clone();
         std::thread::spawn(move || {
-            let mut first = None;
-            for signal in signals.forever() {
-                match kind(&mut first, Instant::now()) {
-                    Kind::First => drop(sender.send(signal)),
-                    Kind::Echo => {}
-                    Kind::Second => drop(signal_hook::low_level::emulate_default_handler(signal)),
+            // Whatever else he sends is not what he may: then nobody listens to him any more.
+            while let Ok(FromUser::Signal(signal)) = receive(&connection) {
+                let signal = i32::from(signal);
+                if [SIGHUP, SIGINT, SIGTERM].contains(&signal) {
+                    ear.hear(signal);
                 }
             }
+            ear.lost();
         });
-        Ok(Self { seen })
     }
 
     /// How a run ends that failed before it had a guest. Who ends a job may send the signal to all of it at once, so what the run needs
@@ -88,6 +126,7 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearmetal_run::service::Frames;
 
     #[test]
     fn what_nohup_and_a_shell_ignore_is_known() {
@@ -126,6 +165,23 @@ mod tests {
         };
         assert_eq!((heard, signals.seen()), (SIGTERM, None));
         assert!(matches!(signals.or(RunError::Interrupted(2)), Ok(End::Interrupted(2))));
-        assert!(matches!(signals.or(RunError::NotRoot), Err(RunError::NotRoot)));
+        assert!(matches!(signals.or(RunError::RootHasNoSession), Err(RunError::RootHasNoSession)));
+    }
+
+    #[test]
+    fn a_users_signal_counts_and_so_does_that_he_is_gone_but_once() {
+        for (sent, heard) in [(Some(SIGINT), SIGINT), (Some(64), SIGHUP), (None, SIGHUP)] {
+            let (sender, seen) = channel();
+            // Without a handler of this process, which other tests have.
+            let signals = Signals { seen, ear: Ear { sender, first: Arc::default() } };
+            let (user, service) = UnixStream::pair().unwrap();
+            signals.hear_from(service);
+            if let Some(signal) = sent {
+                FromUser::Signal(u8::try_from(signal).unwrap()).send(&user).unwrap();
+            }
+            drop(user);
+            assert_eq!(signals.seen.recv_timeout(Duration::from_secs(20)), Ok(heard), "{sent:?}");
+            assert!(signals.seen.recv_timeout(Duration::from_millis(200)).is_err(), "{sent:?}");
+        }
     }
 }

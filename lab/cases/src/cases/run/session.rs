@@ -31,7 +31,7 @@ fn run(user: &str, words: &str) -> String {
 const LEFT: &str = "pgrep -l -u alice; pgrep -l -u bob; ls /run/nearmetal/runs | grep -vx lock; ls -d /tmp/nearmetal-* 2>/dev/null; true";
 
 /// Users who may use KVM, one who may not, and the directory as the package makes it.
-fn set_up(bench: &Bench) -> anyhow::Result<()> {
+pub(super) fn set_up(bench: &Bench) -> anyhow::Result<()> {
     flavours(bench)?;
     bench.write("/var/tmp/flavours.toml", FLAVOURS)?;
     bench.sh(
@@ -50,7 +50,8 @@ fn nothing_is_left(bench: &Bench, after: &str) -> anyhow::Result<()> {
 }
 
 /// Waits until a run has begun its command, by its events.
-const BEGUN: &str = "for i in $(seq 600); do grep -q command-started $events 2>/dev/null && break; sleep 1; done
+pub(super) const BEGUN: &str =
+    "for i in $(seq 600); do grep -q command-started $events 2>/dev/null && break; sleep 1; done
     grep -q command-started $events || { cat $events /var/tmp/said 2>/dev/null; exit 99; }";
 
 fn charged(bench: &Bench) -> anyhow::Result<Verdict> {
@@ -163,7 +164,7 @@ fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
     for (user, words, says) in [
         ("alice", "pages -- true", "pages of 2 MiB from a hugepage pool, which only root can give it"),
         ("alice", "bridged -- true", "the bridge `br-missing`"),
-        ("alice", "tiny --mode system -- true", "run this as root"),
+        ("alice", "tiny --mode system -- true", "--flavours is the service's to say"),
         ("carol", "tiny -- true", "usermod -aG kvm carol"),
     ] {
         let text = bench.ends_with(3, &run(user, words))?;

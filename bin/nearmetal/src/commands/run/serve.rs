@@ -1,0 +1,238 @@
+//! `nearmetal run-service`: root's side of a user's run in system mode. nearmetal-run.socket starts one for each connection.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nearmetal_host::HostFs;
+use nearmetal_run::seed::UserData;
+use nearmetal_run::service::{Frames, FromService, FromUser, Peer, Request, WrongFrame, receive};
+use nearmetal_run::{RunError, accounts};
+
+use super::caller::{Caller, User};
+use super::events::Events;
+use super::mode::Mode;
+use super::places::Places;
+use super::{course, end};
+use crate::exit_status::ExitStatus;
+use crate::printer::{Outlet, Printer};
+use crate::style::Format;
+
+/// How long a user may take to say what he wants.
+const ASKING: Duration = Duration::from_secs(10);
+/// How long he may leave what is sent to him unread: of a run that is in progress nothing waits for him longer, nor does a slice.
+const READING: Duration = Duration::from_secs(30);
+/// The same of his output, which comes when everything is given back.
+const READING_OUTPUT: Duration = Duration::from_secs(600);
+
+/// Do a user's run as root (run by nearmetal-run.socket, with the connection as stdin)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    places: Places,
+}
+
+/// Runs the command.
+pub(crate) fn serve(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let connection = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    if rustix::net::sockopt::socket_domain(&connection) != Ok(rustix::net::AddressFamily::UNIX) {
+        anyhow::bail!("stdin is not a connection of nearmetal-run.socket, which starts this program");
+    }
+    connection.set_read_timeout(Some(ASKING))?;
+    connection.set_write_timeout(Some(READING))?;
+    let fs = HostFs::live();
+    let lines = Lines(Arc::new(Mutex::new(connection.try_clone()?)));
+    let outcome = match wish(&fs, &connection) {
+        Ok((peer, request, user_data)) => {
+            connection.set_read_timeout(None)?;
+            // For whoever reads the journal; the words of the run are the user's.
+            printer.say(&format!(
+                "`{}` for user {} (process {})",
+                request.flavour.escape_default(),
+                accounts::user(peer.uid),
+                peer.pid
+            ));
+            done(args.places, peer, request, user_data, connection, &lines)
+        }
+        Err(error) => {
+            printer.important(&format!("error: {error}"));
+            let _ = lines.send(FromService::Stderr(format!("error: {error}\n").into_bytes()));
+            3
+        }
+    };
+    printer.say(&format!("exit code {outcome}"));
+    let _ = lines.send(FromService::End(outcome));
+    Ok(ExitStatus::Done)
+}
+
+/// Who asks, and for what.
+fn wish(fs: &HostFs, connection: &UnixStream) -> Result<(Peer, Request, Option<UserData>), RunError> {
+    let wrong = |what: &str, error: WrongFrame| RunError::Service(format!("{what} did not arrive: {error}"));
+    let other = |what: &str| RunError::Service(format!("something else came instead of {what}"));
+    let peer = Peer::of(fs, connection)?;
+    let request = match receive(connection).map_err(|error| wrong("the request", error))? {
+        FromUser::Request(bytes) => {
+            Request::parse(&bytes).map_err(|why| RunError::Service(format!("the request is not understood: {why}")))?
+        }
+        _ => return Err(other("the request")),
+    };
+    let user_data = match request.user_data {
+        false => None,
+        true => match receive(connection).map_err(|error| wrong("the user data", error))? {
+            FromUser::UserData(bytes) => Some(bytes),
+            _ => return Err(other("the user data")),
+        },
+    };
+    let meta_data = match &request.meta_data {
+        None => None,
+        Some(path) => match receive(connection).map_err(|error| wrong("the meta-data", error))? {
+            FromUser::MetaData(bytes) => Some((PathBuf::from(path), bytes)),
+            _ => return Err(other("the meta-data")),
+        },
+    };
+    let user_data = user_data.map(|user_data| UserData::of(user_data, meta_data)).transpose()?;
+    Ok((peer, request, user_data))
+}
+
+/// Does it: the exit code.
+fn done(
+    places: Places,
+    peer: Peer,
+    request: Request,
+    user_data: Option<UserData>,
+    connection: UnixStream,
+    lines: &Lines,
+) -> u8 {
+    let mut printer = Printer::to(request.quiet, Box::new(lines.clone()));
+    let mut events = Events::into(Box::new(lines.clone()));
+    let args = super::Args {
+        flavour: Some(request.flavour),
+        image: request.image,
+        verify_image: request.verify_image,
+        user_data: None,
+        meta_data: None,
+        places,
+        mode: Some(Mode::System),
+        time_limit: request.time_limit.map(Duration::from_secs),
+        dry_run: false,
+        list: false,
+        events: None,
+        format: Format::Text,
+        command: request.command,
+    };
+    let caller = Caller { user_data, user: Some(User { peer, connection }) };
+    let ended = course::run(&args, caller, &mut events, &mut printer);
+    end(&ended, &mut events, &mut printer).code()
+}
+
+/// The way to the user: whole frames, from the run's output and from its events.
+#[derive(Clone)]
+struct Lines(Arc<Mutex<UnixStream>>);
+
+impl Lines {
+    fn send(&self, frame: FromService) -> io::Result<()> {
+        let connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = frame.send(&*connection);
+        if sent.is_err() {
+            // A part of a frame may be on its way: nothing that comes after it would be understood. The user is gone, or stopped.
+            let _ = connection.shutdown(std::net::Shutdown::Both);
+        }
+        sent
+    }
+}
+
+impl Outlet for Lines {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).set_write_timeout(Some(READING_OUTPUT));
+        self.send(FromService::Stdout(bytes.to_vec()))
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.send(FromService::Stderr(bytes.to_vec()))
+    }
+}
+
+/// Lines of events.
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(FromService::Event(bytes.to_vec()))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearmetal_run::service::SCHEMA;
+
+    fn asked(send: impl FnOnce(&UnixStream)) -> Result<(Peer, Request, Option<UserData>), String> {
+        let (user, service) = UnixStream::pair().unwrap();
+        send(&user);
+        drop(user);
+        wish(&HostFs::live(), &service).map_err(|error| error.to_string())
+    }
+
+    fn request(user_data: bool) -> FromUser {
+        let request = Request {
+            schema: SCHEMA.to_owned(),
+            flavour: "tiny".to_owned(),
+            image: None,
+            verify_image: false,
+            user_data,
+            meta_data: user_data.then(|| "meta".to_owned()),
+            time_limit: None,
+            quiet: true,
+            command: vec!["true".to_owned()],
+        };
+        FromUser::Request(serde_json::to_vec(&request).unwrap())
+    }
+
+    #[test]
+    fn a_wish_comes_with_its_files_and_what_is_missing_of_it_is_named() {
+        let (peer, wish, none) = asked(|user| request(false).send(user).unwrap()).unwrap();
+        assert_eq!((peer.pid, wish.flavour.as_str(), none), (std::process::id(), "tiny", None));
+        let (_, _, data) = asked(|user| {
+            request(true).send(user).unwrap();
+            FromUser::UserData(vec![0xff]).send(user).unwrap();
+            FromUser::MetaData(b"a: b\n".to_vec()).send(user).unwrap();
+        })
+        .unwrap();
+        let data = data.unwrap();
+        assert_eq!((data.parts().0, data.parts().1.unwrap().1), ([0xff].as_slice(), b"a: b\n".as_slice()));
+        let sent: [(&[FromUser], &str); 4] = [
+            (&[], "the request did not arrive: the other side has closed"),
+            (&[FromUser::Signal(15)], "something else came instead of the request"),
+            (&[request(true)], "the user data did not arrive"),
+            (
+                &[request(true), FromUser::UserData(vec![]), FromUser::Signal(1)],
+                "something else came instead of the meta-data",
+            ),
+        ];
+        for (frames, says) in sent {
+            let refused = asked(|user| frames.iter().for_each(|frame| frame.send(user).unwrap())).unwrap_err();
+            assert!(refused.contains(says), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_user_who_is_gone_or_does_not_read_is_left() {
+        let (user, service) = UnixStream::pair().unwrap();
+        service.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+        let lines = Lines(Arc::new(Mutex::new(service)));
+        let mut sent = 0;
+        while lines.send(FromService::Stderr(vec![b'x'; 1 << 16])).is_ok() {
+            sent += 1;
+            assert!(sent < 10_000);
+        }
+        // What follows would be read as the rest of the frame that was cut.
+        assert!(lines.send(FromService::End(0)).is_err());
+        drop(user);
+    }
+}

@@ -1,0 +1,135 @@
+//! Runs of users in system mode: root's service does them, inside what the user's job was given.
+
+use anyhow::ensure;
+use nearmetal_units::CpuSet;
+
+use super::super::{Case, HOLDS, Verdict, shared, shared_long};
+use super::session::{self, BEGUN};
+use super::{FLAVOURS, nothing_is_left};
+use crate::context::Bench;
+
+const SOCKET: &str = include_str!("../../../../../packaging/systemd/nearmetal-run.socket");
+const SERVICE: &str = include_str!("../../../../../packaging/systemd/nearmetal-run@.service");
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        shared("run/service/a-user-gets-pages-inside-what-the-job-was-given", pages),
+        shared_long("run/service/killed-it-leaves-nothing", killed),
+        shared("run/service/refuses-whom-and-what-it-is-not-for", refusals),
+    ]
+}
+
+/// Alice is one of those whom the flavour with huge pages is open to; Bob may use KVM, and Carol nothing.
+fn set_up(bench: &Bench) -> anyhow::Result<()> {
+    session::set_up(bench)?;
+    let open =
+        FLAVOURS.replace("page-size = \"2 MiB\"", "page-size = \"2 MiB\"\nopen-to = \"physics\"\ngrace = \"5s\"");
+    bench.write("/etc/nearmetal/flavours.toml", &open)?;
+    bench.write("/run/systemd/system/nearmetal-run.socket", SOCKET)?;
+    bench.write("/run/systemd/system/nearmetal-run@.service", SERVICE)?;
+    bench.sh(
+        "groupadd -f physics; usermod -aG physics alice; ln -sf /usr/local/bin/nearmetal /usr/bin/nearmetal
+         chmod 755 /etc/nearmetal; chmod 644 /etc/nearmetal/flavours.toml; systemctl daemon-reload; systemctl restart nearmetal-run.socket",
+    )?;
+    Ok(())
+}
+
+fn tear_down(bench: &Bench) -> anyhow::Result<()> {
+    bench.sh(
+        "systemctl stop nearmetal-run.socket; rm -rf /run/systemd/system/nearmetal-run* /etc/nearmetal/flavours.toml /usr/bin/nearmetal
+         systemctl daemon-reload",
+    )?;
+    Ok(())
+}
+
+fn as_user(user: &str, words: &str) -> String {
+    format!("setpriv --reuid {user} --regid {user} --init-groups --reset-env nearmetal run --mode system {words}")
+}
+
+fn pages(bench: &Bench) -> anyhow::Result<Verdict> {
+    set_up(bench)?;
+    let job =
+        "systemd-run -q --uid=alice --gid=alice --pipe --wait -p AllowedCPUs=2-5 nearmetal run pages --mode system";
+    let inside = "nproc; echo err >&2; exit 7";
+    let text = bench.ends_with(7, &format!("{job} --events /var/tmp/events-job -- sh -c '{inside}'"))?;
+    ensure!(text.starts_with("2\n") && text.contains("\nerr"), "{text}");
+    nothing_is_left(bench, "a user's run")?;
+    let events = bench.sh("cat /var/tmp/events-job")?;
+    let reserved = events.lines().find(|line| line.contains("\"event\":\"reserved\"")).unwrap_or_default();
+    let reserved: serde_json::Value = serde_json::from_str(reserved)?;
+    let cpus: CpuSet = reserved["cpus"].as_str().unwrap_or_default().parse()?;
+    ensure!(!cpus.is_empty() && cpus.is_subset(&"2-5".parse()?), "{events}");
+    ensure!(reserved["page_size"] == 2 << 20 && events.contains("\"outcome\":\"exited\",\"code\":7"), "{events}");
+    // Its user data arrive as bytes; the appliance has no cloud-init to read them.
+    let refused = bench.ends_with(2, &as_user("alice", "pages --user-data /etc/hostname -- true"))?;
+    ensure!(refused.contains("reads no user data"), "{refused}");
+    tear_down(bench)?;
+    Ok(HOLDS)
+}
+
+fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
+    set_up(bench)?;
+    let waiting = format!(
+        "events=/var/tmp/events-alice; rm -f $events; {} 2>/var/tmp/said & run=$!; {BEGUN}\n",
+        as_user("alice", "pages --events $events -- sleep 600")
+    );
+    let listed = bench.sh(&format!("{waiting}nearmetal run --list; kill -TERM $run; wait $run; echo code $?"))?;
+    ensure!(listed.lines().any(|line| line.starts_with("run-pages-") && line.contains(" alice ")), "{listed}");
+    ensure!(listed.ends_with("code 143\n"), "{listed}");
+    nothing_is_left(bench, "SIGTERM to the user's side")?;
+    for (who, kill, code) in [
+        ("the user's side", "kill -9 $run", "137"),
+        ("QEMU", "pkill -9 -f '[g]uest=run-pages'", "3"),
+        ("the service", "pkill -9 -f '[n]earmetal run-service'", "3"),
+    ] {
+        let ended = bench.sh(&format!("{waiting}{kill}; wait $run; echo $?; cat /var/tmp/said"))?;
+        ensure!(ended.lines().next() == Some(code), "{who}: {ended}");
+        // Who is killed says nothing; the service that is left ends the guest within its grace.
+        bench.sh("for i in $(seq 60); do systemctl -q is-active 'nearmetal-run@*' || break; sleep 1; done")?;
+        if who == "the service" {
+            let left = bench.sh("pgrep -f '[g]uest=run-'; true")?;
+            ensure!(left.is_empty(), "{who}: {left}");
+            bench.sh(&as_user("alice", "pages -- true"))?;
+        }
+        nothing_is_left(bench, who)?;
+    }
+    tear_down(bench)?;
+    Ok(HOLDS)
+}
+
+/// Connections that say nothing, and those that say what is no request.
+const NOISE: &str = "use IO::Socket::UNIX; my @all; $SIG{PIPE} = 'IGNORE';
+for my $say ('', 'r', \"r\\xff\\xff\\xff\\xff\", \"x\\0\\0\\0\\0\", \"r\\x02\\0\\0\\0[]\", \"s\\x01\\0\\0\\0\\x0f\") {
+    for (1 .. 5) { my $s = IO::Socket::UNIX->new(Peer => '/run/nearmetal/run.socket') or die; $s->autoflush; print $s $say; push @all, $s }
+}
+print \"said\\n\"; STDOUT->flush; sleep 600;
+";
+
+fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
+    set_up(bench)?;
+    bench.write("/var/tmp/noise.pl", NOISE)?;
+    for (user, words, says) in [
+        ("bob", "pages -- true", "its `open-to` is the group `physics`, of which the user is not a member"),
+        ("alice", "tiny -- true", "only root may have it"),
+        ("alice", "pages --flavours /tmp/x -- true", "--flavours is the service's to say"),
+        ("carol", "pages -- true", "usermod -aG kvm carol"),
+    ] {
+        let text = bench.ends_with(3, &as_user(user, words))?;
+        ensure!(text.contains(says), "{user}, {words}: {text}");
+    }
+    let text = bench.ends_with(2, &as_user("alice", "nosuch -- true"))?;
+    ensure!(text.contains("no flavour is called `nosuch`"), "{text}");
+    // Who says nothing, or nonsense, keeps nobody from a run, and is gone after a while.
+    bench.sh(
+        "chmod 644 /var/tmp/noise.pl; systemd-run -q --uid=bob --gid=bob --unit=noise -p SupplementaryGroups=kvm perl -w /var/tmp/noise.pl; sleep 2
+         systemctl is-active noise",
+    )?;
+    bench.sh(&as_user("alice", "pages -- true"))?;
+    bench.sh("for i in $(seq 60); do systemctl -q is-active 'nearmetal-run@*' || exit 0; sleep 1; done; systemctl list-units 'nearmetal-run@*'; exit 1")?;
+    bench.sh("systemctl stop noise")?;
+    nothing_is_left(bench, "refusals")?;
+    tear_down(bench)?;
+    let text = bench.ends_with(3, &as_user("alice", "pages -- true"))?;
+    ensure!(text.contains("systemctl enable --now nearmetal-run.socket"), "{text}");
+    Ok(HOLDS)
+}

@@ -161,7 +161,7 @@ fn unknown_fields_and_bad_units_point_at_the_line() {
 fn a_machine_nobody_knows() {
     let error = Machine::load("octo").unwrap_err().to_string();
     assert!(
-        error.contains("no machine `octo`") && error.contains("known: quad, quad-4nvme, quad-tiles, peer"),
+        error.contains("no machine `octo`") && error.contains("known: quad, quad-4nvme, quad-tiles, quad-wide, peer"),
         "{error}"
     );
 }

@@ -1,12 +1,14 @@
 //! One guest for one job: it passes on its command's code, stays on its own PUs, and leaves nothing, whoever is killed.
 
+mod cost;
+mod eight;
 mod sequence;
 mod service;
 mod session;
 
 use anyhow::ensure;
 
-use super::{Case, HOLDS, Verdict, shared, shared_long};
+use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -19,6 +21,8 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/qemu-killed-is-a-failure-with-a-sentence", qemu_killed),
         shared_long("run/libvirt-killed-leaves-nothing", libvirt_killed),
         shared_long("run/two-at-once-share-no-pu", two_at_once),
+        shared_long("run/costs-little-over-virsh-create", cost::over_virsh),
+        alone("run/eight-at-once-and-the-power-cut-twice", eight::eight_at_once),
         shared_long("run/two-hundred-in-sequence", sequence::two_hundred),
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
     ];

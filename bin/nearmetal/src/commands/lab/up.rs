@@ -16,7 +16,7 @@ pub struct Args {
     /// Name of the lab
     #[arg(default_value = "quad")]
     name: String,
-    /// A built-in machine (`quad`, `quad-4nvme`, `quad-tiles`, `peer`, `farm`) or the path of a machine file
+    /// A built-in machine (`quad`, `quad-4nvme`, `quad-tiles`, `quad-wide`, `peer`, `farm`) or the path of a machine file
     #[arg(long, default_value = "quad")]
     machine: String,
     /// Keep the disks after `down` or a power loss; the next `up --keep` of this name uses them again

@@ -75,7 +75,7 @@ fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
     );
     let listed = bench.sh(&format!("{waiting}nearmetal run --list; kill -TERM $run; wait $run; echo code $?"))?;
     ensure!(listed.lines().any(|line| line.starts_with("run-pages-") && line.contains(" alice ")), "{listed}");
-    ensure!(listed.ends_with("code 143\n"), "{listed}");
+    ensure!(listed.ends_with("code 143"), "{listed}");
     nothing_is_left(bench, "SIGTERM to the user's side")?;
     for (who, kill, code) in [
         ("the user's side", "kill -9 $run", "137"),

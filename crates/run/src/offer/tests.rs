@@ -15,7 +15,10 @@ fn flavours() -> Flavours {
         + &one("wide", "vcpus = 64\nmemory = \"1 GiB\"\nboot = \"appliance\"")
         + &one("disk", "vcpus = 1\nmemory = \"1 GiB\"\nimage = \"debian.qcow2\"")
         + &one("gone", "vcpus = 1\nmemory = \"1 GiB\"\nimage = \"other.qcow2\"")
-        + &one("pages", "vcpus = 1\nmemory = \"1 GiB\"\nboot = \"appliance\"\npage-size = \"2 MiB\"");
+        + &one(
+            "pages",
+            "vcpus = 1\nmemory = \"1 GiB\"\nboot = \"appliance\"\npage-size = \"2 MiB\"\nopen-to = \"physics\"",
+        );
     Flavours::parse("test", &text).unwrap()
 }
 
@@ -119,7 +122,7 @@ fn engines_get_words_that_they_can_hold() {
         offer.classad(),
         format!(
             "Nearmetal = true\nNearmetalFlavours = \"small,disk\"\nNearmetalFlavoursNow = \"small,disk\"\n\
-             NearmetalImages = \"debian.qcow2,020202020202\"\nNearmetalNodes = \"0,1\"\nNearmetalFunctions = \"{}\"\n\
+             NearmetalFlavoursOfService = \"pages\"\nNearmetalImages = \"debian.qcow2,020202020202\"\nNearmetalNodes = \"0,1\"\nNearmetalFunctions = \"{}\"\n\
              NearmetalFunctionKinds = \"network\"\nNearmetalPUs = 6\nNearmetalFreePUs = 6",
             functions.join(",")
         )

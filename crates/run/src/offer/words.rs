@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use super::{Offer, OfferedFlavour, OfferedImage};
 
 impl Offer {
-    /// Attributes for an HTCondor machine. HTCondor runs nobody's jobs as root, so flavours that only root can have are none. Unknown ones are left out, so that an expression over them is undefined.
+    /// Attributes for an HTCondor machine. HTCondor runs nobody's jobs as root, so flavours that only root can have are none, and
+    /// those that the service gives to a group have a list of their own. Unknown ones are left out, so that an expression over
+    /// them is undefined.
     pub fn classad(&self) -> String {
         let mut lines = vec!["Nearmetal = true".to_owned()];
         let mut list = |name: &str, words: Option<Vec<String>>| {
@@ -16,6 +18,7 @@ impl Offer {
         };
         list("NearmetalFlavours", self.flavour_names(|flavour| in_a_session(flavour, flavour.fit)));
         list("NearmetalFlavoursNow", self.flavour_names(|flavour| in_a_session(flavour, flavour.fit_now)));
+        list("NearmetalFlavoursOfService", self.flavour_names(|flavour| of_the_service(flavour, flavour.fit)));
         list("NearmetalImages", self.image_words());
         list("NearmetalNodes", Some(self.nodes.iter().map(|node| node.node.to_string()).collect()));
         list("NearmetalFunctions", Some(self.functions.iter().map(|one| one.function.to_string()).collect()));
@@ -65,6 +68,11 @@ impl Offer {
 /// Guests of a flavour that users without root can start.
 fn in_a_session(flavour: &OfferedFlavour, fit: Option<u32>) -> Option<u32> {
     fit.map(|fit| if flavour.session { fit } else { 0 })
+}
+
+/// Guests of a flavour that users without root can start through the service alone.
+fn of_the_service(flavour: &OfferedFlavour, fit: Option<u32>) -> Option<u32> {
+    fit.map(|fit| if flavour.open_to.is_some() && !flavour.session { fit } else { 0 })
 }
 
 /// The name of an image if every engine takes it as one word, else the beginning of its hash.

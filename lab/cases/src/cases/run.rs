@@ -3,7 +3,7 @@
 mod cost;
 mod eight;
 mod sequence;
-mod service;
+pub(super) mod service;
 mod session;
 
 use anyhow::ensure;

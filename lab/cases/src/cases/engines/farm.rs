@@ -107,9 +107,10 @@ pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verd
     for ((name, host), address) in farm.hosts().into_iter().zip(["192.0.2.1", "192.0.2.2"]) {
         host.write("/root/host.sh", HOST)?;
         host.sh("mkdir -p /etc/nearmetal")?;
-        host.write("/etc/nearmetal/flavours.toml", &format!("{}{FLAVOURS}", run::FLAVOURS))?;
+        host.write("/etc/nearmetal/flavours.toml", &format!("{}{FLAVOURS}", run::service::flavours_for("farm")))?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         host.sh(&format!("sh /root/host.sh {name} {address} {now}"))?;
+        run::service::listen(host)?;
     }
     // The cards need a moment until they have a link.
     farm.b.sh("for i in $(seq 60); do busybox ping -c 1 -W 2 farm-a >/dev/null 2>&1 && exit 0; sleep 1; done; ip address; exit 1")?;

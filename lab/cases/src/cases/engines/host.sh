@@ -21,6 +21,9 @@ cat > /usr/local/bin/farm-job <<'END'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 grep _allowed_list /proc/self/status > "/srv/jobs/$1.given"
 sed 's/^/cgroup:/' /proc/self/cgroup >> "/srv/jobs/$1.given"
-exec nearmetal run "$2" --events "/srv/jobs/$1.events" -- sh -c "$3"
+# What only root can give, its service gives a user.
+mode=
+[ "$2" != pages ] || [ "$(id -u)" = 0 ] || mode='--mode system'
+exec nearmetal run $mode "$2" --events "/srv/jobs/$1.events" -- sh -c "$3"
 END
 chmod 755 /usr/local/bin/farm-job

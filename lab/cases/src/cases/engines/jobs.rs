@@ -7,6 +7,8 @@ pub(super) struct Job {
     pub(super) name: String,
     /// Who it runs as. A run of `farm` is a session inside the job's control group; root's is the system's.
     pub(super) user: &'static str,
+    /// Whether the guest is the system's libvirt's: of root, or of the service, for a user.
+    pub(super) system: bool,
     pub(super) flavour: &'static str,
     /// CPUs that the engine is asked for.
     pub(super) cpus: u32,
@@ -49,9 +51,9 @@ const COUNT: usize = 40;
 pub(super) fn forty() -> Vec<Job> {
     let job = |name: &str, flavour, cpus, command| {
         let memory = if flavour == "wide" { 1024 } else { 512 };
-        Job { name: name.to_owned(), user: "farm", flavour, cpus, memory, command, end: End::Code(0) }
+        Job { name: name.to_owned(), user: "farm", system: false, flavour, cpus, memory, command, end: End::Code(0) }
     };
-    let root = |name, flavour, cpus| Job { user: "root", ..job(name, flavour, cpus, "exit 0") };
+    let root = |name, flavour, cpus| Job { user: "root", system: true, ..job(name, flavour, cpus, "exit 0") };
     let mut jobs = vec![
         Job { end: End::Removed, ..job(REMOVED, "tiny", 2, "sleep 900") },
         job(LONG, "tiny", 2, "sleep 60"),
@@ -62,7 +64,7 @@ pub(super) fn forty() -> Vec<Job> {
         Job { end: End::Code(7), ..job("fails", "tiny", 2, "exit 7") },
         job(WIDE, "wide", 6, "nproc | grep -qx 4"),
         root("as-root", "tiny", 2),
-        root("pages", "pages", 3),
+        Job { system: true, ..job("pages", "pages", 3, "exit 0") },
         job(BOTH, "tiny", 2, "exit 0"),
         job(URGENT, "tiny", 6, "exit 0"),
     ];
@@ -81,7 +83,7 @@ const AS_ROOT: &str = "NEARMETAL_FARM_AS_ROOT";
 pub(super) fn wanted() -> Vec<Job> {
     let mut jobs = forty();
     if std::env::var_os(AS_ROOT).is_some() {
-        jobs.iter_mut().for_each(|job| job.user = "root");
+        jobs.iter_mut().for_each(|job| (job.user, job.system) = ("root", true));
     }
     jobs
 }

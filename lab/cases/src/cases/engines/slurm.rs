@@ -151,7 +151,7 @@ fn accounted(farm: &Farm, jobs: &[Job]) -> anyhow::Result<String> {
         // Memory is that of the job's largest step.
         let steps = rows.iter().filter(|step| step.len() == 8 && step[1].starts_with(&format!("{}.", row[1])));
         let memory = steps.filter_map(|step| step[5].trim_end_matches('M').parse::<f64>().ok()).fold(0.0, f64::max);
-        let is_charged = job.user != "root" && job.end != End::Removed;
+        let is_charged = !job.system && job.end != End::Removed;
         ensure!(!is_charged || seconds(row[4]) >= 1.0, "the guest's processor time is not the job's: {row:?}");
         ensure!(!is_charged || memory >= 64.0, "the guest's memory is not the job's: {memory} MiB, {row:?}");
         table.push(format!(

@@ -22,15 +22,22 @@ pub(super) fn cases() -> Vec<Case> {
 /// Alice is one of those whom the flavour with huge pages is open to; Bob may use KVM, and Carol nothing.
 fn set_up(bench: &Bench) -> anyhow::Result<()> {
     session::set_up(bench)?;
-    let open =
-        FLAVOURS.replace("page-size = \"2 MiB\"", "page-size = \"2 MiB\"\nopen-to = \"physics\"\ngrace = \"5s\"");
-    bench.write("/etc/nearmetal/flavours.toml", &open)?;
+    bench.write("/etc/nearmetal/flavours.toml", &flavours_for("physics"))?;
+    bench.sh("groupadd -f physics; usermod -aG physics alice; chmod 755 /etc/nearmetal; chmod 644 /etc/nearmetal/flavours.toml")?;
+    listen(bench)
+}
+
+/// The flavours of all cases, the one with huge pages open to a group.
+pub(in crate::cases) fn flavours_for(group: &str) -> String {
+    let open = format!("page-size = \"2 MiB\"\nopen-to = \"{group}\"\ngrace = \"5s\"");
+    FLAVOURS.replace("page-size = \"2 MiB\"", &open)
+}
+
+/// Starts the package's socket.
+pub(in crate::cases) fn listen(bench: &Bench) -> anyhow::Result<()> {
     bench.write("/run/systemd/system/nearmetal-run.socket", SOCKET)?;
     bench.write("/run/systemd/system/nearmetal-run@.service", SERVICE)?;
-    bench.sh(
-        "groupadd -f physics; usermod -aG physics alice; ln -sf /usr/local/bin/nearmetal /usr/bin/nearmetal
-         chmod 755 /etc/nearmetal; chmod 644 /etc/nearmetal/flavours.toml; systemctl daemon-reload; systemctl restart nearmetal-run.socket",
-    )?;
+    bench.sh("ln -sf /usr/local/bin/nearmetal /usr/bin/nearmetal; systemctl daemon-reload; systemctl restart nearmetal-run.socket")?;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub fn fuzz_targets() -> Vec<Parser> {
         }
     };
     let request = format!(
-        "{{\"schema\":\"{SCHEMA}\",\"flavour\":\"a\",\"image\":null,\"verify_image\":false,\"user_data\":true,\"meta_data\":null,\
+        "{{\"schema\":\"{SCHEMA}\",\"flavour\":\"a\",\"image\":null,\"user_data\":true,\"meta_data\":null,\
          \"time_limit\":60,\"quiet\":false,\"command\":[\"true\"]}}"
     );
     let wire = |request: &str| {

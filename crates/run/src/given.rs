@@ -9,6 +9,7 @@ use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::RunError;
+use crate::reservation::{LONGEST_PATH, is_plain};
 
 /// A limit of cgroup v1 that means none: it is rounded down to pages from the largest i64.
 const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
@@ -59,6 +60,7 @@ impl Given {
         let mut memory = Vec::new();
         for (group, name) in groups_above(&groups, second_version(fs)).map_err(RunError::Given)? {
             let file = format!("{group}/{name}");
+            writable_down(&file).map_err(RunError::Given)?;
             let text = match fs.read(&file) {
                 Ok(text) => text,
                 // The root has no limit, nor has a group whose parent does not share memory out (cgroup.subtree_control).
@@ -87,6 +89,18 @@ impl Given {
     pub fn limit_groups(&self) -> Vec<String> {
         self.memory.iter().map(|limit| limit.group.clone()).collect::<Option<_>>().unwrap_or_default()
     }
+}
+
+/// Whether a reservation can hold the path of a limit: what others read of it they may show and compare.
+fn writable_down(file: &str) -> Result<(), String> {
+    if is_plain(file, LONGEST_PATH) {
+        return Ok(());
+    }
+    let shown: String = file.escape_default().take(200).collect();
+    Err(format!(
+        "its control group's limit `{shown}` has a path of more than {LONGEST_PATH} characters, or with others than printable ASCII: \
+         start it in another group"
+    ))
 }
 
 fn unreadable(error: ReadError) -> RunError {
@@ -233,6 +247,13 @@ mod tests {
         let (job, docker) = ("/sys/fs/cgroup/docker/job/cgroup.procs", "/sys/fs/cgroup/docker/memory.max");
         let limits = given(&[STATUS, group, (job, "7\n"), (docker, "1048576\n")]).unwrap().memory;
         assert_eq!(limits, [MemoryLimit { bytes: Bytes::from_mib(1), file: docker.to_owned(), group: None }]);
+        // What others could not read in a reservation would keep them all from choosing.
+        for name in ["\u{e9}", "\u{1b}[2J", "a\nb"] {
+            let (status, limit) =
+                (("/proc/self/cgroup", format!("0::/{name}\n")), format!("/sys/fs/cgroup/{name}/memory.max"));
+            let refused = self::given(&[STATUS, (status.0, &status.1), (&limit, "7\n")]);
+            assert!(refused.is_err(), "{name:?}: {refused:?}");
+        }
         // Both versions at once: memory is in the first, and the second has its place beside it.
         let groups = ("/proc/self/cgroup", "9:memory:/job\n0::/user.slice\n");
         let v1 = ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1048576\n");

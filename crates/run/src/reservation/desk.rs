@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::{Access, FileType, Mode, OFlags};
+use rustix::fs::{Access, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(20);
 /// The longest file that is read.
 const LONGEST: u64 = 1 << 20;
+/// Lines that a run may write: its first, and four for each of eight pools, which make a line half as long again.
+const LINES: u64 = 48;
 const EXTENSION: &str = "run";
 /// Of a reservation, once it is held and says something. The directory keeps out who may not use KVM; a file that root made before
 /// the directory was the package's has root's group.
@@ -150,6 +152,16 @@ fn held(path: &Path) -> Result<File, RunError> {
             let busy = || std::io::Error::from(ErrorKind::WouldBlock);
             Err(failed("hold", path)(other.err().unwrap_or_else(busy)))
         }
+    }
+}
+
+/// Takes the room that all lines of a reservation will need: what others fill the directory with must not keep a run from saying what
+/// it gives back. `line`: bytes of the first. A file system that cannot promise room has none promised.
+fn keep_room(file: &File, line: usize) -> std::io::Result<()> {
+    let room = (line as u64).saturating_mul(LINES).min(LONGEST);
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, room) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -439,13 +451,26 @@ impl Claim {
     }
 
     fn write(&mut self) -> Result<(), RunError> {
+        let failed = |error| failed("write", &self.path)(error);
+        let refused = |why: &str| failed(std::io::Error::new(ErrorKind::InvalidData, why.to_owned()));
+        // What others cannot read keeps all of them from choosing.
+        if !self.reservation.is_readable() {
+            return Err(refused("it would have texts that no other run reads"));
+        }
         let mut line = serde_json::to_vec(&self.reservation).unwrap_or_default();
         line.push(b'\n');
+        let written = self.file.metadata().map_err(failed)?.len();
+        if written + line.len() as u64 >= LONGEST {
+            return Err(refused("it would be longer than others read"));
+        }
+        if written == 0 {
+            keep_room(&self.file, line.len()).map_err(failed)?;
+        }
         // A line that was begun and not ended must not swallow this one.
         let work = |file: &mut File| {
             file.write_all(b"\n").and_then(|()| file.write_all(&line)).and_then(|()| file.sync_data())
         };
-        work(&mut self.file).map_err(failed("write", &self.path))
+        work(&mut self.file).map_err(|error| self::failed("write", &self.path)(error))
     }
 
     /// Gives it back: all that it names is given back already.

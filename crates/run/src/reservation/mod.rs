@@ -23,8 +23,8 @@ pub use desk::{Claim, Desk, Pools, Seen, Turn};
 pub const DIRECTORY: &str = "/run/nearmetal/runs";
 /// The schema of a line.
 pub const SCHEMA: &str = "nearmetal.reservation/2";
-/// Characters of a path in a reservation at most (PATH_MAX).
-const LONGEST_PATH: usize = 4096;
+/// Characters of a path in a reservation at most: each line has that of every limit.
+pub(crate) const LONGEST_PATH: usize = 1024;
 /// Characters of its other texts at most.
 const LONGEST_TEXT: usize = 100;
 
@@ -46,7 +46,7 @@ pub struct Reservation {
     #[serde(default)]
     pub uid: u32,
     /// User for whom the service does it, with root's reservation.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<u32>,
     /// When it began.
     pub since: String,
@@ -95,7 +95,7 @@ impl Said {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let Some(last) = whole.rsplit('\n').find(|line| !line.is_empty()) else { return Self::Nothing };
         match serde_json::from_str::<Reservation>(last) {
-            Ok(last) if last.schema == SCHEMA && last.is_plain() => Self::Whole(Box::new(last)),
+            Ok(last) if last.is_readable() => Self::Whole(Box::new(last)),
             _ => Self::Unknown,
         }
     }
@@ -144,6 +144,11 @@ impl Reservation {
         }
     }
 
+    /// Whether others understand it.
+    fn is_readable(&self) -> bool {
+        self.schema == SCHEMA && self.is_plain()
+    }
+
     /// Whether every text of it may be shown and compared. Another user may have written it: nothing of it reaches a terminal that
     /// the terminal would obey.
     fn is_plain(&self) -> bool {
@@ -154,7 +159,7 @@ impl Reservation {
     }
 }
 
-fn is_plain(text: &str, most: usize) -> bool {
+pub(crate) fn is_plain(text: &str, most: usize) -> bool {
     text.len() <= most && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }
 

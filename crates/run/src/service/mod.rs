@@ -38,8 +38,6 @@ pub struct Request {
     pub flavour: String,
     /// The image, as `--image` names it.
     pub image: Option<String>,
-    /// Whether the image is read and compared with its hash first.
-    pub verify_image: bool,
     /// Whether a frame with user data follows.
     pub user_data: bool,
     /// What the user calls his file of meta-data, of which a frame follows then.
@@ -67,6 +65,10 @@ impl Request {
             return Err(format!(
                 "its schema is `{schema}`, and this service reads `{SCHEMA}`: install the same version"
             ));
+        }
+        // It comes back in messages, of which the system's journal has some.
+        if request.meta_data.as_ref().is_some_and(|path| path.contains(char::is_control)) {
+            return Err("the name of its meta-data has control characters".to_owned());
         }
         if request.command.is_empty() {
             return Err("it has no command".to_owned());
@@ -104,7 +106,6 @@ mod tests {
             schema: SCHEMA.to_owned(),
             flavour: "small".to_owned(),
             image: None,
-            verify_image: false,
             user_data: false,
             meta_data: None,
             time_limit: Some(60),
@@ -123,10 +124,12 @@ mod tests {
     fn what_is_no_request_is_refused_in_words_that_a_terminal_may_show() {
         let other = serde_json::to_string(&Request { schema: "x\u{1b}[2J/9".to_owned(), ..request() }).unwrap();
         let empty = serde_json::to_string(&Request { command: Vec::new(), ..request() }).unwrap();
+        let meta = serde_json::to_string(&Request { meta_data: Some("x\n<4>y".to_owned()), ..request() }).unwrap();
         let more = serde_json::to_string(&request()).unwrap().replace("\"flavour\"", "\"\\u001b\":1,\"flavour\"");
         for (text, says) in [
             (other.as_str(), "install the same version"),
             (&empty, "no command"),
+            (&meta, "control characters"),
             (&more, "unknown field `?`"),
             ("[]", "invalid"),
             ("", "EOF"),

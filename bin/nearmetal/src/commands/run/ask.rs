@@ -30,6 +30,7 @@ pub(super) fn run(args: &Args, mut events: Events, printer: &mut Printer) -> Exi
             if let Some(reason) = &end.reason {
                 printer.important(&end.sentence(reason));
             }
+            events.ended(&end);
             end.status
         }
         Err(error) => super::end(&Err(error), &mut events, printer).status,
@@ -38,11 +39,17 @@ pub(super) fn run(args: &Args, mut events: Events, printer: &mut Printer) -> Exi
 
 fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, RunError> {
     args.places.are_usual()?;
+    // Root would read for whoever asks, as often as he asks.
+    if args.verify_image {
+        return Err(RunError::ServiceDecides { option: "--verify-image" });
+    }
     let caller = Caller::own(args)?;
     let connection = connect(Path::new(SOCKET))?;
     // Up to here a signal ends this program, and nobody has been asked for anything.
     let mut signals = Signals::listen(&HostFs::live())?;
-    ask(&connection, args, &caller, printer.is_quiet()).map_err(lost)?;
+    // It may have refused before it has read all of it: what it says comes first.
+    let asked = ask(&connection, args, &caller, printer.is_quiet());
+    let mut heard = false;
     loop {
         if let Some(signal) = signals.seen() {
             let signal = u8::try_from(signal).unwrap_or_default();
@@ -54,13 +61,24 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
             Ok(_) => {}
             Err(errno) => return Err(lost(errno.into())),
         }
-        match receive::<FromService>(&connection) {
+        let frame = receive::<FromService>(&connection);
+        heard |= frame.is_ok();
+        match frame {
             Ok(FromService::Stdout(bytes)) => printer.bytes(&bytes),
             Ok(FromService::Stderr(bytes)) => printer.error_bytes(&bytes),
+            // How it ended, this side says then.
+            Ok(FromService::Event(_)) if printer.lost().is_some() => {}
             Ok(FromService::Event(line)) => events.pass_on(&line),
             Ok(FromService::End(code)) => return Ok(code),
-            Err(WrongFrame::Closed) => return Err(lost(ErrorKind::ConnectionReset.into())),
-            Err(WrongFrame::Io(error)) => return Err(lost(error)),
+            Err(WrongFrame::Closed) if heard => return Err(lost(ErrorKind::UnexpectedEof.into())),
+            Err(WrongFrame::Io(error)) if heard => return Err(lost(error)),
+            Err(WrongFrame::Closed | WrongFrame::Io(_)) => {
+                let why = asked.err().map_or_else(String::new, |error| format!(" ({error})"));
+                return Err(RunError::Service(format!(
+                    "it closed the connection without an answer{why}: it has too many, or failed; `journalctl -u \"nearmetal-run*\"`, as \
+                     root, says which"
+                )));
+            }
             Err(error @ WrongFrame::Unknown { .. }) => {
                 return Err(RunError::Service(format!("it sends {error}: install the same version of both")));
             }
@@ -88,7 +106,6 @@ fn ask(mut connection: &UnixStream, args: &Args, caller: &Caller, quiet: bool) -
         schema: SCHEMA.to_owned(),
         flavour: args.flavour.clone().unwrap_or_default(),
         image: args.image.clone(),
-        verify_image: args.verify_image,
         user_data: data.is_some(),
         meta_data: meta_data.map(|(path, _)| path.display().to_string()),
         time_limit: args.time_limit.map(|limit| limit.as_secs()),

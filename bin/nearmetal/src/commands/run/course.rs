@@ -1,6 +1,8 @@
 //! A run on this machine, from the reservation to what is given back.
 
 use std::fs::File;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nearmetal_change::{POOL_PATIENCE, now};
@@ -56,8 +58,10 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
     let mut signals = Signals::listen(&fs)?;
     let asked_by = caller.uid();
-    if let Some(user) = caller.user {
-        signals.hear_from(user.connection);
+    let connection = caller.user.map(|user| user.connection);
+    let hears = connection.as_ref().map(UnixStream::try_clone).transpose();
+    if let Some(hears) = hears.map_err(|error| RunError::Service(error.to_string()))? {
+        signals.hear_from(hears);
     }
     events.run = Some(name.clone());
     let mut scene = Scene { fs: &fs, service, signals: &mut signals, events, printer, asked_by };
@@ -69,7 +73,7 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     let claim = hold.claim.reservation();
     scene.printer.say(&format!("run: {name} on PUs {}, node {}", claim.cpus, hold.chosen.placement().memory.nodes));
     let (Gone { end, guest }, begun) = scene.in_the_guest(args, &prepared, &hold, &files);
-    let Scene { service, events, printer, .. } = scene;
+    let Scene { service, events, printer, signals, .. } = scene;
     let lost = |error: &RunError| error.lost_libvirt();
     let is_lost = begun && end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost);
     let gone = service.end(&fs, (&name, &uuid), (is_lost, end.is_err() || guest.is_err()), printer);
@@ -77,6 +81,10 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
         Ok(()) => events.tell(EventKind::GivenBack),
         // The command's own end is what the caller asked for.
         Err(error) => printer.important(&format!("run: {error}")),
+    }
+    // Told to stop, the service does not wait for a user who does not read.
+    if let Some(connection) = connection {
+        signals.at_next(move || drop(connection.shutdown(Shutdown::Both)));
     }
     // Last: a reader that has paused would keep the slice. The output is there whatever became of its guest.
     if let Ok(End::Command(output)) = &end {

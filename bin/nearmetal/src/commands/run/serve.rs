@@ -1,11 +1,11 @@
 //! `nearmetal run-service`: root's side of a user's run in system mode. nearmetal-run.socket starts one for each connection.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
 use nearmetal_run::seed::UserData;
@@ -41,10 +41,8 @@ pub(crate) fn serve(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     if rustix::net::sockopt::socket_domain(&connection) != Ok(rustix::net::AddressFamily::UNIX) {
         anyhow::bail!("stdin is not a connection of nearmetal-run.socket, which starts this program");
     }
-    connection.set_read_timeout(Some(ASKING))?;
-    connection.set_write_timeout(Some(READING))?;
     let fs = HostFs::live();
-    let lines = Lines(Arc::new(Mutex::new(connection.try_clone()?)));
+    let lines = Lines(Arc::new(Mutex::new(Line { connection: connection.try_clone()?, output_until: None })));
     let outcome = match wish(&fs, &connection) {
         Ok((peer, request, user_data)) => {
             connection.set_read_timeout(None)?;
@@ -58,9 +56,11 @@ pub(crate) fn serve(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
             done(args.places, peer, request, user_data, connection, &lines)
         }
         Err(error) => {
-            printer.important(&format!("error: {error}"));
-            let _ = lines.send(FromService::Stderr(format!("error: {error}\n").into_bytes()));
-            3
+            // A part of it may be the user's.
+            printer.important(&format!("error: {}", error.to_string().escape_debug()));
+            let (mut words, mut events) =
+                (Printer::to(false, Box::new(lines.clone())), Events::into(Box::new(lines.clone())));
+            end(&Err(error), &mut events, &mut words).code()
         }
     };
     printer.say(&format!("exit code {outcome}"));
@@ -70,10 +70,11 @@ pub(crate) fn serve(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSta
 
 /// Who asks, and for what.
 fn wish(fs: &HostFs, connection: &UnixStream) -> Result<(Peer, Request, Option<UserData>), RunError> {
-    let wrong = |what: &str, error: WrongFrame| RunError::Service(format!("{what} did not arrive: {error}"));
-    let other = |what: &str| RunError::Service(format!("something else came instead of {what}"));
     let peer = Peer::of(fs, connection)?;
-    let request = match receive(connection).map_err(|error| wrong("the request", error))? {
+    let wrong = |what: &str, error: WrongFrame| RunError::Service(format!("{what} did not arrive: {error}"));
+    let connection = &mut Until { connection, end: Instant::now() + ASKING };
+    let other = |what: &str| RunError::Service(format!("something else came instead of {what}"));
+    let request = match receive(&mut *connection).map_err(|error| wrong("the request", error))? {
         FromUser::Request(bytes) => {
             Request::parse(&bytes).map_err(|why| RunError::Service(format!("the request is not understood: {why}")))?
         }
@@ -81,14 +82,14 @@ fn wish(fs: &HostFs, connection: &UnixStream) -> Result<(Peer, Request, Option<U
     };
     let user_data = match request.user_data {
         false => None,
-        true => match receive(connection).map_err(|error| wrong("the user data", error))? {
+        true => match receive(&mut *connection).map_err(|error| wrong("the user data", error))? {
             FromUser::UserData(bytes) => Some(bytes),
             _ => return Err(other("the user data")),
         },
     };
     let meta_data = match &request.meta_data {
         None => None,
-        Some(path) => match receive(connection).map_err(|error| wrong("the meta-data", error))? {
+        Some(path) => match receive(&mut *connection).map_err(|error| wrong("the meta-data", error))? {
             FromUser::MetaData(bytes) => Some((PathBuf::from(path), bytes)),
             _ => return Err(other("the meta-data")),
         },
@@ -111,7 +112,7 @@ fn done(
     let args = super::Args {
         flavour: Some(request.flavour),
         image: request.image,
-        verify_image: request.verify_image,
+        verify_image: false,
         user_data: None,
         meta_data: None,
         places,
@@ -128,14 +129,58 @@ fn done(
     end(&ended, &mut events, &mut printer).code()
 }
 
+/// A connection, until a time has come. The kernel's own limits hold for one call: who takes a byte now and then would never be late.
+struct Until<'a> {
+    connection: &'a UnixStream,
+    end: Instant,
+}
+
+impl Until<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.connection.set_read_timeout(self.left()?)?;
+        let mut connection = self.connection;
+        connection.read(bytes)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.connection.set_write_timeout(self.left()?)?;
+        let mut connection = self.connection;
+        connection.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The way to the user: whole frames, from the run's output and from its events.
 #[derive(Clone)]
-struct Lines(Arc<Mutex<UnixStream>>);
+struct Lines(Arc<Mutex<Line>>);
+
+struct Line {
+    connection: UnixStream,
+    /// When all of the output has to be read, once there is some.
+    output_until: Option<Instant>,
+}
 
 impl Lines {
     fn send(&self, frame: FromService) -> io::Result<()> {
-        let connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = frame.send(&*connection);
+        let line = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if matches!(frame, FromService::Stdout(_)) {
+            line.output_until.get_or_insert(now + READING_OUTPUT);
+        }
+        let connection = &line.connection;
+        let sent = frame.send(Until { connection, end: line.output_until.unwrap_or(now + READING) });
         if sent.is_err() {
             // A part of a frame may be on its way: nothing that comes after it would be understood. The user is gone, or stopped.
             let _ = connection.shutdown(std::net::Shutdown::Both);
@@ -146,7 +191,6 @@ impl Lines {
 
 impl Outlet for Lines {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).set_write_timeout(Some(READING_OUTPUT));
         self.send(FromService::Stdout(bytes.to_vec()))
     }
 
@@ -184,7 +228,6 @@ mod tests {
             schema: SCHEMA.to_owned(),
             flavour: "tiny".to_owned(),
             image: None,
-            verify_image: false,
             user_data,
             meta_data: user_data.then(|| "meta".to_owned()),
             time_limit: None,
@@ -224,8 +267,17 @@ mod tests {
     #[test]
     fn a_user_who_is_gone_or_does_not_read_is_left() {
         let (user, service) = UnixStream::pair().unwrap();
-        service.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
-        let lines = Lines(Arc::new(Mutex::new(service)));
+        let until = Instant::now() + Duration::from_millis(200);
+        let lines = Lines(Arc::new(Mutex::new(Line { connection: service, output_until: Some(until) })));
+        // He takes a little now and then.
+        let reads = std::thread::spawn({
+            let mut user = user.try_clone().unwrap();
+            move || {
+                while user.read(&mut [0; 64]).is_ok_and(|read| read > 0) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        });
         let mut sent = 0;
         while lines.send(FromService::Stderr(vec![b'x'; 1 << 16])).is_ok() {
             sent += 1;
@@ -233,6 +285,7 @@ mod tests {
         }
         // What follows would be read as the rest of the frame that was cut.
         assert!(lines.send(FromService::End(0)).is_err());
-        drop(user);
+        drop((user, lines));
+        reads.join().unwrap();
     }
 }

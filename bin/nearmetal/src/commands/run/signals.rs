@@ -2,7 +2,6 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
@@ -18,31 +17,21 @@ const ECHO: Duration = Duration::from_secs(1);
 /// Signals that were heard. A second one, [`ECHO`] or more after the first, ends this program at once; the guest goes with it.
 pub(super) struct Signals {
     seen: Receiver<i32>,
-    ear: Ear,
+    sender: Sender<i32>,
 }
 
-/// What every source of signals tells.
-#[derive(Clone)]
+/// Hears this process's own.
 struct Ear {
     sender: Sender<i32>,
-    first: Arc<Mutex<Option<Instant>>>,
+    first: Option<Instant>,
 }
 
 impl Ear {
-    fn hear(&self, signal: i32) {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        match kind(&mut first, Instant::now()) {
+    fn hear(&mut self, signal: i32) {
+        match kind(&mut self.first, Instant::now()) {
             Kind::First => drop(self.sender.send(signal)),
             Kind::Echo => {}
             Kind::Second => drop(signal_hook::low_level::emulate_default_handler(signal)),
-        }
-    }
-
-    /// The user is gone: his run ends, if nobody has ended it yet.
-    fn lost(&self) {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if kind(&mut first, Instant::now()) == Kind::First {
-            let _ = self.sender.send(SIGHUP);
         }
     }
 }
@@ -54,26 +43,35 @@ impl Signals {
         let status = fs.read("/proc/self/status").map_err(|error| RunError::Given(error.to_string()))?;
         let wanted = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(&status, *signal));
         let (sender, seen) = channel();
-        let ear = Ear { sender, first: Arc::default() };
+        let mut ear = Ear { sender: sender.clone(), first: None };
         let mut signals = signal_hook::iterator::Signals::new(wanted)
             .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
-        let own = ear.clone();
-        std::thread::spawn(move || signals.forever().for_each(|signal| own.hear(signal)));
-        Ok(Self { seen, ear })
+        std::thread::spawn(move || signals.forever().for_each(|signal| ear.hear(signal)));
+        Ok(Self { seen, sender })
     }
 
-    /// Hears also those that a user's run has got and passes on, and that it is gone.
+    /// Hears also the first that a user's run has got and passes on, or that it is gone. He cannot end this program at once, which
+    /// would leave to others what his run has.
     pub(super) fn hear_from(&self, connection: UnixStream) {
-        let ear = self.ear.clone();
+        let sender = self.sender.clone();
         std::thread::spawn(move || {
-            // Whatever else he sends is not what he may: then nobody listens to him any more.
-            while let Ok(FromUser::Signal(signal)) = receive(&connection) {
-                let signal = i32::from(signal);
-                if [SIGHUP, SIGINT, SIGTERM].contains(&signal) {
-                    ear.hear(signal);
-                }
+            let signal = match receive(&connection) {
+                Ok(FromUser::Signal(signal)) => i32::from(signal),
+                // Whatever else he sends is not what he may.
+                _ => SIGHUP,
+            };
+            let known = [SIGHUP, SIGINT, SIGTERM].contains(&signal);
+            let _ = sender.send(if known { signal } else { SIGHUP });
+        });
+    }
+
+    /// Does something at the next signal, where nobody asks any more.
+    pub(super) fn at_next(&mut self, act: impl FnOnce() + Send + 'static) {
+        let seen = std::mem::replace(&mut self.seen, channel().1);
+        std::thread::spawn(move || {
+            if seen.recv().is_ok() {
+                act();
             }
-            ear.lost();
         });
     }
 
@@ -173,10 +171,11 @@ mod tests {
         for (sent, heard) in [(Some(SIGINT), SIGINT), (Some(64), SIGHUP), (None, SIGHUP)] {
             let (sender, seen) = channel();
             // Without a handler of this process, which other tests have.
-            let signals = Signals { seen, ear: Ear { sender, first: Arc::default() } };
+            let signals = Signals { seen, sender };
             let (user, service) = UnixStream::pair().unwrap();
             signals.hear_from(service);
-            if let Some(signal) = sent {
+            // However often he says it.
+            for signal in sent.into_iter().chain(sent) {
                 FromUser::Signal(u8::try_from(signal).unwrap()).send(&user).unwrap();
             }
             drop(user);

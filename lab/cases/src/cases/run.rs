@@ -1,5 +1,6 @@
 //! One guest for one job: it passes on its command's code, stays on its own PUs, and leaves nothing, whoever is killed.
 
+mod function;
 mod sequence;
 mod session;
 
@@ -18,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/qemu-killed-is-a-failure-with-a-sentence", qemu_killed),
         shared_long("run/libvirt-killed-leaves-nothing", libvirt_killed),
         shared_long("run/two-at-once-share-no-pu", two_at_once),
+        shared_long("run/a-virtual-function-is-the-guests-own-and-goes-back", function::own),
         shared_long("run/two-hundred-in-sequence", sequence::two_hundred),
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
     ];

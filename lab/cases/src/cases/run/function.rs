@@ -48,7 +48,8 @@ fn with_two(bench: &Bench) -> anyhow::Result<Verdict> {
     }
     third(bench, &both)?;
     // Killed, and told to end; of neither a next run is needed.
-    bench.sh("kill -9 $(systemctl show -P MainPID vf1); systemctl kill -s TERM --kill-whom=main vf2; sleep 20")?;
+    bench.sh("kill -9 $(systemctl show -P MainPID vf1); systemctl kill -s TERM --kill-whom=main vf2
+         for i in $(seq 120); do systemctl is-active -q vf2 || break; sleep 1; done; sleep 10")?;
     is_free(bench, "kill -9 of a run and SIGTERM to another")?;
     without_libvirt(bench)?;
     Ok(HOLDS)

@@ -54,6 +54,11 @@ pub trait Kernel {
         Ok(false)
     }
 
+    /// The running guest that has one of these files open, by its name; `None` if none is seen.
+    fn holder(&self, _paths: &[String]) -> Result<Option<String>, ChangeError> {
+        Ok(None)
+    }
+
     /// The process of the guest with this UUID, `None` if it does not run.
     fn guest(&self, _uuid: &str) -> Result<Option<u32>, ChangeError> {
         Ok(None)
@@ -150,6 +155,10 @@ impl Kernel for HostFs {
             Err(Errno::BUSY) => Ok(true),
             Ok(_) | Err(_) => Ok(false),
         }
+    }
+
+    fn holder(&self, paths: &[String]) -> Result<Option<String>, ChangeError> {
+        Ok(crate::verify::holder(self, None, paths))
     }
 
     fn guest(&self, uuid: &str) -> Result<Option<u32>, ChangeError> {

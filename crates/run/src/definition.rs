@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nearmetal_change::{compose_with_new, shaped_by_class};
 use nearmetal_domain::{
-    DomainXml, Firmware, ImageFormat, NewDisk, NewDiskSource, NewDomain, NewInterface, NewInterfaceSource,
+    DomainXml, Firmware, Function, ImageFormat, NewDisk, NewDiskSource, NewDomain, NewInterface, NewInterfaceSource,
     PassedBacking,
 };
 use nearmetal_host::Host;
@@ -76,11 +76,13 @@ pub fn define(
         new.disks.push(NewDisk { source, bus: flavour.bus });
     }
     let source = match &flavour.network {
-        Network::None => None,
+        Network::None | Network::Function(_) => None,
         Network::User => Some(NewInterfaceSource::User),
         Network::Bridge(bridge) => Some(NewInterfaceSource::Bridge(bridge.clone())),
     };
     new.interfaces.extend(source.map(|source| NewInterface { source, mac: None, backend: None, queues: None }));
+    // libvirt takes it from its driver, and gives it back.
+    new.functions.extend(chosen.function.map(|address| Function { address, network: None, cell: None }));
     let new = shaped_by_class(new, flavour.class, true);
     let composed = compose_with_new(host, &chosen.planned.plan, &[], &[new])?;
     let xml = composed.domains.first().map(|domain| domain.xml_after.as_str()).unwrap_or_default();
@@ -112,18 +114,21 @@ mod tests {
     use crate::given::Given;
     use crate::slice::Choice;
     use nearmetal_host::synthetic::Synthetic;
+    use nearmetal_host::{assignable, ledger};
     use nearmetal_units::Bytes;
 
     fn definition(keys: &str, kernel: Option<&Kernel>, disk: Option<&Disk>, seed: Option<&str>) -> Definition {
         let text = format!("[[flavour]]\nname = \"job\"\nvcpus = 2\nmemory = \"1 GiB\"\n{keys}\n");
         let flavours = Flavours::parse("test", &text).unwrap();
         let flavour = &flavours.all()[0];
-        let host = Synthetic::new().packages(2).cores_per_node(4).memory_per_node(Bytes::from_mib(8192)).build();
+        let machine = Synthetic::new().packages(2).cores_per_node(4).memory_per_node(Bytes::from_mib(8192));
+        let host = machine.network(1, 7, 2).build();
+        let functions = &assignable::examine(&host, &ledger::of(&host, &[]))[..];
         let given = Given { cpus: host.online(), nodes: "0-1".parse().unwrap(), memory: Vec::new() };
         let (name, uuid) = ("run-job-1", "11111111-2222-4333-8444-555555555555");
         let has_disk = disk.is_some();
-        let choice =
-            Choice { flavour, name, uuid, host: &host, given: &given, others: &[], has_disk, beside: Bytes::ZERO };
+        let (given, beside) = (&given, Bytes::ZERO);
+        let choice = Choice { flavour, name, uuid, host: &host, given, others: &[], functions, has_disk, beside };
         define(&host, flavour, &choice.choose().unwrap(), kernel, disk, seed).unwrap()
     }
 
@@ -157,6 +162,20 @@ mod tests {
         let facts = DomainXml::parse(&made.xml).unwrap().facts().unwrap();
         assert_eq!((facts.boot.kernel.as_deref(), facts.boot.initrd.as_deref()), (Some("/boot/k"), Some("/boot/i")));
         assert!(facts.disks.is_empty() && made.files.is_empty() && facts.interfaces.is_empty());
+    }
+
+    #[test]
+    fn a_function_is_taken_from_its_driver_and_given_back_by_libvirt_and_is_all_of_the_network() {
+        let made = definition("boot = \"appliance\"\nfunction = \"eth0\"", None, None, None);
+        let facts = DomainXml::parse(&made.xml).unwrap().facts().unwrap();
+        let [function] = facts.functions.as_slice() else { panic!("{}", made.xml) };
+        assert!(
+            function.managed && !function.interface && function.address.to_string().ends_with(":00.1"),
+            "{function:?}"
+        );
+        assert!(facts.interfaces.is_empty() && facts.numatune.is_some());
+        // Nobody takes such a guest elsewhere.
+        assert!(made.xml.contains("migratable='off'") || made.xml.contains("migratable=\"off\""), "{}", made.xml);
     }
 
     #[test]

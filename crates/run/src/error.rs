@@ -291,6 +291,29 @@ pub enum RunError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The port whose virtual function it wants has none to give.
+    #[error("the flavour `{flavour}` wants a virtual function of the port `{port}`, {problem}")]
+    Port {
+        /// Its name.
+        flavour: String,
+        /// The port's.
+        port: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// Others have all virtual functions of the port.
+    #[error(
+        "no virtual function of the port `{port}` is free for the flavour `{flavour}` ({taken}): wait until one is given back, or \
+         name another port in the flavours file"
+    )]
+    NoFunction {
+        /// Its name.
+        flavour: String,
+        /// The port's.
+        port: String,
+        /// Who has each, or what else is in the way of it.
+        taken: String,
+    },
     /// A signal came before there was a guest.
     #[error("signal {0} ended the run before it had a guest")]
     Interrupted(i32),

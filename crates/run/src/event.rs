@@ -1,7 +1,7 @@
 //! What happens in a run, for programs: a line of JSON for each step, with the time since the command began.
 
 use nearmetal_image::ImageId;
-use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize, PciAddress};
 use serde::Serialize;
 
 /// The schema of a line.
@@ -42,6 +42,8 @@ pub enum EventKind {
         memory: Bytes,
         /// Size of its hugepages.
         page_size: Option<PageSize>,
+        /// PCI functions that are the guest's own.
+        functions: Vec<PciAddress>,
     },
     /// The disk that it writes to is there.
     Delta {

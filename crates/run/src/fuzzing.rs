@@ -10,10 +10,12 @@ pub type Parser = (&'static str, Vec<u8>, fn(&str));
 
 /// Every parser of this crate.
 pub fn fuzz_targets() -> Vec<Parser> {
-    let small = "[[flavour]]\nname = \"a\"\nvcpus = 2\nmemory = \"2 GiB\"\nboot = \"kernel\"\nkernel = \"/k\"\ngrace = \"5s\"\n";
+    let small = "[[flavour]]\nname = \"a\"\nvcpus = 2\nmemory = \"2 GiB\"\nboot = \"kernel\"\nkernel = \"/k\"\ngrace = \"5s\"\n\
+        function = \"eth0\"\n";
     let status = "Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed_list:\t0-1\n";
     let reservation = "{\"schema\":\"nearmetal.reservation/2\",\"name\":\"run-a-1\",\"uuid\":\"u\",\"flavour\":\"a\",\"pid\":7,\
-        \"since\":\"2026\",\"cpus\":\"1-2\",\"memory\":[{\"node\":0,\"bytes\":7}],\"limits\":[],\"page_size\":null,\"image\":null,\"pools\":[]}\n";
+        \"since\":\"2026\",\"cpus\":\"1-2\",\"memory\":[{\"node\":0,\"bytes\":7}],\"limits\":[],\"page_size\":null,\"image\":null,\
+        \"functions\":[{\"function\":\"0000:39:10.0\",\"id\":\"0x8086:0x10ca\",\"driver\":\"igbvf\",\"only\":null}],\"pools\":[]}\n";
     let flavours = |text: &str| match Flavours::parse("fuzz", text) {
         Ok(flavours) => drop(flavours.find("a")),
         Err(errors) => {

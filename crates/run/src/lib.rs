@@ -2,7 +2,7 @@
 //!
 //! [`flavour`] reads what guests there are to choose from, [`given`] what this process may use of the machine. The
 //! [`reservation`]s of runs that live keep two of them off each other's PUs; [`slice`] chooses among what is left, with
-//! the planner; what a guest [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it
+//! the planner, and a PCI [`function`] where the flavour has one; what a guest [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it
 //! writes to, [`seed`] what cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`];
 //! files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it; [`qemu`]
 //! ends a guest where libvirt cannot. A user without root has a [`session`], and with it all that the guest costs is [`charged`]
@@ -16,6 +16,7 @@ pub mod delta;
 mod error;
 pub mod event;
 pub mod flavour;
+pub mod function;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -17,6 +17,8 @@ use crate::{RunError, accounts};
 
 /// Characters of an interface's name at most (IFNAMSIZ without its zero byte).
 const LONGEST: usize = 15;
+/// Virtual functions that a refusal proposes to make, if the card can have so many.
+const VIRTUAL_FUNCTIONS: u32 = 4;
 /// File systems in memory: tmpfs and ramfs (linux/magic.h, statfs(2)).
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
@@ -26,12 +28,9 @@ const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 /// No interface of the host has that name, or it is not a bridge.
 pub fn bridge(fs: &HostFs, flavour: &Flavour) -> Result<(), RunError> {
     let Network::Bridge(name) = &flavour.network else { return Ok(()) };
-    let refused = |problem: &'static str| {
-        let bridge = name.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
-        Err(RunError::Bridge { flavour: flavour.name.clone(), bridge, problem })
-    };
-    let is_name = !name.is_empty() && name.len() <= LONGEST && !matches!(name.as_str(), "." | "..");
-    if !is_name || name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
+    let refused =
+        |problem: &'static str| Err(RunError::Bridge { flavour: flavour.name.clone(), bridge: shown(name), problem });
+    if !is_interface(name) {
         return refused("which is not the name of an interface");
     }
     // The directory that a bridge has, and nothing else (net/bridge/br_sysfs_br.c).
@@ -40,6 +39,56 @@ pub fn bridge(fs: &HostFs, flavour: &Flavour) -> Result<(), RunError> {
         (true, false) => refused("which is an interface and not a bridge"),
         (true, true) => Ok(()),
     }
+}
+
+/// Whether a text may be the name of an interface, and so a part of a path.
+fn is_interface(name: &str) -> bool {
+    let is_name = !name.is_empty() && name.len() <= LONGEST && !matches!(name, "." | "..");
+    is_name && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
+}
+
+/// A name from the flavours file, for messages.
+fn shown(name: &str) -> String {
+    name.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Whether the port of a flavour has virtual functions, and a link for them. Who has them is looked at by
+/// [`choose`](crate::function::choose).
+///
+/// # Errors
+/// No interface of the host has that name, it is not a port with virtual functions (SR-IOV), none are made, or it has no link.
+pub fn port(fs: &HostFs, flavour: &Flavour) -> Result<(), RunError> {
+    let Network::Function(name) = &flavour.network else { return Ok(()) };
+    let refused = |problem: String| Err(RunError::Port { flavour: flavour.name.clone(), port: shown(name), problem });
+    if !is_interface(name) {
+        return refused("which is not the name of an interface: name another in the flavours file".to_owned());
+    }
+    let root = format!("/sys/class/net/{name}");
+    let value = |file: &str| fs.read(&format!("{root}/{file}")).map(|text| text.trim().to_owned());
+    if !fs.exists(&root) {
+        return refused("which this host does not have: `nearmetal device list` shows the ports there are".to_owned());
+    }
+    if fs.exists(&format!("{root}/device/physfn")) {
+        return refused("which is a virtual function itself: name the interface of its physical function".to_owned());
+    }
+    let number = |file: &str| value(file).ok().and_then(|text| text.parse::<u32>().ok());
+    let Some(total) = number("device/sriov_totalvfs").filter(|total| *total > 0) else {
+        let missing = "which can have none: enable SR-IOV in the firmware of host and card, or name another port";
+        return refused(missing.to_owned());
+    };
+    if number("device/sriov_numvfs").unwrap_or(0) == 0 {
+        let count = total.min(VIRTUAL_FUNCTIONS);
+        return refused(format!("which has none yet: as root, run `nearmetal device vfs {name} {count}`"));
+    }
+    // IFF_UP of include/uapi/linux/if.h. `carrier` cannot be read while an interface is down.
+    let flags = value("flags").ok().and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+    if flags.is_some_and(|flags| flags & 1 == 0) {
+        return refused(format!("which is down, and they with it: as root, run `ip link set {name} up`"));
+    }
+    if value("carrier").is_ok_and(|carrier| carrier == "0") {
+        return refused("which has no link: look for the cable, and the switch at its other end".to_owned());
+    }
+    Ok(())
 }
 
 /// Files of the host that a guest boots instead of its disk's boot loader. `appliance`: the directory of nearmetal's own.
@@ -51,7 +100,7 @@ pub fn boot_files(flavour: &Flavour, appliance: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What this host does not have and every guest of a flavour needs: KVM, a bridge, files to boot. What is there and closed to this
+/// What this host does not have and every guest of a flavour needs: KVM, a bridge or port, files to boot. What is there and closed to this
 /// user may be open to another, and is no lack. `device`: KVM's.
 ///
 /// # Errors
@@ -62,6 +111,7 @@ pub fn on_this_host(fs: &HostFs, flavour: &Flavour, device: &Path, appliance: &P
         other => other?,
     }
     bridge(fs, flavour)?;
+    port(fs, flavour)?;
     for path in boot_files(flavour, appliance) {
         match files::metadata(&path) {
             Err(error) if error.source.kind() == ErrorKind::NotFound => return Err(error.into()),
@@ -83,8 +133,10 @@ pub fn in_a_session(flavour: &Flavour) -> Result<(), RunError> {
     }
     match &flavour.network {
         Network::Bridge(bridge) => {
-            let bridge: String = bridge.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect();
-            refused(format!("a connection to the bridge `{bridge}`"), "say `network = \"user\"`")
+            refused(format!("a connection to the bridge `{}`", shown(bridge)), "say `network = \"user\"`")
+        }
+        Network::Function(port) => {
+            refused(format!("a virtual function of the port `{}`", shown(port)), "say `network = \"user\"`")
         }
         Network::None | Network::User => Ok(()),
     }
@@ -172,6 +224,42 @@ mod tests {
     }
 
     #[test]
+    fn a_port_without_virtual_functions_or_a_link_is_refused_with_what_to_do() {
+        let look = |files: &[(&str, &str)], name: &str| {
+            let mut tree = MemoryTree::new();
+            for (path, text) in files {
+                tree.put(&format!("/sys/class/net/eth0/{path}"), Entry::File(format!("{text}\n").into_bytes()))
+                    .unwrap();
+            }
+            let text = format!("[[flavour]]\nname = \"job\"\nvcpus = 1\nmemory = \"1 GiB\"\nfunction = \"{name}\"\n");
+            let flavours = Flavours::parse("test", &text).unwrap();
+            port(&HostFs::of_tree(tree, "test"), &flavours.all()[0]).map_err(|error| error.to_string())
+        };
+        let sound =
+            [("device/sriov_totalvfs", "7"), ("device/sriov_numvfs", "2"), ("flags", "0x1003"), ("carrier", "1")];
+        let but = |path: &'static str, text: &'static str| {
+            let others = sound.into_iter().filter(|(other, _)| *other != path);
+            others.chain([(path, text)]).collect::<Vec<_>>()
+        };
+        assert_eq!(look(&sound, "eth0"), Ok(()));
+        for (files, name, says) in [
+            (sound.to_vec(), "eth1", "`eth1`, which this host does not have: `nearmetal device list`"),
+            (sound.to_vec(), "../net/eth0", "not the name of an interface"),
+            (vec![("flags", "0x1003"), ("device/vendor", "0x8086")], "eth0", "SR-IOV"),
+            (but("device/sriov_totalvfs", "0"), "eth0", "SR-IOV"),
+            (but("device/physfn/vendor", "0x8086"), "eth0", "is a virtual function itself"),
+            (but("device/sriov_numvfs", "0"), "eth0", "none yet: as root, run `nearmetal device vfs eth0 4`"),
+            (but("flags", "0x1002"), "eth0", "`ip link set eth0 up`"),
+            (but("carrier", "0"), "eth0", "no link"),
+        ] {
+            let refused = look(&files, name).unwrap_err();
+            assert!(refused.contains(says) && refused.contains("the flavour `job` wants"), "{refused}");
+        }
+        let few = [("device/sriov_totalvfs", "2"), ("device/sriov_numvfs", "0")];
+        assert!(look(&few, "eth0").unwrap_err().contains("vfs eth0 2`"));
+    }
+
+    #[test]
     fn what_only_root_can_have_is_refused_in_a_session_with_the_other_way() {
         let look = |key: &str| {
             let text = format!("[[flavour]]\nname = \"job\"\nvcpus = 1\nmemory = \"1 GiB\"\n{key}\n");
@@ -179,9 +267,11 @@ mod tests {
         };
         look("network = \"user\"").unwrap();
         look("whole-cores = true").unwrap();
-        for (key, says) in
-            [("page-size = \"2 MiB\"", "pages of 2 MiB from a hugepage pool"), ("bridge = \"br0\"", "the bridge `br0`")]
-        {
+        for (key, says) in [
+            ("page-size = \"2 MiB\"", "pages of 2 MiB from a hugepage pool"),
+            ("bridge = \"br0\"", "the bridge `br0`"),
+            ("function = \"eth0\"", "a virtual function of the port `eth0`"),
+        ] {
             let refused = look(key).unwrap_err().to_string();
             assert!(refused.contains(says) && refused.contains("run this as root"), "{refused}");
         }

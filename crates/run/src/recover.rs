@@ -7,6 +7,7 @@ use nearmetal_hypervisor::{Hypervisor, HypervisorError, Nvram};
 use nearmetal_place::PoolChange;
 
 use crate::RunError;
+use crate::function;
 use crate::pools::{Growth, give_back, grow};
 use crate::reservation::{Claim, Desk, Pools, Reservation, Said, Seen, Turn};
 
@@ -129,7 +130,10 @@ fn given_back(
         return Err(RunError::NotGivenBack { what, reason });
     }
     let mut claim = seen.adopt(dead.clone())?;
+    // Each whatever becomes of the other.
+    let functions = function::give_back(kernel, &mut claim, patience);
     give_back(kernel, &mut claim, patience)?;
+    functions?;
     claim.release()
 }
 
@@ -169,18 +173,26 @@ pub fn take(
     }
 }
 
-/// Gives back a reservation whose guest is gone: pools first, then the PUs.
+/// Gives back a reservation whose guest is gone: functions and pools first, then the PUs.
 ///
 /// # Errors
-/// A pool cannot be set, or the file cannot be removed. Then the reservation stays, and the next run tries again.
+/// A function does not go back, a pool cannot be set, or the file cannot be removed. Then the reservation stays, and the next run tries
+/// again.
 pub fn release(desk: &Desk, mut claim: Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
+    // Each whatever becomes of the other.
+    let functions = function::give_back(kernel, &mut claim, patience);
+    pools_back(desk, &mut claim, kernel, patience)?;
+    functions?;
+    claim.release()
+}
+
+fn pools_back(desk: &Desk, claim: &mut Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
     if claim.reservation().pools.is_empty() {
-        return claim.release();
+        return Ok(());
     }
     // Without the turn, for which others could let it wait. Who plans meanwhile reads reservations before pools, and counts pages of
     // this run as taken.
     let pools = desk.pools()?;
     settle(&pools, &desk.look()?, kernel, patience)?;
-    give_back(kernel, &mut claim, patience)?;
-    claim.release()
+    give_back(kernel, claim, patience)
 }

@@ -1,13 +1,15 @@
 //! The slice of a run: what it was given, without what other runs have, as the planner deals it.
 
+use nearmetal_host::assignable::Assignable;
 use nearmetal_host::{GuestProcess, Host};
 use nearmetal_place::{
     Allowed, DiskRequest, GuestRequest, NetworkRequest, Occupied, Placement, Planned, Policy, WorkloadClass, plan,
 };
-use nearmetal_units::{Bytes, CpuSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use crate::RunError;
 use crate::flavour::{Flavour, Network};
+use crate::function;
 use crate::given::Given;
 use crate::reservation::{NodeShare, Reservation};
 use nearmetal_domain::DiskBus;
@@ -27,6 +29,8 @@ pub struct Choice<'a> {
     pub given: &'a Given,
     /// What other runs have.
     pub others: &'a [Reservation],
+    /// Functions that guests could be given: of a flavour with one.
+    pub functions: &'a [Assignable],
     /// Whether it has a disk.
     pub has_disk: bool,
     /// Memory that its programs need beside the guest's below the same limits; none where they are not below them.
@@ -42,6 +46,8 @@ pub struct Chosen {
     pub cpus: CpuSet,
     /// Its memory by node, at most.
     pub memory: Vec<NodeShare>,
+    /// The PCI function that is its own.
+    pub function: Option<PciAddress>,
 }
 
 impl Chosen {
@@ -78,6 +84,7 @@ impl Choice<'_> {
                 });
             }
         }
+        let function = function::choose(flavour, self.functions, self.others)?;
         let taken = self.others.iter().fold(CpuSet::new(), |all, other| all.union(&other.cpus));
         let online = self.host.online();
         let free = given.cpus.intersection(&online).difference(&taken);
@@ -91,7 +98,7 @@ impl Choice<'_> {
             ..Policy::default()
         };
         let host = without_what_is_promised(self.host, self.others);
-        let planned = plan(&host, &occupied, &[self.request()], &policy);
+        let planned = plan(&host, &occupied, &[self.request(function)], &policy);
         if let Some(blocked) = planned.plan.blocked.first() {
             return Err(RunError::NoRoom {
                 flavour: flavour.name.clone(),
@@ -115,11 +122,11 @@ impl Choice<'_> {
             false => threads,
         };
         let memory = shares(flavour, placement, &planned);
-        Ok(Chosen { planned, cpus, memory })
+        Ok(Chosen { planned, cpus, memory, function })
     }
 
     /// The guest in the planner's words.
-    fn request(&self) -> GuestRequest {
+    fn request(&self, function: Option<PciAddress>) -> GuestRequest {
         let virtio = self.flavour.bus == DiskBus::Virtio;
         let disk = DiskRequest {
             target: target(self.flavour).to_owned(),
@@ -149,8 +156,11 @@ impl Choice<'_> {
                 self.flavour.class
             },
             disks: if self.has_disk { vec![disk] } else { Vec::new() },
-            networks: if self.flavour.network == Network::None { Vec::new() } else { vec![network] },
-            passthrough: Vec::new(),
+            networks: match self.flavour.network {
+                Network::None | Network::Function(_) => Vec::new(),
+                Network::User | Network::Bridge(_) => vec![network],
+            },
+            passthrough: function.into_iter().collect(),
         }
     }
 
@@ -270,6 +280,7 @@ fn held(guest: Option<&GuestProcess>, node: u32, size: PageSize) -> Bytes {
 mod tests {
     use super::*;
     use crate::flavour::Flavours;
+    use crate::function::Lent;
     use crate::given::MemoryLimit;
     use nearmetal_host::synthetic::Synthetic;
     use proptest::prelude::*;
@@ -298,6 +309,7 @@ mod tests {
             host: &host,
             given,
             others,
+            functions: &[],
             has_disk: true,
             beside: Bytes::ZERO,
         };
@@ -306,9 +318,11 @@ mod tests {
 
     fn reserved(number: usize, flavour: &Flavour, chosen: &Chosen) -> Reservation {
         Reservation {
+            pid: number as u32,
             cpus: chosen.cpus.clone(),
             memory: chosen.memory.clone(),
             page_size: flavour.page_size,
+            functions: chosen.function.into_iter().map(Lent::nothing_known).collect(),
             ..Reservation::empty(&format!("run-job-{number}"), &format!("uuid-{number}"), &flavour.name)
         }
     }
@@ -351,7 +365,18 @@ mod tests {
             };
             let given = Given { memory: vec![limit], ..given("0-15", "0-1") };
             let (flavour, name, uuid) = (&small, "run-job-1", "u");
-            Choice { flavour, name, uuid, host: &machine, given: &given, others: &[], has_disk: true, beside }.choose()
+            Choice {
+                flavour,
+                name,
+                uuid,
+                host: &machine,
+                given: &given,
+                others: &[],
+                functions: &[],
+                has_disk: true,
+                beside,
+            }
+            .choose()
         };
         choice(Bytes::from_mib(256), 1280).unwrap();
         let error = choice(Bytes::from_mib(256), 1279).unwrap_err().to_string();
@@ -443,7 +468,8 @@ mod tests {
                 let flavour = flavour(&format!("vcpus = {vcpus}\nmemory = \"256 MiB\"\nwhole-cores = {whole}"));
                 let (name, uuid) = (format!("run-job-{number}"), format!("uuid-{number}"));
                 let choice = Choice {
-                    flavour: &flavour, name: &name, uuid: &uuid, host: &host, given: &given, others: &living, has_disk: true,
+                    flavour: &flavour, name: &name, uuid: &uuid, host: &host, given: &given, others: &living,
+                    functions: &[], has_disk: true,
                     beside: Bytes::ZERO,
                 };
                 let Ok(chosen) = choice.choose() else { continue };

@@ -3,14 +3,16 @@
 //! Longer than 500 lines, since all of it stands on one stage.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+mod kernel;
+
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nearmetal_change::{ChangeError, Kernel, PinTarget};
-use nearmetal_host::{Host, files};
+use kernel::{DRIVER, POOL, Played, lent};
+use nearmetal_change::Kernel;
+use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::Request;
 use nearmetal_hypervisor::{DomainState, Effect, Fake, Hypervisor, HypervisorError, PassedFile};
 use nearmetal_place::PoolChange;
@@ -30,66 +32,7 @@ const NAME: &str = "run-job-1";
 const UUID: &str = "11111111-2222-4333-8444-555555555555";
 const XML: &str =
     "<domain type='kvm'>\n  <name>run-job-1</name>\n  <uuid>11111111-2222-4333-8444-555555555555</uuid>\n</domain>";
-const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
 const NO_TIME: Duration = Duration::ZERO;
-
-/// A kernel that has one pool, of 16 pages, and so many to give.
-struct Pool {
-    files: RefCell<BTreeMap<String, String>>,
-    most: u64,
-    /// The write at which the process dies, from 1, and whether the kernel has done it by then.
-    dies: Cell<Option<(u32, bool)>>,
-}
-
-impl Pool {
-    fn new(most: u64) -> Self {
-        let files = [("nr_hugepages", "16"), ("surplus_hugepages", "0")];
-        let files = files.map(|(name, value)| (format!("{POOL}/{name}"), value.to_owned()));
-        Self { files: RefCell::new(files.into()), most, dies: Cell::new(None) }
-    }
-
-    fn pages(&self) -> u64 {
-        self.files.borrow()[&format!("{POOL}/nr_hugepages")].parse().unwrap()
-    }
-}
-
-impl Kernel for Pool {
-    fn read(&self, path: &str) -> Result<Option<String>, ChangeError> {
-        Ok(self.files.borrow().get(path).cloned())
-    }
-
-    fn write(&self, path: &str, value: &str) -> Result<(), ChangeError> {
-        let dies = self.dies.get().map(|(left, done)| (left - 1, done));
-        self.dies.set(dies.filter(|(left, _)| *left > 0));
-        assert!(dies != Some((0, false)), "killed before a write");
-        if path.starts_with(POOL) {
-            let pages = value.parse::<u64>().unwrap().min(self.most);
-            self.files.borrow_mut().insert(path.to_owned(), pages.to_string());
-        }
-        assert!(dies != Some((0, true)), "killed behind a write");
-        Ok(())
-    }
-
-    fn affinity(&self, _: &str, _: PinTarget) -> Result<Option<CpuSet>, ChangeError> {
-        Ok(None)
-    }
-
-    fn load_module(&self, _: &str) -> Result<(), ChangeError> {
-        Ok(())
-    }
-
-    fn unload_module(&self, _: &str) -> Result<(), ChangeError> {
-        Ok(())
-    }
-
-    fn inventory(&self) -> Host {
-        Host::default()
-    }
-
-    fn guest_memory(&self, _: &str, _: u32) -> Result<u64, ChangeError> {
-        Ok(0)
-    }
-}
 
 /// Sees the steps, and dies or is told to end where the test says so.
 #[derive(Default)]
@@ -177,6 +120,7 @@ fn reservation() -> Reservation {
         cpus: "1-2".parse().unwrap(),
         memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
         page_size: Some(PageSize::HUGE_2M),
+        functions: vec![lent()],
         ..Reservation::empty(NAME, UUID, "job")
     }
 }
@@ -188,14 +132,14 @@ fn by(fake: &mut Fake) -> impl FnMut(&Reservation) -> Result<(), RunError> {
 
 struct Stage {
     desk: Desk,
-    kernel: Pool,
+    kernel: Played,
     _directory: tempfile::TempDir,
 }
 
 impl Stage {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { desk: Desk::at(directory.path().join("runs")), kernel: Pool::new(1000), _directory: directory }
+        Self { desk: Desk::at(directory.path().join("runs")), kernel: Played::new(1000), _directory: directory }
     }
 
     /// A whole run, as the command makes it.
@@ -220,6 +164,8 @@ impl Stage {
         let log = QemuLog::Stays("/var/log/libvirt/qemu/run-job-1.log".into());
         let (definition, command, log) = (&definition, &command, &log);
         let course = Course { name, uuid, definition, command, boot_limit, time_limit: limit, grace, log };
+        // As libvirt does when it starts the guest; it is never there to give the function back.
+        self.kernel.bind("vfio-pci");
         let Gone { end, guest } = carry_out(&course, fake, watch);
         // What follows then is what the kernel and libvirt do when this process ends.
         guest?;
@@ -240,6 +186,7 @@ impl Stage {
         assert!(recovered.problems.is_empty(), "{why}: {recovered:?}");
         assert!(turn.look().unwrap().is_empty(), "{why}");
         assert_eq!(self.kernel.pages(), 16, "{why}");
+        assert_eq!(self.kernel.driver(), DRIVER, "{why}");
         assert!(fake.domains().unwrap().is_empty(), "{why}");
         assert!(files::list(&self.deltas()).unwrap_or_default().is_empty(), "{why}");
     }
@@ -256,6 +203,7 @@ fn a_run_returns_its_commands_own_code_and_output_and_gives_everything_back_itse
     // Without any help of the next run.
     assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
     assert_eq!(stage.kernel.pages(), 16);
+    assert_eq!(stage.kernel.driver(), DRIVER);
     assert!(fake.domains().unwrap().is_empty());
 }
 
@@ -266,7 +214,7 @@ fn a_run_that_is_killed_at_any_step_leaves_nothing_to_the_next() {
         let mut watch = Witness { killed_at: Some(step), ..Witness::default() };
         let killed = catch_unwind(AssertUnwindSafe(|| stage.run(&mut fake, &mut watch, None).map(drop)));
         assert!(killed.is_err(), "{step:?}");
-        assert_eq!(stage.kernel.pages(), 48, "{step:?}");
+        assert_eq!((stage.kernel.pages(), stage.kernel.driver()), (48, kernel::TAKEN), "{step:?}");
         stage.check_nothing_is_left(&mut fake, &format!("{step:?}"));
     }
 }
@@ -307,8 +255,13 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
 }
 
 #[test]
-fn a_run_that_is_killed_at_any_write_to_a_pool_leaves_the_owners_pages_and_no_more() {
-    for (write, done) in [(1, false), (1, true), (2, false), (2, true)] {
+fn a_run_that_is_killed_at_any_write_leaves_the_owners_pages_and_the_functions_driver() {
+    // The pool grows; the function is unbound, kept for its driver, probed, and kept for it no more; the pool shrinks.
+    const WRITES: u32 = 6;
+    let whole = Stage::new();
+    whole.run(&mut guest(Some(1), seven()), &mut Witness::default(), None).unwrap();
+    assert_eq!(whole.kernel.writes.get(), WRITES);
+    for (write, done) in (1..=WRITES).flat_map(|write| [(write, false), (write, true)]) {
         let why = format!("at write {write}, done: {done}");
         let (stage, mut fake) = (Stage::new(), guest(Some(1), seven()));
         stage.kernel.dies.set(Some((write, done)));
@@ -675,7 +628,7 @@ fn a_guest_without_an_answer_a_code_or_a_memory_of_its_command_is_told_in_words(
 
 #[test]
 fn a_pool_that_does_not_grow_is_set_back_at_once() {
-    let stage = Stage { kernel: Pool::new(30), ..Stage::new() };
+    let stage = Stage { kernel: Played::new(30), ..Stage::new() };
     let mut fake = guest(Some(0), seven());
     let error = stage.run(&mut fake, &mut Witness::default(), None).unwrap_err();
     assert!(matches!(error, RunError::Change(_)), "{error}");

@@ -9,6 +9,7 @@ use nearmetal_host::files;
 use nearmetal_image::ImageId;
 use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
 use nearmetal_run::flavour::{EXAMPLE, TABLES};
+use nearmetal_run::function::Lent;
 use nearmetal_run::offer::{Offer, OfferedFlavour, OfferedFunction, OfferedImage, OfferedNode};
 use nearmetal_run::pools::{Growth, State};
 use nearmetal_run::reservation::{NodeShare, Reservation};
@@ -76,6 +77,7 @@ fn events() -> Vec<EventKind> {
             nodes: "0".parse().unwrap(),
             memory: Bytes::from_mib(256),
             page_size: Some(PageSize::HUGE_2M),
+            functions: vec!["0000:39:10.0".parse().unwrap()],
         },
         EventKind::Delta { image: image() },
         EventKind::UserData { instance_id: "text".to_owned() },
@@ -121,6 +123,12 @@ fn the_reference_of_runs_names_every_field_of_the_list() {
         limit_groups: vec!["text".to_owned()],
         page_size: Some(PageSize::HUGE_2M),
         image: Some(image()),
+        functions: vec![Lent {
+            function: "0000:39:10.0".parse().unwrap(),
+            id: "0x8086:0x10ca".to_owned(),
+            driver: Some("igbvf".to_owned()),
+            only: Some("igbvf".to_owned()),
+        }],
         pools: vec![Growth {
             node: 0,
             size: PageSize::HUGE_2M,

@@ -22,7 +22,8 @@ const MOST: usize = 2 << 20;
 /// Tell a batch system what this host has for runs: flavours that fit, nodes, PUs, images and functions
 ///
 /// Changes nothing and runs without root. A flavour counts as fitting if at least one guest of it does beside no run, within
-/// what this process was given of the machine, and if the host has KVM, its image, its bridge and the files that it boots. What cannot be told is left out, and said on stderr; the exit code is 0 then too.
+/// what this process was given of the machine, and if the host has KVM, its image, its bridge or a virtual function of its port,
+/// and the files that it boots. What cannot be told is left out, and said on stderr; the exit code is 0 then too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ENGINES)]
 pub(crate) struct Args {

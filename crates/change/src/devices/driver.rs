@@ -123,6 +123,18 @@ pub(crate) fn refuse_in_use(kernel: &dyn Kernel, function: PciAddress) -> Result
     }
 }
 
+/// Files of VFIO through which a process can have a function: its group's, and since Linux 6.6 one of its own.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn vfio_files(kernel: &dyn Kernel, function: PciAddress) -> Result<Vec<String>, ChangeError> {
+    let root = directory(function);
+    let group = kernel.link_name(&format!("{root}/iommu_group"))?.into_iter();
+    let group = group.flat_map(|group| [format!("/dev/vfio/{group}"), format!("/dev/vfio/noiommu-{group}")]);
+    let own = kernel.list(&format!("{root}/vfio-dev"))?;
+    Ok(group.chain(own.iter().map(|name| format!("/dev/vfio/devices/{name}"))).collect())
+}
+
 /// Who uses a function, in words; `None` for nobody that can be seen here.
 pub(crate) fn user(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<String>, ChangeError> {
     let root = directory(function);

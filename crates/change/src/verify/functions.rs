@@ -10,7 +10,7 @@ use nearmetal_units::{CpuSet, PciAddress};
 use super::observed::{ObservedCard, ObservedGroup};
 use super::{Check, CheckKind, ObservedFunction, interrupts};
 use crate::devices::link::Link;
-use crate::devices::{NetworkSettings, card, ip};
+use crate::devices::{NetworkSettings, card, ip, vfio_files};
 
 /// A function that a guest is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,16 +72,10 @@ fn look_at(
         },
     });
     let group = link("iommu_group");
-    let targets = group.clone().and_then(|group| {
-        // By its group, or since Linux 6.6 by a device of its own.
-        let own = optional(HostFs::list(files, &format!("{root}/vfio-dev")))?.unwrap_or_default();
-        let group =
-            group.into_iter().flat_map(|group| [format!("/dev/vfio/{group}"), format!("/dev/vfio/noiommu-{group}")]);
-        Ok(group.chain(own.iter().map(|name| format!("/dev/vfio/devices/{name}"))).collect::<Vec<String>>())
-    });
+    let targets = vfio_files(files, function).map_err(|error| error.to_string());
     let held = targets.clone().and_then(|targets| Ok(among(open.as_ref().map_err(Clone::clone)?, &targets)));
     let holder = match (&held, &targets) {
-        (Ok(None), Ok(targets)) => other_holder(files, pid, targets),
+        (Ok(None), Ok(targets)) => holder(files, pid, targets),
         _ => None,
     };
     let group = group.map(|group| {
@@ -114,7 +108,7 @@ fn among(open: &[OpenFile], targets: &[String]) -> Option<String> {
 }
 
 /// The guest whose QEMU holds one of these, if it is not this one.
-fn other_holder(files: &HostFs, pid: Option<u32>, targets: &[String]) -> Option<String> {
+pub(crate) fn holder(files: &HostFs, pid: Option<u32>, targets: &[String]) -> Option<String> {
     let others = guests::pids(files).ok()?.into_iter().filter(|other| Some(*other) != pid);
     others.into_iter().find_map(|other| {
         among(&guests::open_files(files, other).ok()?, targets)?;

@@ -25,6 +25,7 @@ mod touched;
 
 pub(crate) use definition::planned_otherwise;
 pub use engine::EngineEvidence;
+pub(crate) use functions::holder;
 pub use gather::{Effort, engine_under, observe};
 pub use guest_functions::GuestFunction;
 pub use guest_view::{GuestDisk, GuestNode, GuestView};

@@ -99,6 +99,14 @@ static FLAVOUR: Table = Table {
         ),
         key("bridge", "text", NONE, "Bridge of the host to hang it on, instead of `network`.", "bridge = \"br0\""),
         key(
+            "function",
+            "text",
+            NONE,
+            "Port of the host, by the interface of its physical function: each guest has a virtual function (SR-IOV) of it for \
+             itself, instead of `network` or `bridge`. For root. `nearmetal device vfs` makes them.",
+            "function = \"enp57s0\"",
+        ),
+        key(
             "time-limit",
             "length of time",
             NONE,

@@ -92,6 +92,8 @@ pub enum Network {
     User,
     /// A bridge of the host.
     Bridge(String),
+    /// A virtual function for itself, of the port with this name on the host.
+    Function(String),
 }
 
 /// A flavour that is not in the file.
@@ -279,17 +281,20 @@ fn path(section: &Section<'_>, key: &'static str) -> Option<At<PathBuf>> {
 
 fn network(section: &Section<'_>) -> Option<Network> {
     let word = section.word("network", &[("none", false), ("user", true)]);
-    let bridge = section.line("bridge");
-    match (word, bridge) {
-        (Some(_), Some(bridge)) => {
-            section.wrong(&bridge.span, "`bridge` does not go with `network`", "take one of them away");
-            None
+    let word = word.map(|user| if user.value { Network::User } else { Network::None });
+    let (bridge, function) = (section.line("bridge"), section.line("function"));
+    let keys: Vec<&str> = ["network", "bridge", "function"].into_iter().filter(|key| section.has(key)).collect();
+    match keys.as_slice() {
+        [] => return Some(Network::None),
+        [_] => {}
+        [first, .., last] => {
+            let (wrong, help) = (format!("`{last}` does not go with `{first}`"), "take one of them away");
+            section.wrong(&section.place(last), wrong, help);
+            return None;
         }
-        (None, Some(bridge)) => Some(Network::Bridge(bridge.value)),
-        (Some(user), None) => Some(if user.value { Network::User } else { Network::None }),
-        (None, None) if section.has("network") || section.has("bridge") => None,
-        (None, None) => Some(Network::None),
     }
+    let bridge = bridge.map(|bridge| Network::Bridge(bridge.value));
+    word.or(bridge).or(function.map(|port| Network::Function(port.value)))
 }
 
 #[cfg(test)]
@@ -352,6 +357,9 @@ mod tests {
             (&format!("{SMALL}boot = \"kernel\"\nkernel = \"k\"\n"), "relative path"),
             (&format!("{SMALL}boot = \"appliance\"\nimage = \"x\"\n"), "does not go with"),
             (&format!("{SMALL}network = \"user\"\nbridge = \"br0\"\n"), "does not go with"),
+            (&format!("{SMALL}bridge = \"br0\"\nfunction = \"eth0\"\n"), "`function` does not go with `bridge`"),
+            (&format!("{SMALL}network = \"none\"\nfunction = \"eth0\"\n"), "`function` does not go with `network`"),
+            (&format!("{SMALL}function = 7\n"), "function"),
             (&format!("{SMALL}time-limit = \"1d\"\n"), "length of time"),
             (&format!("{SMALL}grace = \"0s\"\n"), "one second at least"),
             (&format!("{SMALL}class = \"density\"\n"), "known: general, throughput, latency"),

@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 use crate::flavour::{Boot, Flavour, Flavours};
+use crate::function::Lent;
 use crate::given::Given;
 use crate::needs::in_a_session;
 use crate::reservation::Reservation;
@@ -38,7 +39,7 @@ pub struct Sources<'a> {
     pub store: &'a Store,
     /// What it has.
     pub images: Option<&'a [StoredImage]>,
-    /// By a flavour's name, what its guests need beside PUs, memory and an image, and this host does not have.
+    /// By a flavour's name, what its guests need beside PUs, memory, an image and a function, and this host does not have.
     pub lacks: &'a BTreeMap<String, String>,
     /// Functions that guests could be given.
     pub functions: &'a [Assignable],
@@ -185,11 +186,12 @@ fn flavour(flavour: &Flavour, sources: &Sources<'_>) -> OfferedFlavour {
     }
     let Some(given) = sources.given else { return offered };
     let runs = sources.runs.unwrap_or_default();
-    let (fit, problem) = count(flavour, given, &without_guests_of(sources.host, runs), &[]);
+    let functions = without_runs(sources.functions, runs);
+    let (fit, problem) = count(flavour, given, &without_guests_of(sources.host, runs), &functions, &[]);
     offered.fit = Some(fit);
     offered.problem = problem.filter(|_| fit == 0);
     if sources.runs.is_some() {
-        let (now, problem) = count(flavour, given, sources.host, runs);
+        let (now, problem) = count(flavour, given, sources.host, sources.functions, runs);
         offered.fit_now = Some(now);
         offered.problem = offered.problem.or(problem.filter(|_| now == 0));
     }
@@ -208,8 +210,23 @@ fn missing_image(flavour: &Flavour, sources: &Sources<'_>) -> Option<String> {
     }
 }
 
+/// The functions as they would be without these runs: nobody has those of their guests.
+fn without_runs(functions: &[Assignable], runs: &[Reservation]) -> Vec<Assignable> {
+    let without = |one: &Assignable| match runs.iter().any(|run| run.has(one.function)) {
+        true => Assignable { guest: None, obstacles: Vec::new(), ..one.clone() },
+        false => one.clone(),
+    };
+    functions.iter().map(without).collect()
+}
+
 /// How many fit one after the other, and why the next does not.
-fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) -> (u32, Option<String>) {
+fn count(
+    flavour: &Flavour,
+    given: &Given,
+    host: &Host,
+    functions: &[Assignable],
+    runs: &[Reservation],
+) -> (u32, Option<String>) {
     let mut others = runs.to_vec();
     for number in 0..MOST {
         let (name, uuid) = (format!("offer-{number}"), format!("offer-{number}"));
@@ -220,6 +237,7 @@ fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) ->
             host,
             given,
             others: &others,
+            functions,
             has_disk: flavour.image.is_some(),
             // What is asked for beside the guest's is the job's matter, and depends on its mode.
             beside: Bytes::ZERO,
@@ -232,6 +250,7 @@ fn count(flavour: &Flavour, given: &Given, host: &Host, runs: &[Reservation]) ->
                 limits: given.limit_files(),
                 limit_groups: given.limit_groups(),
                 page_size: flavour.page_size,
+                functions: chosen.function.into_iter().map(Lent::nothing_known).collect(),
                 ..Reservation::empty(&name, &uuid, &flavour.name)
             }),
         }

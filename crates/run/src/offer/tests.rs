@@ -114,6 +114,30 @@ fn an_image_is_found_by_the_rule_of_runs_and_what_the_host_lacks_is_no_offer() {
 }
 
 #[test]
+fn a_flavour_with_a_function_is_counted_by_those_of_its_port_that_are_free() {
+    let text =
+        "[[flavour]]\nname = \"vf\"\nvcpus = 1\nmemory = \"256 MiB\"\nboot = \"appliance\"\nfunction = \"eth0\"\n";
+    let flavours = Flavours::parse("test", text).unwrap();
+    let counts = |runs: &[Reservation]| {
+        let offer = offer_of(Some(runs), &flavours, &BTreeMap::new());
+        let vf = one(&offer, "vf");
+        assert!(!vf.session);
+        (vf.fit, vf.fit_now, vf.problem.clone())
+    };
+    assert_eq!(counts(&[]), (Some(2), Some(2), None));
+    let host = host();
+    let card = host.pci_devices.iter().find_map(|device| device.sriov.as_ref()).unwrap();
+    let run = |name: &str, number: usize, cpus: &str| Reservation {
+        functions: vec![crate::function::Lent::nothing_known(card.functions[number])],
+        ..crate::reservation::tests::reservation(name, cpus)
+    };
+    assert_eq!(counts(&[run("run-a", 0, "0")]), (Some(2), Some(1), None));
+    let (fit, now, problem) = counts(&[run("run-a", 0, "0"), run("run-b", 1, "1")]);
+    assert_eq!((fit, now), (Some(2), Some(0)));
+    assert!(problem.as_ref().unwrap().contains("the run `run-b` (process 7) has it"), "{problem:?}");
+}
+
+#[test]
 fn engines_get_words_that_they_can_hold() {
     let offer = offer(Some(&[]));
     let functions: Vec<String> = offer.functions.iter().map(|one| one.function.to_string()).collect();

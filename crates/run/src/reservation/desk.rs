@@ -205,6 +205,10 @@ fn look(directory: &Path, uid: u32) -> Result<Vec<Seen>, RunError> {
         let mut said = String::from_utf8(text).map_or(Said::Unknown, |text| Said::parse(&text));
         if let Said::Whole(reservation) = &mut said {
             reservation.uid = stat.st_uid;
+            // Functions are root's to give: those in a user's file would only keep others from having them.
+            if stat.st_uid != 0 && stat.st_uid != uid {
+                reservation.functions.clear();
+            }
         }
         all.push(Seen { said, held, is_own: stat.st_uid == uid, uid: stat.st_uid, path });
     }

@@ -9,6 +9,7 @@ use nearmetal_host::files;
 use super::tests::reservation;
 use super::*;
 use crate::RunError;
+use crate::function::Lent;
 
 fn desk() -> (tempfile::TempDir, Desk) {
     let directory = tempfile::tempdir().unwrap();
@@ -80,6 +81,41 @@ fn a_name_is_reserved_once_and_hostile_lines_say_nothing() {
     for other in ["{}\n", &line("../x"), &line("run-b").replace(SCHEMA, "nearmetal.reservation/9"), &newer] {
         assert_eq!(Said::parse(other), Said::Unknown, "{other}");
     }
+}
+
+#[test]
+fn functions_in_a_users_file_are_nobodys() {
+    let (_directory, desk) = desk();
+    let functions = vec![Lent::nothing_known("0000:39:10.0".parse().unwrap())];
+    let turn = desk.turn().unwrap();
+    let claim = turn.reserve(Reservation { functions, ..reservation("run-a", "1") }).unwrap();
+    assert_eq!(desk.living().unwrap()[0].functions.len(), 1);
+    // As another user's: root can make the file one, and everybody else is seen as one.
+    let desk = match rustix::process::geteuid().is_root() {
+        true => {
+            rustix::fs::chown(&claim.path, Some(rustix::fs::Uid::from_raw(4_000_000)), None).unwrap();
+            desk
+        }
+        false => desk.seen_by(4_000_000),
+    };
+    let seen = desk.living().unwrap();
+    assert!(seen[0].functions.is_empty() && seen[0].cpus.to_string() == "1", "{seen:?}");
+}
+
+#[test]
+fn a_driver_in_a_reservation_is_the_name_of_one() {
+    let line = |driver: &str| {
+        let lent = Lent { driver: Some(driver.to_owned()), ..Lent::nothing_known("0000:39:10.0".parse().unwrap()) };
+        let run = Reservation { functions: vec![lent], ..reservation("run-a", "1") };
+        Said::parse(&(serde_json::to_string(&run).unwrap() + "\n"))
+    };
+    assert!(matches!(line("igbvf"), Said::Whole(_)));
+    for driver in ["../../x", "a/b", "", "a\u{1b}"] {
+        assert_eq!(line(driver), Said::Unknown, "{driver}");
+    }
+    // Those of runs that are older than functions have none.
+    let old = serde_json::to_string(&reservation("run-a", "1")).unwrap().replace("\"functions\":[],", "") + "\n";
+    assert!(matches!(Said::parse(&old), Said::Whole(run) if run.functions.is_empty()) && !old.contains("functions"));
 }
 
 #[test]

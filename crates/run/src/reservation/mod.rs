@@ -11,9 +11,10 @@ mod desk;
 mod hold;
 
 use nearmetal_image::ImageId;
-use nearmetal_units::{Bytes, CpuSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 use serde::{Deserialize, Serialize};
 
+use crate::function::Lent;
 use crate::given::MemoryLimit;
 use crate::pools::Growth;
 
@@ -63,6 +64,9 @@ pub struct Reservation {
     pub page_size: Option<PageSize>,
     /// Its base image.
     pub image: Option<ImageId>,
+    /// PCI functions of its guest. Only root's reservations have any, whatever is written in others.
+    #[serde(default)]
+    pub functions: Vec<Lent>,
     /// What was added to pools for it.
     pub pools: Vec<Growth>,
 }
@@ -119,6 +123,7 @@ impl Reservation {
             limit_groups: Vec::new(),
             page_size: None,
             image: None,
+            functions: Vec::new(),
             pools: Vec::new(),
         }
     }
@@ -133,6 +138,11 @@ impl Reservation {
         let user = self.user();
         let user = if user == 0 { String::new() } else { format!(" of user {user}") };
         format!("`{}` (process {}{user}) has PUs {}", self.name, self.pid, self.cpus)
+    }
+
+    /// Whether its guest has a PCI function.
+    pub fn has(&self, function: PciAddress) -> bool {
+        self.functions.iter().any(|lent| lent.function == function)
     }
 
     /// Whether its guest counts against a limit. The same file is another limit in another container, and the same limit has another
@@ -153,8 +163,12 @@ impl Reservation {
     /// the terminal would obey.
     fn is_plain(&self) -> bool {
         let short = [&self.uuid, &self.flavour, &self.since].into_iter().all(|text| is_plain(text, LONGEST_TEXT));
+        // A driver's name becomes a part of a path.
+        let drivers = self.functions.iter().flat_map(|lent| lent.driver.iter().chain(&lent.only));
         is_name(&self.name)
             && short
+            && self.functions.iter().all(|lent| is_plain(&lent.id, LONGEST_TEXT))
+            && drivers.into_iter().all(|driver| is_name(driver))
             && self.limits.iter().chain(&self.limit_groups).all(|limit| is_plain(limit, LONGEST_PATH))
     }
 }

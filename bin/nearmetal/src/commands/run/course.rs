@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nearmetal_change::{POOL_PATIENCE, now};
-use nearmetal_host::{Host, HostFs, guests};
+use nearmetal_host::assignable::{Assignable, examine};
+use nearmetal_host::{Host, HostFs, guests, ledger};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_image::{ImageFormat, Layer};
 use nearmetal_place::render;
@@ -14,6 +15,8 @@ use nearmetal_run::course::{Course, End, Gone, carry_out};
 use nearmetal_run::definition::{Disk, Kernel, define};
 use nearmetal_run::delta;
 use nearmetal_run::event::EventKind;
+use nearmetal_run::flavour::Network;
+use nearmetal_run::function::{Lent, give_back};
 use nearmetal_run::handed::Handed;
 use nearmetal_run::qemu_log::QemuLog;
 use nearmetal_run::recover::{recover, release, take};
@@ -25,7 +28,7 @@ use serde_json::json;
 use super::Args;
 use super::caller::Caller;
 use super::events::{Ended, Events};
-use super::here::Here;
+use super::here::{Given, Here};
 use super::list::table;
 use super::mode::Mode;
 use super::prepare::{Prepared, kernel, prepare};
@@ -48,8 +51,8 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     if args.dry_run {
         // Closed to this user: with the group to join.
         let living = desk.living().or_else(|error| desk.check().and(Err(error)))?;
-        let chosen = choose(&prepared, &name, &uuid, &Host::read(&fs), &living)?;
-        show(args, &reservation(&prepared, &name, &uuid, &chosen), &chosen, printer);
+        let chosen = choose(&prepared, &name, &uuid, (&fs, &Host::read(&fs)), &living)?;
+        show(args, &reservation(&prepared, &name, &uuid, &fs, &chosen)?, &chosen, printer);
         return Ok(None);
     }
     desk.check()?;
@@ -65,7 +68,7 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     }
     events.run = Some(name.clone());
     let mut scene = Scene { fs: &fs, service, signals: &mut signals, events, printer, asked_by };
-    let hold = match scene.reserve(&prepared, &name, &uuid, &desk) {
+    let mut hold = match scene.reserve(&prepared, &name, &uuid, &desk) {
         // Nothing was taken.
         Err(RunError::Interrupted(signal)) => return Ok(Some(End::Interrupted(signal))),
         other => other?,
@@ -77,7 +80,17 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     let lost = |error: &RunError| error.lost_libvirt();
     let is_lost = begun && end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost);
     let gone = service.end(&fs, (&name, &uuid), (is_lost, end.is_err() || guest.is_err()), printer);
-    match gone.and_then(|()| release(&desk, hold.claim, &fs, POOL_PATIENCE)) {
+    let given_back = match gone {
+        Ok(()) => release(&desk, hold.claim, &fs, POOL_PATIENCE),
+        // Without libvirt, which the next run has to wait for.
+        Err(error) => {
+            if let Err(error) = give_back(&fs, &mut hold.claim, POOL_PATIENCE) {
+                printer.important(&format!("run: {error}"));
+            }
+            Err(error)
+        }
+    };
+    match given_back {
         Ok(()) => events.tell(EventKind::GivenBack),
         // The command's own end is what the caller asked for.
         Err(error) => printer.important(&format!("run: {error}")),
@@ -131,7 +144,8 @@ impl Scene<'_> {
         // Those that could not be given back have their PUs still.
         let others = turn.others(&|dead| lives(fs, dead))?;
         let host = Host::read(fs);
-        let chosen = choose(prepared, name, uuid, &host, &others)?;
+        let chosen = choose(prepared, name, uuid, (fs, &host), &others)?;
+        let reserved = reservation(prepared, name, uuid, fs, &chosen)?;
         recovered.problems.extend(service.prepare(fs, uuid)?);
         for problem in &recovered.problems {
             printer.important(&format!("run: {problem}"));
@@ -141,13 +155,14 @@ impl Scene<'_> {
             events.tell(EventKind::Recovered { names, problems });
         }
         let pools = &chosen.planned.plan.pools;
-        let own = Reservation { asked_by: *asked_by, ..reservation(prepared, name, uuid, &chosen) };
-        let claim = take(&turn, fs, own, pools, POOL_PATIENCE)?;
+        let reserved = Reservation { asked_by: *asked_by, ..reserved };
+        let claim = take(&turn, fs, reserved, pools, POOL_PATIENCE)?;
         events.tell(EventKind::Reserved {
             cpus: chosen.cpus.clone(),
             nodes: chosen.placement().memory.nodes.clone(),
             memory: prepared.flavour.memory,
             page_size: prepared.flavour.page_size,
+            functions: chosen.function.into_iter().collect(),
         });
         Ok(Hold { claim, chosen, host })
     }
@@ -180,15 +195,31 @@ fn choose(
     prepared: &Prepared,
     name: &str,
     uuid: &str,
-    host: &Host,
+    (fs, host): (&HostFs, &Host),
     others: &[Reservation],
 ) -> Result<Chosen, RunError> {
     let Prepared { flavour, given, layers, beside, .. } = prepared;
-    Choice { flavour, name, uuid, host, given, others, has_disk: !layers.is_empty(), beside: *beside }.choose()
+    let (functions, has_disk) = (&functions(fs, host, &flavour.network)[..], !layers.is_empty());
+    Choice { flavour, name, uuid, host, given, others, functions, has_disk, beside: *beside }.choose()
 }
 
-fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> Reservation {
-    Reservation {
+/// What a virtual function is chosen from: nothing for a guest that wants none.
+fn functions(fs: &HostFs, host: &Host, network: &Network) -> Vec<Assignable> {
+    match network {
+        Network::Function(_) => examine(host, &ledger::read(fs, host)),
+        Network::None | Network::User | Network::Bridge(_) => Vec::new(),
+    }
+}
+
+fn reservation(
+    prepared: &Prepared,
+    name: &str,
+    uuid: &str,
+    fs: &HostFs,
+    chosen: &Chosen,
+) -> Result<Reservation, RunError> {
+    let functions = chosen.function.map(|function| Lent::now(fs, function)).transpose()?;
+    Ok(Reservation {
         since: now(),
         cpus: chosen.cpus.clone(),
         memory: chosen.memory.clone(),
@@ -196,8 +227,9 @@ fn reservation(prepared: &Prepared, name: &str, uuid: &str, chosen: &Chosen) -> 
         limit_groups: prepared.given.limit_groups(),
         page_size: prepared.flavour.page_size,
         image: prepared.layers.first().map(|layer| layer.image),
+        functions: functions.into_iter().collect(),
         ..Reservation::empty(name, uuid, &prepared.flavour.name)
-    }
+    })
 }
 
 /// What the guest boots and writes to.
@@ -258,7 +290,8 @@ fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, lo
     let (plan, placement) = (&hold.chosen.planned.plan, hold.chosen.placement());
     let seed = definition.seed.as_deref();
     let handed = handed(files, layers);
-    let mut here = Here::new(fs, plan, placement, (handed, seed, charged), signals, events);
+    let given = Given { handed, functions: &reserved.functions, seed, charged };
+    let mut here = Here::new(fs, plan, placement, given, signals, events);
     carry_out(&course, libvirt, &mut here)
 }
 

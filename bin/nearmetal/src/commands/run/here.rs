@@ -8,8 +8,9 @@ use nearmetal_hypervisor::{Definition, Hypervisor};
 use nearmetal_place::{Placement, Plan};
 use nearmetal_run::course::{Look, Step, Watch};
 use nearmetal_run::event::EventKind;
+use nearmetal_run::function::Lent;
 use nearmetal_run::handed::{Handed, read_back};
-use nearmetal_run::{charged, seed};
+use nearmetal_run::{charged, function, seed};
 
 use super::events::Events;
 use super::signals::Signals;
@@ -19,11 +20,7 @@ pub(super) struct Here<'a> {
     fs: &'a HostFs,
     plan: &'a Plan,
     placement: &'a Placement,
-    handed: Vec<Handed<'a>>,
-    /// The disk with the user data, by its name in the guest.
-    seed: Option<&'a str>,
-    /// Whether its QEMU has to be in this job's control group.
-    charged: bool,
+    given: Given<'a>,
     signals: &'a mut Signals,
     events: &'a mut Events,
     /// Checks of the read-back, and those that told nothing.
@@ -32,17 +29,29 @@ pub(super) struct Here<'a> {
     unseen: bool,
 }
 
+/// What a guest is given beside its slice, to be read back.
+pub(super) struct Given<'a> {
+    /// Files.
+    pub(super) handed: Vec<Handed<'a>>,
+    /// PCI functions.
+    pub(super) functions: &'a [Lent],
+    /// The disk with the user data, by its name in the guest.
+    pub(super) seed: Option<&'a str>,
+    /// Whether its QEMU has to be in this job's control group.
+    pub(super) charged: bool,
+}
+
 impl<'a> Here<'a> {
-    /// Of a guest that is about to start; with what it is handed, its disk with user data, and whether it is charged to the job.
+    /// Of a guest that is about to start.
     pub(super) fn new(
         fs: &'a HostFs,
         plan: &'a Plan,
         placement: &'a Placement,
-        (handed, seed, charged): (Vec<Handed<'a>>, Option<&'a str>, bool),
+        given: Given<'a>,
         signals: &'a mut Signals,
         events: &'a mut Events,
     ) -> Self {
-        Self { fs, plan, placement, handed, seed, charged, signals, events, looked: (0, 0), unseen: false }
+        Self { fs, plan, placement, given, signals, events, looked: (0, 0), unseen: false }
     }
 }
 
@@ -74,7 +83,8 @@ impl Watch for Here<'_> {
         let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
         let verification = judge(self.plan, self.placement, &observed);
         self.unseen = verification.checks.iter().any(|check| check.kind == CheckKind::Memory && is_untold(check));
-        let given = |check: &Check| self.charged && charged::is_given(self.fs, check);
+        let Given { handed, functions, seed, charged } = &self.given;
+        let given = |check: &Check| *charged && charged::is_given(self.fs, check);
         let wrong = verification.checks.iter().filter(|check| is_wrong(check, booted) && !given(check));
         let mut wrong: Vec<String> = wrong
             .map(|check| {
@@ -86,13 +96,16 @@ impl Watch for Here<'_> {
             })
             .collect();
         if !booted {
-            self.looked = (verification.checks.len() + self.handed.len(), verification.untold());
-            wrong.extend(read_back(self.fs, &self.placement.uuid, &self.handed).err().into_iter().flatten());
-            if self.charged {
+            // Of each function its driver and its holder.
+            let own = handed.len() + 2 * functions.len();
+            self.looked = (verification.checks.len() + own, verification.untold());
+            wrong.extend(read_back(self.fs, &self.placement.uuid, handed).err().into_iter().flatten());
+            wrong.extend(function::read_back(self.fs, &self.placement.uuid, functions).err().into_iter().flatten());
+            if *charged {
                 self.looked.0 += 1;
                 wrong.extend(charged::read_back(self.fs, &self.placement.uuid).err());
             }
-            if let Some(target) = self.seed {
+            if let Some(target) = seed {
                 self.looked.0 += 1;
                 let live = hypervisor.domain_xml(&self.placement.guest, Definition::Live);
                 let live = live.map_err(|error| error.to_string());

@@ -51,14 +51,16 @@ pub(super) fn list(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     Ok(ExitStatus::Done)
 }
 
-/// What a dead run left: its PUs are free for the next one, its pages are in their pools.
+/// What a dead run left: its PUs are free for the next one, its pages are in their pools, and of its function nobody has seen that it
+/// went back.
 fn left(run: &Reservation) -> String {
     let pages = run.pools.iter().map(|pool| {
         let (pages, size, node) = (pool.after.saturating_sub(pool.before), pool.size, pool.node);
         format!("{pages} pages of {size} in the pool of node {node}")
     });
-    let pages: Vec<String> = pages.collect();
-    if pages.is_empty() { run.name.clone() } else { format!("{} ({})", run.name, pages.join(", ")) }
+    let functions = run.functions.iter().map(|lent| format!("function {}", lent.function));
+    let all: Vec<String> = pages.chain(functions).collect();
+    if all.is_empty() { run.name.clone() } else { format!("{} ({})", run.name, all.join(", ")) }
 }
 
 /// One line for each, under a head.
@@ -70,12 +72,14 @@ pub(super) fn table(runs: &[Reservation]) -> String {
 fn rows(runs: &[Reservation], unknown: &[(String, String)]) -> String {
     let unread = |(user, path): &(String, String)| {
         let path: String = path.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        ["unknown", "?", user, "?", "?", "?", "?", &path].map(str::to_owned)
+        ["unknown", "?", user, "?", "?", "?", "?", "?", &path].map(str::to_owned)
     };
     let row = |run: &Reservation| {
         let nodes: Vec<String> = run.memory.iter().map(|share| share.node.to_string()).collect();
         let memory = run.memory.iter().fold(Bytes::ZERO, |sum, share| sum.plus(share.bytes));
         let image = run.image.map_or_else(|| "-".to_owned(), |image| image.short());
+        let functions: Vec<String> = run.functions.iter().map(|lent| lent.function.to_string()).collect();
+        let functions = if functions.is_empty() { "-".to_owned() } else { functions.join(",") };
         let (pid, user) = (run.pid.to_string(), accounts::user(run.user()));
         [
             run.name.clone(),
@@ -85,15 +89,16 @@ fn rows(runs: &[Reservation], unknown: &[(String, String)]) -> String {
             nodes.join(","),
             memory.to_string(),
             image,
+            functions,
             run.since.clone(),
         ]
     };
-    let head = ["run", "pid", "user", "PUs", "nodes", "memory", "image", "since"].map(str::to_owned);
-    let rows: Vec<[String; 8]> =
+    let head = ["run", "pid", "user", "PUs", "nodes", "memory", "image", "function", "since"].map(str::to_owned);
+    let rows: Vec<[String; 9]> =
         std::iter::once(head).chain(runs.iter().map(row)).chain(unknown.iter().map(unread)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..8).map(width).collect();
-    let line = |row: &[String; 8]| {
+    let widths: Vec<usize> = (0..9).map(width).collect();
+    let line = |row: &[String; 9]| {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         cells.join("  ").trim_end().to_owned()
     };
@@ -112,11 +117,17 @@ mod tests {
         let run: Reservation = serde_json::from_str(text).unwrap();
         let shown = table(&[run]);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[0], "run                pid   user  PUs  nodes  memory   image  since");
+        assert_eq!(lines[0], "run                pid   user  PUs  nodes  memory   image  function  since");
         let file = ("alice".to_owned(), "/run/x/run-\u{1b}.run".to_owned());
         let shown = rows(&[], &[file]);
-        assert_eq!(shown.lines().nth(1), Some("unknown  ?    alice  ?    ?      ?       ?      /run/x/run-?.run"));
-        assert_eq!(lines[1], "run-tiny-1a2b3c4d  4711  root  1-2  1      512 MiB  -      2026-11-25T09:00:00Z");
+        assert_eq!(
+            shown.lines().nth(1),
+            Some("unknown  ?    alice  ?    ?      ?       ?      ?         /run/x/run-?.run")
+        );
+        assert_eq!(
+            lines[1],
+            "run-tiny-1a2b3c4d  4711  root  1-2  1      512 MiB  -      -         2026-11-25T09:00:00Z"
+        );
     }
 
     #[test]
@@ -126,6 +137,11 @@ mod tests {
             "state":"grown","back_to":null}]}"#;
         let mut run: Reservation = serde_json::from_str(text).unwrap();
         assert_eq!(left(&run), "run-a (32 pages of 2 MiB in the pool of node 1)");
+        let lent = r#"{"function":"0000:39:10.0","id":"0x8086:0x10ca","driver":"igbvf","only":null}"#;
+        run.functions = vec![serde_json::from_str(lent).unwrap()];
+        assert_eq!(left(&run), "run-a (32 pages of 2 MiB in the pool of node 1, function 0000:39:10.0)");
+        assert!(table(std::slice::from_ref(&run)).contains("  0000:39:10.0"));
+        run.functions.clear();
         run.pools.clear();
         assert_eq!(left(&run), "run-a");
     }

@@ -32,9 +32,9 @@ use crate::style::Format;
 /// delta, slice and pools are given back: at once, or by the next run.
 ///
 /// A user without root, in the group that may use /dev/kvm, gets session mode: a libvirt daemon of the run's own, with QEMU inside the
-/// job's control group and charged to the job. Root gets system mode: qemu:///system, huge pages and bridges, with QEMU outside of
-/// the job's control group; a user gets it with `--mode system`, if root has enabled nearmetal-run.socket and opened the flavour to
-/// a group of his (`open-to`). PCI functions are not supported yet.
+/// job's control group and charged to the job. Root gets system mode: qemu:///system, huge pages, bridges and virtual functions of
+/// network cards, with QEMU outside of the job's control group; a user gets it with `--mode system`, if root has enabled
+/// nearmetal-run.socket and opened the flavour to a group of his (`open-to`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -9,7 +9,7 @@ use nearmetal_run::RunError;
 use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
 use nearmetal_run::given::Given;
-use nearmetal_run::needs::{boot_files, bridge, in_a_session, kvm};
+use nearmetal_run::needs::{boot_files, bridge, in_a_session, kvm, port};
 use nearmetal_run::output::fits;
 use nearmetal_units::Bytes;
 
@@ -64,7 +64,10 @@ pub(super) fn prepare(
         return Err(RunError::UserDataNotWanted { flavour: flavour.name });
     }
     match mode {
-        Mode::System => bridge(fs, &flavour)?,
+        Mode::System => {
+            bridge(fs, &flavour)?;
+            port(fs, &flavour)?;
+        }
         Mode::Session => {
             in_a_session(&flavour)?;
             // A dry run shows what there is room for.

@@ -318,7 +318,6 @@ mod tests {
 
     fn reserved(number: usize, flavour: &Flavour, chosen: &Chosen) -> Reservation {
         Reservation {
-            pid: number as u32,
             cpus: chosen.cpus.clone(),
             memory: chosen.memory.clone(),
             page_size: flavour.page_size,

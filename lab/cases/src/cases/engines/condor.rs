@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use nearmetal_lab::image::Engine;
 
 use super::super::Verdict;
-use super::evidence::{check, gather};
+use super::evidence::{Share, check, gather};
 use super::farm::{Farm, on};
 use super::jobs::{End, HELD, Job, LONG, PREEMPTED, REMOVED, RESTARTED, URGENT, forty as all_jobs};
 
@@ -36,7 +36,7 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
             "left=$(condor_q -all -af FarmName) && [ -z \"$left\" ]",
             "condor_q -all -nobatch; condor_status",
         )?;
-        check(&jobs, &gather(farm)?)?;
+        check(&jobs, &gather(farm)?, Share::AtLeast)?;
         let table = accounted(farm, &jobs)?;
         farm.nothing_is_left()?;
         Ok(Verdict::Holds(table))
@@ -51,7 +51,7 @@ fn set_up(farm: &Farm) -> anyhow::Result<()> {
         host.write("/root/condor.sh", SETUP)?;
         host.sh(&format!("sh /root/condor.sh '{daemons}'")).with_context(|| format!("HTCondor on {name}"))?;
     }
-    let both = "[ $(condor_status -constraint 'PartitionableSlot && stringListMember(\"wide\", NearmetalFlavours)' -af Machine | wc -l) = 2 ]";
+    let both = "[ $(condor_status -constraint 'PartitionableSlot && stringListMember(\"wide\", NearmetalFlavours) && stringListMember(\"function\", NearmetalFlavoursOfService)' -af Machine | wc -l) = 2 ]";
     farm.wait(
         "two hosts with flavours",
         both,

@@ -27,6 +27,8 @@ SCHEDD_INTERVAL = 10
 STARTER_UPDATE_INTERVAL = 5
 STARTER_INITIAL_UPDATE_INTERVAL = 2
 RUNBENCHMARKS = False
+# What hosts say of themselves is heard soon.
+UPDATE_INTERVAL = 20
 # Emulated processors are slow.
 STARTD_CRON_NEARMETAL_KILL = True
 END

@@ -24,7 +24,20 @@ vcpus = 4
 memory = "512 MiB"
 boot = "appliance"
 grace = "5s"
+
+[[flavour]]
+name = "function"
+vcpus = 1
+memory = "384 MiB"
+boot = "appliance"
+grace = "5s"
+open-to = "farm"
+function = "PORT"
 "#;
+/// The port of a host's network card.
+const PORT: &str = "basename $(dirname $(dirname $(ls /sys/class/net/*/device/sriov_totalvfs)))";
+/// Virtual functions of it that the host's driver has again.
+pub(super) const FUNCTIONS: u32 = 2;
 /// The queue of forty guests under emulation is empty after half of that.
 pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 
@@ -33,6 +46,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f '[g]uest=run-'; pgrep -f '[n]earmetal-libvirt'
     pgrep -l -u farm; ls -d /tmp/nearmetal-* 2>/dev/null
     nearmetal run --list | grep -v '^no runs$'
+    for f in /sys/class/net/*/device/virtfn*/driver; do basename $(readlink $f); done | grep -vx igbvf
     cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | grep -vx 0; true";
 
 /// The two hosts.
@@ -106,10 +120,11 @@ pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verd
     let farm = Farm { a: up("farm-a", "farm:a")?, b: up("farm-b", "farm:b")? };
     for ((name, host), address) in farm.hosts().into_iter().zip(["192.0.2.1", "192.0.2.2"]) {
         host.write("/root/host.sh", HOST)?;
+        let own = FLAVOURS.replace("PORT", &host.sh(PORT)?);
         host.sh("mkdir -p /etc/nearmetal")?;
-        host.write("/etc/nearmetal/flavours.toml", &format!("{}{FLAVOURS}", run::service::flavours_for("farm")))?;
+        host.write("/etc/nearmetal/flavours.toml", &format!("{}{own}", run::service::flavours_for("farm")))?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
-        host.sh(&format!("sh /root/host.sh {name} {address} {now}"))?;
+        host.sh(&format!("sh /root/host.sh {name} {address} {now} {FUNCTIONS}"))?;
         run::service::listen(host)?;
     }
     // The cards need a moment until they have a link.

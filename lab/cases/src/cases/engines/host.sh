@@ -1,4 +1,4 @@
-# One host of a farm. Arguments: its name, its address, and the time at the host of both labs.
+# One host of a farm. Arguments: its name, its address, the time at the host of both labs, and how many virtual functions its card has.
 set -e
 name=$1 address=$2 now=$3
 hostname "$name"
@@ -8,6 +8,7 @@ date -s "@$now" > /dev/null
 port=$(basename "$(dirname "$(dirname "$(ls /sys/class/net/*/device/sriov_totalvfs)")")")
 ip address replace "$address/24" dev "$port"
 ip link set "$port" up
+nearmetal device vfs "$port" "$4" --keep-driver --yes > /dev/null
 id farm > /dev/null 2>&1 || useradd -m -G kvm farm
 # As the package makes it.
 install -d -m 755 /run/nearmetal
@@ -23,7 +24,7 @@ grep _allowed_list /proc/self/status > "/srv/jobs/$1.given"
 sed 's/^/cgroup:/' /proc/self/cgroup >> "/srv/jobs/$1.given"
 # What only root can give, its service gives a user.
 mode=
-[ "$2" != pages ] || [ "$(id -u)" = 0 ] || mode='--mode system'
+case $2 in pages | function) [ "$(id -u)" = 0 ] || mode='--mode system' ;; esac
 exec nearmetal run $mode "$2" --events "/srv/jobs/$1.events" -- sh -c "$3"
 END
 chmod 755 /usr/local/bin/farm-job

@@ -65,6 +65,7 @@ pub(super) fn forty() -> Vec<Job> {
         job(WIDE, "wide", 6, "nproc | grep -qx 4"),
         root("as-root", "tiny", 2),
         Job { system: true, ..job("pages", "pages", 3, "exit 0") },
+        Job { system: true, ..job("function", "function", 2, "ls -d /sys/class/net/*/device") },
         job(BOTH, "tiny", 2, "exit 0"),
         job(URGENT, "tiny", 6, "exit 0"),
     ];

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use nearmetal_lab::image::Engine;
 
 use super::super::Verdict;
-use super::evidence::{check, gather};
+use super::evidence::{Share, check, gather};
 use super::farm::{Farm, on};
 use super::jobs::{BOTH, End, HELD, Job, LONG, PREEMPTED, REMOVED, RESTARTED, URGENT, wanted};
 
@@ -25,7 +25,7 @@ pub(super) fn forty() -> anyhow::Result<Verdict> {
         farm.a.sh(&format!("scontrol release jobname={HELD}"))?;
         farm.wait("an empty queue", &nobody_in_queue(""), "squeue; sinfo -R")?;
         let found = gather(farm)?;
-        check(&jobs, &found)?;
+        check(&jobs, &found, Share::Exactly)?;
         let both = found.get(BOTH).context("no guest over two hosts")?;
         ensure!(both.iter().map(|guest| guest.host).eq(["farm-a", "farm-b"]), "`{BOTH}` had no two hosts: {both:?}");
         let table = accounted(farm, &jobs)?;
@@ -39,7 +39,10 @@ fn set_up(farm: &Farm) -> anyhow::Result<()> {
     let mut nodes = String::new();
     for (name, host) in farm.hosts() {
         let words = host.sh("nearmetal offer --format slurm")?;
-        ensure!(words.contains("flavour.tiny") && words.contains("flavour.wide"), "{name} offers {words}");
+        ensure!(
+            ["tiny", "wide", "function"].iter().all(|flavour| words.contains(&format!("flavour.{flavour}"))),
+            "{name} offers {words}"
+        );
         nodes += &format!("NodeName={name} CPUs=6 Sockets=2 CoresPerSocket=3 RealMemory=3500 {words}\n");
     }
     for ((name, host), controller) in farm.hosts().into_iter().zip(["yes", "no"]) {

@@ -50,16 +50,16 @@ pub(super) fn over_virsh(bench: &Bench) -> anyhow::Result<Verdict> {
          kill -TERM $run; wait $run; grep -q '<cputune>' /root/plain.xml",
         waiting("tiny")
     ))?;
-    let command = "{\"execute\":\"guest-exec\",\"arguments\":{\"path\":\"/bin/true\"}}";
+    let command = r#"'{\"execute\":\"guest-exec\",\"arguments\":{\"path\":\"/bin/true\"}}'"#;
     // One virsh, which is told when the agent is there: nothing asks the guest meanwhile.
     let plain = format!(
-        "virsh -q 'create /root/plain.xml; event plain agent-lifecycle --timeout 300; qemu-agent-command plain {command}'"
+        "virsh -q \"create /root/plain.xml; event plain agent-lifecycle --timeout 300; qemu-agent-command plain {command}\""
     );
     let mut pairs = Vec::new();
     for _ in 0..PAIRS {
         let (alone, said) = timed(bench, &plain)?;
         bench.sh("virsh -q destroy plain")?;
-        ensure!(said.contains("\"pid\""), "virsh ran no command: {said}");
+        ensure!(said.contains("\"pid\"") && said.contains("events received: 1"), "virsh ran no command: {said}");
         let (run, steps) = run(bench)?;
         pairs.push((run, alone, steps));
     }

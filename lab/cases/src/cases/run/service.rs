@@ -22,15 +22,19 @@ pub(super) fn cases() -> Vec<Case> {
 /// Alice is one of those whom the flavour with huge pages is open to; Bob may use KVM, and Carol nothing.
 fn set_up(bench: &Bench) -> anyhow::Result<()> {
     session::set_up(bench)?;
+    bench.sh("mkdir -p /etc/nearmetal")?;
     bench.write("/etc/nearmetal/flavours.toml", &flavours_for("physics"))?;
     bench.sh("groupadd -f physics; usermod -aG physics alice; chmod 755 /etc/nearmetal; chmod 644 /etc/nearmetal/flavours.toml")?;
     listen(bench)
 }
 
-/// The flavours of all cases, the one with huge pages open to a group.
+/// The flavours of all cases, those with huge pages and with a disk open to a group.
 pub(in crate::cases) fn flavours_for(group: &str) -> String {
-    let open = format!("page-size = \"2 MiB\"\nopen-to = \"{group}\"\ngrace = \"5s\"");
-    FLAVOURS.replace("page-size = \"2 MiB\"", &open)
+    let open = format!("\nopen-to = \"{group}\"\ngrace = \"5s\"");
+    let of = |key: &str| (key.to_owned(), format!("{key}{open}"));
+    [of("page-size = \"2 MiB\""), of("boot = \"kernel\"")]
+        .into_iter()
+        .fold(FLAVOURS.to_owned(), |text, (key, with)| text.replace(&key, &with))
 }
 
 /// Starts the package's socket.
@@ -67,9 +71,13 @@ fn pages(bench: &Bench) -> anyhow::Result<Verdict> {
     let cpus: CpuSet = reserved["cpus"].as_str().unwrap_or_default().parse()?;
     ensure!(!cpus.is_empty() && cpus.is_subset(&"2-5".parse()?), "{events}");
     ensure!(reserved["page_size"] == 2 << 20 && events.contains("\"outcome\":\"exited\",\"code\":7"), "{events}");
-    // Its user data arrive as bytes; the appliance has no cloud-init to read them.
-    let refused = bench.ends_with(2, &as_user("alice", "pages --user-data /etc/hostname -- true"))?;
-    ensure!(refused.contains("reads no user data"), "{refused}");
+    // Its user data arrive as bytes.
+    bench.write("/var/tmp/user-data", "#cloud-config\nhostname: seen\n")?;
+    let inside = "tr -d '\\000' </dev/vda | grep -o -e CIDATA -e 'hostname: seen'";
+    let words = format!("disk --user-data /var/tmp/user-data -- sh -c \"{inside}\"");
+    let text = bench.sh(&format!("chmod 644 /var/tmp/user-data; {}", as_user("alice", &words)))?;
+    ensure!(text.contains("CIDATA") && text.contains("hostname: seen"), "{text}");
+    nothing_is_left(bench, "a user's run with user data")?;
     tear_down(bench)?;
     Ok(HOLDS)
 }
@@ -92,9 +100,9 @@ fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
         let ended = bench.sh(&format!("{waiting}{kill}; wait $run; echo $?; cat /var/tmp/said"))?;
         ensure!(ended.lines().next() == Some(code), "{who}: {ended}");
         // Who is killed says nothing; the service that is left ends the guest within its grace.
-        bench.sh("for i in $(seq 60); do systemctl -q is-active 'nearmetal-run@*' || break; sleep 1; done")?;
+        bench.sh(GONE)?;
         if who == "the service" {
-            let left = bench.sh("pgrep -f '[g]uest=run-'; true")?;
+            let left = bench.sh("sleep 5; pgrep -f '[g]uest=run-'; true")?;
             ensure!(left.is_empty(), "{who}: {left}");
             bench.sh(&as_user("alice", "pages -- true"))?;
         }
@@ -104,12 +112,18 @@ fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(HOLDS)
 }
 
-/// Connections that say nothing, and those that say what is no request.
+/// Waits until nobody is connected any more.
+const GONE: &str = "for i in $(seq 60); do systemctl -q is-active 'nearmetal-run@*' || exit 0; sleep 1; done
+    systemctl list-units 'nearmetal-run@*'; exit 1";
+
+/// Connections that say nothing, those that say what is no request, one that says a byte now and then, and a hundred in a row.
 const NOISE: &str = "use IO::Socket::UNIX; my @all; $SIG{PIPE} = 'IGNORE';
 for my $say ('', 'r', \"r\\xff\\xff\\xff\\xff\", \"x\\0\\0\\0\\0\", \"r\\x02\\0\\0\\0[]\", \"s\\x01\\0\\0\\0\\x0f\") {
     for (1 .. 5) { my $s = IO::Socket::UNIX->new(Peer => '/run/nearmetal/run.socket') or die; $s->autoflush; print $s $say; push @all, $s }
 }
-print \"said\\n\"; STDOUT->flush; sleep 600;
+my $slow = IO::Socket::UNIX->new(Peer => '/run/nearmetal/run.socket') or die; $slow->autoflush; print $slow \"r\\0\\x02\\0\\0\";
+for (1 .. 100) { my $s = IO::Socket::UNIX->new(Peer => '/run/nearmetal/run.socket') }
+while (1) { sleep 3; print $slow ' ' }
 ";
 
 fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
@@ -132,7 +146,7 @@ fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
          systemctl is-active noise",
     )?;
     bench.sh(&as_user("alice", "pages -- true"))?;
-    bench.sh("for i in $(seq 60); do systemctl -q is-active 'nearmetal-run@*' || exit 0; sleep 1; done; systemctl list-units 'nearmetal-run@*'; exit 1")?;
+    bench.sh(GONE)?;
     bench.sh("systemctl stop noise")?;
     nothing_is_left(bench, "refusals")?;
     tear_down(bench)?;

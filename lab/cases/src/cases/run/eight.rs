@@ -26,7 +26,7 @@ fn start(seconds: u32) -> String {
                  2|6) words='disk --image base.qcow2 --directory /root/images'; write=\"head -c 20000000 /dev/zero | tr '\\\\000' x >/dev/vda; sync;\" ;;
                  *) words=tiny ;;
              esac
-             nearmetal run $words --flavours /root/flavours.toml --events /root/events$i -- sh -c \"$write sleep {seconds}; exit 1$i\" 2>/root/said$i &
+             nearmetal run $words --flavours /root/flavours.toml --events /root/events$i -- sh -c \"$write sleep {seconds}; exit 1$i\" >/dev/null 2>/root/said$i &
              eval run$i=$!
          done
          for i in $(seq {RUNS}); do for s in $(seq 600); do grep -qs -e command-started -e ended /root/events$i && break; sleep 1; done; done

@@ -55,6 +55,7 @@ fn obstacles() -> Vec<Obstacle> {
         Obstacle::DefaultRoute { interface: text(), through: Some(text()) },
         Obstacle::Member { interface: text(), master: text() },
         Obstacle::InterfaceUp { interface: text() },
+        Obstacle::Used { by: text() },
         Obstacle::Console,
         Obstacle::HasVirtualFunctions { count: 1 },
         Obstacle::NoReset,

@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use nearmetal_host::{Host, HostFs, ReadError, ThreadRole, guests};
-use nearmetal_units::{CpuSet, PageSize};
+use nearmetal_units::{CpuSet, PageSize, PciAddress};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -54,8 +54,8 @@ pub trait Kernel {
         Ok(false)
     }
 
-    /// The running guest that has one of these files open, by its name; `None` if none is seen.
-    fn holder(&self, _paths: &[String]) -> Result<Option<String>, ChangeError> {
+    /// The guest that has one of these files open, or starts with this function, by its name; `None` if none is seen.
+    fn holder(&self, _function: PciAddress, _paths: &[String]) -> Result<Option<String>, ChangeError> {
         Ok(None)
     }
 
@@ -157,8 +157,8 @@ impl Kernel for HostFs {
         }
     }
 
-    fn holder(&self, paths: &[String]) -> Result<Option<String>, ChangeError> {
-        Ok(crate::verify::holder(self, None, paths))
+    fn holder(&self, function: PciAddress, paths: &[String]) -> Result<Option<String>, ChangeError> {
+        Ok(crate::verify::holder(self, None, function, paths))
     }
 
     fn guest(&self, uuid: &str) -> Result<Option<u32>, ChangeError> {

@@ -93,6 +93,7 @@ pub fn recover(
         settle(pools, &turn.look()?, kernel, patience)?;
     }
     let mut recovered = Recovered::default();
+    let mut looks = function::LOOKS_OF_DEAD;
     for seen in turn.look()?.into_iter().filter(|seen| !seen.held && seen.is_own) {
         let dead = match &seen.said {
             Said::Nothing => {
@@ -105,7 +106,7 @@ pub fn recover(
             Said::Whole(dead) if pools.is_none() && !dead.pools.is_empty() => continue,
             Said::Whole(dead) => dead,
         };
-        match given_back(&seen, dead, kernel, end, patience) {
+        match given_back(&seen, dead, kernel, end, (patience, &mut looks)) {
             Ok(()) => recovered.names.push(dead.name.clone()),
             Err(error) => recovered
                 .problems
@@ -120,7 +121,7 @@ fn given_back(
     dead: &Reservation,
     kernel: &dyn Kernel,
     end: &mut EndGuest<'_>,
-    patience: Duration,
+    (patience, looks): (Duration, &mut u32),
 ) -> Result<(), RunError> {
     end(dead)?;
     // A libvirt that does not know it may still have lost it alive.
@@ -131,7 +132,7 @@ fn given_back(
     }
     let mut claim = seen.adopt(dead.clone())?;
     // Each whatever becomes of the other.
-    let functions = function::give_back(kernel, &mut claim, patience);
+    let functions = function::give_back_in(kernel, &mut claim, patience, looks);
     give_back(kernel, &mut claim, patience)?;
     functions?;
     claim.release()

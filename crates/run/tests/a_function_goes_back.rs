@@ -102,6 +102,11 @@ fn what_another_guest_has_by_now_was_removed_or_is_another_device_is_nobodys_to_
     stage.kernel.holder.set(Some("db"));
     assert_eq!((stage.recover().names.len(), stage.kernel.driver()), (1, TAKEN));
 
+    // Its owner has given it to another driver since.
+    let stage = dead();
+    stage.kernel.bind("uio_pci_generic");
+    assert_eq!((stage.recover().names.len(), stage.kernel.driver().0), (1, Some("uio_pci_generic")));
+
     let stage = dead();
     stage.kernel.remove();
     assert_eq!(stage.recover().names.len(), 1);

@@ -13,6 +13,7 @@ use nearmetal_run::needs::on_this_host;
 use nearmetal_run::offer::{Offer, Sources};
 use nearmetal_run::reservation::{DIRECTORY, Desk};
 
+use super::run::with_users;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -89,7 +90,7 @@ pub(crate) fn offer(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         store: &store,
         images: images.as_deref(),
         lacks: &lacks,
-        functions: &examine(&host, &ledger),
+        functions: &with_users(&fs, examine(&host, &ledger)),
     };
     let offer = Offer::of(&sources, unknown);
     match args.format {

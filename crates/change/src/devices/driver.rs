@@ -136,7 +136,10 @@ pub fn vfio_files(kernel: &dyn Kernel, function: PciAddress) -> Result<Vec<Strin
 }
 
 /// Who uses a function, in words; `None` for nobody that can be seen here.
-pub(crate) fn user(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<String>, ChangeError> {
+///
+/// # Errors
+/// The kernel does not say.
+pub fn user(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<String>, ChangeError> {
     let root = directory(function);
     if let Some(group) = kernel.link_name(&format!("{root}/iommu_group"))? {
         let device = format!("/dev/vfio/{group}");

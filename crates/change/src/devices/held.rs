@@ -1,10 +1,14 @@
 //! Whether changes to devices still hold: one check for each.
 
+use std::collections::BTreeSet;
+
+use nearmetal_units::PciAddress;
+
 use super::link::Link;
 use super::{card, driver};
 use crate::ChangeError;
 use crate::change::Change;
-use crate::device_state::VfState;
+use crate::device_state::{BoundDriver, DriverState, VfState};
 use crate::journal::Transaction;
 use crate::machine::Machine;
 use crate::modules;
@@ -38,6 +42,20 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
     }
     (!checks.is_empty())
         .then(|| verification(&format!("devices of transaction {}: {}", transaction.number(), task.task), checks))
+}
+
+/// Functions that a transaction in force keeps for guests.
+pub fn set_aside(all: &[Transaction]) -> BTreeSet<PciAddress> {
+    let steps = all.iter().filter(|transaction| transaction.is_in_force()).flat_map(|transaction| &transaction.steps);
+    let kept = steps.filter_map(|step| match &step.change {
+        Change::Driver { card, new: DriverState { bound: BoundDriver::Named(name), .. }, .. }
+            if name.contains("vfio") =>
+        {
+            Some(card.function)
+        }
+        _ => None,
+    });
+    kept.collect()
 }
 
 pub(super) fn of_changes(machine: &mut Machine<'_>, task: &str, changes: &[Change]) -> Verification {

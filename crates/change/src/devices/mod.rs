@@ -21,8 +21,8 @@ pub use crate::device_state::{
 };
 pub use bind::{plan_bind, plan_release};
 pub use carry_out::{DeviceJob, carry_out};
-pub use driver::{VFIO_PCI, vfio_files};
-pub use held::held;
+pub use driver::{VFIO_PCI, user, vfio_files};
+pub use held::{held, set_aside};
 pub use request::{Macs, VfRequest, Vlans, plan_virtual_functions};
 pub use turns::{function_now, hand_to, in_the_way};
 

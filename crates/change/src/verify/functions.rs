@@ -2,7 +2,7 @@
 //! and what the card of a virtual one says of it.
 
 use nearmetal_domain::DomainFacts;
-use nearmetal_host::guests::{self, CommandLine, OpenFile};
+use nearmetal_host::guests::{self, OpenFile};
 use nearmetal_host::{HostFs, ReadError};
 use nearmetal_place::{FunctionKind, Placement};
 use nearmetal_units::{CpuSet, PciAddress};
@@ -75,7 +75,7 @@ fn look_at(
     let targets = vfio_files(files, function).map_err(|error| error.to_string());
     let held = targets.clone().and_then(|targets| Ok(among(open.as_ref().map_err(Clone::clone)?, &targets)));
     let holder = match (&held, &targets) {
-        (Ok(None), Ok(targets)) => holder(files, pid, targets),
+        (Ok(None), Ok(targets)) => holder(files, pid, function, targets),
         _ => None,
     };
     let group = group.map(|group| {
@@ -107,15 +107,25 @@ fn among(open: &[OpenFile], targets: &[String]) -> Option<String> {
     open.iter().find(|file| targets.contains(&file.target)).map(|file| file.target.clone())
 }
 
-/// The guest whose QEMU holds one of these, if it is not this one.
-pub(crate) fn holder(files: &HostFs, pid: Option<u32>, targets: &[String]) -> Option<String> {
-    let others = guests::pids(files).ok()?.into_iter().filter(|other| Some(*other) != pid);
-    others.into_iter().find_map(|other| {
-        among(&guests::open_files(files, other).ok()?, targets)?;
-        let line = files.read_bytes(&format!("/proc/{other}/cmdline")).ok();
-        let name = line.and_then(|line| CommandLine::parse(&line)?.name);
+/// The guest whose QEMU holds one of these files, or is about to: it opens them when its memory is there, which takes a while, and
+/// names the function from the start. Not this one, and no process of a user who runs no guests.
+pub(crate) fn holder(files: &HostFs, pid: Option<u32>, function: PciAddress, targets: &[String]) -> Option<String> {
+    let others = guests::trusted(files).ok()?.into_iter().filter(|(other, _)| Some(*other) != pid);
+    others.into_iter().find_map(|(other, line)| {
+        let has = guests::open_files(files, other).is_ok_and(|open| among(&open, targets).is_some());
+        if !has && !names(files, other, function) {
+            return None;
+        }
+        let name = line.name.map(|name| name.escape_debug().to_string());
         Some(name.unwrap_or_else(|| format!("of process {other}")))
     })
+}
+
+/// Whether a QEMU is told to hand a function through: `host` of vfio-pci, as JSON or not.
+fn names(files: &HostFs, pid: u32, function: PciAddress) -> bool {
+    let line = files.read_bytes(&format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).into_owned();
+    line.contains(&format!("\"host\":\"{function}\"")) || line.contains(&format!("host={function}"))
 }
 
 /// The card of a virtual function, with its link and its row for it.

@@ -78,6 +78,11 @@ pub enum Obstacle {
         /// The interface.
         interface: String,
     },
+    /// Somebody whom neither drives nor interfaces of the host show.
+    Used {
+        /// By whom, in words.
+        by: String,
+    },
     /// The host's console is on it.
     Console,
     /// It has virtual functions, which end with its driver.
@@ -131,6 +136,7 @@ impl fmt::Display for Obstacle {
             Self::InterfaceUp { interface } => {
                 write!(formatter, "`{interface}` is up: `ip link set {interface} down` first, if nobody needs it")
             }
+            Self::Used { by } => formatter.write_str(by),
             Self::Console => formatter.write_str("the host's console is on it"),
             Self::HasVirtualFunctions { count } => {
                 write!(formatter, "it has {count} virtual functions, which would vanish: give those away, or remove them first")

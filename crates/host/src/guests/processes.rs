@@ -36,6 +36,16 @@ pub fn pids(fs: &HostFs) -> Result<Vec<u32>, ReadError> {
     Ok(command_lines(fs)?.into_iter().map(|(pid, _)| pid).collect())
 }
 
+/// QEMU processes of users who run this one's guests ([`is_trusted`]), with their command lines.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn trusted(fs: &HostFs) -> Result<Vec<(u32, CommandLine)>, ReadError> {
+    let mut all = command_lines(fs)?;
+    all.retain(|(pid, line)| is_trusted(fs, *pid, line.name.as_deref()));
+    Ok(all)
+}
+
 /// The QEMU process of the domain with this UUID, `None` if it does not run here. A process that says so and belongs to a user who
 /// runs no guests of this one's ([`is_trusted`]) is not it: anybody can give a process any command line.
 ///

@@ -3,12 +3,13 @@
 //! libvirt takes it from the host's driver when the guest starts, and gives it back when the guest ends (`managed='yes'`). What it was
 //! before is written into the reservation, so that it goes back to that in any case: whoever ends the run, or the next run.
 
+use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
-use nearmetal_change::devices::{BoundDriver, Card, DriverState, function_now, hand_to, vfio_files};
+use nearmetal_change::devices::{self, BoundDriver, Card, DriverState, function_now, hand_to, vfio_files};
 use nearmetal_change::{ChangeError, Kernel};
-use nearmetal_host::assignable::Assignable;
+use nearmetal_host::assignable::{Assignable, Obstacle};
 use nearmetal_host::{HostFs, guests};
 use nearmetal_units::PciAddress;
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,10 @@ use crate::RunError;
 use crate::flavour::{Flavour, Network};
 use crate::reservation::{Claim, Reservation};
 
-/// So often is looked whether libvirt has given a function back, before the kernel is told to.
+/// So often is looked whether libvirt has given functions back, before the kernel is told to.
 const LOOKS: u32 = 20;
+/// The same of what dead runs had, while others wait.
+pub(crate) const LOOKS_OF_DEAD: u32 = 6;
 /// Functions that a refusal names at most.
 const NAMED: usize = 8;
 
@@ -88,6 +91,38 @@ pub fn choose(
     Err(RunError::NoFunction { flavour: flavour.name.clone(), port: port.clone(), taken: taken.join("; ") })
 }
 
+/// Notes of each virtual function that seems free who has it whom drives, interfaces and open files do not show: a guest that starts, a
+/// process that is none, another network namespace. `set_aside`: functions that VFIO drives because nearmetal was told so; of any
+/// other that it drives nobody here knows for whom.
+pub fn note_users(kernel: &dyn Kernel, functions: &mut [Assignable], set_aside: &BTreeSet<PciAddress>) {
+    for one in functions.iter_mut().filter(|one| one.virtual_of.is_some() && one.is_free()) {
+        let by = user(kernel, one.function, set_aside.contains(&one.function));
+        one.obstacles.extend(by.map(|by| Obstacle::Used { by }));
+    }
+}
+
+fn user(kernel: &dyn Kernel, function: PciAddress, is_set_aside: bool) -> Option<String> {
+    let known = || -> Result<Option<String>, ChangeError> {
+        if let Some(guest) = kernel.holder(function, &vfio_files(kernel, function)?)? {
+            return Ok(Some(format!("the guest `{guest}` has it, or is about to")));
+        }
+        if let Some(user) = devices::user(kernel, function)? {
+            return Ok(Some(user));
+        }
+        let (_, DriverState { bound, .. }) = function_now(kernel, function)?;
+        let interfaces = kernel.list(&format!("/sys/bus/pci/devices/{function}/net"))?;
+        Ok(match bound {
+            BoundDriver::Named(name) if name.contains("vfio") => (!is_set_aside)
+                .then(|| format!("`{name}` drives it, and `nearmetal device bind` did not set it aside: a guest's, or on its way back")),
+            BoundDriver::Named(name) if interfaces.is_empty() => {
+                Some(format!("`{name}` drives it, and its interface is in another network namespace"))
+            }
+            _ => None,
+        })
+    };
+    known().unwrap_or_else(|error| Some(error.to_string()))
+}
+
 /// Why a function cannot be had, in a few words; `None` for one that can.
 fn taken_by(one: &Assignable, functions: &[Assignable], others: &[Reservation]) -> Option<String> {
     let run = |function: PciAddress| others.iter().find(|other| other.has(function));
@@ -95,7 +130,7 @@ fn taken_by(one: &Assignable, functions: &[Assignable], others: &[Reservation]) 
         return Some(format!("the run `{}` (process {}) has it", run.name, run.pid));
     }
     if let Some(guest) = &one.guest {
-        return Some(format!("the guest `{}` has it", guest.name));
+        return Some(format!("the guest `{}` has it", guest.name.escape_debug()));
     }
     if let Some(obstacle) = one.obstacles.first() {
         return Some(obstacle.to_string());
@@ -162,25 +197,40 @@ fn differences(fs: &HostFs, function: PciAddress, open: &Result<(u32, Vec<String
 /// # Errors
 /// A process holds a function still, no driver takes it, or the claim cannot be written: what is still in it can be tried again.
 pub fn give_back(kernel: &dyn Kernel, claim: &mut Claim, patience: Duration) -> Result<(), RunError> {
+    give_back_in(kernel, claim, patience, &mut LOOKS.clone())
+}
+
+/// The same with so many looks for all that is given back.
+pub(crate) fn give_back_in(
+    kernel: &dyn Kernel,
+    claim: &mut Claim,
+    patience: Duration,
+    looks: &mut u32,
+) -> Result<(), RunError> {
     while let Some(lent) = claim.reservation().functions.last().cloned() {
-        one_back(kernel, &claim.reservation().uuid, &lent, patience).map_err(|error| RunError::NotGivenBack {
-            what: format!("the function {}", lent.function),
-            reason: error.to_string(),
+        one_back(kernel, &claim.reservation().uuid, &lent, patience, looks).map_err(|error| {
+            RunError::NotGivenBack { what: format!("the function {}", lent.function), reason: error.to_string() }
         })?;
         claim.amend(|own| own.functions.truncate(own.functions.len().saturating_sub(1)))?;
     }
     Ok(())
 }
 
-fn one_back(kernel: &dyn Kernel, uuid: &str, lent: &Lent, patience: Duration) -> Result<(), ChangeError> {
+fn one_back(
+    kernel: &dyn Kernel,
+    uuid: &str,
+    lent: &Lent,
+    patience: Duration,
+    looks: &mut u32,
+) -> Result<(), ChangeError> {
     let card = Card { function: lent.function, id: lent.id.clone() };
     let before = lent.before();
-    let looks = if patience.is_zero() { 0 } else { LOOKS };
-    for _ in 0..looks {
+    while *looks > 0 && !patience.is_zero() {
         match function_now(kernel, lent.function) {
             Ok((found, now)) if found == card && now.bound != before.bound => sleep(patience),
             _ => break,
         }
+        *looks -= 1;
     }
     // Another device in its place is nobody's to give back; of one that was removed `hand_to` sees that it is gone.
     if function_now(kernel, lent.function).is_ok_and(|(found, _)| found != card) {
@@ -189,8 +239,20 @@ fn one_back(kernel: &dyn Kernel, uuid: &str, lent: &Lent, patience: Duration) ->
     if let Some(pid) = kernel.guest(uuid)? {
         return Err(ChangeError::Kernel(format!("its guest still runs: end process {pid}")));
     }
-    if kernel.holder(&vfio_files(kernel, lent.function)?)?.is_some() {
+    if kernel.holder(lent.function, &vfio_files(kernel, lent.function)?)?.is_some() {
         return Ok(());
+    }
+    // What is neither as before nor as libvirt leaves it, somebody wants so: another driver, or none where the card has none found for
+    // new functions.
+    if let Ok((_, now)) = function_now(kernel, lent.function) {
+        let probes = format!("/sys/bus/pci/devices/{}/physfn/sriov_drivers_autoprobe", lent.function);
+        let somebodys = match &now.bound {
+            BoundDriver::Named(name) => now.bound != before.bound && !name.contains("vfio"),
+            _ => now.bound != before.bound && kernel.read(&probes)?.is_some_and(|text| text.trim() == "0"),
+        };
+        if somebodys {
+            return Ok(());
+        }
     }
     hand_to(kernel, &card, &before)
 }

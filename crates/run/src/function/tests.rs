@@ -162,3 +162,20 @@ fn a_function_that_qemu_does_not_have_behind_the_iommu_or_that_cannot_be_seen_is
     assert!(look(Some("vfio-pci"), &[]).is_err());
     read_back(&machine(None, &[]), "another", &[]).unwrap();
 }
+
+#[test]
+fn a_function_that_somebody_uses_whom_the_host_does_not_show_is_no_candidate() {
+    let function: PciAddress = "0000:39:10.0".parse().unwrap();
+    let used = |fs: &HostFs, set_aside: bool| user(fs, function, set_aside);
+    // Its driver without an interface to be seen, VFIO that nobody here asked for, a process that is no guest.
+    let said = used(&machine(Some("igbvf"), &[]), false).unwrap();
+    assert!(said.contains("another network namespace"), "{said}");
+    let said = used(&machine(Some("vfio-pci"), &[]), false).unwrap();
+    assert!(said.contains("did not set it aside"), "{said}");
+    assert_eq!((used(&machine(Some("vfio-pci"), &[]), true), used(&machine(None, &[]), false)), (None, None));
+    let mut own = functions(1, 1);
+    let place = own.iter().position(|one| one.virtual_of.is_some()).unwrap();
+    own[place].function = function;
+    note_users(&machine(Some("igbvf"), &[]), &mut own, &BTreeSet::new());
+    assert!(matches!(own[place].obstacles.as_slice(), [Obstacle::Used { by }] if by.contains("igbvf")), "{own:?}");
+}

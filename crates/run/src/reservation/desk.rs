@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nearmetal_host::files::{self, FileError};
 use rustix::fs::{Access, FallocateFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::geteuid;
 
 use super::{Reservation, Said, hold};
@@ -29,6 +29,8 @@ const STEP: Duration = Duration::from_millis(20);
 const LONGEST: u64 = 1 << 20;
 /// Lines that a run may write: its first, and four for each of eight pools, which make a line half as long again.
 const LINES: u64 = 48;
+/// Room that is taken at least.
+const LEAST_ROOM: u64 = 64 << 10;
 const EXTENSION: &str = "run";
 /// Of a reservation, once it is held and says something. The directory keeps out who may not use KVM; a file that root made before
 /// the directory was the package's has root's group.
@@ -158,9 +160,9 @@ fn held(path: &Path) -> Result<File, RunError> {
 /// Takes the room that all lines of a reservation will need: what others fill the directory with must not keep a run from saying what
 /// it gives back. `line`: bytes of the first. A file system that cannot promise room has none promised.
 fn keep_room(file: &File, line: usize) -> std::io::Result<()> {
-    let room = (line as u64).saturating_mul(LINES).min(LONGEST);
-    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, room) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+    let room = (line as u64).saturating_mul(LINES).clamp(LEAST_ROOM, LONGEST);
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, room)) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -450,8 +452,10 @@ impl Claim {
     /// # Errors
     /// The file cannot be written; then what it said before still counts.
     pub fn amend(&mut self, amend: impl FnOnce(&mut Reservation)) -> Result<(), RunError> {
+        let before = self.reservation.clone();
         amend(&mut self.reservation);
-        self.write()
+        // What is tried again and again says the same each time.
+        if self.reservation == before { Ok(()) } else { self.write() }
     }
 
     fn write(&mut self) -> Result<(), RunError> {

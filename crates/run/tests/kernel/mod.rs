@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use nearmetal_change::{ChangeError, Kernel, PinTarget};
 use nearmetal_host::Host;
 use nearmetal_run::function::Lent;
-use nearmetal_units::CpuSet;
+use nearmetal_units::{CpuSet, PciAddress};
 
 pub(crate) const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
 const FUNCTION: &str = "0000:39:10.0";
@@ -146,7 +146,7 @@ impl Kernel for Played {
         Ok(path == "/dev/vfio/12" && self.held.get())
     }
 
-    fn holder(&self, paths: &[String]) -> Result<Option<String>, ChangeError> {
+    fn holder(&self, _: PciAddress, paths: &[String]) -> Result<Option<String>, ChangeError> {
         let seen = self.holder.get().filter(|_| paths.contains(&"/dev/vfio/12".to_owned()));
         Ok(seen.map(str::to_owned))
     }

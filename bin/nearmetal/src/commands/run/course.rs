@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use nearmetal_change::{POOL_PATIENCE, now};
+use nearmetal_change::{POOL_PATIENCE, devices, now};
 use nearmetal_host::assignable::{Assignable, examine};
 use nearmetal_host::{Host, HostFs, guests, ledger};
 use nearmetal_hypervisor::Libvirt;
@@ -16,7 +16,7 @@ use nearmetal_run::definition::{Disk, Kernel, define};
 use nearmetal_run::delta;
 use nearmetal_run::event::EventKind;
 use nearmetal_run::flavour::Network;
-use nearmetal_run::function::{Lent, give_back};
+use nearmetal_run::function::{self, Lent, give_back};
 use nearmetal_run::handed::Handed;
 use nearmetal_run::qemu_log::QemuLog;
 use nearmetal_run::recover::{recover, release, take};
@@ -35,6 +35,7 @@ use super::prepare::{Prepared, kernel, prepare};
 use super::service::Service;
 use super::signals::Signals;
 use crate::printer::Printer;
+use crate::state::StateArgs;
 use crate::style::Format;
 
 /// Digits of the UUID in a run's name.
@@ -203,10 +204,18 @@ fn choose(
     Choice { flavour, name, uuid, host, given, others, functions, has_disk, beside: *beside }.choose()
 }
 
+/// Functions, with who uses those that seem free.
+pub(crate) fn with_users(fs: &HostFs, mut functions: Vec<Assignable>) -> Vec<Assignable> {
+    // A journal that this user cannot read sets nothing aside.
+    let all = StateArgs::of(None).journal().transactions().unwrap_or_default();
+    function::note_users(fs, &mut functions, &devices::set_aside(&all));
+    functions
+}
+
 /// What a virtual function is chosen from: nothing for a guest that wants none.
 fn functions(fs: &HostFs, host: &Host, network: &Network) -> Vec<Assignable> {
     match network {
-        Network::Function(_) => examine(host, &ledger::read(fs, host)),
+        Network::Function(_) => with_users(fs, examine(host, &ledger::read(fs, host))),
         Network::None | Network::User | Network::Bridge(_) => Vec::new(),
     }
 }

@@ -13,6 +13,8 @@ pub(crate) mod serve;
 mod service;
 mod signals;
 
+pub(crate) use course::with_users;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

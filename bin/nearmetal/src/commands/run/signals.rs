@@ -16,20 +16,31 @@ const ECHO: Duration = Duration::from_secs(1);
 
 /// Signals that were heard. A second one, [`ECHO`] or more after the first, ends this program at once; the guest goes with it.
 pub(super) struct Signals {
-    seen: Receiver<i32>,
-    sender: Sender<i32>,
+    seen: Receiver<Heard>,
+    sender: Sender<Heard>,
+    /// Whether this process has got one.
+    own: bool,
+}
+
+/// A signal, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// That this process has got.
+    Own(i32),
+    /// That a user has passed on.
+    Users(i32),
 }
 
 /// Hears this process's own.
 struct Ear {
-    sender: Sender<i32>,
+    sender: Sender<Heard>,
     first: Option<Instant>,
 }
 
 impl Ear {
     fn hear(&mut self, signal: i32) {
         match kind(&mut self.first, Instant::now()) {
-            Kind::First => drop(self.sender.send(signal)),
+            Kind::First => drop(self.sender.send(Heard::Own(signal))),
             Kind::Echo => {}
             Kind::Second => drop(signal_hook::low_level::emulate_default_handler(signal)),
         }
@@ -47,7 +58,7 @@ impl Signals {
         let mut signals = signal_hook::iterator::Signals::new(wanted)
             .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
         std::thread::spawn(move || signals.forever().for_each(|signal| ear.hear(signal)));
-        Ok(Self { seen, sender })
+        Ok(Self { seen, sender, own: false })
     }
 
     /// Hears also the first that a user's run has got and passes on, or that it is gone. He cannot end this program at once, which
@@ -61,15 +72,20 @@ impl Signals {
                 _ => SIGHUP,
             };
             let known = [SIGHUP, SIGINT, SIGTERM].contains(&signal);
-            let _ = sender.send(if known { signal } else { SIGHUP });
+            let _ = sender.send(Heard::Users(if known { signal } else { SIGHUP }));
         });
     }
 
-    /// Does something at the next signal, where nobody asks any more.
+    /// Does something at this process's signal, or at once if it had one, where nobody asks any more. What a user says does not count: he
+    /// waits for what is on its way to him.
     pub(super) fn at_next(&mut self, act: impl FnOnce() + Send + 'static) {
+        while self.seen().is_some() {}
+        if self.own {
+            return act();
+        }
         let seen = std::mem::replace(&mut self.seen, channel().1);
         std::thread::spawn(move || {
-            if seen.recv().is_ok() {
+            if seen.into_iter().any(|heard| matches!(heard, Heard::Own(_))) {
                 act();
             }
         });
@@ -90,7 +106,10 @@ impl Signals {
 
     /// The next one, by its number.
     pub(super) fn seen(&mut self) -> Option<i32> {
-        self.seen.try_recv().ok()
+        let heard = self.seen.try_recv().ok()?;
+        self.own |= matches!(heard, Heard::Own(_));
+        let (Heard::Own(signal) | Heard::Users(signal)) = heard;
+        Some(signal)
     }
 }
 
@@ -171,7 +190,7 @@ mod tests {
         for (sent, heard) in [(Some(SIGINT), SIGINT), (Some(64), SIGHUP), (None, SIGHUP)] {
             let (sender, seen) = channel();
             // Without a handler of this process, which other tests have.
-            let signals = Signals { seen, sender };
+            let signals = Signals { seen, sender, own: false };
             let (user, service) = UnixStream::pair().unwrap();
             signals.hear_from(service);
             // However often he says it.
@@ -179,7 +198,7 @@ mod tests {
                 FromUser::Signal(u8::try_from(signal).unwrap()).send(&user).unwrap();
             }
             drop(user);
-            assert_eq!(signals.seen.recv_timeout(Duration::from_secs(20)), Ok(heard), "{sent:?}");
+            assert_eq!(signals.seen.recv_timeout(Duration::from_secs(20)), Ok(Heard::Users(heard)), "{sent:?}");
             assert!(signals.seen.recv_timeout(Duration::from_millis(200)).is_err(), "{sent:?}");
         }
     }

@@ -138,8 +138,7 @@ fn drain(farm: &Farm) -> anyhow::Result<()> {
     farm.a.sh("condor_drain -graceful slot1@farm-b")?;
     let drained = "condor_status -constraint 'PartitionableSlot && Machine == \"farm-b\"' -af State | grep -qx Drained";
     farm.wait("a drained host", drained, "condor_status; condor_q -all -nobatch")?;
-    let left = farm.b.sh("pgrep -f '[g]uest=run-'; true")?;
-    ensure!(left.is_empty(), "guests on a drained host: {left}");
+    farm.has_no_guests(&farm.b)?;
     farm.a.sh("condor_drain -cancel slot1@farm-b").map(drop)
 }
 

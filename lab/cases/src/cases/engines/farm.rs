@@ -46,7 +46,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 const LEFT: &str = "virsh list --all --name | grep ^run-; pgrep -f '[g]uest=run-'; pgrep -f '[n]earmetal-libvirt'
     pgrep -l -u farm; ls -d /tmp/nearmetal-* 2>/dev/null
     nearmetal run --list | grep -v '^no runs$'
-    for f in /sys/class/net/*/device/virtfn*/driver; do basename $(readlink $f); done | grep -vx igbvf
+    for f in /sys/class/net/*/device/virtfn*; do echo $(basename $(readlink $f/driver || echo none)) $(cat $f/driver_override); done |
+        grep -vx 'igbvf (null)'
     cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | grep -vx 0; true";
 
 /// The two hosts.
@@ -67,6 +68,15 @@ impl Farm {
             let left = host.sh(LEFT)?;
             ensure!(left.is_empty(), "left on {name}: {left}");
         }
+        Ok(())
+    }
+
+    /// A host that gets no jobs any more has no guest either, after a moment: one of the service's ends within its grace, when the
+    /// engine has its job's end already.
+    pub(super) fn has_no_guests(&self, host: &Bench) -> anyhow::Result<()> {
+        let left = host.sh("for i in $(seq 30); do pgrep -f '[g]uest=run-' >/dev/null || exit 0; sleep 1; done
+             pgrep -f '[g]uest=run-' | xargs -r ps -o pid=,user=,etimes=,stat=,cgroup=,args= -p | cut -c1-200; date")?;
+        ensure!(left.is_empty(), "guests on a drained host: {left}");
         Ok(())
     }
 

@@ -120,11 +120,7 @@ fn restart_daemons(farm: &Farm) -> anyhow::Result<()> {
 fn drain(farm: &Farm) -> anyhow::Result<()> {
     farm.a.sh("scontrol update NodeName=farm-b State=DRAIN Reason=trial")?;
     farm.wait("a drained node", "scontrol show node farm-b | grep -q 'State=IDLE+DRAIN '", "squeue; sinfo -N -l")?;
-    let left = farm.b.sh("pgrep -f '[g]uest=run-' | xargs -r ps -o pid=,user=,etimes=,stat=,cgroup= -p; true")?;
-    if !left.is_empty() {
-        let slurm = farm.a.sh("squeue; sinfo -N -l; scontrol show node farm-b; date")?;
-        anyhow::bail!("guests on a drained node: {left}\n{slurm}");
-    }
+    farm.has_no_guests(&farm.b)?;
     farm.a.sh("scontrol update NodeName=farm-b State=RESUME").map(drop)
 }
 

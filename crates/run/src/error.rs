@@ -25,19 +25,6 @@ pub enum RunError {
         /// Where the service would listen.
         socket: PathBuf,
     },
-    /// The service is there, and closed to the user.
-    #[error(
-        "user `{user}` may not use `{}`. As root, run `usermod -aG {group} {user}`, then log in again",
-        socket.display()
-    )]
-    ServiceClosed {
-        /// Its socket.
-        socket: PathBuf,
-        /// The group it is open to.
-        group: String,
-        /// Who may not.
-        user: String,
-    },
     /// An option that names a path of root's.
     #[error("{option} is the service's to say, which runs as root: leave it out, or leave `--mode system` out")]
     ServiceDecides {
@@ -48,8 +35,11 @@ pub enum RunError {
     #[error(
         "user `{user}` may not have the flavour `{flavour}` from the service: {}",
         match group {
-            Some(group) => format!("its `open-to` is the group `{group}`, of which the user is not a member"),
-            None => "it has no `open-to` in the flavours file, so only root may have it".to_owned(),
+            Some(group) => format!(
+                "its `open-to` is the group `{group}`, of which the user is not a member. Take another flavour, or, as root, run \
+                 `usermod -aG {group} {user}`"
+            ),
+            None => "it has no `open-to`, so only root may have it. Take another flavour, or, as root, name a group there".to_owned(),
         }
     )]
     FlavourClosed {
@@ -88,14 +78,14 @@ pub enum RunError {
         /// The device.
         device: PathBuf,
     },
-    /// KVM is closed to the user.
+    /// KVM, the directory of reservations or the service's socket is closed to the user.
     #[error(
         "user `{user}` may not use `{}`. As root, run `usermod -aG {group} {user}`, then log in again",
-        device.display()
+        path.display()
     )]
-    KvmClosed {
-        /// The device.
-        device: PathBuf,
+    Closed {
+        /// It.
+        path: PathBuf,
         /// The group it is open to.
         group: String,
         /// Who may not.
@@ -114,19 +104,6 @@ pub enum RunError {
         path: PathBuf,
         /// Whom it is opened to.
         group: &'static str,
-    },
-    /// It is there, and closed to the user.
-    #[error(
-        "user `{user}` may not use `{}`. As root, run `usermod -aG {group} {user}`, then log in again",
-        path.display()
-    )]
-    DeskClosed {
-        /// The directory of reservations.
-        path: PathBuf,
-        /// The group it is open to.
-        group: String,
-        /// Who may not.
-        user: String,
     },
     /// Somebody else's lock.
     #[error("`{}` belongs to the user `{user}` and not to the owner of its directory: remove it as root", path.display())]

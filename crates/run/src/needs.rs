@@ -107,7 +107,7 @@ pub fn boot_files(flavour: &Flavour, appliance: &Path) -> Vec<PathBuf> {
 /// The first that is missing.
 pub fn on_this_host(fs: &HostFs, flavour: &Flavour, device: &Path, appliance: &Path) -> Result<(), RunError> {
     match kvm(device) {
-        Err(RunError::KvmClosed { .. }) => {}
+        Err(RunError::Closed { .. }) => {}
         other => other?,
     }
     bridge(fs, flavour)?;
@@ -152,7 +152,7 @@ pub fn kvm(device: &Path) -> Result<(), RunError> {
         Ok(()) => Ok(()),
         Err(Errno::ACCESS | Errno::PERM) => {
             let group = accounts::group(files::metadata(&device)?.gid());
-            Err(RunError::KvmClosed { device, group, user: accounts::user(geteuid().as_raw()) })
+            Err(RunError::Closed { path: device, group, user: accounts::user(geteuid().as_raw()) })
         }
         Err(_) => Err(RunError::NoKvm { device }),
     }

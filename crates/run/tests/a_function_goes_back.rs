@@ -5,24 +5,17 @@ mod kernel;
 
 use std::time::Duration;
 
-use kernel::{DRIVER, Played, TAKEN, lent};
+use kernel::{DRIVER, Stage, TAKEN, lent};
 use nearmetal_run::RunError;
 use nearmetal_run::function::Lent;
 use nearmetal_run::recover::{Recovered, recover, release};
-use nearmetal_run::reservation::{Claim, Desk, Reservation};
+use nearmetal_run::reservation::{Claim, Reservation};
 
 const NO_TIME: Duration = Duration::ZERO;
 
-struct Stage {
-    desk: Desk,
-    kernel: Played,
-    _directory: tempfile::TempDir,
-}
-
 impl Stage {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        Self { desk: Desk::at(directory.path().join("runs")), kernel: Played::new(16), _directory: directory }
+        Self::of(16)
     }
 
     /// A run that has the function, which libvirt has taken for its guest.

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kernel::{DRIVER, POOL, Played, lent};
+use kernel::{DRIVER, POOL, Played, Stage, lent};
 use nearmetal_change::Kernel;
 use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::Request;
@@ -24,7 +24,7 @@ use nearmetal_run::output::NotStarted;
 use nearmetal_run::pools::{Growth, State, give_back};
 use nearmetal_run::qemu_log::QemuLog;
 use nearmetal_run::recover::{Recovered, end_guest, recover, release, take};
-use nearmetal_run::reservation::{Desk, NodeShare, Reservation};
+use nearmetal_run::reservation::{NodeShare, Reservation};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use serde_json::json;
 
@@ -130,16 +130,9 @@ fn by(fake: &mut Fake) -> impl FnMut(&Reservation) -> Result<(), RunError> {
     |dead| end_guest(fake, &dead.name, &dead.uuid)
 }
 
-struct Stage {
-    desk: Desk,
-    kernel: Played,
-    _directory: tempfile::TempDir,
-}
-
 impl Stage {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        Self { desk: Desk::at(directory.path().join("runs")), kernel: Played::new(1000), _directory: directory }
+        Self::of(1000)
     }
 
     /// A whole run, as the command makes it.

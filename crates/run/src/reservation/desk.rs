@@ -252,7 +252,7 @@ impl Desk {
                 let owner = files::metadata(path).map(|metadata| (metadata.gid(), metadata.mode()));
                 // Closed to its group as well: root's own, of a run before the package was there.
                 match owner {
-                    Ok((gid, mode)) if mode & 0o030 == 0o030 => Err(RunError::DeskClosed {
+                    Ok((gid, mode)) if mode & 0o030 == 0o030 => Err(RunError::Closed {
                         path: path.clone(),
                         group: accounts::group(gid),
                         user: accounts::user(self.uid),

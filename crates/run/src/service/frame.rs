@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use super::{LONGEST_FILE, LONGEST_REQUEST};
 
 /// Bytes before a frame's own.
-pub const HEAD: usize = 5;
+const HEAD: usize = 5;
 /// Bytes of output in one frame at most.
 const PIECE: usize = 1 << 18;
 

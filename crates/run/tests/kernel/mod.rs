@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use nearmetal_change::{ChangeError, Kernel, PinTarget};
 use nearmetal_host::Host;
 use nearmetal_run::function::Lent;
+use nearmetal_run::reservation::Desk;
 use nearmetal_units::{CpuSet, PciAddress};
 
 pub(crate) const POOL: &str = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB";
@@ -149,5 +150,20 @@ impl Kernel for Played {
     fn holder(&self, _: PciAddress, paths: &[String]) -> Result<Option<String>, ChangeError> {
         let seen = self.holder.get().filter(|_| paths.contains(&"/dev/vfio/12".to_owned()));
         Ok(seen.map(str::to_owned))
+    }
+}
+
+/// Where runs play: a directory of reservations, and the machine.
+pub(crate) struct Stage {
+    pub(crate) desk: Desk,
+    pub(crate) kernel: Played,
+    pub(crate) _directory: tempfile::TempDir,
+}
+
+impl Stage {
+    /// With a pool that has so many pages at most.
+    pub(crate) fn of(most: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { desk: Desk::at(directory.path().join("runs")), kernel: Played::new(most), _directory: directory }
     }
 }

@@ -89,8 +89,8 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
 fn connect(socket: &Path) -> Result<UnixStream, RunError> {
     UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => RunError::NotRoot { socket: socket.to_owned() },
-        ErrorKind::PermissionDenied => RunError::ServiceClosed {
-            socket: socket.to_owned(),
+        ErrorKind::PermissionDenied => RunError::Closed {
+            path: socket.to_owned(),
             group: files::metadata(socket).map_or_else(|_| "kvm".to_owned(), |about| accounts::group(about.gid())),
             user: accounts::user(rustix::process::geteuid().as_raw()),
         },

@@ -32,6 +32,7 @@ use super::here::{Given, Here};
 use super::list::table;
 use super::mode::Mode;
 use super::prepare::{Prepared, kernel, prepare};
+use super::serve::READING;
 use super::service::Service;
 use super::signals::Signals;
 use crate::printer::Printer;
@@ -96,9 +97,9 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
         // The command's own end is what the caller asked for.
         Err(error) => printer.important(&format!("run: {error}")),
     }
-    // Told to stop, the service does not wait for a user who does not read.
+    // Told to stop, the service does not wait long for a user who does not read.
     if let Some(connection) = connection {
-        signals.at_next(move || drop(connection.shutdown(Shutdown::Both)));
+        signals.after_own(READING, move || drop(connection.shutdown(Shutdown::Both)));
     }
     // Last: a reader that has paused would keep the slice. The output is there whatever became of its guest.
     if let Ok(End::Command(output)) = &end {

@@ -24,7 +24,7 @@ use crate::style::Format;
 /// How long a user may take to say what he wants.
 const ASKING: Duration = Duration::from_secs(10);
 /// How long he may leave what is sent to him unread: of a run that is in progress nothing waits for him longer, nor does a slice.
-const READING: Duration = Duration::from_secs(30);
+pub(super) const READING: Duration = Duration::from_secs(30);
 /// The same of his output, which comes when everything is given back.
 const READING_OUTPUT: Duration = Duration::from_secs(600);
 

@@ -76,16 +76,14 @@ impl Signals {
         });
     }
 
-    /// Does something at this process's signal, or at once if it had one, where nobody asks any more. What a user says does not count: he
-    /// waits for what is on its way to him.
-    pub(super) fn at_next(&mut self, act: impl FnOnce() + Send + 'static) {
+    /// Does something `pause` after this process has got a signal, where nobody asks any more; if it had one, after that time from now. What
+    /// a user says does not count: he waits for what is on its way to him.
+    pub(super) fn after_own(&mut self, pause: Duration, act: impl FnOnce() + Send + 'static) {
         while self.seen().is_some() {}
-        if self.own {
-            return act();
-        }
-        let seen = std::mem::replace(&mut self.seen, channel().1);
+        let (had, seen) = (self.own, std::mem::replace(&mut self.seen, channel().1));
         std::thread::spawn(move || {
-            if seen.into_iter().any(|heard| matches!(heard, Heard::Own(_))) {
+            if had || seen.into_iter().any(|heard| matches!(heard, Heard::Own(_))) {
+                std::thread::sleep(pause);
                 act();
             }
         });
@@ -183,6 +181,26 @@ mod tests {
         assert_eq!((heard, signals.seen()), (SIGTERM, None));
         assert!(matches!(signals.or(RunError::Interrupted(2)), Ok(End::Interrupted(2))));
         assert!(matches!(signals.or(RunError::RootHasNoSession), Err(RunError::RootHasNoSession)));
+    }
+
+    #[test]
+    fn what_is_on_its_way_ends_by_this_process_signal_and_not_by_the_users() {
+        for (heard, acts) in [(Heard::Own(SIGTERM), true), (Heard::Users(SIGTERM), false)] {
+            for before in [true, false] {
+                let (sender, seen) = channel();
+                let mut signals = Signals { seen, sender: sender.clone(), own: false };
+                let (done, acted) = channel();
+                if before {
+                    sender.send(heard).unwrap();
+                }
+                signals.after_own(Duration::ZERO, move || done.send(()).unwrap());
+                if !before {
+                    sender.send(heard).unwrap();
+                }
+                let wait = Duration::from_millis(if acts { 20_000 } else { 100 });
+                assert_eq!(acted.recv_timeout(wait).is_ok(), acts, "{heard:?}, {before}");
+            }
+        }
     }
 
     #[test]

@@ -8,8 +8,10 @@
 
 mod cases;
 mod network;
+mod peers;
 mod run;
 mod stand_ins;
+mod updated;
 
 use std::path::PathBuf;
 
@@ -22,10 +24,11 @@ pub(crate) struct Options {
     pub(crate) repeat: usize,
     pub(crate) only: Option<String>,
     pub(crate) program: PathBuf,
+    /// A base image, and the same after an upgrade: these two instead of the cases.
+    pub(crate) upgrade: Option<(PathBuf, PathBuf)>,
 }
 
-const USAGE: &str =
-    "./dev bench image [--hosts 4] [--mib 64] [--mbit 100] [--repeat 1] [--only CASE] [--program nearmetal]";
+const USAGE: &str = "./dev bench image [--hosts 4] [--mib 64] [--mbit 100] [--repeat 1] [--only CASE] [--program nearmetal] [--upgrade BASE UPGRADED]";
 
 fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -36,8 +39,8 @@ fn main() {
     let here = std::env::current_exe().unwrap();
     // target/PROFILE/deps/image-… beside target/debug/nearmetal.
     let built = here.ancestors().nth(3).map(|target| target.join("debug/nearmetal"));
-    let mut options =
-        Options { hosts: 4, mebibytes: 64, mbit: 100, repeat: 1, only: None, program: built.unwrap_or_default() };
+    let program = built.unwrap_or_default();
+    let mut options = Options { hosts: 4, mebibytes: 64, mbit: 100, repeat: 1, only: None, program, upgrade: None };
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| fail(USAGE));
@@ -47,6 +50,7 @@ fn main() {
             "--mbit" => options.mbit = value().parse().unwrap_or_else(|_| fail(USAGE)),
             "--repeat" => options.repeat = value().parse().unwrap_or_else(|_| fail(USAGE)),
             "--only" => options.only = Some(value()),
+            "--upgrade" => options.upgrade = Some((value().into(), value().into())),
             "--program" => options.program = value().into(),
             _ => fail(USAGE),
         }
@@ -61,7 +65,10 @@ fn main() {
         fail(&format!("`{}` is missing: run ./dev build first", options.program.display()));
     }
     let network = Network::up(&options);
-    let good = cases::all(&options, &network);
+    let good = match &options.upgrade {
+        Some((base, upgraded)) => updated::both(&network, base, upgraded),
+        None => cases::all(&options, &network),
+    };
     drop(network);
     std::process::exit(i32::from(!good));
 }

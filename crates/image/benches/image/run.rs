@@ -33,10 +33,17 @@ impl Told {
     }
 }
 
-/// What to do when a host has so much of the image.
+/// When something is to be done.
+pub(crate) enum When {
+    /// A host has so much of the image.
+    Has { host: usize, share: f64 },
+    /// So many hosts have all of it.
+    Stored(usize),
+}
+
+/// What to do, once.
 pub(crate) struct Trigger<'a> {
-    pub(crate) host: usize,
-    pub(crate) share: f64,
+    pub(crate) when: When,
     pub(crate) act: &'a mut dyn FnMut(),
 }
 
@@ -75,13 +82,15 @@ pub(crate) fn push(network: &Network, file: &Path, more: &[&str], mut trigger: O
             "failed" => drop(told.failed.insert(host, text("reason"))),
             "note" => told.notes.push(format!("h{host}: {}", text("text"))),
             "finished" => told.source_sent = event["source_sent"].as_u64().unwrap_or(0),
-            "progress" => {
-                let share = event["pieces"].as_f64().unwrap_or(0.0) / pieces;
-                if let Some(due) = trigger.take_if(|due| due.host == host && share >= due.share) {
-                    (due.act)();
-                }
-            }
             _ => {}
+        }
+        let has = event["pieces"].as_f64().filter(|_| name == "progress").unwrap_or(0.0) / pieces;
+        let due = trigger.take_if(|trigger| match trigger.when {
+            When::Has { host: whose, share } => whose == host && has >= share,
+            When::Stored(count) => told.stored.len() >= count,
+        });
+        if let Some(due) = due {
+            (due.act)();
         }
         told.events.push((name, host));
     }
@@ -97,13 +106,16 @@ pub(crate) fn has(network: &Network, host: usize, file: &Path) -> Option<bool> {
 
 /// The path of the only image of a host.
 pub(crate) fn final_path(network: &Network, host: usize) -> Option<PathBuf> {
-    let entries = fs::read_dir(network.store(host)).ok()?.flatten();
-    let mut images =
-        entries.map(|entry| entry.path()).filter(|path| path.file_name().is_some_and(|name| name.len() == 64));
-    images.next()
+    images(network, host).pop()
 }
 
-fn same(a: &Path, b: &Path) -> bool {
+/// What a host has under final names.
+pub(crate) fn images(network: &Network, host: usize) -> Vec<PathBuf> {
+    let entries = fs::read_dir(network.store(host)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.file_name().is_some_and(|name| name.len() == 64)).collect()
+}
+
+pub(crate) fn same(a: &Path, b: &Path) -> bool {
     use std::io::Read;
     let (mut a, mut b) = (fs::File::open(a).unwrap(), fs::File::open(b).unwrap());
     if a.metadata().unwrap().len() != b.metadata().unwrap().len() {

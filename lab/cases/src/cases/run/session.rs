@@ -21,29 +21,35 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A run of a user's, as a program of a shell. `exec` makes the shell's background process the run itself.
-fn run(user: &str, words: &str) -> String {
+pub(super) fn run(user: &str, words: &str) -> String {
     format!(
         "setpriv --reuid {user} --regid {user} --init-groups --reset-env nearmetal run --flavours /var/tmp/flavours.toml {words}"
     )
 }
 
+/// Users who may use KVM, and one who may not.
+pub(super) fn users(bench: &Bench) -> anyhow::Result<()> {
+    bench.write("/var/tmp/flavours.toml", FLAVOURS)?;
+    bench.sh("for user in alice bob; do id $user >/dev/null 2>&1 || useradd -m -G kvm $user; done
+         id carol >/dev/null 2>&1 || useradd -m carol; chmod 644 /var/tmp/flavours.toml")?;
+    Ok(())
+}
+
 /// What would show that something of a user's run is still there.
 const LEFT: &str = "pgrep -l -u alice; pgrep -l -u bob; ls /run/nearmetal/runs | grep -vx lock; ls -d /tmp/nearmetal-* 2>/dev/null; true";
 
-/// Users who may use KVM, one who may not, and the directory as the package makes it.
+/// The users, the flavours, and the directory as the package makes it.
 pub(super) fn set_up(bench: &Bench) -> anyhow::Result<()> {
     flavours(bench)?;
-    bench.write("/var/tmp/flavours.toml", FLAVOURS)?;
+    users(bench)?;
     bench.sh(
-        "for user in alice bob; do id $user >/dev/null 2>&1 || useradd -m -G kvm $user; done
-         id carol >/dev/null 2>&1 || useradd -m carol
-         chmod 644 /var/tmp/flavours.toml; rm -rf /run/nearmetal/runs /tmp/nearmetal-* /var/tmp/events-*
+        "rm -rf /run/nearmetal/runs /tmp/nearmetal-* /var/tmp/events-*
          install -d -m 755 /run/nearmetal && install -d -m 3770 -g kvm /run/nearmetal/runs && install -m 640 -g kvm /dev/null /run/nearmetal/runs/lock",
     )?;
     Ok(())
 }
 
-fn nothing_is_left(bench: &Bench, after: &str) -> anyhow::Result<()> {
+pub(super) fn nothing_is_left(bench: &Bench, after: &str) -> anyhow::Result<()> {
     let left = bench.sh(LEFT)?;
     ensure!(left.is_empty(), "left after {after}: {left}");
     Ok(())

@@ -6,6 +6,7 @@
 mod exec;
 mod file;
 mod network;
+mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use crate::{Hypervisor, HypervisorError, ShutdownMode};
 pub use exec::{ExecOutput, ExecStatus, Running, clock, exec, start};
 pub use file::{OpenFile, Part, PartEnd, READ_CHUNK, WRITE_CHUNK, push_executable, read_file, write_file};
 pub use network::{GuestInterface, interfaces};
+pub use ready::ping_once_connected;
 
 /// How long the agent may take for a command that does no work. Under emulation and load it needs seconds.
 const QUICK: Duration = Duration::from_secs(30);
@@ -32,7 +34,7 @@ pub fn wait(hypervisor: &mut dyn Hypervisor, name: &str, timeout: Duration) -> R
     let started = hypervisor.now();
     loop {
         let left = timeout.saturating_sub(hypervisor.now().duration_since(started));
-        match ping(hypervisor, name, left.clamp(Duration::from_secs(1), Duration::from_secs(5))) {
+        match ping_once_connected(hypervisor, name, left.clamp(Duration::from_secs(1), Duration::from_secs(5))) {
             Err(HypervisorError::AgentNotResponding { .. }) if !left.is_zero() => {
                 hypervisor.pause(Duration::from_millis(500).min(left));
             }

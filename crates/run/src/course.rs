@@ -51,6 +51,12 @@ pub trait Watch {
     /// A step is done.
     fn step(&mut self, step: Step);
 
+    /// The guest has just begun: what is to be seen of it from its first moment is looked for now.
+    ///
+    /// # Errors
+    /// It cannot be seen.
+    fn begun(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), RunError>;
+
     /// Whether the run is told to end, by the number of the signal.
     fn interrupted(&mut self) -> Option<i32>;
 
@@ -151,6 +157,7 @@ impl Course<'_> {
             return Ok(End::Interrupted(signal));
         }
         hypervisor.create_tied(&self.definition.xml, &self.definition.files)?;
+        watch.begun(hypervisor)?;
         watch.step(Step::Started);
         let wrong = |differences| RunError::ReadBack { differences };
         watch.read_back(hypervisor, Look::Started).map_err(wrong)?;
@@ -178,7 +185,7 @@ impl Course<'_> {
             if let Some(signal) = watch.interrupted() {
                 return Ok(Some(End::Interrupted(signal)));
             }
-            let asked = agent::ping(hypervisor, self.name, Duration::from_secs(1));
+            let asked = agent::ping_once_connected(hypervisor, self.name, Duration::from_secs(1));
             let last = match asked {
                 Ok(()) => return Ok(None),
                 Err(error @ HypervisorError::AgentNotResponding { .. }) => error,

@@ -327,6 +327,9 @@ pub enum RunError {
         /// Where to look.
         console: String,
     },
+    /// Its console was wanted.
+    #[error("cannot follow the guest's console, and ended the guest: {0}")]
+    Console(String),
     /// Its agent never answered.
     #[error(
         "the guest's agent did not answer within {seconds} s: is qemu-guest-agent in the image, and is `boot-limit` long \

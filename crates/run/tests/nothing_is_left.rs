@@ -41,6 +41,8 @@ struct Witness {
     killed_at: Option<Step>,
     interrupted_after: Option<Step>,
     differs: Option<Look>,
+    /// Its console cannot be followed.
+    unseen: bool,
     /// Signals come from the start.
     told_at_once: bool,
     /// Where no name may ever stand.
@@ -53,6 +55,10 @@ impl Watch for Witness {
         assert!(self.deltas.as_ref().is_none_or(|deltas| files::list(deltas).unwrap().is_empty()), "{step:?}");
         // As SIGKILL: nothing behind it is done.
         assert!(self.killed_at != Some(step), "killed");
+    }
+
+    fn begun(&mut self, _: &mut dyn Hypervisor) -> Result<(), RunError> {
+        if self.unseen { Err(RunError::Console("no terminal".to_owned())) } else { Ok(()) }
     }
 
     fn interrupted(&mut self) -> Option<i32> {
@@ -341,6 +347,15 @@ fn a_guest_that_is_not_as_planned_is_an_error_and_nothing_is_left() {
 }
 
 #[test]
+fn a_guest_whose_console_cannot_be_followed_is_ended() {
+    let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
+    let mut watch = Witness { unseen: true, ..Witness::default() };
+    let error = stage.run(&mut fake, &mut watch, None).unwrap_err();
+    assert!(matches!(error, RunError::Console(_)) && watch.steps.is_empty(), "{error}");
+    assert!(fake.domains().unwrap().is_empty() && stage.kernel.pages() == 16);
+}
+
+#[test]
 fn a_run_that_is_told_to_end_before_it_has_a_guest_starts_none() {
     let (stage, mut fake) = (Stage::new(), guest(Some(0), seven()));
     let mut watch = Witness { told_at_once: true, ..Witness::default() };
@@ -552,6 +567,10 @@ fn a_signal_that_is_heard_only_after_the_guest_is_gone_is_a_signal() {
     impl Watch for Late {
         fn step(&mut self, step: Step) {
             self.0.step(step);
+        }
+
+        fn begun(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), RunError> {
+            self.0.begun(hypervisor)
         }
 
         fn interrupted(&mut self) -> Option<i32> {

@@ -1,4 +1,4 @@
-//! `<channel>`: the way to the guest agent.
+//! Ways into the guest: `<channel>` of the guest agent, `<serial>`.
 
 use roxmltree::{Document, Node};
 
@@ -20,6 +20,18 @@ pub(crate) fn has_agent(document: &Document<'_>) -> bool {
 }
 
 impl DomainXml {
+    /// The pseudo-terminal of the host that the first serial port of a guest that runs is; `None`: it has none, or is off.
+    ///
+    /// # Errors
+    /// It is not XML any more.
+    pub fn serial_terminal(&self) -> Result<Option<String>, DomainError> {
+        self.with_tree(|document| {
+            let serial =
+                tree::find(document, &["devices", "serial"]).filter(|port| port.attribute("type") == Some("pty"));
+            Ok(serial.and_then(|port| tree::attribute(tree::child(port, "source")?, "path")))
+        })
+    }
+
     /// Adds the guest agent's channel where there is none; libvirt chooses its socket.
     ///
     /// # Errors
@@ -38,5 +50,26 @@ impl DomainXml {
             edits.insert_behind(devices, &before, &channel);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_of_the_first_serial_port_is_known_while_the_guest_runs() {
+        let of = |serial: &str| {
+            let text = format!("<domain><devices><disk/>{serial}</devices></domain>");
+            DomainXml::parse(&text).unwrap().serial_terminal().unwrap()
+        };
+        let first = "<serial type='pty'><source path='/dev/pts/3'/><target port='0'/></serial>";
+        assert_eq!(
+            of(&format!("{first}<serial type='pty'><source path='/dev/pts/4'/></serial>")).unwrap(),
+            "/dev/pts/3"
+        );
+        assert_eq!(of("<serial type='pty'><target port='0'/></serial>"), None);
+        assert_eq!(of("<serial type='unix'><source path='/dev/pts/3'/></serial>"), None);
+        assert_eq!(of(""), None);
     }
 }

@@ -31,6 +31,8 @@ pub enum FromService {
     Stdout(Vec<u8>),
     /// Bytes for stderr.
     Stderr(Vec<u8>),
+    /// Bytes of the guest's console.
+    Console(Vec<u8>),
     /// A line of `--events`.
     Event(Vec<u8>),
     /// The exit code, last.
@@ -147,7 +149,7 @@ impl Frames for FromUser {
 impl Frames for FromService {
     fn longest(kind: u8) -> Option<usize> {
         match kind {
-            b'o' | b'e' | b'j' => Some(PIECE),
+            b'o' | b'e' | b'c' | b'j' => Some(PIECE),
             b'x' => Some(1),
             _ => None,
         }
@@ -157,6 +159,7 @@ impl Frames for FromService {
         match (kind, bytes.as_slice()) {
             (b'o', _) => Some(Self::Stdout(bytes)),
             (b'e', _) => Some(Self::Stderr(bytes)),
+            (b'c', _) => Some(Self::Console(bytes)),
             (b'j', _) => Some(Self::Event(bytes)),
             (b'x', [code]) => Some(Self::End(*code)),
             _ => None,
@@ -167,6 +170,7 @@ impl Frames for FromService {
         match self {
             Self::Stdout(bytes) => (b'o', bytes),
             Self::Stderr(bytes) => (b'e', bytes),
+            Self::Console(bytes) => (b'c', bytes),
             Self::Event(bytes) => (b'j', bytes),
             Self::End(code) => (b'x', std::slice::from_ref(code)),
         }

@@ -22,7 +22,7 @@ pub(crate) use peer::user_and_groups as fuzzed_status;
 /// Where the service listens (nearmetal-run.socket).
 pub const SOCKET: &str = "/run/nearmetal/run.socket";
 /// The schema of a request.
-pub const SCHEMA: &str = "nearmetal.run-request/1";
+pub const SCHEMA: &str = "nearmetal.run-request/2";
 /// Bytes of a request at most: a command and its arguments take 160 KiB on their way to the agent.
 pub const LONGEST_REQUEST: usize = 1 << 20;
 /// Bytes of a user's file at most.
@@ -44,6 +44,8 @@ pub struct Request {
     pub meta_data: Option<String>,
     /// Seconds that the command may take. The flavour's limit holds as well.
     pub time_limit: Option<u64>,
+    /// Whether the guest's console is wanted.
+    pub console: bool,
     /// Whether prose is wanted.
     pub quiet: bool,
     /// The command and its arguments.
@@ -109,6 +111,7 @@ mod tests {
             user_data: false,
             meta_data: None,
             time_limit: Some(60),
+            console: false,
             quiet: false,
             command: vec!["true".to_owned()],
         }

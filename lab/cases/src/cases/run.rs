@@ -105,9 +105,11 @@ fn code(bench: &Bench) -> anyhow::Result<Verdict> {
     flavours(bench)?;
     let text = bench.ends_with(
         7,
-        "nearmetal run pages --flavours /root/flavours.toml --events /root/events -- sh -c 'nproc; echo err >&2; exit 7'",
+        "nearmetal run pages --flavours /root/flavours.toml --events /root/events --console /root/console -- \
+             sh -c 'nproc; echo on the console >/dev/ttyS0; echo err >&2; exit 7'",
     )?;
     ensure!(text.starts_with("2\n") && text.contains("\nerr"), "{text}");
+    ensure!(bench.sh("cat /root/console")?.contains("on the console"), "nothing of the console");
     nothing_is_left(bench, "a run")?;
     let events = bench.sh("cat /root/events")?;
     for event in ["reserved", "started", "read-back", "agent", "command-started", "command-ended", "given-back"] {
@@ -130,6 +132,16 @@ fn output(bench: &Bench) -> anyhow::Result<Verdict> {
     let text = bench.ends_with(127, &format!("{run} nosuch"))?;
     ensure!(text.contains("`nosuch`: no such program"), "{text}");
     nothing_is_left(bench, "long output")?;
+    // The first that a kernel says, and while it runs.
+    let loud = FLAVOURS.replace("console=ttyS0 quiet", "console=ttyS0 loglevel=7");
+    bench.write("/root/loud.toml", &loud)?;
+    let said = bench.sh(
+        "nearmetal run disk --flavours /root/loud.toml --console /root/console -- sleep 600 2>/root/said & run=$!
+         for i in $(seq 120); do grep -qs 'Linux version' /root/console && break; sleep 1; done
+         kill -0 $run && head -c 300 /root/console; kill -TERM $run; wait $run; echo code $?",
+    )?;
+    ensure!(said.contains("Linux version") && said.ends_with("code 143"), "{said}");
+    nothing_is_left(bench, "a run whose console is followed")?;
     Ok(HOLDS)
 }
 

@@ -1,6 +1,6 @@
 //! A user's side of a run in system mode: the service does it, and this program passes on what comes of it.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
     if args.verify_image {
         return Err(RunError::ServiceDecides { option: "--verify-image" });
     }
-    let caller = Caller::own(args)?;
+    let mut caller = Caller::own(args)?;
     let connection = connect(Path::new(SOCKET))?;
     // Up to here a signal ends this program, and nobody has been asked for anything.
     let mut signals = Signals::listen(&HostFs::live())?;
@@ -66,6 +66,14 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
         match frame {
             Ok(FromService::Stdout(bytes)) => printer.bytes(&bytes),
             Ok(FromService::Stderr(bytes)) => printer.error_bytes(&bytes),
+            // A sink that is gone is told of nothing more, as in a run of one's own.
+            Ok(FromService::Console(bytes)) => {
+                if let Some(sink) = &mut caller.console
+                    && sink.write_all(&bytes).and_then(|()| sink.flush()).is_err()
+                {
+                    caller.console = None;
+                }
+            }
             // How it ended, this side says then.
             Ok(FromService::Event(_)) if printer.lost().is_some() => {}
             Ok(FromService::Event(line)) => events.pass_on(&line),
@@ -109,6 +117,7 @@ fn ask(mut connection: &UnixStream, args: &Args, caller: &Caller, quiet: bool) -
         user_data: data.is_some(),
         meta_data: meta_data.map(|(path, _)| path.display().to_string()),
         time_limit: args.time_limit.map(|limit| limit.as_secs()),
+        console: caller.console.is_some(),
         quiet,
         command: args.command.clone(),
     };

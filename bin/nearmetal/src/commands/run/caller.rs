@@ -4,17 +4,21 @@ use std::os::unix::net::UnixStream;
 
 use nearmetal_host::HostFs;
 use nearmetal_run::RunError;
+use nearmetal_run::console::Sink;
 use nearmetal_run::flavour::Flavour;
 use nearmetal_run::given::Given;
 use nearmetal_run::seed::UserData;
 use nearmetal_run::service::{Peer, open_to};
 
 use super::Args;
+use super::events::file_or_stderr;
 
 /// Who wants a run.
 pub(super) struct Caller {
     /// What cloud-init is told.
     pub(super) user_data: Option<UserData>,
+    /// Where the guest's console goes, if anywhere.
+    pub(super) console: Option<Sink>,
     /// A user whose run this service does; `None`: whoever started this program.
     pub(super) user: Option<User>,
 }
@@ -31,7 +35,8 @@ impl Caller {
     pub(super) fn own(args: &Args) -> Result<Self, RunError> {
         let user_data = args.user_data.as_ref();
         let user_data = user_data.map(|path| UserData::read(path, args.meta_data.as_deref())).transpose()?;
-        Ok(Self { user_data, user: None })
+        let console = args.console.as_deref().map(file_or_stderr).transpose()?;
+        Ok(Self { user_data, console, user: None })
     }
 
     /// What of the machine is theirs.

@@ -11,6 +11,7 @@ use nearmetal_host::{Host, HostFs, guests, ledger};
 use nearmetal_hypervisor::Libvirt;
 use nearmetal_image::{ImageFormat, Layer};
 use nearmetal_place::render;
+use nearmetal_run::console::Sink;
 use nearmetal_run::course::{Course, End, Gone, carry_out};
 use nearmetal_run::definition::{Disk, Kernel, define};
 use nearmetal_run::delta;
@@ -63,13 +64,14 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
     let mut signals = Signals::listen(&fs)?;
     let asked_by = caller.uid();
-    let connection = caller.user.map(|user| user.connection);
+    let Caller { console, user, .. } = caller;
+    let connection = user.map(|user| user.connection);
     let hears = connection.as_ref().map(UnixStream::try_clone).transpose();
     if let Some(hears) = hears.map_err(|error| RunError::Service(error.to_string()))? {
         signals.hear_from(hears);
     }
     events.run = Some(name.clone());
-    let mut scene = Scene { fs: &fs, service, signals: &mut signals, events, printer, asked_by };
+    let mut scene = Scene { fs: &fs, service, signals: &mut signals, events, printer, console, asked_by };
     let mut hold = match scene.reserve(&prepared, &name, &uuid, &desk) {
         // Nothing was taken.
         Err(RunError::Interrupted(signal)) => return Ok(Some(End::Interrupted(signal))),
@@ -132,6 +134,8 @@ struct Scene<'a> {
     signals: &'a mut Signals,
     events: &'a mut Events,
     printer: &'a mut Printer,
+    /// Where the guest's console goes, until there is a guest.
+    console: Option<Sink>,
     /// The user for whom the service does it.
     asked_by: Option<u32>,
 }
@@ -139,7 +143,7 @@ struct Scene<'a> {
 impl Scene<'_> {
     /// Chooses while nobody else does, after what dead runs of this user left is given back.
     fn reserve(&mut self, prepared: &Prepared, name: &str, uuid: &str, desk: &Desk) -> Result<Hold, RunError> {
-        let Self { fs, service, signals, events, printer, asked_by } = self;
+        let Self { fs, service, signals, events, printer, asked_by, .. } = self;
         let fs: &HostFs = fs;
         let turn = desk.turn_unless(&mut || signals.seen())?;
         let mut recovered = recover(&turn, fs, &mut |dead| service.end_dead(fs, dead), POOL_PATIENCE)?;
@@ -175,7 +179,8 @@ impl Scene<'_> {
         let charged = self.service.is_session();
         match self.service.start(self.events, self.signals) {
             Ok(libvirt) => {
-                let meets = Meets { fs: self.fs, libvirt, signals: self.signals, events: self.events, charged };
+                let (signals, events, console) = (&mut *self.signals, &mut *self.events, self.console.take());
+                let meets = Meets { fs: self.fs, libvirt, signals, events, console, charged };
                 (in_the_guest(args, prepared, hold, files, &log, meets), true)
             }
             Err(error) => (Gone { end: self.signals.or(error), guest: Ok(()) }, false),
@@ -189,6 +194,7 @@ struct Meets<'a> {
     libvirt: &'a mut Libvirt,
     signals: &'a mut Signals,
     events: &'a mut Events,
+    console: Option<Sink>,
     /// Whether the guest has to be in this job's control group.
     charged: bool,
 }
@@ -265,7 +271,7 @@ fn files_of(args: &Args, prepared: &Prepared, caller: &Caller, name: &str, uuid:
 }
 
 fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, log: &QemuLog, meets: Meets<'_>) -> Gone {
-    let Meets { fs, libvirt, signals, events, charged } = meets;
+    let Meets { fs, libvirt, signals, events, console, charged } = meets;
     let Prepared { flavour, layers, .. } = prepared;
     if let Some(base) = layers.first() {
         events.tell(EventKind::Delta { image: base.image });
@@ -301,8 +307,10 @@ fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, lo
     let seed = definition.seed.as_deref();
     let handed = handed(files, layers);
     let given = Given { handed, functions: &reserved.functions, seed, charged };
-    let mut here = Here::new(fs, plan, placement, given, signals, events);
-    carry_out(&course, libvirt, &mut here)
+    let mut here = Here::new(fs, plan, placement, given, console, (signals, events));
+    let gone = carry_out(&course, libvirt, &mut here);
+    here.end();
+    gone
 }
 
 /// The flavour's limit is a default for whoever runs this program, and a limit for a user whose run root does.

@@ -5,9 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use nearmetal_host::files;
+use nearmetal_host::files::{self, FileError};
 use nearmetal_hypervisor::agent::ExecStatus;
 use nearmetal_run::RunError;
+use nearmetal_run::console::Sink;
 use nearmetal_run::course::End as CourseEnd;
 use nearmetal_run::event::{Event, EventKind, Outcome, SCHEMA};
 use nearmetal_run::output::{NotStarted, Output};
@@ -24,12 +25,8 @@ pub(super) struct Events {
 impl Events {
     /// To a file, which is begun anew, or to stderr; `None`: nowhere.
     pub(super) fn to(path: Option<&Path>) -> anyhow::Result<Self> {
-        let sink: Option<Box<dyn Write>> = match path {
-            None => None,
-            Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stderr())),
-            Some(path) => Some(Box::<File>::new(files::create(path)?)),
-        };
-        Ok(Self { began: Instant::now(), sink, run: None })
+        let sink = path.map(file_or_stderr).transpose()?;
+        Ok(Self { began: Instant::now(), sink: sink.map(|sink| sink as Box<dyn Write>), run: None })
     }
 
     /// To whoever writes lines on.
@@ -59,6 +56,14 @@ impl Events {
         let End { outcome, reason, .. } = end;
         self.tell(EventKind::Ended { outcome: *outcome, code: end.code, reason: reason.clone() });
     }
+}
+
+/// A file, which is begun anew; stderr for `-`.
+pub(super) fn file_or_stderr(path: &Path) -> Result<Sink, FileError> {
+    Ok(match path.as_os_str() == "-" {
+        true => Box::new(std::io::stderr()),
+        false => Box::<File>::new(files::create(path)?),
+    })
 }
 
 /// What comes of a run; `None` of a dry one.

@@ -6,11 +6,12 @@ use nearmetal_change::verify::{Check, CheckKind, Effort, Outcome, judge, observe
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Definition, Hypervisor};
 use nearmetal_place::{Placement, Plan};
+use nearmetal_run::console::{Console, Sink};
 use nearmetal_run::course::{Look, Step, Watch};
 use nearmetal_run::event::EventKind;
 use nearmetal_run::function::Lent;
 use nearmetal_run::handed::{Handed, read_back};
-use nearmetal_run::{charged, function, seed};
+use nearmetal_run::{RunError, charged, function, seed};
 
 use super::events::Events;
 use super::signals::Signals;
@@ -27,6 +28,9 @@ pub(super) struct Here<'a> {
     looked: (usize, usize),
     /// Whether its pages could not be seen yet.
     unseen: bool,
+    /// Where its console is to go, until it is followed.
+    sink: Option<Sink>,
+    console: Option<Console>,
 }
 
 /// What a guest is given beside its slice, to be read back.
@@ -48,10 +52,17 @@ impl<'a> Here<'a> {
         plan: &'a Plan,
         placement: &'a Placement,
         given: Given<'a>,
-        signals: &'a mut Signals,
-        events: &'a mut Events,
+        sink: Option<Sink>,
+        (signals, events): (&'a mut Signals, &'a mut Events),
     ) -> Self {
-        Self { fs, plan, placement, given, signals, events, looked: (0, 0), unseen: false }
+        Self { fs, plan, placement, given, signals, events, looked: (0, 0), unseen: false, sink, console: None }
+    }
+
+    /// The guest is gone: what it said last is passed on.
+    pub(super) fn end(self) {
+        if let Some(console) = self.console {
+            console.end();
+        }
     }
 }
 
@@ -65,6 +76,14 @@ impl Watch for Here<'_> {
             Step::CommandStarted => EventKind::CommandStarted,
             Step::Ended => EventKind::CommandEnded,
         });
+    }
+
+    fn begun(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), RunError> {
+        if let Some(sink) = self.sink.take() {
+            let live = hypervisor.domain_xml(&self.placement.guest, Definition::Live)?;
+            self.console = Some(Console::follow(&live, sink)?);
+        }
+        Ok(())
     }
 
     fn interrupted(&mut self) -> Option<i32> {

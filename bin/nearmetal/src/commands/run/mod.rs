@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// Write a line of JSON for each step to this file, or to stderr for `-` (docs/reference/runs.md)
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     events: Option<PathBuf>,
+    /// Write what the guest says on its serial console to this file as it comes, or to stderr for `-`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "dry_run"])]
+    console: Option<PathBuf>,
     /// Output format of --list and --dry-run
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -92,6 +95,7 @@ Examples:
   nearmetal run batch --dry-run                          what a guest of the flavour `batch` would take, and where
   nearmetal run batch --image debian-13.qcow2 -- /opt/job/run --all
   nearmetal run tiny --time-limit 10m -- sh -c 'dmesg | tail'
+  nearmetal run batch --console boot.log -- /opt/job/run the guest's kernel and boot, while it runs
   taskset -c 8-15 nearmetal run batch -- make -j8        inside PUs 8-15, as under a batch system's cpuset
   nearmetal run --list                                   the runs in progress, and what they have";
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
+use nearmetal_run::console::Sink;
 use nearmetal_run::seed::UserData;
 use nearmetal_run::service::{Frames, FromService, FromUser, Peer, Request, WrongFrame, receive};
 use nearmetal_run::{RunError, accounts};
@@ -121,10 +122,12 @@ fn done(
         dry_run: false,
         list: false,
         events: None,
+        console: None,
         format: Format::Text,
         command: request.command,
     };
-    let caller = Caller { user_data, user: Some(User { peer, connection }) };
+    let console = request.console.then(|| Box::new(ConsoleLines(lines.clone())) as Sink);
+    let caller = Caller { user_data, console, user: Some(User { peer, connection }) };
     let ended = course::run(&args, caller, &mut events, &mut printer);
     end(&ended, &mut events, &mut printer).code()
 }
@@ -199,6 +202,20 @@ impl Outlet for Lines {
     }
 }
 
+/// The guest's console.
+struct ConsoleLines(Lines);
+
+impl Write for ConsoleLines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(FromService::Console(bytes.to_vec()))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Lines of events.
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -231,6 +248,7 @@ mod tests {
             user_data,
             meta_data: user_data.then(|| "meta".to_owned()),
             time_limit: None,
+            console: false,
             quiet: true,
             command: vec!["true".to_owned()],
         };

@@ -47,7 +47,7 @@ pub(in crate::cases) fn listen(bench: &Bench) -> anyhow::Result<()> {
 
 fn tear_down(bench: &Bench) -> anyhow::Result<()> {
     bench.sh(
-        "systemctl stop nearmetal-run.socket; rm -rf /run/systemd/system/nearmetal-run* /etc/nearmetal/flavours.toml /usr/bin/nearmetal
+        "systemctl stop nearmetal-run.socket; rm -rf /run/systemd/system/nearmetal-run* /etc/nearmetal/flavours.toml /usr/bin/nearmetal /var/tmp/console
          systemctl daemon-reload",
     )?;
     Ok(())
@@ -61,9 +61,11 @@ fn pages(bench: &Bench) -> anyhow::Result<Verdict> {
     set_up(bench)?;
     let job =
         "systemd-run -q --uid=alice --gid=alice --pipe --wait -p AllowedCPUs=2-5 nearmetal run pages --mode system";
-    let inside = "nproc; echo err >&2; exit 7";
-    let text = bench.ends_with(7, &format!("{job} --events /var/tmp/events-job -- sh -c '{inside}'"))?;
+    let inside = "nproc; echo on the console >/dev/ttyS0; echo err >&2; exit 7";
+    let text = bench
+        .ends_with(7, &format!("{job} --events /var/tmp/events-job --console /var/tmp/console -- sh -c '{inside}'"))?;
     ensure!(text.starts_with("2\n") && text.contains("\nerr"), "{text}");
+    ensure!(bench.sh("cat /var/tmp/console")?.contains("on the console"), "nothing of the console");
     nothing_is_left(bench, "a user's run")?;
     let events = bench.sh("cat /var/tmp/events-job")?;
     let reserved = events.lines().find(|line| line.contains("\"event\":\"reserved\"")).unwrap_or_default();

@@ -63,8 +63,9 @@ pub(super) const BEGUN: &str =
 fn charged(bench: &Bench) -> anyhow::Result<Verdict> {
     set_up(bench)?;
     let job = "systemd-run -q --uid=alice --gid=alice --pipe --wait -p AllowedCPUs=2-5 nearmetal run tiny --flavours /var/tmp/flavours.toml";
-    let text = bench.ends_with(7, &format!("{job} -- sh -c 'nproc; echo err >&2; exit 7'"))?;
-    ensure!(text.starts_with("1\n") && text.contains("\nerr"), "{text}");
+    let inside = "nproc; echo on the console >/dev/ttyS0; echo err >&2; exit 7";
+    let text = bench.ends_with(7, &format!("{job} --console - -- sh -c '{inside}'"))?;
+    ensure!(text.starts_with("1\n") && text.contains("\nerr") && text.contains("on the console"), "{text}");
     nothing_is_left(bench, "a run")?;
     // The unit's processor time has that of QEMU in it, and QEMU's threads stay inside what the unit was given.
     let text = bench.sh(&format!(

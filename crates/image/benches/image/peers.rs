@@ -148,13 +148,17 @@ fn scp(copying: &Copying<'_>) -> f64 {
     took
 }
 
+/// Its own 10 KiB are too little for a disk image, and its own 2 MiB for so many members.
+const BLOCK: &str = "128k";
+const BUFFER: &str = "32M";
+
 fn mbuffer(copying: &Copying<'_>) -> f64 {
     let last = copying.network.hosts;
     let mut members = Vec::new();
     // From the end: each connects to the next as it starts.
     for host in hosts(copying).rev() {
         let (to, next) = (copying.at(host).display().to_string(), format!("{}:7100", address(host + 2)));
-        let mut words = vec!["-q", "-I", "7100", "-o", &to];
+        let mut words = vec!["-q", "-s", BLOCK, "-m", BUFFER, "-I", "7100", "-o", &to];
         if host != last {
             words.extend(["-O", &next]);
         }
@@ -163,7 +167,7 @@ fn mbuffer(copying: &Copying<'_>) -> f64 {
     }
     let begun = Instant::now();
     let (file, first) = (copying.file.display().to_string(), format!("{}:7100", address(2)));
-    members.push(copying.start(SOURCE, "mbuffer", &["-q", "-i", &file, "-O", &first]));
+    members.push(copying.start(SOURCE, "mbuffer", &["-q", "-s", BLOCK, "-m", BUFFER, "-i", &file, "-O", &first]));
     Running(members).wait();
     begun.elapsed().as_secs_f64()
 }
@@ -191,7 +195,8 @@ const SWARM: &str = r#"
 import libtorrent as lt, sys, time
 own, torrent, directory, seed, others = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4] == "seed", sys.argv[5:]
 session = lt.session({"listen_interfaces": own + ":7200", "enable_dht": False, "enable_lsd": False, "enable_upnp": False,
-    "enable_natpmp": False, "allow_multiple_connections_per_ip": True, "in_enc_policy": 2, "out_enc_policy": 2, "alert_mask": 0})
+    "enable_natpmp": False, "enable_incoming_utp": False, "enable_outgoing_utp": False, "send_buffer_watermark": 4 << 20,
+    "send_buffer_watermark_factor": 200, "allow_multiple_connections_per_ip": True, "in_enc_policy": 2, "out_enc_policy": 2, "alert_mask": 0})
 parameters = lt.add_torrent_params()
 parameters.ti, parameters.save_path = lt.torrent_info(torrent), directory
 parameters.flags &= ~(lt.torrent_flags.auto_managed | lt.torrent_flags.paused)

@@ -1,5 +1,7 @@
 //! Two hundred runs, one after the other, a third of them killed at a moment that chance chooses: nothing adds up.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Context, ensure};
 
 use super::super::Verdict;
@@ -13,6 +15,8 @@ const LOOK: u32 = 20;
 /// Where the numbers of chance begin, unless this variable says otherwise.
 const SEED: u64 = 20_261_125;
 const VARIABLE: &str = "NEARMETAL_SEED";
+/// A part of them, `61-120` say, with the chances of all: they take an hour and more.
+const PART: &str = "NEARMETAL_RUNS";
 
 /// Who is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,20 +99,33 @@ fn one(bench: &Bench, number: u32, kill: Option<(Killed, u64)>) -> anyhow::Resul
     Ok(killed)
 }
 
+/// The runs that are wanted, by their numbers.
+fn part() -> anyhow::Result<RangeInclusive<u32>> {
+    let Ok(text) = std::env::var(PART) else { return Ok(1..=RUNS) };
+    let numbers = text.split_once('-').and_then(|(from, to)| Some(from.parse().ok()?..=to.parse().ok()?));
+    let within = |part: &RangeInclusive<u32>| *part.start() >= 1 && *part.end() <= RUNS && !part.is_empty();
+    numbers.filter(within).with_context(|| format!("{PART}: `{text}`; `1-{RUNS}` are all of them"))
+}
+
 pub(super) fn two_hundred(bench: &Bench) -> anyhow::Result<Verdict> {
     let seed = std::env::var(VARIABLE).ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
-    let mut chance = Chance(seed);
-    let again = || format!("again: {VARIABLE}={seed}");
+    let (mut chance, part) = (Chance(seed), part()?);
+    let again = || format!("again: {VARIABLE}={seed} {PART}={}-{}", part.start(), part.end());
     flavours(bench)?;
     let takes = length(bench)?;
     let mut killed = 0;
-    for number in 1..=RUNS {
-        let kill = chance.kill(takes).filter(|_| number % LOOK != 0);
+    for number in 1..=*part.end() {
+        // Those before this part take their chances all the same.
+        let kill = chance.kill(takes).filter(|_| number % LOOK != 0 && number != *part.end());
+        if !part.contains(&number) {
+            continue;
+        }
         killed += u32::from(one(bench, number, kill).with_context(again)?);
-        if number % LOOK == 0 {
+        if number % LOOK == 0 || number == *part.end() {
             nothing_is_left(bench, &format!("run {number}, {killed} were killed")).with_context(again)?;
         }
     }
-    ensure!(killed > RUNS / 10, "only {killed} were killed: the moments of chance miss the runs; {}", again());
-    Ok(Verdict::Holds(format!("{RUNS} runs, {killed} of them killed, {VARIABLE}={seed}")))
+    let runs = part.clone().count();
+    ensure!(killed as usize > runs / 10, "only {killed} were killed: the moments of chance miss the runs; {}", again());
+    Ok(Verdict::Holds(format!("{runs} runs, {killed} of them killed; {}", again())))
 }

@@ -157,7 +157,10 @@ impl Course<'_> {
             return Ok(End::Interrupted(signal));
         }
         hypervisor.create_tied(&self.definition.xml, &self.definition.files)?;
-        watch.begun(hypervisor)?;
+        if let Err(error) = watch.begun(hypervisor) {
+            self.alive(hypervisor, "its console was opened")?;
+            return Err(error);
+        }
         watch.step(Step::Started);
         let wrong = |differences| RunError::ReadBack { differences };
         watch.read_back(hypervisor, Look::Started).map_err(wrong)?;

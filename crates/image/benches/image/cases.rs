@@ -241,8 +241,7 @@ fn slow(rig: &Rig<'_>, count: usize) -> Outcome {
     let hosts: Vec<usize> = (1..=count).map(|number| number * rig.network.hosts / (count + 1)).collect();
     hosts.iter().for_each(|host| rig.network.slow_down(*host, rig.mbit / 5));
     let mut mend = || hosts.iter().for_each(|host| rig.network.full_speed(*host));
-    let others = When::Stored(rig.network.hosts - count);
-    let told = push(rig.network, &rig.file, &[], Some(Trigger { when: others, act: &mut mend }));
+    let told = push(rig.network, &rig.file, &[], Some(Trigger { when: When::AllBut(&hosts), act: &mut mend }));
     mend();
     let mut wrong = rig.check(&told, &[]);
     if told.events.iter().filter(|(event, _)| event == "aside").any(|(_, at)| !hosts.contains(at)) {

@@ -189,7 +189,7 @@ fn uftp(copying: &Copying<'_>) -> f64 {
     took
 }
 
-/// Each host knows all that come before it; no tracker, no DHT, no local discovery. Ends when its file is whole; the source's ends
+/// Its time has Python's start in it. Each host knows all that come before it; no tracker, no DHT, no local discovery. Ends when its file is whole; the source's ends
 /// with its input.
 const SWARM: &str = r#"
 import libtorrent as lt, sys, time

@@ -34,16 +34,16 @@ impl Told {
 }
 
 /// When something is to be done.
-pub(crate) enum When {
+pub(crate) enum When<'a> {
     /// A host has so much of the image.
     Has { host: usize, share: f64 },
-    /// So many hosts have all of it.
-    Stored(usize),
+    /// All hosts but these have all of it.
+    AllBut(&'a [usize]),
 }
 
 /// What to do, once.
 pub(crate) struct Trigger<'a> {
-    pub(crate) when: When,
+    pub(crate) when: When<'a>,
     pub(crate) act: &'a mut dyn FnMut(),
 }
 
@@ -87,7 +87,9 @@ pub(crate) fn push(network: &Network, file: &Path, more: &[&str], mut trigger: O
         let has = event["pieces"].as_f64().filter(|_| name == "progress").unwrap_or(0.0) / pieces;
         let due = trigger.take_if(|trigger| match trigger.when {
             When::Has { host: whose, share } => whose == host && has >= share,
-            When::Stored(count) => told.stored.len() >= count,
+            When::AllBut(those) => {
+                (1..=network.hosts).all(|host| those.contains(&host) || told.stored.contains_key(&host))
+            }
         });
         if let Some(due) = due {
             (due.act)();

@@ -52,6 +52,12 @@ pub struct Request {
     pub command: Vec<String>,
 }
 
+/// What every version of a request has.
+#[derive(Deserialize)]
+struct Named {
+    schema: String,
+}
+
 impl Request {
     /// Reads a request.
     ///
@@ -61,13 +67,15 @@ impl Request {
         let plain = |text: String| -> String {
             text.chars().take(200).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
         };
-        let request: Self = serde_json::from_slice(bytes).map_err(|error| plain(error.to_string()))?;
-        if request.schema != SCHEMA {
-            let schema = plain(request.schema);
+        // That of another version is named before its fields are missed.
+        let named: Named = serde_json::from_slice(bytes).map_err(|error| plain(error.to_string()))?;
+        if named.schema != SCHEMA {
+            let schema = plain(named.schema);
             return Err(format!(
                 "its schema is `{schema}`, and this service reads `{SCHEMA}`: install the same version"
             ));
         }
+        let request: Self = serde_json::from_slice(bytes).map_err(|error| plain(error.to_string()))?;
         // It comes back in messages, of which the system's journal has some.
         if request.meta_data.as_ref().is_some_and(|path| path.contains(char::is_control)) {
             return Err("the name of its meta-data has control characters".to_owned());

@@ -1,10 +1,11 @@
 //! A user's side of a run in system mode: the service does it, and this program passes on what comes of it.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use nearmetal_host::{HostFs, files};
+use nearmetal_run::console::Passer;
 use nearmetal_run::service::{Frames, FromService, FromUser, Request, SCHEMA, SOCKET, WrongFrame, receive};
 use nearmetal_run::{RunError, accounts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,6 +50,8 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
     let mut signals = Signals::listen(&HostFs::live())?;
     // It may have refused before it has read all of it: what it says comes first.
     let asked = ask(&connection, args, &caller, printer.is_quiet());
+    // A sink that takes nothing would keep the service from being heard.
+    let console = caller.console.take().map(Passer::to).transpose()?;
     let mut heard = false;
     loop {
         if let Some(signal) = signals.seen() {
@@ -66,18 +69,20 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
         match frame {
             Ok(FromService::Stdout(bytes)) => printer.bytes(&bytes),
             Ok(FromService::Stderr(bytes)) => printer.error_bytes(&bytes),
-            // A sink that is gone is told of nothing more, as in a run of one's own.
             Ok(FromService::Console(bytes)) => {
-                if let Some(sink) = &mut caller.console
-                    && sink.write_all(&bytes).and_then(|()| sink.flush()).is_err()
-                {
-                    caller.console = None;
+                if let Some(console) = &console {
+                    console.pass(bytes);
                 }
             }
             // How it ended, this side says then.
             Ok(FromService::Event(_)) if printer.lost().is_some() => {}
             Ok(FromService::Event(line)) => events.pass_on(&line),
-            Ok(FromService::End(code)) => return Ok(code),
+            Ok(FromService::End(code)) => {
+                if let Some(missing) = console.and_then(Passer::end) {
+                    printer.important(&format!("run: {missing}"));
+                }
+                return Ok(code);
+            }
             Err(WrongFrame::Closed) if heard => return Err(lost(ErrorKind::UnexpectedEof.into())),
             Err(WrongFrame::Io(error)) if heard => return Err(lost(error)),
             Err(WrongFrame::Closed | WrongFrame::Io(_)) => {

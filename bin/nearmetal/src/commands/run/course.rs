@@ -180,7 +180,8 @@ impl Scene<'_> {
         match self.service.start(self.events, self.signals) {
             Ok(libvirt) => {
                 let (signals, events, console) = (&mut *self.signals, &mut *self.events, self.console.take());
-                let meets = Meets { fs: self.fs, libvirt, signals, events, console, charged };
+                let meets =
+                    Meets { fs: self.fs, libvirt, signals, events, printer: &mut *self.printer, console, charged };
                 (in_the_guest(args, prepared, hold, files, &log, meets), true)
             }
             Err(error) => (Gone { end: self.signals.or(error), guest: Ok(()) }, false),
@@ -194,6 +195,7 @@ struct Meets<'a> {
     libvirt: &'a mut Libvirt,
     signals: &'a mut Signals,
     events: &'a mut Events,
+    printer: &'a mut Printer,
     console: Option<Sink>,
     /// Whether the guest has to be in this job's control group.
     charged: bool,
@@ -271,7 +273,7 @@ fn files_of(args: &Args, prepared: &Prepared, caller: &Caller, name: &str, uuid:
 }
 
 fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, log: &QemuLog, meets: Meets<'_>) -> Gone {
-    let Meets { fs, libvirt, signals, events, console, charged } = meets;
+    let Meets { fs, libvirt, signals, events, printer, console, charged } = meets;
     let Prepared { flavour, layers, .. } = prepared;
     if let Some(base) = layers.first() {
         events.tell(EventKind::Delta { image: base.image });
@@ -309,7 +311,9 @@ fn in_the_guest(args: &Args, prepared: &Prepared, hold: &Hold, files: &Files, lo
     let given = Given { handed, functions: &reserved.functions, seed, charged };
     let mut here = Here::new(fs, plan, placement, given, console, (signals, events));
     let gone = carry_out(&course, libvirt, &mut here);
-    here.end();
+    if let Some(missing) = here.end() {
+        printer.important(&format!("run: {missing}"));
+    }
     gone
 }
 

@@ -58,11 +58,9 @@ impl<'a> Here<'a> {
         Self { fs, plan, placement, given, signals, events, looked: (0, 0), unseen: false, sink, console: None }
     }
 
-    /// The guest is gone: what it said last is passed on.
-    pub(super) fn end(self) {
-        if let Some(console) = self.console {
-            console.end();
-        }
+    /// The guest is gone: what it said last is passed on. What is missing of it, in words.
+    pub(super) fn end(self) -> Option<String> {
+        self.console.and_then(Console::end)
     }
 }
 
@@ -80,8 +78,8 @@ impl Watch for Here<'_> {
 
     fn begun(&mut self, hypervisor: &mut dyn Hypervisor) -> Result<(), RunError> {
         if let Some(sink) = self.sink.take() {
-            let live = hypervisor.domain_xml(&self.placement.guest, Definition::Live)?;
-            self.console = Some(Console::follow(&live, sink)?);
+            let live = || hypervisor.domain_xml(&self.placement.guest, Definition::Live);
+            self.console = Some(Console::follow(live, sink)?);
         }
         Ok(())
     }

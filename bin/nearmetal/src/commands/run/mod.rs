@@ -95,7 +95,7 @@ Examples:
   nearmetal run batch --dry-run                          what a guest of the flavour `batch` would take, and where
   nearmetal run batch --image debian-13.qcow2 -- /opt/job/run --all
   nearmetal run tiny --time-limit 10m -- sh -c 'dmesg | tail'
-  nearmetal run batch --console boot.log -- /opt/job/run the guest's kernel and boot, while it runs
+  nearmetal run batch --console boot.log -- make         what its kernel says, as it boots
   taskset -c 8-15 nearmetal run batch -- make -j8        inside PUs 8-15, as under a batch system's cpuset
   nearmetal run --list                                   the runs in progress, and what they have";
 

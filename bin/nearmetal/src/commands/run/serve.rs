@@ -21,6 +21,7 @@ use super::{course, end};
 use crate::exit_status::ExitStatus;
 use crate::printer::{Outlet, Printer};
 use crate::style::Format;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long a user may take to say what he wants.
 const ASKING: Duration = Duration::from_secs(10);
@@ -202,12 +203,19 @@ impl Outlet for Lines {
     }
 }
 
-/// The guest's console.
+/// The guest's console: the user has it if he reads, and neither his run nor his events wait for it.
 struct ConsoleLines(Lines);
 
 impl Write for ConsoleLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.send(FromService::Console(bytes.to_vec()))?;
+        let line = &*self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A Unix socket that can be written to has three quarters of its room (unix_writable): a frame does not wait.
+        let mut ready = [PollFd::new(&line.connection, PollFlags::OUT)];
+        if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        FromService::Console(bytes.to_vec())
+            .send(Until { connection: &line.connection, end: Instant::now() + READING })?;
         Ok(bytes.len())
     }
 
@@ -238,6 +246,27 @@ mod tests {
         send(&user);
         drop(user);
         wish(&HostFs::live(), &service).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_console_that_nobody_reads_costs_itself_and_nothing_else() {
+        let (user, service) = UnixStream::pair().unwrap();
+        let lines = Lines(Arc::new(Mutex::new(Line { connection: service, output_until: None })));
+        let mut console = ConsoleLines(lines.clone());
+        let mut taken = 0;
+        let full = loop {
+            match console.write_all(&[b'x'; 4096]) {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(full.kind() == io::ErrorKind::WouldBlock && taken > 0);
+        // There is still room for what matters, whole and in its order.
+        lines.send(FromService::End(7)).unwrap();
+        for _ in 0..taken {
+            assert!(matches!(receive(&user), Ok(FromService::Console(bytes)) if bytes.len() == 4096));
+        }
+        assert!(matches!(receive(&user), Ok(FromService::End(7))));
     }
 
     fn request(user_data: bool) -> FromUser {
@@ -287,13 +316,17 @@ mod tests {
         let (user, service) = UnixStream::pair().unwrap();
         let until = Instant::now() + Duration::from_millis(200);
         let lines = Lines(Arc::new(Mutex::new(Line { connection: service, output_until: Some(until) })));
-        // He takes a little now and then.
+        // He takes a little now and then, for longer than he has; what is left then is read at once.
         let reads = std::thread::spawn({
             let mut user = user.try_clone().unwrap();
             move || {
-                while user.read(&mut [0; 64]).is_ok_and(|read| read > 0) {
+                for _ in 0..50 {
+                    if !user.read(&mut [0; 64]).is_ok_and(|read| read > 0) {
+                        return;
+                    }
                     std::thread::sleep(Duration::from_millis(20));
                 }
+                while user.read(&mut [0; 1 << 16]).is_ok_and(|read| read > 0) {}
             }
         });
         let mut sent = 0;

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 
 use crate::Options;
 use crate::network::{Network, PROXY, SOURCE, address};
+use crate::openssh::{OpenSsh, PACKAGE, stand_in};
 use crate::peers::PEERS;
 use crate::run::{Told, Trigger, When, clear, final_path, has, push, signal};
 
@@ -32,7 +33,7 @@ struct Rig<'a> {
     mbit: u64,
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     Case { name: "no fault", limit: Some((1.05, 0.0)), run: no_fault },
     Case {
         name: "a host killed at half",
@@ -52,6 +53,7 @@ const CASES: [Case; 12] = [
     Case { name: "a byte flipped on the wire", limit: Some((1.10, 0.0)), run: flipped_on_the_wire },
     Case { name: "resumed, a byte flipped on disk", limit: None, run: resumed },
     Case { name: "a disk full at half", limit: Some((1.10, 0.0)), run: full_disk },
+    Case { name: "no fault, OpenSSH itself", limit: Some((1.05, 0.0)), run: openssh },
     Case { name: "through ssh alone (star)", limit: None, run: star },
 ];
 
@@ -213,6 +215,18 @@ fn no_fault(rig: &Rig<'_>) -> Outcome {
 /// When a host has half of it.
 fn half<'a>(host: usize, act: &'a mut dyn FnMut()) -> Option<Trigger<'a>> {
     Some(Trigger { when: When::Has { host, share: 0.5 }, act })
+}
+
+/// With sshd and ssh as hosts have them, where they are installed.
+fn openssh(rig: &Rig<'_>) -> Outcome {
+    if !Path::new(PACKAGE.1).exists() {
+        return (f64::NAN, vec![format!("not tried: apt-get install {}", PACKAGE.0)]);
+    }
+    let daemons = OpenSsh::up(rig.network);
+    daemons.in_place_of_the_stand_in(rig.network);
+    let outcome = no_fault(rig);
+    stand_in(rig.network, &std::env::current_exe().unwrap());
+    outcome
 }
 
 fn stopped(rig: &Rig<'_>, host: usize, with: Signal) -> Outcome {

@@ -8,6 +8,7 @@
 
 mod cases;
 mod network;
+mod openssh;
 mod peers;
 mod run;
 mod stand_ins;

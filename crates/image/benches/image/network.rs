@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use crate::Options;
+use crate::openssh::stand_in;
 
 /// Namespaces, files and stand-ins of a rig; all gone when it is dropped.
 pub(crate) struct Network {
@@ -64,8 +67,7 @@ impl Network {
             }
         }
         let rig = std::env::current_exe().unwrap();
-        let script = format!("#!/bin/sh\nexec {} ssh \"$@\"\n", rig.display());
-        fs::write(network.directory.join("bin/ssh"), script).unwrap();
+        stand_in(&network, &rig);
         std::os::unix::fs::symlink(&options.program, network.directory.join("bin/nearmetal")).unwrap();
         must(&format!("chmod 755 {}", network.directory.join("bin/ssh").display()));
         for host in 1..=options.hosts {
@@ -123,15 +125,34 @@ impl Network {
         command
     }
 
-    /// Each host sees its own store at the same place: `ip netns exec` gives it mounts of its own.
-    fn start_sshd(&self, host: usize, rig: &Path) -> Child {
+    /// A command of a host's, whose words follow. It sees its own store at the same place as the others: `ip netns exec` gives it mounts
+    /// of its own.
+    pub(crate) fn command_of_host(&self, host: usize) -> Command {
         let mut command = self.command(host + 1, Path::new("sh"));
         let (store, images) = (self.store(host), self.directory.join("images"));
         let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
-        command.args(["-c", script, "sh"]).args([&store, &images]).arg(rig);
+        command.args(["-c", script, "sh"]).args([&store, &images]);
+        command
+    }
+
+    fn start_sshd(&self, host: usize, rig: &Path) -> Child {
         let pid_file = self.directory.join(format!("host-{host}.pid"));
-        command.arg("sshd").arg(address(host + 1)).arg(pid_file).stdin(Stdio::null());
+        let mut command = self.command_of_host(host);
+        command.arg(rig).arg("sshd").arg(address(host + 1)).arg(pid_file).stdin(Stdio::null());
         command.spawn().unwrap()
+    }
+
+    /// Waits until something listens on this port of a host; `what` is ss(8)'s word for the protocol.
+    pub(crate) fn listens(&self, host: usize, what: &str, port: u16) {
+        for _ in 0..200 {
+            let mut command = self.command(host + 1, Path::new("ss"));
+            let found = command.args([what, &format!("sport = :{port}")]).output().unwrap().stdout;
+            if !found.is_empty() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("nothing listens on port {port} of host {host}");
     }
 }
 

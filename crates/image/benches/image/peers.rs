@@ -1,13 +1,13 @@
 //! What others distribute files with, on the same rig and for the same image: `scp` to each host at once, a chain of `mbuffer`,
 //! `uftp`'s multicast, and a swarm of libtorrent's. None is asked to bear a fault.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::network::{Network, SOURCE, address};
+use crate::openssh::{OpenSsh, PACKAGE};
 use crate::run::same;
 
 /// One of them.
@@ -19,7 +19,7 @@ pub(crate) struct Peer {
 }
 
 pub(crate) const PEERS: [Peer; 4] = [
-    Peer { name: "scp to all at once", package: ("openssh-server", "/usr/sbin/sshd"), run: scp },
+    Peer { name: "scp to all at once", package: PACKAGE, run: scp },
     Peer { name: "a chain of mbuffer", package: ("mbuffer", "/usr/bin/mbuffer"), run: mbuffer },
     Peer { name: "uftp, multicast", package: ("uftp", "/usr/bin/uftp"), run: uftp },
     Peer {
@@ -85,19 +85,6 @@ impl Copying<'_> {
         let mut command = self.network.command(node, Path::new(program));
         command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
-
-    /// Waits until something listens on this port of a host; `what` is ss(8)'s word for the protocol.
-    fn listens(&self, host: usize, what: &str, port: u16) {
-        for _ in 0..200 {
-            let mut command = self.network.command(host + 1, Path::new("ss"));
-            let found = command.args([what, &format!("sport = :{port}")]).output().unwrap().stdout;
-            if !found.is_empty() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        panic!("nothing listens on port {port} of host {host}");
-    }
 }
 
 fn hosts(copying: &Copying<'_>) -> std::ops::RangeInclusive<usize> {
@@ -105,47 +92,16 @@ fn hosts(copying: &Copying<'_>) -> std::ops::RangeInclusive<usize> {
 }
 
 fn scp(copying: &Copying<'_>) -> f64 {
-    let directory = copying.network.directory.join("scp");
-    fs::create_dir_all(&directory).unwrap();
-    fs::create_dir_all("/run/sshd").unwrap();
-    let at = |name: &str| directory.join(name).display().to_string();
-    if !directory.join("key").exists() {
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &at("key")]).status();
-        assert!(made.unwrap().success(), "ssh-keygen");
-        fs::copy(directory.join("key.pub"), directory.join("authorized")).unwrap();
-    }
-    let options = [
-        "ListenAddress=0.0.0.0:7022",
-        "StrictModes=no",
-        "UsePAM=no",
-        "PidFile=none",
-        "Subsystem=sftp internal-sftp",
-        "PermitRootLogin=prohibit-password",
-    ];
-    let mut words = vec!["-D".to_owned(), "-e".into(), "-f".into(), "/dev/null".into(), "-h".into(), at("key")];
-    words.extend(options.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]));
-    words.extend(["-o".to_owned(), format!("AuthorizedKeysFile={}", at("authorized"))]);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let daemons: Vec<Child> = hosts(copying).map(|host| copying.start(host + 1, "/usr/sbin/sshd", &words)).collect();
-    let daemons = Running(daemons);
-    hosts(copying).for_each(|host| copying.listens(host, "-Hltn", 7022));
+    let daemons = OpenSsh::up(copying.network);
+    let (config, file) = (daemons.config.display().to_string(), copying.file.display().to_string());
     let begun = Instant::now();
     let copies = hosts(copying).map(|host| {
-        let to = format!("root@{}:{}", address(host + 1), copying.at(host).display());
-        let file = copying.file.display().to_string();
-        let known = ["-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"];
+        let to = format!("h{host}:{}", copying.at(host).display());
         // The rig's own `ssh` stands first in PATH.
-        let mut words = vec!["-S", "/usr/bin/ssh", "-q", "-B", "-F", "none", "-P", "7022", "-i"];
-        let key = at("key");
-        words.push(&key);
-        words.extend(known);
-        words.extend([file.as_str(), to.as_str()]);
-        copying.start(SOURCE, "scp", &words)
+        copying.start(SOURCE, "scp", &["-S", "/usr/bin/ssh", "-q", "-B", "-F", &config, &file, &to])
     });
     Running(copies.collect()).wait();
-    let took = begun.elapsed().as_secs_f64();
-    drop(daemons);
-    took
+    begun.elapsed().as_secs_f64()
 }
 
 /// Its own 10 KiB are too little for a disk image, and its own 2 MiB for so many members.
@@ -163,7 +119,7 @@ fn mbuffer(copying: &Copying<'_>) -> f64 {
             words.extend(["-O", &next]);
         }
         members.push(copying.start(host + 1, "mbuffer", &words));
-        copying.listens(host, "-Hltn", 7100);
+        copying.network.listens(host, "-Hltn", 7100);
     }
     let begun = Instant::now();
     let (file, first) = (copying.file.display().to_string(), format!("{}:7100", address(2)));
@@ -178,7 +134,7 @@ fn uftp(copying: &Copying<'_>) -> f64 {
         copying.start(host + 1, "uftpd", &["-d", "-I", "eth0", "-D", &to])
     });
     let daemons = Running(daemons.collect());
-    hosts(copying).for_each(|host| copying.listens(host, "-Hlun", 1044));
+    hosts(copying).for_each(|host| copying.network.listens(host, "-Hlun", 1044));
     // kbit/s of payload and uftp's own headers: what a link carries beside IP's and Ethernet's.
     let rate = (copying.mbit * 1000 * 95 / 100).to_string();
     let begun = Instant::now();

@@ -31,11 +31,26 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where the kernel has pseudo-terminals.
 const TERMINALS: &str = "/dev/pts";
 
+/// Where pieces wait for a sink. What there is no room for is dropped, and counted.
+#[derive(Debug, Clone)]
+struct Queue {
+    pieces: SyncSender<Vec<u8>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Queue {
+    fn pass(&self, piece: Vec<u8>) {
+        let length = piece.len() as u64;
+        if self.pieces.try_send(piece).is_err() {
+            self.dropped.fetch_add(length, Ordering::Relaxed);
+        }
+    }
+}
+
 /// A sink with a thread of its own, so that nobody waits for it.
 #[derive(Debug)]
 pub struct Passer {
-    pieces: SyncSender<Vec<u8>>,
-    dropped: Arc<AtomicU64>,
+    queue: Queue,
     done: Receiver<Option<std::io::Error>>,
 }
 
@@ -47,23 +62,20 @@ impl Passer {
     pub fn to(sink: Sink) -> Result<Self, RunError> {
         let (pieces, waiting) = sync_channel(WAITING);
         let (told, done) = sync_channel(1);
-        let dropped = Arc::default();
-        let counted = Arc::clone(&dropped);
-        begin(move || drop(told.send(write_all(&waiting, sink, &counted))))?;
-        Ok(Self { pieces, dropped, done })
+        let queue = Queue { pieces, dropped: Arc::default() };
+        let dropped = Arc::clone(&queue.dropped);
+        begin(move || drop(told.send(write_all(&waiting, sink, &dropped))))?;
+        Ok(Self { queue, done })
     }
 
     /// Passes on, or drops what the sink has no room for.
     pub fn pass(&self, piece: Vec<u8>) {
-        let length = piece.len() as u64;
-        if self.pieces.try_send(piece).is_err() {
-            self.dropped.fetch_add(length, Ordering::Relaxed);
-        }
+        self.queue.pass(piece);
     }
 
     /// Waits two seconds at most until the sink has the rest: what is missing, in words.
     pub fn end(self) -> Option<String> {
-        let Self { pieces, dropped, done } = self;
+        let Self { queue: Queue { pieces, dropped }, done } = self;
         drop(pieces);
         let error = match done.recv_timeout(PATIENCE) {
             Ok(error) => error.map(|error| error.to_string()),
@@ -124,15 +136,11 @@ impl Console {
             return Err(RunError::Console(format!("{} is not its terminal any more", path.display())));
         }
         let passer = Passer::to(sink)?;
-        let (pieces, dropped) = (passer.pieces.clone(), Arc::clone(&passer.dropped));
+        let queue = passer.queue.clone();
         let (told, read) = sync_channel(1);
         begin(move || {
-            collect(file, COLLECTING, |piece| {
-                let length = piece.len() as u64;
-                if pieces.try_send(piece).is_err() {
-                    dropped.fetch_add(length, Ordering::Relaxed);
-                }
-            });
+            collect(file, COLLECTING, |piece| queue.pass(piece));
+            drop(queue);
             let _ = told.send(());
         })?;
         Ok(Self { passer, read })
@@ -265,7 +273,7 @@ mod tests {
         let passer = Passer::to(Box::new(Blocks(held))).unwrap();
         // More than waits for it, and one that it has.
         (0..WAITING + 3).for_each(|_| passer.pass(vec![0; 10]));
-        assert!(passer.dropped.load(Ordering::Relaxed) >= 20);
+        assert!(passer.queue.dropped.load(Ordering::Relaxed) >= 20);
         drop(release);
         assert!(passer.end().unwrap().contains("bytes were dropped"));
     }

@@ -328,7 +328,7 @@ pub enum RunError {
         console: String,
     },
     /// Its console was wanted.
-    #[error("cannot follow the guest's console, and ended the guest: {0}")]
+    #[error("cannot follow the guest's console: {0}; without --console the run does without it")]
     Console(String),
     /// Its agent never answered.
     #[error(

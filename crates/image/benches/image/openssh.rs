@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::network::{Network, address};
+use crate::peers::Package;
 
-/// Debian's package, and a file of it.
-pub(crate) const PACKAGE: (&str, &str) = ("openssh-server", "/usr/sbin/sshd");
+pub(crate) const PACKAGE: Package = Package { name: "openssh-server", file: "/usr/sbin/sshd" };
 const PORT: u16 = 7022;
 
 /// The daemons; they end with it.
@@ -51,7 +51,10 @@ impl OpenSsh {
         fs::write(&config, client).unwrap();
         let daemon = |host| {
             let mut command = network.command_of_host(host);
-            command.args([PACKAGE.1, "-D", "-e", "-f", &at("sshd_config")]).stdin(Stdio::null()).stderr(Stdio::null());
+            command
+                .args([PACKAGE.file, "-D", "-e", "-f", &at("sshd_config")])
+                .stdin(Stdio::null())
+                .stderr(Stdio::null());
             command.spawn().unwrap()
         };
         let daemons = (1..=network.hosts).map(daemon).collect();

@@ -10,21 +10,33 @@ use crate::network::{Network, SOURCE, address};
 use crate::openssh::{OpenSsh, PACKAGE};
 use crate::run::same;
 
+/// A package of Debian's, and a file of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) file: &'static str,
+}
+
+impl Package {
+    pub(crate) fn is_here(&self) -> bool {
+        Path::new(self.file).exists()
+    }
+}
+
 /// One of them.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// Debian's package, and a file of it.
-    pub(crate) package: (&'static str, &'static str),
+    pub(crate) package: Package,
     run: fn(&Copying<'_>) -> f64,
 }
 
 pub(crate) const PEERS: [Peer; 4] = [
     Peer { name: "scp to all at once", package: PACKAGE, run: scp },
-    Peer { name: "a chain of mbuffer", package: ("mbuffer", "/usr/bin/mbuffer"), run: mbuffer },
-    Peer { name: "uftp, multicast", package: ("uftp", "/usr/bin/uftp"), run: uftp },
+    Peer { name: "a chain of mbuffer", package: Package { name: "mbuffer", file: "/usr/bin/mbuffer" }, run: mbuffer },
+    Peer { name: "uftp, multicast", package: Package { name: "uftp", file: "/usr/bin/uftp" }, run: uftp },
     Peer {
         name: "libtorrent, a swarm",
-        package: ("python3-libtorrent", "/usr/share/doc/python3-libtorrent"),
+        package: Package { name: "python3-libtorrent", file: "/usr/share/doc/python3-libtorrent" },
         run: libtorrent,
     },
 ];
@@ -32,7 +44,7 @@ pub(crate) const PEERS: [Peer; 4] = [
 impl Peer {
     /// Seconds until every host has the file, which is compared. `None`: its package is not installed.
     pub(crate) fn seconds(&self, network: &Network, file: &Path, mbit: u64) -> Option<f64> {
-        if !Path::new(self.package.1).exists() {
+        if !self.package.is_here() {
             return None;
         }
         let copying = Copying { network, file, mbit };

@@ -45,13 +45,13 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
         return Err(RunError::ServiceDecides { option: "--verify-image" });
     }
     let mut caller = Caller::own(args)?;
+    // A sink that takes nothing would keep the service from being heard.
+    let console = caller.console.take().map(Passer::to).transpose()?;
     let connection = connect(Path::new(SOCKET))?;
     // Up to here a signal ends this program, and nobody has been asked for anything.
     let mut signals = Signals::listen(&HostFs::live())?;
     // It may have refused before it has read all of it: what it says comes first.
-    let asked = ask(&connection, args, &caller, printer.is_quiet());
-    // A sink that takes nothing would keep the service from being heard.
-    let console = caller.console.take().map(Passer::to).transpose()?;
+    let asked = ask(&connection, args, &caller, (console.is_some(), printer.is_quiet()));
     let mut heard = false;
     loop {
         if let Some(signal) = signals.seen() {
@@ -112,7 +112,12 @@ fn connect(socket: &Path) -> Result<UnixStream, RunError> {
 }
 
 /// The whole of the wish.
-fn ask(mut connection: &UnixStream, args: &Args, caller: &Caller, quiet: bool) -> std::io::Result<()> {
+fn ask(
+    mut connection: &UnixStream,
+    args: &Args,
+    caller: &Caller,
+    (console, quiet): (bool, bool),
+) -> std::io::Result<()> {
     let data = caller.user_data.as_ref().map(|data| data.parts());
     let meta_data = data.and_then(|(_, meta_data)| meta_data);
     let request = Request {
@@ -122,7 +127,7 @@ fn ask(mut connection: &UnixStream, args: &Args, caller: &Caller, quiet: bool) -
         user_data: data.is_some(),
         meta_data: meta_data.map(|(path, _)| path.display().to_string()),
         time_limit: args.time_limit.map(|limit| limit.as_secs()),
-        console: caller.console.is_some(),
+        console,
         quiet,
         command: args.command.clone(),
     };

@@ -164,14 +164,17 @@ impl Each {
 /// just begun, or is done early, stays within it; another way for the data does not.
 const CREDIBLE: f64 = 2.0;
 
+fn is_credible(seen: f64, promised: f64) -> bool {
+    (promised / CREDIBLE..=promised * CREDIBLE).contains(&seen)
+}
+
 /// What happened between two readings, for each of those that were done: the requests that were seen meanwhile, else at this
 /// rate a second. Counters that are in one of the two alone (a thread that ended, an interrupt that came) are left out: their
 /// difference is not known.
 fn between(before: &Snapshot, after: &Snapshot, (rate, seen): (f64, Option<f64>), each: Each) -> Vec<Metric> {
     let counted = after.counted.saturating_sub(before.counted).as_secs_f64();
     let promised = rate * counted;
-    let is_credible = |seen: &f64| (promised / CREDIBLE..=promised * CREDIBLE).contains(seen);
-    let in_counted = seen.filter(is_credible).unwrap_or(promised);
+    let in_counted = seen.filter(|seen| is_credible(*seen, promised)).unwrap_or(promised);
     let in_taken = in_counted * (after.taken.saturating_sub(before.taken).as_secs_f64() / counted);
     if ![in_counted, in_taken].iter().all(|done| done.is_finite() && *done > 0.0) {
         return Vec::new();

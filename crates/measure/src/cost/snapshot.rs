@@ -57,6 +57,11 @@ pub(crate) struct Requests {
 }
 
 impl Target {
+    /// Whether programs of the host's are measured, and no guest.
+    pub(super) fn is_bare(&self) -> bool {
+        self.guests.is_empty()
+    }
+
     /// What costs on a PU are counted as.
     pub(super) fn place(&self, pu: u32) -> &'static str {
         match pu {
@@ -74,9 +79,9 @@ pub(super) fn now() -> Duration {
 
 /// Bytes that requests have moved until now: those of the devices on bare metal, those of QEMU (/proc/PID/io, proc(5)) for
 /// guests. `None` where one of them does not tell.
-fn moved(fs: &HostFs, target: &Target, requests: &Requests) -> Option<[u64; 2]> {
+pub(super) fn moved(fs: &HostFs, target: &Target, requests: &Requests) -> Option<[u64; 2]> {
     let mut sum = [0_u64; 2];
-    if target.guests.is_empty() {
+    if target.is_bare() {
         for device in &requests.devices {
             let disk = disk_counters(fs, device).ok()?;
             sum[1] =
@@ -212,7 +217,7 @@ impl Snapshot {
             Some(Ok(reading)) => reading,
         };
         self.modelled(target, &reading);
-        let bare = target.guests.is_empty();
+        let bare = target.is_bare();
         for (pu, counts) in (0_u32..).zip(&reading.pus) {
             self.add(Cost::Work, target.place(pu), counts.instructions);
             self.add(Cost::Work, "in-guest", counts.in_guest);

@@ -9,14 +9,14 @@ use nearmetal_units::Bytes;
 
 use super::neighbours::Threads;
 use super::silicon::Silicon;
-use super::snapshot::{self, Reading, requests_between};
+use super::snapshot::{self, Reading, moved, requests_between};
 pub(crate) use super::snapshot::{Requests, Target, distances};
-use super::{Each, Snapshot, between};
+use super::{Each, Snapshot, between, is_credible};
 use crate::barrier;
 use crate::load::{FioJob, Window};
 use crate::metric::Metric;
 
-/// The part of a sample that is counted, from the moment its command is given.
+/// The part of a sample that is counted, from the moment it begins: that its command is given, or its first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Middle {
     /// When counting begins.
@@ -37,6 +37,12 @@ impl Middle {
     pub(crate) fn after(ramp: Duration, seconds: Duration) -> Self {
         Self { begins: ramp + seconds * 3 / 10, ends: ramp + seconds * 8 / 10 }
     }
+
+    /// What is left of it at a moment of the sample. Half of it at least, however long the first reading took: a few requests say
+    /// nothing, and where the program is done by then that is told.
+    fn rest(self, now: Duration) -> Duration {
+        self.ends.saturating_sub(now).max(self.ends.saturating_sub(self.begins) / 2)
+    }
 }
 
 /// How many PUs were busy on average.
@@ -54,6 +60,10 @@ pub(crate) struct Watched {
     pair: Option<(Snapshot, Snapshot)>,
     /// Of the requests, where all have one.
     size: Option<Bytes>,
+    /// Whether they are seen at the host's own disks.
+    at_disks: bool,
+    /// Whether the workload ended before all was counted.
+    ended: bool,
     /// Who else ran on its PUs.
     neighbours: Option<String>,
 }
@@ -97,12 +107,28 @@ impl Watched {
     /// The costs of each of what was done at this rate a second, and what could not be read. `told`: how many the program says
     /// it did while processors were counted.
     pub(crate) fn costs(&self, rate: f64, told: Option<f64>, each: Each) -> (Vec<Metric>, Vec<String>) {
-        let Some((before, after)) = &self.pair else { return (Vec::new(), Vec::new()) };
-        let unknown = after.unknown.iter().map(|what| format!("not counted: {what}"));
-        let seen = || self.size.and_then(|size| requests_between(before, after, size));
+        let Some((before, after)) = &self.pair else {
+            let ended =
+                "its costs are not known: it ended before they were counted; longer samples leave the time for it";
+            return (Vec::new(), self.ended.then(|| ended.to_owned()).into_iter().collect());
+        };
+        let mut unknown: Vec<String> = after.unknown.iter().map(|what| format!("not counted: {what}")).collect();
         let counted = after.counted.saturating_sub(before.counted).as_secs_f64();
-        let done = told.map_or_else(|| (rate, seen()), |told| (told / counted, None));
-        (between(before, after, done, each), unknown.collect())
+        if let Some(told) = told {
+            return (between(before, after, (told / counted, None), each), unknown);
+        }
+        let seen = self.size.and_then(|size| requests_between(before, after, size));
+        // A guest's requests may go where the host does not see them. A program's own all go through the disk's driver: then the part
+        // that was counted is not the part in which they were done.
+        if let Some(seen) = seen.filter(|seen| self.at_disks && !is_credible(*seen, rate * counted)) {
+            unknown.push(format!(
+                "its costs are not known: {seen:.0} requests were done while they were counted, and {:.0} were to be; the program \
+                 began late, or was done early",
+                rate * counted
+            ));
+            return (Vec::new(), unknown);
+        }
+        (between(before, after, (rate, seen), each), unknown)
     }
 }
 
@@ -124,32 +150,69 @@ impl Watched {
     }
 }
 
-/// Runs a workload, and counts in its middle. A workload that ends before is not counted: that is no failure of its own.
+/// Bytes that are more than what others do on a disk beside a workload that has not begun: so many requests.
+const BEGUN: u64 = 16;
+/// Between two looks whether a workload has begun.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// When the requests of a workload begin, from the moment its command is given; `None`: it ended before. A program that starts
+/// on a machine with much to do takes seconds until its first, and what is counted before says nothing of them. `moved`: bytes
+/// until now. `over` waits, and says whether the workload has ended.
+fn first_request(
+    mut moved: impl FnMut() -> Option<u64>,
+    size: Bytes,
+    mut over: impl FnMut(Duration) -> bool,
+    began: impl Fn() -> Duration,
+) -> Option<Duration> {
+    let Some(at_first) = moved() else { return Some(Duration::ZERO) };
+    loop {
+        if over(LOOK) {
+            return None;
+        }
+        match moved() {
+            Some(now) if now.saturating_sub(at_first) < BEGUN * size.get() => {}
+            // Or it cannot be told any more.
+            _ => return Some(began()),
+        }
+    }
+}
+
+/// Runs a workload, and counts in its middle: of one that sends requests to disks of the host's, after its first. A workload that ends
+/// before is not counted: that is no failure of its own.
 ///
 /// Only the machine itself is watched; a fixture stands still.
 pub(crate) fn watched<T>(
     fs: &HostFs,
     target: &Target,
     middle: Option<Middle>,
+    lead: Duration,
     workload: impl FnOnce() -> T,
 ) -> (T, Watched) {
     let Some(middle) = middle.filter(|_| fs.is_live()) else { return (workload(), Watched::default()) };
+    let at_disks = target.requests.as_ref().filter(|_| target.is_bare());
     std::thread::scope(|scope| {
         let (done, is_done) = channel::<()>();
         let counting = scope.spawn(move || {
             let began = Instant::now();
             let over = |wait| is_done.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-            // Reading all threads takes long, and is not to make the counted part shorter.
-            if over(middle.begins / 2) {
-                return None;
-            }
-            let earlier = Threads::read(fs);
-            if over(middle.begins.saturating_sub(began.elapsed())) {
+            // Reading all threads takes long, and is not to make the counted part shorter: it is done while a program starts, or before
+            // that part.
+            let (earlier, first) = match at_disks {
+                Some(requests) => {
+                    let earlier = scope.spawn(|| Threads::read(fs));
+                    let moved = || moved(fs, target, requests).map(|[_, at_disks]| at_disks);
+                    let first = first_request(moved, requests.size, over, || began.elapsed())?;
+                    (earlier.join().unwrap_or_default(), first)
+                }
+                None if over(lead + middle.begins / 2) => return None,
+                None => (Threads::read(fs), lead),
+            };
+            if over((first + middle.begins).saturating_sub(began.elapsed())) {
                 return None;
             }
             let mut silicon = Silicon::open(fs, target);
             let before = Snapshot::take(fs, target, &mut silicon, Reading::First);
-            if over(middle.ends.saturating_sub(middle.begins)) {
+            if over(middle.rest(began.elapsed().saturating_sub(first))) {
                 return None;
             }
             let after = Snapshot::take(fs, target, &mut silicon, Reading::Second);
@@ -159,9 +222,12 @@ pub(crate) fn watched<T>(
         let result = workload();
         drop(done);
         let size = target.requests.as_ref().map(|requests| requests.size);
+        let at_disks = at_disks.is_some();
         let watched = match counting.join().unwrap_or_default() {
-            Some((before, after, neighbours)) => Watched { pair: Some((before, after)), size, neighbours },
-            None => Watched { size, ..Watched::default() },
+            Some((before, after, neighbours)) => {
+                Watched { pair: Some((before, after)), size, at_disks, ended: false, neighbours }
+            }
+            None => Watched { ended: true, ..Watched::default() },
         };
         (result, watched)
     })
@@ -214,10 +280,58 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_reading_makes_the_counted_part_shorter_and_not_later() {
+        let (whole, ms) = (Middle::after(Duration::ZERO, Duration::from_secs(2)), Duration::from_millis);
+        assert_eq!((whole.begins, whole.ends), (ms(600), ms(1600)));
+        assert_eq!([600, 900, 1500].map(|now| whole.rest(ms(now))), [ms(1000), ms(700), ms(500)]);
+    }
+
+    #[test]
+    fn counting_waits_for_the_first_requests_of_a_program_that_starts_slowly() {
+        let begins = |moved: &[Option<u64>], ends_after: usize| {
+            let (mut moved, looks) = (moved.iter(), std::cell::Cell::new(0));
+            let over = |_| {
+                looks.set(looks.get() + 1);
+                looks.get() > ends_after
+            };
+            let clock = || LOOK * looks.get() as u32;
+            first_request(|| *moved.next().unwrap_or(&None), Bytes::from_kib(4), over, clock)
+        };
+        let many = Some(1 << 20);
+        // A superblock that is read beside it is not yet the workload.
+        assert_eq!(begins(&[Some(0), Some(0), Some(4096), many], 9), Some(LOOK * 3));
+        assert_eq!(begins(&[Some(0), Some(0), Some(0), many], 2), None, "it has ended");
+        assert_eq!(begins(&[None, many], 9), Some(Duration::ZERO), "disks that do not tell");
+    }
+
+    #[test]
+    fn costs_of_a_part_in_which_the_disk_did_something_else_are_not_known() {
+        let at = |seconds, moved, work| Snapshot {
+            counted: Duration::from_secs(seconds),
+            taken: Duration::from_secs(seconds),
+            moved: Some([0, moved]),
+            counters: [((Cost::Work, "all".to_owned()), work)].into(),
+            ..Snapshot::default()
+        };
+        let costs = |requests: u64, at_disks| {
+            let pair = Some((at(1, 0, 0), at(3, requests * 4096, 1_800)));
+            let watched = Watched { pair, size: Some(Bytes::from_kib(4)), at_disks, ..Watched::default() };
+            let (costs, notes) = watched.costs(100.0, None, Each::Io);
+            (costs.first().map(|cost| cost.value), notes)
+        };
+        assert_eq!(costs(180, true), (Some(10.0), Vec::new()));
+        assert_eq!(costs(20, false), (Some(9.0), Vec::new()), "a guest's data may go another way");
+        let (none, notes) = costs(20, true);
+        assert!(
+            none.is_none() && notes[0].contains("20 requests were done while they were counted, and 200 were to be")
+        );
+    }
+
+    #[test]
     fn a_fixture_is_not_watched() {
         let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
         let middle = Middle { begins: Duration::ZERO, ends: Duration::ZERO };
-        let (result, watched) = watched(&fs, &Target::default(), Some(middle), || 7);
+        let (result, watched) = watched(&fs, &Target::default(), Some(middle), Duration::ZERO, || 7);
         assert_eq!((result, watched.costs(100.0, None, Each::Io).0.len()), (7, 0));
     }
 }

@@ -13,7 +13,7 @@ use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, lead_on_the_host, now, waiting};
 use crate::clones::loads_in_guest;
-use crate::cost::{Busy, Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
+use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
 use crate::metric::{Metric, Unit};
@@ -125,16 +125,12 @@ impl Subject<'_> {
         let processes = processes(&seats, session)?;
         let target = target(tenants, &seats, &loads, &processes, session);
         let middle = loads.first().and_then(|load| load.load().middle());
-        let shifted = middle.map(|(middle, _)| {
-            let lead = turn.lead.unwrap_or_default();
-            Middle { begins: middle.begins + lead, ends: middle.ends + lead }
-        });
         if step.purpose == Purpose::ExitReasons {
             session.leftovers.counts_exits = true;
             session.leftovers.save()?;
         }
-        let fs = session.fs;
-        let mut work = || watched(fs, &target, shifted, || turn.taken(session));
+        let (fs, counted_part, lead) = (session.fs, middle.map(|(part, _)| part), turn.lead.unwrap_or_default());
+        let mut work = || watched(fs, &target, counted_part, lead, || turn.taken(session));
         // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
         let _accesses = match step.purpose {
             Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,

@@ -245,9 +245,9 @@ mod tests {
         assert_eq!((value(None), value(Some(90.0))), (9.0, 10.0));
         assert_eq!((value(Some(1.0)), value(Some(300.0))), (9.0, 9.0), "the data went another way");
         let at = |calls, blocks| Snapshot { moved: Some([calls, blocks]), ..Snapshot::default() };
-        let seen = snapshot::requests_between(&at(0, 4096), &at(40_960, 8192), Bytes::from_kib(4));
+        let seen = snapshot::requests_between(at(0, 4096).moved, at(40_960, 8192).moved, Bytes::from_kib(4));
         assert_eq!(seen, Some(10.0));
-        assert_eq!(snapshot::requests_between(&Snapshot::default(), &at(1, 1), Bytes::from_kib(4)), None);
+        assert_eq!(snapshot::requests_between(None, at(1, 1).moved, Bytes::from_kib(4)), None);
     }
 
     #[test]

@@ -100,8 +100,8 @@ pub(super) fn moved(fs: &HostFs, target: &Target, requests: &Requests) -> Option
 
 /// Requests of this size between two readings, by the way that moved more: what goes as a system call may become block I/O,
 /// at once, later or never.
-pub(super) fn requests_between(before: &Snapshot, after: &Snapshot, size: Bytes) -> Option<f64> {
-    let (before, after) = (before.moved?, after.moved?);
+pub(super) fn requests_between(before: Option<[u64; 2]>, after: Option<[u64; 2]>, size: Bytes) -> Option<f64> {
+    let (before, after) = (before?, after?);
     let moved = before.iter().zip(after).filter_map(|(before, after)| after.checked_sub(*before)).max()?;
     (size.get() > 0).then(|| moved as f64 / size.get() as f64)
 }
@@ -447,7 +447,7 @@ mod tests {
         let between = |target: &Target| {
             let [before, after] =
                 [&before, &after].map(|fs| Snapshot::take(fs, target, &mut Silicon::default(), Reading::First));
-            requests_between(&before, &after, size)
+            requests_between(before.moved, after.moved, size)
         };
         let bare = Target { requests, ..Target::default() };
         assert_eq!(between(&bare), Some(3.0), "24 sectors");

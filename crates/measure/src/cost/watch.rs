@@ -11,7 +11,7 @@ use super::neighbours::Threads;
 use super::silicon::Silicon;
 use super::snapshot::{self, Reading, moved, requests_between};
 pub(crate) use super::snapshot::{Requests, Target, distances};
-use super::{Each, Snapshot, between, is_credible};
+use super::{CREDIBLE, Each, Snapshot, between, is_credible};
 use crate::barrier;
 use crate::load::{FioJob, Window};
 use crate::metric::Metric;
@@ -58,12 +58,10 @@ pub(crate) struct Busy {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
     pair: Option<(Snapshot, Snapshot)>,
-    /// Of the requests, where all have one.
-    size: Option<Bytes>,
-    /// Whether they are seen at the host's own disks.
-    at_disks: bool,
-    /// Whether the workload ended before all was counted.
-    ended: bool,
+    /// Its requests, where all have one size.
+    passing: Option<Passing>,
+    /// Why nothing was counted.
+    missed: Option<&'static str>,
     /// Who else ran on its PUs.
     neighbours: Option<String>,
 }
@@ -107,28 +105,54 @@ impl Watched {
     /// The costs of each of what was done at this rate a second, and what could not be read. `told`: how many the program says
     /// it did while processors were counted.
     pub(crate) fn costs(&self, rate: f64, told: Option<f64>, each: Each) -> (Vec<Metric>, Vec<String>) {
+        let unknown = |why: String| (Vec::new(), vec![format!("its costs are not known: {why}")]);
         let Some((before, after)) = &self.pair else {
-            let ended =
-                "its costs are not known: it ended before they were counted; longer samples leave the time for it";
-            return (Vec::new(), self.ended.then(|| ended.to_owned()).into_iter().collect());
+            return self.missed.map(|why| unknown(why.to_owned())).unwrap_or_default();
         };
-        let mut unknown: Vec<String> = after.unknown.iter().map(|what| format!("not counted: {what}")).collect();
         let counted = after.counted.saturating_sub(before.counted).as_secs_f64();
-        if let Some(told) = told {
-            return (between(before, after, (told / counted, None), each), unknown);
+        let done = match (told, &self.passing) {
+            (Some(told), _) => (told / counted, None),
+            (None, None) => (rate, None),
+            (None, Some(passing)) => match passing.seen(before, after, rate) {
+                Ok(seen) => (rate, seen),
+                Err(why) => return unknown(why),
+            },
+        };
+        let notes = after.unknown.iter().map(|what| format!("not counted: {what}")).collect();
+        (between(before, after, done, each), notes)
+    }
+}
+
+/// Requests of one size on their way.
+#[derive(Debug, Clone)]
+struct Passing {
+    size: Bytes,
+    /// Whether they are a program's own. All of those pass the disk's driver; a guest's may go where the host does not see them.
+    is_bare: bool,
+    /// How many were seen from the command to the end.
+    in_all: Option<f64>,
+    /// Measured seconds.
+    seconds: f64,
+}
+
+impl Passing {
+    /// How many were seen between two readings; `None`: they go where nobody sees them.
+    ///
+    /// # Errors
+    /// They pass where they are seen, and this was not the part of the time in which they were done.
+    fn seen(&self, before: &Snapshot, after: &Snapshot, rate: f64) -> Result<Option<f64>, String> {
+        let seen = requests_between(before.moved, after.moved, self.size);
+        let promised = rate * after.counted.saturating_sub(before.counted).as_secs_f64();
+        let are_seen = self.is_bare || self.in_all.is_some_and(|all| all * CREDIBLE >= rate * self.seconds);
+        match seen {
+            Some(seen) if is_credible(seen, promised) => Ok(Some(seen)),
+            _ if !are_seen => Ok(None),
+            None => Err("the counters of its disk cannot be read".to_owned()),
+            Some(seen) => Err(format!(
+                "{seen:.0} requests were seen while they were counted, and {promised:.0} were to be: {}",
+                if seen < promised { "the program began late, or was done early" } else { "others use its disk" }
+            )),
         }
-        let seen = self.size.and_then(|size| requests_between(before, after, size));
-        // A guest's requests may go where the host does not see them. A program's own all go through the disk's driver: then the part
-        // that was counted is not the part in which they were done.
-        if let Some(seen) = seen.filter(|seen| self.at_disks && !is_credible(*seen, rate * counted)) {
-            unknown.push(format!(
-                "its costs are not known: {seen:.0} requests were done while they were counted, and {:.0} were to be; the program \
-                 began late, or was done early",
-                rate * counted
-            ));
-            return (Vec::new(), unknown);
-        }
-        (between(before, after, (rate, seen), each), unknown)
     }
 }
 
@@ -155,30 +179,36 @@ const BEGUN: u64 = 16;
 /// Between two looks whether a workload has begun.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// When the requests of a workload begin, from the moment its command is given; `None`: it ended before. A program that starts
+/// The workload is over.
+const ENDED: &str = "it ended before they were counted; longer samples leave the time for it";
+/// The same, and its disk stood still.
+const UNSEEN: &str = "it ended, and the counters of its disk in /sys had told of none of its requests";
+
+/// When the requests of a workload begin, from the moment its command is given; `None`: nobody sees that. A program that starts
 /// on a machine with much to do takes seconds until its first, and what is counted before says nothing of them. `moved`: bytes
-/// until now. `over` waits, and says whether the workload has ended.
+/// until now. `over` waits, and says whether the workload has ended. `until`: so long they are waited for.
 fn first_request(
     mut moved: impl FnMut() -> Option<u64>,
     size: Bytes,
+    until: Option<Duration>,
     mut over: impl FnMut(Duration) -> bool,
     began: impl Fn() -> Duration,
-) -> Option<Duration> {
-    let Some(at_first) = moved() else { return Some(Duration::ZERO) };
-    loop {
+) -> Result<Option<Duration>, &'static str> {
+    let Some(at_first) = moved() else { return Ok(None) };
+    while until.is_none_or(|until| began() < until) {
         if over(LOOK) {
-            return None;
+            return Err(if until.is_none() { UNSEEN } else { ENDED });
         }
-        match moved() {
-            Some(now) if now.saturating_sub(at_first) < BEGUN * size.get() => {}
-            // Or it cannot be told any more.
-            _ => return Some(began()),
+        let Some(now) = moved() else { return Ok(None) };
+        if now.saturating_sub(at_first) >= BEGUN * size.get() {
+            return Ok(Some(began()));
         }
     }
+    Ok(None)
 }
 
-/// Runs a workload, and counts in its middle: of one that sends requests to disks of the host's, after its first. A workload that ends
-/// before is not counted: that is no failure of its own.
+/// Runs a workload, and counts in its middle: of one whose requests are seen, after its first. `lead`: how long several wait for each
+/// other. A workload that ends before is not counted: that is no failure of its own.
 ///
 /// Only the machine itself is watched; a fixture stands still.
 pub(crate) fn watched<T>(
@@ -189,45 +219,55 @@ pub(crate) fn watched<T>(
     workload: impl FnOnce() -> T,
 ) -> (T, Watched) {
     let Some(middle) = middle.filter(|_| fs.is_live()) else { return (workload(), Watched::default()) };
-    let at_disks = target.requests.as_ref().filter(|_| target.is_bare());
+    let is_bare = target.is_bare();
+    let requests = target.requests.as_ref();
+    let moved_now = || requests.and_then(|requests| moved(fs, target, requests));
+    let at_first = moved_now();
     std::thread::scope(|scope| {
         let (done, is_done) = channel::<()>();
         let counting = scope.spawn(move || {
             let began = Instant::now();
             let over = |wait| is_done.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
-            // Reading all threads takes long, and is not to make the counted part shorter: it is done while a program starts, or before
-            // that part.
-            let (earlier, first) = match at_disks {
+            // Guests that wait for each other begin when they are told to.
+            let (earlier, first) = match requests.filter(|_| is_bare || lead.is_zero()) {
+                // Reading all threads takes long, and is not to make the counted part shorter: it is done while a program starts.
                 Some(requests) => {
                     let earlier = scope.spawn(|| Threads::read(fs));
-                    let moved = || moved(fs, target, requests).map(|[_, at_disks]| at_disks);
-                    let first = first_request(moved, requests.size, over, || began.elapsed())?;
-                    (earlier.join().unwrap_or_default(), first)
+                    let bytes = || moved_now().map(|ways| ways.iter().sum());
+                    let until = (!is_bare).then_some(middle.begins);
+                    let first = first_request(bytes, requests.size, until, over, || began.elapsed())?;
+                    (earlier.join().unwrap_or_default(), first.unwrap_or(lead))
                 }
-                None if over(lead + middle.begins / 2) => return None,
+                None if over(lead + middle.begins / 2) => return Err(ENDED),
                 None => (Threads::read(fs), lead),
             };
             if over((first + middle.begins).saturating_sub(began.elapsed())) {
-                return None;
+                return Err(ENDED);
             }
             let mut silicon = Silicon::open(fs, target);
             let before = Snapshot::take(fs, target, &mut silicon, Reading::First);
             if over(middle.rest(began.elapsed().saturating_sub(first))) {
-                return None;
+                return Err(ENDED);
             }
             let after = Snapshot::take(fs, target, &mut silicon, Reading::Second);
             let neighbours = Threads::read(fs).neighbours(&earlier, fs, target, std::process::id());
-            Some((before, after, neighbours))
+            Ok((before, after, neighbours))
         });
         let result = workload();
+        let at_last = moved_now();
         drop(done);
-        let size = target.requests.as_ref().map(|requests| requests.size);
-        let at_disks = at_disks.is_some();
-        let watched = match counting.join().unwrap_or_default() {
-            Some((before, after, neighbours)) => {
-                Watched { pair: Some((before, after)), size, at_disks, ended: false, neighbours }
+        let passing = requests.map(|requests| Passing {
+            size: requests.size,
+            is_bare,
+            in_all: requests_between(at_first, at_last, requests.size),
+            // Half of them are the middle.
+            seconds: middle.ends.saturating_sub(middle.begins).as_secs_f64() * 2.0,
+        });
+        let watched = match counting.join().unwrap_or(Err("counting them failed")) {
+            Ok((before, after, neighbours)) => {
+                Watched { pair: Some((before, after)), passing, missed: None, neighbours }
             }
-            None => Watched { ended: true, ..Watched::default() },
+            Err(why) => Watched { missed: Some(why), ..Watched::default() },
         };
         (result, watched)
     })
@@ -288,43 +328,51 @@ mod tests {
 
     #[test]
     fn counting_waits_for_the_first_requests_of_a_program_that_starts_slowly() {
-        let begins = |moved: &[Option<u64>], ends_after: usize| {
+        let begins = |moved: &[Option<u64>], until: Option<u32>, ends_after: u32| {
             let (mut moved, looks) = (moved.iter(), std::cell::Cell::new(0));
             let over = |_| {
                 looks.set(looks.get() + 1);
                 looks.get() > ends_after
             };
-            let clock = || LOOK * looks.get() as u32;
-            first_request(|| *moved.next().unwrap_or(&None), Bytes::from_kib(4), over, clock)
+            let (clock, until) = (|| LOOK * looks.get(), until.map(|looks| LOOK * looks));
+            first_request(|| *moved.next().unwrap_or(&Some(0)), Bytes::from_kib(4), until, over, clock)
         };
         let many = Some(1 << 20);
         // A superblock that is read beside it is not yet the workload.
-        assert_eq!(begins(&[Some(0), Some(0), Some(4096), many], 9), Some(LOOK * 3));
-        assert_eq!(begins(&[Some(0), Some(0), Some(0), many], 2), None, "it has ended");
-        assert_eq!(begins(&[None, many], 9), Some(Duration::ZERO), "disks that do not tell");
+        assert_eq!(begins(&[Some(0), Some(0), Some(4096), many], None, 9), Ok(Some(LOOK * 3)));
+        assert_eq!(begins(&[Some(0), Some(0), Some(0), many], None, 2), Err(UNSEEN));
+        assert_eq!(begins(&[Some(0), Some(0), many], Some(4), 1), Err(ENDED));
+        assert_eq!(begins(&[Some(0), Some(0), many], Some(4), 9), Ok(Some(LOOK * 2)));
+        assert_eq!(begins(&[Some(0)], Some(4), 9), Ok(None), "a guest's data may go another way");
+        assert_eq!(begins(&[None, many], None, 9), Ok(None), "disks that do not tell");
     }
 
     #[test]
-    fn costs_of_a_part_in_which_the_disk_did_something_else_are_not_known() {
-        let at = |seconds, moved, work| Snapshot {
+    fn costs_of_a_part_in_which_the_requests_were_not_done_are_not_known() {
+        let at = |seconds, moved: Option<u64>, work| Snapshot {
             counted: Duration::from_secs(seconds),
             taken: Duration::from_secs(seconds),
-            moved: Some([0, moved]),
+            moved: moved.map(|moved| [0, moved]),
             counters: [((Cost::Work, "all".to_owned()), work)].into(),
             ..Snapshot::default()
         };
-        let costs = |requests: u64, at_disks| {
-            let pair = Some((at(1, 0, 0), at(3, requests * 4096, 1_800)));
-            let watched = Watched { pair, size: Some(Bytes::from_kib(4)), at_disks, ..Watched::default() };
-            let (costs, notes) = watched.costs(100.0, None, Each::Io);
-            (costs.first().map(|cost| cost.value), notes)
+        // 100 requests a second for 4 s, of which 2 are counted.
+        let costs = |seen: Option<u64>, is_bare, in_all| {
+            let pair = Some((at(1, seen.map(|_| 0), 0), at(3, seen.map(|seen| seen * 4096), 1_800)));
+            let passing = Some(Passing { size: Bytes::from_kib(4), is_bare, in_all, seconds: 4.0 });
+            let (costs, notes) = Watched { pair, passing, ..Watched::default() }.costs(100.0, None, Each::Io);
+            costs.first().map(|cost| cost.value).ok_or_else(|| notes.concat())
         };
-        assert_eq!(costs(180, true), (Some(10.0), Vec::new()));
-        assert_eq!(costs(20, false), (Some(9.0), Vec::new()), "a guest's data may go another way");
-        let (none, notes) = costs(20, true);
-        assert!(
-            none.is_none() && notes[0].contains("20 requests were done while they were counted, and 200 were to be")
-        );
+        assert_eq!(costs(Some(180), true, None), Ok(10.0));
+        assert_eq!(costs(Some(20), false, Some(30.0)), Ok(9.0), "they go another way");
+        for (is_bare, in_all) in [(true, None), (false, Some(390.0))] {
+            let late = costs(Some(20), is_bare, in_all).unwrap_err();
+            assert!(late.contains("20 requests") && late.contains("200 were to be: the program began late"), "{late}");
+        }
+        assert!(costs(Some(900), true, None).unwrap_err().contains("others use its disk"));
+        assert!(costs(None, true, None).unwrap_err().contains("cannot be read"));
+        let missed = Watched { missed: Some(ENDED), ..Watched::default() }.costs(100.0, None, Each::Io);
+        assert!(missed.0.is_empty() && missed.1[0].contains("it ended before"));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The design of tiles: one more of them until the machine is full.
 //!
 //! Every arm that is not full yet has a round of some samples of one tile, then one of two, and so on. The samples of an arm
-//! follow each other, since its guests are booted for its turn; which arm goes first is drawn for each number of tiles. An arm is full where quality of service fails in more than half of
-//! its samples, where one tile more does not raise the score, or where no sample gives figures.
+//! follow each other, since its guests are booted for its turn; which arm goes first is drawn for each number of tiles. An
+//! arm is full where quality of service fails in more than half of its samples, where one tile more does not raise the score,
+//! or where fewer than half of the samples give figures.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
@@ -84,7 +85,12 @@ pub(crate) fn full(
         if of.is_empty() {
             return None;
         }
+        // Samples that an overload broke have no figures, and must not leave the verdict to the one that it spared.
+        let samples: BTreeSet<(u32, u32)> = of.iter().map(|run| (run.round, run.position)).collect();
         let looks: Vec<Look> = of.into_iter().filter_map(look).collect();
+        if looks.len() * 2 < samples.len() {
+            return Some((number, Full::NoFigures));
+        }
         let Some(now) = median(looks.iter().map(|look| look.score).collect()) else {
             return Some((number, Full::NoFigures));
         };

@@ -1,5 +1,7 @@
 //! One sample: the tenants of one arm, on the host or in guests, begun at one moment where there are several.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -229,13 +231,24 @@ fn requests(seats: &[Seat], loads: &[&Workload]) -> Option<Requests> {
     };
     let first = loads.first().and_then(size)?;
     let equal = loads.iter().all(|load| size(load) == Some(first));
-    // The kernel's own name: what is asked for may be a link to it.
-    let name = |seat: &Seat| {
-        let path = std::path::Path::new(&seat.device).canonicalize().ok()?;
-        Some(path.file_name()?.to_str()?.to_owned())
+    let bare = seats.iter().filter(|seat| seat.guest.is_none());
+    // Each once: several files may be on one.
+    let devices = bare.map(|seat| device_of(&seat.device)).collect::<Option<BTreeSet<String>>>()?;
+    equal.then(|| Requests { size: first, devices: devices.into_iter().collect() })
+}
+
+/// The kernel's own name of a block device, to which the path may be a link, or of the one that a file is on.
+fn device_of(path: &str) -> Option<String> {
+    let path = std::path::Path::new(path).canonicalize().ok()?;
+    let about = path.metadata().ok()?;
+    let device = match about.is_file() {
+        true => {
+            let (major, minor) = (rustix::fs::major(about.dev()), rustix::fs::minor(about.dev()));
+            std::path::Path::new(&format!("/sys/dev/block/{major}:{minor}")).canonicalize().ok()?
+        }
+        false => path,
     };
-    let devices = seats.iter().filter(|seat| seat.guest.is_none()).map(name).collect::<Option<Vec<String>>>()?;
-    equal.then_some(Requests { size: first, devices })
+    Some(device.file_name()?.to_str()?.to_owned())
 }
 
 /// The values of all tenants: of one its own, of several the sum of their rates. Where guests are asked, each of them is a

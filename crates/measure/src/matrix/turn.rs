@@ -1,5 +1,7 @@
 //! One run of a race as the documents of matrices keep it: arms by their place in the list.
 
+use std::collections::BTreeSet;
+
 use nearmetal_stats::{Pair, Sample};
 use serde::{Deserialize, Serialize};
 
@@ -76,17 +78,55 @@ impl Turn {
     }
 }
 
-/// Values of two arms from the same rounds.
+/// Values of two arms from the same rounds: the last of each, since a turn that failed may have been taken again.
 pub(crate) fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
     let of = |arm: usize, round: u32| {
-        turns.iter().find(|turn| turn.arm == arm && turn.round == round).and_then(|turn| turn.value_of(metric))
+        let of = turns.iter().rev().filter(|turn| turn.arm == arm && turn.round == round);
+        of.filter_map(|turn| turn.value_of(metric)).next()
     };
-    let rounds = turns.iter().filter(|turn| turn.arm == subject).map(|turn| turn.round);
-    rounds.filter_map(|round| Some(Pair { subject: of(subject, round)?, reference: of(reference, round)? })).collect()
+    let rounds: BTreeSet<u32> = turns.iter().filter(|turn| turn.arm == subject).map(|turn| turn.round).collect();
+    rounds
+        .into_iter()
+        .filter_map(|round| Some(Pair { subject: of(subject, round)?, reference: of(reference, round)? }))
+        .collect()
 }
 
 /// Median of an arm's values; `None` if it has none.
 pub(crate) fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
     let values = turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| turn.value_of(metric)).collect();
     Sample::new(values).ok().map(|sample| sample.median())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Unit;
+
+    #[test]
+    fn a_turn_that_was_taken_again_is_the_pair_of_its_round() {
+        let turn = |round, arm, value: Option<f64>| Turn {
+            round,
+            position: 0,
+            arm,
+            seed: 1,
+            started: String::new(),
+            seconds: 1.0,
+            outcome: match value {
+                Some(value) => Outcome::Measured {
+                    metrics: Metric::new(METRIC, Unit::Iops, value).into_iter().collect(),
+                    notes: vec![],
+                },
+                None => Outcome::Failed { why: "a neighbour".into() },
+            },
+        };
+        let turns = [
+            turn(0, 0, None),
+            turn(0, 0, Some(5.0)),
+            turn(0, 1, Some(4.0)),
+            turn(1, 0, Some(6.0)),
+            turn(1, 1, None),
+            turn(1, 1, None),
+        ];
+        assert_eq!(pairs(&turns, METRIC, 0, 1), [Pair { subject: 5.0, reference: 4.0 }]);
+    }
 }

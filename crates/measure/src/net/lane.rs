@@ -159,7 +159,7 @@ pub(super) fn confirm(
     let mut design = Rounds::new(arms, &workloads, rig.request.pairs, seed);
     let runs = carried_out(&mut design, rig, &names, session)?;
     rig.clear(session)?;
-    Ok(joined(turns(runs, &names)))
+    Ok(joined(turns(last_tries(runs), &names)))
 }
 
 /// Rounds in which every arm has all tests, booted for them.
@@ -200,6 +200,18 @@ impl crate::engine::Design for Rounds {
     }
 }
 
+/// Without those that failed and were taken again: a failure of one test is one of all tests of its boot.
+fn last_tries(runs: Vec<Run>) -> Vec<Run> {
+    let same = |one: &Run, other: &Run| {
+        (one.round, &one.arm, one.purpose, &one.workload) == (other.round, &other.arm, other.purpose, &other.workload)
+    };
+    let is_replaced = |(place, run): (usize, &Run)| {
+        run.failure().is_some() && runs[place + 1..].iter().any(|later| same(run, later) && later.failure().is_none())
+    };
+    let replaced: Vec<bool> = runs.iter().enumerate().map(is_replaced).collect();
+    runs.into_iter().zip(replaced).filter_map(|(run, replaced)| (!replaced).then_some(run)).collect()
+}
+
 /// The tests of one boot as one turn, as the document keeps them.
 fn joined(turns: Vec<Turn>) -> Vec<Turn> {
     let mut joined: Vec<Turn> = Vec::new();
@@ -210,4 +222,27 @@ fn joined(turns: Vec<Turn>) -> Vec<Turn> {
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Outcome;
+
+    #[test]
+    fn a_test_that_was_taken_again_costs_its_boot_nothing() {
+        let run = |seed: u64, fails: bool| {
+            let mut run = crate::results::tests::sample_results().runs.remove(0);
+            run.seed = seed;
+            if fails {
+                run.outcome = Outcome::Failed { why: "a neighbour".into() };
+            }
+            run
+        };
+        let mut another = run(4, true);
+        another.round += 1;
+        let kept = last_tries(vec![run(1, true), run(2, false), run(3, true), another]);
+        let seeds: Vec<u64> = kept.iter().map(|run| run.seed).collect();
+        assert_eq!(seeds, [2, 3, 4], "nothing came after the last two");
+    }
 }

@@ -118,7 +118,7 @@ impl ArmFilled {
             Full::NoFigures => {
                 let last = level.and_then(|level| level.last_failure.as_ref());
                 let last = last.map(|why| format!("; the last failed: {why}")).unwrap_or_default();
-                format!("{with} no sample gave figures, so it may hold more{last}")
+                format!("{with} most samples gave no figures, so it may hold more{last}")
             }
             Full::NoMoreTiles => format!("{with} there are no more, and quality of service was kept"),
         }

@@ -90,6 +90,13 @@ fn half_of_the_samples_is_no_majority_and_those_without_figures_do_not_vote() {
 }
 
 #[test]
+fn one_sample_that_an_overload_spared_speaks_for_nobody() {
+    let (runs, _) = filled(&plan(1, 3, 7), &|arm, _, position| Some((1.0, true)).filter(|_| position <= 1 - arm));
+    assert_eq!(full(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 3");
+    assert_eq!(full(&runs, "vf", EACH, 1, &look), Some((1, Full::NoFigures)), "1 of 3");
+}
+
+#[test]
 fn the_middle_of_an_even_number_is_between_two() {
     assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), Some(3.0));
     assert_eq!(median(vec![3.0]), Some(3.0));

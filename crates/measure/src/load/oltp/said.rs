@@ -82,9 +82,11 @@ fn at_a_rate(
         ));
         return Ok(());
     }
-    // Arrivals are random: their number scatters by its root.
-    let least = KEPT_UP - 3.0 / (done as f64).sqrt();
-    if rate < f64::from(offered.rate) * least {
+    // Arrivals are random: their number scatters by its root. By that of those that were to come, since of few that were done the root
+    // would excuse that they are few.
+    let seconds = done as f64 / rate;
+    let due = f64::from(offered.rate) * seconds;
+    if (done as f64) < due * KEPT_UP - 3.0 * due.sqrt() {
         measured.notes.push(format!(
             "did not keep up with {} % of bare metal's rate: {} transactions/s were offered and {rate:.1} done, so it has no \
              times there",
@@ -299,6 +301,19 @@ mod tests {
             !measured.metrics.iter().any(|metric| metric.name.starts_with("latency") && metric.name.ends_with("90"))
         );
         assert!(measured.notes.iter().any(|note| note.contains("200 transactions/s were offered and 81.2 done")));
+    }
+
+    #[test]
+    fn half_of_few_is_not_kept_up_with_however_few_they_are() {
+        let mut job = rated();
+        job.offered[0].rate = 20;
+        let few = SAID.replacen("122    (40.07 per sec.)", "30     (10.00 per sec.)", 1);
+        let measured = read(&job, &few.replace("offered 40", "offered 20")).unwrap();
+        assert!(
+            measured.notes.iter().any(|note| note.contains("20 transactions/s were offered and 10.0 done")),
+            "{:?}",
+            measured.notes
+        );
     }
 
     #[test]

@@ -107,14 +107,19 @@ fn cures(transactions: &[Transaction], domains: &[String]) -> Vec<Transaction> {
         if transaction.header.purpose.devices().is_some() {
             return transaction.is_committed() && domains.is_empty();
         }
-        let list = transaction.header.purpose.cures().filter(|_| transaction.is_committed());
-        let named = |object: &CuredObject| match &object.scope {
-            Scope::Domain { name, .. } => domains.contains(name),
-            Scope::Host => false,
-        };
-        list.is_some_and(|list| domains.is_empty() || list.objects.iter().any(named))
+        let are_cures = transaction.is_committed() && transaction.header.purpose.cures().is_some();
+        are_cures && (domains.is_empty() || concerns(transaction, domains))
     };
     transactions.iter().filter(|transaction| wanted(transaction)).cloned().collect()
+}
+
+/// Whether one of these domains was cured.
+fn concerns(transaction: &Transaction, domains: &[String]) -> bool {
+    let named = |object: &CuredObject| match &object.scope {
+        Scope::Domain { name, .. } => domains.contains(name),
+        Scope::Host => false,
+    };
+    transaction.header.purpose.cures().is_some_and(|list| list.objects.iter().any(named))
 }
 
 /// The plan of each domain. One that only cures concern has none.
@@ -139,7 +144,7 @@ fn plans(
     for domain in wanted {
         match plan_in_force(transactions, &domain) {
             Some(plan) => plans.push((domain, plan.clone())),
-            None if !cures.is_empty() => {}
+            None if cures.iter().any(|cure| concerns(cure, std::slice::from_ref(&domain))) => {}
             None => {
                 return Err(ChangeError::NothingToRollBack(format!(
                     "no plan in force covers `{domain}` (journal in {}): apply a plan, or name one with --plan",

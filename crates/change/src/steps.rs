@@ -211,7 +211,12 @@ fn live_pins(
     instance: Option<u32>,
 ) -> Result<Vec<Change>, ChangeError> {
     let vcpus = placement.vcpus.iter().map(|pin| (PinTarget::Vcpu(pin.vcpu), &pin.cpus));
+    let facts = DomainXml::parse(&domain.xml_after).and_then(|xml| xml.facts());
     let iothreads = placement.iothreads.iter().zip(1..).map(|(cpus, number)| (PinTarget::Iothread(number), cpus));
+    // Those that the plan did not decide on have pins in its definition all the same.
+    let others = facts.iter().flat_map(|facts| &facts.iothreads.pins);
+    let others = others.filter(|(number, _)| *number as usize > placement.iothreads.len());
+    let iothreads = iothreads.chain(others.map(|(number, cpus)| (PinTarget::Iothread(*number), cpus)));
     let mut changes = Vec::new();
     for (target, cpus) in vcpus.chain([(PinTarget::Emulator, &placement.emulator)]).chain(iothreads) {
         // A thread that is not there has nothing to pin: an iothread that only the next start brings.

@@ -29,6 +29,9 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
         xml.set_emulator_pin(&placement.emulator)?;
         if !placement.iothreads.is_empty() {
             xml.set_iothreads(&placement.iothreads)?;
+        } else if xml.facts()?.iothreads.ids.contains(&1) {
+            // Of devices that nothing was decided about: without a pin they would run on the vCPUs' PUs.
+            xml.set_iothreads(std::slice::from_ref(&placement.emulator))?;
         }
     }
     if let Some((sockets, cores, threads)) = topology(xml, placement)? {

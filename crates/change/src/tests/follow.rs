@@ -110,6 +110,7 @@ fn doctor(host: &Host, xml: &str) -> BTreeSet<(String, String)> {
 
 fn observed(xml: &str) -> Observed {
     Observed {
+        another: None,
         guest: Ok(None),
         state: None,
         pools: Vec::new(),

@@ -99,6 +99,7 @@ fn open(direct: bool) -> OpenFile {
 
 fn observed() -> Observed {
     Observed {
+        another: None,
         guest: Ok(Some(guest())),
         pools: vec![ObservedPool { node: 1, size: PageSize::HUGE_2M, pages: Ok((272, 0)) }],
         stored: Ok(facts("")),
@@ -151,7 +152,7 @@ fn a_guest_as_planned_has_nothing_against_it() {
 #[test]
 fn every_sabotage_is_named() {
     type Break = fn(&mut Observed, &mut Plan);
-    let table: [(CheckKind, &str, &str, Break); 25] = [
+    let table: [(CheckKind, &str, &str, Break); 29] = [
         (CheckKind::Vcpu, "vCPU 0 (thread 4703)", "PUs 0", |seen, _| {
             process(seen).threads[3].affinity = Some(cpus("0"))
         }),
@@ -213,6 +214,18 @@ fn every_sabotage_is_named() {
         (CheckKind::Memory, "guest memory on node 1", "131072 pages of 4 KiB on node 1", |seen, _| {
             process(seen).residency = vec![pages(PageSize::SMALL, vec![(1, 131_072)])];
         }),
+        (CheckKind::Memory, "guest memory in all", "512 pages of 2 MiB (1 GiB)", |seen, _| {
+            process(seen).residency[0].pages = vec![(1, 512)];
+        }),
+        (CheckKind::Iothread, "iothread `IO iothread2` (thread 4799)", "PUs 0-7", |seen, _| {
+            process(seen).threads.push(thread(4799, "IO iothread2", ThreadRole::Iothread(2), "0-7"));
+        }),
+        (CheckKind::StoredDefinition, "stored definition", "no domain of that name", |seen, _| {
+            seen.another = Some("no domain of that name".to_owned());
+        }),
+        (CheckKind::StoredDefinition, "stored definition: memory", "1 GiB in pages of 2 MiB", |seen, _| {
+            seen.stored = Ok(facts("<memory unit='KiB'>524288-><memory unit='KiB'>1048576"));
+        }),
         (
             CheckKind::Pool,
             "pool of 2 MiB pages on node 1",
@@ -270,6 +283,14 @@ fn what_holds_a_guest_back_and_cannot_be_read_is_unknown_with_a_reason() {
     }
     let state: fn(&mut Observed, &mut Plan) = |seen, _| seen.state = Some(Err("no answer".to_owned()));
     assert_eq!(unknown(state, CheckKind::Running), "no answer");
+}
+
+#[test]
+fn pages_that_are_not_there_yet_are_unknown_and_not_fine() {
+    let checks = broken(|seen, _| process(seen).residency[0].pages = vec![(1, 12)]);
+    let why =
+        |check: &Check| matches!(&check.outcome, Outcome::CannotTell { why } if why.contains("12 pages are there"));
+    assert!(checks.iter().any(|check| check.kind == CheckKind::Memory && why(check)), "{checks:?}");
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn observed() -> Observed {
     };
     let node = |index, vcpus| GuestNode { index, cpus: cpus(vcpus), memory: None };
     Observed {
+        another: None,
         guest: Ok(Some(guest)),
         state: None,
         pools: Vec::new(),

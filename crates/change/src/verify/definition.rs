@@ -2,6 +2,7 @@
 
 use nearmetal_domain::{DomainFacts, OFFLOADS};
 use nearmetal_place::{CacheMode, Placement};
+use nearmetal_units::PageSize;
 
 use super::judge::engine_word;
 use super::{Check, CheckKind};
@@ -39,6 +40,10 @@ pub(crate) fn planned_otherwise(placement: &Placement, facts: &DomainFacts) -> V
     differing.map(|attribute| attribute.name).collect()
 }
 
+fn pages(count: u64, size: PageSize) -> String {
+    format!("{} in pages of {size}", size.bytes().times(count))
+}
+
 struct Attribute {
     name: String,
     planned: String,
@@ -73,6 +78,10 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
         });
         let planned = placement.memory.page_size.map_or_else(|| "not set".to_owned(), |size| size.to_string());
         add("memoryBacking/hugepages".to_owned(), planned, pages);
+    }
+    if let Some(size) = placement.memory.page_size {
+        let found = facts.memory.get().div_ceil(size.bytes().get());
+        add("memory".to_owned(), pages(placement.memory.pages, size), Some(pages(found, size)));
     }
     for (cell, number) in placement.cells.iter().zip(0u32..) {
         let found = facts.cells.iter().find(|found| found.id == number);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::{self, OpenFile};
 use nearmetal_host::{GuestProcess, HostFs, ThreadRole};
-use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, agent};
+use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, HypervisorError, agent};
 use nearmetal_place::{DiskEngine, DiskPlacement, Placement, Plan};
 use nearmetal_units::Bytes;
 
@@ -34,6 +34,8 @@ pub struct Effort {
     /// Whether QEMU may be asked through libvirt, which taints the running guest ([`super::TAINTS`]), and the guest be
     /// watched for some seconds.
     pub deep: bool,
+    /// Whether the guest is to be gone once it stops, and so has no stored definition.
+    pub transient: bool,
 }
 
 impl Default for Effort {
@@ -41,7 +43,15 @@ impl Default for Effort {
         let some = Duration::from_secs(5);
         // Under emulation each of some commands takes a minute.
         let commands = Duration::from_secs(180);
-        Self { read_in_guest: true, agent: Some(some), commands, natural: some, hook: some, deep: false }
+        Self {
+            read_in_guest: true,
+            agent: Some(some),
+            commands,
+            natural: some,
+            hook: some,
+            deep: false,
+            transient: false,
+        }
     }
 }
 
@@ -56,6 +66,7 @@ pub fn observe(
     let mut guest = guests::find(files, &placement.uuid).map_err(|error| error.to_string());
     let runs = matches!(guest, Ok(Some(_)));
     let name = placement.guest.as_str();
+    let another = another(hypervisor, placement, effort.transient);
     let stored = definition(hypervisor, name, Definition::Inactive);
     let live = runs.then(|| definition(hypervisor, name, Definition::Live));
     let state = runs.then(|| hypervisor.domain(name).map(|found| found.state).map_err(|error| error.to_string()));
@@ -112,6 +123,7 @@ pub fn observe(
     Observed {
         guest,
         state,
+        another,
         pools,
         stored,
         live,
@@ -141,6 +153,18 @@ fn hook_done(files: &HostFs, pid: u32, placement: &Placement, expected: &[functi
             Ok((_, new)) if !new.is_empty() => sleep(HOOK_STEP),
             _ => return,
         }
+    }
+}
+
+/// Why what libvirt stores under the guest's name is not the planned guest's. What libvirt does not answer is no reason.
+fn another(hypervisor: &mut dyn Hypervisor, placement: &Placement, transient: bool) -> Option<String> {
+    match hypervisor.domain(&placement.guest) {
+        Err(HypervisorError::NoSuchDomain { .. }) => Some("no domain of that name".to_owned()),
+        Ok(found) if !found.uuid.eq_ignore_ascii_case(&placement.uuid) => {
+            Some(format!("another domain of that name, with UUID {}", found.uuid))
+        }
+        Ok(found) if !found.persistent && !transient => Some("none: the domain is gone once it stops".to_owned()),
+        _ => None,
     }
 }
 

@@ -37,7 +37,15 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
     }
     checks.extend(observed.hook.as_ref().map(hook));
     checks.extend(memory::pools(plan, placement, &observed.pools));
-    checks.extend(definition::judge(CheckKind::StoredDefinition, placement, Some(&observed.stored)));
+    checks.extend(match &observed.another {
+        Some(found) => {
+            let planned = format!("that of the guest with UUID {}", placement.uuid);
+            let check =
+                Check::compared(CheckKind::StoredDefinition, "stored definition", planned, found.clone(), false);
+            vec![check.at(format!("virsh dominfo {}", placement.guest))]
+        }
+        None => definition::judge(CheckKind::StoredDefinition, placement, Some(&observed.stored)),
+    });
     checks.extend(definition::judge(CheckKind::LiveDefinition, placement, observed.live.as_ref()));
     if matches!(observed.guest, Ok(Some(_))) {
         checks.extend(guest_checks(placement, observed));

@@ -1,5 +1,6 @@
 //! Where a guest's pages are, of which size, and whether the pools behind them stay.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use nearmetal_host::GuestProcess;
@@ -32,6 +33,7 @@ pub(super) fn residency(placement: &Placement, guest: &GuestProcess) -> Vec<Chec
         let why = "the guest has not touched any of it yet: verify again once it has";
         return vec![Check::cannot_tell(CheckKind::Memory, "guest memory", planned, why).at(place)];
     }
+    let amount_checks = memory.page_size.and_then(|size| whole(placement, size, &pages, &planned, &place));
     // A page size above the base one may be given by transparent huge pages where none is planned.
     let right_size = |size: PageSize| memory.page_size.is_none_or(|wanted| wanted == size);
     pages
@@ -43,7 +45,35 @@ pub(super) fn residency(placement: &Placement, guest: &GuestProcess) -> Vec<Chec
             Check::compared(CheckKind::Memory, format!("guest memory on node {node}"), planned.clone(), found, fits)
                 .at(place.clone())
         })
+        .chain(amount_checks)
         .collect()
+}
+
+/// Pages of the planned size that are too many or too few: a guest that was given more memory since takes them from a pool that others
+/// stand on, and where the missing ones will be nobody knows yet.
+fn whole(
+    placement: &Placement,
+    size: PageSize,
+    pages: &BTreeMap<(PageSize, u32), u64>,
+    planned: &str,
+    place: &str,
+) -> Option<Check> {
+    let found: u64 = pages.iter().filter(|((own, _), _)| *own == size).map(|(_, count)| count).sum();
+    let (subject, wanted) = ("guest memory in all", placement.memory.pages);
+    let check = match found.cmp(&wanted) {
+        Ordering::Equal => return None,
+        Ordering::Greater => {
+            let found = format!("{found} pages of {size} ({})", amount(size, found));
+            Check::compared(CheckKind::Memory, subject, planned, found, false)
+        }
+        // Pages of another size in their place are named already.
+        Ordering::Less if pages.iter().any(|((own, _), count)| *own != size && *count > 0) => return None,
+        Ordering::Less => {
+            let why = format!("{found} pages are there, and the guest has not touched the others yet");
+            Check::cannot_tell(CheckKind::Memory, subject, planned, why)
+        }
+    };
+    Some(check.at(place))
 }
 
 fn amount(size: PageSize, count: u64) -> Bytes {

@@ -18,6 +18,8 @@ pub struct Observed {
     pub guest: Result<Option<GuestProcess>, String>,
     /// What libvirt says the guest is doing; `None` if it is off.
     pub state: Option<Result<DomainState, String>>,
+    /// Why what libvirt stores under the guest's name is not the planned guest's; `None`: it is.
+    pub another: Option<String>,
     /// Pools of the nodes and sizes the plan speaks of.
     pub pools: Vec<ObservedPool>,
     /// The stored definition.

@@ -85,6 +85,10 @@ fn helper(placement: &Placement, guest: &GuestProcess, thread: &Thread) -> Optio
             let subject = format!("vCPU {number} (thread {})", thread.id);
             return Some(Check::compared(CheckKind::Vcpu, subject, planned, found, false));
         }
+        // Other devices' than the plan's disks, or added since.
+        ThreadRole::Iothread(number) if *number as usize > placement.iothreads.len() => {
+            (CheckKind::Iothread, "iothread", aside)
+        }
         _ => return None,
     };
     let name = format!("{name} `{}`", thread.name);

@@ -96,7 +96,14 @@ impl Watch for Here<'_> {
         }
         // The guest boots meanwhile: it is not asked, and its disk is not read.
         let none = Duration::ZERO;
-        let effort = Effort { read_in_guest: false, agent: None, natural: none, hook: none, ..Effort::default() };
+        let effort = Effort {
+            read_in_guest: false,
+            agent: None,
+            natural: none,
+            hook: none,
+            transient: true,
+            ..Effort::default()
+        };
         let observed = observe(self.fs, hypervisor, self.plan, self.placement, &effort);
         let verification = judge(self.plan, self.placement, &observed);
         self.unseen = verification.checks.iter().any(|check| check.kind == CheckKind::Memory && is_untold(check));

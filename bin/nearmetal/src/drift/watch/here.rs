@@ -191,7 +191,15 @@ impl World for Here<'_> {
         };
         // Requests of the guest's own are not waited for: that would take a second for each of its disks.
         let natural = Duration::ZERO;
-        let effort = Effort { read_in_guest: false, agent, commands: COMMANDS, natural, hook: SHORT, deep: false };
+        let effort = Effort {
+            read_in_guest: false,
+            agent,
+            commands: COMMANDS,
+            natural,
+            hook: SHORT,
+            deep: false,
+            transient: false,
+        };
         let found = self.read_back(subject, &effort);
         self.told(found).flatten()
     }

@@ -102,6 +102,11 @@ impl Watched {
         Some(Window { began: at(before.counted), ended: at(after.counted) })
     }
 
+    /// Whether its requests, done at this rate a second, were seen.
+    pub(crate) fn saw_requests(&self, rate: f64) -> bool {
+        rate > 0.0 && self.passing.as_ref().is_some_and(|passing| passing.are_seen(rate))
+    }
+
     /// The costs of each of what was done at this rate a second, and what could not be read. `told`: how many the program says
     /// it did while processors were counted.
     pub(crate) fn costs(&self, rate: f64, told: Option<f64>, each: Each) -> (Vec<Metric>, Vec<String>) {
@@ -136,6 +141,11 @@ struct Passing {
 }
 
 impl Passing {
+    /// Whether they pass where they are seen, by how many were in all of the time.
+    fn are_seen(&self, rate: f64) -> bool {
+        self.is_bare || self.in_all.is_some_and(|all| all * CREDIBLE >= rate * self.seconds)
+    }
+
     /// How many were seen between two readings; `None`: they go where nobody sees them.
     ///
     /// # Errors
@@ -143,10 +153,9 @@ impl Passing {
     fn seen(&self, before: &Snapshot, after: &Snapshot, rate: f64) -> Result<Option<f64>, String> {
         let seen = requests_between(before.moved, after.moved, self.size);
         let promised = rate * after.counted.saturating_sub(before.counted).as_secs_f64();
-        let are_seen = self.is_bare || self.in_all.is_some_and(|all| all * CREDIBLE >= rate * self.seconds);
         match seen {
             Some(seen) if is_credible(seen, promised) => Ok(Some(seen)),
-            _ if !are_seen => Ok(None),
+            _ if !self.are_seen(rate) => Ok(None),
             None => Err("the counters of its disk cannot be read".to_owned()),
             Some(seen) => Err(format!(
                 "{seen:.0} requests were seen while they were counted, and {promised:.0} were to be: {}",
@@ -174,6 +183,22 @@ impl Watched {
     }
 }
 
+/// All threads before the counted part.
+enum Earlier<'scope> {
+    Read(Threads),
+    /// They are being read, while a program starts.
+    Coming(std::thread::ScopedJoinHandle<'scope, Threads>),
+}
+
+impl Earlier<'_> {
+    fn threads(self) -> Threads {
+        match self {
+            Self::Read(threads) => threads,
+            Self::Coming(reading) => reading.join().unwrap_or_default(),
+        }
+    }
+}
+
 /// Bytes that are more than what others do on a disk beside a workload that has not begun: so many requests.
 const BEGUN: u64 = 16;
 /// Between two looks whether a workload has begun.
@@ -182,7 +207,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The workload is over.
 const ENDED: &str = "it ended before they were counted; longer samples leave the time for it";
 /// The same, and its disk stood still.
-const UNSEEN: &str = "it ended, and the counters of its disk in /sys had told of none of its requests";
+const UNSEEN: &str = "it ended, and none of its requests had been seen where they pass the host";
 
 /// When the requests of a workload begin, from the moment its command is given; `None`: nobody sees that. A program that starts
 /// on a machine with much to do takes seconds until its first, and what is counted before says nothing of them. `moved`: bytes
@@ -208,7 +233,7 @@ fn first_request(
 }
 
 /// Runs a workload, and counts in its middle: of one whose requests are seen, after its first. `lead`: how long several wait for each
-/// other. A workload that ends before is not counted: that is no failure of its own.
+/// other. `were_seen`: those of the same guest were; else they are waited for until the middle would begin. A workload that ends before is not counted: that is no failure of its own.
 ///
 /// Only the machine itself is watched; a fixture stands still.
 pub(crate) fn watched<T>(
@@ -216,6 +241,7 @@ pub(crate) fn watched<T>(
     target: &Target,
     middle: Option<Middle>,
     lead: Duration,
+    were_seen: bool,
     workload: impl FnOnce() -> T,
 ) -> (T, Watched) {
     let Some(middle) = middle.filter(|_| fs.is_live()) else { return (workload(), Watched::default()) };
@@ -234,12 +260,12 @@ pub(crate) fn watched<T>(
                 Some(requests) => {
                     let earlier = scope.spawn(|| Threads::read(fs));
                     let bytes = || moved_now().map(|ways| ways.iter().sum());
-                    let until = (!is_bare).then_some(middle.begins);
+                    let until = (!is_bare && !were_seen).then_some(middle.begins);
                     let first = first_request(bytes, requests.size, until, over, || began.elapsed())?;
-                    (earlier.join().unwrap_or_default(), first.unwrap_or(lead))
+                    (Earlier::Coming(earlier), first.unwrap_or(lead))
                 }
                 None if over(lead + middle.begins / 2) => return Err(ENDED),
-                None => (Threads::read(fs), lead),
+                None => (Earlier::Read(Threads::read(fs)), lead),
             };
             if over((first + middle.begins).saturating_sub(began.elapsed())) {
                 return Err(ENDED);
@@ -250,7 +276,7 @@ pub(crate) fn watched<T>(
                 return Err(ENDED);
             }
             let after = Snapshot::take(fs, target, &mut silicon, Reading::Second);
-            let neighbours = Threads::read(fs).neighbours(&earlier, fs, target, std::process::id());
+            let neighbours = Threads::read(fs).neighbours(&earlier.threads(), fs, target, std::process::id());
             Ok((before, after, neighbours))
         });
         let result = workload();
@@ -267,7 +293,7 @@ pub(crate) fn watched<T>(
             Ok((before, after, neighbours)) => {
                 Watched { pair: Some((before, after)), passing, missed: None, neighbours }
             }
-            Err(why) => Watched { missed: Some(why), ..Watched::default() },
+            Err(why) => Watched { missed: Some(why), passing, ..Watched::default() },
         };
         (result, watched)
     })
@@ -379,7 +405,7 @@ mod tests {
     fn a_fixture_is_not_watched() {
         let fs = HostFs::of_tree(MemoryTree::new(), "nothing");
         let middle = Middle { begins: Duration::ZERO, ends: Duration::ZERO };
-        let (result, watched) = watched(&fs, &Target::default(), Some(middle), Duration::ZERO, || 7);
+        let (result, watched) = watched(&fs, &Target::default(), Some(middle), Duration::ZERO, false, || 7);
         assert_eq!((result, watched.costs(100.0, None, Each::Io).0.len()), (7, 0));
     }
 }

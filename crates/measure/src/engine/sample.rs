@@ -15,7 +15,7 @@ use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, lead_on_the_host, now, waiting};
 use crate::clones::loads_in_guest;
-use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
+use crate::cost::{Busy, Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
 use crate::metric::{Metric, Unit};
@@ -131,8 +131,13 @@ impl Subject<'_> {
             session.leftovers.counts_exits = true;
             session.leftovers.save()?;
         }
-        let (fs, counted_part, lead) = (session.fs, middle.map(|(part, _)| part), turn.lead.unwrap_or_default());
-        let mut work = || watched(fs, &target, counted_part, lead, || turn.taken(session));
+        let (fs, lead) = (session.fs, turn.lead.unwrap_or_default());
+        // Reading takes as many times as long, too, and begins that much earlier.
+        let earlier = |part: Middle| Middle { begins: part.begins / if slowed > 1 { 2 } else { 1 }, ..part };
+        let counted_part = middle.map(|(part, _)| earlier(part));
+        let guests: Vec<String> = guests_of(&seats).into_iter().map(str::to_owned).collect();
+        let were_seen = guests.iter().all(|guest| session.seen.contains(guest));
+        let mut work = || watched(fs, &target, counted_part, lead, were_seen, || turn.taken(session));
         // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
         let _accesses = match step.purpose {
             Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
@@ -145,6 +150,9 @@ impl Subject<'_> {
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
         let told = told?;
         let mut sample = read(tenants, &seats, &loads, &told)?;
+        if counted.saw_requests(rate_of(&sample, &loads)) {
+            session.seen.extend(guests);
+        }
         if seats.iter().any(|seat| seat.asks.is_some()) {
             // Guests are asked for different things, so no cost is one of each request.
             if let Some(busy) = counted.busy() {
@@ -303,9 +311,8 @@ fn add_costs(
     counted: &Watched,
     floats: bool,
 ) {
-    let (Some(load), Some(each)) = (loads.first(), each) else { return };
-    let name = load.rate().unwrap_or_default();
-    let rate = sample.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value);
+    let Some(each) = each else { return };
+    let rate = rate_of(sample, loads);
     let part = counted.counted();
     let all =
         loads.iter().zip(told).map(|(load, told)| load.load().done(&told.output, part?, told.clock.milliseconds()));
@@ -318,6 +325,12 @@ fn add_costs(
     sample.metrics.extend(crate::on_its_pus::figures(&costs, each, floats));
     sample.metrics.extend(costs);
     sample.notes.extend(notes);
+}
+
+/// What a sample did in a second, by the metric that is its load's rate.
+fn rate_of(sample: &Sample, loads: &[&Workload]) -> f64 {
+    let name = loads.first().and_then(|load| load.rate()).unwrap_or_default();
+    sample.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
 }
 
 fn says_what_was_done_when(loads: &[&Workload]) -> bool {

@@ -102,9 +102,9 @@ impl Watched {
         Some(Window { began: at(before.counted), ended: at(after.counted) })
     }
 
-    /// Whether its requests, done at this rate a second, were seen.
-    pub(crate) fn saw_requests(&self, rate: f64) -> bool {
-        rate > 0.0 && self.passing.as_ref().is_some_and(|passing| passing.are_seen(rate))
+    /// Whether its requests, done at this rate a second, were seen; `None`: it made none of one size.
+    pub(crate) fn saw_requests(&self, rate: f64) -> Option<bool> {
+        self.passing.as_ref().filter(|_| rate > 0.0).map(|passing| passing.are_seen(rate))
     }
 
     /// The costs of each of what was done at this rate a second, and what could not be read. `told`: how many the program says
@@ -233,7 +233,7 @@ fn first_request(
 }
 
 /// Runs a workload, and counts in its middle: of one whose requests are seen, after its first. `lead`: how long several wait for each
-/// other. `were_seen`: those of the same guest were; else they are waited for until the middle would begin. A workload that ends before is not counted: that is no failure of its own.
+/// other. `are_unseen`: those of the same guest were not, so they are waited for only until the middle would begin. A workload that ends before is not counted: that is no failure of its own.
 ///
 /// Only the machine itself is watched; a fixture stands still.
 pub(crate) fn watched<T>(
@@ -241,7 +241,7 @@ pub(crate) fn watched<T>(
     target: &Target,
     middle: Option<Middle>,
     lead: Duration,
-    were_seen: bool,
+    are_unseen: bool,
     workload: impl FnOnce() -> T,
 ) -> (T, Watched) {
     let Some(middle) = middle.filter(|_| fs.is_live()) else { return (workload(), Watched::default()) };
@@ -260,7 +260,7 @@ pub(crate) fn watched<T>(
                 Some(requests) => {
                     let earlier = scope.spawn(|| Threads::read(fs));
                     let bytes = || moved_now().map(|ways| ways.iter().sum());
-                    let until = (!is_bare && !were_seen).then_some(middle.begins);
+                    let until = are_unseen.then_some(middle.begins);
                     let first = first_request(bytes, requests.size, until, over, || began.elapsed())?;
                     (Earlier::Coming(earlier), first.unwrap_or(lead))
                 }

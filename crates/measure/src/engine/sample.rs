@@ -136,8 +136,8 @@ impl Subject<'_> {
         let earlier = |part: Middle| Middle { begins: part.begins / if slowed > 1 { 2 } else { 1 }, ..part };
         let counted_part = middle.map(|(part, _)| earlier(part));
         let guests: Vec<String> = guests_of(&seats).into_iter().map(str::to_owned).collect();
-        let were_seen = guests.iter().all(|guest| session.seen.contains(guest));
-        let mut work = || watched(fs, &target, counted_part, lead, were_seen, || turn.taken(session));
+        let are_unseen = guests.iter().any(|guest| session.seen.get(guest) == Some(&false));
+        let mut work = || watched(fs, &target, counted_part, lead, are_unseen, || turn.taken(session));
         // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
         let _accesses = match step.purpose {
             Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
@@ -150,9 +150,8 @@ impl Subject<'_> {
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
         let told = told?;
         let mut sample = read(tenants, &seats, &loads, &told)?;
-        if counted.saw_requests(rate_of(&sample, &loads)) {
-            session.seen.extend(guests);
-        }
+        let saw = counted.saw_requests(rate_of(&sample, &loads));
+        session.seen.extend(guests.into_iter().filter_map(|guest| Some((guest, saw?))));
         if seats.iter().any(|seat| seat.asks.is_some()) {
             // Guests are asked for different things, so no cost is one of each request.
             if let Some(busy) = counted.busy() {
@@ -256,7 +255,18 @@ fn device_of(path: &str) -> Option<String> {
         }
         false => path,
     };
-    Some(device.file_name()?.to_str()?.to_owned())
+    let name = device.file_name()?.to_str()?;
+    let about = std::path::Path::new("/sys/class/block").join(name).canonicalize();
+    Some(about.ok().and_then(|about| counted_as(&about, about.join("partition").exists())).unwrap_or(name.to_owned()))
+}
+
+/// Where a device's requests are counted, if not as its own: those to a partition of an NVMe drive that may have several paths are
+/// counted as the whole drive's alone (Linux drivers/nvme/host/multipath.c, `nvme_mpath_start_request`). `about`: its directory in
+/// /sys/devices.
+fn counted_as(about: &std::path::Path, is_partition: bool) -> Option<String> {
+    let has_paths = about.components().any(|part| part.as_os_str() == "nvme-subsystem");
+    let drive = about.parent().filter(|_| is_partition && has_paths)?;
+    Some(drive.file_name()?.to_str()?.to_owned())
 }
 
 /// The values of all tenants: of one its own, of several the sum of their rates. Where guests are asked, each of them is a

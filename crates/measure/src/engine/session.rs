@@ -3,7 +3,7 @@
 //! What is borrowed is written down before it is taken ([`Leftovers`]), so that the next experiment, or
 //! `nearmetal rollback`, gives back what a killed one could not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ pub(crate) struct Session<'a> {
     tell: &'a mut dyn FnMut(Event<'_>),
     /// Whether the clones' fio was compared with the host's, or need not be.
     fio_compared: bool,
-    /// Guests whose requests were seen where they pass the host.
-    pub(super) seen: BTreeSet<String>,
+    /// Whether a guest's requests were seen where they pass the host.
+    pub(super) seen: BTreeMap<String, bool>,
     log: Option<Log>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
             notes: Vec::new(),
             tell,
             fio_compared: false,
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
             log: None,
         };
         let result = experiment(&mut session);

@@ -96,3 +96,12 @@ fn what_was_not_counted_is_named_behind_the_advice() {
     assert_eq!(because(&[]), "");
     assert_eq!(because(&["no perf".to_owned(), "no tracefs".to_owned()]), "; no perf; no tracefs");
 }
+
+#[test]
+fn a_partition_of_a_drive_with_paths_is_counted_as_the_drive() {
+    let head = std::path::Path::new("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n2/nvme0n2p1");
+    assert_eq!(counted_as(head, true).as_deref(), Some("nvme0n2"));
+    assert_eq!(counted_as(head.parent().unwrap(), false), None, "the drive itself");
+    let other = std::path::Path::new("/sys/devices/pci0000:00/0000:00:03.0/virtio1/block/vda/vda1");
+    assert_eq!(counted_as(other, true), None, "those of most drives have counters of their own");
+}

@@ -2,7 +2,7 @@
 
 use nearmetal_host::guests::{CommandLine, QemuCell};
 use nearmetal_host::{Entry, GuestProcess, HostFs, MemoryTree, Residency};
-use nearmetal_hypervisor::Fake;
+use nearmetal_hypervisor::{Fake, Hypervisor as _};
 use nearmetal_place::{DevicePlacement, FunctionKind, GuestCell, Placement, Plan};
 use nearmetal_units::{Bytes, PageSize};
 
@@ -307,4 +307,14 @@ fn a_running_guest_is_looked_at_in_the_kernels_own_files() {
     let function = &seen.functions[0];
     assert_eq!(function.driver, Ok(Some("vfio-pci".to_owned())));
     assert_eq!((&function.node, &function.held), (&Ok(None), &Ok(Some("/dev/vfio/41".to_owned()))));
+    assert_eq!(seen.another, None);
+    let another = |mut hypervisor: Fake, planned: &Placement| {
+        observe(&files, &mut hypervisor, &plan(), planned, &effort).another.unwrap_or_default()
+    };
+    assert_eq!(another(Fake::new(""), &planned()), "no domain of that name");
+    let made_anew = Placement { uuid: "00000000-0000-4000-8000-000000000000".to_owned(), ..planned() };
+    assert!(another(Fake::new("").with_running_domain(&xml("")), &made_anew).contains("another domain of that name"));
+    let mut gone_once_it_stops = Fake::new("");
+    gone_once_it_stops.create_transient(&xml(""), false).unwrap();
+    assert!(another(gone_once_it_stops, &planned()).contains("gone once it stops"));
 }

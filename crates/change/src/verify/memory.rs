@@ -33,7 +33,7 @@ pub(super) fn residency(placement: &Placement, guest: &GuestProcess) -> Vec<Chec
         let why = "the guest has not touched any of it yet: verify again once it has";
         return vec![Check::cannot_tell(CheckKind::Memory, "guest memory", planned, why).at(place)];
     }
-    let amount_checks = memory.page_size.and_then(|size| whole(placement, size, &pages, &planned, &place));
+    let in_all = memory.page_size.and_then(|size| whole(placement, size, &pages, &planned, &place));
     // A page size above the base one may be given by transparent huge pages where none is planned.
     let right_size = |size: PageSize| memory.page_size.is_none_or(|wanted| wanted == size);
     pages
@@ -45,7 +45,7 @@ pub(super) fn residency(placement: &Placement, guest: &GuestProcess) -> Vec<Chec
             Check::compared(CheckKind::Memory, format!("guest memory on node {node}"), planned.clone(), found, fits)
                 .at(place.clone())
         })
-        .chain(amount_checks)
+        .chain(in_all)
         .collect()
 }
 

@@ -232,8 +232,9 @@ fn first_request(
     Ok(None)
 }
 
-/// Runs a workload, and counts in its middle: of one whose requests are seen, after its first. `lead`: how long several wait for each
-/// other. `are_unseen`: those of the same guest were not, so they are waited for only until the middle would begin. A workload that ends before is not counted: that is no failure of its own.
+/// Runs a workload, and counts in its middle: of one whose requests are seen, after its first. A workload that ends before is not
+/// counted: that is no failure of its own. `lead`: how long several wait for each other. `are_unseen`: the requests of the same
+/// guest were never seen, so they are waited for only until the middle would begin.
 ///
 /// Only the machine itself is watched; a fixture stands still.
 pub(crate) fn watched<T>(

@@ -58,7 +58,11 @@ fn confined(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(user == "libvirt-qemu libvirt-qemu\nCapEff:\t0000000000000000", "{user}");
     bench.sh(&format!("test \"$(readlink {QEMU}/ns/mnt)\" != \"$(readlink /proc/1/ns/mnt)\""))?;
     bench.sh(&format!("grep -q '^0::/machine.slice/machine-qemu' {QEMU}/cgroup"))?;
-    bench.sh("! grep -qE '^ *[a-z]' /etc/libvirt/qemu.conf")?;
+    let words = bench.sh("grep -E '^ *[a-z]' /etc/libvirt/qemu.conf")?;
+    ensure!(
+        words == r#"capability_filters = [ "cpu-unavailable-features" ]"#,
+        "beside that, the file is Debian's: {words}"
+    );
     let models = bench.json("nearmetal inspect --format json")?["security_models"].clone();
     ensure!(models[0]["model"] == "apparmor" && models[1]["model"] == "dac", "{models}");
     Ok(Verdict::Holds(format!("{label}; {user}").replace(['\n', '\t'], " ")))

@@ -1,6 +1,6 @@
 //! What a case finds in its lab, and leaves there for the next one.
 
-use anyhow::bail;
+use anyhow::ensure;
 
 use crate::context::{Bench, say_aside};
 
@@ -46,30 +46,19 @@ impl Bench {
     }
 
     /// Waits until the guest's agent answers.
-    ///
-    /// Emulation sometimes loses an interrupt while a guest's processors start, and the guest then hangs: the same trap
-    /// as with labs themselves. Such a guest is powered off and started again, which is said on stderr.
     pub fn wait_for_agent(&self) -> anyhow::Result<()> {
         self.wait_for_agent_of("web1")
     }
 
     /// The same of another guest.
     pub fn wait_for_agent_of(&self, guest: &str) -> anyhow::Result<()> {
-        let ping =
-            format!("timeout 10 virsh -q qemu-agent-command {guest} '{{\"execute\":\"guest-ping\"}}' >/dev/null 2>&1");
-        let script =
-            format!("end=$(($(date +%s) + 60)); until {ping}; do [ $(date +%s) -lt $end ] || exit 1; sleep 1; done");
-        for _ in 0..3 {
-            if self.try_sh(&script)?.success() {
-                return Ok(());
-            }
-            let state = self.try_sh(&format!(
-                "virsh domstate {guest}; virsh -q domjobinfo {guest}; tail -n 3 /var/log/libvirt/qemu/{guest}.log"
-            ))?;
-            say_aside(&format!("the guest hung while it booted and is started again: {}", state.text()));
-            self.sh(&format!("virsh -q destroy {guest}; virsh -q start {guest}"))?;
+        let waited = self.try_sh(&nearmetal_lab::domains::wait_for_agent(guest))?;
+        let said = String::from_utf8_lossy(&waited.stderr);
+        if !said.is_empty() {
+            say_aside(&said);
         }
-        bail!("the guest's agent did not answer in three boots of 60 s each")
+        ensure!(waited.success(), "{said}");
+        Ok(())
     }
 
     /// The guest placed: found, planned, applied, verified. Kept from the case before if it still verifies.

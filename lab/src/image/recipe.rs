@@ -48,6 +48,7 @@ const FILES: &[RecipeFile] = recipe_files!["image":
     "appliance/etc/passwd",
     "appliance/etc/group",
     "appliance/etc/acpi/PWRF/00000080",
+    "appliance/sbin/modprobe",
     "appliance/sbin/shutdown",
     "rootfs/etc/default/libvirtd",
     "rootfs/etc/libvirt/qemu/networks/default.xml",

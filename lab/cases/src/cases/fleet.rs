@@ -58,7 +58,7 @@ pub(super) const SMALL: &str = "
   <os>
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
-    <initrd>/var/lib/libvirt/boot/initramfs.cpio.gz</initrd>
+    <initrd>/var/lib/libvirt/boot/small.cpio</initrd>
     <cmdline>console=ttyS0 quiet</cmdline>
   </os>
   <features>

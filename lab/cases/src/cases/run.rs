@@ -56,7 +56,7 @@ vcpus = 1
 memory = "256 MiB"
 boot = "kernel"
 kernel = "/var/lib/libvirt/boot/vmlinuz"
-initrd = "/var/lib/libvirt/boot/initramfs.cpio.gz"
+initrd = "/var/lib/libvirt/boot/small.cpio"
 command-line = "console=ttyS0 quiet"
 
 [[flavour]]

@@ -127,12 +127,12 @@ fn image(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.write(
         "/var/tmp/disk.toml",
         "[[flavour]]\nname = \"disk\"\nvcpus = 1\nmemory = \"256 MiB\"\nboot = \"kernel\"\nnetwork = \"user\"\n\
-         kernel = \"/var/tmp/boot/vmlinuz\"\ninitrd = \"/var/tmp/boot/initramfs.cpio.gz\"\ncommand-line = \"console=ttyS0 quiet\"\n",
+         kernel = \"/var/tmp/boot/vmlinuz\"\ninitrd = \"/var/tmp/boot/small.cpio\"\ncommand-line = \"console=ttyS0 quiet\"\n",
     )?;
     bench.write("/root/here.toml", "[[host]]\nname = \"here\"\nlocal = true\n")?;
     bench.sh(
         "rm -rf /var/tmp/images; qemu-img create -q -f qcow2 /root/base.qcow2 64M && qemu-io -c 'write -P 7 0 1M' /root/base.qcow2
-         install -D -m 644 -t /var/tmp/boot /var/lib/libvirt/boot/vmlinuz /var/lib/libvirt/boot/initramfs.cpio.gz
+         install -D -m 644 -t /var/tmp/boot /var/lib/libvirt/boot/vmlinuz /var/lib/libvirt/boot/small.cpio
          nearmetal image push /root/base.qcow2 --fleet /root/here.toml --directory /var/tmp/images; chmod 644 /var/tmp/disk.toml
          find /var/tmp/images -printf '%p %u %m\\n' | sort >/root/before",
     )?;

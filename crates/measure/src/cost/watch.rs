@@ -38,6 +38,12 @@ impl Middle {
         Self { begins: ramp + seconds * 3 / 10, ends: ramp + seconds * 8 / 10 }
     }
 
+    /// As long, and begun that many times as early: for a sample in which reading takes that many times as long.
+    pub(crate) fn earlier(self, times: u32) -> Self {
+        let begins = self.begins / times;
+        Self { begins, ends: begins + self.ends.saturating_sub(self.begins) }
+    }
+
     /// What is left of it at a moment of the sample. Half of it at least, however long the first reading took: a few requests say
     /// nothing, and where the program is done by then that is told.
     fn rest(self, now: Duration) -> Duration {
@@ -311,6 +317,9 @@ mod tests {
     fn the_middle_lies_within_the_measured_seconds() {
         let middle = Middle::of(&FioJob::first_seed(Bytes::from_kib(4), 10, 2));
         assert_eq!((middle.begins, middle.ends), (Duration::from_secs(5), Duration::from_secs(10)));
+        let slow = middle.earlier(4);
+        assert_eq!((slow.begins, slow.ends), (Duration::from_millis(1250), Duration::from_millis(6250)));
+        assert_eq!(middle.earlier(1), middle);
     }
 
     #[test]

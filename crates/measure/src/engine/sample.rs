@@ -15,7 +15,7 @@ use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, lead_on_the_host, now, waiting};
 use crate::clones::loads_in_guest;
-use crate::cost::{Busy, Middle, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
+use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
 use crate::metric::{Metric, Unit};
@@ -133,8 +133,7 @@ impl Subject<'_> {
         }
         let (fs, lead) = (session.fs, turn.lead.unwrap_or_default());
         // Reading takes as many times as long, too, and begins that much earlier.
-        let earlier = |part: Middle| Middle { begins: part.begins / if slowed > 1 { 2 } else { 1 }, ..part };
-        let counted_part = middle.map(|(part, _)| earlier(part));
+        let counted_part = middle.map(|(part, _)| part.earlier(slowed));
         let guests: Vec<String> = guests_of(&seats).into_iter().map(str::to_owned).collect();
         let are_unseen = guests.iter().any(|guest| session.seen.get(guest) == Some(&false));
         let mut work = || watched(fs, &target, counted_part, lead, are_unseen, || turn.taken(session));

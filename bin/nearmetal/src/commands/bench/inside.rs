@@ -8,7 +8,7 @@ use super::keep::KeepArgs;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, percent};
-use super::workload::{Chosen, memory, one};
+use super::workload::{Chosen, MemoryArgs, one};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::installed::beside_this_program;
 use crate::printer::Printer;
@@ -38,9 +38,8 @@ pub(super) struct Args {
     /// What is run
     #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| !load.writes() && !load.needs_loads_image()), default_value = "random-read")]
     workload: Chosen,
-    /// Leave memory latency and bandwidth out
-    #[arg(long)]
-    no_memory: bool,
+    #[command(flatten)]
+    memory: MemoryArgs,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -78,7 +77,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
         conditions: args.keep.kept(conditions, &planned, &journal),
         placement: planned.placement,
         pairing: Pairing {
-            memory: if args.no_memory { Vec::new() } else { memory() },
+            memory: args.memory.workloads(),
             ..args.rounds.pairing(args.workload.of(&shape), args.resolve)
         },
     };

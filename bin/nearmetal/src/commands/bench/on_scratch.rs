@@ -10,7 +10,7 @@ use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
-use super::workload::{Chosen, StartArgs, USUAL, memory, several, span_of_any};
+use super::workload::{Chosen, MemoryArgs, StartArgs, USUAL, several, span_of_any};
 use crate::exit_status::WrongUse;
 
 /// Seconds of a sample that is taken once: it shows a trend over sizes, and no interval.
@@ -51,9 +51,8 @@ pub(super) struct OnScratchArgs {
     span: Option<Bytes>,
     #[command(flatten)]
     start: StartArgs,
-    /// Leave memory latency and bandwidth out
-    #[arg(long)]
-    no_memory: bool,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// Leave out the slow rounds in which a lab counts accesses to memory
     #[arg(long)]
     no_accesses: bool,
@@ -124,7 +123,7 @@ impl OnScratchArgs {
             accesses: !self.no_accesses,
             same_arm_pairs: self.same_arm_pairs,
             single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
-            memory: if self.no_memory { Vec::new() } else { memory() },
+            memory: self.memory.workloads(),
             ..self.rounds.pairing(paired, Some(self.resolve))
         })
     }

@@ -173,19 +173,44 @@ fn span_from(least: Bytes, text: &str) -> Result<Bytes, String> {
     Ok(size)
 }
 
+/// What is measured of memory, once on each side and page size.
+#[derive(Debug, clap::Args)]
+pub(super) struct MemoryArgs {
+    /// Leave memory latency and bandwidth out
+    #[arg(long)]
+    no_memory: bool,
+    /// Size of the memory whose latency and bandwidth are measured, from 4MiB up: what caches hold of it does not count as memory
+    #[arg(long, value_name = "SIZE", value_parser = memory_buffer, default_value_t = MEMORY_BUFFER, conflicts_with = "no_memory")]
+    memory_buffer: Bytes,
+}
+
 /// Memory buffer: 4,096 pages beyond any TLB of today, small enough for a small guest.
 const MEMORY_BUFFER: Bytes = Bytes::from_mib(64);
 
-/// Latency and bandwidth of memory, run once on each side and page size.
-pub(super) fn memory() -> Vec<Workload> {
-    let mut workloads = Vec::new();
-    for pages in [ProbePages::Small, ProbePages::Transparent] {
-        for pattern in [Pattern::Groups, Pattern::Page] {
-            workloads.push(MemoryLatency(MemoryJob { size: MEMORY_BUFFER, pages, pattern }).into());
-        }
-        workloads.push(MemoryBandwidth(MemoryJob { size: MEMORY_BUFFER, pages, pattern: Pattern::Groups }).into());
+/// A buffer is of whole huge pages, and guests have to hold it.
+fn memory_buffer(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error: nearmetal_units::ParseError| error.to_string())?;
+    match size.get() {
+        bytes if bytes.is_multiple_of(2 << 20) && (4 << 20..=64 << 30).contains(&bytes) => Ok(size),
+        _ => Err(format!(
+            "{size} is not the size of a buffer: write a multiple of 2 MiB from 4MiB to 64GiB, such as 64MiB"
+        )),
     }
-    workloads
+}
+
+impl MemoryArgs {
+    /// Its loads.
+    pub(super) fn workloads(&self) -> Vec<Workload> {
+        let Self { no_memory, memory_buffer: size } = *self;
+        let mut workloads = Vec::new();
+        for pages in [ProbePages::Small, ProbePages::Transparent].into_iter().filter(|_| !no_memory) {
+            for pattern in [Pattern::Groups, Pattern::Page] {
+                workloads.push(MemoryLatency(MemoryJob { size, pages, pattern }).into());
+            }
+            workloads.push(MemoryBandwidth(MemoryJob { size, pages, pattern: Pattern::Groups }).into());
+        }
+        workloads
+    }
 }
 
 #[cfg(test)]
@@ -216,6 +241,17 @@ mod tests {
         assert!(given("oltp", Some(75)).is_ok());
         let why = given("zstd", Some(30)).unwrap_err().to_string();
         assert!(why.contains("--start is for a JVM or a database") && why.contains("zstd"), "{why}");
+    }
+
+    #[test]
+    fn a_buffer_is_of_whole_huge_pages() {
+        assert_eq!(memory_buffer("16MiB"), Ok(Bytes::from_mib(16)));
+        for wrong in ["2MiB", "5MiB", "0", "65GiB", "much"] {
+            assert!(memory_buffer(wrong).is_err(), "{wrong}");
+        }
+        let words = |size: u64, no_memory| MemoryArgs { no_memory, memory_buffer: Bytes::from_mib(size) }.workloads();
+        assert_eq!((words(64, false).len(), words(64, true).len()), (6, 0));
+        assert_ne!(words(64, false), words(16, false));
     }
 
     #[test]

@@ -12,20 +12,22 @@ pub(super) struct Length {
     pub seconds: u32,
     /// Whether the other block sizes are run once.
     pub other_sizes: bool,
+    /// MiB of the buffer in which memory is measured.
+    pub buffer: u32,
 }
 
 impl Length {
     /// Ten minutes in all: intervals that say something, and the trend over block sizes.
-    pub(super) const USUAL: Self = Self { pairs: 6, seconds: 3, other_sizes: true };
+    pub(super) const USUAL: Self = Self { pairs: 6, seconds: 3, other_sizes: true, buffer: 64 };
     /// The least that gives each part of the report something to show: an interval of three pairs, and costs, which are
     /// counted in the middle of a sample.
-    pub(super) const SHORT: Self = Self { pairs: 3, seconds: 2, other_sizes: false };
+    pub(super) const SHORT: Self = Self { pairs: 3, seconds: 2, other_sizes: false, buffer: 16 };
 
     /// The arguments of `nearmetal bench`.
     pub(super) fn arguments(&self) -> String {
-        let Self { pairs, seconds, other_sizes } = self;
+        let Self { pairs, seconds, other_sizes, buffer } = self;
         let once = if *other_sizes { "" } else { " --no-single-shots" };
-        format!("--quick --pause --pairs {pairs} --seconds {seconds}{once}")
+        format!("--quick --pause --pairs {pairs} --seconds {seconds} --memory-buffer {buffer}MiB{once}")
     }
 }
 

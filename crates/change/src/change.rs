@@ -6,6 +6,7 @@ use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
 use crate::device_state::{Card, DriverState, VfState};
+use crate::instance::Instance;
 use crate::pins::{PinTarget, Pins};
 
 /// A change, complete enough to be done and undone from the journal alone.
@@ -59,8 +60,8 @@ pub enum Change {
         domain: String,
         /// UUID.
         uuid: String,
-        /// libvirt's number of the running instance.
-        instance: Option<u32>,
+        /// The run of the guest that this is about.
+        instance: Option<Instance>,
         /// PUs before.
         old: Pins,
         /// PUs after.
@@ -76,8 +77,8 @@ pub enum Change {
         old_xml: String,
         /// Definition after.
         new_xml: String,
-        /// libvirt's number of the instance that ran with the old definition, `None` if it was off.
-        instance: Option<u32>,
+        /// The run with the old definition, `None` if it was off.
+        instance: Option<Instance>,
     },
     /// A domain that was not there is defined. Survives a reboot. Undone by removing its definition, if it is still that
     /// domain and off.
@@ -93,8 +94,8 @@ pub enum Change {
     ShutdownDomain {
         /// Name.
         domain: String,
-        /// libvirt's number of the instance that ran before.
-        instance: Option<u32>,
+        /// The run before.
+        instance: Option<Instance>,
     },
     /// The guest is started. Undone by shutting it down.
     StartDomain {
@@ -111,8 +112,8 @@ pub enum Change {
         old: CpuSet,
         /// PUs after.
         new: CpuSet,
-        /// libvirt's number of the running instance.
-        instance: Option<u32>,
+        /// The run of the guest that this is about.
+        instance: Option<Instance>,
     },
     /// The virtual functions of a card: how many, and how each is set. Lost at a reboot.
     VirtualFunctions {

@@ -4,6 +4,7 @@ use nearmetal_domain::DomainXml;
 use nearmetal_hypervisor::{Definition, DomainState, HypervisorError};
 
 use crate::ChangeError;
+use crate::instance::Instance;
 use crate::machine::Machine;
 
 /// A domain as it is now.
@@ -12,8 +13,8 @@ pub(crate) struct Found {
     /// Its stored definition.
     pub(crate) xml: String,
     pub(crate) state: DomainState,
-    /// libvirt's number of the running instance.
-    pub(crate) instance: Option<u32>,
+    /// Its run, if it is not off.
+    pub(crate) instance: Option<Instance>,
 }
 
 /// A domain whose stored definition is to change; `None`, and why, where it is not there or cannot be changed.
@@ -46,7 +47,7 @@ pub(crate) fn look_at(
         ));
     }
     let xml = machine.hypervisor.domain_xml(name, Definition::Inactive)?;
-    let instance = if summary.state.is_off() { None } else { Some(summary.id.unwrap_or(0)) };
+    let instance = Instance::of(machine, &summary)?;
     Ok(Some(Found { uuid: summary.uuid, xml, state: summary.state, instance }))
 }
 

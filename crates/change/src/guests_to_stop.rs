@@ -6,6 +6,7 @@ use nearmetal_hypervisor::HypervisorError;
 
 use crate::ChangeError;
 use crate::change::Change;
+use crate::instance::{Instance, is_same};
 use crate::journal::Transaction;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
@@ -44,7 +45,7 @@ fn guest(machine: &mut Machine<'_>, transaction: &Transaction, domain: &str) -> 
         Err(error) => return Err(error.into()),
     };
     let runs = summary.as_ref().is_some_and(|summary| !summary.state.is_off());
-    let instance = summary.as_ref().and_then(|summary| summary.id);
+    let now = summary.as_ref().map(|summary| Instance::of(machine, summary)).transpose()?.flatten();
     let same_boot = transaction.header.boot_id == machine.boot_id;
     let of_domain = |change: &Change| match change {
         Change::DefineDomain { domain: own, .. }
@@ -74,7 +75,7 @@ fn guest(machine: &mut Machine<'_>, transaction: &Transaction, domain: &str) -> 
             _ => started = true,
         }
     }
-    let is_former = same_boot && former.is_some() && instance == former;
+    let is_former = same_boot && is_same(now, former);
     let in_new_form = runs && !is_former && redefined.unwrap_or(started);
     let must_stop = in_new_form || (runs && is_former && asked);
     let lost_at_reboot = shut_down && !same_boot && !runs;

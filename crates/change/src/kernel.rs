@@ -64,6 +64,11 @@ pub trait Kernel {
         Ok(None)
     }
 
+    /// When a process was started, in clock ticks after boot; `None` if it is gone.
+    fn started(&self, _pid: u32) -> Result<Option<u64>, ChangeError> {
+        Ok(None)
+    }
+
     /// The vhost workers of a guest's process, with the PUs each may run on; one that ends meanwhile is left out.
     fn vhost_workers(&self, _pid: u32) -> Result<Vec<(u32, CpuSet)>, ChangeError> {
         Ok(Vec::new())
@@ -163,6 +168,14 @@ impl Kernel for HostFs {
 
     fn guest(&self, uuid: &str) -> Result<Option<u32>, ChangeError> {
         guests::pid_of(self, uuid).map_err(|error| ChangeError::Kernel(error.to_string()))
+    }
+
+    fn started(&self, pid: u32) -> Result<Option<u64>, ChangeError> {
+        match guests::start_time(self, pid) {
+            Ok(ticks) => Ok(Some(ticks)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(ChangeError::Kernel(error.to_string())),
+        }
     }
 
     fn vhost_workers(&self, pid: u32) -> Result<Vec<(u32, CpuSet)>, ChangeError> {

@@ -15,7 +15,7 @@ use crate::guests_to_stop::{Running, guests};
 use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
 use crate::machine::Machine;
 use crate::perform::{shut_down, start};
-use crate::plan_file::PlanFile;
+use crate::shared::Needed;
 use crate::{ChangeError, timestamp, undo};
 
 /// What is taken back, and how.
@@ -136,11 +136,7 @@ pub(crate) fn rollback_locked(
         return Err(ChangeError::RollbackNeedsRestart { guests: stop });
     }
     let running = guests.iter().filter(|guest| guest.runs_at_the_end).map(|guest| guest.domain.clone()).collect();
-    let others = all.iter().filter(|other| other.number() != transaction.number() && other.is_committed());
-    let needed = undo::Needed {
-        unit: others.clone().any(is_lost_at_boot),
-        hook: others.filter_map(|other| other.header.purpose.plan()).any(PlanFile::needs_hook),
-    };
+    let needed = Needed::by_others(&all, transaction);
     faults.point("undo:before-start")?;
     let mut writer = journal.resume(lock, transaction.number())?;
     let boot_id = machine.boot_id.clone();
@@ -172,6 +168,7 @@ pub(crate) fn rollback_locked(
         }
         faults.point(format!("{label}:recorded"))?;
     }
+    notes.extend(needed.leave(machine, &all, transaction)?.into_iter().inspect(|note| say(note)));
     notes.extend(guests.iter().filter(|guest| guest.lost_at_reboot).map(|guest| {
         format!(
             "`{}` ran before the machine restarted; nearmetal does not start it (virsh start {})",

@@ -12,6 +12,7 @@ use nearmetal_place::Placement;
 use crate::boot_unit;
 use crate::change::Change;
 use crate::found::{look_at, same};
+use crate::instance::Instance;
 use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::pins::PinTarget;
@@ -208,7 +209,7 @@ fn live_pins(
     machine: &Machine<'_>,
     domain: &DomainChange,
     placement: &Placement,
-    instance: Option<u32>,
+    instance: Option<Instance>,
 ) -> Result<Vec<Change>, ChangeError> {
     let vcpus = placement.vcpus.iter().map(|pin| (PinTarget::Vcpu(pin.vcpu), &pin.cpus));
     let facts = DomainXml::parse(&domain.xml_after).and_then(|xml| xml.facts());
@@ -233,7 +234,7 @@ fn after_start_now(
     machine: &Machine<'_>,
     domain: &DomainChange,
     placement: &Placement,
-    instance: Option<u32>,
+    instance: Option<Instance>,
 ) -> Result<Option<Change>, ChangeError> {
     let Some(pid) = machine.kernel.guest(&domain.uuid)?.filter(|_| placement.needs_hook()) else { return Ok(None) };
     let functions = after_start::functions(domain, placement);

@@ -1,17 +1,18 @@
 //! Undoing one change: look, restore, read back, and say what was found.
 
 use nearmetal_domain::DomainXml;
-use nearmetal_hypervisor::HypervisorError;
 
 use crate::change::{Change, Lifetime};
 use crate::found::same;
+use crate::instance::{Instance, is_same};
 use crate::journal::{Journal, Step, Transaction};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
+use crate::shared::{self, Needed};
 use crate::value::{present, same_value};
-use crate::{ChangeError, after_start, boot_unit, devices, modules, new_domain, private_files, qemu_hook};
+use crate::{ChangeError, after_start, devices, modules, new_domain, private_files};
 
 /// Restores the old value of a change; the sentence says what was done.
 pub(crate) fn undo(
@@ -44,12 +45,12 @@ pub(crate) fn undo(
             Ok(format!("something else had loaded the module {module}: left as it is"))
         }
         Change::LoadModule { module, loaded: false } => modules::unload(machine.kernel, module),
-        Change::BootUnit { old, .. } => undo_unit(machine, old.as_deref(), needed.unit),
-        Change::QemuHook { old, .. } => undo_hook(machine, old.as_deref(), needed.hook),
+        Change::BootUnit { old, .. } => shared::undo_unit(machine, old.as_deref(), needed.unit),
+        Change::QemuHook { old, .. } => shared::undo_hook(machine, old.as_deref(), needed.hook),
         Change::AfterStart { domain, uuid, instance, old, .. } => {
             let pid = machine.kernel.guest(uuid)?;
             match pid.filter(|_| step.boot_id == machine.boot_id) {
-                Some(pid) if is_instance(machine, domain, *instance)? => {
+                Some(pid) if is_same(Instance::now(machine, domain)?, *instance) => {
                     let left = after_start::still_there(machine.kernel, pid, old)?;
                     after_start::set(machine.kernel, pid, &left)?;
                     Ok(format!("workers and interrupts of `{domain}` are back where they were"))
@@ -88,7 +89,7 @@ pub(crate) fn undo(
             removed.carry_out(machine, step.fresh_nvram, |now| journal.keep(transaction.number(), domain, now))
         }
         Change::LivePin { domain, target, old, instance, .. } => {
-            if step.boot_id != machine.boot_id || !is_instance(machine, domain, *instance)? {
+            if step.boot_id != machine.boot_id || !is_same(Instance::now(machine, domain)?, *instance) {
                 return Ok(format!("the pin of {target} of `{domain}` ended with the guest"));
             }
             pin(machine, domain, *target, old)?;
@@ -98,57 +99,6 @@ pub(crate) fn undo(
         Change::Driver { card, old, .. } => devices::step::undo_driver(machine.kernel, card, old),
         // Guests are stopped and started around the other changes: see `rollback`.
         Change::ShutdownDomain { .. } | Change::StartDomain { .. } => Ok(String::new()),
-    }
-}
-
-/// What other transactions in force need, and so stays.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Needed {
-    /// The boot unit.
-    pub(crate) unit: bool,
-    /// libvirt's qemu hook.
-    pub(crate) hook: bool,
-}
-
-/// Whether this instance of a domain still runs.
-fn is_instance(machine: &mut Machine<'_>, domain: &str, instance: Option<u32>) -> Result<bool, ChangeError> {
-    match machine.hypervisor.domain(domain) {
-        Ok(summary) => Ok(!summary.state.is_off() && summary.id == instance),
-        Err(HypervisorError::NoSuchDomain { .. }) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn undo_hook(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<String, ChangeError> {
-    if needed {
-        return Ok("libvirt's qemu hook stays: another transaction needs it".to_owned());
-    }
-    match old {
-        Some(old) if !qemu_hook::is_ours(old) => {
-            qemu_hook::install(machine, old)?;
-            Ok("libvirt's qemu hook has its former text again".to_owned())
-        }
-        _ => {
-            qemu_hook::remove(machine)?;
-            Ok("removed libvirt's qemu hook".to_owned())
-        }
-    }
-}
-
-fn undo_unit(machine: &Machine<'_>, old: Option<&str>, needed: bool) -> Result<String, ChangeError> {
-    if needed {
-        return Ok("the boot unit stays: another transaction needs it".to_owned());
-    }
-    match old {
-        // One of ours is there because of a transaction that has been taken back since, or of another version.
-        Some(old) if !boot_unit::is_ours(old) => {
-            boot_unit::install(machine, old)?;
-            Ok("the boot unit has its former text again".to_owned())
-        }
-        _ => {
-            boot_unit::remove(machine)?;
-            Ok("removed the boot unit".to_owned())
-        }
     }
 }
 

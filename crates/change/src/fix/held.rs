@@ -6,6 +6,7 @@ use nearmetal_rules::{Cure, Scope};
 use super::CureList;
 use crate::ChangeError;
 use crate::change::Change;
+use crate::instance::{Instance, is_same};
 use crate::journal::{Step, Transaction};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
@@ -57,11 +58,11 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             };
             let (subject, wanted) = (format!("{target} of `{domain}`"), format!("PUs {new}"));
             let summary = machine.hypervisor.domain(domain).map_err(ChangeError::from);
-            let same_guest = |summary: &nearmetal_hypervisor::DomainSummary| {
-                step.boot_id == machine.boot_id && !summary.state.is_off() && summary.id == *instance
-            };
+            let same_guest = Instance::now(machine, domain)
+                .map(|now| step.boot_id == machine.boot_id && is_same(now, *instance))
+                .unwrap_or(true);
             match summary {
-                Ok(summary) if !same_guest(&summary) => {
+                Ok(_) if !same_guest => {
                     Check::cannot_tell(kind, subject, wanted, "the guest has stopped, and its pins ended with it")
                 }
                 summary => {

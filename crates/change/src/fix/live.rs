@@ -8,6 +8,7 @@ use nearmetal_units::CpuSet;
 use super::Treated;
 use super::item::Item;
 use crate::change::Change;
+use crate::instance::Instance;
 use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::pins::PinTarget;
@@ -58,7 +59,7 @@ fn pin(machine: &mut Machine<'_>, scope: &Scope, thread: Thread, cpus: &CpuSet) 
     let summary = machine.hypervisor.domain(name)?;
     let gone = || ChangeError::Kernel(format!("{target} of `{name}` is not running"));
     let old = machine.kernel.affinity(&summary.uuid, target)?.ok_or_else(gone)?;
-    let (domain, new, instance) = (name.clone(), cpus.clone(), summary.id);
+    let (domain, new, instance) = (name.clone(), cpus.clone(), Instance::of(machine, &summary)?);
     Ok((old != new).then_some(Change::LivePin { domain, target, old, new, instance }))
 }
 

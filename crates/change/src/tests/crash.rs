@@ -154,3 +154,21 @@ fn mismatches_are_taken_back_where_asked() {
     assert!(applied.taken_back && applied.verifications[0].mismatches() == 2);
     assert_eq!(stage.snapshot(), before);
 }
+
+#[test]
+fn a_guest_that_has_the_number_of_an_earlier_one_keeps_what_it_has() {
+    for (started_again, left) in [(false, "0-3"), (true, "2")] {
+        let mut stage = Stage::new();
+        stage.kernel.affinity.borrow_mut().insert(PinTarget::Vcpu(0), cpus("0-3"));
+        let live = ApplyOptions { live_only: true, ..ApplyOptions::default() };
+        stage.apply(&plan_file(), &live, &Faults::none()).unwrap();
+        if started_again {
+            // libvirt's daemon ended meanwhile and counts from 1 again.
+            stage.kernel.started.set(90_000);
+        }
+        let back = RollbackOptions { keep_running: true, ..RollbackOptions::default() };
+        let notes = stage.rollback(&back, &Faults::none()).unwrap().notes.join("; ");
+        assert_eq!(notes.contains("of `web1` ended with the guest"), started_again, "{notes}");
+        assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), [left]);
+    }
+}

@@ -1,6 +1,7 @@
 //! Cures: what becomes of each object, what is done, and how it is taken back.
 
 use nearmetal_domain::{DefinitionEdit, DomainXml};
+use nearmetal_host::files;
 use nearmetal_hypervisor::{Definition, Fake, Hypervisor};
 use nearmetal_rules::{
     Cure, Domain, Examination, Finding, Input, Object, RULES, Scope, Settings, Severity, Thread, Which, WorkloadClass,
@@ -162,6 +163,31 @@ fn every_kind_of_cure_is_done_in_its_order_and_taken_back() {
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.snapshot(), before);
     assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);
+}
+
+#[test]
+fn the_boot_unit_goes_with_the_last_that_needs_it_in_whatever_order_they_go() {
+    let foreign = "[Unit]\nDescription=somebody else's\n";
+    for (order, before) in [([1, 2], None), ([2, 1], None), ([1, 2], Some(foreign)), ([2, 1], Some(foreign))] {
+        let mut stage = stage();
+        let path = stage.directory.path().join("units").join(UNIT_NAME);
+        if let Some(text) = before {
+            files::create_dir_all(path.parent().unwrap()).unwrap();
+            files::write(&path, text).unwrap();
+        }
+        for cure in [balancing("0"), Cure::kernel_file(THP, "madvise")] {
+            cure_all(&mut stage, vec![finding("a-host", Scope::Host, &[cure])], &Faults::none()).unwrap();
+        }
+        for (done, number) in order.into_iter().enumerate() {
+            assert!(
+                files::read_to_string(&path).unwrap().starts_with("# Installed by"),
+                "{order:?}, {done} taken back"
+            );
+            let one = RollbackOptions { transaction: Some(number), ..RollbackOptions::default() };
+            stage.rollback(&one, &Faults::none()).unwrap();
+        }
+        assert_eq!(files::read_to_string(&path).ok().as_deref(), before, "{order:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A machine in memory: a kernel with hugepage pools, a hypervisor that is a fake, a state directory that is real.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub(crate) struct MemoryKernel {
     pub(super) inventory: nearmetal_host::Host,
     /// vhost workers of the one guest.
     pub(super) workers: RefCell<BTreeMap<u32, CpuSet>>,
+    /// When the one guest's QEMU was started.
+    pub(super) started: Cell<u64>,
 }
 
 impl Default for MemoryKernel {
@@ -71,6 +73,7 @@ impl Default for MemoryKernel {
             affinity: RefCell::default(),
             inventory: host(),
             workers: RefCell::default(),
+            started: Cell::new(4_200),
         }
     }
 }
@@ -142,6 +145,10 @@ impl Kernel for MemoryKernel {
 
     fn guest(&self, uuid: &str) -> Result<Option<u32>, ChangeError> {
         Ok((uuid == UUID).then_some(4700))
+    }
+
+    fn started(&self, _pid: u32) -> Result<Option<u64>, ChangeError> {
+        Ok(Some(self.started.get()))
     }
 
     fn vhost_workers(&self, _pid: u32) -> Result<Vec<(u32, CpuSet)>, ChangeError> {

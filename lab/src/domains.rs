@@ -31,7 +31,6 @@ for boot in 1 2 3; do
     echo "{guest} hung while it booted: $(virsh domstate {guest}) after $(spent) ns of its processors" >&2
     virsh -q destroy {guest}; virsh -q start {guest}
 done
-echo "the agent of {guest} did not answer in three boots" >&2
 exit 1"#
     )
 }

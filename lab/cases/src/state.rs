@@ -57,7 +57,7 @@ impl Bench {
         if !said.is_empty() {
             say_aside(&said);
         }
-        ensure!(waited.success(), "{said}");
+        ensure!(waited.success(), "the agent of `{guest}` did not answer in three boots: {said}");
         Ok(())
     }
 

@@ -129,7 +129,7 @@ impl Job<'_> {
         // Its agent answers once the guest has booted.
         let answered = lab.run(&nearmetal_lab::domains::wait_for_agent(GUEST), BOOTS_LIMIT)?;
         if !answered.success() {
-            bail!("`{GUEST}` did not boot{}", said(&answered));
+            bail!("the agent of `{GUEST}` did not answer in three boots{}", said(&answered));
         }
         Ok(())
     }

@@ -79,6 +79,36 @@ pub(crate) fn installed(directory: &Path) -> Result<Option<String>, ChangeError>
     if path.exists() { Ok(Some(files::read_to_string(&path)?)) } else { Ok(None) }
 }
 
+/// What is in the place of our hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookSeen {
+    /// Ours, and libvirt runs it.
+    Installed,
+    /// Ours, and nobody may execute it: libvirt passes over it without a word.
+    NotExecutable,
+    /// Another one of that name.
+    Foreign,
+    /// None.
+    Missing,
+}
+
+/// What is in the place of our hook.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn seen(directory: &Path) -> Result<HookSeen, ChangeError> {
+    let path = path(directory);
+    Ok(match installed(directory)? {
+        None => HookSeen::Missing,
+        Some(text) if !is_ours(&text) => HookSeen::Foreign,
+        Some(_) => {
+            let failed = |source| FileError { action: "look at", path: path.clone(), source };
+            let mode = path.metadata().map_err(failed)?.permissions().mode();
+            if mode & 0o111 == 0 { HookSeen::NotExecutable } else { HookSeen::Installed }
+        }
+    })
+}
+
 /// Installs it, and has libvirt see it: its daemon looks for hooks when it starts and when it is told to reload (seen with
 /// libvirt 11.3: without it the first hook is not run). Guests and connections do not notice.
 pub(crate) fn install(machine: &Machine<'_>, text: &str) -> Result<(), ChangeError> {
@@ -116,6 +146,21 @@ mod tests {
         for fine in ["6.5.0", "11.3.0", "unknown", ""] {
             assert_eq!(too_old(fine), None);
         }
+    }
+
+    #[test]
+    fn a_hook_that_libvirt_passes_over_is_told_from_one_that_it_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let (directory, path) = (directory.path(), directory.path().join(NAME));
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(seen(directory).unwrap(), HookSeen::Missing);
+        files::write(&path, text(Path::new("/usr/bin/nearmetal"), Path::new("/var/lib/nearmetal"))).unwrap();
+        mode(0o644);
+        assert_eq!(seen(directory).unwrap(), HookSeen::NotExecutable);
+        mode(0o755);
+        assert_eq!(seen(directory).unwrap(), HookSeen::Installed);
+        files::write(&path, "#!/bin/sh\n").unwrap();
+        assert_eq!(seen(directory).unwrap(), HookSeen::Foreign);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::pins::PinTarget;
 use crate::plan_file::{DomainChange, PlanFile};
+use crate::qemu_hook::HookSeen;
 use crate::{ApplyOptions, ChangeError, after_start, new_domain, passed_functions, qemu_hook};
 
 /// The changes in the order in which they are made.
@@ -250,7 +251,8 @@ fn hook_change(machine: &Machine<'_>, needed: bool, state: &std::path::Path) -> 
     }
     let new = qemu_hook::text(&machine.program, state);
     let old = qemu_hook::installed(&machine.hook_directory)?;
-    Ok((old.as_deref() != Some(new.as_str())).then_some(Change::QemuHook { old, new }))
+    let runs = qemu_hook::seen(&machine.hook_directory)? == HookSeen::Installed;
+    Ok((!runs || old.as_deref() != Some(new.as_str())).then_some(Change::QemuHook { old, new }))
 }
 
 /// The boot unit, where it is needed since something is lost at a reboot, and is not installed in this form.

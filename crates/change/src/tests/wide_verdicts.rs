@@ -9,6 +9,7 @@ use nearmetal_units::{Bytes, PageSize};
 use super::stage::*;
 use crate::devices::link::Link;
 use crate::devices::{NetworkSettings, Vlan};
+use crate::qemu_hook::HookSeen;
 use crate::verify::*;
 
 const FUNCTION: &str = "0000:3b:02.0";
@@ -105,7 +106,7 @@ fn observed() -> Observed {
             id: Some((0x8086, 0x10ca)),
             interrupts: Ok(vec![interrupt(74, "3"), interrupt(75, "3")]),
         }],
-        hook: Some(Ok(Some(crate::qemu_hook::text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref())))),
+        hook: Some(Ok(HookSeen::Installed)),
         queues: None,
         touched: None,
         vhost_queues: None,
@@ -152,7 +153,7 @@ fn every_sabotage_is_named() {
     type Break = fn(&mut Observed, &mut Placement);
     let function = "PCI function 0000:3b:02.0";
     let in_guest = "PCI function 0000:3b:02.0 as the guest sees it";
-    let table: [(&str, &str, Break); 24] = [
+    let table: [(&str, &str, Break); 25] = [
         ("cell 0", "vCPUs 0 and 256 MiB", |seen, _| cells(seen).cells[0].vcpus = cpus("0")),
         ("cell 1", "vCPUs 2-3 and 512 MiB", |seen, _| cells(seen).cells[1].memory = Some(Bytes::from_mib(512))),
         ("cell 1", "at distances 20 10", |seen, _| cells(seen).distances.truncate(1)),
@@ -185,8 +186,9 @@ fn every_sabotage_is_named() {
         ("interrupt 75 of PCI function 0000:3b:02.0", "on PUs 2", |seen, _| {
             seen.functions[0].interrupts = Ok(vec![interrupt(74, "3"), interrupt(75, "2")]);
         }),
-        ("libvirt's qemu hook", "missing", |seen, _| seen.hook = Some(Ok(None))),
-        ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(Some("#!/bin/sh\n".to_owned())))),
+        ("libvirt's qemu hook", "missing", |seen, _| seen.hook = Some(Ok(HookSeen::Missing))),
+        ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(HookSeen::Foreign))),
+        ("libvirt's qemu hook", "not executable", |seen, _| seen.hook = Some(Ok(HookSeen::NotExecutable))),
         (in_guest, "on its node 0", |seen, _| seen.view.as_mut().unwrap().functions.truncate(1)),
         (in_guest, "no such function", |seen, _| {
             seen.view.as_mut().unwrap().functions.iter_mut().for_each(|own| own.id = (0x1b36, 0x10));

@@ -106,7 +106,7 @@ pub fn observe(
     let passed = functions::look(files, pid, &expected);
     let hook = placement
         .needs_hook()
-        .then(|| qemu_hook::installed(Path::new(qemu_hook::HOOK_DIRECTORY)).map_err(|error| error.to_string()));
+        .then(|| qemu_hook::seen(Path::new(qemu_hook::HOOK_DIRECTORY)).map_err(|error| error.to_string()));
     let pools = planned_pools(plan, placement)
         .into_iter()
         .map(|(node, size, _)| {

@@ -8,6 +8,7 @@ use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHE
 use super::{
     cells, definition, functions, guest_functions, interrupts, limits, memory, networks, queues, threads, touched,
 };
+use crate::qemu_hook::HookSeen;
 use crate::{qemu_hook, timestamp};
 
 /// Compares what a plan says about one guest with what was observed.
@@ -75,15 +76,19 @@ fn running(state: &Result<DomainState, String>) -> Check {
 }
 
 /// What is set after every start is set after the next one, too, only with the hook.
-fn hook(text: &Result<Option<String>, String>) -> Check {
+fn hook(seen: &Result<HookSeen, String>) -> Check {
     let (subject, wanted) = ("libvirt's qemu hook", "installed");
-    let check = match text {
+    let check = match seen {
         Err(why) => Check::cannot_tell(CheckKind::Hook, subject, wanted, why),
-        Ok(Some(text)) if qemu_hook::is_ours(text) => {
-            Check::compared(CheckKind::Hook, subject, wanted, "installed", true)
+        Ok(seen) => {
+            let found = match seen {
+                HookSeen::Installed => wanted,
+                HookSeen::NotExecutable => "not executable: libvirt passes over it, and the next start sets no pins",
+                HookSeen::Foreign => "another one of that name",
+                HookSeen::Missing => "missing: the next start sets no pins",
+            };
+            Check::compared(CheckKind::Hook, subject, wanted, found, *seen == HookSeen::Installed)
         }
-        Ok(Some(_)) => Check::compared(CheckKind::Hook, subject, wanted, "another one of that name", false),
-        Ok(None) => Check::compared(CheckKind::Hook, subject, wanted, "missing: the next start sets no pins", false),
     };
     check.at(qemu_hook::HOOK_DIRECTORY)
 }

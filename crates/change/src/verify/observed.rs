@@ -10,6 +10,7 @@ use super::interrupts::{DriveInterrupts, ObservedInterrupt};
 use super::{EngineEvidence, GuestView};
 use crate::devices::NetworkSettings;
 use crate::devices::link::Link;
+use crate::qemu_hook::HookSeen;
 
 /// Everything a verdict rests on. What could not be read is an `Err` with the reason.
 #[derive(Debug, Clone)]
@@ -30,8 +31,8 @@ pub struct Observed {
     pub cells: Option<Result<ObservedCells, String>>,
     /// One per function the plan gives or the stored definition hands through.
     pub functions: Vec<ObservedFunction>,
-    /// Text of libvirt's qemu hook, `None` for none; asked only where the plan needs it.
-    pub hook: Option<Result<Option<String>, String>>,
+    /// What is in the place of libvirt's qemu hook; asked only where the plan needs it.
+    pub hook: Option<Result<HookSeen, String>>,
     /// Which iothread serves which queue, by QEMU's word; `None` if it was not to be asked.
     pub queues: Option<Result<Vec<ObservedQueues>, String>>,
     /// Which memory its vCPUs touched; `None` if that was not to be watched.

@@ -11,8 +11,8 @@ use crate::context::{Bench, Boot, purge};
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("job/plan-apply-verify-rollback", whole),
-        shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
         shared("job/live-part-without-restart", live_only),
+        shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
         shared("job/guest-sees-what-was-planned", guest_side),
         shared_long("job/bench-measures-every-arm-and-goes-on-after-a-kill", every_arm),
         shared_long("job/bench-boots-afresh-by-default", fresh_boots),

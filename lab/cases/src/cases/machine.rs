@@ -121,7 +121,7 @@ fn without_libvirt(bench: &Bench) -> anyhow::Result<Verdict> {
             "unshare --mount sh -c 'for f in /usr/lib/x86_64-linux-gnu/libvirt*.so.0; do mount --bind /dev/null $f; done; {script}'"
         )
     };
-    bench.sh("virsh -q define /root/found.xml; virsh dumpxml --inactive web1 > /root/web1.xml")?;
+    bench.sh("virsh -q dominfo web1 >/dev/null 2>&1 || virsh -q define /root/found.xml; virsh dumpxml --inactive web1 > /root/web1.xml")?;
     bench.sh(&hidden("nearmetal inspect >/dev/null"))?;
     // A tree with what planning reads, standing for a capture.
     bench.sh("rm -rf /root/tree; mkdir -p /root/tree/proc/sys /root/tree/sys/devices/system /root/tree/sys/bus

@@ -191,7 +191,7 @@ const MEMORY_BUFFER: Bytes = Bytes::from_mib(64);
 fn memory_buffer(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: nearmetal_units::ParseError| error.to_string())?;
     match size.get() {
-        bytes if bytes.is_multiple_of(2 << 20) && (4 << 20..=64 << 30).contains(&bytes) => Ok(size),
+        bytes if bytes % (2 << 20) == 0 && (4 << 20..=64 << 30).contains(&bytes) => Ok(size),
         _ => Err(format!(
             "{size} is not the size of a buffer: write a multiple of 2 MiB from 4MiB to 64GiB, such as 64MiB"
         )),

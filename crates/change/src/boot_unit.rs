@@ -11,6 +11,9 @@ use crate::machine::Machine;
 /// Its name.
 pub const UNIT_NAME: &str = "nearmetal-boot.service";
 
+/// What a boot starts, below the directory of units.
+const WANTS: &str = "multi-user.target.wants";
+
 /// The first line: a unit without it is not ours to remove.
 const MARK: &str = "# Installed by `nearmetal apply`, removed by `nearmetal rollback`.";
 
@@ -55,13 +58,42 @@ fn unit_path(machine: &Machine<'_>) -> PathBuf {
 }
 
 fn link_path(machine: &Machine<'_>) -> PathBuf {
-    machine.unit_directory.join("multi-user.target.wants").join(UNIT_NAME)
+    machine.unit_directory.join(WANTS).join(UNIT_NAME)
 }
 
 /// The installed unit, `None` if there is none.
 pub(crate) fn installed(machine: &Machine<'_>) -> Result<Option<String>, ChangeError> {
     let path = unit_path(machine);
     if path.exists() { Ok(Some(files::read_to_string(&path)?)) } else { Ok(None) }
+}
+
+/// What is in the place of our unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnitSeen {
+    /// Ours, and the next boot starts it.
+    Enabled,
+    /// Ours, and nothing starts it.
+    NotEnabled,
+    /// Another one of that name, or none but its name (`systemctl mask`).
+    Foreign,
+    /// None.
+    Missing,
+}
+
+/// What is in the place of our unit in a directory of units.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn seen(directory: &Path) -> Result<UnitSeen, ChangeError> {
+    let path = directory.join(UNIT_NAME);
+    if path.symlink_metadata().is_err() {
+        return Ok(UnitSeen::Missing);
+    }
+    Ok(match is_ours(&files::read_to_string(&path)?) {
+        false => UnitSeen::Foreign,
+        true if directory.join(WANTS).join(UNIT_NAME).symlink_metadata().is_ok() => UnitSeen::Enabled,
+        true => UnitSeen::NotEnabled,
+    })
 }
 
 /// Whether a text is a unit of ours.
@@ -98,6 +130,21 @@ pub(crate) fn remove(machine: &Machine<'_>) -> Result<(), ChangeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_that_no_boot_starts_is_told_from_one_that_it_starts() {
+        let directory = tempfile::tempdir().unwrap();
+        let (directory, path) = (directory.path(), directory.path().join(UNIT_NAME));
+        assert_eq!(seen(directory).unwrap(), UnitSeen::Missing);
+        files::write(&path, unit_text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref())).unwrap();
+        assert_eq!(seen(directory).unwrap(), UnitSeen::NotEnabled);
+        files::create_dir_all(&directory.join(WANTS)).unwrap();
+        symlink(format!("../{UNIT_NAME}"), directory.join(WANTS).join(UNIT_NAME)).unwrap();
+        assert_eq!(seen(directory).unwrap(), UnitSeen::Enabled);
+        files::remove(&path).unwrap();
+        symlink("/dev/null", &path).unwrap();
+        assert_eq!(seen(directory).unwrap(), UnitSeen::Foreign, "masked");
+    }
 
     #[test]
     fn the_packaged_unit_is_the_one_that_apply_writes() {

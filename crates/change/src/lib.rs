@@ -45,7 +45,7 @@ mod tests;
 
 pub use after_start::follow;
 pub use apply::{Applied, Apply, ApplyOptions, ReadBack, apply, changes, fault_points};
-pub use boot_unit::UNIT_NAME;
+pub use boot_unit::{UNIT_NAME, UnitSeen};
 pub use change::{Change, Lifetime};
 pub use error::ChangeError;
 pub use faults::Faults;

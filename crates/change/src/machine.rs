@@ -9,6 +9,8 @@ use crate::ChangeError;
 use crate::kernel::Kernel;
 use crate::plan_file::HostIdentity;
 
+/// Where the administrator's units are.
+pub(crate) const UNIT_DIRECTORY: &str = "/etc/systemd/system";
 /// Where libvirt looks for hooks of QEMU guests (since libvirt 6.5).
 pub(crate) const HOOK_DIRECTORY: &str = "/etc/libvirt/hooks/qemu.d";
 
@@ -67,7 +69,7 @@ impl<'a> Machine<'a> {
             kernel,
             hypervisor,
             host,
-            unit_directory: "/etc/systemd/system".into(),
+            unit_directory: UNIT_DIRECTORY.into(),
             hook_directory: HOOK_DIRECTORY.into(),
             program,
             patience: crate::POOL_PATIENCE,

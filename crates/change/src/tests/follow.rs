@@ -118,6 +118,7 @@ fn observed(xml: &str) -> Observed {
         live: Some(Ok(facts(xml))),
         cells: None,
         functions: Vec::new(),
+        boot_unit: None,
         hook: None,
         queues: None,
         touched: None,

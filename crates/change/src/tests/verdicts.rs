@@ -115,6 +115,7 @@ fn observed() -> Observed {
             drive: None,
         }],
         state: Some(Ok(DomainState::Running)),
+        boot_unit: None,
         hook: None,
         queues: None,
         touched: None,

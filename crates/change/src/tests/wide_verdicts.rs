@@ -7,6 +7,7 @@ use nearmetal_place::{DevicePlacement, FunctionKind, GuestCell, Placement, Plan}
 use nearmetal_units::{Bytes, PageSize};
 
 use super::stage::*;
+use crate::boot_unit::UnitSeen;
 use crate::devices::link::Link;
 use crate::devices::{NetworkSettings, Vlan};
 use crate::qemu_hook::HookSeen;
@@ -106,6 +107,7 @@ fn observed() -> Observed {
             id: Some((0x8086, 0x10ca)),
             interrupts: Ok(vec![interrupt(74, "3"), interrupt(75, "3")]),
         }],
+        boot_unit: Some(Ok(UnitSeen::Enabled)),
         hook: Some(Ok(HookSeen::Installed)),
         queues: None,
         touched: None,
@@ -128,7 +130,7 @@ fn broken(change: impl FnOnce(&mut Observed, &mut Placement)) -> Vec<Check> {
     let checks = judge(&plan, &plan.placements[0], &observed).checks;
     let ours = |check: &Check| {
         let of_guest = check.kind == CheckKind::Guest && !check.subject.starts_with("disk");
-        let kinds = [CheckKind::Cell, CheckKind::Function, CheckKind::Interrupt, CheckKind::Hook];
+        let kinds = [CheckKind::Cell, CheckKind::Function, CheckKind::Interrupt, CheckKind::Hook, CheckKind::BootUnit];
         kinds.contains(&check.kind) || of_guest
     };
     assert!(checks.iter().filter(|check| ours(check)).count() >= 9, "{checks:?}");
@@ -153,7 +155,7 @@ fn every_sabotage_is_named() {
     type Break = fn(&mut Observed, &mut Placement);
     let function = "PCI function 0000:3b:02.0";
     let in_guest = "PCI function 0000:3b:02.0 as the guest sees it";
-    let table: [(&str, &str, Break); 25] = [
+    let table: [(&str, &str, Break); 28] = [
         ("cell 0", "vCPUs 0 and 256 MiB", |seen, _| cells(seen).cells[0].vcpus = cpus("0")),
         ("cell 1", "vCPUs 2-3 and 512 MiB", |seen, _| cells(seen).cells[1].memory = Some(Bytes::from_mib(512))),
         ("cell 1", "at distances 20 10", |seen, _| cells(seen).distances.truncate(1)),
@@ -186,6 +188,9 @@ fn every_sabotage_is_named() {
         ("interrupt 75 of PCI function 0000:3b:02.0", "on PUs 2", |seen, _| {
             seen.functions[0].interrupts = Ok(vec![interrupt(74, "3"), interrupt(75, "2")]);
         }),
+        ("the boot unit", "not enabled", |seen, _| seen.boot_unit = Some(Ok(UnitSeen::NotEnabled))),
+        ("the boot unit", "masked", |seen, _| seen.boot_unit = Some(Ok(UnitSeen::Foreign))),
+        ("the boot unit", "missing", |seen, _| seen.boot_unit = Some(Ok(UnitSeen::Missing))),
         ("libvirt's qemu hook", "missing", |seen, _| seen.hook = Some(Ok(HookSeen::Missing))),
         ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(HookSeen::Foreign))),
         ("libvirt's qemu hook", "not executable", |seen, _| seen.hook = Some(Ok(HookSeen::NotExecutable))),

@@ -16,7 +16,8 @@ use super::memory::planned_pools;
 use super::{EngineEvidence, GuestView, Load, Observed, ObservedDisk, ObservedPool, RingMovement};
 use super::{cells, engine, functions, guest_view, interrupts, load, networks, queues, touched};
 use crate::kernel::pool_directory;
-use crate::{after_start, qemu_hook};
+use crate::machine::UNIT_DIRECTORY;
+use crate::{after_start, boot_unit, qemu_hook};
 
 /// How hard to try.
 #[derive(Debug, Clone)]
@@ -107,7 +108,14 @@ pub fn observe(
     let hook = placement
         .needs_hook()
         .then(|| qemu_hook::seen(Path::new(qemu_hook::HOOK_DIRECTORY)).map_err(|error| error.to_string()));
-    let pools = planned_pools(plan, placement)
+    let planned = planned_pools(plan, placement);
+    let grows = |(node, size, _): &(u32, _, _)| {
+        plan.pools.iter().any(|pool| pool.node == *node && pool.size == *size && pool.after > pool.before)
+    };
+    // What a run grows goes back with it, and a capture has no units.
+    let boot_unit = (!effort.transient && files.is_live() && planned.iter().any(grows))
+        .then(|| boot_unit::seen(Path::new(UNIT_DIRECTORY)).map_err(|error| error.to_string()));
+    let pools = planned
         .into_iter()
         .map(|(node, size, _)| {
             let directory = pool_directory(node, size);
@@ -129,6 +137,7 @@ pub fn observe(
         live,
         cells,
         functions: passed,
+        boot_unit,
         hook,
         queues,
         vhost_queues,

@@ -8,6 +8,8 @@ use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHE
 use super::{
     cells, definition, functions, guest_functions, interrupts, limits, memory, networks, queues, threads, touched,
 };
+use crate::boot_unit::{UNIT_NAME, UnitSeen};
+use crate::machine::UNIT_DIRECTORY;
 use crate::qemu_hook::HookSeen;
 use crate::{qemu_hook, timestamp};
 
@@ -37,6 +39,7 @@ pub fn judge(plan: &Plan, placement: &Placement, observed: &Observed) -> Verific
         Err(why) => checks.push(Check::cannot_tell(CheckKind::Running, "the guest", "running", why)),
     }
     checks.extend(observed.hook.as_ref().map(hook));
+    checks.extend(observed.boot_unit.as_ref().map(unit));
     checks.extend(memory::pools(plan, placement, &observed.pools));
     checks.extend(match &observed.another {
         Some(found) => {
@@ -91,6 +94,24 @@ fn hook(seen: &Result<HookSeen, String>) -> Check {
         }
     };
     check.at(qemu_hook::HOOK_DIRECTORY)
+}
+
+/// The pools that a plan grows are as large after the next boot only with the unit.
+fn unit(seen: &Result<UnitSeen, String>) -> Check {
+    let (subject, wanted) = ("the boot unit", "enabled");
+    let check = match seen {
+        Err(why) => Check::cannot_tell(CheckKind::BootUnit, subject, wanted, why),
+        Ok(seen) => {
+            let found = match seen {
+                UnitSeen::Enabled => wanted,
+                UnitSeen::NotEnabled => "not enabled: the next boot leaves pools as they were",
+                UnitSeen::Foreign => "masked, or another one of that name",
+                UnitSeen::Missing => "missing: the next boot leaves pools as they were",
+            };
+            Check::compared(CheckKind::BootUnit, subject, wanted, found, *seen == UnitSeen::Enabled)
+        }
+    };
+    check.at(format!("{UNIT_DIRECTORY}/{UNIT_NAME}"))
 }
 
 /// libvirt's word for an engine.

@@ -111,6 +111,8 @@ pub enum CheckKind {
     Interrupt,
     /// libvirt's qemu hook.
     Hook,
+    /// The unit that makes again at boot what a reboot loses.
+    BootUnit,
     /// The iothread of a disk's queue.
     Queue,
     /// Node and size of the guest's pages.
@@ -206,6 +208,7 @@ impl Verification {
                     | CheckKind::Emulator
                     | CheckKind::Pool
                     | CheckKind::Hook
+                    | CheckKind::BootUnit
                     | CheckKind::StoredDefinition
             );
             if waits && check.outcome == Outcome::Mismatch {

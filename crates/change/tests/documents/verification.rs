@@ -5,7 +5,7 @@ use nearmetal_change::verify::{
 };
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 
-pub(super) const KINDS: [CheckKind; 28] = [
+pub(super) const KINDS: [CheckKind; 29] = [
     CheckKind::Running,
     CheckKind::Vcpu,
     CheckKind::Emulator,
@@ -21,6 +21,7 @@ pub(super) const KINDS: [CheckKind; 28] = [
     CheckKind::Function,
     CheckKind::Interrupt,
     CheckKind::Hook,
+    CheckKind::BootUnit,
     CheckKind::Queue,
     CheckKind::Memory,
     CheckKind::Touched,

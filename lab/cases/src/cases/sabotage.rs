@@ -39,7 +39,17 @@ fn repin(bench: &Bench, thread: &str, cpus: &str) -> anyhow::Result<()> {
     bench
         .sh(&format!(
             "set -e; group=/sys/fs/cgroup$(cut -d: -f3 /proc/{thread}/cgroup)
-             echo 0-11 > $group/cpuset.cpus; taskset -pc {cpus} {thread} >/dev/null"
+             cat $group/cpuset.cpus > /run/cpuset-{thread}; echo 0-11 > $group/cpuset.cpus; taskset -pc {cpus} {thread} >/dev/null"
+        ))
+        .map(drop)
+}
+
+/// Undoes [`repin`]: the thread may use `cpus` again, and others of its group no more than before.
+fn put_back(bench: &Bench, thread: &str, cpus: &str) -> anyhow::Result<()> {
+    bench
+        .sh(&format!(
+            "set -e; group=/sys/fs/cgroup$(cut -d: -f3 /proc/{thread}/cgroup)
+             taskset -pc {cpus} {thread} >/dev/null; cat /run/cpuset-{thread} > $group/cpuset.cpus; rm /run/cpuset-{thread}"
         ))
         .map(drop)
 }
@@ -50,7 +60,7 @@ fn vcpu_repinned(bench: &Bench) -> anyhow::Result<Verdict> {
     repin(bench, thread.trim(), "0")?;
     let result = found(bench, &["vCPU 1", thread.trim()]);
     let pu = bench.sh("virsh -q vcpupin web1 --vcpu 1 | awk '{print $2}'")?;
-    repin(bench, thread.trim(), pu.trim())?;
+    put_back(bench, thread.trim(), pu.trim())?;
     result
 }
 
@@ -61,7 +71,7 @@ fn emulator_moved(bench: &Bench) -> anyhow::Result<Verdict> {
     repin(bench, pid.trim(), pu.trim())?;
     let result = found(bench, &["mulator", pid.trim()]);
     let back = bench.sh("virsh -q emulatorpin web1 | awk '{print $NF}'")?;
-    repin(bench, pid.trim(), back.trim())?;
+    put_back(bench, pid.trim(), back.trim())?;
     result
 }
 
@@ -201,7 +211,7 @@ fn iothread_moved(bench: &Bench) -> anyhow::Result<Verdict> {
     repin(bench, thread.trim(), pu.trim())?;
     let result = found(bench, &["iothread 1", thread.trim()]);
     let back = bench.sh("virsh -q iothreadinfo web1 | awk '$1 == 1 {print $2}'")?;
-    repin(bench, thread.trim(), back.trim())?;
+    put_back(bench, thread.trim(), back.trim())?;
     result
 }
 

@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/balloon-inflated", balloon),
         shared("sabotage/quota-and-shares-set-live", quota),
         shared("sabotage/disk-and-interface-throttled-live", throttled),
+        shared("sabotage/boot-unit-disabled", unit_disabled),
         // The last: it leaves the guest with another engine, and whoever wants it as applied has to boot it twice.
         shared("sabotage/io-uring-disabled", io_uring_disabled),
         shared_long("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
@@ -93,6 +94,14 @@ fn pool_shrunk(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(plain.trim() != "10", "the pool was not in use");
     let result = found(bench, &["pool"]);
     bench.sh("echo 192 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages")?;
+    result
+}
+
+fn unit_disabled(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    bench.sh("systemctl -q disable nearmetal-boot")?;
+    let result = found(bench, &["the boot unit", "enabled", "not enabled: the next boot leaves pools as they were"]);
+    bench.sh("systemctl -q enable nearmetal-boot")?;
     result
 }
 

@@ -39,7 +39,8 @@ exit 1"#
 mod tests {
     use super::*;
 
-    /// Runs the script with a `virsh` whose agent never answers and whose guest spends this much; what it said, and its code.
+    /// Runs the script with a guest whose agent answers once the command `agent` succeeds at that `$clock`, and whose processors
+    /// spend so many ns in a second; what it said, and its code.
     fn with_virsh(agent: &str, spends: u32) -> (String, Option<i32>) {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {

@@ -7,6 +7,7 @@ use nearmetal_host::files::{self, FileError};
 
 use crate::ChangeError;
 use crate::machine::Machine;
+use crate::shared::Seen;
 
 /// Its name.
 pub const UNIT_NAME: &str = "nearmetal-boot.service";
@@ -67,32 +68,19 @@ pub(crate) fn installed(machine: &Machine<'_>) -> Result<Option<String>, ChangeE
     if path.exists() { Ok(Some(files::read_to_string(&path)?)) } else { Ok(None) }
 }
 
-/// What is in the place of our unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnitSeen {
-    /// Ours, and the next boot starts it.
-    Enabled,
-    /// Ours, and nothing starts it.
-    NotEnabled,
-    /// Another one of that name, or none but its name (`systemctl mask`).
-    Foreign,
-    /// None.
-    Missing,
-}
-
 /// What is in the place of our unit in a directory of units.
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) fn seen(directory: &Path) -> Result<UnitSeen, ChangeError> {
+pub(crate) fn seen(directory: &Path) -> Result<Seen, ChangeError> {
     let path = directory.join(UNIT_NAME);
     if path.symlink_metadata().is_err() {
-        return Ok(UnitSeen::Missing);
+        return Ok(Seen::Missing);
     }
     Ok(match is_ours(&files::read_to_string(&path)?) {
-        false => UnitSeen::Foreign,
-        true if directory.join(WANTS).join(UNIT_NAME).symlink_metadata().is_ok() => UnitSeen::Enabled,
-        true => UnitSeen::NotEnabled,
+        false => Seen::Foreign,
+        true if directory.join(WANTS).join(UNIT_NAME).symlink_metadata().is_ok() => Seen::InForce,
+        true => Seen::Idle,
     })
 }
 
@@ -135,15 +123,15 @@ mod tests {
     fn a_unit_that_no_boot_starts_is_told_from_one_that_it_starts() {
         let directory = tempfile::tempdir().unwrap();
         let (directory, path) = (directory.path(), directory.path().join(UNIT_NAME));
-        assert_eq!(seen(directory).unwrap(), UnitSeen::Missing);
+        assert_eq!(seen(directory).unwrap(), Seen::Missing);
         files::write(&path, unit_text("/usr/bin/nearmetal".as_ref(), "/var/lib/nearmetal".as_ref())).unwrap();
-        assert_eq!(seen(directory).unwrap(), UnitSeen::NotEnabled);
+        assert_eq!(seen(directory).unwrap(), Seen::Idle);
         files::create_dir_all(&directory.join(WANTS)).unwrap();
         symlink(format!("../{UNIT_NAME}"), directory.join(WANTS).join(UNIT_NAME)).unwrap();
-        assert_eq!(seen(directory).unwrap(), UnitSeen::Enabled);
+        assert_eq!(seen(directory).unwrap(), Seen::InForce);
         files::remove(&path).unwrap();
         symlink("/dev/null", &path).unwrap();
-        assert_eq!(seen(directory).unwrap(), UnitSeen::Foreign, "masked");
+        assert_eq!(seen(directory).unwrap(), Seen::Foreign, "masked");
     }
 
     #[test]

@@ -45,7 +45,7 @@ mod tests;
 
 pub use after_start::follow;
 pub use apply::{Applied, Apply, ApplyOptions, ReadBack, apply, changes, fault_points};
-pub use boot_unit::{UNIT_NAME, UnitSeen};
+pub use boot_unit::UNIT_NAME;
 pub use change::{Change, Lifetime};
 pub use error::ChangeError;
 pub use faults::Faults;
@@ -61,6 +61,6 @@ pub use plan_file::{
     compose_from, compose_with_new, edited, follow_rules, shaped_by_class,
 };
 pub use pools::{POOL_PATIENCE, resize_pool};
-pub use qemu_hook::HookSeen;
 pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};
+pub use shared::Seen;
 pub use timestamp::now;

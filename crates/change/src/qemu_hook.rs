@@ -10,6 +10,7 @@ use nearmetal_host::files::{self, FileError};
 
 use crate::ChangeError;
 use crate::machine::Machine;
+use crate::shared::Seen;
 
 pub(crate) use crate::machine::HOOK_DIRECTORY;
 
@@ -80,31 +81,19 @@ pub(crate) fn installed(directory: &Path) -> Result<Option<String>, ChangeError>
 }
 
 /// What is in the place of our hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookSeen {
-    /// Ours, and libvirt runs it.
-    Installed,
-    /// Ours, and nobody may execute it: libvirt passes over it without a word.
-    NotExecutable,
-    /// Another one of that name.
-    Foreign,
-    /// None.
-    Missing,
-}
-
-/// What is in the place of our hook.
 ///
 /// # Errors
 /// It cannot be read.
-pub(crate) fn seen(directory: &Path) -> Result<HookSeen, ChangeError> {
+pub(crate) fn seen(directory: &Path) -> Result<Seen, ChangeError> {
     let path = path(directory);
     Ok(match installed(directory)? {
-        None => HookSeen::Missing,
-        Some(text) if !is_ours(&text) => HookSeen::Foreign,
+        None => Seen::Missing,
+        Some(text) if !is_ours(&text) => Seen::Foreign,
         Some(_) => {
             let failed = |source| FileError { action: "look at", path: path.clone(), source };
             let mode = path.metadata().map_err(failed)?.permissions().mode();
-            if mode & 0o111 == 0 { HookSeen::NotExecutable } else { HookSeen::Installed }
+            // libvirt passes over one that nobody may execute, without a word.
+            if mode & 0o111 == 0 { Seen::Idle } else { Seen::InForce }
         }
     })
 }
@@ -153,14 +142,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (directory, path) = (directory.path(), directory.path().join(NAME));
         let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        assert_eq!(seen(directory).unwrap(), HookSeen::Missing);
+        assert_eq!(seen(directory).unwrap(), Seen::Missing);
         files::write(&path, text(Path::new("/usr/bin/nearmetal"), Path::new("/var/lib/nearmetal"))).unwrap();
         mode(0o644);
-        assert_eq!(seen(directory).unwrap(), HookSeen::NotExecutable);
+        assert_eq!(seen(directory).unwrap(), Seen::Idle);
         mode(0o755);
-        assert_eq!(seen(directory).unwrap(), HookSeen::Installed);
+        assert_eq!(seen(directory).unwrap(), Seen::InForce);
         files::write(&path, "#!/bin/sh\n").unwrap();
-        assert_eq!(seen(directory).unwrap(), HookSeen::Foreign);
+        assert_eq!(seen(directory).unwrap(), Seen::Foreign);
     }
 
     #[test]

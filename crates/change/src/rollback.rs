@@ -152,7 +152,7 @@ pub(crate) fn rollback_locked(
                 shut_down(machine, domain, options.shutdown_timeout)?;
                 String::new()
             }
-            Action::Undo(step) => undo::undo(machine, journal, transaction, step, needed)?,
+            Action::Undo(step) => undo::undo(machine, journal, transaction, step, &needed)?,
             Action::Start(domain) => {
                 start(machine, domain)?;
                 format!("`{domain}` runs")

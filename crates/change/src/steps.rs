@@ -17,7 +17,7 @@ use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::pins::PinTarget;
 use crate::plan_file::{DomainChange, PlanFile};
-use crate::qemu_hook::HookSeen;
+use crate::shared::Seen;
 use crate::{ApplyOptions, ChangeError, after_start, new_domain, passed_functions, qemu_hook};
 
 /// The changes in the order in which they are made.
@@ -251,7 +251,7 @@ fn hook_change(machine: &Machine<'_>, needed: bool, state: &std::path::Path) -> 
     }
     let new = qemu_hook::text(&machine.program, state);
     let old = qemu_hook::installed(&machine.hook_directory)?;
-    let runs = qemu_hook::seen(&machine.hook_directory)? == HookSeen::Installed;
+    let runs = qemu_hook::seen(&machine.hook_directory)? == Seen::InForce;
     Ok((!runs || old.as_deref() != Some(new.as_str())).then_some(Change::QemuHook { old, new }))
 }
 
@@ -266,5 +266,6 @@ pub(crate) fn boot_unit_change(
     }
     let new = boot_unit::unit_text(&machine.program, state);
     let old = boot_unit::installed(machine)?;
-    Ok((old.as_deref() != Some(new.as_str())).then_some(Change::BootUnit { old, new }))
+    let runs = boot_unit::seen(&machine.unit_directory)? == Seen::InForce;
+    Ok((!runs || old.as_deref() != Some(new.as_str())).then_some(Change::BootUnit { old, new }))
 }

@@ -10,7 +10,7 @@ use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::{define, pin, set_value, stored_definition};
 use crate::pools::resize_pool;
-use crate::shared::{self, Needed};
+use crate::shared::{Needed, Shared};
 use crate::value::{present, same_value};
 use crate::{ChangeError, after_start, devices, modules, new_domain, private_files};
 
@@ -20,7 +20,7 @@ pub(crate) fn undo(
     journal: &Journal,
     transaction: &Transaction,
     step: &Step,
-    needed: Needed,
+    needed: &Needed,
 ) -> Result<String, ChangeError> {
     let change = &step.change;
     if change.lifetime() == Lifetime::Boot && step.boot_id != machine.boot_id {
@@ -45,8 +45,8 @@ pub(crate) fn undo(
             Ok(format!("something else had loaded the module {module}: left as it is"))
         }
         Change::LoadModule { module, loaded: false } => modules::unload(machine.kernel, module),
-        Change::BootUnit { old, .. } => shared::undo_unit(machine, old.as_deref(), needed.unit),
-        Change::QemuHook { old, .. } => shared::undo_hook(machine, old.as_deref(), needed.hook),
+        Change::BootUnit { old, .. } => Shared::BootUnit.undo(machine, old.as_deref(), needed),
+        Change::QemuHook { old, .. } => Shared::QemuHook.undo(machine, old.as_deref(), needed),
         Change::AfterStart { domain, uuid, instance, old, .. } => {
             let pid = machine.kernel.guest(uuid)?;
             match pid.filter(|_| step.boot_id == machine.boot_id) {

@@ -58,15 +58,13 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             };
             let (subject, wanted) = (format!("{target} of `{domain}`"), format!("PUs {new}"));
             let summary = machine.hypervisor.domain(domain).map_err(ChangeError::from);
-            let same_guest = Instance::now(machine, domain)
-                .map(|now| step.boot_id == machine.boot_id && is_same(now, *instance))
-                .unwrap_or(true);
-            match summary {
-                Ok(_) if !same_guest => {
+            let found = summary.and_then(|summary| Ok((Instance::of(machine, &summary)?, summary.uuid)));
+            match found {
+                Ok((now, _)) if step.boot_id != machine.boot_id || !is_same(now, *instance) => {
                     Check::cannot_tell(kind, subject, wanted, "the guest has stopped, and its pins ended with it")
                 }
-                summary => {
-                    let cpus = summary.and_then(|summary| machine.kernel.affinity(&summary.uuid, *target));
+                found => {
+                    let cpus = found.and_then(|(_, uuid)| machine.kernel.affinity(&uuid, *target));
                     let found =
                         cpus.map(|cpus| cpus.map_or_else(|| "no thread".to_owned(), |cpus| format!("PUs {cpus}")));
                     compared(kind, subject, &wanted, found, |found| found == wanted)

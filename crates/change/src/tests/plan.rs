@@ -1,5 +1,6 @@
 //! Plan files, and what is in the way of one.
 
+use nearmetal_host::files;
 use nearmetal_hypervisor::{Fake, Hypervisor};
 
 use super::stage::*;
@@ -131,19 +132,41 @@ fn live_only_pins_now_and_leaves_the_rest_to_the_next_start() {
     assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);
 }
 
-#[test]
-fn applying_twice_changes_nothing_the_second_time() {
-    let mut stage = Stage::new();
-    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+/// The plan for `web1` as an applied plan has left it.
+fn again(stage: &mut Stage) -> PlanFile {
     let input = DomainInput {
         name: "web1".to_owned(),
         inactive_xml: stage.snapshot().stored,
         live_xml: Some(stage.snapshot().stored),
     };
-    let again = PlanFile { host: identity(), ..compose(&host(), &plan(), &[input]).unwrap() };
+    PlanFile { host: identity(), ..compose(&host(), &plan(), &[input]).unwrap() }
+}
+
+#[test]
+fn applying_twice_changes_nothing_the_second_time() {
+    let mut stage = Stage::new();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let again = again(&mut stage);
     assert!(again.domains[0].needs_restart.is_empty() && again.domains[0].live_now.is_empty());
     let applied = stage.apply(&again, &ApplyOptions::default(), &Faults::none()).unwrap();
     assert_eq!(applied.transaction, None);
+}
+
+#[test]
+fn a_boot_unit_that_somebody_disabled_is_enabled_by_the_next_plan_and_stays_while_it_is_needed() {
+    let mut stage = Stage::new();
+    let before = stage.snapshot();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let link = stage.directory.path().join("units/multi-user.target.wants").join(UNIT_NAME);
+    files::remove(&link).unwrap();
+    let again = again(&mut stage);
+    let applied = stage.apply(&again, &ApplyOptions::default(), &Faults::none()).unwrap();
+    assert!(applied.transaction == Some(2) && link.symlink_metadata().is_ok(), "{applied:?}");
+    for (number, is_there) in [(2, true), (1, false)] {
+        stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+        assert_eq!(link.symlink_metadata().is_ok(), is_there, "transaction {number} taken back");
+    }
+    assert_eq!(stage.snapshot(), before);
 }
 
 /// `web1` with two virtio interfaces, of which the plan sets one: four queues, offloads off.

@@ -7,10 +7,9 @@ use nearmetal_place::{DevicePlacement, FunctionKind, GuestCell, Placement, Plan}
 use nearmetal_units::{Bytes, PageSize};
 
 use super::stage::*;
-use crate::boot_unit::UnitSeen;
 use crate::devices::link::Link;
 use crate::devices::{NetworkSettings, Vlan};
-use crate::qemu_hook::HookSeen;
+use crate::shared::Seen;
 use crate::verify::*;
 
 const FUNCTION: &str = "0000:3b:02.0";
@@ -107,8 +106,8 @@ fn observed() -> Observed {
             id: Some((0x8086, 0x10ca)),
             interrupts: Ok(vec![interrupt(74, "3"), interrupt(75, "3")]),
         }],
-        boot_unit: Some(Ok(UnitSeen::Enabled)),
-        hook: Some(Ok(HookSeen::Installed)),
+        boot_unit: Some(Ok(Seen::InForce)),
+        hook: Some(Ok(Seen::InForce)),
         queues: None,
         touched: None,
         vhost_queues: None,
@@ -188,12 +187,12 @@ fn every_sabotage_is_named() {
         ("interrupt 75 of PCI function 0000:3b:02.0", "on PUs 2", |seen, _| {
             seen.functions[0].interrupts = Ok(vec![interrupt(74, "3"), interrupt(75, "2")]);
         }),
-        ("the boot unit", "not enabled", |seen, _| seen.boot_unit = Some(Ok(UnitSeen::NotEnabled))),
-        ("the boot unit", "masked", |seen, _| seen.boot_unit = Some(Ok(UnitSeen::Foreign))),
-        ("the boot unit", "missing", |seen, _| seen.boot_unit = Some(Ok(UnitSeen::Missing))),
-        ("libvirt's qemu hook", "missing", |seen, _| seen.hook = Some(Ok(HookSeen::Missing))),
-        ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(HookSeen::Foreign))),
-        ("libvirt's qemu hook", "not executable", |seen, _| seen.hook = Some(Ok(HookSeen::NotExecutable))),
+        ("the boot unit", "not enabled", |seen, _| seen.boot_unit = Some(Ok(Seen::Idle))),
+        ("the boot unit", "masked", |seen, _| seen.boot_unit = Some(Ok(Seen::Foreign))),
+        ("the boot unit", "missing", |seen, _| seen.boot_unit = Some(Ok(Seen::Missing))),
+        ("libvirt's qemu hook", "missing", |seen, _| seen.hook = Some(Ok(Seen::Missing))),
+        ("libvirt's qemu hook", "another one", |seen, _| seen.hook = Some(Ok(Seen::Foreign))),
+        ("libvirt's qemu hook", "not executable", |seen, _| seen.hook = Some(Ok(Seen::Idle))),
         (in_guest, "on its node 0", |seen, _| seen.view.as_mut().unwrap().functions.truncate(1)),
         (in_guest, "no such function", |seen, _| {
             seen.view.as_mut().unwrap().functions.iter_mut().for_each(|own| own.id = (0x1b36, 0x10));

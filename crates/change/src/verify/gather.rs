@@ -109,11 +109,8 @@ pub fn observe(
         .needs_hook()
         .then(|| qemu_hook::seen(Path::new(qemu_hook::HOOK_DIRECTORY)).map_err(|error| error.to_string()));
     let planned = planned_pools(plan, placement);
-    let grows = |(node, size, _): &(u32, _, _)| {
-        plan.pools.iter().any(|pool| pool.node == *node && pool.size == *size && pool.after > pool.before)
-    };
-    // What a run grows goes back with it, and a capture has no units.
-    let boot_unit = (!effort.transient && files.is_live() && planned.iter().any(grows))
+    // `apply` installs it for any plan with pools. What a run grows goes back with it, and a capture has no units.
+    let boot_unit = (!effort.transient && files.is_live() && !planned.is_empty() && !plan.pools.is_empty())
         .then(|| boot_unit::seen(Path::new(UNIT_DIRECTORY)).map_err(|error| error.to_string()));
     let pools = planned
         .into_iter()

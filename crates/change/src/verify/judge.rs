@@ -8,9 +8,9 @@ use super::{Check, CheckKind, Observed, ObservedDisk, Outcome, VERIFICATION_SCHE
 use super::{
     cells, definition, functions, guest_functions, interrupts, limits, memory, networks, queues, threads, touched,
 };
-use crate::boot_unit::{UNIT_NAME, UnitSeen};
+use crate::boot_unit::UNIT_NAME;
 use crate::machine::UNIT_DIRECTORY;
-use crate::qemu_hook::HookSeen;
+use crate::shared::{Seen, Shared};
 use crate::{qemu_hook, timestamp};
 
 /// Compares what a plan says about one guest with what was observed.
@@ -79,39 +79,37 @@ fn running(state: &Result<DomainState, String>) -> Check {
 }
 
 /// What is set after every start is set after the next one, too, only with the hook.
-fn hook(seen: &Result<HookSeen, String>) -> Check {
-    let (subject, wanted) = ("libvirt's qemu hook", "installed");
-    let check = match seen {
-        Err(why) => Check::cannot_tell(CheckKind::Hook, subject, wanted, why),
-        Ok(seen) => {
-            let found = match seen {
-                HookSeen::Installed => wanted,
-                HookSeen::NotExecutable => "not executable: libvirt passes over it, and the next start sets no pins",
-                HookSeen::Foreign => "another one of that name",
-                HookSeen::Missing => "missing: the next start sets no pins",
-            };
-            Check::compared(CheckKind::Hook, subject, wanted, found, *seen == HookSeen::Installed)
-        }
-    };
-    check.at(qemu_hook::HOOK_DIRECTORY)
+fn hook(seen: &Result<Seen, String>) -> Check {
+    let idle = "not executable: libvirt passes over it, and the next start sets no pins";
+    let missing = "missing: the next start sets no pins";
+    shared(CheckKind::Hook, Shared::QemuHook, seen, ["installed", idle, "another one of that name", missing])
+        .at(qemu_hook::HOOK_DIRECTORY)
 }
 
-/// The pools that a plan grows are as large after the next boot only with the unit.
-fn unit(seen: &Result<UnitSeen, String>) -> Check {
-    let (subject, wanted) = ("the boot unit", "enabled");
-    let check = match seen {
-        Err(why) => Check::cannot_tell(CheckKind::BootUnit, subject, wanted, why),
-        Ok(seen) => {
-            let found = match seen {
-                UnitSeen::Enabled => wanted,
-                UnitSeen::NotEnabled => "not enabled: the next boot leaves pools as they were",
-                UnitSeen::Foreign => "masked, or another one of that name",
-                UnitSeen::Missing => "missing: the next boot leaves pools as they were",
-            };
-            Check::compared(CheckKind::BootUnit, subject, wanted, found, *seen == UnitSeen::Enabled)
-        }
+/// A plan's pools are as large after the next boot only with the unit.
+fn unit(seen: &Result<Seen, String>) -> Check {
+    let idle = "not enabled: the next boot leaves pools as they were";
+    let missing = "missing: the next boot leaves pools as they were";
+    shared(
+        CheckKind::BootUnit,
+        Shared::BootUnit,
+        seen,
+        ["enabled", idle, "masked, or another one of that name", missing],
+    )
+    .at(format!("{UNIT_DIRECTORY}/{UNIT_NAME}"))
+}
+
+/// `words` for what is seen, in the order of [`Seen`]; the first is what is wanted.
+fn shared(kind: CheckKind, shared: Shared, seen: &Result<Seen, String>, words: [&str; 4]) -> Check {
+    let [wanted, idle, foreign, missing] = words;
+    let found = match seen {
+        Err(why) => return Check::cannot_tell(kind, shared.name(), wanted, why),
+        Ok(Seen::InForce) => wanted,
+        Ok(Seen::Idle) => idle,
+        Ok(Seen::Foreign) => foreign,
+        Ok(Seen::Missing) => missing,
     };
-    check.at(format!("{UNIT_DIRECTORY}/{UNIT_NAME}"))
+    Check::compared(kind, shared.name(), wanted, found, found == wanted)
 }
 
 /// libvirt's word for an engine.

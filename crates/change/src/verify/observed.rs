@@ -8,10 +8,9 @@ use nearmetal_units::{Bytes, PageSize, PciAddress};
 
 use super::interrupts::{DriveInterrupts, ObservedInterrupt};
 use super::{EngineEvidence, GuestView};
-use crate::boot_unit::UnitSeen;
 use crate::devices::NetworkSettings;
 use crate::devices::link::Link;
-use crate::qemu_hook::HookSeen;
+use crate::shared::Seen;
 
 /// Everything a verdict rests on. What could not be read is an `Err` with the reason.
 #[derive(Debug, Clone)]
@@ -32,10 +31,10 @@ pub struct Observed {
     pub cells: Option<Result<ObservedCells, String>>,
     /// One per function the plan gives or the stored definition hands through.
     pub functions: Vec<ObservedFunction>,
-    /// What is in the place of the boot unit; asked only where a reboot would leave the plan's pools smaller.
-    pub boot_unit: Option<Result<UnitSeen, String>>,
+    /// What is in the place of the boot unit; asked only where the plan has pools for this guest.
+    pub boot_unit: Option<Result<Seen, String>>,
     /// What is in the place of libvirt's qemu hook; asked only where the plan needs it.
-    pub hook: Option<Result<HookSeen, String>>,
+    pub hook: Option<Result<Seen, String>>,
     /// Which iothread serves which queue, by QEMU's word; `None` if it was not to be asked.
     pub queues: Option<Result<Vec<ObservedQueues>, String>>,
     /// Which memory its vCPUs touched; `None` if that was not to be watched.

@@ -14,6 +14,8 @@ pub enum ExitStatus {
     WrongUse,
     /// The machine refused: rights, libvirt, the kernel, no room.
     Refused,
+    /// Ctrl-C, SIGTERM or SIGHUP ended it, and everything was put back.
+    Stopped,
     /// The code of a program that ran on the user's behalf (`lab exec`).
     Program(u8),
 }
@@ -25,6 +27,8 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Findings => 1,
             ExitStatus::WrongUse => 2,
             ExitStatus::Refused => 3,
+            // As shells have it of a program that Ctrl-C ended: 128 + SIGINT.
+            ExitStatus::Stopped => 130,
             ExitStatus::Program(code) => code,
         })
     }

@@ -22,6 +22,7 @@ mod read_back;
 mod refusal;
 mod remote;
 mod results_store;
+mod signals;
 mod source;
 mod standing;
 mod state;
@@ -60,7 +61,8 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 findings or a failed verification, 2 usage error, 3 the machine refused.
+Exit codes: 0 done, 1 findings or a failed verification, 2 usage error, 3 the machine refused,
+130 a signal ended a measurement and everything was put back.
 
 A first hour:
   nearmetal                          where this machine stands, and the next command
@@ -89,9 +91,15 @@ fn main() -> ExitCode {
         Err(error) => {
             // `{:#}` of anyhow prints the chain of causes, outermost first.
             printer.important(&format!("error: {error:#}"));
-            let wrong_use =
-                error.is::<WrongUse>() || error.downcast_ref::<MeasureError>().is_some_and(MeasureError::is_wrong_use);
-            if wrong_use { ExitStatus::WrongUse } else { ExitStatus::Refused }.into()
+            let measuring = error.downcast_ref::<MeasureError>();
+            let status = match measuring {
+                Some(MeasureError::Stopped) => ExitStatus::Stopped,
+                _ if error.is::<WrongUse>() || measuring.is_some_and(MeasureError::is_wrong_use) => {
+                    ExitStatus::WrongUse
+                }
+                _ => ExitStatus::Refused,
+            };
+            status.into()
         }
     }
 }

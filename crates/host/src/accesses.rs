@@ -12,8 +12,8 @@ use nearmetal_units::CpuSet;
 
 use crate::guests;
 use crate::{
-    GuestProcess, HostFs, LabCountersError, PerfError, PerfEvent, PerfScope, PerfSide, PusChanged, ReadError,
-    ThreadRole, online_pus, same_pus,
+    GuestProcess, HostFs, LabCountersError, NodeLoads, PerfError, PerfEvent, PerfScope, PerfSide, PusChanged,
+    ReadError, ThreadRole, online_pus, same_pus,
 };
 
 /// Where accesses went.
@@ -202,8 +202,7 @@ fn by_thread(fs: &HostFs, own: &[Vcpu], length: Duration) -> Result<GuestAccesse
         let (loads, remote) = (loads.read()?, misses.read()?);
         let mut one = CpuSet::new();
         one.insert(*number);
-        // The two are counted one after the other.
-        let went = Went::Near { local: loads.saturating_sub(remote), remote };
+        let went = Went::Near { local: NodeLoads::of(fs).own(loads, remote), remote };
         vcpus.push(VcpuAccesses { vcpus: one, went });
     }
     vcpus.sort_by_key(|own| own.vcpus.first());

@@ -22,6 +22,7 @@ mod lab_time_model;
 pub mod ledger;
 mod memory_tree;
 mod model;
+mod node_loads;
 mod occupancy;
 mod online;
 mod parse;
@@ -50,6 +51,7 @@ pub use model::{
     SchedulingPolicy, Setting, SriovState, SwapArea, Sysctl, System, Thread, ThreadRole, Throttling, TunedProfile,
     Tuning, Unreadable, VirtualFunction,
 };
+pub use node_loads::NodeLoads;
 pub use occupancy::{Occupancy, RunningGuest, Vcpus};
 pub use online::{PusChanged, online_pus, same_pus};
 pub use parse::Malformed;

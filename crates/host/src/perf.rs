@@ -20,7 +20,7 @@ pub enum PerfEvent {
     Instructions,
     /// Cycles in which the processor was not halted.
     Cycles,
-    /// Loads that memory answered, of any node.
+    /// Loads that memory answered: of any node or of the own, see [`crate::NodeLoads`].
     NodeLoads,
     /// Those that another node's memory answered.
     NodeLoadMisses,

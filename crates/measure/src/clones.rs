@@ -84,12 +84,10 @@ pub(crate) fn clone_xml(xml: &str, made: &DiskClone<'_>) -> Result<Guest, Measur
             }
             false => DISK_IN_GUEST.to_owned(),
         };
-        let facts = clone.facts()?;
-        let floats = facts.vcpu_pins.is_empty() && facts.vcpus.cpuset.is_none();
-        Ok((clone.as_str().to_owned(), device, floats))
+        Ok((clone.as_str().to_owned(), device))
     };
-    let (xml, device, floats) = edit().map_err(wrap(&made.arm.id))?;
-    Ok(Guest { xml, name, device, floats })
+    let (xml, device) = edit().map_err(wrap(&made.arm.id))?;
+    Ok(Guest { xml, name, device })
 }
 
 /// Gives a clone the loads image, if there is one; says whether there is. Its other disks are there already.

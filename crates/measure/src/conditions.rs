@@ -1,6 +1,8 @@
 //! What every measurement is made under.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearmetal_host::files::{self, FileError};
 use rustix::fs::Mode;
@@ -8,6 +10,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
 use crate::results::Environment;
+
+/// The wish that measuring ends, from another thread: a signal's, say. What runs comes to its end, then everything that was
+/// borrowed is given back. All clones of it are the same wish.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks for the end.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), MeasureError> {
+        if self.is_asked() { Err(MeasureError::Stopped) } else { Ok(()) }
+    }
+}
+
+impl PartialEq for Stop {
+    /// Who may end a measurement does not make it another.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
 
 /// Where a measurement finds what it needs, what it may do, and where it is written down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +68,9 @@ pub struct Conditions {
     /// The number of an interrupted measurement in the store, to go on with.
     #[serde(skip)]
     pub resume: Option<i64>,
+    /// Who may end it.
+    #[serde(skip)]
+    pub stop: Stop,
 }
 
 impl Conditions {

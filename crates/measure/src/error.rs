@@ -3,6 +3,9 @@
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
+    /// Somebody asked for the end ([`crate::Stop`]). What was borrowed has been given back.
+    #[error("stopped before the end: guests, pools and devices are again as they were")]
+    Stopped,
     /// A program's output was not what it prints.
     #[error("cannot read {what}: {why}; it began: {text}")]
     Unreadable {

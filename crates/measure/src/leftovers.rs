@@ -10,6 +10,7 @@ use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{stop_counting, unmount_counters};
+use crate::engine::failed;
 use crate::error::MeasureError;
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
@@ -124,58 +125,69 @@ impl Leftovers {
 
     /// Ends clones, restores pools, THP and schedulers, removes what was made or mounted to measure, wipes what was divided,
     /// resumes what was paused, removes the record. Safe to repeat.
+    ///
+    /// # Errors
+    /// The first of all that could not be taken back. Everything else was; the record stays for the next try.
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
-        let wrap = |arm: &str| {
-            let arm = arm.to_owned();
-            move |source| MeasureError::Hypervisor { arm, source }
-        };
         let same_boot = fs.read("/proc/sys/kernel/random/boot_id").is_ok_and(|id| id.trim() == self.boot_id.trim());
+        let mut tried = Vec::new();
         if same_boot {
-            for clone in &self.clones {
-                match hypervisor.destroy(clone) {
-                    Ok(()) | Err(HypervisorError::NoSuchDomain { .. }) => {}
-                    // libvirt itself ends what a process made that is gone, maybe between our look and our word.
-                    Err(_) if matches!(hypervisor.domain(clone), Err(HypervisorError::NoSuchDomain { .. })) => {}
-                    Err(error) => return Err(wrap(clone)(error)),
-                }
-            }
-            if let Some(network) = &self.network {
-                network.restore(fs)?;
-            }
-            // A clone that was just ended may have had it, so this comes after the clones.
-            for function in &self.functions {
-                nearmetal_change::devices::hand_to(fs, &function.card, &function.driver)?;
-            }
-            for pool in &self.pools {
-                resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;
-            }
-            if let Some(mode) = &self.transparent_hugepage {
-                write(fs, THP, mode)?;
-            }
-            for (setting, scheduler) in &self.schedulers {
-                write(fs, setting, scheduler)?;
-            }
-            if self.counts_exits {
-                stop_counting(fs)?;
-            }
-            unmount_counters(fs, &self.mounts)?;
-            for domain in &self.paused {
-                if hypervisor.domain(domain).map_err(wrap(domain))?.state == DomainState::Paused {
-                    hypervisor.resume(domain).map_err(wrap(domain))?;
-                }
-            }
+            self.undo_in_this_boot(fs, hypervisor, &mut tried);
         }
-        for group in &self.volume_groups {
-            remove_volume_group(group)?;
+        tried.extend(self.volume_groups.iter().map(|group| remove_volume_group(group)));
+        // The clones held the regions open, so they come last.
+        tried.extend(self.scratch.iter().map(|device| scratch::wipe(device)));
+        let directories = self.directories.iter().filter(|directory| directory.exists());
+        tried.extend(directories.map(|directory| Ok(files::remove_dir_all(directory)?)));
+        tried.into_iter().collect::<Result<(), _>>()?;
+        Ok(files::remove(&self.path)?)
+    }
+
+    /// What is gone by itself with the boot. What came of each is told in `tried`.
+    fn undo_in_this_boot(
+        &self,
+        fs: &HostFs,
+        hypervisor: &mut dyn Hypervisor,
+        tried: &mut Vec<Result<(), MeasureError>>,
+    ) {
+        tried.extend(self.clones.iter().map(|clone| end_clone(hypervisor, clone)));
+        tried.extend(self.network.iter().map(|network| network.restore(fs)));
+        // A clone that was just ended may have had it, so this comes after the clones.
+        let hand_back = |function: &FunctionBefore| {
+            Ok(nearmetal_change::devices::hand_to(fs, &function.card, &function.driver).map(drop)?)
+        };
+        tried.extend(self.functions.iter().map(hand_back));
+        let shrink =
+            |pool: &PoolBefore| Ok(resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE).map(drop)?);
+        tried.extend(self.pools.iter().map(shrink));
+        tried.extend(self.transparent_hugepage.iter().map(|mode| write(fs, THP, mode)));
+        tried.extend(self.schedulers.iter().map(|(setting, scheduler)| write(fs, setting, scheduler)));
+        if self.counts_exits {
+            tried.push(stop_counting(fs));
         }
-        // The clones held the regions open, so they come last; all of them, whatever one of them says.
-        let wiped: Vec<_> = self.scratch.iter().map(|device| scratch::wipe(device)).collect();
-        for directory in self.directories.iter().filter(|directory| directory.exists()) {
-            files::remove_dir_all(directory)?;
-        }
-        wiped.into_iter().collect::<Result<Vec<_>, _>>()?;
-        files::remove(&self.path)?;
-        Ok(())
+        tried.push(unmount_counters(fs, &self.mounts));
+        // Last, so that they do not run beside clones or without their functions; and whatever became of these: somebody waits
+        // for them.
+        tried.extend(self.paused.iter().map(|domain| resume(hypervisor, domain)));
+    }
+}
+
+/// Ends a clone, if it is there: it is nearmetal's own, without state worth keeping.
+pub(crate) fn end_clone(hypervisor: &mut dyn Hypervisor, clone: &str) -> Result<(), MeasureError> {
+    match hypervisor.destroy(clone) {
+        Ok(()) | Err(HypervisorError::NoSuchDomain { .. }) => Ok(()),
+        // libvirt itself ends what a process made that is gone, maybe between our look and our word.
+        Err(_) if matches!(hypervisor.domain(clone), Err(HypervisorError::NoSuchDomain { .. })) => Ok(()),
+        Err(error) => Err(failed(clone)(error)),
+    }
+}
+
+/// Resumes a domain that was paused, if it is still there and nobody else has done so.
+fn resume(hypervisor: &mut dyn Hypervisor, domain: &str) -> Result<(), MeasureError> {
+    match hypervisor.domain(domain) {
+        Ok(summary) if summary.state == DomainState::Paused => hypervisor.resume(domain).map_err(failed(domain)),
+        Ok(_) | Err(HypervisorError::NoSuchDomain { .. }) => Ok(()),
+        Err(error) => Err(failed(domain)(error)),
     }
 }
 
@@ -197,4 +209,40 @@ pub fn take_back_leftovers(
 pub(crate) fn write(fs: &HostFs, path: &str, value: &str) -> Result<(), MeasureError> {
     fs.write(path, value)
         .map_err(|source| MeasureError::KernelWrite { what: format!("cannot set `{path}` to `{value}`"), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_host::{Entry, MemoryTree};
+    use nearmetal_hypervisor::Fake;
+
+    use super::*;
+
+    const BOOT: &str = "00000000-0000-4000-8000-000000000000";
+
+    #[test]
+    fn a_pool_that_stays_as_it_is_keeps_no_guest_paused() {
+        let mut tree = MemoryTree::new();
+        tree.put("/proc/sys/kernel/random/boot_id", Entry::File(BOOT.as_bytes().to_vec())).unwrap();
+        let fs = HostFs::of_tree(tree, "a machine without pools");
+        let domain = |name: &str| format!("<domain type='kvm'><name>{name}</name></domain>");
+        let mut libvirt = Fake::new("<capabilities/>").with_running_domain(&domain("web1"));
+        libvirt.suspend("web1").unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let record = Leftovers {
+            boot_id: BOOT.to_owned(),
+            pools: vec![PoolBefore { node: 0, size: PageSize::HUGE_2M, pages: 5 }],
+            // One was undefined meanwhile.
+            paused: vec!["gone".to_owned(), "web1".to_owned()],
+            path: state.path().join("bench.json"),
+            ..Leftovers::default()
+        };
+        record.save().unwrap();
+        assert!(matches!(record.clone().clean_up(&fs, &mut libvirt), Err(MeasureError::Change(_))));
+        assert_eq!(libvirt.domain("web1").unwrap().state, DomainState::Running);
+        assert!(record.path.exists(), "for the next try");
+        let without = Leftovers { pools: Vec::new(), ..record.clone() };
+        without.clean_up(&fs, &mut libvirt).unwrap();
+        assert!(!record.path.exists());
+    }
 }

@@ -50,7 +50,7 @@ mod tune;
 pub use arm::{AS_FOUND, ArmName, BARE_SLICE, PLANNED, Role, VIRT_INSTALL, against};
 pub use clones::clone_name;
 pub use compare::{CONFIDENCE, Comparison, Estimate, compare, noise};
-pub use conditions::Conditions;
+pub use conditions::{Conditions, Stop};
 pub use cost::{
     Cost, CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text,
     liftings,

@@ -7,10 +7,11 @@ use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, Workl
 
 use crate::doctor::{
     FixArgs, Gathered, Images, LookArgs, Looked, Report, Times, explain, export, fix, gather, gather_again, json,
-    junit, known, list, sarif, settings, stopped_by_signals, text, watch,
+    junit, known, list, sarif, settings, text, watch,
 };
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
+use crate::signals::heard;
 use crate::style;
 
 /// Find what slows guests on this host
@@ -232,7 +233,7 @@ fn keep_watch(
         looked.give(&mut gathered.domains);
         Some(checked(args, &gathered, settings).findings)
     };
-    let times = Times { every: Duration::from_secs(seconds), stop: stopped_by_signals()?, begun: false };
+    let times = Times { every: Duration::from_secs(seconds), stop: heard()?, begun: false };
     let last = watch(times, look, |change| match args.format {
         Format::Json => printer.data(&serde_json::to_string(change).unwrap_or_default()),
         _ => printer.data(&change.line()),

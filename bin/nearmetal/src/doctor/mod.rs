@@ -25,7 +25,7 @@ pub(crate) use look::{LookArgs, Looked};
 pub(crate) use named::{known, settings};
 pub(crate) use sarif::sarif;
 pub(crate) use text::{explain, list, text};
-pub(crate) use watch::{Times, stopped_by_signals, watch};
+pub(crate) use watch::{Times, watch};
 
 /// What is shown.
 #[derive(Debug)]

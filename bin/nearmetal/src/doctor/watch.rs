@@ -127,27 +127,6 @@ impl Iterator for Times {
     }
 }
 
-/// Hears Ctrl-C, and SIGTERM, which service managers send: the first ends the watch after its look, the second ends the
-/// program.
-///
-/// # Errors
-/// The system takes no handlers.
-pub(crate) fn stopped_by_signals() -> std::io::Result<Receiver<()>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::spawn(move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
-                // A look that hangs is ended as the signal alone would have ended it.
-                let _ = signal_hook::low_level::emulate_default_handler(signal);
-            }
-            let _ = sender.send(());
-        }
-    });
-    Ok(receiver)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -115,7 +115,7 @@ pub(crate) fn status<T>(answers: &[Answer<T>], of: impl Fn(&T) -> ExitStatus) ->
         ExitStatus::Done => 0,
         ExitStatus::Findings => 1,
         ExitStatus::WrongUse => 2,
-        ExitStatus::Refused | ExitStatus::Program(_) => 3,
+        ExitStatus::Refused | ExitStatus::Stopped | ExitStatus::Program(_) => 3,
     };
     let each = answers.iter().map(|answer| answer.answer.as_ref().map_or(ExitStatus::Refused, &of));
     each.max_by_key(|status| weight(*status)).unwrap_or(ExitStatus::Done)

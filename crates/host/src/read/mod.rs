@@ -23,6 +23,7 @@ mod tuning;
 
 pub use block::{DiskCounters, disk_counters};
 pub(crate) use nodes::whole_machine;
+pub(crate) use system::{FIRST_BLOCK, cpuinfo_field};
 
 use crate::facts::Facts;
 use crate::{Host, HostFs, guests};

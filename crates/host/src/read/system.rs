@@ -11,7 +11,7 @@ use crate::parse::{Parsed, bracketed, flag, malformed, number, word};
 
 /// Enough of /proc/cpuinfo for the first PU: its flags line is about 2 KiB on today's x86. The whole file has a block
 /// per PU and takes the kernel milliseconds to make.
-const FIRST_BLOCK: usize = 16 << 10;
+pub(crate) const FIRST_BLOCK: usize = 16 << 10;
 
 /// MemTotal of the whole machine; a machine without nodes has it as its node's too.
 fn memory_total(facts: &mut Facts<'_>) -> Option<Bytes> {
@@ -107,7 +107,7 @@ pub(super) fn boot_id(text: &str) -> Parsed<String> {
 }
 
 /// The value of a complete line of cpuinfo's first block.
-fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.split_inclusive('\n').find_map(|line| {
         let (key, value) = line.strip_suffix('\n')?.split_once(':')?;
         (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
@@ -116,12 +116,12 @@ fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
 
 /// `model name` on x86, `cpu` on POWER. ARM kernels give numbers only.
 pub(super) fn model_name(cpuinfo: &str) -> Option<String> {
-    field(cpuinfo, "model name").or_else(|| field(cpuinfo, "cpu")).map(str::to_owned)
+    cpuinfo_field(cpuinfo, "model name").or_else(|| cpuinfo_field(cpuinfo, "cpu")).map(str::to_owned)
 }
 
 /// Sorted; `None` where the architecture lists no flags.
 pub(super) fn processor_flags(cpuinfo: &str) -> Option<Vec<String>> {
-    let mut flags: Vec<String> = field(cpuinfo, "flags")?.split_whitespace().map(str::to_owned).collect();
+    let mut flags: Vec<String> = cpuinfo_field(cpuinfo, "flags")?.split_whitespace().map(str::to_owned).collect();
     flags.sort_unstable();
     flags.dedup();
     Some(flags)

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nearmetal_host::HostFs;
+use nearmetal_host::{HostFs, online_pus};
 
 use super::snapshot::{NANOSECONDS_PER_TICK, Target, now};
 
@@ -103,7 +103,7 @@ impl Threads {
         if target.floats || length == 0 {
             return None;
         }
-        let pus = target.slice.union(&target.on_top);
+        let pus = target.undisturbed(&online_pus(fs).unwrap_or_default());
         let family = self.family(own);
         let foreign = |process: u32| !family.contains(&process) && !target.guests.contains(&process);
         let mut found: Vec<(u64, &Thread)> = Vec::new();

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use nearmetal_host::{
-    HostFs, LAB_VENDOR, PerfCounter, PerfEvent, PerfScope, PerfSide, Thread, ThreadRole, guests, online_pus,
+    HostFs, LAB_VENDOR, NodeLoads, PerfCounter, PerfEvent, PerfScope, PerfSide, Thread, ThreadRole, guests, online_pus,
 };
 use nearmetal_units::CpuSet;
 
@@ -27,13 +27,14 @@ struct Wanted {
 /// Loads that memory answered, and those of them that another node's did.
 const LOADS: &str = "accesses";
 const REMOTE: &str = "remote";
-/// Those that the own node's memory answered: the difference.
+/// Those that the own node's memory answered.
 const LOCAL: &str = "local";
 
 /// Counters that count.
 #[derive(Debug, Default)]
 pub(super) struct Silicon {
     counters: Vec<(Wanted, PerfCounter)>,
+    node_loads: Option<NodeLoads>,
     /// What is not counted, and why: a line for each group.
     pub(super) unknown: Vec<String>,
 }
@@ -51,7 +52,7 @@ impl Silicon {
         let online = online_pus(fs).unwrap_or_default();
         // What cannot be listed is said where its CPU time is read.
         let threads = target.guests.iter().flat_map(|pid| guests::threads(fs, *pid).unwrap_or_default());
-        let mut silicon = Self::default();
+        let mut silicon = Self { node_loads: Some(NodeLoads::of(fs)), ..Self::default() };
         let mut missing: BTreeMap<Cost, String> = BTreeMap::new();
         for wanted in wanted(target, &online, &threads.collect::<Vec<_>>()) {
             // One that the processor lacks is not asked for on every PU.
@@ -75,7 +76,7 @@ impl Silicon {
             (wanted.group, wanted.name, counter.read().map_err(|error| error.to_string()))
         };
         let (values, failed) = whole(self.counters.iter_mut().map(read));
-        (summed(values), self.unknown.iter().cloned().chain(failed).collect())
+        (summed(values, self.node_loads), self.unknown.iter().cloned().chain(failed).collect())
     }
 }
 
@@ -96,16 +97,20 @@ fn whole(read: impl IntoIterator<Item = Read>) -> (Vec<(Cost, &'static str, u64)
     (values, failed.into_values().collect())
 }
 
-/// Sums of what counters said, with local accesses as what is left of all when remote ones are taken away.
-fn summed(values: impl IntoIterator<Item = (Cost, &'static str, u64)>) -> BTreeMap<(Cost, String), u64> {
+/// Sums of what counters said, with accesses told apart by what this processor counts.
+fn summed(
+    values: impl IntoIterator<Item = (Cost, &'static str, u64)>,
+    node_loads: Option<NodeLoads>,
+) -> BTreeMap<(Cost, String), u64> {
     let mut sums: BTreeMap<(Cost, String), u64> = BTreeMap::new();
     for (group, name, value) in values {
         let sum = sums.entry((group, name.to_owned())).or_default();
         *sum = sum.saturating_add(value);
     }
     let of = |name: &str| sums.get(&(Cost::Locality, name.to_owned())).copied();
-    if let (Some(loads), Some(remote)) = (of(LOADS), of(REMOTE)) {
-        sums.insert((Cost::Locality, LOCAL.to_owned()), loads.saturating_sub(remote));
+    if let (Some(loads), Some(remote), Some(count)) = (of(LOADS), of(REMOTE), node_loads) {
+        sums.insert((Cost::Locality, LOADS.to_owned()), count.all(loads, remote));
+        sums.insert((Cost::Locality, LOCAL.to_owned()), count.own(loads, remote));
     }
     sums
 }
@@ -182,10 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn local_is_what_remote_leaves() {
+    fn accesses_are_told_apart_by_what_the_processor_counts() {
         let counted = [(Cost::Locality, LOADS, 70), (Cost::Locality, LOADS, 30), (Cost::Locality, REMOTE, 10)];
-        assert_eq!(summed(counted).get(&(Cost::Locality, LOCAL.to_owned())), Some(&90));
-        assert_eq!(summed([(Cost::Work, "vcpus", 5)]).len(), 1, "nothing is made up");
+        for (count, all, local) in [(NodeLoads::Any, 100, 90), (NodeLoads::Own, 110, 100)] {
+            let sums = summed(counted, Some(count));
+            let of = |name: &str| sums.get(&(Cost::Locality, name.to_owned())).copied();
+            assert_eq!((of(LOADS), of(LOCAL), of(REMOTE)), (Some(all), Some(local), Some(10)), "{count:?}");
+        }
+        assert_eq!(summed([(Cost::Work, "vcpus", 5)], Some(NodeLoads::Any)).len(), 1, "nothing is made up");
     }
 
     #[test]

@@ -217,7 +217,7 @@ pub(crate) fn clone_with(
         Ok(xml.replace(&element, &element.replace("managed='yes'", "managed='no'")))
     };
     let xml = edit().map_err(|source| MeasureError::Xml { arm: PLANNED.to_owned(), source })?;
-    Ok(Guest { name, xml, device: String::new(), floats: false })
+    Ok(Guest { name, xml, device: String::new() })
 }
 
 #[cfg(test)]

@@ -35,8 +35,6 @@ pub(crate) struct Seat {
     pub asks: Option<String>,
     /// On the host: the PUs it is confined to.
     pub on: Pus,
-    /// Pinned nowhere, so that every PU's time may be its own.
-    pub floats: bool,
 }
 
 impl Seat {
@@ -114,8 +112,6 @@ pub(crate) struct Guest {
     pub xml: String,
     /// The device it measures, as the guest names it.
     pub device: String,
-    /// Pinned nowhere.
-    pub floats: bool,
 }
 
 /// The path where every guest arm has a clone of its own that stays up, and bare metal a device of its own.
@@ -142,7 +138,7 @@ impl Clones {
 impl Path for Clones {
     fn seat(&self, arm: usize, _: usize) -> Seat {
         match self.guest(arm) {
-            Some(guest) => Seat { floats: guest.floats, ..Seat::guest(&guest.name, &guest.device) },
+            Some(guest) => Seat::guest(&guest.name, &guest.device),
             None => Seat::bare(&self.bare),
         }
     }

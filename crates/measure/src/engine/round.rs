@@ -126,6 +126,7 @@ pub(crate) fn carry_out(
             before = Some(step.arm);
             let mut is_good = false;
             for attempt in 1..=TRIES {
+                session.goes_on()?;
                 let is_last = attempt == TRIES;
                 let (run, ran) =
                     run_of(subject, session, &round, (position, step), (runs.len(), design.total()), is_last)?;
@@ -194,6 +195,10 @@ fn run_of(
     session.tell(Event::Run { done, total, round: round.number, arm: &arm.title, load: &step.workload.label() });
     let (started, clock) = (nearmetal_change::timestamp::now(), Instant::now());
     let mut sampled = subject.sample(step, session);
+    if sampled.is_err() {
+        // A terminal sends its Ctrl-C to the programs that are measured, too: that is no failure of the arm.
+        session.goes_on()?;
+    }
     if sampled.is_err() && subject.revive(step, session)? {
         sampled = subject.sample(step, session);
     }

@@ -125,8 +125,10 @@ impl Subject<'_> {
         };
         let turn = Turn { tenants, seats: &seats, loads: &loads, seed: step.seed, lead };
         let processes = processes(&seats, session)?;
+        let unseen = guests_of(&seats).into_iter().find(|name| !processes.iter().any(|(found, _)| found == name));
         let target = target(tenants, &seats, &loads, &processes, session);
-        let middle = loads.first().and_then(|load| load.load().middle());
+        // Without the process of a guest only a part of what it cost would be counted.
+        let middle = loads.first().and_then(|load| load.load().middle()).filter(|_| unseen.is_none());
         if step.purpose == Purpose::ExitReasons {
             session.leftovers.counts_exits = true;
             session.leftovers.save()?;
@@ -157,9 +159,11 @@ impl Subject<'_> {
                 add_busy(&mut sample, &seats, &processes, &busy);
             }
         } else {
-            let floats = seats.iter().any(|seat| seat.floats);
-            add_costs(&mut sample, &loads, &told, middle.map(|(_, each)| each), &counted, floats);
+            add_costs(&mut sample, &loads, &told, middle.map(|(_, each)| each), &counted, target.floats);
         }
+        sample
+            .notes
+            .extend(unseen.map(|name| format!("costs are not counted: /proc shows no QEMU process of `{name}`")));
         sample.neighbours = counted.neighbours().map(str::to_owned);
         if step.purpose == Purpose::Accesses {
             let (kept, note) = only_accesses(sample.metrics);
@@ -217,16 +221,16 @@ fn target(
         |of: fn(&Slice) -> &CpuSet| tenants.iter().fold(CpuSet::new(), |all, tenant| all.union(of(&tenant.slice)));
     let slice = union(|slice| &slice.cpus);
     let on_top = union(|slice| &slice.cpus_on_top).difference(&slice);
-    let floats = seats.iter().any(|seat| seat.floats);
-    Target {
+    let target = Target {
         guests: processes.iter().map(|(_, pid)| *pid).collect(),
         on_top,
-        floats,
+        floats: false,
         slice,
         distances: distances(&session.host),
         time_model: session.fs.lab_time_model(),
         requests: requests(seats, loads),
-    }
+    };
+    target.where_pinned(session.fs)
 }
 
 /// What is asked for, where all ask for the same: a step's rate counts one kind of request.

@@ -21,7 +21,7 @@ use crate::conditions::Conditions;
 use crate::cost::mount_counters;
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::leftovers::{Leftovers, PoolBefore, THP, write};
+use crate::leftovers::{Leftovers, PoolBefore, THP, end_clone, write};
 use crate::load::SLACK;
 use crate::log::Log;
 use crate::program;
@@ -78,6 +78,8 @@ impl<'a> Session<'a> {
         experiment: impl FnOnce(&mut Session<'a>) -> Result<T, MeasureError>,
     ) -> Result<T, MeasureError> {
         let Site { fs, hypervisor, tell } = site;
+        // One of several measurements of a command: the next one would borrow everything again.
+        conditions.stop.check()?;
         // Held until everything is put back, and given back by the kernel should this process die: whoever watches guests
         // leaves them alone meanwhile.
         let _measuring = Journal::at(&conditions.state).lock_to_measure().map_err(|error| match error {
@@ -108,11 +110,24 @@ impl<'a> Session<'a> {
             log: None,
         };
         let result = experiment(&mut session);
-        session.tell(Event::Stage("putting everything back"));
+        let stopped = session.conditions.stop.is_asked();
+        session.tell(Event::Stage(if stopped {
+            "stopped: putting everything back"
+        } else {
+            "putting everything back"
+        }));
         let cleaned = session.leftovers.clean_up(fs, session.hypervisor);
         let result = result?;
         cleaned?;
         Ok(result)
+    }
+
+    /// Nobody has asked for the end.
+    ///
+    /// # Errors
+    /// Somebody has.
+    pub(crate) fn goes_on(&self) -> Result<(), MeasureError> {
+        self.conditions.stop.check()
     }
 
     /// Tells the caller.
@@ -280,6 +295,7 @@ impl<'a> Session<'a> {
         let name = &guest.name;
         let mut boot = 1;
         loop {
+            self.goes_on()?;
             self.hypervisor.create_transient(&guest.xml, false).map_err(failed(name))?;
             match agent::wait(self.hypervisor, name, BOOT_LIMIT) {
                 Ok(()) => {
@@ -305,15 +321,9 @@ impl<'a> Session<'a> {
         self.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))
     }
 
-    /// Ends a clone, if it exists: it is nearmetal's own, without state worth keeping.
+    /// Ends a clone, if it exists.
     pub(crate) fn end(&mut self, name: &str) -> Result<(), MeasureError> {
-        match self.hypervisor.destroy(name) {
-            Ok(()) => Ok(()),
-            Err(error) if is_gone(&error) => Ok(()),
-            // libvirt itself ends what a process made that is gone, maybe between our look and our word.
-            Err(_) if self.hypervisor.domain(name).is_err_and(|error| is_gone(&error)) => Ok(()),
-            Err(error) => Err(failed(name)(error)),
-        }
+        end_clone(self.hypervisor, name)
     }
 
     /// Whether a paused guest still answers. It is paused again.

@@ -147,8 +147,7 @@ impl Request for Composed {
 
     fn measure(&self, session: &mut Session<'_>) -> Result<Vec<Run>, MeasureError> {
         let names: Vec<String> = (0..self.composition.tenants).map(|tenant| format!("nearmetal-{tenant}")).collect();
-        let guest =
-            |name: &String| Guest { name: name.clone(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
+        let guest = |name: &String| Guest { name: name.clone(), xml: domain(name), device: "/dev/vdb".into() };
         let mut path = TestPath(names.iter().map(guest).collect());
         let tenants = names.iter().map(|name| Tenant::new(name, slice())).collect();
         let journal = nearmetal_change::Journal::at(&self.conditions.state);
@@ -267,6 +266,7 @@ impl Machine {
             store: Some(self.state.path().join("results.sqlite")),
             plan: None,
             resume: None,
+            stop: crate::Stop::default(),
         }
     }
 

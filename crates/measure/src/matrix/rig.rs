@@ -70,7 +70,7 @@ impl Rig<'_> {
         let name = self.name();
         session.without_fio();
         let xml = guest_with(&self.request.xml, &name, &session.new_uuid()?, disks, &self.appliance)?;
-        let guest = Guest { name, xml, device: String::new(), floats: false };
+        let guest = Guest { name, xml, device: String::new() };
         session.boot(&guest)?;
         let pid = session.must_have_process(&guest.name)?;
         Ok((guest, pid))
@@ -244,7 +244,7 @@ impl Rig<'_> {
             let xml = guest_with(&self.request.xml, &name, &uuid, std::slice::from_ref(disk), &self.appliance)?;
             // Its only disk, so the guest's kernel names it the first of its kind.
             let device = if disk.path.bus == Bus::VirtioScsi { "/dev/sda" } else { "/dev/vda" };
-            guests.push(Some(Guest { name, xml, device: device.to_owned(), floats: false }));
+            guests.push(Some(Guest { name, xml, device: device.to_owned() }));
         }
         let clones = Clones { guests, bare: bare.to_owned() };
         clones.boot(&[1, 2], session)?;

@@ -101,6 +101,7 @@ fn survey(request: &MatrixRequest, session: &mut Session<'_>) -> Result<PathTabl
             let amiss = Some(format!("the guest with this disk did not come up: {}", chain(&error)));
             batch.iter().map(|_| Proof { amiss: amiss.clone(), ..Proof::default() }).collect()
         });
+        session.goes_on()?;
         rows.extend(batch.iter().zip(proofs).map(|(disk, proof)| PathRow {
             path: disk.path,
             id: disk.path.id(),

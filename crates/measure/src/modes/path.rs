@@ -55,7 +55,7 @@ impl<'r> ModesPath<'r> {
             let made = Made { xml, name, uuid, appliance: &self.appliance, parts, memory };
             let xml = definition(mode, &made, &session.host);
             let xml = xml.map_err(|source| MeasureError::Xml { arm: mode.name().id, source })?;
-            Ok(Guest { name: name.clone(), xml, device: String::new(), floats: mode == Mode::Default })
+            Ok(Guest { name: name.clone(), xml, device: String::new() })
         };
         places.map(guest).collect()
     }
@@ -89,7 +89,7 @@ impl Path for ModesPath<'_> {
         let Some((name, _)) = of_mode.get(if mode == Mode::PerNode { tenant } else { 0 }) else {
             return Seat::bare("");
         };
-        let mut seat = Seat { floats: mode == Mode::Default, ..Seat::guest(name, "") };
+        let mut seat = Seat::guest(name, "");
         // One program over all cells is bound to none.
         if mode == Mode::Cells && !self.request.single {
             let cpus = vcpus(&self.request.parts, tenant).to_string();

@@ -42,7 +42,7 @@ impl MemberClone<'_> {
     pub(crate) fn boot(&mut self, session: &mut Session<'_>, port: &Port) -> Result<(), MeasureError> {
         let (name, bridged) = (self.name(), self.card.path.link == Link::Bridge);
         let xml = guest_with(self.xml, &name, &self.uuid, BRIDGE, &[&self.card], &self.appliance)?;
-        let guest = Guest { name: name.clone(), xml, device: String::new(), floats: false };
+        let guest = Guest { name: name.clone(), xml, device: String::new() };
         session.boot(&guest)?;
         if bridged {
             port.attach(&self.card.tap, &self.card.mac)?;

@@ -132,7 +132,7 @@ impl<'a> NetRig<'a> {
         let name = Self::name(self.request);
         let cards: Vec<&ArmCard> = arms.iter().map(|arm| &self.cards[*arm]).collect();
         let xml = guest_with(&self.request.xml, &name, &session.new_uuid()?, BRIDGE, &cards, &self.appliance)?;
-        let guest = Guest { name: name.clone(), xml, device: String::new(), floats: false };
+        let guest = Guest { name: name.clone(), xml, device: String::new() };
         if let Err(error) = session.boot(&guest) {
             // A guest whose agent never answers is there all the same.
             session.end(&name)?;

@@ -143,6 +143,7 @@ impl Machine {
             store: Some(state.join("results.sqlite")),
             plan: None,
             resume: None,
+            stop: crate::Stop::default(),
         }
     }
 

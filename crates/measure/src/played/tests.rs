@@ -339,6 +339,38 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
     }
 }
 
+/// Ctrl-C at a terminal also ends the program that is measured at that moment.
+#[test]
+fn one_that_is_told_to_stop_gives_everything_back_and_goes_on_as_if_nothing_had_been() {
+    for kind in Kind::ALL {
+        let expected = order(&whole(kind));
+        for end in [End::Well, End::Fails] {
+            let (mut machine, mut experiment) = kind.set_up();
+            let stop = experiment.conditions_mut().stop.clone();
+            let at = 3;
+            machine.spoil(move |_, number| {
+                if number != at {
+                    return End::Well;
+                }
+                stop.ask();
+                end
+            });
+            let why = machine.perform(&experiment).failed();
+            assert!(why.contains("stopped before the end"), "{kind:?}: {why}");
+            assert!(machine.samples().len() < at + 3, "{kind:?} went on: {}", machine.samples().len());
+            assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
+            let measured = machine.samples().len();
+            assert!(machine.perform(&experiment).failed().contains("stopped before the end"), "{kind:?}: the next one");
+            assert_eq!((machine.samples().len(), machine.left().len()), (measured, 0), "{kind:?}");
+            machine.spoil(|_, _| End::Well);
+            let made = runs(&machine.perform(&resumed(&machine).unwrap()).document());
+            assert_eq!(failed(&made), Vec::<&Run>::new(), "{kind:?}: nobody's arm failed");
+            assert_eq!(order(&made), expected, "{kind:?}");
+            assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
+        }
+    }
+}
+
 const WORDS: [&str; 4] = ["libvirt: ask the guest agent", "libvirt: suspend", "libvirt: resume", "libvirt: look up"];
 
 /// Between any two things that leave the process: programs, requests to libvirt, writes to the kernel.

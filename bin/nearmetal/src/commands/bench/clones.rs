@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, Environment};
+use nearmetal_measure::{Conditions, Environment, Stop};
 
 use crate::guest_files;
 use crate::installed::beside_this_program;
@@ -49,5 +49,6 @@ pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
         store: None,
         plan: None,
         resume: None,
+        stop: Stop::default(),
     }
 }

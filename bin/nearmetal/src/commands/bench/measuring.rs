@@ -9,6 +9,7 @@ use nearmetal_measure::{Event, Experiment, MeasureError, Measurement};
 use serde::Serialize;
 
 use crate::printer::Printer;
+use crate::signals::ends_measuring;
 
 /// Refuses anyone but root; `what` needs it, and `instead` is what others may do.
 pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
@@ -18,9 +19,11 @@ pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
     bail!("measuring {what}: run this as root{instead}")
 }
 
-/// Runs an experiment on this machine and shows how far it is.
+/// Runs an experiment on this machine and shows how far it is. A signal ends it, with everything put back.
 pub(crate) fn perform(experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<Measurement> {
     let fs = HostFs::live();
+    let mut experiment = experiment.clone();
+    experiment.conditions_mut().stop = ends_measuring()?;
     let mut libvirt = Libvirt::open(None)?;
     watch(printer, |tell| experiment.perform(&fs, &mut libvirt, tell))
 }

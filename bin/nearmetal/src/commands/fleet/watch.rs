@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use nearmetal_change::now;
 use nearmetal_run::reservation::{DIRECTORY, Desk};
 
-use crate::doctor::stopped_by_signals;
 use crate::exit_status::ExitStatus;
 use crate::fleet::file::read_file;
 use crate::fleet::now::{HostNow, Places};
@@ -17,6 +16,7 @@ use crate::fleet::targets::{Target, targets_of, this_machine};
 use crate::fleet::watch::{Board, Document, Frame, Question, Seen, picture, vms};
 use crate::image::store_of;
 use crate::printer::Printer;
+use crate::signals::heard;
 use crate::state::StateArgs;
 use crate::style::{self, Format};
 
@@ -90,7 +90,7 @@ pub(crate) fn watch(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Some(path) => path.display().to_string(),
         None => "nearmetal fleet watch".to_owned(),
     };
-    let ended = stopped_by_signals()?;
+    let ended = heard()?;
     let stop = AtomicBool::new(false);
     let question = Question {
         arguments: question(args),

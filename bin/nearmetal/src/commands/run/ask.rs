@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use nearmetal_host::{HostFs, files};
+use nearmetal_host::files;
 use nearmetal_run::console::Passer;
 use nearmetal_run::service::{Frames, FromService, FromUser, Request, SCHEMA, SOCKET, WrongFrame, receive};
 use nearmetal_run::{RunError, accounts};
@@ -49,7 +49,7 @@ fn asked(args: &Args, events: &mut Events, printer: &mut Printer) -> Result<u8, 
     let console = caller.console.take().map(Passer::to).transpose()?;
     let connection = connect(Path::new(SOCKET))?;
     // Up to here a signal ends this program, and nobody has been asked for anything.
-    let mut signals = Signals::listen(&HostFs::live())?;
+    let mut signals = Signals::listen()?;
     // It may have refused before it has read all of it: what it says comes first.
     let asked = ask(&connection, args, &caller, (console.is_some(), printer.is_quiet()));
     let mut heard = false;

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     let files = files_of(args, &prepared, &caller, &name, &uuid)?;
     let service = Service::open(mode)?;
     // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
-    let mut signals = Signals::listen(&fs)?;
+    let mut signals = Signals::listen()?;
     let asked_by = caller.uid();
     let Caller { console, user, .. } = caller;
     let connection = user.map(|user| user.connection);

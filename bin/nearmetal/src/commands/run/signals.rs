@@ -2,17 +2,14 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nearmetal_host::HostFs;
 use nearmetal_run::RunError;
 use nearmetal_run::course::End;
 use nearmetal_run::service::{FromUser, receive};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 
-/// A signal that comes sooner after the first is the same one: timeout(1) sends its own to the program and to its group, and a
-/// batch system to all processes of a job, one of which may pass it on.
-const ECHO: Duration = Duration::from_secs(1);
+use crate::signals::{ECHO, TO_END, hear};
 
 /// Signals that were heard. A second one, [`ECHO`] or more after the first, ends this program at once; the guest goes with it.
 pub(super) struct Signals {
@@ -31,33 +28,16 @@ enum Heard {
     Users(i32),
 }
 
-/// Hears this process's own.
-struct Ear {
-    sender: Sender<Heard>,
-    first: Option<Instant>,
-}
-
-impl Ear {
-    fn hear(&mut self, signal: i32) {
-        match kind(&mut self.first, Instant::now()) {
-            Kind::First => drop(self.sender.send(Heard::Own(signal))),
-            Kind::Echo => {}
-            Kind::Second => drop(signal_hook::low_level::emulate_default_handler(signal)),
-        }
-    }
-}
-
 impl Signals {
-    /// Hears them from now on, but for those that whoever started this program has set to be ignored: nohup(1) does so with
-    /// SIGHUP, a shell with the SIGINT of what it runs in the background.
-    pub(super) fn listen(fs: &HostFs) -> Result<Self, RunError> {
-        let status = fs.read("/proc/self/status").map_err(|error| RunError::Given(error.to_string()))?;
-        let wanted = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(&status, *signal));
+    /// Hears them from now on ([`hear`]).
+    pub(super) fn listen() -> Result<Self, RunError> {
         let (sender, seen) = channel();
-        let mut ear = Ear { sender: sender.clone(), first: None };
-        let mut signals = signal_hook::iterator::Signals::new(wanted)
-            .map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
-        std::thread::spawn(move || signals.forever().for_each(|signal| ear.hear(signal)));
+        let own = sender.clone();
+        let send = move |signal| {
+            // Whoever has gone away is ending.
+            let _ = own.send(Heard::Own(signal));
+        };
+        hear(send).map_err(|error| RunError::Given(format!("cannot listen for signals: {error}")))?;
         Ok(Self { seen, sender, own: false })
     }
 
@@ -71,7 +51,7 @@ impl Signals {
                 // Whatever else he sends is not what he may.
                 _ => SIGHUP,
             };
-            let known = [SIGHUP, SIGINT, SIGTERM].contains(&signal);
+            let known = TO_END.contains(&signal);
             let _ = sender.send(Heard::Users(if known { signal } else { SIGHUP }));
         });
     }
@@ -111,62 +91,18 @@ impl Signals {
     }
 }
 
-/// Which of several signals one is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    First,
-    Echo,
-    Second,
-}
-
-/// Notes the time of the first.
-fn kind(first: &mut Option<Instant>, now: Instant) -> Kind {
-    match first {
-        None => {
-            *first = Some(now);
-            Kind::First
-        }
-        Some(first) if now.duration_since(*first) < ECHO => Kind::Echo,
-        Some(_) => Kind::Second,
-    }
-}
-
-/// Whether a process with this status ignores a signal: `SigIgn` has a bit for each, the first for signal 1 (proc.rst).
-fn is_ignored(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Instant;
+
     use nearmetal_run::service::Frames;
+    use signal_hook::consts::{SIGINT, SIGTERM};
 
-    #[test]
-    fn what_nohup_and_a_shell_ignore_is_known() {
-        let ignored = |mask: &str| {
-            let status = format!("Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t{mask}\nSigCgt:\tffffffffffffffff\n");
-            [SIGHUP, SIGINT, SIGTERM].map(|signal| is_ignored(&status, signal))
-        };
-        assert_eq!(ignored("0000000000000001"), [true, false, false]);
-        assert_eq!(ignored("0000000000000006"), [false, true, false]);
-        assert_eq!(ignored("0000000000004000"), [false, false, true]);
-        assert_eq!(ignored("x"), [false, false, false]);
-    }
-
-    #[test]
-    fn a_second_signal_counts_a_second_after_the_first_and_no_sooner() {
-        let (mut first, began) = (None, Instant::now());
-        let mut at = |ms| kind(&mut first, began + Duration::from_millis(ms));
-        assert_eq!([at(0), at(1), at(999)], [Kind::First, Kind::Echo, Kind::Echo]);
-        // From the first on: echoes do not put it off.
-        assert_eq!([at(1000), at(5000)], [Kind::Second, Kind::Second]);
-    }
+    use super::*;
 
     #[test]
     fn a_signal_is_heard_once_by_its_number() {
-        let mut signals = Signals::listen(&HostFs::live()).unwrap();
+        let mut signals = Signals::listen().unwrap();
         assert_eq!(signals.seen(), None);
         // As timeout(1) does. Were both counted, this process would be dead.
         signal_hook::low_level::raise(SIGTERM).unwrap();

@@ -8,7 +8,7 @@ use nearmetal_hypervisor::{Events, HypervisorError};
 
 use super::Notice;
 use super::mailbox::Sender;
-use crate::doctor::stopped_by_signals;
+use crate::signals::heard;
 
 /// How long one wait for an event lasts; nothing depends on it.
 const LONG: Duration = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ impl Retry {
 /// # Errors
 /// libvirt will never be reached from here (the helper is missing, or not permitted), or signals cannot be heard.
 pub(super) fn listen(sender: &Sender) -> anyhow::Result<()> {
-    let stop = stopped_by_signals()?;
+    let stop = heard()?;
     let stopped = sender.clone();
     thread::spawn(move || {
         if stop.recv().is_ok() {

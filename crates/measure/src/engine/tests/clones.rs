@@ -7,13 +7,12 @@ use crate::appliance::PROBE_IN_GUEST;
 use crate::results::Purpose;
 
 fn clone(name: &str) -> Guest {
-    Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into(), floats: false }
+    Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into() }
 }
 
-/// Bare metal, and two arms with a clone each; the second one's is pinned nowhere.
+/// Bare metal, and two arms with a clone each.
 fn clones() -> Clones {
-    let floating = Guest { floats: true, ..clone("two") };
-    Clones { guests: vec![None, Some(clone("one")), Some(floating)], bare: "/dev/x".into() }
+    Clones { guests: vec![None, Some(clone("one")), Some(clone("two"))], bare: "/dev/x".into() }
 }
 
 fn step(arm: usize) -> Step {
@@ -45,14 +44,13 @@ fn boots(machine: &Machine, name: &str) -> usize {
 fn each_arm_works_on_its_own_device_with_the_probe_of_its_side() {
     let path = clones();
     assert_eq!(path.seat(0, 0), Seat { device: "/dev/x".into(), ..Seat::default() });
-    let guest = |name: &str, floats| Seat {
+    let guest = |name: &str| Seat {
         guest: Some(name.to_owned()),
         device: "/dev/vdb".into(),
         probe: PROBE_IN_GUEST.into(),
-        floats,
         ..Seat::default()
     };
-    assert_eq!((path.seat(1, 0), path.seat(2, 0)), (guest("one", false), guest("two", true)));
+    assert_eq!((path.seat(1, 0), path.seat(2, 0)), (guest("one"), guest("two")));
 }
 
 #[test]

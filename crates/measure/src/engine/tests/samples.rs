@@ -10,7 +10,7 @@ use crate::results::Purpose;
 
 /// Clones of two tenants that nobody boots: what is asked of them stays on the host, which is arm 0.
 fn tenants() -> TestPath {
-    let guest = |name: &str| Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
+    let guest = |name: &str| Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into() };
     TestPath(["nearmetal-0", "nearmetal-1"].map(guest).to_vec())
 }
 

@@ -152,7 +152,7 @@ fn figures_are_told_with_what_they_were_measured_by() {
 
 #[test]
 fn a_fio_in_the_clones_that_is_not_the_hosts_is_told_of_once() {
-    let clone = |name: &str| Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into(), floats: false };
+    let clone = |name: &str| Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into() };
     let notes = |inside: &'static str, without: bool| {
         let mut machine = Machine::new();
         scripted::play(|_, _| Ok("fio-3.39\n".to_owned()));

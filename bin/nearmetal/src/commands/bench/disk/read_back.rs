@@ -12,6 +12,7 @@ use crate::commands::bench::workload::span;
 use crate::exit_status::ExitStatus;
 use crate::job::paths::paths_text;
 use crate::printer::Printer;
+use crate::signals::ends_measuring;
 use crate::style::Format;
 
 /// Make every way to a disk, read each back from the kernel, and remove it again
@@ -41,7 +42,8 @@ pub(super) fn read_back(args: &Args, printer: &mut Printer) -> anyhow::Result<Ex
     let (fs, request) = args.ways.request(&args.scratch, |fs, journal, _| args.clones.conditions(1, fs, journal))?;
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
     let job = FioJob { span: Some(args.span), ..request.job.clone() };
-    let request = MatrixRequest { job, ..request };
+    let mut request = MatrixRequest { job, ..request };
+    request.conditions.stop = ends_measuring()?;
     let mut libvirt = Libvirt::open(None)?;
     let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
     let document = written(&table, args.show.output.as_deref())?;

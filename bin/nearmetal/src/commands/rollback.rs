@@ -24,8 +24,9 @@ use crate::style::Format;
 /// Undo the last apply, doctor --fix or device change
 ///
 /// Restores the former definitions, pools, settings and running state from the journal, whether the change finished or
-/// was killed at any step. It first cleans up after a killed `nearmetal bench`. What a reboot has already undone is only
-/// reported. If a rollback is killed, run it again.
+/// was killed at any step. Where a killed measurement left something, that is the last change: it alone is put back,
+/// unless --transaction, --plan, --restart or --keep-running names what comes after it. What a reboot has already undone
+/// is only reported. If a rollback is killed, run it again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The transaction to undo [default: the unfinished one, or the last one in force]
@@ -66,6 +67,11 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
         return Ok(list(&args.state.journal(), args.format, printer).unwrap_or_else(|error| refuse(printer, &error)));
     }
     let cleaned = if args.list_fault_points || args.forget { false } else { after_a_measurement(&args, printer)? };
+    let means_a_plan = args.transaction.is_some() || args.plan.is_some() || args.restart || args.keep_running;
+    if cleaned && !means_a_plan {
+        printer.say("nothing else was rolled back; to see what is in force: nearmetal rollback --list");
+        return Ok(ExitStatus::Done);
+    }
     match run(&args, printer) {
         Ok(status) => Ok(status),
         Err(ChangeError::NothingToRollBack(_)) if cleaned => Ok(ExitStatus::Done),
@@ -93,7 +99,7 @@ fn after_a_measurement(args: &Args, printer: &mut Printer) -> anyhow::Result<boo
     let libvirt = || Libvirt::open(None).map(|libvirt| Box::new(libvirt) as Box<dyn Hypervisor>);
     let cleaned = take_back_leftovers(args.state.journal().state_directory(), &HostFs::live(), libvirt)?;
     if cleaned {
-        printer.say("cleaned up after a benchmark that was killed");
+        printer.say("put back what a killed measurement had left: clones, pools, devices, paused guests");
     }
     Ok(cleaned)
 }

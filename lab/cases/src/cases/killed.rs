@@ -10,7 +10,10 @@ use crate::context::Bench;
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared_long("crash/kill-9-of-measurements-at-five-moments", five_moments)]
+    vec![
+        shared_long("crash/kill-9-of-measurements-at-five-moments", five_moments),
+        shared_long("crash/a-measurement-that-is-told-to-stop-gives-back-and-goes-on", told_to_stop),
+    ]
 }
 
 /// What the measurements here borrow beside [`STATE`]: drives' schedulers and contents, volumes, large pages, programs that
@@ -101,4 +104,22 @@ fn five_moments(bench: &Bench) -> anyhow::Result<Verdict> {
         ensure!(after == before, "killed {what}, this is left:\n{before}\n---\n{after}");
     }
     Ok(Verdict::Holds(MOMENTS.map(|moment| moment.what).join("; ")))
+}
+
+/// As Ctrl-C does it: the guest runs again at once, the plan stays, and the measurement goes on later.
+fn told_to_stop(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.applied()?;
+    let before = state(bench)?;
+    let said = bench.sh(&format!(
+        "rm -f /root/killed.sqlite*; nearmetal bench {SLICE} --scratch {SCRATCH} >/run/killed.log 2>&1 & pid=$!
+         until pgrep -x fio >/dev/null; do kill -0 $pid 2>/dev/null || exit 1; sleep 0.05; done
+         virsh domstate web1; kill -TERM $pid; wait $pid; echo $?; cat /run/killed.log"
+    ))?;
+    let words = ["paused", "130", "stopping: the sample that runs", "stopped before the end"];
+    let unsaid: Vec<_> = words.into_iter().filter(|word| !said.contains(word)).collect();
+    ensure!(unsaid.is_empty(), "{unsaid:?} is not in: {said}");
+    let after = state(bench)?;
+    ensure!(after == before, "this is left:\n{before}\n---\n{after}");
+    bench.sh("nearmetal bench resume 1 --store /root/killed.sqlite -o /root/after.json && nearmetal verify web1")?;
+    Ok(Verdict::Holds("stopped in a sample, and resumed".to_owned()))
 }

@@ -98,8 +98,13 @@ impl FileSystems {
             }
             if !knows(&fs.read("/proc/filesystems")?, name) && fs.is_live() {
                 if let Some(modprobe) = program("modprobe") {
-                    // Whether it helped is read from the kernel below.
-                    let _ = Command::new(modprobe).arg(name).stdout(Stdio::null()).stderr(Stdio::null()).status();
+                    // By the alias that the kernel itself asks for (include/linux/fs.h, MODULE_ALIAS_FS). Whether it helped is read from
+                    // the kernel below.
+                    let _ = Command::new(modprobe)
+                        .arg(format!("fs-{name}"))
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .status();
                 }
             }
             match knows(&fs.read("/proc/filesystems")?, name) {

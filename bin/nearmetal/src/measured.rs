@@ -3,14 +3,16 @@
 
 use std::path::Path;
 
-use nearmetal_domain::{DomainFacts, InterfaceFacts};
+use nearmetal_domain::{DomainFacts, DomainXml, InterfaceFacts};
 use nearmetal_host::{Host, HostFs};
-use nearmetal_measure::{Environment, Function, Store, device_model, port_functions, port_model};
+use nearmetal_measure::{
+    Environment, Experiment, Function, MeasureError, Store, device_model, port_functions, port_model,
+};
 use nearmetal_place::{DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork};
 
 use crate::job::matrix::for_plan;
 use crate::job::net_for_plan::{self, Wanted, WayOut};
-use crate::job::tuned;
+use crate::job::tuned::{self, NotTaken};
 use crate::printer::Printer;
 
 /// Where races of ways are kept below the state directory.
@@ -72,7 +74,7 @@ pub(crate) fn measured(
             disks.filter_map(|disk| ground.disk(request, disk, |name| device_model(tree, host, name), &mut notes)),
         );
         let functions = |port: &str| port_functions(port, tree, host);
-        found.guests.extend(ground.guest(request, &mut notes));
+        found.guests.extend(ground.guest(&guest.stored, &mut notes));
         found.networks.extend(ground.networks(guest, functions, Path::new(VHOST_NET).exists(), &mut notes));
     }
     for note in notes {
@@ -86,13 +88,30 @@ pub(crate) fn measured(
 
 impl Ground<'_> {
     /// The newest tune of this very guest under this kernel, if it says what to use.
-    fn guest(&self, guest: &GuestRequest, notes: &mut Vec<Note>) -> Option<MeasuredGuest> {
-        let found = self.store.newest_tune(&guest.name, self.kernel, self.environment);
+    fn guest(&self, now: &DomainFacts, notes: &mut Vec<Note>) -> Option<MeasuredGuest> {
+        let name = &now.name;
+        let found = self.store.newest_tune(name, self.kernel, self.environment);
         let (id, results) = found.map_err(|error| notes.push(unreadable(&error))).ok()??;
-        let measured = tuned::for_plan(id, &results, guest);
-        measured
-            .map_err(|why| notes.push(Note::Plain(format!("{}: tune run {id} is not used: {why}", guest.name))))
-            .ok()
+        let then = self.tuned_definition(id).map_err(|error| notes.push(unreadable(&error))).ok()?;
+        match tuned::for_plan(id, &results, &then, now) {
+            Ok(measured) => return Some(measured),
+            Err(NotTaken::For(why)) => notes.push(Note::Plain(format!("{name}: tune run {id} is not used: {why}"))),
+            Err(NotTaken::LeaveIt(why)) => notes.push(Note::Important(format!(
+                "{name}: tune run {id} says to leave it as it is, since {why}; what is planned here is by rule alone"
+            ))),
+        }
+        None
+    }
+
+    /// The definition of the guest that was tuned, as it was found.
+    fn tuned_definition(&self, id: i64) -> Result<DomainFacts, MeasureError> {
+        let entry = self.store.entry(id)?;
+        let request = entry.request.unwrap_or_default();
+        let Experiment::Tune(tune) = Experiment::parse(&entry.experiment, &request)? else {
+            return Err(MeasureError::Unfit(format!("run {id} is no tune")));
+        };
+        let facts = DomainXml::parse(&tune.on.xml_found).and_then(|xml| xml.facts());
+        facts.map_err(|source| MeasureError::Xml { arm: tune.on.guest.clone(), source })
     }
 
     fn disk(

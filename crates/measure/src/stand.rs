@@ -11,10 +11,18 @@ use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, measured_disk};
 use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, lab_caveat, on_top_caveat};
-use crate::load::{SLACK, Workload, missing_file_system};
+use crate::load::{FioJob, SLACK, Workload, missing_file_system};
+use crate::matrix::fill;
 use crate::pairing::Pairing;
 use crate::record::record;
-use crate::results::{Arm, Results, Slice};
+use crate::results::{Arm, Environment, Results, Slice};
+use crate::scratch::Scratch;
+
+/// What is written of a region at most before it is measured: more than the host's page cache holds of what an arm reads in a sample,
+/// and a matter of a minute for four arms on a drive of today.
+const MOST_WRITTEN: Bytes = Bytes::from_mib(32 << 10);
+/// The same in a lab, whose drives have no medium.
+const MOST_WRITTEN_IN_A_LAB: Bytes = Bytes::from_mib(128);
 
 /// One arm that is to be there.
 pub(crate) struct Way {
@@ -78,6 +86,8 @@ pub(crate) struct Stand {
     pub slice: Slice,
     /// Size of each region.
     pub region: Bytes,
+    /// How much of each region was written beforehand, and is worked on by what works on blocks; `None`: nothing does.
+    written: Option<Bytes>,
     up: Up,
     /// With [`Up::One`], the arm whose clone was booted last.
     last: Option<usize>,
@@ -100,6 +110,7 @@ impl Stand {
         let scratch = session.divide(&on.scratch, ways.len())?;
         let slice = slice_of(&on.placement, &on.scratch, scratch.region_size);
         session.stay_off(std::slice::from_ref(&slice))?;
+        let written = write_regions(&on.pairing, &scratch, session)?;
         session.stage("sizing hugepage pools");
         let definitions = || ways.iter().filter_map(|way| way.xml.as_deref());
         let mut in_huge_pages = 0;
@@ -129,7 +140,7 @@ impl Stand {
         session.will_clone(guests.iter().flatten().map(|guest| guest.name.clone()))?;
         let clones = Clones { guests, bare };
         session.stage("booting the clones");
-        let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, up, last: None };
+        let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, written, up, last: None };
         if up == Up::All {
             stand.clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
         }
@@ -173,10 +184,12 @@ impl Stand {
     /// # Errors
     /// Nothing is left to run.
     pub(crate) fn usable(&self, pairing: &Pairing, session: &mut Session<'_>) -> Result<Pairing, MeasureError> {
-        let mut kept = Pairing { paired: Vec::new(), ..pairing.clone() };
+        let within = |workload: &Workload| self.within_what_was_written(workload);
+        let single_shot = pairing.single_shot.iter().map(within).collect();
+        let mut kept = Pairing { paired: Vec::new(), single_shot, ..pairing.clone() };
         for workload in &pairing.paired {
             match self.why_not(workload, session)? {
-                None => kept.paired.push(workload.clone()),
+                None => kept.paired.push(within(workload)),
                 Some(why) => session.note(format!("left out: {}, {why}", workload.label())),
             }
         }
@@ -184,6 +197,16 @@ impl Stand {
             return Err(MeasureError::Unfit(format!("nothing can be measured: {}", session.notes.join("; "))));
         }
         Ok(kept)
+    }
+
+    /// What works on blocks keeps to those that were written; all of a region is no span.
+    fn within_what_was_written(&self, workload: &Workload) -> Workload {
+        match (workload, self.written) {
+            (Workload::Fio(job), Some(written)) if job.span.is_none() && written < self.region => {
+                FioJob { span: Some(written), ..job.clone() }.into()
+            }
+            _ => workload.clone(),
+        }
     }
 
     fn why_not(&self, workload: &Workload, session: &mut Session<'_>) -> Result<Option<String>, MeasureError> {
@@ -209,10 +232,10 @@ impl Stand {
     pub(crate) fn caveats(&self, quick: bool, command: &str, session: &Session<'_>) -> Vec<String> {
         let mut caveats: Vec<String> = lab_caveat(&session.conditions.environment).into_iter().collect();
         let free: u64 = session.host.nodes.iter().filter_map(|node| node.memory_free).map(Bytes::get).sum();
-        let regions = self.region.times(self.arms.len() as u64);
-        if regions.get() < free {
+        let worked_on = self.written.unwrap_or(self.region).times(self.arms.len() as u64);
+        if worked_on.get() < free {
             caveats.push(format!(
-                "the regions together ({regions}) are smaller than the host's free memory ({}): the host's page cache can hold what an arm with cache=writeback has touched within a sample; it is dropped before each",
+                "what the arms work on together ({worked_on}) is smaller than the host's free memory ({}): the host's page cache can hold what an arm with cache=writeback has touched within a sample; it is dropped before each",
                 Bytes::new(free)
             ));
         }
@@ -226,6 +249,31 @@ impl Stand {
         caveats.extend(on_top_caveat(&self.slice, "iothreads"));
         caveats
     }
+}
+
+/// Writes the regions, or the beginning of large ones, where blocks are worked on: those that were never written are read without
+/// the drive's medium, and an arm that writes faster than another would soon work on a drive that is written further. Says how much of
+/// each.
+fn write_regions(
+    pairing: &Pairing,
+    scratch: &Scratch,
+    session: &mut Session<'_>,
+) -> Result<Option<Bytes>, MeasureError> {
+    let mut all = pairing.paired.iter().chain(&pairing.single_shot);
+    if !all.any(|workload| matches!(workload, Workload::Fio(_))) {
+        return Ok(None);
+    }
+    let most = match session.conditions.environment {
+        Environment::Lab { .. } => MOST_WRITTEN_IN_A_LAB,
+        Environment::Silicon => MOST_WRITTEN,
+    };
+    let written = scratch.region_size.min(most);
+    session.stage("writing what is read later");
+    for region in &scratch.regions {
+        session.goes_on()?;
+        fill(region, Bytes::ZERO, written)?;
+    }
+    Ok(Some(written))
 }
 
 /// A path whose tenant stands on one of these.

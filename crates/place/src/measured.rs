@@ -100,7 +100,12 @@ impl Measured {
 /// floats stay as they are: it was measured pinned.
 pub fn use_measured(host: &Host, plan: &mut Plan, measured: &Measured) {
     for placement in &mut plan.placements {
-        use_disks(host, placement, &measured.disks);
+        // A tune measured its disk as the rules have it, or as it chose itself: never as a race of disks did.
+        let is_tuned = |disk: &MeasuredDisk| {
+            measured.guests.iter().any(|tuned| tuned.guest == disk.guest && tuned.disk == disk.target)
+        };
+        let raced: Vec<MeasuredDisk> = measured.disks.iter().filter(|disk| !is_tuned(disk)).cloned().collect();
+        use_disks(host, placement, &raced);
         use_choices(host, placement, &measured.guests);
         if !placement.is_floating() {
             use_networks(placement, &measured.networks);

@@ -117,6 +117,15 @@ fn tuned(choices: &str) -> Vec<Placement> {
 }
 
 #[test]
+fn a_tune_that_leaves_the_disk_to_the_rules_measured_it_so_and_no_race_changes_it() {
+    let [a, _] = &tuned("node.huge.rule.iothread")[..] else { panic!("both fit") };
+    let host = Synthetic::new().cores_per_node(16).nvme(0).build();
+    let by_rule = plan(&host, &[guest_on("a", 2, 512, "nvme0n1")]).plan.placements.remove(0);
+    assert_eq!((a.disks[0].engine, a.disks[0].queues), (by_rule.disks[0].engine, by_rule.disks[0].queues));
+    assert_ne!(a.disks[0].engine, DiskEngine::Threads, "what the race found");
+}
+
+#[test]
 fn what_a_tune_found_is_planned_for_that_guest_alone_and_names_the_run() {
     let [a, b] = &tuned("node.small.none-native.main-loop")[..] else { panic!("both fit") };
     assert_eq!((a.memory.page_size, a.iothreads.len()), (None, 0));

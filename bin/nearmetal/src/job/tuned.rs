@@ -1,7 +1,10 @@
 //! A tune for people: the plans that raced, what each setting is worth, what to do; and what a plan takes from it.
 
+use std::fmt::Display;
+
+use nearmetal_domain::{DiskFacts, DomainFacts};
 use nearmetal_measure::{AS_FOUND, Environment, PLANNED, Results, TuneEffect, TuneVerdict, TunedArm, Tuning};
-use nearmetal_place::{Choices, GuestRequest, MeasuredGuest};
+use nearmetal_place::{Choices, MeasuredGuest, WorkloadClass};
 use nearmetal_report::view::{AdviceKind, AdviceView, EffectRow, RaceArm, RaceReadBack, RaceView, Rate};
 use nearmetal_stats::Sample;
 
@@ -137,23 +140,38 @@ pub(super) fn text(results: &Results) -> String {
     text
 }
 
-/// What a plan takes from a tune; `Err` says in words why it takes nothing.
-pub(crate) fn for_plan(id: i64, results: &Results, guest: &GuestRequest) -> Result<MeasuredGuest, String> {
-    let tuning = results.tune.as_deref().ok_or("its document has no outcome")?;
+/// Why a plan takes nothing from a tune.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// The VM was measured best as it is: whoever plans it all the same must know.
+    LeaveIt(String),
+    /// The plan by rule is what the tune found, or the tune was of another VM.
+    For(String),
+}
+
+/// What a plan takes from a tune. `then` is the definition that was tuned, `now` the one that is to be planned.
+pub(crate) fn for_plan(
+    id: i64,
+    results: &Results,
+    then: &DomainFacts,
+    now: &DomainFacts,
+) -> Result<MeasuredGuest, NotTaken> {
+    let not_for = |why: &str| NotTaken::For(why.to_owned());
+    let tuning = results.tune.as_deref().ok_or_else(|| not_for("its document has no outcome"))?;
+    if let Some(why) = changed(then, now) {
+        return Err(NotTaken::For(why));
+    }
     let arm = match &tuning.verdict {
         TuneVerdict::Use { arm } => arm,
-        TuneVerdict::Leave => return Err("no plan was shown faster than the VM as found".to_owned()),
+        TuneVerdict::Leave => {
+            return Err(NotTaken::LeaveIt("no plan was shown faster than the VM as found".to_owned()));
+        }
     };
     if arm == PLANNED {
-        return Err("the plan by rule was the best, and this is it".to_owned());
+        return Err(not_for("the plan by rule was the best, and this is it"));
     }
-    let choices = arm.parse::<Choices>().map_err(|error| error.to_string())?;
-    let vcpus = results.slice().map_or(0, |slice| slice.cpus.len());
-    if vcpus as u64 != u64::from(guest.vcpus) {
-        return Err(format!("the VM had {vcpus} vCPUs then, and has {} now", guest.vcpus));
-    }
-    let disk = guest.disks.iter().find(|disk| disk.is_virtio_blk && !disk.is_read_only);
-    let disk = disk.ok_or("the VM has no writable virtio disk now")?.target.clone();
+    let choices = arm.parse::<Choices>().map_err(|error| NotTaken::For(error.to_string()))?;
+    let disk = measured_disk(now).ok_or_else(|| not_for("the VM has no writable virtio disk now"))?.target.clone();
     let lab = match results.environment {
         Environment::Lab { .. } => " (lab: emulated time)",
         Environment::Silicon => "",
@@ -162,12 +180,37 @@ pub(crate) fn for_plan(id: i64, results: &Results, guest: &GuestRequest) -> Resu
     let faster =
         faster.map_or_else(String::new, |ratio| format!(": {ratio} of the VM as found in {} fresh pairs", ratio.n));
     let because = format!("measured by tune run {id} on {}{faster}, on kernel {}{lab}", results.created, tuning.kernel);
-    Ok(MeasuredGuest { guest: guest.name.clone(), choices, disk, because })
+    Ok(MeasuredGuest { guest: now.name.clone(), choices, disk, because })
+}
+
+/// The disk that a tune works in the place of.
+fn measured_disk(facts: &DomainFacts) -> Option<&DiskFacts> {
+    facts.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly)
+}
+
+/// What makes a VM another one than was tuned, in words. What a plan changes itself does not.
+fn changed(then: &DomainFacts, now: &DomainFacts) -> Option<String> {
+    let had = |what: &str, then: &dyn Display, now: &dyn Display| {
+        Some(format!("the VM had {what} {then} then, and has {now} now: tune it again"))
+    };
+    let class = |facts: &DomainFacts| facts.class.clone().unwrap_or_else(|| WorkloadClass::default().word().to_owned());
+    let uuid = |facts: &DomainFacts| facts.uuid.clone().unwrap_or_else(|| "none".to_owned());
+    let behind = |facts: &DomainFacts| {
+        let of = |disk: &DiskFacts| disk.source.clone().unwrap_or_else(|| "nothing".to_owned());
+        measured_disk(facts).map_or_else(|| "no disk".to_owned(), of)
+    };
+    match () {
+        () if uuid(then) != uuid(now) => had("the UUID", &uuid(then), &uuid(now)),
+        () if then.vcpus.maximum != now.vcpus.maximum => had("vCPUs:", &then.vcpus.maximum, &now.vcpus.maximum),
+        () if then.memory != now.memory => had("memory of", &then.memory, &now.memory),
+        () if class(then) != class(now) => had("the class", &class(then), &class(now)),
+        () if behind(then) != behind(now) => had("behind its first disk", &behind(then), &behind(now)),
+        () => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_host::synthetic::Synthetic;
     use nearmetal_measure::{
         Arm, ArmName, FioJob, Metric, Outcome, Purpose, Role, Run, Slice, Tenant, TuneFactor, Unit,
     };
@@ -175,7 +218,6 @@ mod tests {
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
     use super::*;
-    use crate::guest_request::{Paths, guest_request};
 
     const WINNER: &str = "node.small.none-native.main-loop";
 
@@ -266,27 +308,51 @@ mod tests {
         }
     }
 
-    fn request(vcpus: u32) -> GuestRequest {
+    fn facts() -> DomainFacts {
         let xml = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
-        let facts = nearmetal_domain::DomainXml::parse(xml).unwrap().facts().unwrap();
-        let host = Synthetic::new().nvme(0).build();
-        let class = nearmetal_place::WorkloadClass::General;
-        GuestRequest { vcpus, ..guest_request(facts, class, &Paths { host: &host, here: false }) }
+        nearmetal_domain::DomainXml::parse(xml).unwrap().facts().unwrap()
     }
 
     #[test]
     fn a_plan_takes_the_winner_and_names_the_run_and_says_why_not_otherwise() {
         let wins = || TuneVerdict::Use { arm: WINNER.into() };
-        let measured = for_plan(12, &results(wins()), &request(1)).unwrap();
+        let measured = for_plan(12, &results(wins()), &facts(), &facts()).unwrap();
         assert_eq!((measured.choices.to_string().as_str(), measured.disk.as_str()), (WINNER, "vda"));
         for words in ["tune run 12 on 2026-01-01", "of the VM as found in 6 fresh pairs", "lab: emulated time"] {
             assert!(measured.because.contains(words), "{}", measured.because);
         }
-        let refused = |verdict, vcpus| for_plan(12, &results(verdict), &request(vcpus)).unwrap_err();
-        assert!(refused(wins(), 4).contains("had 1 vCPUs then, and has 4 now"));
-        assert!(refused(TuneVerdict::Leave, 1).contains("no plan was shown faster"));
-        assert!(refused(TuneVerdict::Use { arm: "junk".into() }, 1).contains("names no choices"));
-        assert!(refused(TuneVerdict::Use { arm: PLANNED.into() }, 1).contains("by rule was the best"));
+        let refused = |verdict, now: &DomainFacts| for_plan(12, &results(verdict), &facts(), now).unwrap_err();
+        let for_this = |arm: &str| match refused(TuneVerdict::Use { arm: arm.into() }, &facts()) {
+            NotTaken::For(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(for_this("junk").contains("names no choices"));
+        assert!(for_this(PLANNED).contains("by rule was the best"));
+        assert!(matches!(refused(TuneVerdict::Leave, &facts()), NotTaken::LeaveIt(_)));
+    }
+
+    #[test]
+    fn a_vm_that_is_another_now_takes_nothing_not_even_the_advice_to_leave_it() {
+        let with = |change: &dyn Fn(&mut DomainFacts)| {
+            let mut now = facts();
+            change(&mut now);
+            for verdict in [TuneVerdict::Use { arm: WINNER.into() }, TuneVerdict::Leave] {
+                let refused = for_plan(12, &results(verdict), &facts(), &now).unwrap_err();
+                assert_eq!(refused, NotTaken::For(changed(&facts(), &now).unwrap()));
+            }
+            changed(&facts(), &now).unwrap()
+        };
+        let vcpus = with(&|now| now.vcpus.maximum = 77);
+        assert!(vcpus.contains("then, and has 77 now: tune it again"), "{vcpus}");
+        assert!(with(&|now| now.memory = now.memory.times(2)).contains("memory of"));
+        assert!(with(&|now| now.uuid = Some("another".into())).contains("UUID"));
+        assert!(with(&|now| now.class = Some("latency".into())).contains("class"));
+        let other = with(&|now| now.disks.iter_mut().for_each(|disk| disk.source = Some("/dev/other".into())));
+        assert!(other.contains("/dev/other"), "{other}");
+        // A plan pins it and gives it huge pages.
+        let mut planned = facts();
+        planned.vcpu_pins = vec![(0, CpuSet::one(2))];
+        assert_eq!(changed(&facts(), &planned), None);
     }
 
     #[test]

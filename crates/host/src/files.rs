@@ -103,16 +103,30 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), FileError> {
 }
 
 /// Writes beside the target, syncs, renames: after a crash the old or the new text is there, never half of one. Two processes
-/// that write the same file do not write into each other's.
+/// that write the same file do not write into each other's. A link in the place of the file beside it is not followed: somebody else
+/// may have put it there. A terminal, a pipe or a device is written to, and stays what it is.
 pub fn write_atomic(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), FileError> {
     checked("write", path, || {
+        if path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+            let mut there = fs::OpenOptions::new().write(true).open(path)?;
+            return io::Write::write_all(&mut there, contents.as_ref());
+        }
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.new", std::process::id()));
         let temporary = PathBuf::from(temporary);
-        let mut file = fs::File::create(&temporary)?;
-        io::Write::write_all(&mut file, contents.as_ref())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
+        let mut file = match fs::File::create_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&temporary)?;
+                fs::File::create_new(&temporary)?
+            }
+            created => created?,
+        };
+        let written = io::Write::write_all(&mut file, contents.as_ref()).and_then(|()| file.sync_all());
+        if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
+            // The error that counts is the first.
+            let _ = fs::remove_file(&temporary);
+            return Err(error);
+        }
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::File::open(parent)?.sync_all()?;
         }
@@ -175,4 +189,42 @@ pub fn remove_dir_all(path: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn beside(path: &Path) -> PathBuf {
+        PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()))
+    }
+
+    #[test]
+    fn a_link_that_waits_beside_the_file_leads_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, victim] = ["plan.json", "passwd"].map(|name| directory.path().join(name));
+        write(&victim, "secret").unwrap();
+        symlink(&victim, beside(&path)).unwrap();
+        write_atomic(&path, "plan").unwrap();
+        assert_eq!([&path, &victim].map(|file| read_to_string(file).unwrap()), ["plan", "secret"]);
+        assert_eq!(list(directory.path()).unwrap().len(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_to_and_stays_what_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || read_to_string(&pipe)
+        });
+        write_atomic(&pipe, "plan").unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), "plan");
+        assert!(!pipe.metadata().unwrap().is_file());
+        assert!(write_atomic(directory.path(), "plan").is_err());
+        assert_eq!(list(directory.path()).unwrap().len(), 1);
+    }
 }

@@ -8,7 +8,9 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_measure::{
     Environment, Experiment, Function, MeasureError, Store, device_model, port_functions, port_model,
 };
-use nearmetal_place::{DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork};
+use nearmetal_place::{
+    DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork, WorkloadClass,
+};
 
 use crate::job::matrix::for_plan;
 use crate::job::net_for_plan::{self, Wanted, WayOut};
@@ -74,7 +76,7 @@ pub(crate) fn measured(
             disks.filter_map(|disk| ground.disk(request, disk, |name| device_model(tree, host, name), &mut notes)),
         );
         let functions = |port: &str| port_functions(port, tree, host);
-        found.guests.extend(ground.guest(&guest.stored, &mut notes));
+        found.guests.extend(ground.guest(&guest.stored, request.class, &mut notes));
         found.networks.extend(ground.networks(guest, functions, Path::new(VHOST_NET).exists(), &mut notes));
     }
     for note in notes {
@@ -88,12 +90,15 @@ pub(crate) fn measured(
 
 impl Ground<'_> {
     /// The newest tune of this very guest under this kernel, if it says what to use.
-    fn guest(&self, now: &DomainFacts, notes: &mut Vec<Note>) -> Option<MeasuredGuest> {
+    fn guest(&self, now: &DomainFacts, class: WorkloadClass, notes: &mut Vec<Note>) -> Option<MeasuredGuest> {
         let name = &now.name;
         let found = self.store.newest_tune(name, self.kernel, self.environment);
         let (id, results) = found.map_err(|error| notes.push(unreadable(&error))).ok()??;
-        let then = self.tuned_definition(id).map_err(|error| notes.push(unreadable(&error))).ok()?;
-        match tuned::for_plan(id, &results, &then, now) {
+        // The command line may say another class than the definition.
+        let as_asked = DomainFacts { class: Some(class.word().to_owned()), ..now.clone() };
+        let unread = |error: MeasureError| Note::Plain(format!("{name}: tune run {id} is not used: {error}"));
+        let then = self.tuned_definition(id).map_err(|error| notes.push(unread(error))).ok()?;
+        match tuned::for_plan(id, &results, &then, &as_asked) {
             Ok(measured) => return Some(measured),
             Err(NotTaken::For(why)) => notes.push(Note::Plain(format!("{name}: tune run {id} is not used: {why}"))),
             Err(NotTaken::LeaveIt(why)) => notes.push(Note::Important(format!(

@@ -1,6 +1,7 @@
 //! Signals that tell this program to end: what everything that hears them has in common.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -53,26 +54,54 @@ pub(crate) fn heard() -> std::io::Result<Receiver<()>> {
     Ok(receiver)
 }
 
-/// The wish that measuring ends, which the first signal expresses; the same one however often it is asked for.
-///
-/// # Errors
-/// The system takes no handlers.
-pub(crate) fn ends_measuring() -> std::io::Result<Stop> {
-    static STOP: OnceLock<Stop> = OnceLock::new();
-    if let Some(stop) = STOP.get() {
-        return Ok(stop.clone());
+/// While this lives, the first signal asks for the end of what is measured; before and after, it ends this program at once.
+pub(crate) struct Measuring {
+    /// The wish, which stands for all that this program measures afterwards.
+    pub(crate) stop: Stop,
+}
+
+/// How many live.
+static MEASURING: AtomicUsize = AtomicUsize::new(0);
+
+impl Measuring {
+    /// From now on.
+    ///
+    /// # Errors
+    /// The system takes no handlers.
+    pub(crate) fn begins() -> std::io::Result<Self> {
+        static STOP: OnceLock<Stop> = OnceLock::new();
+        let stop = match STOP.get() {
+            Some(stop) => stop.clone(),
+            None => {
+                let stop = STOP.get_or_init(Stop::default).clone();
+                ask_by_signal(stop.clone())?;
+                stop
+            }
+        };
+        MEASURING.fetch_add(1, Ordering::SeqCst);
+        Ok(Self { stop })
     }
-    let stop = STOP.get_or_init(Stop::default).clone();
-    let asked = stop.clone();
-    hear(move |_| {
-        asked.ask();
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        MEASURING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn ask_by_signal(stop: Stop) -> std::io::Result<()> {
+    hear(move |signal| {
+        if MEASURING.load(Ordering::SeqCst) == 0 {
+            // What then runs never promised to come to an end of its own.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+        stop.ask();
         // Whoever waits with the finger on Ctrl-C must know it even if prose was silenced.
         Printer::new(false).important(
             "stopping: the sample that runs comes to its end, then guests, pools and devices are put back as they were. Again \
              to end at once: `nearmetal rollback` puts back what is then left",
         );
-    })?;
-    Ok(stop)
+    })
 }
 
 /// Which of several signals one is.

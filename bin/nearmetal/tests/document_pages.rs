@@ -113,7 +113,7 @@ fn a_rollback_has_the_fields_of_the_page() {
     let output = RollbackOutput {
         schema: ROLLBACK_SCHEMA.into(),
         ok: true,
-        transaction: 1,
+        transaction: Some(1),
         notes: vec!["test".into()],
         checks: vec![check],
     };

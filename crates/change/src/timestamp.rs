@@ -4,8 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now, such as `2026-11-21T09:12:12Z`.
 pub fn now() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-    format(seconds)
+    of(SystemTime::now())
+}
+
+/// That moment.
+pub fn of(moment: SystemTime) -> String {
+    format(moment.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()))
 }
 
 /// Days to a civil date: Howard Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`.

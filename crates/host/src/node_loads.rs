@@ -3,9 +3,7 @@
 use crate::HostFs;
 use crate::read::{FIRST_BLOCK, cpuinfo_field};
 
-/// Intel's family of all processors that count by node.
-const FAMILY: &str = "6";
-/// Those of them, from Nehalem to Ivy Bridge, that count all loads (Linux arch/x86/events/intel/core.c, `intel_pmu_init` with
+/// Models of Intel's family 6, from Nehalem to Ivy Bridge, that count all loads (Linux arch/x86/events/intel/core.c, `intel_pmu_init` with
 /// `nehalem_hw_cache_extra_regs` and `snb_hw_cache_extra_regs`).
 const COUNT_ALL: &[&str] = &["26", "30", "31", "46", "37", "44", "47", "42", "45", "58", "62"];
 
@@ -25,8 +23,11 @@ impl NodeLoads {
     pub fn of(fs: &HostFs) -> Self {
         let cpuinfo = fs.read_head("/proc/cpuinfo", FIRST_BLOCK).unwrap_or_default();
         let is = |name: &str, value: &str| cpuinfo_field(&cpuinfo, name) == Some(value);
-        let counts_all = || cpuinfo_field(&cpuinfo, "model").is_none_or(|model| COUNT_ALL.contains(&model));
-        let counts_own = is("vendor_id", "GenuineIntel") && is("cpu family", FAMILY) && !counts_all();
+        let counts_all = || {
+            let model = cpuinfo_field(&cpuinfo, "model");
+            is("cpu family", "6") && model.is_none_or(|model| COUNT_ALL.contains(&model))
+        };
+        let counts_own = is("vendor_id", "GenuineIntel") && !counts_all();
         if counts_own { Self::Own } else { Self::Any }
     }
 
@@ -68,6 +69,7 @@ mod tests {
         for (model, name) in [(63, "Haswell-EP"), (85, "Skylake-SP"), (106, "Ice Lake-SP"), (143, "Sapphire Rapids")] {
             assert_eq!(on("GenuineIntel", 6, model), NodeLoads::Own, "{name}");
         }
+        assert_eq!(on("GenuineIntel", 19, 1), NodeLoads::Own, "families to come");
         assert_eq!(on("AuthenticAMD", 25, 1), NodeLoads::Any);
         assert_eq!(NodeLoads::of(&HostFs::of_tree(MemoryTree::new(), "unknown")), NodeLoads::Any);
     }

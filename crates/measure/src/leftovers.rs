@@ -1,6 +1,7 @@
 //! What an experiment changes on the host, written down before it is changed, so that a killed one can be cleaned up.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nearmetal_change::devices::{Card, DriverState};
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
@@ -15,6 +16,9 @@ use crate::error::MeasureError;
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
 use crate::scratch;
+
+/// The file in the state directory.
+const RECORD: &str = "bench.json";
 
 /// Changes to take back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -87,7 +91,7 @@ impl Leftovers {
     /// An empty record for this boot, at `STATE/bench.json`.
     pub(crate) fn new(state: &Path, host: &Host) -> Self {
         let boot_id = host.system.boot_id.clone().unwrap_or_default();
-        Self { boot_id, path: state.join("bench.json"), ..Self::default() }
+        Self { boot_id, path: state.join(RECORD), ..Self::default() }
     }
 
     /// What an interrupted experiment left, if any.
@@ -95,7 +99,7 @@ impl Leftovers {
     /// # Errors
     /// The record cannot be read, or its experiment is still running.
     pub(crate) fn load(state: &Path, fs: &HostFs) -> Result<Option<Self>, MeasureError> {
-        let path = state.join("bench.json");
+        let path = state.join(RECORD);
         if !path.exists() {
             return Ok(None);
         }
@@ -189,6 +193,11 @@ fn resume(hypervisor: &mut dyn Hypervisor, domain: &str) -> Result<(), MeasureEr
         Ok(_) | Err(HypervisorError::NoSuchDomain { .. }) => Ok(()),
         Err(error) => Err(failed(domain)(error)),
     }
+}
+
+/// When an interrupted experiment last borrowed something, by the clock of the wall; `None`: nothing is left of any.
+pub fn leftovers_since(state: &Path) -> Option<SystemTime> {
+    state.join(RECORD).metadata().ok()?.modified().ok()
 }
 
 /// Takes back what an interrupted experiment left, if there is anything; says whether there was.

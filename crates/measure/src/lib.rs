@@ -61,7 +61,7 @@ pub use error::MeasureError;
 pub use event::Event;
 pub use experiment::{Experiment, Measurement};
 pub use inside::InsideRequest;
-pub use leftovers::take_back_leftovers;
+pub use leftovers::{leftovers_since, take_back_leftovers};
 pub use load::{
     FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob, MemoryLatency,
     Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape, Window, WorkJob, Workload, WorksOn,

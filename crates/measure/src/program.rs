@@ -4,6 +4,8 @@
 #[cfg(not(test))]
 use std::io::Write;
 #[cfg(not(test))]
+use std::os::unix::process::CommandExt;
+#[cfg(not(test))]
 use std::process::{Child, Stdio};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -45,6 +47,8 @@ pub(crate) struct Started {
 #[cfg(not(test))]
 impl Started {
     fn new(command: &mut Command) -> std::io::Result<Self> {
+        // Ctrl-C is for nearmetal, which lets a sample come to its end and needs programs to give back what was borrowed.
+        command.process_group(0);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         Ok(Self { child, started: Instant::now() })
     }
@@ -82,6 +86,8 @@ fn hung(limit: Duration) -> std::io::Error {
 /// Runs a program to its end, with `input` on its stdin.
 #[cfg(not(test))]
 fn end_of(command: &mut Command, input: Option<&str>) -> std::io::Result<Output> {
+    // As in `Started::new`.
+    command.process_group(0);
     let Some(input) = input else { return command.stdin(Stdio::null()).output() };
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {

@@ -1,6 +1,8 @@
 //! Arms side by side on one scratch device: bare metal, and clones of one guest in different definitions, each with an equal
 //! region of the device and all on the same slice.
 
+use std::time::Duration;
+
 use nearmetal_place::Placement;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -18,11 +20,15 @@ use crate::record::record;
 use crate::results::{Arm, Environment, Results, Slice};
 use crate::scratch::Scratch;
 
-/// What is written of a region at most before it is measured: more than the host's page cache holds of what an arm reads in a sample,
-/// and a matter of a minute for four arms on a drive of today.
-const MOST_WRITTEN: Bytes = Bytes::from_mib(32 << 10);
+/// What is written of all regions together at most before they are measured: of four arms more than the host's page cache holds of what
+/// one reads in a sample, and a matter of a minute on a drive of today.
+const MOST_WRITTEN: Bytes = Bytes::from_mib(128 << 10);
 /// The same in a lab, whose drives have no medium.
-const MOST_WRITTEN_IN_A_LAB: Bytes = Bytes::from_mib(128);
+const MOST_WRITTEN_IN_A_LAB: Bytes = Bytes::from_mib(512);
+/// So much is written between two looks whether somebody asks for the end.
+const WRITTEN_AT_ONCE: u64 = 4 << 30;
+/// Partitions and requests are whole multiples of this.
+const WHOLE: u64 = 1 << 20;
 
 /// One arm that is to be there.
 pub(crate) struct Way {
@@ -88,6 +94,8 @@ pub(crate) struct Stand {
     pub region: Bytes,
     /// How much of each region was written beforehand, and is worked on by what works on blocks; `None`: nothing does.
     written: Option<Bytes>,
+    /// How long that took.
+    pub writing: Duration,
     up: Up,
     /// With [`Up::One`], the arm whose clone was booted last.
     last: Option<usize>,
@@ -110,7 +118,9 @@ impl Stand {
         let scratch = session.divide(&on.scratch, ways.len())?;
         let slice = slice_of(&on.placement, &on.scratch, scratch.region_size);
         session.stay_off(std::slice::from_ref(&slice))?;
+        let began = session.hypervisor.now();
         let written = write_regions(&on.pairing, &scratch, session)?;
+        let writing = session.hypervisor.now().duration_since(began);
         session.stage("sizing hugepage pools");
         let definitions = || ways.iter().filter_map(|way| way.xml.as_deref());
         let mut in_huge_pages = 0;
@@ -140,7 +150,8 @@ impl Stand {
         session.will_clone(guests.iter().flatten().map(|guest| guest.name.clone()))?;
         let clones = Clones { guests, bare };
         session.stage("booting the clones");
-        let mut stand = Self { clones, arms: Vec::new(), slice, region: scratch.region_size, written, up, last: None };
+        let mut stand =
+            Self { clones, arms: Vec::new(), slice, region: scratch.region_size, written, writing, up, last: None };
         if up == Up::All {
             stand.clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
         }
@@ -267,11 +278,14 @@ fn write_regions(
         Environment::Lab { .. } => MOST_WRITTEN_IN_A_LAB,
         Environment::Silicon => MOST_WRITTEN,
     };
-    let written = scratch.region_size.min(most);
+    let share = most.get() / scratch.regions.len().max(1) as u64 / WHOLE * WHOLE;
+    let written = scratch.region_size.min(Bytes::new(share.max(WHOLE)));
     session.stage("writing what is read later");
     for region in &scratch.regions {
-        session.goes_on()?;
-        fill(region, Bytes::ZERO, written)?;
+        for offset in (0..written.get()).step_by(WRITTEN_AT_ONCE as usize) {
+            session.goes_on()?;
+            fill(region, Bytes::new(offset), Bytes::new(WRITTEN_AT_ONCE.min(written.get() - offset)))?;
+        }
     }
     Ok(Some(written))
 }

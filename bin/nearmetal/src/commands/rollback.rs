@@ -6,11 +6,11 @@ use std::time::Duration;
 use nearmetal_change::journal::Transaction;
 use nearmetal_change::{
     AnyPlan, ChangeError, Faults, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile, RollbackOptions, forget,
-    rollback as take_back, rollback_fault_points,
+    rollback as take_back, rollback_fault_points, timestamp,
 };
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
-use nearmetal_measure::take_back_leftovers;
+use nearmetal_measure::{leftovers_since, take_back_leftovers};
 
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
@@ -21,12 +21,15 @@ use crate::standing::{line, listed};
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
+/// What is said of leftovers.
+const PUT_BACK: &str = "put back what a killed measurement had left: clones, pools, devices, paused guests";
+
 /// Undo the last apply, doctor --fix or device change
 ///
 /// Restores the former definitions, pools, settings and running state from the journal, whether the change finished or
-/// was killed at any step. Where a killed measurement left something, that is the last change: it alone is put back,
-/// unless --transaction, --plan, --restart or --keep-running names what comes after it. What a reboot has already undone
-/// is only reported. If a rollback is killed, run it again.
+/// was killed at any step. What a killed measurement left is put back first, and alone if it is the last that happened,
+/// unless --transaction, --plan, --restart or --keep-running names a change. What a reboot has already undone is only
+/// reported. If a rollback is killed, run it again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The transaction to undo [default: the unfinished one, or the last one in force]
@@ -66,10 +69,14 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
     if args.list {
         return Ok(list(&args.state.journal(), args.format, printer).unwrap_or_else(|error| refuse(printer, &error)));
     }
+    let last = leftovers_since(args.state.journal().state_directory()).map(timestamp::of);
     let cleaned = if args.list_fault_points || args.forget { false } else { after_a_measurement(&args, printer)? };
     let means_a_plan = args.transaction.is_some() || args.plan.is_some() || args.restart || args.keep_running;
-    if cleaned && !means_a_plan {
-        printer.say("nothing else was rolled back; to see what is in force: nearmetal rollback --list");
+    if cleaned && !means_a_plan && !changed_since(&args.state.journal(), &last.unwrap_or_default()) {
+        printer.important("nothing else was rolled back; to see what is in force: nearmetal rollback --list");
+        if args.format == Format::Json {
+            print(None, vec![PUT_BACK.to_owned()], printer);
+        }
         return Ok(ExitStatus::Done);
     }
     match run(&args, printer) {
@@ -99,7 +106,7 @@ fn after_a_measurement(args: &Args, printer: &mut Printer) -> anyhow::Result<boo
     let libvirt = || Libvirt::open(None).map(|libvirt| Box::new(libvirt) as Box<dyn Hypervisor>);
     let cleaned = take_back_leftovers(args.state.journal().state_directory(), &HostFs::live(), libvirt)?;
     if cleaned {
-        printer.say("put back what a killed measurement had left: clones, pools, devices, paused guests");
+        printer.say(PUT_BACK);
     }
     Ok(cleaned)
 }
@@ -149,17 +156,25 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
             printer.say("to see what is still in force: nearmetal rollback --list");
         }
         Format::Json => {
-            let output = RollbackOutput {
-                schema: ROLLBACK_SCHEMA.to_owned(),
-                ok: true,
-                transaction: done.transaction,
-                notes: done.notes,
-                checks: Vec::new(),
-            };
-            printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
+            print(Some(done.transaction), done.notes, printer);
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// The document of what was rolled back.
+fn print(transaction: Option<u32>, notes: Vec<String>, printer: &mut Printer) {
+    let schema = ROLLBACK_SCHEMA.to_owned();
+    let output = RollbackOutput { schema, ok: true, transaction, notes, checks: Vec::new() };
+    printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
+}
+
+/// Whether a change was begun, or is unfinished, that came after this moment.
+fn changed_since(journal: &Journal, moment: &str) -> bool {
+    let transactions = journal.transactions().unwrap_or_default();
+    let comes_later =
+        |of: &Transaction| of.is_unfinished() || (of.is_in_force() && of.header.started.as_str() > moment);
+    transactions.iter().any(comes_later)
 }
 
 /// The last transaction that put this plan in force, or began to.

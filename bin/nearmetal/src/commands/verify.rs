@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Check everything applied and fixed here, as without a domain, and call it done if nothing is in force
     #[arg(long, conflicts_with_all = ["domains", "plan"])]
     all: bool,
-    /// Stay until Ctrl-C or SIGTERM. Check a guest within 5 seconds after libvirt tells that it started, restarted, stopped,
+    /// Stay until Ctrl-C, SIGTERM or SIGHUP. Check a guest within 5 seconds after libvirt tells that it started, restarted, stopped,
     /// or was tuned or redefined, where a PU is free for that and few guests start at once; check everything at the
     /// beginning, every SECONDS (900 if not given), after the connection to libvirt was lost and found again, and when PUs,
     /// memory, PCI functions or drives of the host come, go or change their driver. A difference is told when a second look

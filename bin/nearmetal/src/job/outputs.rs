@@ -23,8 +23,8 @@ pub(crate) struct RollbackOutput {
     pub schema: String,
     /// Whether the former state was found again.
     pub ok: bool,
-    /// Number of the transaction that was taken back.
-    pub transaction: u32,
+    /// Number of the transaction that was taken back; `None`: what a killed measurement had left, and no transaction.
+    pub transaction: Option<u32>,
     /// One sentence per change, in the order in which they were taken back.
     pub notes: Vec<String>,
     /// What was looked at afterwards, if anything was.

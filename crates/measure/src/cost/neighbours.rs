@@ -100,7 +100,7 @@ impl Threads {
     /// measures. What is pinned nowhere has no PUs of its own.
     pub(super) fn neighbours(&self, before: &Self, fs: &HostFs, target: &Target, own: u32) -> Option<String> {
         let length = self.taken.saturating_sub(before.taken);
-        if target.floats || length == 0 {
+        if target.floats || target.roams || length == 0 {
             return None;
         }
         let pus = target.undisturbed(&online_pus(fs).unwrap_or_default());
@@ -211,6 +211,7 @@ mod tests {
     fn a_little_and_a_guest_that_is_pinned_nowhere_are_no_matter() {
         assert_eq!(said(9, &[(90, "sshd", 1)], &target()), None);
         assert_eq!(said(90, &[(90, "stress", 1)], &Target { floats: true, ..target() }), None);
+        assert_eq!(said(90, &[(90, "stress", 1)], &Target { roams: true, ..target() }), None);
     }
 
     proptest! {

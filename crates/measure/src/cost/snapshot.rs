@@ -39,6 +39,8 @@ pub(crate) struct Target {
     pub(crate) on_top: CpuSet,
     /// Whether the vCPUs may run on every PU, so that every PU's time may be theirs.
     pub(crate) floats: bool,
+    /// Whether there are more PUs for the vCPUs than vCPUs: whoever else runs there need not be in their way.
+    pub(crate) roams: bool,
     /// Distance from each PU to each node; what the host does not tell is missing.
     pub(crate) distances: BTreeMap<(u32, u32), u32>,
     /// The lab's model of time. Reading it takes thousands of instructions, which are not to be counted.
@@ -58,18 +60,27 @@ pub(crate) struct Requests {
 
 impl Target {
     /// The same with the PUs that the guests' threads may run on, by their affinity: a guest as it was found may be pinned to
-    /// others than the plan's slice, or to none. What bare metal is bound to stays, and so does the slice of guests of whose
-    /// vCPUs no affinity can be read.
+    /// others than the plan's slice, or to none. What bare metal is bound to stays, and so does the slice where the affinity of
+    /// a guest's vCPUs cannot be read.
     pub(crate) fn where_pinned(mut self, fs: &HostFs) -> Self {
-        let threads = self.guests.iter().flat_map(|pid| guests::threads(fs, *pid).unwrap_or_default());
-        let (mut vcpus, mut others) = (CpuSet::new(), CpuSet::new());
-        for thread in threads {
-            let pus = if matches!(thread.role, ThreadRole::Vcpu(_)) { &mut vcpus } else { &mut others };
-            *pus = pus.union(&thread.affinity.unwrap_or_default());
+        let (mut vcpus, mut others, mut count) = (CpuSet::new(), CpuSet::new(), 0);
+        for guest in &self.guests {
+            let mut of_guest = CpuSet::new();
+            for thread in guests::threads(fs, *guest).unwrap_or_default() {
+                let is_vcpu = matches!(thread.role, ThreadRole::Vcpu(_));
+                count += usize::from(is_vcpu);
+                let pus = if is_vcpu { &mut of_guest } else { &mut others };
+                *pus = pus.union(&thread.affinity.unwrap_or_default());
+            }
+            if of_guest.is_empty() {
+                return self;
+            }
+            vcpus = vcpus.union(&of_guest);
         }
         if vcpus.is_empty() {
             return self;
         }
+        self.roams = vcpus.len() > count;
         self.floats = online_pus(fs).is_some_and(|online| online.is_subset(&vcpus));
         if !self.floats {
             (self.on_top, self.slice) = (others.difference(&vcpus), vcpus);
@@ -500,6 +511,7 @@ mod tests {
             };
             let target = planned.where_pinned(&HostFs::of_tree(tree, "a guest"));
             let undisturbed = target.undisturbed(&"0-7".parse().unwrap());
+            assert_eq!(target.roams, vcpu.contains('-'), "{vcpu}");
             (target.slice.to_string(), target.on_top.to_string(), target.floats, undisturbed.to_string())
         };
         let said = |slice: &str, on_top: &str, floats, undisturbed: &str| {

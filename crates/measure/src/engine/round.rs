@@ -195,12 +195,15 @@ fn run_of(
     session.tell(Event::Run { done, total, round: round.number, arm: &arm.title, load: &step.workload.label() });
     let (started, clock) = (nearmetal_change::timestamp::now(), Instant::now());
     let mut sampled = subject.sample(step, session);
+    // What fails because somebody asks for the end is no failure of the arm.
     if sampled.is_err() {
-        // A terminal sends its Ctrl-C to the programs that are measured, too: that is no failure of the arm.
         session.goes_on()?;
+        if subject.revive(step, session)? {
+            sampled = subject.sample(step, session);
+        }
     }
-    if sampled.is_err() && subject.revive(step, session)? {
-        sampled = subject.sample(step, session);
+    if sampled.is_err() {
+        session.goes_on()?;
     }
     let ran = sampled.is_ok();
     let (outcome, together) = match sampled {

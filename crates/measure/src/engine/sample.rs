@@ -225,6 +225,7 @@ fn target(
         guests: processes.iter().map(|(_, pid)| *pid).collect(),
         on_top,
         floats: false,
+        roams: false,
         slice,
         distances: distances(&session.host),
         time_model: session.fs.lab_time_model(),

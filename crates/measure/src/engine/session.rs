@@ -117,6 +117,11 @@ impl<'a> Session<'a> {
             "putting everything back"
         }));
         let cleaned = session.leftovers.clean_up(fs, session.hypervisor);
+        if matches!(result, Err(MeasureError::Stopped)) {
+            // It says that everything was put back.
+            cleaned?;
+            return result;
+        }
         let result = result?;
         cleaned?;
         Ok(result)

@@ -22,6 +22,7 @@ pub(super) fn read_back_all(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> 
     let all: Vec<usize> = (0..rig.cards.len()).collect();
     let mut effects: Vec<Option<Effect>> = vec![None; all.len()];
     for batch in rig.batches(&all) {
+        session.goes_on()?;
         let bare = rig.cards[batch[0]].path.link == Link::Bare;
         let brought = if bare { rig.stand_bare(session) } else { rig.stand_guest(&batch, session).map(drop) };
         let alone = batch.len() > 1;
@@ -37,6 +38,7 @@ pub(super) fn read_back_all(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> 
             });
         }
     }
+    session.goes_on()?;
     let missing = || Effect::NotShown { why: "it was not brought up".to_owned() };
     Ok(effects.into_iter().map(|effect| effect.unwrap_or_else(missing)).collect())
 }

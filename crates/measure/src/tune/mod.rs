@@ -90,9 +90,10 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let set_up = session.hypervisor.now().duration_since(began).as_secs_f64();
     let names = stand.names();
     let guests = names.len() - 1;
-    // Of the set-up, booting is nearly all.
+    // Of the set-up beside writing the regions, booting is nearly all.
+    let booting = set_up - stand.writing.as_secs_f64();
     let sample = workload.load().length().unwrap_or_default().as_secs_f64() + request::BESIDE_A_SAMPLE;
-    let guest = set_up / guests as f64 + sample;
+    let guest = booting / guests as f64 + sample;
     let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + sample) * MARGIN;
     let left = f64::from(request.budget) - set_up - PUTTING_BACK;
     let for_the_race = left - pairs_at_least.max(left * KEPT);
@@ -102,7 +103,7 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
         return Err(MeasureError::Asked(format!(
             "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {:.0} s), and \
              the budget is {} s: raise --budget, or leave factors out (--without)",
-            set_up / guests as f64,
+            booting / guests as f64,
             request.budget
         )));
     }

@@ -88,7 +88,8 @@ impl TuneRequest {
     }
 }
 
-/// Seconds without which there is no answer, if a boot takes 8 s: every arm booted once to be read back and in each round of
+/// Seconds without which there is no answer, if a boot takes 8 s, beside those for writing the regions, which hang on the drive: every arm
+/// booted once to be read back and in each round of
 /// the first rung, and the fresh rounds.
 pub fn least_seconds(request: &TuneRequest) -> u32 {
     let length = request.on.pairing.paired.first().and_then(|workload| workload.load().length());

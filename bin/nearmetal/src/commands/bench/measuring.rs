@@ -9,7 +9,7 @@ use nearmetal_measure::{Event, Experiment, MeasureError, Measurement};
 use serde::Serialize;
 
 use crate::printer::Printer;
-use crate::signals::ends_measuring;
+use crate::signals::Measuring;
 
 /// Refuses anyone but root; `what` needs it, and `instead` is what others may do.
 pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
@@ -23,7 +23,8 @@ pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
 pub(crate) fn perform(experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<Measurement> {
     let fs = HostFs::live();
     let mut experiment = experiment.clone();
-    experiment.conditions_mut().stop = ends_measuring()?;
+    let measuring = Measuring::begins()?;
+    experiment.conditions_mut().stop = measuring.stop.clone();
     let mut libvirt = Libvirt::open(None)?;
     watch(printer, |tell| experiment.perform(&fs, &mut libvirt, tell))
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nearmetal_change::timestamp;
 use nearmetal_host::{HostFs, files};
-use nearmetal_measure::{Entry, Experiment, Measurement, State};
+use nearmetal_measure::{Entry, Experiment, MeasureError, Measurement, State};
 use nearmetal_report::html_page;
 use nearmetal_report::papers::{Words, of_experiment};
 use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepView, claims};
@@ -149,7 +149,7 @@ impl Course {
     /// Runs the steps that are not done, and makes the page.
     ///
     /// # Errors
-    /// The directory cannot be written. What a step gives is kept in the view, its failure too.
+    /// The directory cannot be written; somebody asked for the end. What a step gives is kept in the view, its failure too.
     pub(super) fn run(&mut self, steps: &[Step], printer: &mut Printer) -> anyhow::Result<()> {
         for (number, step) in steps.iter().enumerate() {
             let of = format!("step {} of {}", number + 1, steps.len());
@@ -181,6 +181,11 @@ impl Course {
         view.seconds = Some(view.seconds.unwrap_or_default() + start.elapsed().as_secs_f64());
         match ended {
             Ok(()) => view.state.why().into_iter().for_each(|why| printer.important(why)),
+            // The same command goes on with it.
+            Err(error) if matches!(error.downcast_ref(), Some(MeasureError::Stopped)) => {
+                experiment::keep(&self.directory, &self.view)?;
+                return Err(error);
+            }
             Err(error) => {
                 let why = format!("{error:#}");
                 printer.important(&format!("{}: {why}", step.title));

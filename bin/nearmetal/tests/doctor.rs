@@ -305,7 +305,10 @@ fn a_watch_prints_what_it_finds_and_ends_on_ctrl_c_by_what_is_left() {
     use std::io::{BufRead, BufReader};
     let schema: Value = serde_json::from_str(include_str!("../../../docs/reference/doctor-watch.schema.json")).unwrap();
     let (folder, bad) = (capture(), fixture(BAD));
-    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("nearmetal"))
+    // Whoever runs the tests in the background may have Ctrl-C ignored, and a program that ignores it is not to be ended by it.
+    let mut child = std::process::Command::new("env")
+        .arg("--default-signal=INT")
+        .arg(assert_cmd::cargo::cargo_bin("nearmetal"))
         .args(["doctor", "--watch", "3600", "--format", "json", "--only", "disk-bus-virtio"])
         .args(["--capture", folder.path().to_str().unwrap(), "--xml", bad.to_str().unwrap()])
         .stdout(std::process::Stdio::piped())

@@ -35,12 +35,14 @@ impl Log {
                     let (experiment, guests) = (&entry.experiment, entry.guests.join(", "));
                     return Err(MeasureError::Asked(format!("measurement {id} is a {experiment} of {guests}")));
                 }
-                // Figures of two kernels are two experiments.
-                if entry.kernel != begun.kernel {
-                    return Err(MeasureError::Unfit(format!(
-                        "measurement {id} began on kernel {}, and this is {}: measure anew",
-                        entry.kernel, begun.kernel
-                    )));
+                // Figures of two kernels, or of two QEMUs, are two experiments.
+                for (what, then, now) in [("kernel", &entry.kernel, &begun.kernel), ("QEMU", &entry.qemu, &begun.qemu)]
+                {
+                    if then != now {
+                        return Err(MeasureError::Unfit(format!(
+                            "measurement {id} began on {what} {then}, and this is {now}: measure anew"
+                        )));
+                    }
                 }
                 store.reopen(id)?;
                 let mut recorded = store.runs(id)?;
@@ -66,7 +68,10 @@ impl Log {
     }
 
     /// The runs of a round that were written down whole; they are not made again.
-    pub(crate) fn recorded(&mut self, round: &Round, arms: &[ArmName]) -> Vec<Run> {
+    ///
+    /// # Errors
+    /// Something else was run in that round: this version designs it otherwise, or what was raced has another leader now.
+    pub(crate) fn recorded(&mut self, round: &Round, arms: &[ArmName]) -> Result<Vec<Run>, MeasureError> {
         let phase = self.phase;
         let mut of: Vec<Run> = self
             .recorded
@@ -74,10 +79,21 @@ impl Log {
             .filter(|(own, run)| *own == phase && run.round == round.number)
             .map(|(_, run)| run.clone())
             .collect();
+        let is_of = |run: &Run, step: &crate::engine::Step| {
+            arms.get(step.arm).is_some_and(|arm| arm.id == run.arm) && run.workload == step.workload
+        };
+        let is_asked = |run: &Run| round.steps.get(run.position as usize).is_some_and(|step| is_of(run, step));
+        if let Some(other) = of.iter().find(|run| !is_asked(run)) {
+            return Err(MeasureError::Unfit(format!(
+                "measurement {} ran `{}` with {} in round {}, where something else would run now: measure anew",
+                self.id,
+                other.arm,
+                other.workload.label(),
+                round.number
+            )));
+        }
         let is_there = |(position, step): (u32, &crate::engine::Step)| {
-            let id = arms.get(step.arm).map(|arm| arm.id.as_str());
-            let same = |run: &Run| Some(run.arm.as_str()) == id && run.workload == step.workload;
-            of.iter().any(|run| run.position == position && same(run))
+            of.iter().any(|run| run.position == position && is_of(run, step))
         };
         let later = self.recorded.iter().any(|(own, run)| (*own, run.round) > (phase, round.number));
         let whole = later || (0_u32..).zip(&round.steps).all(is_there);
@@ -85,7 +101,7 @@ impl Log {
             of.clear();
         }
         self.number += of.len() as u32;
-        of
+        Ok(of)
     }
 
     /// The measurement is over: its document takes the place of its runs.

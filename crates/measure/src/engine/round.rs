@@ -101,7 +101,7 @@ pub(crate) fn carry_out(
         let path = &*subject.path;
         let last = runs.last().and_then(|run: &Run| subject.arms.iter().position(|arm| arm.id == run.arm));
         let Some(round) = design.next(&runs, &mut |arms, random| path.arrange(arms, last, random))? else { break };
-        let recorded = session.recorded(&round, &subject.arms);
+        let recorded = session.recorded(&round, &subject.arms)?;
         if !recorded.is_empty() {
             any_ran |= recorded.iter().any(|run| run.failure().is_none());
             runs.extend(recorded);

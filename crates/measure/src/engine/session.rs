@@ -183,8 +183,11 @@ impl<'a> Session<'a> {
     }
 
     /// The runs of a round that an interrupted experiment had written down whole.
-    pub(super) fn recorded(&mut self, round: &Round, arms: &[ArmName]) -> Vec<Run> {
-        self.log.as_mut().map(|log| log.recorded(round, arms)).unwrap_or_default()
+    ///
+    /// # Errors
+    /// It was designed otherwise.
+    pub(super) fn recorded(&mut self, round: &Round, arms: &[ArmName]) -> Result<Vec<Run>, MeasureError> {
+        self.log.as_mut().map_or(Ok(Vec::new()), |log| log.recorded(round, arms))
     }
 
     /// Pauses the original of a guest, which owns the slice that is measured.

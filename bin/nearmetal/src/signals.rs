@@ -62,6 +62,13 @@ pub(crate) struct Measuring {
 
 /// How many live.
 static MEASURING: AtomicUsize = AtomicUsize::new(0);
+/// The wish of all of them.
+static STOP: OnceLock<Stop> = OnceLock::new();
+
+/// Whether somebody asked for the end while something was measured.
+pub(crate) fn stop_was_asked() -> bool {
+    STOP.get().is_some_and(Stop::is_asked)
+}
 
 impl Measuring {
     /// From now on.
@@ -69,7 +76,6 @@ impl Measuring {
     /// # Errors
     /// The system takes no handlers.
     pub(crate) fn begins() -> std::io::Result<Self> {
-        static STOP: OnceLock<Stop> = OnceLock::new();
         let stop = match STOP.get() {
             Some(stop) => stop.clone(),
             None => {

@@ -97,6 +97,13 @@ pub struct DomainFacts {
     pub functions: Vec<FunctionFacts>,
 }
 
+impl DomainFacts {
+    /// The disk that storage is measured by: the first that the guest drives by virtio-blk and may write to.
+    pub fn first_writable_virtio_disk(&self) -> Option<&DiskFacts> {
+        self.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly)
+    }
+}
+
 impl DomainXml {
     /// Reads what nearmetal needs to know.
     ///

@@ -57,8 +57,7 @@ pub fn clone_name(guest: &str, arm: &str) -> String {
 /// The target name of the disk that is measured: the first writable virtio disk of a domain.
 pub(crate) fn measured_disk(xml: &str, guest: &str) -> Result<String, MeasureError> {
     let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
-    let disk = facts.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly);
-    disk.map(|disk| disk.target.clone()).ok_or_else(|| {
+    facts.first_writable_virtio_disk().map(|disk| disk.target.clone()).ok_or_else(|| {
         MeasureError::Unfit(format!("`{guest}` has no writable virtio disk: fio has nothing to measure"))
     })
 }

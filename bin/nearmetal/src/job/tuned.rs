@@ -171,7 +171,11 @@ pub(crate) fn for_plan(
         return Err(not_for("the plan by rule was the best, and this is it"));
     }
     let choices = arm.parse::<Choices>().map_err(|error| NotTaken::For(error.to_string()))?;
-    let disk = measured_disk(now).ok_or_else(|| not_for("the VM has no writable virtio disk now"))?.target.clone();
+    let disk = now
+        .first_writable_virtio_disk()
+        .ok_or_else(|| not_for("the VM has no writable virtio disk now"))?
+        .target
+        .clone();
     let lab = match results.environment {
         Environment::Lab { .. } => " (lab: emulated time)",
         Environment::Silicon => "",
@@ -183,11 +187,6 @@ pub(crate) fn for_plan(
     Ok(MeasuredGuest { guest: now.name.clone(), choices, disk, because })
 }
 
-/// The disk that a tune works in the place of.
-fn measured_disk(facts: &DomainFacts) -> Option<&DiskFacts> {
-    facts.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly)
-}
-
 /// What makes a VM another one than was tuned, in words. What a plan changes itself does not.
 fn changed(then: &DomainFacts, now: &DomainFacts) -> Option<String> {
     let had = |what: &str, then: &dyn Display, now: &dyn Display| {
@@ -197,7 +196,7 @@ fn changed(then: &DomainFacts, now: &DomainFacts) -> Option<String> {
     let uuid = |facts: &DomainFacts| facts.uuid.clone().unwrap_or_else(|| "none".to_owned());
     let behind = |facts: &DomainFacts| {
         let of = |disk: &DiskFacts| disk.source.clone().unwrap_or_else(|| "nothing".to_owned());
-        measured_disk(facts).map_or_else(|| "no disk".to_owned(), of)
+        facts.first_writable_virtio_disk().map_or_else(|| "no disk".to_owned(), of)
     };
     match () {
         () if uuid(then) != uuid(now) => had("the UUID", &uuid(then), &uuid(now)),

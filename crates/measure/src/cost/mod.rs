@@ -16,6 +16,7 @@ mod reasons;
 mod silicon;
 mod snapshot;
 mod table;
+mod target;
 mod watch;
 
 pub(crate) use accesses::{only_accesses, rounds_of_accesses};

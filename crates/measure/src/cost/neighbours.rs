@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_host::{HostFs, online_pus};
 
-use super::snapshot::{NANOSECONDS_PER_TICK, Target, now};
+use super::snapshot::{NANOSECONDS_PER_TICK, now};
+use super::target::Target;
 
 /// The part of one PU's time that neighbours may take together: less is what any host does now and then.
 const MOST: f64 = 0.1;

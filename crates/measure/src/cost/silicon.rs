@@ -12,7 +12,8 @@ use nearmetal_host::{
 use nearmetal_units::CpuSet;
 
 use super::Cost;
-use super::snapshot::{Target, role_name};
+use super::snapshot::role_name;
+use super::target::Target;
 
 /// One counter, and what it is counted as.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,8 +9,9 @@ use nearmetal_units::Bytes;
 
 use super::neighbours::Threads;
 use super::silicon::Silicon;
+pub(crate) use super::snapshot::distances;
 use super::snapshot::{self, Reading, moved, requests_between};
-pub(crate) use super::snapshot::{Requests, Target, distances};
+pub(crate) use super::target::{Requests, Target};
 use super::{CREDIBLE, Each, Snapshot, between, is_credible};
 use crate::barrier;
 use crate::load::{FioJob, Window};

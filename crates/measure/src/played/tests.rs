@@ -371,6 +371,44 @@ fn one_that_is_told_to_stop_gives_everything_back_and_goes_on_as_if_nothing_had_
     }
 }
 
+#[test]
+fn one_that_would_measure_something_else_now_does_not_go_on() {
+    let (mut machine, mut experiment) = Kind::Slice.set_up();
+    let stop = experiment.conditions_mut().stop.clone();
+    machine.spoil(move |_, number| {
+        if number == 5 {
+            stop.ask();
+        }
+        End::Well
+    });
+    assert!(machine.perform(&experiment).failed().contains("stopped"));
+    let Some(Experiment::Slice(mut request)) = resumed(&machine) else { panic!("it was kept") };
+    let Some(Workload::Fio(job)) = request.on.pairing.paired.first_mut() else { panic!("it works on blocks") };
+    job.block_size = nearmetal_units::Bytes::from_kib(64);
+    let why = machine.perform(&Experiment::Slice(request)).failed();
+    assert!(why.contains("something else would run now: measure anew"), "{why}");
+    assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
+fn blocks_are_written_in_every_arms_region_before_any_is_read() {
+    for (kind, arms) in [(Kind::Slice, 4), (Kind::Decisions, 2), (Kind::Tune, 4)] {
+        let (mut machine, experiment) = kind.set_up();
+        machine.perform(&experiment).document();
+        let steps = machine.steps();
+        let is_sample = |step: &String| step.contains("--time_based");
+        let first = steps.iter().position(is_sample).unwrap();
+        let filled = |steps: &[String]| -> std::collections::BTreeSet<String> {
+            let fills = steps.iter().filter(|step| step.contains("--name=fill"));
+            fills
+                .filter_map(|step| step.split(' ').find(|word| word.starts_with("--filename=")).map(str::to_owned))
+                .collect()
+        };
+        assert!(filled(&steps[..first]).len() >= arms, "{kind:?}: {:?}", filled(&steps[..first]));
+        assert!(filled(&steps[first..]).is_empty(), "{kind:?}");
+    }
+}
+
 const WORDS: [&str; 4] = ["libvirt: ask the guest agent", "libvirt: suspend", "libvirt: resume", "libvirt: look up"];
 
 /// Between any two things that leave the process: programs, requests to libvirt, writes to the kernel.

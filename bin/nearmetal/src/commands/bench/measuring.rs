@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{Event, Experiment, MeasureError, Measurement};
+use nearmetal_measure::{Event, Experiment, MeasureError, Measurement, Stop};
 use serde::Serialize;
 
 use crate::printer::Printer;
@@ -19,24 +19,26 @@ pub(super) fn need_root(what: &str, instead: &str) -> anyhow::Result<()> {
     bail!("measuring {what}: run this as root{instead}")
 }
 
-/// Runs an experiment on this machine and shows how far it is. A signal ends it, with everything put back.
+/// Runs an experiment on this machine and shows how far it is.
 pub(crate) fn perform(experiment: &Experiment, printer: &mut Printer) -> anyhow::Result<Measurement> {
     let fs = HostFs::live();
     let mut experiment = experiment.clone();
-    let measuring = Measuring::begins()?;
-    experiment.conditions_mut().stop = measuring.stop.clone();
     let mut libvirt = Libvirt::open(None)?;
-    watch(printer, |tell| experiment.perform(&fs, &mut libvirt, tell))
+    watch(printer, |stop, tell| {
+        experiment.conditions_mut().stop = stop;
+        experiment.perform(&fs, &mut libvirt, tell)
+    })
 }
 
-/// Shows how far something is.
+/// Shows how far something is. The first signal asks for its end, by the wish that it is given for its conditions.
 pub(super) fn watch<T>(
     printer: &mut Printer,
-    experiment: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Result<T, MeasureError>,
+    experiment: impl FnOnce(Stop, &mut dyn FnMut(Event<'_>)) -> Result<T, MeasureError>,
 ) -> anyhow::Result<T> {
+    let measuring = Measuring::begins()?;
     let bar = printer.progress(1, "measuring");
     let mut round_told = None;
-    let result = experiment(&mut |event| match event {
+    let result = experiment(measuring.stop.clone(), &mut |event| match event {
         Event::Stage(stage) => {
             bar.set_message(stage.to_owned());
             if bar.is_hidden() {

@@ -12,7 +12,6 @@ use crate::commands::bench::workload::span;
 use crate::exit_status::ExitStatus;
 use crate::job::paths::paths_text;
 use crate::printer::Printer;
-use crate::signals::Measuring;
 use crate::style::Format;
 
 /// Make every way to a disk, read each back from the kernel, and remove it again
@@ -43,11 +42,11 @@ pub(super) fn read_back(args: &Args, printer: &mut Printer) -> anyhow::Result<Ex
     need_root("starts guests and drops caches", ", or see what it would do with `nearmetal bench disk list`")?;
     let job = FioJob { span: Some(args.span), ..request.job.clone() };
     let mut request = MatrixRequest { job, ..request };
-    let measuring = Measuring::begins()?;
-    request.conditions.stop = measuring.stop.clone();
     let mut libvirt = Libvirt::open(None)?;
-    let table = watch(printer, |tell| read_back_paths(&request, &fs, &mut libvirt, tell))?;
-    drop(measuring);
+    let table = watch(printer, |stop, tell| {
+        request.conditions.stop = stop;
+        read_back_paths(&request, &fs, &mut libvirt, tell)
+    })?;
     let document = written(&table, args.show.output.as_deref())?;
     match args.show.format {
         Format::Json => printer.data(&document),

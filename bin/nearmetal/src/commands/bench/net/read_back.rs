@@ -10,7 +10,6 @@ use crate::commands::bench::race::ShowArgs;
 use crate::exit_status::ExitStatus;
 use crate::job::net_matrix::paths_text;
 use crate::printer::Printer;
-use crate::signals::Measuring;
 use crate::style::Format;
 
 /// Bring up every way to a network, read each back, and take it down again
@@ -38,11 +37,11 @@ pub(super) fn read_back(args: &Args, printer: &mut Printer) -> anyhow::Result<Ex
     let (fs, request) = args.ways.request(|fs, journal, _| args.clones.conditions(1, fs, journal))?;
     need_root("starts guests and takes a port", ", or see what it would do with `nearmetal bench net list`")?;
     let mut request = NetMatrixRequest { peer: args.peer.peer, address: args.peer.address.clone(), ..request };
-    let measuring = Measuring::begins()?;
-    request.conditions.stop = measuring.stop.clone();
     let mut libvirt = Libvirt::open(None)?;
-    let results = watch(printer, |tell| read_back_net(&request, &fs, &mut libvirt, tell))?;
-    drop(measuring);
+    let results = watch(printer, |stop, tell| {
+        request.conditions.stop = stop;
+        read_back_net(&request, &fs, &mut libvirt, tell)
+    })?;
     let document = written(&results, args.show.output.as_deref())?;
     match args.show.format {
         Format::Json => printer.data(&document),

@@ -26,7 +26,7 @@ use crate::exit_status::{ExitStatus, WrongUse};
 use crate::job::measurement::text;
 use crate::printer::Printer;
 use crate::results_store::StoreArgs;
-use crate::signals::Measuring;
+use crate::signals::stop_was_asked;
 use crate::state::StateArgs;
 
 /// Seconds of one sample.
@@ -47,10 +47,11 @@ const QUICK_PAIRS: u32 = 6;
 /// against the VM as found, the plan by rule and the bare slice. If it was not shown faster than the VM as found, nearmetal
 /// says: leave it as it is.
 ///
-/// It ends within the budget, boots and the writing of up to 128 GiB of the device included; only a sample that hangs can exceed it. The winner is written as a plan, which
-/// `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM from then on, and names the run. Halt polling, guest
-/// cells and the network are not tuned. The scratch device's contents are lost; it must be empty, and should be on the same
-/// drive as the VM's disk. `nearmetal bench resume` goes on with a tune that was interrupted.
+/// It ends within the budget, boots and the writing of up to 128 GiB of the device included; only a sample that hangs can
+/// exceed it. The winner is written as a plan, which `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM
+/// from then on, and names the run. Halt polling, guest cells and the network are not tuned. The scratch device's contents
+/// are lost; it must be empty, and should be on the same drive as the VM's disk. `nearmetal bench resume` goes on with a tune
+/// that was interrupted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nearmetal tune web1 --dry-run                                    what would race, and how long that takes
@@ -136,7 +137,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     }
     printer.data(&text(&measurement)?);
     let status = ended(&measurement, printer);
-    if Measuring::begins()?.stop.is_asked() {
+    if stop_was_asked() {
         // It came when the last sample was done. Nothing is changed against somebody's wish to end.
         return Err(MeasureError::Stopped.into());
     }

@@ -115,8 +115,8 @@ impl Ground<'_> {
         let Experiment::Tune(tune) = Experiment::parse(&entry.experiment, &request)? else {
             return Err(MeasureError::Unfit(format!("run {id} is no tune")));
         };
-        let facts = DomainXml::parse(&tune.on.xml_found).and_then(|xml| xml.facts());
-        facts.map_err(|source| MeasureError::Xml { arm: tune.on.guest.clone(), source })
+        let facts = DomainXml::parse(tune.on.xml_found()).and_then(|xml| xml.facts());
+        facts.map_err(|source| MeasureError::Xml { arm: tune.on.guest().to_owned(), source })
     }
 
     fn disk(

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::{stop_counting, unmount_counters};
 use crate::engine::failed;
 use crate::error::MeasureError;
+use crate::itself::{Taken, give_back};
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
 use crate::scratch;
@@ -36,6 +37,9 @@ pub(crate) struct Leftovers {
     pub clones: Vec<String>,
     /// Domains that were running and were paused.
     pub paused: Vec<String>,
+    /// Guests that are shut down and started for their turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<Taken>,
     /// Directories of files made to measure on; they outlive a reboot.
     #[serde(default)]
     pub directories: Vec<PathBuf>,
@@ -161,6 +165,8 @@ impl Leftovers {
             Ok(nearmetal_change::devices::hand_to(fs, &function.card, &function.driver).map(drop)?)
         };
         tried.extend(self.functions.iter().map(hand_back));
+        // Before the pools shrink that they may be in; those that ran get theirs by their own definition.
+        tried.extend(self.taken.iter().map(|taken| give_back(hypervisor, taken)));
         let shrink =
             |pool: &PoolBefore| Ok(resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE).map(drop)?);
         tried.extend(self.pools.iter().map(shrink));

@@ -22,6 +22,7 @@ mod event;
 mod experiment;
 mod finish;
 mod inside;
+mod itself;
 mod leftovers;
 mod load;
 mod log;
@@ -63,8 +64,9 @@ pub use experiment::{Experiment, Measurement};
 pub use inside::InsideRequest;
 pub use leftovers::{leftovers_since, take_back_leftovers};
 pub use load::{
-    FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob, MemoryLatency,
-    Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape, Window, WorkJob, Workload, WorksOn,
+    CommandJob, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob,
+    MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape, Window, WorkJob, Workload,
+    WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
@@ -92,5 +94,5 @@ pub use tiles::{
 };
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
 pub use tune::{
-    TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,
+    TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneOn, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,
 };

@@ -35,17 +35,17 @@ impl Log {
                     let (experiment, guests) = (&entry.experiment, entry.guests.join(", "));
                     return Err(MeasureError::Asked(format!("measurement {id} is a {experiment} of {guests}")));
                 }
-                // Figures of two kernels, or of two QEMUs, are two experiments.
-                for (what, then, now) in [("kernel", &entry.kernel, &begun.kernel), ("QEMU", &entry.qemu, &begun.qemu)]
-                {
-                    if then != now {
-                        return Err(MeasureError::Unfit(format!(
-                            "measurement {id} began on {what} {then}, and this is {now}: measure anew"
-                        )));
-                    }
-                }
-                store.reopen(id)?;
                 let mut recorded = store.runs(id)?;
+                // Figures of two kernels, or of two QEMUs, are two experiments. Where there are none yet, libvirt may not have been
+                // there to ask.
+                let on = [("kernel", &entry.kernel, &begun.kernel), ("QEMU", &entry.qemu, &begun.qemu)];
+                let other = on.into_iter().find(|(_, then, now)| then != now && !recorded.is_empty());
+                if let Some((what, then, now)) = other {
+                    return Err(MeasureError::Unfit(format!(
+                        "measurement {id} began on {what} {then}, and this is {now}: measure anew"
+                    )));
+                }
+                store.reopen(id, begun)?;
                 // The failures it was given up for are made again: what was behind them may be better by now.
                 while recorded.last().is_some_and(|(_, run)| run.failure().is_some()) {
                     recorded.pop();

@@ -61,6 +61,9 @@ pub enum Unit {
     /// How far memory is, as ACPI's SLIT gives it: 10 is local.
     #[serde(rename = "distance")]
     Distance,
+    /// Runs of a command that an hour has room for.
+    #[serde(rename = "runs/h")]
+    RunsPerHour,
     /// PUs that were busy on average.
     #[serde(rename = "PUs")]
     BusyPus,
@@ -88,6 +91,7 @@ impl Unit {
             Self::ModelledNanoseconds => "modelled ns",
             Self::Share => "share",
             Self::Distance => "distance",
+            Self::RunsPerHour => "runs/h",
             Self::BusyPus => "PUs",
         }
     }
@@ -113,6 +117,7 @@ impl Unit {
             | Self::LoadsPerSecond
             | Self::Share
             | Self::Distance
+            | Self::RunsPerHour
             | Self::BusyPus => false,
         }
     }
@@ -126,6 +131,7 @@ impl Unit {
                 | Self::BitsPerSecond
                 | Self::TransactionsPerSecond
                 | Self::LoadsPerSecond
+                | Self::RunsPerHour
                 | Self::Share
         )
     }

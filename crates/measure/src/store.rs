@@ -207,9 +207,14 @@ impl Store {
         Ok(id)
     }
 
-    /// Goes on with a measurement.
-    pub(crate) fn reopen(&mut self, id: i64) -> Result<(), MeasureError> {
-        self.set_state(id, "running", None)
+    /// Goes on with a measurement, on the kernel and QEMU there are now.
+    pub(crate) fn reopen(&mut self, id: i64, begun: &Begun<'_>) -> Result<(), MeasureError> {
+        self.set_state(id, "running", None)?;
+        let set = "UPDATE measurement SET kernel = ?2, qemu = ?3 WHERE id = ?1";
+        self.connection
+            .execute(set, params![id, begun.kernel, begun.qemu])
+            .map(drop)
+            .map_err(|source| self.error(source))
     }
 
     /// A measurement ended with an error.

@@ -204,6 +204,7 @@ pub(crate) fn on_screen(unit: Unit) -> (&'static str, f64) {
         Unit::ModelledNanoseconds => ("modelled µs", 1e-3),
         Unit::Share => ("%", 100.0),
         Unit::Distance => ("distance", 1.0),
+        Unit::RunsPerHour => ("runs/h", 1.0),
         Unit::BusyPus => ("PUs", 1.0),
     }
 }

@@ -183,7 +183,9 @@ pub(crate) fn for_plan(
     let faster = tuning.to_found.as_ref().filter(|_| *arm == tuning.winner);
     let faster =
         faster.map_or_else(String::new, |ratio| format!(": {ratio} of the VM as found in {} fresh pairs", ratio.n));
-    let because = format!("measured by tune run {id} on {}{faster}, on kernel {}{lab}", results.created, tuning.kernel);
+    let under = results.runs.first().map(|run| format!(" under {}", run.workload.label())).unwrap_or_default();
+    let because =
+        format!("measured by tune run {id} on {}{under}{faster}, on kernel {}{lab}", results.created, tuning.kernel);
     Ok(MeasuredGuest { guest: now.name.clone(), choices, disk, because })
 }
 

@@ -3,6 +3,7 @@
 //! A load is the same program with the same arguments on both sides of every comparison. It knows its command, the
 //! reader of what the program prints, its unit and its length; where it runs, and in which order, is the engine's.
 
+mod command;
 mod files;
 mod fio;
 mod jvm;
@@ -24,6 +25,7 @@ use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
 use crate::metric::Metric;
 
+pub use self::command::CommandJob;
 pub(crate) use self::files::missing_file_system;
 pub use self::files::{FileJob, FileStep, FileSystem};
 pub use self::fio::{FioEngine, FioJob, Order};
@@ -220,6 +222,8 @@ loads! {
     Oltp(OltpJob): oltp::NAMED,
     /// A server of a tile, driven from outside.
     Served(ServedJob): &[],
+    /// A command of the user's in his own guest.
+    Command(CommandJob): &[],
 }
 
 impl Workload {

@@ -12,7 +12,7 @@ use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
 use crate::load::{
-    FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, OltpJob, Pattern, ProbePages, WorkJob, Workload,
+    CommandJob, FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, OltpJob, Pattern, ProbePages, WorkJob, Workload,
 };
 use crate::matrix::MatrixRequest;
 use crate::modes::{ModesRequest, NodePart};
@@ -23,7 +23,7 @@ use crate::slice::SliceRequest;
 use crate::stand::OnScratch;
 use crate::tiles::{Role, RoleLimits, Scale, TileWay, TilesRequest};
 use crate::together::{Member, Over, TogetherRequest};
-use crate::tune::{TuneArm, TuneFactor, TuneRequest};
+use crate::tune::{TuneArm, TuneFactor, TuneOn, TuneRequest};
 
 const DEFINITION: &str = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
 
@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     /// With a database of the loads image, which is then offered parts of what bare metal did.
     Pages,
     Tune,
+    /// The guest itself, which is shut down and started with each plan, and runs a command.
+    TuneOfACommand,
     Inside,
     Drive,
     Modes,
@@ -61,13 +63,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Slice,
         Self::SliceQuick,
         Self::SliceOfJava,
         Self::Decisions,
         Self::Pages,
         Self::Tune,
+        Self::TuneOfACommand,
         Self::Inside,
         Self::Drive,
         Self::Modes,
@@ -92,6 +95,16 @@ impl Kind {
     /// Whether arms race: what runs next then hangs on the figures.
     pub(super) fn races(self) -> bool {
         matches!(self, Self::DiskRace | Self::DiskRaceOfFiles | Self::NetRace)
+    }
+
+    /// Whether guests are the user's own, and nobody starts clones again.
+    pub(super) fn is_the_users(self) -> bool {
+        matches!(self, Self::Inside | Self::TuneOfACommand)
+    }
+
+    /// Whether anything runs on bare metal.
+    pub(super) fn has_bare_metal(self) -> bool {
+        self != Self::TuneOfACommand
     }
 
     /// Whether guests serve, and programs of the host ask them.
@@ -186,6 +199,10 @@ impl Kind {
                 conditions: with_the_image(conditions),
             })),
             Self::Tune => Experiment::Tune(Box::new(tune(conditions, &[PLANNED, "node.huge.rule.iothread"], 1))),
+            Self::TuneOfACommand => {
+                let request = tune(conditions, &[PLANNED, "node.huge.rule.iothread"], 1);
+                Experiment::Tune(Box::new(TuneRequest { on: itself(), ..request }))
+            }
             Self::Inside => Experiment::Inside(Box::new(InsideRequest {
                 guest,
                 placement,
@@ -274,7 +291,7 @@ pub(super) fn tune(conditions: Conditions, plans: &[&str], looks: u32) -> TuneRe
         levels: Some(vec![place == 1]).filter(|_| place < 2),
     };
     TuneRequest {
-        on: on_scratch(),
+        on: TuneOn::Scratch(on_scratch()),
         factors: vec![TuneFactor { id: "pins".into(), levels: ["a PU each".into(), "the node's PUs".into()] }],
         arms: plans.iter().enumerate().map(arm).collect(),
         left_out: Vec::new(),
@@ -282,6 +299,18 @@ pub(super) fn tune(conditions: Conditions, plans: &[&str], looks: u32) -> TuneRe
         error: 0.05,
         looks,
         conditions,
+    }
+}
+
+/// web1 itself, under a command.
+pub(super) fn itself() -> TuneOn {
+    TuneOn::Itself {
+        guest: "web1".to_owned(),
+        placement: placement("web1"),
+        xml_found: found("web1"),
+        command: CommandJob { command: "make".to_owned(), limit: 60 },
+        rounds: 4,
+        quick: true,
     }
 }
 

@@ -87,6 +87,9 @@ impl World {
                 self.state.lock().unwrap().spread.insert((*mac).to_owned());
                 Ok(String::new())
             }
+            ["sh", "-c", _, "nearmetal", _] => self.sample(Some(name), words, |rate| {
+                format!("nearmetal-timed 100.00 {:.9}\n", 100.0 + 3600.0 / f64::from(rate))
+            }),
             ["sh", "-c", script] if script.contains("addr flush") => {
                 self.state.lock().unwrap().cards.remove(name);
                 Ok(String::new())
@@ -126,14 +129,15 @@ impl World {
         let mut state = self.state.lock().unwrap();
         match request {
             Request::CreateTransient { xml, .. } => {
-                let Ok(facts) = DomainXml::parse(xml).and_then(|xml| xml.facts()) else { return };
-                state.silent.remove(&facts.name);
                 drop(state);
-                let pid = self.run_qemu(xml);
-                self.join(&facts, pid);
-                self.state.lock().unwrap().domains.insert(facts.name, (xml.clone(), pid));
+                self.starts(xml);
             }
-            Request::Destroy { name } => {
+            Request::Start { name, .. } => {
+                let Some(xml) = state.stored.get(name).cloned() else { return };
+                drop(state);
+                self.starts(&xml);
+            }
+            Request::Destroy { name } | Request::Shutdown { name, .. } => {
                 let Some((xml, pid)) = state.domains.remove(name) else { return };
                 state.cards.remove(name);
                 state.addresses.remove(name);
@@ -155,6 +159,21 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// A domain that libvirt keeps, and that runs.
+    pub(super) fn is_stored_and_runs(&self, xml: &str) {
+        let name = DomainXml::parse(xml).and_then(|xml| xml.facts()).unwrap().name;
+        self.state.lock().unwrap().stored.insert(name, xml.to_owned());
+        self.starts(xml);
+    }
+
+    fn starts(&self, xml: &str) {
+        let Ok(facts) = DomainXml::parse(xml).and_then(|xml| xml.facts()) else { return };
+        self.state.lock().unwrap().silent.remove(&facts.name);
+        let pid = self.run_qemu(xml);
+        self.join(&facts, pid);
+        self.state.lock().unwrap().domains.insert(facts.name, (xml.to_owned(), pid));
     }
 
     /// The disks of a guest as its kernel has them, in the form of the script that lists them.
@@ -203,7 +222,7 @@ impl World {
     }
 
     /// The process of a domain: threads with the pins of its definition, its disks open. Gives its id.
-    pub(super) fn run_qemu(&self, xml: &str) -> usize {
+    fn run_qemu(&self, xml: &str) -> usize {
         let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).unwrap();
         let pid = (5000..).step_by(100).find(|pid| !self.kernel.exists(&format!("/proc/{pid}"))).unwrap();
         let line =

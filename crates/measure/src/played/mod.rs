@@ -12,9 +12,10 @@ mod world;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearmetal_domain::DomainXml;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::protocol::{Reply, Request};
-use nearmetal_hypervisor::{DomainState, Fake, Hypervisor, HypervisorError, Transport};
+use nearmetal_hypervisor::{Definition, DomainState, Fake, Hypervisor, HypervisorError, Transport};
 
 pub(crate) use experiments::{Kind, in_huge_pages, on_scratch};
 use fate::Fate;
@@ -37,6 +38,8 @@ struct Played {
     requests: usize,
     /// From this request on, counted from 0, nobody answers.
     gone_from: Option<usize>,
+    /// How many more requests to shut down guests hear; `None`: all.
+    heard: Option<usize>,
 }
 
 impl Transport for Played {
@@ -47,8 +50,16 @@ impl Transport for Played {
             let reason = "the connection is gone".into();
             return Err(HypervisorError::HelperMissing { path: "nearmetal-libvirt".into(), reason });
         }
+        let mut is_deaf = false;
+        if let Request::Shutdown { name, .. } = &request {
+            is_deaf = self.heard == Some(0);
+            self.heard = self.heard.map(|left| left.saturating_sub(1));
+            self.fake.set_shutdown(name, (!is_deaf).then_some(0));
+        }
         let reply = self.fake.call(request.clone())?;
-        self.world.follow(&request);
+        if !is_deaf {
+            self.world.follow(&request);
+        }
         Ok(reply)
     }
 
@@ -113,7 +124,7 @@ impl Machine {
         let mut fake = Fake::new("");
         for xml in domains {
             fake = fake.with_running_domain(xml);
-            world.run_qemu(xml);
+            world.is_stored_and_runs(xml);
         }
         let answering = Arc::clone(&world);
         fake.on_agent(move |name, command| answering.agent(name, command));
@@ -124,7 +135,7 @@ impl Machine {
             nearmetal_host::files::write(&state.path().join(file), file).unwrap();
         }
         let before = world.kernel.state();
-        let libvirt = Played { fake, world: Arc::clone(&world), requests: 0, gone_from: None };
+        let libvirt = Played { fake, world: Arc::clone(&world), requests: 0, gone_from: None, heard: None };
         Self { fs, libvirt, world, state, _root: root, before }
     }
 
@@ -159,6 +170,16 @@ impl Machine {
     /// What each sample does a second, instead of [`RATE`] and [`RATE_OF_GUESTS`].
     pub(crate) fn rates(&self, rates: impl Fn(&Sample) -> u32 + Send + 'static) {
         self.world.state.lock().unwrap().rates = Box::new(rates);
+    }
+
+    /// libvirt without its world, as an administrator has it.
+    pub(crate) fn libvirt(&mut self) -> &mut Fake {
+        &mut self.libvirt.fake
+    }
+
+    /// Guests hear no more than so many requests to shut down; `None`: all.
+    pub(crate) fn hear_shutdowns(&mut self, most: Option<usize>) {
+        self.libvirt.heard = most;
     }
 
     /// A directory with room for files.
@@ -242,6 +263,10 @@ impl Machine {
         for domain in self.libvirt.domains().unwrap() {
             if domain.name.contains("nearmetal") || domain.state != DomainState::Running {
                 left.push(format!("{} is {}", domain.name, domain.state));
+            }
+            let live = self.libvirt.domain_xml(&domain.name, Definition::Live).unwrap();
+            if let Some(arm) = DomainXml::parse(&live).unwrap().turn().unwrap() {
+                left.push(format!("{} runs as {arm}", domain.name));
             }
         }
         for ((what, before), (_, now)) in self.before.iter().zip(self.world.kernel.state()) {

@@ -196,6 +196,94 @@ fn a_tune_leaves_the_guest_as_it_is_when_all_are_equal_and_when_it_is_the_best()
     }
 }
 
+/// web1 itself, tuned under a command that one arm runs faster than the others by a half; and the machine it was tuned on.
+fn tuned_itself(fast: &'static str, plans: &[&str]) -> (Machine, Came) {
+    let (mut machine, _) = Kind::TuneOfACommand.set_up();
+    machine.rates(move |sample| if sample.turn.as_deref() == Some(fast) { RATE * 3 / 2 } else { RATE_OF_GUESTS });
+    let request = super::experiments::tune(machine.conditions(), plans, 2);
+    let request = crate::tune::TuneRequest { on: super::experiments::itself(), ..request };
+    let came = machine.perform(&Experiment::Tune(Box::new(request)));
+    (machine, came)
+}
+
+#[test]
+fn a_guest_itself_is_started_as_each_plan_for_each_run_of_its_command_and_as_it_was_at_the_end() {
+    let plans = [crate::arm::PLANNED, "node.huge.rule.iothread", "float"];
+    let (mut machine, came) = tuned_itself("node.huge.rule.iothread", &plans);
+    let Measurement::Results(results) = came.document() else { panic!("a tune leaves results") };
+    assert_eq!(machine.left(), Vec::<String>::new());
+    let tuning = results.tune.as_deref().unwrap();
+    assert_eq!(tuning.verdict.arm(), "node.huge.rule.iothread");
+    let to_found = tuning.to_found.as_ref().unwrap();
+    assert!((to_found.ratio - 1500.0 / 900.0).abs() < 1e-6, "{to_found:?}");
+    assert_eq!(tuning.to_bare, None);
+    assert!(results.arm(crate::arm::BARE_SLICE).is_none() && results.caveats.join(" ").contains("no bare metal"));
+    // Once to be read back, and for each run; then as libvirt keeps it.
+    let steps = machine.steps();
+    let count = |what: &str| steps.iter().filter(|step| step.starts_with(what)).count();
+    assert_eq!(count("libvirt: create web1"), 5 + results.runs.len());
+    assert_eq!((count("libvirt: shut down web1"), count("libvirt: start web1")), (6 + results.runs.len(), 1));
+    assert_eq!(count("libvirt: destroy"), 0, "nobody powers it off");
+    let turns: Vec<String> = machine.samples().iter().filter_map(|sample| sample.turn.clone()).collect();
+    let runs: Vec<String> = results.runs.iter().map(|run| run.arm.clone()).collect();
+    assert_eq!(turns[1..], runs, "each run in the guest as that arm has it, behind one that tries the command");
+}
+
+#[test]
+fn a_guest_that_was_off_is_off_again_and_one_that_cannot_be_started_anew_is_refused() {
+    let perform = |prepare: &dyn Fn(&mut Machine)| {
+        let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+        prepare(&mut machine);
+        (machine.perform(&experiment), machine)
+    };
+    let (came, mut machine) = perform(&|machine| machine.libvirt().set_state("web1", DomainState::ShutOff));
+    came.document();
+    assert_eq!(machine.libvirt().domain("web1").unwrap().state, DomainState::ShutOff);
+    for (prepare, words) in [
+        (
+            &(|machine: &mut Machine| machine.libvirt().set_managed_save("web1", true)) as &dyn Fn(&mut Machine),
+            "saved memory",
+        ),
+        (
+            &|machine: &mut Machine| machine.libvirt().undefine("web1", nearmetal_hypervisor::Nvram::Keep).unwrap(),
+            "virsh define",
+        ),
+        (&|machine: &mut Machine| machine.libvirt().set_state("web1", DomainState::Paused), "it is paused"),
+    ] {
+        let (came, machine) = perform(prepare);
+        let why = came.failed();
+        assert!(why.contains(words), "{why}");
+        assert!(!machine.steps().iter().any(|step| step.contains("shut down")), "{:?}", machine.steps());
+    }
+}
+
+#[test]
+fn a_guest_that_does_not_shut_down_is_not_powered_off_and_rollback_gives_it_back_later() {
+    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+    machine.hear_shutdowns(Some(0));
+    let why = machine.perform(&experiment).failed();
+    assert!(why.contains("did not shut down within 180 s") && why.contains("rollback"), "{why}");
+    assert_eq!(machine.left(), Vec::<String>::new(), "it never ran as anything else");
+    // While it runs as an arm.
+    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+    machine.hear_shutdowns(Some(9));
+    let why = machine.perform(&experiment).failed();
+    assert!(why.contains("did not shut down"), "{why}");
+    assert!(machine.left().iter().any(|left| left.starts_with("web1 runs as ")), "{:?}", machine.left());
+    machine.hear_shutdowns(None);
+    machine.take_back();
+    assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_command_that_fails_ends_the_tune_before_anything_raced() {
+    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+    machine.spoil(|_, _| End::Fails);
+    let why = machine.perform(&experiment).failed();
+    assert!(why.contains("spoiled by the test"), "{why}");
+    assert_eq!((machine.samples().len(), machine.left()), (1, Vec::new()));
+}
+
 #[test]
 fn a_race_shows_its_arms_finds_the_best_and_measures_it_again() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.races()) {
@@ -229,7 +317,7 @@ fn a_sample_that_fails_in_the_middle_is_recorded_and_the_rest_goes_on() {
         for on_the_host in [true, false] {
             // What the race of networks runs on the host first is its ceiling, of which single samples may fail. Where guests
             // serve, no sample is without one.
-            if (kind == Kind::NetRace || kind.serves()) && on_the_host {
+            if (kind == Kind::NetRace || kind.serves() || !kind.has_bare_metal()) && on_the_host {
                 continue;
             }
             let (mut machine, experiment) = kind.set_up();
@@ -260,7 +348,7 @@ fn a_sample_that_never_ends_fails_within_its_limit() {
         for on_the_host in [true, false] {
             // What the race of networks runs on the host first is its ceiling, of which single samples may fail. Where guests
             // serve, no sample is without one.
-            if (kind == Kind::NetRace || kind.serves()) && on_the_host {
+            if (kind == Kind::NetRace || kind.serves() || !kind.has_bare_metal()) && on_the_host {
                 continue;
             }
             let (mut machine, experiment) = kind.set_up();
@@ -308,7 +396,8 @@ fn a_clone_that_stops_answering_is_started_again_and_its_sample_repeated() {
         let made = runs(&document);
         assert_eq!(failed(&made), Vec::<&Run>::new(), "{kind:?}");
         let caveats = caveats(&document);
-        assert!(caveats.contains("nearmetal-") && caveats.contains("stopped answering"), "{kind:?}: {caveats}");
+        let named = if kind.is_the_users() { "`web1`" } else { "nearmetal-" };
+        assert!(caveats.contains(named) && caveats.contains("stopped answering"), "{kind:?}: {caveats}");
         assert_eq!(order(&made), order(&whole(kind)), "{kind:?}");
         assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
     }
@@ -318,10 +407,10 @@ fn a_clone_that_stops_answering_is_started_again_and_its_sample_repeated() {
 fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
     for kind in Kind::ALL {
         let (mut machine, experiment) = kind.set_up();
-        machine.never_answers(if kind == Kind::Inside { "web1" } else { "-nearmetal-" });
+        machine.never_answers(if kind.is_the_users() { "web1" } else { "-nearmetal-" });
         let (began, clock) = (Instant::now(), machine.clock());
         let why = machine.perform(&experiment).failed();
-        assert!(why.contains(if kind == Kind::Inside { "`web1`" } else { "web1-nearmetal-" }), "{kind:?}: {why}");
+        assert!(why.contains(if kind.is_the_users() { "`web1`" } else { "web1-nearmetal-" }), "{kind:?}: {why}");
         let (waited, real) = (machine.clock() - clock, began.elapsed());
         let most = Duration::from_secs(match kind {
             // Arms of a network that share a guest which does not come up are tried one by one.
@@ -330,6 +419,8 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
             kind if kind.spreads() => 400,
             // Each turn is tried twice, each with two boots of 90 s, and three samples in each of two ways.
             kind if kind.serves() => 2500,
+            // The user's own boots longer than a clone may.
+            Kind::TuneOfACommand => 400,
             _ => 250,
         });
         let least = Duration::from_secs(50);

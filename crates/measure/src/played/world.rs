@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use nearmetal_domain::DomainXml;
 use serde_json::{Value, json};
 
 use super::fate::Fate;
@@ -27,6 +28,8 @@ pub(crate) struct Sample {
     pub(crate) words: String,
     /// Hardware address of the card that is up in the guest, if one is.
     pub(crate) card: String,
+    /// The arm whose turn it is in a guest that runs as one after the other.
+    pub(crate) turn: Option<String>,
 }
 
 /// What becomes of a sample.
@@ -80,6 +83,8 @@ pub(super) struct State {
     pub(super) fails_once: Option<String>,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
     pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
+    /// Definitions that libvirt keeps.
+    pub(super) stored: BTreeMap<String, String>,
     /// Live definitions, and QEMU's processes.
     pub(super) domains: BTreeMap<String, (String, usize)>,
 }
@@ -112,6 +117,7 @@ impl World {
             mute_servers: false,
             fails_once: None,
             results: BTreeMap::new(),
+            stored: BTreeMap::new(),
             domains: BTreeMap::new(),
         };
         Self { kernel, fate, state: Mutex::new(state) }
@@ -302,10 +308,17 @@ impl World {
         self.sample(Some(&guest), words, |rate| load(what, rate, words))
     }
 
-    fn sample(&self, guest: Option<&str>, words: &[&str], told: impl FnOnce(u32) -> String) -> Result<String, String> {
+    pub(super) fn sample(
+        &self,
+        guest: Option<&str>,
+        words: &[&str],
+        told: impl FnOnce(u32) -> String,
+    ) -> Result<String, String> {
         let mut state = self.state.lock().unwrap();
         let card = guest.and_then(|guest| state.cards.get(guest).cloned()).unwrap_or_default();
-        let sample = Sample { guest: guest.map(str::to_owned), words: words.join(" "), card };
+        let live = guest.and_then(|guest| state.domains.get(guest));
+        let turn = live.and_then(|(xml, _)| DomainXml::parse(xml).unwrap().turn().unwrap());
+        let sample = Sample { guest: guest.map(str::to_owned), words: words.join(" "), card, turn };
         state.samples.push(sample.clone());
         let number = state.samples.len() - 1;
         match (state.spoiler)(&sample, number) {

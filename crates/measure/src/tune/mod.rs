@@ -15,16 +15,19 @@ mod tests;
 use nearmetal_stats::{Race, doubling_looks};
 
 pub use self::outcome::{Effect as TuneEffect, TunedArm, Tuning, Verdict as TuneVerdict};
-pub use self::request::{TuneArm, TuneFactor, TuneRequest, least_seconds as least_tune_seconds};
+pub use self::request::{TuneArm, TuneFactor, TuneOn, TuneRequest, least_seconds as least_tune_seconds};
 pub(crate) use self::within::Within;
 
 use crate::arm::{ArmName, Role};
 use crate::clones::as_virt_install;
 use crate::conditions::Conditions;
-use crate::engine::{Fresh, Pairs, Plan, Racing, Session, Tenant};
+use crate::engine::{Fresh, Pairs, Path, Plan, Racing, Session, Tenant};
 use crate::error::MeasureError;
-use crate::finish::{Experiment, Request};
-use crate::results::{Purpose, Results, Run};
+use crate::finish::{Experiment, Request, lab_caveat};
+use crate::itself::Itself;
+use crate::load::{At, Workload};
+use crate::pairing::Pairing;
+use crate::results::{Arm, Purpose, Results, Run, Slice};
 use crate::stand::{Stand, Up, Way};
 
 /// Rounds before the first look: with fewer, nothing can be shown worse.
@@ -42,11 +45,38 @@ pub(crate) const MARGIN: f64 = 1.25;
 /// Seconds kept for putting everything back and writing the document.
 const PUTTING_BACK: f64 = 10.0;
 
-/// Places of the arms that are always there; the plans follow, that by rule first.
-const BARE: usize = 0;
-const FOUND: usize = 1;
-// 2 is virt-install.
-const RULE: usize = 3;
+/// Places of the arms that are always there; virt-install's is between the last two, and the plans follow that by rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The bare slice, if there is one.
+    bare: Option<usize>,
+    /// The guest as found.
+    found: usize,
+    /// As planned by rule.
+    rule: usize,
+}
+
+impl Places {
+    fn of(on: &TuneOn) -> Self {
+        match on {
+            TuneOn::Scratch(_) => Self { bare: Some(0), found: 1, rule: 3 },
+            TuneOn::Itself { .. } => Self { bare: None, found: 0, rule: 2 },
+        }
+    }
+}
+
+/// Arms that were all started and read back, and how to get to them.
+struct Ready {
+    arms: Vec<Arm>,
+    slice: Slice,
+    caveats: Vec<String>,
+    workload: Workload,
+    /// Seconds of a sample, beside the boot of its guest.
+    sample: f64,
+    /// Seconds of the set-up that were no boots.
+    beside_boots: f64,
+    path: Box<dyn Path>,
+}
 
 impl Request for TuneRequest {
     type Outcome = Results;
@@ -56,7 +86,7 @@ impl Request for TuneRequest {
     }
 
     fn guests(&self) -> Vec<String> {
-        vec![self.on.guest.clone()]
+        vec![self.on.guest().to_owned()]
     }
 
     fn check(&self) -> Result<(), MeasureError> {
@@ -79,30 +109,25 @@ impl Request for TuneRequest {
 
 fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {
     let began = session.hypervisor.now();
-    let on = &request.on;
-    let mut stand = Stand::set_up(ways(request)?, Up::One, on, session)?;
-    let pairing = stand.usable(&on.pairing, session)?;
-    let workload = pairing
-        .paired
-        .first()
-        .cloned()
-        .ok_or_else(|| MeasureError::Asked("there is no load to tune under: name one".to_owned()))?;
+    let places = Places::of(&request.on);
+    let pairing = request.on.pairing();
+    let mut ready = ready(request, &pairing, session)?;
+    let (workload, sample) = (ready.workload.clone(), ready.sample);
     let set_up = session.hypervisor.now().duration_since(began).as_secs_f64();
-    let names = stand.names();
-    let guests = names.len() - 1;
-    // Of the set-up beside writing the regions, booting is nearly all.
-    let booting = set_up - stand.writing.as_secs_f64();
-    let sample = workload.load().length().unwrap_or_default().as_secs_f64() + request::BESIDE_A_SAMPLE;
+    let names: Vec<ArmName> = ready.arms.iter().map(|arm| arm.name.clone()).collect();
+    let guests = names.len() - places.found;
+    let booting = set_up - ready.beside_boots;
     let guest = booting / guests as f64 + sample;
-    let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + sample) * MARGIN;
+    let bare = if places.bare.is_some() { sample } else { 0.0 };
+    let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + bare) * MARGIN;
     let left = f64::from(request.budget) - set_up - PUTTING_BACK;
     let for_the_race = left - pairs_at_least.max(left * KEPT);
     let first_rung = FIRST_RUNG * guests as f64 * guest;
     if for_the_race < first_rung {
         let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + PUTTING_BACK;
         return Err(MeasureError::Asked(format!(
-            "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {:.0} s), and \
-             the budget is {} s: raise --budget, or leave factors out (--without)",
+            "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {:.0} s, a sample {sample:.0} s), \
+             and the budget is {} s: raise --budget, or leave factors out (--without)",
             booting / guests as f64,
             request.budget
         )));
@@ -111,19 +136,19 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let mut experiment = Experiment {
         experiment: "tune",
         quick: pairing.quick,
-        arms: stand.arms.clone(),
-        tenants: vec![Tenant::new(&on.guest, stand.slice.clone())],
+        arms: ready.arms,
+        tenants: vec![Tenant::new(request.on.guest(), ready.slice)],
         least_overlap: None,
-        caveats: stand.caveats(pairing.quick, "tune", session),
+        caveats: ready.caveats,
         workloads: vec![workload.clone()],
         facts: Vec::new(),
-        path: &mut stand,
+        path: ready.path.as_mut(),
     };
     let ids: Vec<String> = names.iter().map(|name| name.id.clone()).collect();
-    let estimates = |arm: usize| if arm == BARE { sample } else { guest };
-    let running: Vec<(usize, String)> = (FOUND..ids.len()).map(|place| (place, ids[place].clone())).collect();
+    let estimates = |arm: usize| if Some(arm) == places.bare { sample } else { guest };
+    let running: Vec<(usize, String)> = (places.found..ids.len()).map(|place| (place, ids[place].clone())).collect();
     // As found and virt-install are no plans: they are measured, and whether to leave the guest as it is, fresh pairs decide.
-    let can_win: Vec<bool> = running.iter().map(|(place, _)| *place >= RULE).collect();
+    let can_win: Vec<bool> = running.iter().map(|(place, _)| *place >= places.rule).collect();
     let race = Race::new(&can_win, 0, request.error, &doubling_looks(FIRST_LOOK, request.looks))?;
     session.stage("racing the plans");
     let racing = Racing::new(race, running, workload.clone(), for_the_race, session.conditions.seed);
@@ -131,14 +156,14 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let mut runs = experiment.runs(&mut racing, session)?;
     let costs = racing.costs();
     let racing = racing.into_design();
-    let leader = racing.race().leader().map(|leader| leader + FOUND).ok_or_else(|| {
+    let leader = racing.race().leader().map(|leader| leader + places.found).ok_or_else(|| {
         MeasureError::Unfit("no plan could be measured: the samples of all of them failed".to_owned())
     })?;
 
     let raced: f64 = runs.iter().map(|run| run.seconds).sum();
     // What the race did not use belongs to the fresh pairs.
     let for_pairs = left - raced;
-    let arms = confirmed(leader);
+    let arms = confirmed(places, leader);
     let round: f64 = arms.iter().map(|arm| costs[*arm]).sum::<f64>() * MARGIN;
     let affordable = (for_pairs / round).floor().clamp(0.0, f64::from(pairing.rounds)) as u32;
     if affordable < LEAST_PAIRS {
@@ -154,8 +179,10 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let mut design = Within::new(design, ids.clone(), for_pairs, costs);
     runs.extend(experiment.runs(&mut design, session)?);
 
-    let arms: Vec<(String, Option<Vec<bool>>)> = (FOUND..ids.len())
-        .map(|place| (ids[place].clone(), place.checked_sub(RULE).and_then(|plan| request.arms[plan].levels.clone())))
+    let arms: Vec<(String, Option<Vec<bool>>)> = (places.found..ids.len())
+        .map(|place| {
+            (ids[place].clone(), place.checked_sub(places.rule).and_then(|plan| request.arms[plan].levels.clone()))
+        })
         .collect();
     let took = session.hypervisor.now().duration_since(began).as_secs_f64();
     let mut results = experiment.document(runs, session)?;
@@ -163,19 +190,66 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     Ok(results)
 }
 
-/// Bare metal, the guest as it was found and as virt-install writes it, and every plan.
+/// Starts every arm once.
+fn ready(request: &TuneRequest, pairing: &Pairing, session: &mut Session<'_>) -> Result<Ready, MeasureError> {
+    let ways = ways(request)?;
+    match &request.on {
+        TuneOn::Scratch(on) => {
+            let stand = Stand::set_up(ways, Up::One, on, session)?;
+            let workload = stand.usable(pairing, session)?.paired.into_iter().next();
+            let nothing = || MeasureError::Asked("there is no load to tune under: name one".to_owned());
+            let workload = workload.ok_or_else(nothing)?;
+            let length = workload.load().length().unwrap_or_default().as_secs_f64();
+            Ok(Ready {
+                arms: stand.arms.clone(),
+                slice: stand.slice.clone(),
+                caveats: stand.caveats(pairing.quick, "tune", session),
+                workload,
+                sample: length + request::BESIDE_A_SAMPLE,
+                // Of the set-up beside writing the regions, booting is nearly all.
+                beside_boots: stand.writing.as_secs_f64(),
+                path: Box::new(stand),
+            })
+        }
+        TuneOn::Itself { guest, placement, command, .. } => {
+            let itself = Itself::set_up(ways, guest, placement, session)?;
+            let workload = Workload::from(command.clone());
+            session.stage("trying the command");
+            let began = session.hypervisor.now();
+            let load = workload.load();
+            let said = itself.try_once(&load.command(&At::probe(""), 0), load.limit(), session)?;
+            load.read(&said)?;
+            let length = session.hypervisor.now().duration_since(began).as_secs_f64();
+            let lab = lab_caveat(&session.conditions.environment);
+            let restarted = format!(
+                "measured in `{guest}` itself, which was shut down and started for each sample; no bare metal runs its command, so none is compared"
+            );
+            Ok(Ready {
+                arms: itself.arms.clone(),
+                slice: itself.slice.clone(),
+                caveats: lab.into_iter().chain([restarted]).collect(),
+                workload,
+                sample: length + request::BESIDE_A_SAMPLE,
+                beside_boots: length,
+                path: Box::new(itself),
+            })
+        }
+    }
+}
+
+/// Bare metal if there is any, the guest as it was found and as virt-install writes it, and every plan.
 fn ways(request: &TuneRequest) -> Result<Vec<Way>, MeasureError> {
-    let on = &request.on;
-    let virt_install = as_virt_install(&on.xml_found, &on.guest)?;
-    let mut ways = vec![
-        Way::bare(),
-        Way::clone(ArmName::as_found(), "the domain as it was found", on.xml_found.clone()),
+    let (guest, found) = (request.on.guest(), request.on.xml_found());
+    let virt_install = as_virt_install(found, guest)?;
+    let mut ways: Vec<Way> = Places::of(&request.on).bare.map(|_| Way::bare()).into_iter().collect();
+    ways.extend([
+        Way::clone(ArmName::as_found(), "the domain as it was found", found.to_owned()),
         Way::clone(
             ArmName::virt_install(),
             "as found, with cache=none and io=native as virt-install writes them",
             virt_install,
         ),
-    ];
+    ]);
     ways.extend(
         request
             .arms
@@ -186,8 +260,8 @@ fn ways(request: &TuneRequest) -> Result<Vec<Way>, MeasureError> {
 }
 
 /// The arms of the fresh rounds.
-fn confirmed(leader: usize) -> Vec<usize> {
-    let mut arms = vec![BARE, FOUND, RULE, leader];
+fn confirmed(places: Places, leader: usize) -> Vec<usize> {
+    let mut arms: Vec<usize> = places.bare.into_iter().chain([places.found, places.rule, leader]).collect();
     arms.dedup();
     arms
 }

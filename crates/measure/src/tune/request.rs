@@ -5,9 +5,13 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{FIRST_RUNG, KEPT, LEAST_PAIRS, MARGIN, PUTTING_BACK};
+use nearmetal_place::Placement;
+
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
+use crate::load::{CommandJob, Workload};
 use crate::matrix::LeftOut;
+use crate::pairing::Pairing;
 use crate::stand::OnScratch;
 
 /// Seconds of a sample beyond its own: starting the program, flushing, dropping the page cache.
@@ -39,13 +43,72 @@ pub struct TuneArm {
     pub levels: Option<Vec<bool>>,
 }
 
+/// In what the plans race. A document says which by what it has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TuneOn {
+    /// Clones on a scratch device, beside the bare slice. Of the workloads in pairs the first is run; the rounds are those of the
+    /// fresh pairs at most.
+    Scratch(OnScratch),
+    /// The guest itself, which is shut down and started for each sample, and runs a command of its user's. No bare slice runs that:
+    /// it is a command of the guest's own system.
+    Itself {
+        /// Domain.
+        guest: String,
+        /// Where the plan by rule puts it.
+        placement: Placement,
+        /// Its XML as found.
+        xml_found: String,
+        /// The command.
+        command: CommandJob,
+        /// Fresh rounds at most.
+        rounds: u32,
+        /// Few fresh rounds.
+        quick: bool,
+    },
+}
+
+impl TuneOn {
+    /// Domain.
+    pub fn guest(&self) -> &str {
+        match self {
+            Self::Scratch(on) => &on.guest,
+            Self::Itself { guest, .. } => guest,
+        }
+    }
+
+    /// Its XML as found.
+    pub fn xml_found(&self) -> &str {
+        match self {
+            Self::Scratch(on) => &on.xml_found,
+            Self::Itself { xml_found, .. } => xml_found,
+        }
+    }
+
+    /// What is run, and how often at most.
+    pub(super) fn pairing(&self) -> Pairing {
+        match self {
+            Self::Scratch(on) => on.pairing.clone(),
+            Self::Itself { command, rounds, quick, .. } => Pairing {
+                paired: vec![Workload::from(command.clone())],
+                rounds: *rounds,
+                resolve: None,
+                same_arm_pairs: 0,
+                single_shot: Vec::new(),
+                memory: Vec::new(),
+                quick: *quick,
+                accesses: false,
+            },
+        }
+    }
+}
+
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TuneRequest {
-    /// The guest as found and as planned by rule, and where it is measured with what. Of the workloads in pairs the first is
-    /// run; the rounds are those of the fresh pairs at most.
+    /// The guest as found and as planned by rule, and where it is measured with what.
     #[serde(flatten)]
-    pub on: OnScratch,
+    pub on: TuneOn,
     /// The factors of the fraction.
     pub factors: Vec<TuneFactor>,
     /// The plans, that by rule first.
@@ -72,7 +135,7 @@ impl TuneRequest {
         if self.arms.len() < 2 {
             return Err(MeasureError::Asked(format!(
                 "nothing is left to tune of `{}`: every factor was dropped, see --dry-run for the reasons",
-                self.on.guest
+                self.on.guest()
             )));
         }
         let least = least_seconds(self);
@@ -89,15 +152,19 @@ impl TuneRequest {
 }
 
 /// Seconds without which there is no answer, if a boot takes 8 s, beside those for writing the regions, which hang on the drive: every arm
-/// booted once to be read back and in each round of
-/// the first rung, and the fresh rounds.
+/// booted once to be read back and in each round of the first rung, and the fresh rounds. A command of the user's takes nothing here, as
+/// nobody knows how long it runs.
 pub fn least_seconds(request: &TuneRequest) -> u32 {
-    let length = request.on.pairing.paired.first().and_then(|workload| workload.load().length());
+    let length = request.on.pairing().paired.first().and_then(|workload| workload.load().length());
     let sample = length.unwrap_or_default().as_secs_f64() + BESIDE_A_SAMPLE;
+    let bare = match request.on {
+        TuneOn::Scratch(_) => sample,
+        TuneOn::Itself { .. } => 0.0,
+    };
     let guest = BOOT + sample;
     let guests = (request.arms.len() + 2) as f64;
     let rung = guests * guest * FIRST_RUNG;
-    let pairs = f64::from(LEAST_PAIRS) * (3.0 * guest + sample) * MARGIN;
+    let pairs = f64::from(LEAST_PAIRS) * (3.0 * guest + bare) * MARGIN;
     let seconds = (rung + pairs).max(rung / (1.0 - KEPT)) + guests * BOOT + PUTTING_BACK;
     seconds.ceil() as u32
 }

@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn fresh_pairs_hold_every_arm_once_and_end_in_time(seed: u64, seconds in 30.0f64..2000.0) {
         let names = [ArmName::bare_slice(), ArmName::as_found(), ArmName::virt_install(), ArmName::planned()];
-        let arms = confirmed(3);
+        let arms = confirmed(Places { bare: Some(0), found: 1, rule: 3 }, 3);
         prop_assert_eq!(&arms, &[0, 1, 3], "the plan by rule that wins is there once");
         let ids = (0..4).map(|arm| format!("arm{arm}")).collect();
         let again = Again { arms: arms.clone(), pairs: pairs(&arms, &names, &workload(), 20, seed) };

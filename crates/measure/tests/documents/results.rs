@@ -119,7 +119,7 @@ fn workloads() -> Vec<Workload> {
     all
 }
 
-const UNITS: [Unit; 19] = [
+const UNITS: [Unit; 20] = [
     Unit::Iops,
     Unit::BytesPerSecond,
     Unit::Nanoseconds,
@@ -138,6 +138,7 @@ const UNITS: [Unit; 19] = [
     Unit::ModelledNanoseconds,
     Unit::Share,
     Unit::Distance,
+    Unit::RunsPerHour,
     Unit::BusyPus,
 ];
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Results, TuneVerdict, VIRT_INSTALL};
+use nearmetal_measure::{AS_FOUND, PLANNED, Results, TuneVerdict, VIRT_INSTALL};
 
 use super::{Case, Verdict, shared_long};
 use crate::context::Bench;
@@ -13,7 +13,10 @@ const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 const BUDGET: u32 = 1300;
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![shared_long("tune/the-found-vm", found_vm)]
+    vec![
+        shared_long("tune/the-found-vm", found_vm),
+        shared_long("tune/a-vm-itself-under-a-command-of-its-users", under_a_command),
+    ]
 }
 
 fn found_vm(bench: &Bench) -> anyhow::Result<Verdict> {
@@ -46,10 +49,58 @@ fn found_vm(bench: &Bench) -> anyhow::Result<Verdict> {
         bench.sh("nearmetal apply /root/tuned.json --restart --yes && nearmetal verify web1 --agent-timeout 60")?;
         bench.sh("nearmetal rollback --restart --yes")?;
         let plan = bench.sh("nearmetal plan web1")?;
-        ensure!(
-            plan.contains("tune run") || arm == nearmetal_measure::PLANNED,
-            "the plan does not name the run: {plan}"
-        );
+        ensure!(plan.contains("tune run") || arm == PLANNED, "the plan does not name the run: {plan}");
     }
     Ok(Verdict::Holds(figures))
+}
+
+/// What must be as before: the definition that libvirt keeps, the pools, and that it runs by that definition.
+const STATE: &str = "virsh dumpxml --inactive web1 | sha256sum; cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages
+virsh domstate web1; virsh dumpxml web1 | grep -c nearmetal-turn; ls /var/lib/nearmetal/bench.json 2>/dev/null; true";
+/// Seconds: each sample is a shutdown and a boot.
+const OF_A_COMMAND: u32 = 1500;
+
+/// Killed while the VM runs as an arm, rollback gives it back; then a whole tune, which leaves it as it was too.
+fn under_a_command(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    let before = bench.sh(STATE)?;
+    let tune = format!(
+        "nearmetal tune web1 --command 'dd if=/dev/vda of=/dev/null bs=4k count=2000 iflag=direct' --restart --quick --without pages \
+         --without pins --without engine --budget {OF_A_COMMAND} -o /root/command.json --plan-out /root/command-plan.json"
+    );
+    bench.sh_within(
+        Duration::from_secs(400),
+        &format!(
+            "{tune} >/root/kill.log 2>&1 & until virsh dumpxml web1 2>/dev/null | grep -q nearmetal-turn; do
+                 kill -0 $! || {{ cat /root/kill.log; exit 1; }}; sleep 0.5; done
+             kill -9 $!; nearmetal rollback --yes"
+        ),
+    )?;
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "after a kill and a rollback:\n{after}\nbefore:\n{before}");
+    let text = bench.sh_within(Duration::from_secs(u64::from(OF_A_COMMAND) + 600), &tune)?;
+    let after = bench.sh(STATE)?;
+    ensure!(after == before, "after:\n{after}\nbefore:\n{before}");
+    let results: Results = serde_json::from_str(&bench.document("/root/command.json", "web1")?)?;
+    let tuning = results.tune.as_deref().context("the document has no outcome")?;
+    ensure!(tuning.took <= f64::from(OF_A_COMMAND), "{} s of {OF_A_COMMAND}: {text}", tuning.took);
+    let placed = |arm: &str| results.arm(arm).map(|arm| arm.placement.join("; ")).unwrap_or_default();
+    ensure!(placed(AS_FOUND).contains("vCPU 0") && placed(AS_FOUND) != placed(PLANNED), "{}", placed(PLANNED));
+    ensure!(placed(PLANNED).contains("iothread"), "{}", placed(PLANNED));
+    for arm in &tuning.arms {
+        ensure!(arm.rounds >= 3, "{} was raced in {} rounds: {text}", arm.id, arm.rounds);
+    }
+    let page =
+        "nearmetal report /root/command.json -o /root/command-page >/dev/null && cat /root/command-page/report.html";
+    ensure!(
+        bench.sh(page)?.contains("shut down and started for each sample"),
+        "the page does not say how it was measured"
+    );
+    Ok(Verdict::Holds(format!(
+        "lab: {} of {} arms in {:.0} s, {:?} of the VM as found",
+        tuning.verdict.arm(),
+        tuning.arms.len(),
+        tuning.took,
+        tuning.to_found.as_ref().map(|ratio| ratio.ratio)
+    )))
 }

@@ -8,8 +8,8 @@ use clap::{Args as _, FromArgMatches as _};
 use nearmetal_change::PlanFile;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_measure::{
-    Experiment, MeasureError, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneRequest, TuneVerdict, WorksOn,
-    least_tune_seconds,
+    CommandJob, Experiment, MeasureError, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest,
+    TuneVerdict, WorksOn, least_tune_seconds,
 };
 use nearmetal_units::Bytes;
 
@@ -47,6 +47,10 @@ const QUICK_PAIRS: u32 = 6;
 /// against the VM as found, the plan by rule and the bare slice. If it was not shown faster than the VM as found, nearmetal
 /// says: leave it as it is.
 ///
+/// With --command the plans race in the VM itself: for each sample it is shut down, started as one of the plans has it, and runs the
+/// command by its guest agent. Its definition stays as it is, and at the end it runs as before. No bare slice runs that command, so
+/// none is compared. A VM that does not shut down is never powered off: nearmetal stops and says so.
+///
 /// It ends within the budget, boots and the writing of up to 128 GiB of the device included; only a sample that hangs can
 /// exceed it. The winner is written as a plan, which `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM
 /// from then on, and names the run. Halt polling, guest cells and the network are not tuned. The scratch device's contents
@@ -56,13 +60,15 @@ const QUICK_PAIRS: u32 = 6;
 #[command(after_help = "Examples:
   nearmetal tune web1 --dry-run                                    what would race, and how long that takes
   nearmetal tune web1 --scratch /dev/nvme1n1 --budget 30m --pause
-  nearmetal tune web1 --scratch /dev/nvme1n1 --pause --apply --restart")]
+  nearmetal tune web1 --scratch /dev/nvme1n1 --pause --apply --restart
+  nearmetal tune web1 --command 'make -C /src clean all' --restart --budget 2h")]
+#[command(group = clap::ArgGroup::new("restarts").multiple(true))]
 pub(crate) struct Args {
     /// The VM
     #[arg(value_name = "VM")]
     domain: String,
     /// Whole block device to measure on; ITS CONTENTS ARE LOST
-    #[arg(long, value_name = "DEVICE", required_unless_present = "dry_run")]
+    #[arg(long, value_name = "DEVICE", required_unless_present_any = ["dry_run", "command"])]
     scratch: Option<String>,
     /// The time for all of it: seconds, or with `m` or `h` behind the number
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = super::race::budget)]
@@ -73,6 +79,19 @@ pub(crate) struct Args {
     /// What is run
     #[arg(long, value_name = "LOAD", value_parser = one(|load| load.on != WorksOn::Files), default_value = USUAL)]
     load: Chosen,
+    /// Race in the VM itself, by the time it takes to run this command in its shell; needs --restart and the VM's guest agent
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        group = "restarts",
+        requires = "restart",
+        conflicts_with_all = ["scratch", "load", "block_size", "pause", "appliance"],
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
+    command: Option<String>,
+    /// With --command: take it for hung after this time
+    #[arg(long, value_name = "TIME", default_value = "10m", requires = "command", value_parser = super::race::budget)]
+    command_limit: u32,
     /// Block size [default: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Option<Bytes>,
@@ -89,10 +108,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     plan_out: Option<PathBuf>,
     /// Apply the winner's plan, as `nearmetal apply --yes` does, and read it back
-    #[arg(long)]
+    #[arg(long, group = "restarts")]
     apply: bool,
-    /// With --apply: shut the VM down and start it again, as its plan needs
-    #[arg(long, requires = "apply")]
+    /// Allow the VM to be shut down and started: with --command for each sample, with --apply as its plan needs
+    #[arg(long, requires = "restarts")]
     restart: bool,
     /// Seed of the order and of the intervals' bootstrap; the same seed gives the same order
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -125,7 +144,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     need_root("starts guests and drops caches", ", or see what it would do with --dry-run")?;
     let conditions = args.clones.conditions(args.seed, &fs, &journal)?;
     let conditions = nearmetal_measure::Conditions {
-        loads: needed(args.load.needs_loads_image())?,
+        loads: needed(args.command.is_none() && args.load.needs_loads_image())?,
         store: Some(args.store.path(&journal)),
         plan: arms.plans.first().map(|plan| plan.created.clone()),
         ..conditions
@@ -179,30 +198,41 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
     let missing = || WrongUse(format!("the planner did not place `{}`", args.domain));
     let placement = arms.placement(&args.domain).ok_or_else(missing)?.clone();
     let change = arms.plans.first().and_then(|plan| plan.domains.first()).ok_or_else(missing)?;
-    let shape = Shape {
-        size: args.block_size.unwrap_or(args.load.usual_size()),
-        seconds: if args.quick { QUICK_SECONDS } else { SECONDS },
-        ..shape(&change.xml_after, &placement, &args.load, fs)?
-    };
-    let pairing = Pairing {
-        paired: args.load.of(&shape),
-        rounds: if args.quick { QUICK_PAIRS } else { PAIRS },
-        resolve: None,
-        same_arm_pairs: 0,
-        single_shot: Vec::new(),
-        memory: Vec::new(),
-        quick: args.quick,
-        accesses: true,
+    let rounds = if args.quick { QUICK_PAIRS } else { PAIRS };
+    let (guest, xml_found) = (args.domain.clone(), change.xml_before.clone());
+    let on = match &args.command {
+        Some(command) => {
+            let command = CommandJob { command: command.clone(), limit: args.command_limit };
+            TuneOn::Itself { guest, placement, xml_found, command, rounds, quick: args.quick }
+        }
+        None => {
+            let shape = Shape {
+                size: args.block_size.unwrap_or(args.load.usual_size()),
+                seconds: if args.quick { QUICK_SECONDS } else { SECONDS },
+                ..shape(&change.xml_after, &placement, &args.load, fs)?
+            };
+            let pairing = Pairing {
+                paired: args.load.of(&shape),
+                rounds,
+                resolve: None,
+                same_arm_pairs: 0,
+                single_shot: Vec::new(),
+                memory: Vec::new(),
+                quick: args.quick,
+                accesses: true,
+            };
+            TuneOn::Scratch(OnScratch {
+                guest,
+                placement,
+                xml_found,
+                xml_planned: change.xml_after.clone(),
+                scratch: args.scratch.clone().unwrap_or_default(),
+                pairing,
+            })
+        }
     };
     Ok(TuneRequest {
-        on: OnScratch {
-            guest: args.domain.clone(),
-            placement,
-            xml_found: change.xml_before.clone(),
-            xml_planned: change.xml_after.clone(),
-            scratch: args.scratch.clone().unwrap_or_default(),
-            pairing,
-        },
+        on,
         factors: arms.factors.clone(),
         arms: arms.arms.clone(),
         left_out: arms.left_out.clone(),
@@ -235,7 +265,11 @@ fn listed(request: &TuneRequest) -> String {
         text.push_str(&format!("  {:36} {}\n", left.what, left.why));
     }
     let least = least_tune_seconds(request);
-    text.push_str(&format!("takes at least {} minutes, if a boot takes 8 s", least.div_ceil(60)));
+    let beside = match request.on {
+        TuneOn::Scratch(_) => "",
+        TuneOn::Itself { .. } => ", beside the command's own time",
+    };
+    text.push_str(&format!("takes at least {} minutes, if a boot takes 8 s{beside}", least.div_ceil(60)));
     text.push_str(&match request.budget < least {
         true => format!("; the budget is {} s: raise --budget, or leave factors out (--without)\n", request.budget),
         false => format!("; the budget is {} minutes, and it ends within it\n", request.budget / 60),

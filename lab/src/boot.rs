@@ -103,7 +103,7 @@ fn lay_engine(lab: &Lab) -> Result<(), LabError> {
 /// The image of this program, or the one that kept disks stand on.
 fn choose_image(places: &Places, options: &UpOptions, progress: &mut dyn Progress) -> Result<Image, LabError> {
     let kept = DiskRecord::read(&places.disks(&options.name));
-    let Some(kept) = kept else { return image::ensure(places, progress) };
+    let Some(kept) = kept else { return image::ensure(places, options.release, progress) };
     let conflict = |what: String| Err(LabError::Kept { name: options.name.to_string(), what });
     if !options.keep {
         return conflict("an earlier run, and --keep is not given".to_owned());
@@ -111,11 +111,14 @@ fn choose_image(places: &Places, options: &UpOptions, progress: &mut dyn Progres
     if kept.machine != options.machine {
         return conflict(format!("machine `{}`, not `{}`", kept.machine, options.machine));
     }
+    if kept.release != options.release {
+        return conflict(format!("Debian {}, not {}", kept.release, options.release));
+    }
     let image = Image::at(places.cache(), &kept.image);
     if !image.is_built() {
         return conflict(format!("image {}, which is gone", kept.image));
     }
-    if kept.image != image::Recipe::embedded().hash() {
+    if kept.image != image::Recipe::of(options.release).hash() {
         progress.note(&format!("{}: its kept disks stand on an older image, {}", options.name, kept.image));
     }
     Ok(image)
@@ -135,7 +138,8 @@ fn start(
     }
     private(&state)?;
     if options.keep {
-        let record = DiskRecord { image: image.hash().to_owned(), machine: options.machine.clone() };
+        let (image, machine) = (image.hash().to_owned(), options.machine.clone());
+        let record = DiskRecord { image, machine, release: options.release };
         record.write(&disks)?;
     }
     for (extra, path) in extras {
@@ -198,6 +202,7 @@ fn run(places: &Places, record: &Record, machine: &Machine, image: &Image) -> Re
     launch::launch(&Launch {
         state: &state,
         image: image.directory(),
+        emulator: &image.emulator(),
         disks: &disks,
         cables: &cables,
         machine,

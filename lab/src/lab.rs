@@ -9,7 +9,7 @@ use crate::boot;
 use crate::error::LabError;
 use crate::exec::{self, Command, ExecOutput};
 use crate::identity::LabName;
-use crate::image::Engine;
+use crate::image::{Engine, Release};
 use crate::launch::Process;
 use crate::machine::{Cable, Count};
 use crate::places::Places;
@@ -35,6 +35,8 @@ pub struct UpOptions {
     pub loads: bool,
     /// The batch system whose packages are laid over its operating system.
     pub engine: Option<Engine>,
+    /// Debian's release.
+    pub release: Release,
     /// How long it may take from QEMU's start until libvirt answers.
     pub timeout: Duration,
 }
@@ -52,6 +54,7 @@ impl UpOptions {
             count: None,
             loads: false,
             engine: None,
+            release: Release::default(),
             timeout,
         }
     }

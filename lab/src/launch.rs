@@ -15,6 +15,7 @@ const SCRIPT: &str = include_str!("launch.sh");
 pub(crate) struct Launch<'a> {
     pub state: &'a Path,
     pub image: &'a Path,
+    pub emulator: &'a Path,
     pub disks: &'a Path,
     pub cables: &'a Path,
     pub machine: &'a Machine,
@@ -27,7 +28,7 @@ pub(crate) fn launch(launch: &Launch<'_>) -> Result<(), LabError> {
     let failed = |source| LabError::Start { program: "unshare".to_owned(), source };
     let mut command = Command::new("setsid");
     command.args(["unshare", "--mount", "--propagation", "private", "sh", "-euc", SCRIPT, "sh"]);
-    command.args([launch.state, launch.image, launch.disks, launch.cables]);
+    command.args([launch.state, launch.image, launch.disks, launch.cables, launch.emulator]);
     for [name, size, backing] in overlays(launch.machine) {
         command.args([name, size, backing]);
     }

@@ -1,7 +1,8 @@
 # Starts QEMU inside the image's tree. Run by `unshare --mount`, so that every mount here ends with QEMU.
-# Arguments: state directory, image directory, disks directory, cables directory, then QEMU's.
-state=$1 image=$2 disks=$3 cables=$4
-shift 4
+# Arguments: state directory, image directory, disks directory, cables directory, directory of the image whose QEMU this is, then
+# QEMU's.
+state=$1 image=$2 disks=$3 cables=$4 emulator=$5
+shift 5
 
 # Before anything can fail: who this is. The number of the process stays the same through every exec below.
 read -r line < /proc/$$/stat
@@ -10,7 +11,7 @@ set -- $line "$@"
 echo "$1 ${22}" > "$state/pid"
 shift "$(printf '%s\n' "$line" | wc -w)"
 
-root=$image/rootfs
+root=$emulator/rootfs
 mount --bind "$root" "$root"
 mount --bind "$image" "$root/lab/image"
 mount --bind "$state" "$root/lab/state"

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::LabName;
-use crate::image::Engine;
+use crate::image::{Engine, Release};
 use crate::machine::{Cable, Count, Extra, Machine, MachineError};
 
 /// A running lab, as recorded before its QEMU starts.
@@ -92,6 +92,9 @@ pub(crate) struct DiskRecord {
     pub image: String,
     /// Machine, as asked for.
     pub machine: String,
+    /// Debian's release.
+    #[serde(default)]
+    pub release: Release,
 }
 
 impl DiskRecord {

@@ -44,6 +44,18 @@ pub enum MeasureError {
     /// The experiment does not fit the machine or the plan.
     #[error("{0}")]
     Unfit(String),
+    /// The same, seen in the middle: no further sample could be made.
+    #[error("{0}")]
+    Ends(String),
+    /// It failed, and then not everything could be put back.
+    #[error("{what}; and not everything could be put back, so run `nearmetal rollback`")]
+    Left {
+        /// Why it failed.
+        what: String,
+        /// What could not be put back.
+        #[source]
+        source: Box<MeasureError>,
+    },
     /// What was asked for cannot be: another argument is the remedy, and the words name it.
     #[error("{0}")]
     Asked(String),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::{stop_counting, unmount_counters};
 use crate::engine::failed;
 use crate::error::MeasureError;
-use crate::itself::{Taken, give_back};
+use crate::itself::{Taken, end_turn, run_again};
 use crate::matrix::remove_volume_group;
 use crate::net::NetBefore;
 use crate::scratch;
@@ -139,6 +139,8 @@ impl Leftovers {
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
         let same_boot = fs.read("/proc/sys/kernel/random/boot_id").is_ok_and(|id| id.trim() == self.boot_id.trim());
         let mut tried = Vec::new();
+        // A turn that libvirt saved with its host goes on in the next boot.
+        tried.extend(self.taken.iter().map(|taken| end_turn(hypervisor, taken)));
         if same_boot {
             self.undo_in_this_boot(fs, hypervisor, &mut tried);
         }
@@ -165,8 +167,6 @@ impl Leftovers {
             Ok(nearmetal_change::devices::hand_to(fs, &function.card, &function.driver).map(drop)?)
         };
         tried.extend(self.functions.iter().map(hand_back));
-        // Before the pools shrink that they may be in; those that ran get theirs by their own definition.
-        tried.extend(self.taken.iter().map(|taken| give_back(hypervisor, taken)));
         let shrink =
             |pool: &PoolBefore| Ok(resize_pool(fs, pool.node, pool.size, pool.pages, POOL_PATIENCE).map(drop)?);
         tried.extend(self.pools.iter().map(shrink));
@@ -176,8 +176,9 @@ impl Leftovers {
             tried.push(stop_counting(fs));
         }
         tried.push(unmount_counters(fs, &self.mounts));
-        // Last, so that they do not run beside clones or without their functions; and whatever became of these: somebody waits
-        // for them.
+        // Last, so that they do not run beside clones or without their functions, and have the pools as before; and whatever became
+        // of these: somebody waits for them.
+        tried.extend(self.taken.iter().map(|taken| run_again(hypervisor, taken)));
         tried.extend(self.paused.iter().map(|domain| resume(hypervisor, domain)));
     }
 }
@@ -206,7 +207,8 @@ pub fn leftovers_since(state: &Path) -> Option<SystemTime> {
     state.join(RECORD).metadata().ok()?.modified().ok()
 }
 
-/// Takes back what an interrupted experiment left, if there is anything; says whether there was.
+/// Takes back what an interrupted experiment left, if there is anything; says whether there was. Tells beforehand which guests are
+/// shut down for it.
 ///
 /// # Errors
 /// The record cannot be read, or something cannot be taken back: it is then kept for the next try.
@@ -214,8 +216,16 @@ pub fn take_back_leftovers(
     state: &Path,
     fs: &HostFs,
     hypervisor: impl FnOnce() -> Result<Box<dyn Hypervisor>, HypervisorError>,
+    tell: &mut dyn FnMut(&str),
 ) -> Result<bool, MeasureError> {
     let Some(old) = Leftovers::load(state, fs)? else { return Ok(false) };
+    for taken in &old.taken {
+        tell(&format!(
+            "`{}` was started by a measurement that was killed: it is shut down, which takes minutes if need be, and {}",
+            taken.guest,
+            if taken.ran.is_some() { "started as it was" } else { "left off, as it was" }
+        ));
+    }
     let mut hypervisor = hypervisor().map_err(|source| MeasureError::Hypervisor { arm: "all".to_owned(), source })?;
     old.clean_up(fs, hypervisor.as_mut()).map(|()| true)
 }

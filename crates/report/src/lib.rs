@@ -49,3 +49,4 @@ pub use svg::{
     race_svg, sizes_svg, tiles_svg, together_svg,
 };
 pub use terminal::{Style, experiment_text, host_picture, terminal};
+pub use text::value;

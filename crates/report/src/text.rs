@@ -78,7 +78,7 @@ pub(crate) fn shorten(text: &str, length: usize) -> String {
 }
 
 /// A measured value: three significant digits below 100, whole and grouped above (`2.37`, `41.5`, `6,606`).
-pub(crate) fn value(number: Option<f64>) -> String {
+pub fn value(number: Option<f64>) -> String {
     let Some(number) = finite(number) else { return UNKNOWN.to_owned() };
     let size = number.abs();
     if size >= 1e15 {

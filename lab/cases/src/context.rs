@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use nearmetal_lab::image::Engine;
+use nearmetal_lab::image::{Engine, Release};
 use nearmetal_lab::machine::Count;
 use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progress, UpOptions};
 use serde_json::Value;
@@ -58,6 +58,8 @@ pub struct Boot {
     pub loads: bool,
     /// The batch system whose packages it has.
     pub engine: Option<Engine>,
+    /// Release of Debian that it runs.
+    pub release: Release,
 }
 
 /// Directory of the programs under test: that of this program.
@@ -94,6 +96,7 @@ impl Bench {
         options.count = boot.count;
         options.loads = boot.loads;
         options.engine = boot.engine;
+        options.release = boot.release;
         options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {

@@ -2,6 +2,7 @@
 . "$RECIPE/steps/common.sh"
 
 kernels=$(list kernels.txt | tr '\n' ' ')
+absent=$(list absent.txt | sed -n "s/^$SUITE //p")
 mmdebstrap --mode=root --variant=minbase --format=directory --quiet \
     --hook-dir=/usr/share/mmdebstrap/hooks/eatmydata \
     --aptopt='APT::Install-Recommends "false"' \
@@ -10,7 +11,7 @@ mmdebstrap --mode=root --variant=minbase --format=directory --quiet \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
-    --include="$(list packages.txt | tr '\n' ',' | sed 's/,$//')" \
+    --include="$(list packages.txt | grep -vxF "${absent:--}" | tr '\n' ',' | sed 's/,$//')" \
     --customize-hook='chroot "$1" sh -eu -c "
         cd /tmp
         for kernel in '"$kernels"'; do
@@ -27,6 +28,8 @@ for kernel in $kernels; do
     unpacked=$OUT/unpacked
     mkdir "$unpacked"
     dpkg-deb -x "$archive" "$unpacked"
+    # Before trixie, modules are packed below /lib.
+    [ -d "$unpacked/usr/lib/modules" ] || { mkdir -p "$unpacked/usr/lib"; mv "$unpacked/lib/modules" "$unpacked/usr/lib/"; }
     release=$(ls "$unpacked/usr/lib/modules")
     echo "$release" >> "$OUT/kernels"
     mkdir -p "$rootfs/usr/lib/modules"
@@ -36,3 +39,6 @@ for kernel in $kernels; do
     rm -r "$unpacked"
 done
 rm -r "$rootfs/usr/lib/kernels"
+
+# An older release has no QEMU that emulates the labs' machines: that of the newest image does.
+[ -z "$BASE" ] || ln -s "../$(basename "$BASE")" "$OUT/base"

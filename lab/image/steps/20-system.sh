@@ -12,7 +12,7 @@ cp -R "$RECIPE/rootfs/." "$rootfs/"
 find "$rootfs/etc/apparmor.d" -maxdepth 1 -type f ! -name 'usr.*libvirt*' -delete
 
 # Decompressing modules under emulation costs seconds at every boot.
-find "$rootfs/usr/lib/modules" -name '*.ko.xz' -print0 | xargs -0 -n 64 -P 2 unxz
+find "$rootfs/usr/lib/modules" -name '*.ko.xz' -print0 | xargs -0 -r -n 64 -P 2 unxz
 for position in 1 2; do
     chroot "$rootfs" depmod "$(kernel_release $position)"
 done

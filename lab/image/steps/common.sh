@@ -19,9 +19,15 @@ uncompressed_kernel() {
     setup_sectors=$(od -An -tu1 -j497 -N1 "$kernel")
     payload_offset=$(od -An -tu4 -j584 -N4 "$kernel")
     payload_length=$(od -An -tu4 -j588 -N4 "$kernel")
+    start=$(((setup_sectors + 1) * 512 + payload_offset))
+    # Bookworm's kernel is packed by lz4, trixie's by zstd: the first bytes tell.
+    case $(od -An -tx1 -j$start -N4 "$kernel") in
+        ' 02 21 4c 18') unpack=lz4 ;;
+        *) unpack=zstd ;;
+    esac
     # The last four bytes are the length once more.
-    tail -c +$(((setup_sectors + 1) * 512 + payload_offset + 1)) "$kernel" | head -c $((payload_length - 4)) |
-        chroot "$rootfs" zstd -dc
+    tail -c +$((start + 1)) "$kernel" | head -c $((payload_length - 4)) |
+        chroot "$rootfs" $unpack -dc
 }
 
 # module_files RELEASE WHO: paths of the modules of modules.txt with their dependencies, in loading order

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use nearmetal_host::files;
 use nearmetal_units::Bytes;
 
-use super::{Engine, Image, Recipe, space};
+use super::{Engine, Image, Recipe, Release, space};
 use crate::error::LabError;
 use crate::lock::Lock;
 use crate::machine::Extra;
@@ -38,22 +38,32 @@ struct Product {
     base: Option<Image>,
 }
 
-/// The image of this program's recipe, built first if the cache lacks it.
+/// The image of this program's recipe for a release, built first if the cache lacks it.
 ///
 /// Nothing is downloaded when it is there. Two builders of the same image wait for each other.
 ///
 /// # Errors
 /// Not root, programs missing, too little room, or a step failed; then the cache is as before.
-pub fn ensure(places: &Places, progress: &mut dyn Progress) -> Result<Image, LabError> {
-    let recipe = Recipe::embedded();
+pub fn ensure(places: &Places, release: Release, progress: &mut dyn Progress) -> Result<Image, LabError> {
+    let recipe = Recipe::of(release);
+    let base = match &recipe.base {
+        Some(_) => Some(ensure(places, Release::default(), progress)?),
+        None => None,
+    };
     let image = Image::at(places.cache(), &recipe.hash());
     let product = Product {
         what: "the lab's image",
         recipe,
         directory: places.cache().join("images"),
         needed: NEEDED,
-        programs: &[("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("cpio", "cpio"), ("dpkg-deb", "dpkg")],
-        base: None,
+        programs: &[
+            ("mmdebstrap", "mmdebstrap"),
+            ("mke2fs", "e2fsprogs"),
+            ("cpio", "cpio"),
+            ("dpkg-deb", "dpkg"),
+            ("unxz", "xz-utils"),
+        ],
+        base,
     };
     ensured(&product, progress)?;
     Ok(image)
@@ -94,7 +104,7 @@ pub fn ensure_loads(places: &Places, progress: &mut dyn Progress) -> Result<Path
 /// # Errors
 /// As [`ensure`].
 pub fn ensure_engine(places: &Places, engine: Engine, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
-    let base = ensure(places, progress)?;
+    let base = ensure(places, Release::default(), progress)?;
     let product = Product {
         what: "a batch system's packages",
         recipe: Recipe::engine(engine),

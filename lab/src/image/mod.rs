@@ -11,8 +11,11 @@ use std::path::{Path, PathBuf};
 
 pub use build::{ensure, ensure_engine, ensure_loads, found_loads, loads};
 pub use prune::prune;
-pub use recipe::{Engine, Recipe, RecipeFile};
+pub use recipe::{Engine, Recipe, RecipeFile, Release};
 pub(crate) use space::check as check_space;
+
+/// The link in an image's directory to the one whose QEMU emulates its labs.
+const BASE: &str = "base";
 
 /// A built image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +45,14 @@ impl Image {
         &self.directory
     }
 
-    /// The tree the outer QEMU runs in, and from which the root disk was made.
+    /// The tree from which the root disk was made.
     pub fn rootfs(&self) -> PathBuf {
         self.directory.join("rootfs")
+    }
+
+    /// The image in whose tree the outer QEMU runs: itself, or the one that a lab of an older release has it from.
+    pub fn emulator(&self) -> PathBuf {
+        let base = self.directory.join(BASE);
+        if base.exists() { base } else { self.directory.clone() }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use nearmetal_host::files;
 
-use super::Recipe;
 use super::build::remove_tree;
+use super::{BASE, Recipe, Release};
 use crate::error::LabError;
 use crate::lock::Lock;
 use crate::places::Places;
@@ -20,8 +20,13 @@ pub fn prune(places: &Places) -> Result<Vec<String>, LabError> {
         return Ok(Vec::new());
     }
     let _lock = Lock::wait(&places.cache().join("images.lock"))?;
-    let mut used = BTreeSet::from([Recipe::embedded().hash()]);
+    let mut used: BTreeSet<String> = Release::ALL.map(|release| Recipe::of(release).hash()).into();
     used.extend(places.images_in_use()?);
+    // What emulates the labs of one stays with it.
+    let base_of =
+        |hash: &String| Some(images.join(hash).join(BASE).read_link().ok()?.file_name()?.to_str()?.to_owned());
+    let bases: Vec<String> = used.iter().filter_map(base_of).collect();
+    used.extend(bases);
     let mut removed = Vec::new();
     for path in files::list(&images)? {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };

@@ -1,5 +1,6 @@
 //! What the images are made of. Every file of a recipe, and nothing else, decides about its hash.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,52 @@ pub struct RecipeFile {
 /// Raised when the program's use of an image changes in a way the files do not show.
 const FORMAT: &str = "1";
 
-/// Debian release the image is made of.
-const SUITE: &str = "trixie";
+/// A release of Debian that a lab can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Release {
+    /// Debian 13. Its QEMU also emulates the machines of all labs.
+    #[default]
+    Trixie,
+    /// Debian 12.
+    Bookworm,
+}
+
+impl Release {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Trixie, Self::Bookworm];
+
+    /// Its name among Debian's suites.
+    pub fn suite(self) -> &'static str {
+        match self {
+            Self::Trixie => "trixie",
+            Self::Bookworm => "bookworm",
+        }
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Trixie => 13,
+            Self::Bookworm => 12,
+        }
+    }
+}
+
+impl FromStr for Release {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|one| one.suite() == text || one.number().to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is not a release of Debian that labs know: 13 or 12"))
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.number())
+    }
+}
 
 macro_rules! recipe_files {
     ($directory:literal: $($path:literal),* $(,)?) => {
@@ -28,6 +73,7 @@ macro_rules! recipe_files {
 
 const FILES: &[RecipeFile] = recipe_files!["image":
     "packages.txt",
+    "absent.txt",
     "kernels.txt",
     "drop.txt",
     "modules.txt",
@@ -137,13 +183,19 @@ pub struct Recipe {
 impl Recipe {
     /// The lab's recipe, as this program was built with it.
     pub fn embedded() -> Self {
-        Self { suite: SUITE, files: FILES.to_vec(), base: None }
+        Self::of(Release::default())
+    }
+
+    /// That of a release. A lab of another than the newest is emulated by the QEMU of the newest: older ones lack devices.
+    pub fn of(release: Release) -> Self {
+        let base = (release != Release::default()).then(|| Self::embedded().hash());
+        Self { suite: release.suite(), files: FILES.to_vec(), base }
     }
 
     /// That of the loads image: the programs of real loads, which all guests share.
     pub fn loads() -> Self {
         let common = FILES.iter().filter(|file| file.path == COMMON);
-        Self { suite: SUITE, files: LOADS.iter().chain(common).copied().collect(), base: None }
+        Self { suite: Release::default().suite(), files: LOADS.iter().chain(common).copied().collect(), base: None }
     }
 
     /// That of a batch system's packages, a layer over the lab's operating system: its own list is `packages.txt`.
@@ -154,7 +206,7 @@ impl Recipe {
         let shared = ENGINES.iter().filter(|file| file.path == "drop.txt" || file.path.starts_with("steps/"));
         let common = FILES.iter().filter(|file| file.path == COMMON);
         let files = packages.chain(shared.chain(common).copied()).collect();
-        Self { suite: SUITE, files, base: Some(Self::embedded().hash()) }
+        Self { suite: Release::default().suite(), files, base: Some(Self::embedded().hash()) }
     }
 
     /// Sixteen hexadecimal digits of the SHA-256 over format, release, and every path and text.
@@ -204,6 +256,7 @@ mod tests {
         let elsewhere = Recipe { base: Some("other".to_owned()), ..layer.clone() };
         assert_ne!(layer.hash(), elsewhere.hash(), "a layer fits one image");
         assert_ne!(layer.hash(), Recipe::engine(Engine::Condor).hash());
+        assert_ne!(recipe.hash(), Recipe::of(Release::Bookworm).hash());
         assert_eq!(recipe.hash(), Recipe::embedded().hash());
     }
 
@@ -223,6 +276,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_release_is_named_by_its_number_or_its_suite() {
+        for release in Release::ALL {
+            assert_eq!((release.suite().parse(), release.to_string().parse()), (Ok(release), Ok(release)));
+        }
+        assert!("11".parse::<Release>().unwrap_err().contains("13 or 12"));
     }
 
     #[test]

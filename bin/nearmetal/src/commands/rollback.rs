@@ -27,7 +27,8 @@ const PUT_BACK: &str = "put back what a killed measurement had left: clones, poo
 /// Undo the last apply, doctor --fix or device change
 ///
 /// Restores the former definitions, pools, settings and running state from the journal, whether the change finished or
-/// was killed at any step. What a killed measurement left is put back first, and alone if it is the last that happened,
+/// was killed at any step. What a killed measurement left is put back first (a VM that `tune --command` had started is shut down and
+/// runs as before, with or without --restart), and alone if it is the last that happened,
 /// unless --transaction, --plan, --restart or --keep-running names a change. What a reboot has already undone is only
 /// reported. If a rollback is killed, run it again.
 #[derive(Debug, clap::Args)]
@@ -104,7 +105,8 @@ fn list(journal: &Journal, format: Format, printer: &mut Printer) -> Result<Exit
 /// Takes back what a measurement that was killed left: clones, pools, bridges, a paused guest.
 fn after_a_measurement(args: &Args, printer: &mut Printer) -> anyhow::Result<bool> {
     let libvirt = || Libvirt::open(None).map(|libvirt| Box::new(libvirt) as Box<dyn Hypervisor>);
-    let cleaned = take_back_leftovers(args.state.journal().state_directory(), &HostFs::live(), libvirt)?;
+    let state = args.state.journal().state_directory().to_owned();
+    let cleaned = take_back_leftovers(&state, &HostFs::live(), libvirt, &mut |line| printer.important(line))?;
     if cleaned {
         printer.say(PUT_BACK);
     }

@@ -112,7 +112,7 @@ pub(super) fn text(results: &Results) -> String {
     text.push_str(&format!("  {:62} {:>8}  {:22} {:>6}\n", "plan", race.quantity, "to the VM as found", "rounds"));
     for number in race.ordered() {
         let arm = &race.arms[number];
-        let median = arm.median.as_ref().map_or_else(|| "?".to_owned(), |rate| format!("{:.0}", rate.value));
+        let median = nearmetal_report::value(arm.median.as_ref().map(|rate| rate.value));
         text.push_str(&format!(
             "{} {:62} {median:>8}  {:22} {:>6}  {}\n",
             race.star(number),

@@ -198,12 +198,18 @@ fn run_of(
     // What fails because somebody asks for the end is no failure of the arm.
     if sampled.is_err() {
         session.goes_on()?;
+        if let Err(MeasureError::Ends(why)) = sampled {
+            return Err(MeasureError::Ends(why));
+        }
         if subject.revive(step, session)? {
             sampled = subject.sample(step, session);
         }
     }
     if sampled.is_err() {
         session.goes_on()?;
+    }
+    if let Err(MeasureError::Ends(why)) = sampled {
+        return Err(MeasureError::Ends(why));
     }
     let ran = sampled.is_ok();
     let (outcome, together) = match sampled {

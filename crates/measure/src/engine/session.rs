@@ -122,9 +122,13 @@ impl<'a> Session<'a> {
             cleaned?;
             return result;
         }
-        let result = result?;
-        cleaned?;
-        Ok(result)
+        match (result, cleaned) {
+            (Err(error), Err(source)) => {
+                Err(MeasureError::Left { what: super::chain(&error), source: Box::new(source) })
+            }
+            (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
+            (Ok(result), Ok(())) => Ok(result),
+        }
     }
 
     /// Nobody has asked for the end.
@@ -282,6 +286,14 @@ impl<'a> Session<'a> {
                 self.leftovers.save()?;
             }
             resize_pool(self.fs, index, size, pool.persistent() + needed - pool.free, POOL_PATIENCE)?;
+        }
+        Ok(())
+    }
+
+    /// The pools as they were before they were grown the first time; the record stays, since they may be grown again.
+    pub(crate) fn pools_as_before(&mut self) -> Result<(), MeasureError> {
+        for pool in &self.leftovers.pools {
+            resize_pool(self.fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;
         }
         Ok(())
     }

@@ -87,6 +87,7 @@ impl World {
                 self.state.lock().unwrap().spread.insert((*mac).to_owned());
                 Ok(String::new())
             }
+            ["sh", "-c", "exit 0"] => Ok(String::new()),
             ["sh", "-c", _, "nearmetal", _] => self.sample(Some(name), words, |rate| {
                 format!("nearmetal-timed 100.00 {:.9}\n", 100.0 + 3600.0 / f64::from(rate))
             }),

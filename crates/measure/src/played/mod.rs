@@ -40,6 +40,10 @@ struct Played {
     gone_from: Option<usize>,
     /// How many more requests to shut down guests hear; `None`: all.
     heard: Option<usize>,
+    /// After how many more looks the guest is off by itself.
+    off_in: Option<usize>,
+    /// What somebody defines anew, before the first shutdown behind so many samples.
+    redefined: Option<(usize, String)>,
 }
 
 impl Transport for Played {
@@ -55,6 +59,18 @@ impl Transport for Played {
             is_deaf = self.heard == Some(0);
             self.heard = self.heard.map(|left| left.saturating_sub(1));
             self.fake.set_shutdown(name, (!is_deaf).then_some(0));
+        }
+        let samples = self.world.state.lock().unwrap().samples.len();
+        if matches!(request, Request::Shutdown { .. }) {
+            let due = self.redefined.take_if(|(behind, _)| samples >= *behind);
+            due.map(|(_, xml)| self.fake.call(Request::Define { xml })).transpose()?;
+        }
+        if let Request::Domain { name } = &request {
+            self.off_in = self.off_in.map(|left| left.saturating_sub(1));
+            if self.off_in.take_if(|left| *left == 0).is_some() {
+                self.fake.set_state(name, DomainState::ShutOff);
+                self.world.follow(&Request::Destroy { name: name.clone() });
+            }
         }
         let reply = self.fake.call(request.clone())?;
         if !is_deaf {
@@ -135,7 +151,15 @@ impl Machine {
             nearmetal_host::files::write(&state.path().join(file), file).unwrap();
         }
         let before = world.kernel.state();
-        let libvirt = Played { fake, world: Arc::clone(&world), requests: 0, gone_from: None, heard: None };
+        let libvirt = Played {
+            fake,
+            world: Arc::clone(&world),
+            requests: 0,
+            gone_from: None,
+            heard: None,
+            off_in: None,
+            redefined: None,
+        };
         Self { fs, libvirt, world, state, _root: root, before }
     }
 
@@ -180,6 +204,16 @@ impl Machine {
     /// Guests hear no more than so many requests to shut down; `None`: all.
     pub(crate) fn hear_shutdowns(&mut self, most: Option<usize>) {
         self.libvirt.heard = most;
+    }
+
+    /// The guest is off by itself after so many looks at it.
+    pub(crate) fn goes_off_in(&mut self, looks: usize) {
+        self.libvirt.off_in = Some(looks);
+    }
+
+    /// Somebody defines this behind so many samples.
+    pub(crate) fn is_redefined(&mut self, behind: usize, xml: String) {
+        self.libvirt.redefined = Some((behind, xml));
     }
 
     /// A directory with room for files.

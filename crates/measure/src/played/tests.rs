@@ -249,6 +249,13 @@ fn a_guest_that_was_off_is_off_again_and_one_that_cannot_be_started_anew_is_refu
             "virsh define",
         ),
         (&|machine: &mut Machine| machine.libvirt().set_state("web1", DomainState::Paused), "it is paused"),
+        (
+            &|machine: &mut Machine| {
+                let disk = "<disk type='block'><target dev='vdz' bus='virtio'/></disk>";
+                machine.libvirt().attach_device("web1", disk).unwrap();
+            },
+            "disk vdz is only in the running VM",
+        ),
     ] {
         let (came, machine) = perform(prepare);
         let why = came.failed();
@@ -259,19 +266,83 @@ fn a_guest_that_was_off_is_off_again_and_one_that_cannot_be_started_anew_is_refu
 
 #[test]
 fn a_guest_that_does_not_shut_down_is_not_powered_off_and_rollback_gives_it_back_later() {
+    // Before it ever ran as an arm; then while it does.
+    for (heard, words) in [(0, "It runs on as it was"), (9, "`nearmetal rollback`")] {
+        let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+        machine.hear_shutdowns(Some(heard));
+        let clock = machine.clock();
+        let why = machine.perform(&experiment).failed();
+        assert!(why.contains("did not shut down within 180 s") && why.contains(words), "{why}");
+        assert!(machine.clock() - clock < Duration::from_secs(500), "it ends at once: {:?}", machine.clock() - clock);
+        assert_eq!(
+            machine.left().iter().any(|left| left.starts_with("web1 runs as ")),
+            heard > 0,
+            "{:?}",
+            machine.left()
+        );
+        assert!(!machine.steps().iter().any(|step| step.contains("destroy")));
+        machine.hear_shutdowns(None);
+        machine.take_back();
+        assert_eq!(machine.left(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_guest_that_goes_off_long_after_it_was_asked_is_started_again() {
+    for late in [true, false] {
+        let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+        machine.hear_shutdowns(Some(0));
+        if late {
+            machine.goes_off_in(1000);
+        }
+        let why = machine.perform(&experiment).failed();
+        assert!(why.contains("did not shut down"), "{why}");
+        assert_eq!(machine.left(), Vec::<String>::new());
+        assert_eq!(
+            machine.steps().iter().any(|step| step == "libvirt: start web1"),
+            late,
+            "{:?}",
+            machine.steps().last()
+        );
+    }
+}
+
+#[test]
+fn arms_are_not_started_once_somebody_has_changed_the_definition() {
     let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
-    machine.hear_shutdowns(Some(0));
+    let changed =
+        machine.libvirt().domain_xml("web1", Definition::Inactive).unwrap().replace("/dev/sda", "/dev/snapshot");
+    machine.is_redefined(4, changed);
     let why = machine.perform(&experiment).failed();
-    assert!(why.contains("did not shut down within 180 s") && why.contains("rollback"), "{why}");
-    assert_eq!(machine.left(), Vec::<String>::new(), "it never ran as anything else");
-    // While it runs as an arm.
-    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
-    machine.hear_shutdowns(Some(9));
-    let why = machine.perform(&experiment).failed();
-    assert!(why.contains("did not shut down"), "{why}");
-    assert!(machine.left().iter().any(|left| left.starts_with("web1 runs as ")), "{:?}", machine.left());
-    machine.hear_shutdowns(None);
-    machine.take_back();
+    assert!(why.contains("somebody has changed it since"), "{why}");
+    assert_eq!(machine.samples().len(), 4, "no further turn");
+    let live = machine.libvirt().domain_xml("web1", Definition::Live).unwrap();
+    assert!(live.contains("/dev/snapshot") && !live.contains("turn"), "it runs as it is defined now: {live}");
+}
+
+#[test]
+fn pools_are_grown_for_the_turns_in_huge_pages_alone() {
+    let (mut machine, _) = Kind::TuneOfACommand.set_up();
+    let mut request =
+        super::experiments::tune(machine.conditions(), &[crate::arm::PLANNED, "node.small.rule.iothread"], 1);
+    request.on = super::experiments::itself();
+    request.arms[0].xml = super::experiments::in_huge_pages().xml_planned;
+    let Measurement::Results(results) = machine.perform(&Experiment::Tune(Box::new(request))).document() else {
+        panic!("a tune leaves results")
+    };
+    assert!(results.arm(crate::arm::PLANNED).unwrap().xml.as_deref().unwrap().contains("hugepages"));
+    let steps = machine.steps();
+    let mut grown = false;
+    for (number, step) in steps.iter().enumerate() {
+        if step.contains("nr_hugepages") {
+            grown = !step.contains("\"16\"");
+        }
+        if step.starts_with("libvirt: start web1") {
+            assert!(!grown, "as before at the end: {:?}", &steps[number.saturating_sub(6)..number]);
+        }
+    }
+    let of_pools = steps.iter().filter(|step| step.contains("nr_hugepages")).count();
+    assert!(of_pools > 4, "{of_pools}: {:?}", steps.iter().filter(|step| step.contains("huge")).collect::<Vec<_>>());
     assert_eq!(machine.left(), Vec::<String>::new());
 }
 
@@ -419,12 +490,11 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
             kind if kind.spreads() => 400,
             // Each turn is tried twice, each with two boots of 90 s, and three samples in each of two ways.
             kind if kind.serves() => 2500,
-            // The user's own boots longer than a clone may.
-            Kind::TuneOfACommand => 400,
             _ => 250,
         });
-        let least = Duration::from_secs(50);
-        assert!(least < waited && waited < most && real < Duration::from_secs(20), "{kind:?}: {waited:?} {real:?}");
+        // The user's own is asked before it is shut down.
+        let least = Duration::from_secs(if kind == Kind::TuneOfACommand { 0 } else { 50 });
+        assert!(least <= waited && waited < most && real < Duration::from_secs(20), "{kind:?}: {waited:?} {real:?}");
         machine.answers_again();
         assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
     }

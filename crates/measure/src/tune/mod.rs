@@ -25,7 +25,7 @@ use crate::engine::{Fresh, Pairs, Path, Plan, Racing, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
 use crate::itself::Itself;
-use crate::load::{At, Workload};
+use crate::load::Workload;
 use crate::pairing::Pairing;
 use crate::results::{Arm, Purpose, Results, Run, Slice};
 use crate::stand::{Stand, Up, Way};
@@ -120,11 +120,13 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let guest = booting / guests as f64 + sample;
     let bare = if places.bare.is_some() { sample } else { 0.0 };
     let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + bare) * MARGIN;
-    let left = f64::from(request.budget) - set_up - PUTTING_BACK;
+    // A guest of its own is shut down and started once more.
+    let putting_back = PUTTING_BACK + if places.bare.is_some() { 0.0 } else { booting / guests as f64 };
+    let left = f64::from(request.budget) - set_up - putting_back;
     let for_the_race = left - pairs_at_least.max(left * KEPT);
     let first_rung = FIRST_RUNG * guests as f64 * guest;
     if for_the_race < first_rung {
-        let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + PUTTING_BACK;
+        let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + putting_back;
         return Err(MeasureError::Asked(format!(
             "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {:.0} s, a sample {sample:.0} s), \
              and the budget is {} s: raise --budget, or leave factors out (--without)",
@@ -212,14 +214,9 @@ fn ready(request: &TuneRequest, pairing: &Pairing, session: &mut Session<'_>) ->
             })
         }
         TuneOn::Itself { guest, placement, command, .. } => {
-            let itself = Itself::set_up(ways, guest, placement, session)?;
-            let workload = Workload::from(command.clone());
-            session.stage("trying the command");
-            let began = session.hypervisor.now();
-            let load = workload.load();
-            let said = itself.try_once(&load.command(&At::probe(""), 0), load.limit(), session)?;
-            load.read(&said)?;
-            let length = session.hypervisor.now().duration_since(began).as_secs_f64();
+            let found = (guest.as_str(), request.on.xml_found());
+            let itself = Itself::set_up(&ways, found, placement, command, session)?;
+            let length = itself.tried.as_secs_f64();
             let lab = lab_caveat(&session.conditions.environment);
             let restarted = format!(
                 "measured in `{guest}` itself, which was shut down and started for each sample; no bare metal runs its command, so none is compared"
@@ -228,7 +225,7 @@ fn ready(request: &TuneRequest, pairing: &Pairing, session: &mut Session<'_>) ->
                 arms: itself.arms.clone(),
                 slice: itself.slice.clone(),
                 caveats: lab.into_iter().chain([restarted]).collect(),
-                workload,
+                workload: Workload::from(command.clone()),
                 sample: length + request::BESIDE_A_SAMPLE,
                 beside_boots: length,
                 path: Box::new(itself),

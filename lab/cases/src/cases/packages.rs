@@ -1,12 +1,16 @@
 //! The packages, on Debian as its installer leaves it, by what a user types.
 
 use anyhow::{Context as _, ensure};
+use nearmetal_lab::image::Release;
 
 use super::{Case, Verdict, alone};
 use crate::context::{Bench, Boot, programs};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![alone("packages/a-guest-runs-on-from-install-to-purge", from_install_to_purge)]
+    vec![
+        alone("packages/a-guest-runs-on-from-install-to-purge", || from_install_to_purge(Release::Trixie)),
+        alone("packages/a-guest-runs-on-from-install-to-purge-on-debian-12", || from_install_to_purge(Release::Bookworm)),
+    ]
 }
 
 /// What somebody who owns the guest would call the same guest: its process, its definitions, where its threads may run.
@@ -16,7 +20,7 @@ const GUEST: &str = "pid=$(cat /run/libvirt/qemu/web1.pid); virsh domid web1; ec
 /// What bears our name: the lab itself has some of it.
 const OURS: &str = "find /etc /usr /var/lib -name '*nearmetal*' | sort";
 
-fn from_install_to_purge() -> anyhow::Result<Verdict> {
+fn from_install_to_purge(release: Release) -> anyhow::Result<Verdict> {
     let made = programs()?.parent().context("no directory above the programs")?.join("package");
     let package = |name: &str| {
         let found = made.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
@@ -28,7 +32,7 @@ fn from_install_to_purge() -> anyhow::Result<Verdict> {
     let (Some(main), Some(helper)) = (package("nearmetal"), package("nearmetal-libvirt")) else {
         return Ok(Verdict::CannotTry(format!("`{}` holds no packages: run ./dev package", made.display())));
     };
-    let up = Bench::up("packages", &Boot::default())?;
+    let up = Bench::up("packages", &Boot { release, ..Boot::default() })?;
     let bench = &up;
     // Nothing but what the packages bring.
     bench.sh("rm /usr/local/bin/nearmetal* && mkdir -p /root/p /root/later")?;
@@ -41,6 +45,8 @@ fn from_install_to_purge() -> anyhow::Result<Verdict> {
             sed -i -e 's/^Version: .*/&+later/' -e 's/(= \\([^)]*\\))/(= \\1+later)/' /root/tree/DEBIAN/control
             dpkg-deb -Znone --root-owner-group --build /root/tree /root/later/$p >/dev/null && rm -r /root/tree; done",
     )?;
+    let has = format!(". /etc/os-release; test \"$VERSION_ID\" = {release}");
+    bench.sh(&has)?;
     bench.found()?;
     let stored = "virsh dumpxml --inactive --security-info web1";
     let (as_found, definition) = (bench.sh(GUEST)?, bench.sh(stored)?);
@@ -87,5 +93,5 @@ fn from_install_to_purge() -> anyhow::Result<Verdict> {
     let after = bench.sh(OURS)?;
     ensure!(after == before, "before the packages were there: {before}; now: {after}");
     up.lab.down()?;
-    Ok(Verdict::Holds(format!("{}; lab: emulated time", times.join(", "))))
+    Ok(Verdict::Holds(format!("Debian {release}: {}; lab: emulated time", times.join(", "))))
 }

@@ -1,7 +1,7 @@
 //! `nearmetal lab image`.
 
 use nearmetal_lab::Places;
-use nearmetal_lab::image::ensure;
+use nearmetal_lab::image::{Release, ensure};
 
 use super::progress::Drawn;
 use crate::exit_status::ExitStatus;
@@ -11,11 +11,15 @@ use crate::printer::Printer;
 ///
 /// Boots nothing. The directory holds `appliance`: the kernel and the initramfs that the clones of `nearmetal bench` boot.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Release of Debian: 13 or 12
+    #[arg(long, value_name = "13|12", default_value_t)]
+    debian: Release,
+}
 
 /// Builds the image, or finds it.
-pub fn image(_: &Args, places: &Places, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    let image = ensure(places, &mut Drawn::new(printer))?;
+pub fn image(args: &Args, places: &Places, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    let image = ensure(places, args.debian, &mut Drawn::new(printer))?;
     printer.data(&image.directory().display().to_string());
     Ok(ExitStatus::Done)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nearmetal_lab::image::Engine;
+use nearmetal_lab::image::{Engine, Release};
 use nearmetal_lab::machine::{Cable, Count};
 use nearmetal_lab::{Lab, Places, UpOptions};
 
@@ -39,6 +39,9 @@ pub struct Args {
     /// of them is started
     #[arg(long, value_name = "slurm|condor")]
     engine: Option<Engine>,
+    /// Release of Debian that it runs: 13 or 12; builds that image first if there is none
+    #[arg(long, value_name = "13|12", default_value_t)]
+    debian: Release,
     /// Seconds to wait for libvirt
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
@@ -54,6 +57,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.count = args.count;
     options.loads = args.loads;
     options.engine = args.engine;
+    options.release = args.debian;
     options.timeout = Duration::from_secs(args.timeout);
     let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;
     if let Some(boot) = lab.boot_times() {

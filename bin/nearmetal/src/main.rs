@@ -10,6 +10,7 @@ mod experiment;
 mod export_directory;
 mod fleet;
 mod guest_files;
+mod guest_profile;
 mod guest_request;
 mod image;
 mod installed;

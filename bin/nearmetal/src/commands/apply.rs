@@ -15,6 +15,7 @@ use nearmetal_place::Placement;
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::fleet::apply::{self as fleet_apply, Order};
+use crate::guest_profile::Denied;
 use crate::printer::Printer;
 use crate::read_back;
 use crate::refusal::refuse;
@@ -109,6 +110,9 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let host = HostIdentity::of(&Host::read(&files));
     plan.check_host(&host)?;
     let mut libvirt = Libvirt::open(None)?;
+    if let Some(denied) = Denied::here(&files, &mut libvirt) {
+        denied.refuse(&plan.plan)?;
+    }
     let journal = args.state.journal();
     let options = ApplyOptions {
         restart: args.restart,

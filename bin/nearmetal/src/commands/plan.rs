@@ -13,6 +13,7 @@ use nearmetal_rules::Domain;
 use crate::doctor::Images;
 use crate::exit_status::ExitStatus;
 use crate::fleet::{self, options::FleetArgs};
+use crate::guest_profile::Denied;
 use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
 use crate::live;
@@ -102,7 +103,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         warn_of_unfinished(&args.state.journal(), printer);
     }
     let host = Host::read(&tree);
-    let Found { inputs, neighbours, versions } = inputs(&args.domains, &args.domain_xml)?;
+    let Found { inputs, neighbours, versions, denied } = inputs(&args.domains, &args.domain_xml)?;
     let mut requests = inputs.iter().map(|input| request(args.class, &host, input)).collect::<Result<Vec<_>, _>>()?;
     let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
     let occupied = Occupied::from_guests(&host, &uuids);
@@ -119,6 +120,9 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     measured.expect_in(&mut requests);
     let mut planned = nearmetal_place::plan_tuned(&host, &occupied, &requests, &policy, &measured.guests);
     nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
+    if let Some(denied) = denied.filter(|_| tree.is_live()) {
+        denied.block(&mut planned.plan);
+    }
     let mut file = compose(&host, &planned.plan, &inputs)?;
     let (told, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
     follow_rules(&mut file, &told, &beside, &neighbours)?;
@@ -243,6 +247,8 @@ pub(crate) struct Found {
     pub(crate) neighbours: Vec<Domain>,
     /// Of libvirt and QEMU, where they were asked.
     pub(crate) versions: Option<Versions>,
+    /// What AppArmor keeps guests in huge pages from.
+    pub(crate) denied: Option<Denied>,
 }
 
 /// The definitions, from libvirt or from files.
@@ -254,10 +260,11 @@ pub(crate) fn inputs(domains: &[String], files: &[PathBuf]) -> Result<Found, Cha
         inputs.push(DomainInput { name: facts.name, inactive_xml, live_xml: None });
     }
     if domains.is_empty() {
-        return Ok(Found { inputs, neighbours: Vec::new(), versions: None });
+        return Ok(Found { inputs, neighbours: Vec::new(), versions: None, denied: None });
     }
     let mut libvirt = Libvirt::open(None)?;
     let versions = libvirt.versions()?;
+    let denied = Denied::here(&HostFs::live(), &mut libvirt);
     for name in domains {
         let summary = libvirt.domain(name)?;
         let runs = !summary.state.is_off();
@@ -276,7 +283,7 @@ pub(crate) fn inputs(domains: &[String], files: &[PathBuf]) -> Result<Found, Cha
         Domain::new(None, Some(facts(&xml, name).ok()?), None)
     });
     let neighbours = neighbours.collect();
-    Ok(Found { inputs, neighbours, versions: Some(versions) })
+    Ok(Found { inputs, neighbours, versions: Some(versions), denied })
 }
 
 pub(crate) fn facts(xml: &str, name: &str) -> Result<DomainFacts, ChangeError> {

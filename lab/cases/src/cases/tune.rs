@@ -47,7 +47,7 @@ fn found_vm(bench: &Bench) -> anyhow::Result<Verdict> {
     );
     if let TuneVerdict::Use { arm } = &tuning.verdict {
         bench.sh("nearmetal apply /root/tuned.json --restart --yes && nearmetal verify web1 --agent-timeout 60")?;
-        bench.sh("nearmetal rollback --restart --yes")?;
+        bench.sh("nearmetal rollback --restart")?;
         let plan = bench.sh("nearmetal plan web1")?;
         ensure!(plan.contains("tune run") || arm == PLANNED, "the plan does not name the run: {plan}");
     }
@@ -73,7 +73,7 @@ fn under_a_command(bench: &Bench) -> anyhow::Result<Verdict> {
         &format!(
             "{tune} >/root/kill.log 2>&1 & until virsh dumpxml web1 2>/dev/null | grep -q nearmetal-turn; do
                  kill -0 $! || {{ cat /root/kill.log; exit 1; }}; sleep 0.5; done
-             kill -9 $!; nearmetal rollback --yes"
+             kill -9 $!; nearmetal rollback"
         ),
     )?;
     let after = bench.sh(STATE)?;

@@ -10,6 +10,7 @@ use nearmetal_rules::Domain;
 use nearmetal_stats::Fraction;
 
 use crate::commands::plan::{Found, for_the_rules, request};
+use crate::guest_profile::Denied;
 
 /// The words of the factors, as `--without` takes them, and what each decides.
 pub(super) const FACTORS: [(&str, &str); 4] = [
@@ -28,6 +29,7 @@ pub(super) struct Ground {
     input: DomainInput,
     beside: BTreeMap<String, Beside>,
     neighbours: Vec<Domain>,
+    denied: Option<Denied>,
 }
 
 /// Turns choices to a factor's other level; the engine is that of the machine.
@@ -51,12 +53,12 @@ impl Arms {
 impl Ground {
     /// The machine as it is, and a domain of libvirt's.
     pub(super) fn of(host: Host, found: Found) -> Result<Option<Self>, ChangeError> {
-        let Found { inputs, neighbours, versions } = found;
+        let Found { inputs, neighbours, versions, denied } = found;
         let Some(input) = inputs.first().cloned() else { return Ok(None) };
         let request = request(None, &host, &input)?;
         let occupied = Occupied::from_guests(&host, &[request.uuid.as_str()]);
         let (told, beside) = for_the_rules(None, true, host.clone(), &inputs, versions)?;
-        Ok(Some(Self { host, told, occupied, request, input, beside, neighbours }))
+        Ok(Some(Self { host, told, occupied, request, input, beside, neighbours, denied }))
     }
 
     /// The plan with these choices, or by rule. `Ok(Err(why))` where the planner has none.
@@ -73,6 +75,9 @@ impl Ground {
         measured.expect_in(&mut requests);
         let policy = Policy::default();
         let mut planned = nearmetal_place::plan_tuned(&self.host, &self.occupied, &requests, &policy, &measured.guests);
+        if let Some(denied) = &self.denied {
+            denied.block(&mut planned.plan);
+        }
         if let Some(blocked) = planned.plan.blocked.first() {
             return Ok(Err(format!("{}: {}", blocked.problem, blocked.remedy)));
         }

@@ -141,8 +141,8 @@ mod tests {
             serde_json::from_str(&old.replace("NAME", name).replace("SIZE", size)).unwrap()
         };
         let size = serde_json::to_string(&nearmetal_units::PageSize::HUGE_2M).unwrap();
-        let mut plan = Plan::default();
-        plan.placements = vec![placement("huge", &size), placement("small", "null")];
+        let placements = vec![placement("huge", &size), placement("small", "null")];
+        let mut plan = Plan { placements, ..Plan::default() };
         let refused = denied.refuse(&plan).unwrap_err().to_string();
         assert!(refused.contains("`huge`") && refused.contains(RULE) && !refused.contains("small"), "{refused}");
         denied.block(&mut plan);

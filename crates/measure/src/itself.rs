@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::clones::asks_for_huge_pages;
 use crate::engine::{Path, Seat, Session, Step, failed, slice_of};
 use crate::error::MeasureError;
+use crate::leftovers::resume;
 use crate::load::{At, CommandJob, Load};
 use crate::record::record;
 use crate::results::{Arm, Slice};
@@ -24,6 +25,8 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(180);
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
 /// How long the agent of a guest that runs may take.
 const ANSWER: Duration = Duration::from_secs(60);
+/// How often a guest is started in the end.
+const START_TRIES: u32 = 3;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A guest that was taken to be shut down and started, and how it was before.
@@ -237,9 +240,7 @@ fn shut_down(hypervisor: &mut dyn Hypervisor, guest: &str, then: &str) -> Result
         return Ok(());
     }
     // A paused one hears nothing.
-    if state == DomainState::Paused {
-        hypervisor.resume(guest).map_err(failed(guest))?;
-    }
+    resume(hypervisor, guest)?;
     hypervisor.shutdown(guest, ShutdownMode::AgentThenAcpi, SHUTDOWN_LIMIT).map_err(|source| match source {
         HypervisorError::Timeout { .. } => MeasureError::Ends(format!(
             "`{guest}` did not shut down within {} s, and nearmetal does not power it off, since it may hold data that are not written. \
@@ -302,11 +303,31 @@ pub(crate) fn end_turn(hypervisor: &mut dyn Hypervisor, taken: &Taken) -> Result
     Ok(())
 }
 
-/// Starts a guest that ran before, unless somebody did.
+/// Starts a guest that ran before, unless somebody did. What a killed process had asked libvirt for may have come meanwhile: a turn
+/// that began late is ended.
 pub(crate) fn run_again(hypervisor: &mut dyn Hypervisor, taken: &Taken) -> Result<(), MeasureError> {
-    let is_off = |summary: DomainSummary| summary.state.is_off() && !summary.managed_save;
-    match still(hypervisor, taken)?.is_some_and(is_off) && taken.ran.is_some() {
-        true => hypervisor.start(&taken.guest, false).map_err(failed(&taken.guest)),
-        false => Ok(()),
+    let guest = &taken.guest;
+    let mut refused = None;
+    for _ in 0..START_TRIES {
+        let Some(summary) = still(hypervisor, taken)? else { return Ok(()) };
+        if summary.state.is_off() {
+            if taken.ran.is_none() || summary.managed_save {
+                return Ok(());
+            }
+            refused = hypervisor.start(guest, false).err();
+            if refused.is_none() {
+                return Ok(());
+            }
+        } else if turn_of(hypervisor, guest)?.is_some() {
+            end_turn(hypervisor, taken)?;
+        } else {
+            return Ok(());
+        }
+    }
+    match refused {
+        Some(error) => Err(failed(guest)(error)),
+        None => {
+            Err(MeasureError::Unfit(format!("`{guest}` was started as an arm again and again: end what measures it")))
+        }
     }
 }

@@ -140,9 +140,14 @@ impl Leftovers {
         let same_boot = fs.read("/proc/sys/kernel/random/boot_id").is_ok_and(|id| id.trim() == self.boot_id.trim());
         let mut tried = Vec::new();
         // A turn that libvirt saved with its host goes on in the next boot.
-        tried.extend(self.taken.iter().map(|taken| end_turn(hypervisor, taken)));
+        let mut ended = Vec::new();
+        for taken in &self.taken {
+            let end = end_turn(hypervisor, taken);
+            ended.extend(end.is_ok().then_some(taken));
+            tried.push(end);
+        }
         if same_boot {
-            self.undo_in_this_boot(fs, hypervisor, &mut tried);
+            self.undo_in_this_boot(fs, hypervisor, &ended, &mut tried);
         }
         tried.extend(self.volume_groups.iter().map(|group| remove_volume_group(group)));
         // The clones held the regions open, so they come last.
@@ -153,11 +158,12 @@ impl Leftovers {
         Ok(files::remove(&self.path)?)
     }
 
-    /// What is gone by itself with the boot. What came of each is told in `tried`.
+    /// What is gone by itself with the boot. What came of each is told in `tried`. `ended`: guests that were taken and whose turn is over.
     fn undo_in_this_boot(
         &self,
         fs: &HostFs,
         hypervisor: &mut dyn Hypervisor,
+        ended: &[&Taken],
         tried: &mut Vec<Result<(), MeasureError>>,
     ) {
         tried.extend(self.clones.iter().map(|clone| end_clone(hypervisor, clone)));
@@ -178,7 +184,7 @@ impl Leftovers {
         tried.push(unmount_counters(fs, &self.mounts));
         // Last, so that they do not run beside clones or without their functions, and have the pools as before; and whatever became
         // of these: somebody waits for them.
-        tried.extend(self.taken.iter().map(|taken| run_again(hypervisor, taken)));
+        tried.extend(ended.iter().map(|taken| run_again(hypervisor, taken)));
         tried.extend(self.paused.iter().map(|domain| resume(hypervisor, domain)));
     }
 }
@@ -193,12 +199,23 @@ pub(crate) fn end_clone(hypervisor: &mut dyn Hypervisor, clone: &str) -> Result<
     }
 }
 
-/// Resumes a domain that was paused, if it is still there and nobody else has done so.
-fn resume(hypervisor: &mut dyn Hypervisor, domain: &str) -> Result<(), MeasureError> {
-    match hypervisor.domain(domain) {
-        Ok(summary) if summary.state == DomainState::Paused => hypervisor.resume(domain).map_err(failed(domain)),
-        Ok(_) | Err(HypervisorError::NoSuchDomain { .. }) => Ok(()),
+/// Resumes a domain that was paused, if it is still there and nobody else has done so: one that is just being started looks paused, and
+/// what a killed process had asked for may still come.
+pub(crate) fn resume(hypervisor: &mut dyn Hypervisor, domain: &str) -> Result<(), MeasureError> {
+    let mut is_paused = || match hypervisor.domain(domain) {
+        Ok(summary) => Ok(summary.state == DomainState::Paused),
+        Err(HypervisorError::NoSuchDomain { .. }) => Ok(false),
         Err(error) => Err(failed(domain)(error)),
+    };
+    if !is_paused()? {
+        return Ok(());
+    }
+    match hypervisor.resume(domain) {
+        Ok(()) => Ok(()),
+        Err(error) => match hypervisor.domain(domain) {
+            Ok(summary) if summary.state != DomainState::Paused => Ok(()),
+            _ => Err(failed(domain)(error)),
+        },
     }
 }
 

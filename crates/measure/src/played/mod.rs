@@ -44,6 +44,8 @@ struct Played {
     off_in: Option<usize>,
     /// What somebody defines anew, before the first shutdown behind so many samples.
     redefined: Option<(usize, String)>,
+    /// What libvirt starts behind the next look.
+    late: Option<String>,
 }
 
 impl Transport for Played {
@@ -53,6 +55,15 @@ impl Transport for Played {
         if self.gone_from.is_some_and(|first| self.requests > first) {
             let reason = "the connection is gone".into();
             return Err(HypervisorError::HelperMissing { path: "nearmetal-libvirt".into(), reason });
+        }
+        if let (Request::Domain { .. }, Some(xml)) = (&request, &self.late) {
+            // The look itself still sees it off.
+            let (xml, reply) = (xml.clone(), self.fake.call(request)?);
+            self.late = None;
+            let create = Request::CreateTransient { xml, paused: false };
+            self.fake.call(create.clone())?;
+            self.world.follow(&create);
+            return Ok(reply);
         }
         let mut is_deaf = false;
         if let Request::Shutdown { name, .. } = &request {
@@ -159,6 +170,7 @@ impl Machine {
             heard: None,
             off_in: None,
             redefined: None,
+            late: None,
         };
         Self { fs, libvirt, world, state, _root: root, before }
     }
@@ -214,6 +226,11 @@ impl Machine {
     /// Somebody defines this behind so many samples.
     pub(crate) fn is_redefined(&mut self, behind: usize, xml: String) {
         self.libvirt.redefined = Some((behind, xml));
+    }
+
+    /// libvirt starts this behind the next look.
+    pub(crate) fn begins_late(&mut self, xml: String) {
+        self.libvirt.late = Some(xml);
     }
 
     /// A directory with room for files.

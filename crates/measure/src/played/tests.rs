@@ -308,6 +308,26 @@ fn a_guest_that_goes_off_long_after_it_was_asked_is_started_again() {
 }
 
 #[test]
+fn a_turn_that_libvirt_begins_after_the_process_was_killed_is_ended_too() {
+    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+    machine.spoil(|_, _| End::Well);
+    machine.perform(&experiment).document();
+    let steps = machine.steps();
+    let create = steps.iter().rposition(|step| step == "libvirt: create web1").unwrap();
+    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+    machine.kill_at(Some(create));
+    assert!(matches!(machine.perform(&experiment), Came::Dead));
+    machine.kill_at(None);
+    // It is off, and what was asked for comes behind the next look.
+    let arm = machine.libvirt().domain_xml("web1", Definition::Inactive).unwrap();
+    let mut xml = DomainXml::parse(&arm).unwrap();
+    xml.set_turn("late").unwrap();
+    machine.begins_late(xml.as_str().to_owned());
+    machine.take_back();
+    assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
 fn arms_are_not_started_once_somebody_has_changed_the_definition() {
     let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
     let changed =

@@ -198,7 +198,8 @@ fn take(guest: &str, session: &mut Session<'_>) -> Result<bool, MeasureError> {
                 lost.join(", ")
             ));
         }
-        // Before its users are cut off: whether there is an agent, and it may run commands.
+        // Before its users are cut off: whether there is an agent, and it may run commands. It may have been started a moment ago.
+        agent::wait(session.hypervisor, guest, ANSWER).map_err(failed(guest))?;
         session.ask(guest, &["sh", "-c", "exit 0"], ANSWER)?;
     }
     let plan = Journal::at(&session.conditions.state).plan_at_start(guest)?;

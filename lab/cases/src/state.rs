@@ -16,6 +16,7 @@ impl Bench {
         let kept = self.try_sh(
             "virsh dumpxml --inactive web1 2>/dev/null | cmp -s - /root/baseline.xml || exit 1
              test \"$(virsh domstate web1)\" = running || exit 1
+             ! virsh dumpxml web1 | grep -q nearmetal-turn || exit 1
              test ! -e /etc/systemd/system/nearmetal-boot.service || exit 1
              test \"$(virsh -q vcpupin web1 --live | grep -c '0-11')\" = 2 || exit 1
              test \"$(cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages | sort -u)\" = 0 || exit 1

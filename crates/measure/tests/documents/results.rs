@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use nearmetal_measure::{
-    Arm, ArmName, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob, LeftOut, MemoryBandwidth, MemoryJob,
-    MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results, Role,
-    RoleLimits, Run, SCHEMA, Scale, ServedJob, Shape, Slice, Tenant, TileRole, TileSize, Together, TuneEffect,
+    Arm, ArmName, CommandJob, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob, LeftOut, MemoryBandwidth,
+    MemoryJob, MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results,
+    Role, RoleLimits, Run, SCHEMA, Scale, ServedJob, Shape, Slice, Tenant, TileRole, TileSize, Together, TuneEffect,
     TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window, WorkJob, Workload,
 };
 use nearmetal_stats::{Fate, Pair};
@@ -116,6 +116,7 @@ fn workloads() -> Vec<Workload> {
     ];
     all.extend(tests.map(|test| net(test).into()));
     all.push(served().into());
+    all.push(CommandJob { command: "make".into(), limit: 600 }.into());
     all
 }
 

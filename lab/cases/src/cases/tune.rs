@@ -78,6 +78,7 @@ fn under_a_command(bench: &Bench) -> anyhow::Result<Verdict> {
     )?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "after a kill and a rollback:\n{after}\nbefore:\n{before}");
+    bench.wait_for_agent()?;
     let text = bench.sh_within(Duration::from_secs(u64::from(OF_A_COMMAND) + 600), &tune)?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "after:\n{after}\nbefore:\n{before}");

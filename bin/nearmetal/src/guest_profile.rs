@@ -84,10 +84,13 @@ impl Denied {
             plan.placements.iter().filter(|one| in_huge_pages(one)).map(|one| format!("`{}`", one.guest)).collect();
         match names.is_empty() {
             true => Ok(()),
-            false => Err(ChangeError::Preconditions {
-                problems: vec![format!("{}: {}; {}", names.join(", "), self.problem(), self.remedy())],
-            }),
+            false => Err(self.refusal(&names.join(", "))),
         }
+    }
+
+    /// Why nothing was changed for those who would be in huge pages.
+    pub(crate) fn refusal(&self, whom: &str) -> ChangeError {
+        ChangeError::Preconditions { problems: vec![format!("{whom}: {}; {}", self.problem(), self.remedy())] }
     }
 }
 

@@ -60,7 +60,10 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     }
     desk.check()?;
     let files = files_of(args, &prepared, &caller, &name, &uuid)?;
-    let service = Service::open(mode)?;
+    let mut service = Service::open(mode)?;
+    if prepared.flavour.page_size.is_some() {
+        service.allows_huge_pages(&fs)?;
+    }
     // Up to here a signal ends this program, which has taken nothing. From here on it ends the run.
     let mut signals = Signals::listen()?;
     let asked_by = caller.uid();

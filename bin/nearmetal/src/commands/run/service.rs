@@ -16,6 +16,7 @@ use nearmetal_run::{RunError, qemu};
 use super::events::Events;
 use super::mode::Mode;
 use super::signals::Signals;
+use crate::guest_profile::Denied;
 use crate::printer::Printer;
 
 /// How long a libvirt that was lost may take to come back before QEMU is ended without it.
@@ -49,6 +50,18 @@ impl Service {
                 Self::Session(OwnSession::default())
             }
         })
+    }
+
+    /// Whether a guest in huge pages of a node starts under what confines guests of the system's libvirt. A session's are not confined.
+    ///
+    /// # Errors
+    /// It would not, with what helps.
+    pub(super) fn allows_huge_pages(&mut self, fs: &HostFs) -> Result<(), RunError> {
+        let Self::System(libvirt) = self else { return Ok(()) };
+        match Denied::here(fs, libvirt) {
+            None => Ok(()),
+            Some(denied) => Err(denied.refusal("a run in huge pages").into()),
+        }
     }
 
     pub(super) fn is_session(&self) -> bool {

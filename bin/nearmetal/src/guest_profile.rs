@@ -12,6 +12,9 @@ const LOCAL: &str = "/etc/apparmor.d/local/abstractions/libvirt-qemu";
 /// What libvirt 11 allows there, and Debian 12's libvirt 9.0 does not.
 const RULE: &str = "/sys/devices/system/node/*/cpumap r,";
 
+/// Paths that hold it too, as a site may write them.
+const WIDER: [&str; 4] = ["/sys/devices/system/node/**", "/sys/devices/system/**", "/sys/devices/**", "/sys/**"];
+
 /// From these on libvirt has QEMU allocate a guest's pages by threads on their node (`-object thread-context,node-affinity=…`), for which
 /// QEMU asks libnuma, and that the kernel, which PUs the node has. Seen with libvirt 9.0.0 and QEMU 7.2.22 of Debian 12: "The nodes
 /// select no CPUs", and the guest does not start.
@@ -41,8 +44,12 @@ impl Denied {
             && release(&versions.hypervisor)? >= QEMU
             && release(&versions.libvirt)? >= LIBVIRT;
         let allows = |line: &str| {
-            let line = line.trim();
-            line.starts_with("/sys/") && line.contains('r') && (line.contains("cpumap") || line.contains("/**"))
+            let mut words = line.split_whitespace();
+            let path = words.next().unwrap_or_default().replace("@{sys}", "/sys");
+            let may_read = words.next().is_some_and(|what| what.contains('r'));
+            may_read
+                && (path.starts_with("/sys/devices/system/node/") && path.ends_with("/cpumap")
+                    || WIDER.contains(&path.as_str()))
         };
         let is_allowed = profile.lines().chain(local.lines()).any(allows);
         (asks && !is_allowed).then(|| Self { qemu: versions.hypervisor.clone() })
@@ -117,16 +124,27 @@ mod tests {
         }
     }
 
-    const BOOKWORM: &str = "  /sys/devices/system/node/ r,\n  /sys/devices/system/node/node[0-9]*/meminfo r,\n";
+    /// All that it says of /sys/devices.
+    const BOOKWORM: &str = "  /sys/devices/**/usb[0-9]*/** r,\n  /sys/devices/**/block/*/queue/max_segments r,\n  /sys/devices/system/cpu/ r,
+  /sys/devices/system/node/ r,\n  /sys/devices/system/node/node[0-9]*/meminfo r,\n";
 
     #[test]
     fn the_profile_of_debian_12_is_in_the_way_until_a_site_or_a_newer_libvirt_allows_it() {
         let debian_12 = versions("9.0.0", "7.2.22");
         assert!(Denied::of(&debian_12, BOOKWORM, "").is_some());
         assert!(Denied::of(&debian_12, BOOKWORM, "  # /sys/devices/system/node/*/cpumap r,\n").is_some(), "a remark");
-        for allowed in [RULE, "/sys/devices/system/node/** r,", "/sys/devices/system/node/node[0-9]*/cpumap rw,"] {
+        for allowed in [
+            RULE,
+            "/sys/devices/system/node/** r,",
+            "/sys/devices/system/node/node[0-9]*/cpumap rw,",
+            "@{sys}/devices/system/node/node*/cpumap r,",
+            "/sys/** r,",
+        ] {
             assert_eq!(Denied::of(&debian_12, BOOKWORM, &format!("  {allowed}\n")), None, "{allowed}");
             assert_eq!(Denied::of(&debian_12, &format!("{BOOKWORM}   {allowed}\n"), ""), None, "{allowed}");
+        }
+        for other in ["deny /sys/devices/system/node/*/cpumap r,", "/sys/devices/system/node/*/cpumap w,"] {
+            assert!(Denied::of(&debian_12, BOOKWORM, other).is_some(), "{other}");
         }
         // Those do not ask.
         for (libvirt, qemu) in [("8.0.0", "7.2.0"), ("9.0.0", "6.2.0"), ("7.0.0", "5.2.0"), ("?", "7.2.0")] {

@@ -95,7 +95,11 @@ impl Itself {
             session.stage("shutting the VM down");
             session.leftovers.taken.iter_mut().for_each(|taken| taken.asked = true);
             session.leftovers.save()?;
-            shut_down(session.hypervisor, guest, "It runs on as it was, and nothing was changed")?;
+            shut_down(
+                session.hypervisor,
+                guest,
+                "It has been asked, so it may still go off: start it then (`virsh start`). Nothing else was changed",
+            )?;
         }
         session.stage("starting the VM in every way");
         for (place, way) in ways.iter().enumerate() {
@@ -122,6 +126,10 @@ impl Itself {
             &self.guest,
             "It runs as an arm of this measurement: shut it down, and `nearmetal rollback` starts it as it was",
         )?;
+        // A start now would leave that memory with a disk that has moved on.
+        if session.hypervisor.domain(&self.guest).map_err(failed(&self.guest))?.managed_save {
+            return Err(MeasureError::Ends(is_saved(&self.guest)));
+        }
         // A disk may have a snapshot since: the arms would write below it.
         self.is_as_found(session)?;
         let definition = &self.definitions[arm];
@@ -167,7 +175,8 @@ impl Path for Itself {
         if self.last == Some(step.arm) && session.answers(&self.guest)? {
             return Ok(false);
         }
-        session.note(format!("`{}` stopped answering in a sample, which was made again", self.guest));
+        session
+            .note(format!("`{}` did not come up, or stopped answering, in a sample, which was made again", self.guest));
         Ok(true)
     }
 }
@@ -268,31 +277,33 @@ fn turn_of(hypervisor: &mut dyn Hypervisor, guest: &str) -> Result<Option<String
     turn.map_err(|source| MeasureError::Xml { arm: guest.to_owned(), source })
 }
 
-/// Ends the turn of a guest that was taken: what was started for one is shut down, and what was asked to shut down before the first is
-/// waited for.
-pub(crate) fn end_turn(hypervisor: &mut dyn Hypervisor, taken: &Taken) -> Result<(), MeasureError> {
+/// What to know of a memory that libvirt saved.
+fn is_saved(guest: &str) -> String {
+    format!(
+        "libvirt has saved the memory of `{guest}` meanwhile. If it is of a turn of the measurement (`virsh managedsave-dumpxml {guest}` shows \
+         `nearmetal-turn`), drop it: `virsh managedsave-remove {guest}`. Otherwise start the VM. Then run `nearmetal rollback`"
+    )
+}
+
+/// Ends the turn of a guest that was taken: what was started for one is shut down, and what was asked to shut down before the first, in
+/// this boot, is waited for. Says whether it was in a turn.
+pub(crate) fn end_turn(hypervisor: &mut dyn Hypervisor, taken: &Taken, same_boot: bool) -> Result<bool, MeasureError> {
     let guest = &taken.guest;
-    let Some(summary) = still(hypervisor, taken)? else { return Ok(()) };
+    let Some(summary) = still(hypervisor, taken)? else { return Ok(false) };
     if summary.state.is_off() {
+        // Whoever shut this machine down saved what ran, and its next start would go on as that.
         return match summary.managed_save {
-            // Whoever shut this machine down saved what ran, and its next start would go on as that.
-            true => Err(MeasureError::Unfit(format!(
-                "libvirt has saved the memory of `{guest}` meanwhile, maybe of a turn of the measurement: `virsh managedsave-dumpxml \
-                 {guest}` shows `nearmetal-turn` then. Start it and shut it down, or drop that memory (`virsh managedsave-remove {guest}`), \
-                 and run `nearmetal rollback` again"
-            ))),
-            false => Ok(()),
+            true => Err(MeasureError::Unfit(is_saved(guest))),
+            false => Ok(false),
         };
     }
     if turn_of(hypervisor, guest)?.is_some() {
-        return shut_down(
-            hypervisor,
-            guest,
-            "It runs as an arm of the measurement: shut it down, and run `nearmetal rollback` again",
-        );
+        let then = "It runs as an arm of the measurement: shut it down, and run `nearmetal rollback` again";
+        return shut_down(hypervisor, guest, then).map(|()| true);
     }
-    if !taken.asked || summary.id != taken.ran {
-        return Ok(());
+    // Numbers begin again with the boot.
+    if !same_boot || !taken.asked || summary.id != taken.ran {
+        return Ok(false);
     }
     let began = hypervisor.now();
     while hypervisor.now().duration_since(began) < SHUTDOWN_LIMIT {
@@ -301,7 +312,7 @@ pub(crate) fn end_turn(hypervisor: &mut dyn Hypervisor, taken: &Taken) -> Result
             _ => break,
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Starts a guest that ran before, unless somebody did. What a killed process had asked libvirt for may have come meanwhile: a turn
@@ -320,7 +331,7 @@ pub(crate) fn run_again(hypervisor: &mut dyn Hypervisor, taken: &Taken) -> Resul
                 return Ok(());
             }
         } else if turn_of(hypervisor, guest)?.is_some() {
-            end_turn(hypervisor, taken)?;
+            end_turn(hypervisor, taken, true)?;
         } else {
             return Ok(());
         }

@@ -142,13 +142,16 @@ impl Leftovers {
         // A turn that libvirt saved with its host goes on in the next boot.
         let mut ended = Vec::new();
         for taken in &self.taken {
-            let end = end_turn(hypervisor, taken);
-            ended.extend(end.is_ok().then_some(taken));
-            tried.push(end);
+            let end = end_turn(hypervisor, taken, same_boot);
+            // In another boot those that are off are the boot's business.
+            ended.extend(end.as_ref().is_ok_and(|was_in_a_turn| same_boot || *was_in_a_turn).then_some(taken));
+            tried.push(end.map(drop));
         }
         if same_boot {
-            self.undo_in_this_boot(fs, hypervisor, &ended, &mut tried);
+            self.undo_in_this_boot(fs, hypervisor, &mut tried);
         }
+        // With the pools as before; and whatever became of these: somebody waits for them.
+        tried.extend(ended.iter().map(|taken| run_again(hypervisor, taken)));
         tried.extend(self.volume_groups.iter().map(|group| remove_volume_group(group)));
         // The clones held the regions open, so they come last.
         tried.extend(self.scratch.iter().map(|device| scratch::wipe(device)));
@@ -158,12 +161,11 @@ impl Leftovers {
         Ok(files::remove(&self.path)?)
     }
 
-    /// What is gone by itself with the boot. What came of each is told in `tried`. `ended`: guests that were taken and whose turn is over.
+    /// What is gone by itself with the boot. What came of each is told in `tried`.
     fn undo_in_this_boot(
         &self,
         fs: &HostFs,
         hypervisor: &mut dyn Hypervisor,
-        ended: &[&Taken],
         tried: &mut Vec<Result<(), MeasureError>>,
     ) {
         tried.extend(self.clones.iter().map(|clone| end_clone(hypervisor, clone)));
@@ -182,9 +184,8 @@ impl Leftovers {
             tried.push(stop_counting(fs));
         }
         tried.push(unmount_counters(fs, &self.mounts));
-        // Last, so that they do not run beside clones or without their functions, and have the pools as before; and whatever became
-        // of these: somebody waits for them.
-        tried.extend(ended.iter().map(|taken| run_again(hypervisor, taken)));
+        // Last, so that they do not run beside clones or without their functions; and whatever became of these: somebody waits
+        // for them.
         tried.extend(self.paused.iter().map(|domain| resume(hypervisor, domain)));
     }
 }
@@ -238,7 +239,8 @@ pub fn take_back_leftovers(
     let Some(old) = Leftovers::load(state, fs)? else { return Ok(false) };
     for taken in &old.taken {
         tell(&format!(
-            "`{}` was started by a measurement that was killed: it is shut down, which takes minutes if need be, and {}",
+            "`{}` was taken by a measurement that was killed: if it runs as one of its arms, it is shut down, which takes minutes if \
+             need be, and {}",
             taken.guest,
             if taken.ran.is_some() { "started as it was" } else { "left off, as it was" }
         ));

@@ -233,6 +233,11 @@ impl Machine {
         self.libvirt.late = Some(xml);
     }
 
+    /// The kernel of another boot.
+    pub(crate) fn boots_anew(&self) {
+        self.world.kernel.put("/proc/sys/kernel/random/boot_id", "11111111-0000-4000-8000-000000000000");
+    }
+
     /// A directory with room for files.
     pub(crate) fn scratch_directory(&self) -> String {
         let directory = self.state.path().join("scratch");

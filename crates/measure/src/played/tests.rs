@@ -267,7 +267,7 @@ fn a_guest_that_was_off_is_off_again_and_one_that_cannot_be_started_anew_is_refu
 #[test]
 fn a_guest_that_does_not_shut_down_is_not_powered_off_and_rollback_gives_it_back_later() {
     // Before it ever ran as an arm; then while it does.
-    for (heard, words) in [(0, "It runs on as it was"), (9, "`nearmetal rollback`")] {
+    for (heard, words) in [(0, "may still go off"), (9, "`nearmetal rollback`")] {
         let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
         machine.hear_shutdowns(Some(heard));
         let clock = machine.clock();
@@ -325,6 +325,32 @@ fn a_turn_that_libvirt_begins_after_the_process_was_killed_is_ended_too() {
     machine.begins_late(xml.as_str().to_owned());
     machine.take_back();
     assert_eq!(machine.left(), Vec::<String>::new());
+}
+
+#[test]
+fn no_turn_begins_over_a_memory_that_libvirt_saved_and_one_of_a_former_boot_is_ended() {
+    let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+    machine.perform(&experiment).document();
+    let steps = machine.steps();
+    let create = steps.iter().rposition(|step| step == "libvirt: create web1").unwrap();
+    for in_another_boot in [true, false] {
+        let (mut machine, experiment) = Kind::TuneOfACommand.set_up();
+        machine.kill_at(Some(create + 1));
+        assert!(matches!(machine.perform(&experiment), Came::Dead));
+        machine.kill_at(None);
+        if in_another_boot {
+            machine.boots_anew();
+            machine.take_back();
+            let left = machine.left();
+            assert!(!left.iter().any(|left| left.starts_with("web1")), "{left:?}");
+            continue;
+        }
+        machine.libvirt().set_state("web1", DomainState::ShutOff);
+        machine.libvirt().set_managed_save("web1", true);
+        let why = machine.perform(&experiment).failed();
+        assert!(why.contains("managedsave-remove"), "{why}");
+        assert_eq!(machine.libvirt().domain("web1").unwrap().state, DomainState::ShutOff, "nobody starts it");
+    }
 }
 
 #[test]

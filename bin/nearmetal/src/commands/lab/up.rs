@@ -7,7 +7,7 @@ use nearmetal_lab::machine::{Cable, Count};
 use nearmetal_lab::{Lab, Places, UpOptions};
 
 use super::progress::Drawn;
-use crate::exit_status::ExitStatus;
+use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
 
 /// Boot a lab; builds its image first if there is none
@@ -49,6 +49,11 @@ pub struct Args {
 
 /// Boots a lab and waits until libvirt answers.
 pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
+    if let Some(engine) = args.engine.filter(|_| args.debian != Release::default()) {
+        let why =
+            format!("the packages of {} are those of Debian {}: leave --debian out", engine.word(), Release::default());
+        return Err(WrongUse(why).into());
+    }
     let mut options = UpOptions::new(args.name.parse()?);
     options.machine = args.machine;
     options.keep = args.keep;

@@ -22,7 +22,8 @@ use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
 /// What is said of leftovers.
-const PUT_BACK: &str = "put back what a killed measurement had left: clones, pools, devices, paused guests";
+const PUT_BACK: &str =
+    "put back what a killed measurement had left: clones, pools, devices, guests that it had paused or started";
 
 /// Undo the last apply, doctor --fix or device change
 ///

@@ -14,6 +14,7 @@
 mod fill;
 mod pairs;
 mod path;
+mod pools;
 mod race;
 mod random;
 mod round;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use nearmetal_change::{ChangeError, Journal, POOL_PATIENCE, resize_pool};
+use nearmetal_change::{ChangeError, Journal};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::agent::{self, ExecOutput};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions};
 use nearmetal_place::Placement;
-use nearmetal_units::{Bytes, CpuSet, PageSize};
+use nearmetal_units::{Bytes, CpuSet};
 
 use super::Round;
 use super::path::{Guest, is_gone, is_there};
@@ -21,7 +21,7 @@ use crate::conditions::Conditions;
 use crate::cost::mount_counters;
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::leftovers::{Leftovers, PoolBefore, THP, end_clone, write};
+use crate::leftovers::{Leftovers, THP, end_clone, write};
 use crate::load::SLACK;
 use crate::log::Log;
 use crate::program;
@@ -251,51 +251,6 @@ impl<'a> Session<'a> {
             self.leftovers.save()?;
         }
         write(self.fs, THP, wanted)
-    }
-
-    /// Room in the pools for that many planned clones beside what is in use; equal for all arms, since done before the
-    /// first.
-    pub(crate) fn grow_pools(&mut self, placement: &Placement, clones: u64) -> Result<(), MeasureError> {
-        self.grow_pools_for(&[placement], clones)
-    }
-
-    /// The same for that many clones of each of several guests, which may share a node.
-    pub(crate) fn grow_pools_for(&mut self, placements: &[&Placement], clones: u64) -> Result<(), MeasureError> {
-        let mut needed: BTreeMap<(u32, PageSize), u64> = BTreeMap::new();
-        for memory in placements.iter().map(|placement| &placement.memory) {
-            let Some(size) = memory.page_size else { continue };
-            let nodes = memory.nodes.len().max(1) as u64;
-            // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
-            let each = memory.pages.saturating_mul(clones).div_ceil(nodes);
-            for node in memory.nodes.iter() {
-                let sum = needed.entry((node, size)).or_default();
-                *sum = sum.saturating_add(each);
-            }
-        }
-        // Read anew, since guests may have come or gone; what a pool had before the first time is what it gets back.
-        let host = Host::read(self.fs);
-        for ((index, size), needed) in needed {
-            let pool = host.node(index).and_then(|node| node.pool(size)).ok_or_else(|| {
-                MeasureError::Unfit(format!("node {index} has no pool of {size} pages: does this kernel support them?"))
-            })?;
-            if pool.free >= needed {
-                continue;
-            }
-            if !self.leftovers.pools.iter().any(|before| (before.node, before.size) == (index, size)) {
-                self.leftovers.pools.push(PoolBefore { node: index, size, pages: pool.persistent() });
-                self.leftovers.save()?;
-            }
-            resize_pool(self.fs, index, size, pool.persistent() + needed - pool.free, POOL_PATIENCE)?;
-        }
-        Ok(())
-    }
-
-    /// The pools as they were before they were grown the first time; the record stays, since they may be grown again.
-    pub(crate) fn pools_as_before(&mut self) -> Result<(), MeasureError> {
-        for pool in &self.leftovers.pools {
-            resize_pool(self.fs, pool.node, pool.size, pool.pages, POOL_PATIENCE)?;
-        }
-        Ok(())
     }
 
     /// Writes down that clones of these names will be made.

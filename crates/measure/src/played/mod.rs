@@ -7,6 +7,7 @@ mod guests;
 mod kernel;
 mod network;
 mod tests;
+mod tuned;
 mod world;
 
 use std::sync::Arc;
@@ -31,6 +32,9 @@ use crate::program::scripted;
 use crate::results::Environment;
 use crate::store::Store;
 
+/// What somebody else does with libvirt.
+type Deed = Box<dyn FnOnce(&mut Fake)>;
+
 /// libvirt, with the world around its guests.
 struct Played {
     fake: Fake,
@@ -42,8 +46,8 @@ struct Played {
     heard: Option<usize>,
     /// After how many more looks the guest is off by itself.
     off_in: Option<usize>,
-    /// What somebody defines anew, before the first shutdown behind so many samples.
-    redefined: Option<(usize, String)>,
+    /// What somebody does before the first shutdown behind so many samples.
+    meanwhile: Option<(usize, Deed)>,
     /// What libvirt starts behind the next look.
     late: Option<String>,
 }
@@ -73,8 +77,8 @@ impl Transport for Played {
         }
         let samples = self.world.state.lock().unwrap().samples.len();
         if matches!(request, Request::Shutdown { .. }) {
-            let due = self.redefined.take_if(|(behind, _)| samples >= *behind);
-            due.map(|(_, xml)| self.fake.call(Request::Define { xml })).transpose()?;
+            let due = self.meanwhile.take_if(|(behind, _)| samples >= *behind);
+            due.into_iter().for_each(|(_, deed)| deed(&mut self.fake));
         }
         if let Request::Domain { name } = &request {
             self.off_in = self.off_in.map(|left| left.saturating_sub(1));
@@ -169,7 +173,7 @@ impl Machine {
             gone_from: None,
             heard: None,
             off_in: None,
-            redefined: None,
+            meanwhile: None,
             late: None,
         };
         Self { fs, libvirt, world, state, _root: root, before }
@@ -223,9 +227,9 @@ impl Machine {
         self.libvirt.off_in = Some(looks);
     }
 
-    /// Somebody defines this behind so many samples.
-    pub(crate) fn is_redefined(&mut self, behind: usize, xml: String) {
-        self.libvirt.redefined = Some((behind, xml));
+    /// Somebody does this behind so many samples.
+    pub(crate) fn meanwhile(&mut self, behind: usize, deed: impl FnOnce(&mut Fake) + 'static) {
+        self.libvirt.meanwhile = Some((behind, Box::new(deed)));
     }
 
     /// libvirt starts this behind the next look.

@@ -1,8 +1,8 @@
 //! What a case works with: the shared lab, and short ways to run things in it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -16,15 +16,14 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// The programs under test.
 const PROGRAMS: [&str; 3] = ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"];
 
-/// Names of the labs that the case at hand has booted: any other is somebody's own.
-fn own_labs() -> MutexGuard<'static, BTreeSet<LabName>> {
-    static OWN: Mutex<BTreeSet<LabName>> = Mutex::new(BTreeSet::new());
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+thread_local! {
+    /// Names of the labs that the case at hand has booted: any other is somebody's own, or another lane's.
+    static OWN: RefCell<BTreeSet<LabName>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// A case begins, which has booted nothing yet.
 pub fn forget_own() {
-    own_labs().clear();
+    OWN.take();
 }
 
 /// Removes what a lab that was booted to be kept has left.
@@ -51,7 +50,7 @@ pub struct Boot {
     /// Another machine than `quad`.
     pub machine: Option<&'static str>,
     /// End of a cable in its network card, `wire:a`.
-    pub cable: Option<&'static str>,
+    pub cable: Option<String>,
     /// What its processors count.
     pub count: Option<Count>,
     /// Whether it has the loads image.
@@ -97,7 +96,7 @@ impl Bench {
         options.loads = boot.loads;
         options.engine = boot.engine;
         options.release = boot.release;
-        options.cable = boot.cable.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
+        options.cable = boot.cable.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {
             LabError::NotReady { .. } => {
                 say_aside(&format!("a lab did not come up and is booted again: {error}"));
@@ -107,7 +106,7 @@ impl Bench {
         });
         // What failed may have left disks; what was there before is somebody else's.
         if !matches!(lab, Err(LabError::AlreadyUp { .. } | LabError::Kept { .. })) {
-            own_labs().insert(options.name);
+            OWN.with_borrow_mut(|own| own.insert(options.name));
         }
         let lab = lab?;
         Self::with_programs(lab)
@@ -220,7 +219,7 @@ pub fn down(name: &str) -> anyhow::Result<()> {
 
 /// Ends what a case that failed left of labs of its own, with the disks it kept: a second attempt begins afresh.
 pub fn take_down_own(say: impl Fn(&str)) {
-    for name in std::mem::take(&mut *own_labs()) {
+    for name in OWN.take() {
         if let Err(error) = down(name.as_str()).and_then(|()| purge(name.as_str())) {
             say(&format!("the lab `{name}` of a case that failed was not taken down: {error:#}"));
         }

@@ -7,6 +7,7 @@
 mod cases;
 mod context;
 mod labs;
+mod lanes;
 mod read_back;
 mod record;
 mod state;
@@ -20,9 +21,9 @@ use clap::Parser;
 use nearmetal_host::files;
 use sha2::{Digest, Sha256};
 
-use crate::cases::{Body, Case, Verdict};
-use crate::labs::{Labs, Shared};
-use crate::record::{CaseRecord, Outcome, Record};
+use crate::cases::Case;
+use crate::lanes::{Done, Run};
+use crate::record::Record;
 
 /// Run the end-to-end cases
 #[derive(Debug, Parser)]
@@ -43,6 +44,10 @@ struct Cli {
     /// Leave the shared labs running; the next run uses them, or takes them down if it begins with others
     #[arg(long)]
     keep_lab: bool,
+    /// Cases at a time, each in labs of its own: 1 or 2 [default: 2 on a host with two processors and 20 GiB of memory, and
+    /// with --keep-lab 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with = "keep_lab")]
+    lanes: Option<u8>,
     /// Print the names, with the seconds that each took when it last passed, and end
     #[arg(long)]
     list: bool,
@@ -118,53 +123,11 @@ fn run(cli: &Cli) -> anyhow::Result<End> {
     let mut record = Record::resume(&cli.record, &build()?);
     let open = |case: &&Case| cli.again || !record.has_passed(case.name);
     let chosen: Vec<&Case> = chosen.into_iter().filter(open).collect();
-    let root = rustix::process::geteuid().is_root();
-    let mut shared = Shared::left(record.take_kept());
-    let (start, mut begun, mut left) = (Instant::now(), 0, Vec::new());
-    for (done, case) in chosen.iter().enumerate() {
-        if cli.all {
-            say(&record.estimate(&chosen[done..], shared.kind()));
-        }
-        let needs = record.needs(case, shared.kind());
-        if cli.within.is_some_and(|minutes| !fits(minutes, start.elapsed().as_secs_f64(), needs)) {
-            left.push((case.name, needs.unwrap_or_default()));
-            continue;
-        }
-        begun += 1;
-        let clock = Instant::now();
-        let tried = if root {
-            try_twice(case, &mut shared)
-        } else {
-            Tried::without_lab(Ok(Verdict::CannotTry("the lab needs root".to_owned())))
-        };
-        let (outcome, detail) = match tried.result {
-            Ok(Verdict::Holds(detail)) => (Outcome::Passed, detail),
-            Ok(Verdict::CannotTry(why)) => (Outcome::Skipped, why),
-            Err(error) => (Outcome::Failed, format!("{error:#}")),
-        };
-        let seconds = clock.elapsed().as_secs_f64();
-        let word = match outcome {
-            Outcome::Passed => "ok  ",
-            Outcome::Failed => "FAIL",
-            Outcome::Skipped => "skip",
-        };
-        say(&format!("{word} {:50} {seconds:6.1} s  {}", case.name, detail.chars().take(4000).collect::<String>()));
-        if let Some((labs, seconds)) = tried.boot {
-            record.booted(labs, seconds);
-        }
-        record.add(
-            case.name,
-            CaseRecord { outcome, detail, first_attempt: tried.first_attempt, seconds },
-            tried.took,
-        )?;
-    }
-    if !cli.keep_lab {
-        shared.take_down();
-    }
-    record.keep(shared.kind())?;
+    let (kept, start) = (record.take_kept(), Instant::now());
+    let Done { record, begun, left } = Run::new(chosen, cli, record).all(kept, cli.keep_lab)?;
     let (passed, failed, skipped) = record.totals();
-    let minutes = record.seconds() / 60.0;
-    say(&format!("{passed} passed, {failed} failed, {skipped} skipped, in {minutes:.0} min"));
+    let (minutes, cases) = (start.elapsed().as_secs_f64() / 60.0, record.seconds() / 60.0);
+    say(&format!("{passed} passed, {failed} failed, {skipped} skipped; {minutes:.0} min, {cases:.0} min of cases"));
     let end = End::of(failed > 0, left.len(), begun);
     if let Some((name, seconds)) = left.iter().min_by(|one, other| one.1.total_cmp(&other.1)) {
         let count = left.len();
@@ -179,62 +142,6 @@ fn run(cli: &Cli) -> anyhow::Result<End> {
     Ok(end)
 }
 
-/// Whether a case that needs so many seconds, or never passed, may begin after so many.
-fn fits(minutes: u32, elapsed: f64, needs: Option<f64>) -> bool {
-    elapsed + needs.unwrap_or_default() <= f64::from(minutes) * 60.0
-}
-
-/// What came of trying a case.
-struct Tried {
-    result: anyhow::Result<Verdict>,
-    /// How a first attempt failed, where a second one was made.
-    first_attempt: Option<String>,
-    /// The boot of shared labs within the last attempt: which, and how many seconds it took.
-    boot: Option<(Labs, f64)>,
-    /// Wall seconds of the last attempt without that boot.
-    took: f64,
-}
-
-impl Tried {
-    fn without_lab(result: anyhow::Result<Verdict>) -> Self {
-        Self { result, first_attempt: None, boot: None, took: 0.0 }
-    }
-}
-
-/// Emulated processors lose an interrupt now and then, and what they ran hangs. A fault of ours fails in a fresh lab as well; a
-/// lab's own does not, and the record keeps what it was.
-fn try_twice(case: &Case, shared: &mut Shared) -> Tried {
-    let clock = Instant::now();
-    let first = attempt(case, shared);
-    let error = match &first.result {
-        Err(error) if !(case.labs().is_none() && context::keeps_own()) => format!("{error:#}"),
-        _ => return first,
-    };
-    say(&format!("again {:49} {:6.1} s  {error}", case.name, clock.elapsed().as_secs_f64()));
-    shared.take_down();
-    Tried { first_attempt: Some(error), ..attempt(case, shared) }
-}
-
-fn attempt(case: &Case, shared: &mut Shared) -> Tried {
-    let clock = Instant::now();
-    let result = match case.body {
-        Body::Shared(labs, body) => shared.of(labs).and_then(body),
-        Body::Alone(body) => {
-            // Two labs at once would each be half as fast; a case that wants two boots both itself.
-            shared.take_down();
-            context::forget_own();
-            body().inspect_err(|_| {
-                if !context::keeps_own() {
-                    context::take_down_own(say);
-                }
-            })
-        }
-    };
-    let boot = shared.booted();
-    let took = clock.elapsed().as_secs_f64() - boot.map_or(0.0, |(_, seconds)| seconds);
-    Tried { boot, took, ..Tried::without_lab(result) }
-}
-
 /// One hash over the programs under test and this one.
 fn build() -> anyhow::Result<String> {
     let mut hash = Sha256::new();
@@ -247,12 +154,6 @@ fn build() -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_case_begins_if_by_its_last_time_it_ends_in_time() {
-        assert!(fits(10, 0.0, Some(600.0)) && fits(10, 500.0, Some(100.0)) && fits(10, 599.0, None));
-        assert!(!fits(10, 0.0, Some(601.0)) && !fits(10, 501.0, Some(100.0)) && !fits(10, 601.0, None));
-    }
 
     #[test]
     fn a_loop_that_repeats_while_cases_are_left_ends() {

@@ -124,8 +124,11 @@ impl Farm {
 
 /// Boots both, makes hosts of a farm of them, does what is asked for, and takes them down.
 pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
-    let up = |name, cable| {
-        Bench::up(name, &Boot { machine: Some("farm"), cable: Some(cable), engine: Some(engine), ..Boot::default() })
+    let up = |name, cable: &str| {
+        Bench::up(
+            name,
+            &Boot { machine: Some("farm"), cable: Some(cable.to_owned()), engine: Some(engine), ..Boot::default() },
+        )
     };
     let farm = Farm { a: up("farm-a", "farm:a")?, b: up("farm-b", "farm:b")? };
     for ((name, host), address) in farm.hosts().into_iter().zip(["192.0.2.1", "192.0.2.2"]) {

@@ -6,7 +6,7 @@ use nearmetal_units::{Bytes, PageSize};
 use crate::memory::Memory;
 use crate::occupied::Occupied;
 use crate::plan::Blocker;
-use crate::policy::Policy;
+use crate::policy::{Policy, Siblings};
 use crate::processors::{Level, Processors};
 use crate::request::GuestRequest;
 use crate::slice;
@@ -43,7 +43,7 @@ pub(crate) fn no_room(
     // The smallest pages that were tried: with them the least memory is lost.
     let size = slice::page_sizes(guest, memory, policy).last().copied().flatten();
     let unit = size.unwrap_or(PageSize::SMALL);
-    let (cpus, bytes) = slice::left(processors, memory, unit);
+    let (cpus, bytes) = slice::left(processors, memory, policy.siblings, unit);
     let wanted = guest.vcpus as usize;
     let (mut problems, mut remedies) = (Vec::new(), Vec::new());
     let place = anchor.map(|node| format!(" on node {node}")).unwrap_or_default();
@@ -54,11 +54,15 @@ pub(crate) fn no_room(
             Some(allowed) => format!(" of the {} allowed (PUs {allowed})", allowed.len()),
             None => String::new(),
         };
-        let nodes = per_node(processors);
-        problems.push(format!("it needs {wanted} PUs of its own, {cpus}{whose} have no owner{owned}{nodes}"));
+        let nodes = per_node(processors, policy.siblings);
+        let (what, one) = match policy.siblings {
+            Siblings::Use => ("PUs", "PU"),
+            Siblings::Spare => ("whole cores", "core"),
+        };
+        problems.push(format!("it needs {wanted} {what} of its own, {cpus}{whose} have no owner{owned}{nodes}"));
         let missing = wanted - cpus;
         let plural = if missing == 1 { "" } else { "s" };
-        remedies.push(format!("{missing} more free PU{plural}{place}, or {cpus} vCPUs instead of {wanted}"));
+        remedies.push(format!("{missing} more free {one}{plural}{place}, or {cpus} vCPUs instead of {wanted}"));
     }
     let needed = unit.bytes().times(guest.memory.pages(unit));
     if bytes < needed {
@@ -75,10 +79,10 @@ pub(crate) fn no_room(
     Blocker { guest: guest.name.clone(), problem: problems.join("; "), remedy: remedies.join("; and ") }
 }
 
-fn per_node(processors: &Processors) -> String {
+fn per_node(processors: &Processors, siblings: Siblings) -> String {
     let nodes: Vec<String> = processors
         .nodes()
-        .map(|node| format!("node {node}: {}", processors.free(node, Level::Helpers).len()))
+        .map(|node| format!("node {node}: {}", processors.room(node, Level::Helpers, siblings)))
         .collect();
     format!(" ({})", nodes.join(", "))
 }

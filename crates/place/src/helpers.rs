@@ -74,7 +74,8 @@ fn ranked(processors: &Processors, slice: &Slice, node: u32) -> Vec<u32> {
         let vcpus: Vec<u32> = core.cpus.iter().copied().filter(|cpu| processors.vcpus.contains(*cpu)).collect();
         let has_helper = core.cpus.iter().any(|cpu| processors.helpers.contains(*cpu));
         for cpu in core.cpus.iter().copied() {
-            if processors.vcpus.contains(cpu) || processors.helpers.contains(cpu) || !processors.is_allowed(cpu) {
+            let is_used = processors.vcpus.contains(cpu) || processors.helpers.contains(cpu);
+            if is_used || processors.idle.contains(cpu) || !processors.is_allowed(cpu) {
                 continue;
             }
             let rank = if processors.housekeeping.contains(cpu) {

@@ -8,6 +8,7 @@
 
 mod anchor;
 mod blockers;
+mod cells;
 mod choices;
 mod disks;
 mod distances;
@@ -35,7 +36,7 @@ pub use plan::{
     NetworkBackend, NetworkPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
 };
 pub use planner::{plan, plan_tuned};
-pub use policy::{Allowed, Housekeeping, PinTo, Policy};
+pub use policy::{Allowed, EmulatorOn, Housekeeping, PinTo, Policy, Siblings};
 pub use report::{NodeReport, PlanReport, Planned};
 pub use request::{DiskRequest, GuestRequest, NetworkRequest, UnknownClass, WorkloadClass};
 pub use text::{explain, render};

@@ -9,12 +9,12 @@ use crate::measured::MeasuredGuest;
 use crate::memory::Memory;
 use crate::occupied::Occupied;
 use crate::plan::{Blocker, MemoryPlacement, Placement, Plan, VcpuPin};
-use crate::policy::{PinTo, Policy};
+use crate::policy::{EmulatorOn, PinTo, Policy, Siblings};
 use crate::processors::{Level, Processors};
 use crate::report::{NodeReport, PlanReport, Planned};
 use crate::request::{GuestRequest, WorkloadClass};
 use crate::slice::{self, Slice};
-use crate::{blockers, disks, helpers, reasons};
+use crate::{blockers, cells, disks, helpers, reasons};
 
 /// A guest on its way through the planner.
 struct Draft<'a> {
@@ -72,6 +72,9 @@ pub fn plan_tuned(
                 slice.cpus.iter().for_each(|cpu| {
                     processors.vcpus.insert(*cpu);
                 });
+                if own(draft.guest).siblings == Siblings::Spare {
+                    processors.idle = processors.idle.union(&processors.siblings(&slice.cpus));
+                }
                 memory.take(&slice.memory, slice.page_size.unwrap_or(PageSize::SMALL));
                 Outcome::Placed(slice)
             }
@@ -105,10 +108,9 @@ pub fn plan_tuned(
         }
     }
     for draft in &drafts {
-        if let (Outcome::Placed(slice), PinTo::Node) = (&draft.outcome, own(draft.guest).pins) {
-            let placement = plan.placements.iter_mut().find(|placement| placement.guest == draft.guest.name);
-            placement.into_iter().for_each(|placement| share_node(placement, slice, &processors));
-        }
+        let (Outcome::Placed(slice), policy) = (&draft.outcome, own(draft.guest)) else { continue };
+        let placement = plan.placements.iter_mut().find(|placement| placement.guest == draft.guest.name);
+        placement.into_iter().for_each(|placement| share_nodes(placement, slice, &processors, &policy));
     }
     plan.pools = memory.pool_changes();
     reasons::add_pools(&mut plan);
@@ -167,7 +169,11 @@ fn place(
     let iothreads = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
     let helpers = helpers::find(distances, processors, slice, iothreads as usize);
     let (disks, why_disks) = disks::disk_placements(host, policy, guest, iothreads);
-    let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &helpers);
+    let cells = match policy.guest_cells {
+        true => cells::of(distances, processors, guest, slice),
+        false => Vec::new(),
+    };
+    let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &cells, &helpers);
     reasons.extend(why_disks);
     let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));
     processors.helpers = processors.helpers.union(&used);
@@ -204,8 +210,8 @@ fn place(
         disks,
         // The rules leave interfaces as they are; what was measured comes in afterwards.
         networks: Vec::new(),
-        // This planner shows guests no NUMA and gives them no devices.
-        cells: Vec::new(),
+        cells,
+        // This planner gives guests no devices.
         devices: Vec::new(),
         vhost: vhost.into_iter().map(CpuSet::one).collect(),
         interrupts,
@@ -214,14 +220,30 @@ fn place(
     }
 }
 
-/// Lets every vCPU run on each PU of its nodes that is free once all guests and their helper threads are placed.
-fn share_node(placement: &mut Placement, slice: &Slice, processors: &Processors) {
-    let vcpus: CpuSet = slice.cpus.iter().copied().collect();
-    let free = slice.cpu_nodes.iter().map(|node| processors.free(*node, Level::Free));
-    let cpus = free.fold(vcpus, |all, free| all.union(&free));
-    placement.vcpus.iter_mut().for_each(|pin| pin.cpus = cpus.clone());
-    let pins = placement.reasons.iter_mut().find(|reason| reason.subject == "vcpu pins");
-    pins.into_iter().for_each(|reason| *reason = reasons::pinned_to_node(&cpus));
+/// Lets threads run on each PU of their nodes that is free once all guests and their helper threads are placed: vCPUs, and the
+/// emulator thread, as the policy has it.
+fn share_nodes(placement: &mut Placement, slice: &Slice, processors: &Processors, policy: &Policy) {
+    let free = |node: u32| match policy.siblings {
+        Siblings::Use => processors.free(node, Level::Free),
+        Siblings::Spare => processors.free(node, Level::Free).intersection(&processors.first_of_cores(node)),
+    };
+    let of_all = slice.cpu_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&free(*node)));
+    if policy.emulator == EmulatorOn::Node {
+        placement.emulator = placement.emulator.union(&of_all);
+        reasons::replace(placement, "emulator", reasons::emulator_on_node);
+    }
+    if policy.pins == PinTo::Node {
+        let pinned: CpuSet = slice.cpus.iter().copied().collect();
+        for pin in &mut placement.vcpus {
+            // A vCPU of a cell stays on the node that the guest was told of.
+            let cell = placement.cells.iter().find(|cell| cell.vcpus.contains(pin.vcpu));
+            pin.cpus = match cell {
+                Some(cell) => processors.all(cell.node).intersection(&pinned).union(&free(cell.node)),
+                None => pinned.union(&of_all),
+            };
+        }
+        reasons::replace(placement, "vcpu pins", reasons::pinned_to_node);
+    }
 }
 
 fn neighbours(occupied: &Occupied, plan: &Plan) -> Vec<String> {

@@ -28,6 +28,28 @@ pub enum PinTo {
     Node,
 }
 
+/// Where QEMU's own threads run: its main loop and, with the engine `threads`, the workers that do its disk requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EmulatorOn {
+    /// On a PU of their own.
+    #[default]
+    Pu,
+    /// On that PU, and on all PUs of the guest's nodes that carry nobody's vCPUs or helper threads.
+    Node,
+}
+
+/// What becomes of the other PUs of cores that vCPUs run on, where cores have more than one (SMT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Siblings {
+    /// They carry vCPUs of the same guest.
+    #[default]
+    Use,
+    /// They stay idle: each vCPU has a core for itself.
+    Spare,
+}
+
 /// Choices the facts do not make. `Policy::default()` is what a server with a few dedicated guests wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -46,6 +68,13 @@ pub struct Policy {
     pub memory_reserve_percent: u8,
     /// What each vCPU may run on. Default: a PU of its own.
     pub pins: PinTo,
+    /// Where the emulator thread runs. Default: on a PU of its own.
+    pub emulator: EmulatorOn,
+    /// Siblings of the vCPUs' PUs. Default: used, since two threads of a core do more than one.
+    pub siblings: Siblings,
+    /// Whether a guest that lies on several nodes sees them, as cells of its own. Default: no, because a definition that shows
+    /// none is not made to: what runs in the guest may count on it.
+    pub guest_cells: bool,
     /// Iothreads of a guest with virtio-blk disks. Default 1: a second one pays only where one PU is full of disk work.
     pub iothreads: u32,
     /// Virtqueues of a disk at most. QEMU's default is one per vCPU (machine types since 5.2), and Linux guests use no
@@ -99,6 +128,9 @@ impl Default for Policy {
             memory_reserve: Bytes::from_mib(64),
             memory_reserve_percent: 5,
             pins: PinTo::Pu,
+            emulator: EmulatorOn::Pu,
+            siblings: Siblings::Use,
+            guest_cells: false,
             iothreads: 1,
             max_queues: 16,
             vhost_pus: 0,

@@ -6,7 +6,7 @@ use nearmetal_host::Host;
 use nearmetal_units::CpuSet;
 
 use crate::occupied::Occupied;
-use crate::policy::{Allowed, Housekeeping, Policy};
+use crate::policy::{Allowed, Housekeeping, Policy, Siblings};
 
 /// What a PU may be taken from to place vCPUs; each level adds to the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,8 @@ pub(crate) struct Processors {
     pub(crate) helpers: CpuSet,
     /// The host's own core.
     pub(crate) housekeeping: CpuSet,
+    /// PUs whose core belongs to a vCPU of the plan that has it for itself: nobody's.
+    pub(crate) idle: CpuSet,
     keep_housekeeping: bool,
     allowed: Allowed,
 }
@@ -65,6 +67,7 @@ impl Processors {
             vcpus: occupied.vcpus(),
             helpers: occupied.helpers(),
             housekeeping,
+            idle: CpuSet::new(),
             keep_housekeeping: policy.housekeeping == Housekeeping::Keep,
             allowed: policy.allowed.clone(),
         }
@@ -94,39 +97,71 @@ impl Processors {
     pub(crate) fn is_free(&self, cpu: u32, level: Level) -> bool {
         self.is_allowed(cpu)
             && !self.vcpus.contains(cpu)
+            && !self.idle.contains(cpu)
             && (level >= Level::Helpers || !self.helpers.contains(cpu))
             && (!self.housekeeping.contains(cpu) || (level >= Level::Housekeeping && !self.keep_housekeeping))
     }
 
     /// PUs of a node that are free at that level.
     pub(crate) fn free(&self, node: u32, level: Level) -> CpuSet {
-        let cpus = self.cores(node).iter().flat_map(|core| core.cpus.iter().copied());
-        cpus.filter(|cpu| self.is_free(*cpu, level)).collect()
+        self.all(node).iter().filter(|cpu| self.is_free(*cpu, level)).collect()
+    }
+
+    /// vCPUs that a node has room for at that level.
+    pub(crate) fn room(&self, node: u32, level: Level, siblings: Siblings) -> usize {
+        match siblings {
+            Siblings::Use => self.free(node, level).len(),
+            Siblings::Spare => self.whole_cores(node, level).count(),
+        }
+    }
+
+    fn whole_cores(&self, node: u32, level: Level) -> impl Iterator<Item = &NodeCore> {
+        self.cores(node).iter().filter(move |core| core.cpus.iter().all(|cpu| self.is_free(*cpu, level)))
+    }
+
+    /// The other PUs of the cores that these are of.
+    pub(crate) fn siblings(&self, cpus: &[u32]) -> CpuSet {
+        let cores = self.nodes.values().flatten().filter(|core| core.cpus.iter().any(|cpu| cpus.contains(cpu)));
+        cores.flat_map(|core| core.cpus.iter().copied()).filter(|cpu| !cpus.contains(cpu)).collect()
+    }
+
+    /// All PUs of a node.
+    pub(crate) fn all(&self, node: u32) -> CpuSet {
+        self.cores(node).iter().flat_map(|core| core.cpus.iter().copied()).collect()
+    }
+
+    /// The first PU of each of the node's cores.
+    pub(crate) fn first_of_cores(&self, node: u32) -> CpuSet {
+        self.cores(node).iter().filter_map(|core| core.cpus.first().copied()).collect()
     }
 
     /// PUs of a node that are free, without those of cores somebody else uses a part of.
     pub(crate) fn free_in_whole_cores(&self, node: u32, level: Level) -> usize {
-        let whole = self.cores(node).iter().filter(|core| core.cpus.iter().all(|cpu| self.is_free(*cpu, level)));
-        whole.map(|core| core.cpus.len()).sum()
+        self.whole_cores(node, level).map(|core| core.cpus.len()).sum()
     }
 
     /// PUs for `count` vCPUs of one guest on one node, neighbours in the list being siblings, and how many of them are
     /// on cores that somebody else uses too. Fewer PUs than asked if there are not more.
     ///
-    /// Whole cores come first. They are taken from one last-level cache if one has enough, the smallest that does.
-    pub(crate) fn choose(&self, node: u32, level: Level, count: usize) -> (Vec<u32>, usize) {
+    /// Whole cores come first. They are taken from one last-level cache if one has enough, the smallest that does. Where siblings
+    /// are spared there are no others, and each gives its first PU.
+    pub(crate) fn choose(&self, node: u32, level: Level, siblings: Siblings, count: usize) -> (Vec<u32>, usize) {
+        let given = |core: &NodeCore| match siblings {
+            Siblings::Use => core.cpus.len(),
+            Siblings::Spare => 1,
+        };
         let mut whole: Vec<&NodeCore> = Vec::new();
         let mut partial: Vec<u32> = Vec::new();
         for core in self.cores(node) {
             let free: Vec<u32> = core.cpus.iter().copied().filter(|cpu| self.is_free(*cpu, level)).collect();
             if free.len() == core.cpus.len() {
                 whole.push(core);
-            } else {
+            } else if siblings == Siblings::Use {
                 partial.extend(free);
             }
         }
         let size_of =
-            |cache: u32| whole.iter().filter(|core| core.cache == cache).map(|core| core.cpus.len()).sum::<usize>();
+            |cache: u32| whole.iter().filter(|core| core.cache == cache).map(|core| given(core)).sum::<usize>();
         let mut ordered = whole.clone();
         // A cache that holds the guest: the smallest such. None does: the largest first, to touch few.
         ordered.sort_by_cached_key(|core| {
@@ -134,7 +169,8 @@ impl Processors {
             let rank = if size >= count { (0, size) } else { (1, usize::MAX - size) };
             (rank, core.cache, core.cpus.first().copied())
         });
-        let mut chosen: Vec<u32> = ordered.iter().flat_map(|core| core.cpus.iter().copied()).take(count).collect();
+        let cpus = ordered.iter().flat_map(|core| core.cpus.iter().copied().take(given(core)));
+        let mut chosen: Vec<u32> = cpus.take(count).collect();
         let shared = count.saturating_sub(chosen.len()).min(partial.len());
         chosen.extend(partial.into_iter().take(shared));
         (chosen, shared)

@@ -1,5 +1,7 @@
 //! Why each decision is as it is, in one sentence with its facts.
 
+use std::collections::BTreeSet;
+
 use nearmetal_host::Host;
 use nearmetal_units::{CpuSet, NodeSet, PageSize};
 
@@ -7,8 +9,8 @@ use crate::anchor::Anchor;
 use crate::distances::Distances;
 use crate::helpers::{Found, Helpers};
 use crate::occupied::Occupied;
-use crate::plan::{Plan, Reason};
-use crate::policy::Policy;
+use crate::plan::{GuestCell, Placement, Plan, Reason};
+use crate::policy::{Policy, Siblings};
 use crate::processors::Level;
 use crate::request::{GuestRequest, WorkloadClass};
 use crate::slice::Slice;
@@ -34,11 +36,13 @@ pub(crate) fn of(
     guest: &GuestRequest,
     anchor: Option<&Anchor>,
     slice: &Slice,
+    cells: &[GuestCell],
     helpers: &Helpers,
 ) -> Vec<Reason> {
-    let mut reasons = vec![node(distances, guest, anchor, slice), pins(slice), emulator(guest, helpers)];
+    let mut reasons = vec![node(distances, guest, anchor, slice), pins(policy, slice), emulator(guest, helpers)];
     reasons.extend(iothreads(helpers));
-    reasons.push(memory(slice));
+    reasons.push(memory(slice, cells));
+    reasons.extend(of_cells(cells));
     reasons.push(pages(policy, guest, slice));
     reasons
 }
@@ -70,9 +74,11 @@ fn node(distances: &Distances, guest: &GuestRequest, anchor: Option<&Anchor>, sl
     reason("node", list(&slice.cpu_nodes), because, anchor.map(|_| sources::KERNEL_PCI_NODE))
 }
 
-fn pins(slice: &Slice) -> Reason {
+fn pins(policy: &Policy, slice: &Slice) -> Reason {
     let choice = slice.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
     let mut because = match slice.shared {
+        _ if policy.siblings == Siblings::Spare => "a core for each vCPU: the other PUs of these cores stay idle, as far as this plan goes; one that \
+             is made later may use them".to_owned(),
         0 => "one PU for each vCPU, neighbouring vCPUs on PUs the kernel lists as siblings, no core shared with another guest".to_owned(),
         shared => format!("one PU for each vCPU; whole cores were not left for all, so {shared} of them share a core with others"),
     };
@@ -84,11 +90,40 @@ fn pins(slice: &Slice) -> Reason {
     reason("vcpu pins", choice, because, Some(sources::KERNEL_TOPOLOGY))
 }
 
-/// Why vCPUs share the PUs of their node.
-pub(crate) fn pinned_to_node(cpus: &CpuSet) -> Reason {
+/// Puts the reason of what was decided last in the place of the one before.
+pub(crate) fn replace(placement: &mut Placement, subject: &str, by: impl Fn(&Placement) -> Reason) {
+    let reason = by(placement);
+    let before = placement.reasons.iter_mut().find(|reason| reason.subject == subject);
+    before.into_iter().for_each(|before| *before = reason.clone());
+}
+
+/// Why vCPUs share the PUs of their nodes.
+pub(crate) fn pinned_to_node(placement: &Placement) -> Reason {
+    let sets: BTreeSet<String> = placement.vcpus.iter().map(|pin| pin.cpus.to_string()).collect();
+    let choice = match sets.len() {
+        1 => format!("PUs {} for all of them", sets.into_iter().collect::<String>()),
+        _ => format!("PUs {} for those of each cell", sets.into_iter().collect::<Vec<_>>().join(" and ")),
+    };
     let because = "every vCPU may use each of these PUs of the guest's node: none of them carries another guest's vCPUs or helper \
                    threads, and memory stays near";
-    reason("vcpu pins", format!("PUs {cpus} for all of them"), because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
+    reason("vcpu pins", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
+}
+
+/// Why QEMU's own threads share the PUs of the guest's nodes.
+pub(crate) fn emulator_on_node(placement: &Placement) -> Reason {
+    let because = "QEMU's own threads, and the workers of the engine `threads`, may use each of these PUs of the guest's node that \
+                   carries nobody's vCPUs or helper threads";
+    let choice = format!("PUs {}", placement.emulator);
+    reason("emulator", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
+}
+
+/// The guest's cells, or nothing where it has none of its plan.
+fn of_cells(cells: &[GuestCell]) -> Option<Reason> {
+    let one = |cell: &GuestCell| format!("vCPUs {} and {} of node {}", cell.vcpus, cell.memory, cell.node);
+    let all: Vec<String> = cells.iter().map(one).collect();
+    let because = "the guest's kernel sees the nodes that it lies on, and keeps threads near their memory";
+    let reason = || reason("guest cells", all.join("; "), because.to_owned(), Some(sources::LIBVIRT_NUMA_TUNING));
+    (!cells.is_empty()).then(reason)
 }
 
 /// What the place of the helper threads means.
@@ -152,9 +187,10 @@ pub(crate) fn interrupts(cpus: &CpuSet) -> Reason {
     reason("interrupts", format!("PUs {cpus}"), because.to_owned(), Some(sources::LIBVIRT_HOOKS))
 }
 
-fn memory(slice: &Slice) -> Reason {
+fn memory(slice: &Slice, cells: &[GuestCell]) -> Reason {
     let nodes: Vec<u32> = slice.memory.iter().map(|(node, _)| *node).collect();
     let because = match nodes.iter().all(|node| slice.cpu_nodes.contains(node)) {
+        _ if !cells.is_empty() => "it does not fit on one node, so the fewest near ones give it, each to a cell of the guest".to_owned(),
         _ if nodes.len() > 1 => {
             "it does not fit on one node, so the fewest near ones give it; the guest sees one node and cannot tell near from far memory".to_owned()
         }

@@ -6,7 +6,7 @@ use nearmetal_units::{Bytes, PageSize};
 
 use crate::distances::Distances;
 use crate::memory::{Memory, Share};
-use crate::policy::Policy;
+use crate::policy::{Policy, Siblings};
 use crate::processors::{Level, Processors};
 use crate::request::GuestRequest;
 
@@ -25,6 +25,13 @@ pub(crate) struct Slice {
     pub(crate) page_size: Option<PageSize>,
     /// Pages by node.
     pub(crate) memory: Vec<Share>,
+}
+
+/// What PUs are taken.
+#[derive(Debug, Clone, Copy)]
+struct Take {
+    level: Level,
+    siblings: Siblings,
 }
 
 /// Page sizes worth trying for a guest, best first.
@@ -58,9 +65,10 @@ pub(crate) fn find(
     anchor: Option<u32>,
 ) -> Option<Slice> {
     let sizes = page_sizes(guest, memory, policy);
+    let at = |level: Level| Take { level, siblings: policy.siblings };
     // Nothing beats all of it on the device's own node, from free PUs, in the largest pages.
     if let (Some(anchor), Some(size)) = (anchor, sizes.first()) {
-        let slice = grow(distances, processors, memory, guest, anchor, Level::Free, *size);
+        let slice = grow(distances, processors, memory, guest, anchor, at(Level::Free), *size);
         if let Some(slice) = slice.filter(|slice| slice.nodes() == [anchor]) {
             return Some(slice);
         }
@@ -69,7 +77,9 @@ pub(crate) fn find(
     for (size_rank, page_size) in sizes.into_iter().enumerate() {
         for level in Level::ALL {
             for seed in processors.nodes() {
-                let Some(slice) = grow(distances, processors, memory, guest, seed, level, page_size) else { continue };
+                let Some(slice) = grow(distances, processors, memory, guest, seed, at(level), page_size) else {
+                    continue;
+                };
                 let nodes = slice.nodes();
                 let sum_from = |origin: u32| -> u32 { nodes.iter().map(|node| distances.between(origin, *node)).sum() };
                 let size = page_size.unwrap_or(PageSize::SMALL);
@@ -105,15 +115,16 @@ fn grow(
     memory: &Memory,
     guest: &GuestRequest,
     seed: u32,
-    level: Level,
+    take: Take,
     page_size: Option<PageSize>,
 ) -> Option<Slice> {
     let size = page_size.unwrap_or(PageSize::SMALL);
     let shares = memory.spread(distances.around(seed), size, guest.memory.pages(size))?;
     let wanted = guest.vcpus as usize;
+    let level = take.level;
     let mut slice = Slice { cpus: Vec::new(), cpu_nodes: Vec::new(), shared: 0, level, page_size, memory: shares };
     for node in distances.around(seed) {
-        let (cpus, shared) = processors.choose(node, level, wanted - slice.cpus.len());
+        let (cpus, shared) = processors.choose(node, level, take.siblings, wanted - slice.cpus.len());
         if !cpus.is_empty() {
             slice.cpu_nodes.push(node);
             slice.cpus.extend(cpus);
@@ -126,9 +137,9 @@ fn grow(
     None
 }
 
-/// PUs and memory the machine as a whole can still give a guest: what a refusal is measured against.
-pub(crate) fn left(processors: &Processors, memory: &Memory, size: PageSize) -> (usize, Bytes) {
-    let cpus = processors.nodes().map(|node| processors.free(node, Level::Helpers).len()).sum();
+/// vCPUs and memory the machine as a whole can still give a guest: what a refusal is measured against.
+pub(crate) fn left(processors: &Processors, memory: &Memory, siblings: Siblings, size: PageSize) -> (usize, Bytes) {
+    let cpus = processors.nodes().map(|node| processors.room(node, Level::Helpers, siblings)).sum();
     let bytes = memory.nodes().fold(Bytes::ZERO, |sum, node| sum.plus(memory.amount(node, size)));
     (cpus, bytes)
 }

@@ -7,7 +7,9 @@ use nearmetal_change::{Beside, ChangeError, DomainInput, Left, PlanFile, compose
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
-use nearmetal_place::{GuestRequest, Measured, Occupied, Planned, Policy, UnknownClass, WorkloadClass, render};
+use nearmetal_place::{
+    GuestRequest, Measured, Occupied, Planned, Policy, Siblings, UnknownClass, WorkloadClass, render,
+};
 use nearmetal_rules::Domain;
 
 use crate::doctor::Images;
@@ -55,6 +57,12 @@ pub(crate) struct Args {
     /// Leave the interrupts of passed-through functions where the kernel puts them; this needs no libvirt hook
     #[arg(long)]
     leave_interrupts: bool,
+    /// Show a VM that lies on several nodes these nodes, as cells of its own
+    #[arg(long)]
+    guest_cells: bool,
+    /// Give each vCPU a core of its own where cores have several PUs (SMT), and leave the others of these cores idle
+    #[arg(long)]
+    spare_siblings: bool,
     /// Plan for a captured machine: a file from `nearmetal capture`, a directory that holds `sys` and `proc`, an hwloc
     /// capture (tar, also gz, bz2, xz, zst) or hwloc XML
     #[arg(long, value_name = "PATH", requires = "domain_xml")]
@@ -111,6 +119,8 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         hugepages: !args.no_hugepages,
         vhost_pus: args.vhost_pus,
         place_interrupts: !args.leave_interrupts,
+        guest_cells: args.guest_cells,
+        siblings: if args.spare_siblings { Siblings::Spare } else { Siblings::Use },
         ..Policy::default()
     };
     let measured = match tree.is_live() && !args.no_measured {

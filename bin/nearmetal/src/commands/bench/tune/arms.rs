@@ -5,20 +5,14 @@ use std::collections::BTreeMap;
 use nearmetal_change::{Beside, ChangeError, DomainInput, PlanFile, compose, follow_rules};
 use nearmetal_host::Host;
 use nearmetal_measure::{LeftOut, PLANNED, TuneArm, TuneFactor};
-use nearmetal_place::{Choices, DiskEngine, GuestRequest, Measured, MeasuredGuest, Occupied, Pins, Placement, Policy};
+use nearmetal_place::{Choices, GuestRequest, Measured, MeasuredGuest, Occupied, Pins, Placement, Policy};
 use nearmetal_rules::Domain;
 use nearmetal_stats::Fraction;
+use nearmetal_units::{CpuSet, NodeSet};
 
-use crate::commands::plan::{Found, for_the_rules, request};
+use super::factors::{FACTORS, Factor, Of, Turn, disk_of, engines, other_engine, standing_left_out};
+use crate::commands::plan::{Found, facts, for_the_rules, request};
 use crate::guest_profile::Denied;
-
-/// The words of the factors, as `--without` takes them, and what each decides.
-pub(super) const FACTORS: [(&str, &str); 4] = [
-    ("pages", "huge pages of a pool, or the kernel's own"),
-    ("pins", "a PU for each vCPU, the PUs of its node for all, or floating"),
-    ("engine", "io_uring, Linux AIO or threads, with cache none"),
-    ("iothread", "an iothread with a PU of its own, or QEMU's main loop"),
-];
 
 /// One VM on this machine, as the planner is asked for it.
 pub(super) struct Ground {
@@ -32,12 +26,11 @@ pub(super) struct Ground {
     denied: Option<Denied>,
 }
 
-/// Turns choices to a factor's other level; the engine is that of the machine.
-type Turn = fn(&mut Choices, Option<DiskEngine>);
-
 /// What races, and each plan as a file.
 pub(super) struct Arms {
     pub(super) factors: Vec<TuneFactor>,
+    /// Words of the factors that are not in the fraction, for want of time.
+    pub(super) alone: Vec<String>,
     pub(super) arms: Vec<TuneArm>,
     pub(super) plans: Vec<PlanFile>,
     pub(super) left_out: Vec<LeftOut>,
@@ -87,11 +80,12 @@ impl Ground {
         Ok(Ok(file))
     }
 
-    /// Every plan that is to race. `without`: words of factors that are left out.
+    /// Every plan that is to race. `without`: words of factors that are left out. `crossed`: how many factors go into the fraction,
+    /// the first ones; of those beyond, the other level races alone, with all else as by rule.
     ///
     /// # Errors
     /// In words why there is nothing to tune; a definition that cannot be composed.
-    pub(super) fn arms(&self, without: &[String]) -> Result<Result<Arms, String>, ChangeError> {
+    pub(super) fn arms(&self, without: &[String], crossed: usize) -> Result<Result<Arms, String>, ChangeError> {
         let rule = match self.plan(None)? {
             Ok(plan) => plan,
             Err(why) => return Ok(Err(format!("it does not fit: {why}"))),
@@ -107,37 +101,48 @@ impl Ground {
         let Some(disk) = disk else {
             return Ok(Err("it has no writable virtio disk with storage on this host to measure".to_owned()));
         };
-        let by_rule = Choices {
-            pins: Pins::Pu,
-            huge: placement.memory.page_size.is_some(),
-            engine: Some(disk.engine),
-            iothread: disk.iothread.is_some(),
-        };
+        let by_rule =
+            Choices::new(Pins::Pu, placement.memory.page_size.is_some(), Some(disk.engine), disk.iothread.is_some());
         let xml_of = |file: &PlanFile| file.domains.first().map(|change| change.xml_after.clone()).unwrap_or_default();
         let (rule_xml, mut left_out) = (xml_of(&rule), standing_left_out());
         let mut leave = |what: &str, why: String| left_out.push(LeftOut { what: what.to_owned(), why });
+        let other = other_engine(&self.host, &self.request, disk.engine);
+        let ground = Of { host: &self.host, placement, by_rule, other, has_cells: self.has_cells()? };
+        let nodes = nodes_of(&self.host, placement);
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
         let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();
-        let other = other_engine(&self.host, &self.request, disk.engine);
-        for (id, levels, turn) in self.possible(by_rule, other) {
+        for Factor { id, turn, levels, .. } in &FACTORS {
             if without.iter().any(|word| word == id) {
                 leave(id, "--without".to_owned());
                 continue;
             }
-            let Some(levels) = levels else {
-                leave(id, why_none(id, &self.host));
-                continue;
+            let levels = match levels(&ground) {
+                Ok(levels) => levels,
+                Err(why) => {
+                    leave(id, why);
+                    continue;
+                }
             };
-            let mut choices = by_rule;
-            turn(&mut choices, other);
-            match self.plan(Some(choices))? {
+            match self.plan(Some(turn(by_rule, other)))? {
                 Err(why) => leave(id, why),
                 Ok(file) if xml_of(&file) == rule_xml => {
-                    leave(id, "its two levels are the same on this machine".to_owned())
+                    leave(id, "its two levels are the same on this machine".to_owned());
                 }
-                Ok(_) => factors.push((TuneFactor { id: id.to_owned(), levels }, turn)),
+                Ok(file) => {
+                    let own = file.placement(&self.request.name).map(|own| nodes_of(&self.host, own));
+                    match own.filter(|own| *own != nodes) {
+                        Some(own) => leave(
+                            id,
+                            format!(
+                                "it takes nodes {own}, and the plan by rule nodes {nodes}: what differs would be the nodes"
+                            ),
+                        ),
+                        None => factors.push((TuneFactor { id: (*id).to_owned(), levels }, *turn)),
+                    }
+                }
             }
         }
+        let alone = factors.split_off(crossed.min(factors.len()));
         let Ok(fraction) = Fraction::of(factors.len()) else { return Ok(Err("too many factors".to_owned())) };
         let mut arms = vec![TuneArm {
             id: PLANNED.to_owned(),
@@ -148,12 +153,8 @@ impl Ground {
         }];
         let mut plans = vec![rule];
         for levels in &fraction.runs()[1..] {
-            let mut choices = by_rule;
-            factors
-                .iter()
-                .zip(levels)
-                .filter(|(_, is_other)| **is_other)
-                .for_each(|((_, turn), _)| turn(&mut choices, other));
+            let turned = factors.iter().zip(levels).filter(|(_, is_other)| **is_other);
+            let choices = turned.fold(by_rule, |choices, ((_, turn), _)| turn(choices, other));
             match self.plan(Some(choices))? {
                 Err(why) => return Ok(Err(format!("{} does not fit: {why}", choices.words()))),
                 Ok(file) => {
@@ -162,8 +163,8 @@ impl Ground {
                 }
             }
         }
-        // Levels beyond two, each with everything else as by rule.
-        let mut beside = Vec::new();
+        // Factors and levels beyond the fraction, each with everything else as by rule.
+        let mut beside: Vec<Choices> = alone.iter().map(|(_, turn)| turn(by_rule, other)).collect();
         let has = |id: &str| !without.iter().any(|word| word == id);
         if has("pins") {
             beside.push(Choices::FLOAT);
@@ -182,77 +183,24 @@ impl Ground {
                 }
             }
         }
-        Ok(Ok(Arms { factors: factors.into_iter().map(|(factor, _)| factor).collect(), arms, plans, left_out }))
+        let alone = alone.into_iter().map(|(factor, _)| factor.id).collect();
+        Ok(Ok(Arms { factors: factors.into_iter().map(|(factor, _)| factor).collect(), alone, arms, plans, left_out }))
     }
 
-    /// The factors: word, the rule's level and the other one, and how choices are turned to that; no levels where the machine
-    /// has but one.
-    fn possible(&self, by_rule: Choices, other: Option<DiskEngine>) -> [(&'static str, Option<[String; 2]>, Turn); 4] {
-        let words = |one: &str, two: &str| Some([one.to_owned(), two.to_owned()]);
-        let engine = by_rule.engine.zip(other).map(|(rule, other)| [rule.name().to_owned(), other.name().to_owned()]);
-        [
-            ("pages", by_rule.huge.then(|| words("huge", "small")).flatten(), |choices, _| choices.huge = false),
-            ("pins", words("a PU each", "the node's PUs"), |choices, _| choices.pins = Pins::Node),
-            ("engine", engine, |choices, other| choices.engine = other),
-            ("iothread", by_rule.iothread.then(|| words("iothread", "main loop")).flatten(), |choices, _| {
-                choices.iothread = false;
-            }),
-        ]
+    /// Whether the VM's own definition shows it cells.
+    fn has_cells(&self) -> Result<bool, ChangeError> {
+        Ok(!facts(&self.input.inactive_xml, &self.input.name)?.cells.is_empty())
     }
+}
+
+/// Nodes that a guest's threads and memory are on.
+fn nodes_of(host: &Host, placement: &Placement) -> NodeSet {
+    let cpus = placement.vcpus.iter().fold(CpuSet::new(), |all, pin| all.union(&pin.cpus));
+    let with_vcpus = host.nodes.iter().filter(|node| !node.cpus.is_disjoint(&cpus)).map(|node| node.index);
+    with_vcpus.chain(placement.memory.nodes.iter()).collect()
 }
 
 fn arm(choices: Choices, xml: String, levels: Option<Vec<bool>>) -> TuneArm {
     let title = choices.words();
     TuneArm { id: choices.to_string(), description: format!("planned with {title}"), title, xml, levels }
-}
-
-/// The disk that is measured: the first writable virtio disk.
-fn disk_of(request: &GuestRequest) -> Option<String> {
-    let disk = request.disks.iter().find(|disk| disk.is_virtio_blk && !disk.is_read_only);
-    disk.map(|disk| disk.target.clone())
-}
-
-/// Engines that the kernel lets QEMU use, best first by rule.
-fn engines(host: &Host, request: &GuestRequest) -> Vec<DiskEngine> {
-    let mut engines = Vec::new();
-    if host.system.io_uring_disabled.is_none_or(|value| value == 0) {
-        engines.push(DiskEngine::IoUring);
-    }
-    let is_block =
-        request.disks.iter().find(|disk| disk.is_virtio_blk && !disk.is_read_only).is_some_and(|disk| disk.is_block);
-    // On a file that is not allocated yet, Linux AIO blocks: correctness of its speed is no matter of taste there.
-    if is_block {
-        engines.push(DiskEngine::Native);
-    }
-    engines.push(DiskEngine::Threads);
-    engines
-}
-
-fn other_engine(host: &Host, request: &GuestRequest, rule: DiskEngine) -> Option<DiskEngine> {
-    engines(host, request).into_iter().find(|engine| *engine != rule)
-}
-
-fn why_none(id: &str, host: &Host) -> String {
-    match id {
-        "pages" => "the rules plan no huge pages here: no node has a pool of 2 MiB pages with room".to_owned(),
-        "engine" => format!(
-            "one engine is left: io_uring_disabled is {}",
-            host.system.io_uring_disabled.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
-        ),
-        _ => "the rules plan none here".to_owned(),
-    }
-}
-
-/// What a plan could decide and no tune measures yet.
-fn standing_left_out() -> Vec<LeftOut> {
-    let one = |what: &str, why: &str| LeftOut { what: what.to_owned(), why: why.to_owned() };
-    vec![
-        one(
-            "cache modes other than none",
-            "the rules decide: a second copy in the host's memory; `bench disk race` measures them",
-        ),
-        one("halt polling", "a setting of the whole host, which no plan of one VM makes"),
-        one("emulator PU, siblings, guest cells", "the planner composes one way of each"),
-        one("network", "the load works on the disk; `bench net race` measures ways to the network"),
-    ]
 }

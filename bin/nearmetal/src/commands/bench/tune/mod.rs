@@ -1,6 +1,9 @@
 //! `nearmetal tune`.
 
 mod arms;
+mod factors;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -13,7 +16,8 @@ use nearmetal_measure::{
 };
 use nearmetal_units::Bytes;
 
-use self::arms::{Arms, FACTORS, Ground};
+use self::arms::{Arms, Ground};
+use self::factors::FACTORS;
 use super::clones::CloneArgs;
 use super::keep::{ended, write};
 use super::loads_image::needed;
@@ -40,8 +44,9 @@ const QUICK_PAIRS: u32 = 6;
 
 /// Find the best plan for a VM on this machine by measuring, within a stated time
 ///
-/// Composes the plans that are possible for the VM: pages, pins, disk engine and iothread, each as the rules have it and
-/// otherwise, in a fraction of 8 of the 16 combinations, and beside them a floating VM and the engine left. All of them, the VM
+/// Composes the plans that are possible for the VM: pages, pins, disk engine, iothread, the emulator thread's PUs, siblings of a
+/// core, and guest cells, each as the rules have it and otherwise. Where the budget allows, all of them make a fraction of 8 or 16
+/// combinations; else the first four do, and the others race alone. Beside them race a floating VM and the engine left. All of them, the VM
 /// as found and as virt-install would set its disk, race in clones on one scratch device: in every round each runs once in
 /// random order, and those shown worse leave, at an error stated beforehand. The winner is measured again on fresh pairs
 /// against the VM as found, the plan by rule and the bare slice. If it was not shown faster than the VM as found, nearmetal
@@ -53,7 +58,7 @@ const QUICK_PAIRS: u32 = 6;
 ///
 /// It ends within the budget, boots and the writing of up to 128 GiB of the device included; only a sample that hangs can
 /// exceed it. The winner is written as a plan, which `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM
-/// from then on, and names the run. Halt polling, guest cells and the network are not tuned. The scratch device's contents
+/// from then on, and names the run. Halt polling and the network are not tuned. The scratch device's contents
 /// are lost; it must be empty, and should be on the same drive as the VM's disk. `nearmetal bench resume` goes on with a tune
 /// that was interrupted.
 #[derive(Debug, clap::Args)]
@@ -99,7 +104,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Leave a factor as the rules have it; repeat it for more
-    #[arg(long, value_name = "FACTOR", value_parser = FACTORS.map(|(word, _)| word))]
+    #[arg(long, value_name = "FACTOR", value_parser = FACTORS.map(|factor| factor.id))]
     without: Vec<String>,
     /// Show the factors, the plans and the time they take, and measure nothing
     #[arg(long)]
@@ -133,12 +138,10 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let found = plan::inputs(std::slice::from_ref(&args.domain), &[])?;
     let missing = || WrongUse(format!("libvirt has no VM `{}`", args.domain));
     let ground = Ground::of(Host::read(&fs), found)?.ok_or_else(missing)?;
-    let arms =
-        ground.arms(&args.without)?.map_err(|why| WrongUse(format!("`{}` cannot be tuned: {why}", args.domain)))?;
     let journal = args.state.journal();
-    let request = request(args, &fs, &arms)?;
+    let (arms, request) = within_budget(args, &fs, &ground)?;
     if args.dry_run {
-        printer.data(&listed(&request));
+        printer.data(&listed(&request, &arms.alone));
         return Ok(ExitStatus::Done);
     }
     need_root("starts guests and drops caches", ", or see what it would do with --dry-run")?;
@@ -193,6 +196,24 @@ fn use_winner(args: &Args, winner: Option<PlanFile>, printer: &mut Printer) -> a
     Ok(Some(apply::apply(apply::Args::from_arg_matches(&matches)?, printer)?))
 }
 
+/// Factors that are always crossed.
+const CROSSED: usize = 4;
+/// More are crossed if the budget is so many times the least: boots may be slower than was taken, and a command's time nobody knows.
+const AMPLE: u32 = 2;
+
+/// The plans that race, with as many factors crossed as the budget allows.
+fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
+    for crossed in (CROSSED..=FACTORS.len()).rev() {
+        let arms = ground.arms(&args.without, crossed)?;
+        let arms = arms.map_err(|why| WrongUse(format!("`{}` cannot be tuned: {why}", args.domain)))?;
+        let request = request(args, fs, &arms)?;
+        if crossed == CROSSED || least_tune_seconds(&request).saturating_mul(AMPLE) <= args.budget {
+            return Ok((arms, request));
+        }
+    }
+    Err(WrongUse(format!("`{}` cannot be tuned: it has no factors", args.domain)).into())
+}
+
 /// What is to be measured, without the conditions.
 fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest> {
     let missing = || WrongUse(format!("the planner did not place `{}`", args.domain));
@@ -244,10 +265,10 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
 }
 
 /// What would be measured.
-fn listed(request: &TuneRequest) -> String {
+fn listed(request: &TuneRequest, alone: &[String]) -> String {
     let mut text = format!("{} factors:\n", request.factors.len());
     for factor in &request.factors {
-        let about = FACTORS.iter().find(|(word, _)| *word == factor.id).map_or("", |(_, about)| about);
+        let about = FACTORS.iter().find(|one| one.id == factor.id).map_or("", |one| one.about);
         text.push_str(&format!("  {:10} {} or {}  ({about})\n", factor.id, factor.levels[0], factor.levels[1]));
     }
     text.push_str(&format!(
@@ -257,6 +278,9 @@ fn listed(request: &TuneRequest) -> String {
     for arm in &request.arms {
         let part = if arm.levels.is_some() { "" } else { "  (beside the fraction)" };
         text.push_str(&format!("  {:72} {}{part}\n", arm.title, arm.id));
+    }
+    if !alone.is_empty() {
+        text.push_str(&format!("alone, since the budget is too short to cross all factors: {}\n", alone.join(", ")));
     }
     if !request.left_out.is_empty() {
         text.push_str("not tuned:\n");

@@ -1,0 +1,176 @@
+//! What can be measured beside the rules: QEMU's threads on the node, a core for each vCPU, cells of the guest.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use common::{because, choice, cpu_set, cpus, guest, guest_on, helper_set, network, set};
+use nearmetal_host::Host;
+use nearmetal_host::synthetic::Synthetic;
+use nearmetal_place::{EmulatorOn, GuestRequest, Occupied, PinTo, Placement, Plan, Policy, Siblings, plan};
+use nearmetal_units::{Bytes, CpuSet, PageSize};
+use proptest::prelude::*;
+
+fn planned(host: &Host, guests: &[GuestRequest], policy: &Policy) -> Plan {
+    plan(host, &Occupied::default(), guests, policy).plan
+}
+
+fn one(host: &Host, guest: GuestRequest, policy: &Policy) -> Placement {
+    planned(host, &[guest], policy).placements.remove(0)
+}
+
+fn on_node() -> Policy {
+    Policy { emulator: EmulatorOn::Node, ..Policy::default() }
+}
+
+fn core_each() -> Policy {
+    Policy { siblings: Siblings::Spare, ..Policy::default() }
+}
+
+fn with_cells() -> Policy {
+    Policy { guest_cells: true, ..Policy::default() }
+}
+
+#[test]
+fn qemus_threads_may_use_what_nobody_has_of_the_node() {
+    let host = Synthetic::new().packages(2).cores_per_node(12).nvme(1).build();
+    let guests = [guest_on("a", 2, 512, "nvme0n1"), guest_on("b", 2, 512, "nvme0n1")];
+    let own = planned(&host, &guests, &Policy::default()).placements;
+    let shared = planned(&host, &guests, &on_node()).placements;
+    for (own, shared) in own.iter().zip(&shared) {
+        assert_eq!((&own.vcpus, &own.iothreads), (&shared.vcpus, &shared.iothreads));
+        assert!(own.emulator.is_subset(&shared.emulator) && shared.emulator.len() > 1, "{}", shared.emulator);
+        assert!(shared.emulator.is_subset(&host.node(1).unwrap().cpus));
+        assert!(choice(shared, "emulator").contains(&shared.emulator.to_string()));
+    }
+    for other in &shared {
+        assert!(shared.iter().all(|guest| guest.emulator.is_disjoint(&cpu_set(other))), "{other:?}");
+    }
+    assert!(
+        shared[0].emulator.is_disjoint(&own[1].emulator) && shared[0].emulator.is_disjoint(&shared[1].iothreads[0])
+    );
+}
+
+#[test]
+fn a_core_for_each_vcpu_leaves_its_siblings_to_nobody() {
+    let host = Synthetic::new().cores_per_node(8).threads(2).build();
+    let guests = [guest("a", 3, 512), guest("b", 2, 512)];
+    let used = planned(&host, &guests, &Policy::default()).placements;
+    assert!(cpus(&used[0]).len() == 3 && !because(&used[0], "vcpu pins").contains("stay idle"));
+    let spared = plan(&host, &Occupied::default(), &guests, &core_each());
+    let vcpus: CpuSet = spared.plan.placements.iter().flat_map(cpus).collect();
+    let core_of = |cpu: u32| host.cores.iter().find(|core| core.cpus.contains(cpu)).unwrap().cpus.clone();
+    let idle: CpuSet = vcpus
+        .iter()
+        .flat_map(|cpu| core_of(cpu).iter().collect::<Vec<_>>())
+        .filter(|cpu| !vcpus.contains(*cpu))
+        .collect();
+    assert_eq!((vcpus.len(), idle.len()), (5, 5), "each on a core of its own");
+    assert!(spared.plan.placements.iter().all(|guest| helper_set(guest).is_disjoint(&idle)), "helpers stay off them");
+    assert!(
+        spared.report.nodes.iter().all(|node| node.free_after.is_disjoint(&idle)),
+        "nobody is told that they are free"
+    );
+    assert!(because(&spared.plan.placements[0], "vcpu pins").contains("stay idle"));
+}
+
+#[test]
+fn a_core_for_each_vcpu_is_refused_in_cores_and_means_nothing_without_smt() {
+    let host = Synthetic::new().packages(1).cores_per_node(4).threads(2).build();
+    assert_eq!(planned(&host, &[guest("a", 6, 512)], &Policy::default()).blocked, []);
+    let blocked = planned(&host, &[guest("a", 6, 512)], &core_each()).blocked;
+    assert!(blocked[0].problem.starts_with("it needs 6 whole cores of its own, 4 have no owner"), "{blocked:?}");
+    assert!(blocked[0].remedy.starts_with("2 more free cores"), "{blocked:?}");
+    let host = Synthetic::new().cores_per_node(8).build();
+    let (used, spared) = [Policy::default(), core_each()].map(|policy| one(&host, guest("a", 4, 512), &policy)).into();
+    assert_eq!((&used.vcpus, &used.emulator), (&spared.vcpus, &spared.emulator));
+}
+
+#[test]
+fn a_guest_on_two_nodes_sees_them_and_one_on_one_node_sees_none() {
+    let host = Synthetic::new()
+        .packages(2)
+        .cores_per_node(8)
+        .memory_per_node(Bytes::from_mib(4096))
+        .pool(PageSize::HUGE_2M, 0)
+        .build();
+    let wide = || guest("a", 10, 5001);
+    assert!(one(&host, wide(), &Policy::default()).cells.is_empty());
+    let placement = one(&host, wide(), &with_cells());
+    let [near, far] = placement.cells.as_slice() else { panic!("{placement:?}") };
+    assert_eq!(near.memory.plus(far.memory), Bytes::from_mib(5001), "to the byte, though the last page is larger");
+    assert_eq!((near.vcpus.union(&far.vcpus), near.node != far.node), (set("0-9"), true));
+    assert_eq!((near.distances.as_slice(), far.distances.len()), ([10, near.distances[1]].as_slice(), 2));
+    assert!(
+        choice(&placement, "guest cells")
+            .contains(&format!("vCPUs {} and {} of node {}", near.vcpus, near.memory, near.node))
+    );
+    assert!(because(&placement, "memory").contains("each to a cell"));
+    assert!(one(&host, guest("a", 2, 512), &with_cells()).cells.is_empty());
+    // Where vCPUs may share the PUs of their node, they stay on that of their cell.
+    let shared = one(&host, GuestRequest { vcpus: 6, ..wide() }, &Policy { pins: PinTo::Node, ..with_cells() });
+    for cell in &shared.cells {
+        let cpus = &host.node(cell.node).unwrap().cpus;
+        let own = shared.vcpus.iter().filter(|pin| cell.vcpus.contains(pin.vcpu));
+        assert!(own.into_iter().all(|pin| pin.cpus.is_subset(cpus)), "{shared:?}");
+    }
+}
+
+#[test]
+fn a_node_that_gives_vcpus_or_memory_alone_is_shown_to_nobody() {
+    let host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096)).build();
+    let placement = one(&host, guest("a", 2, 5000), &with_cells());
+    assert!(placement.memory.nodes.len() == 2 && placement.cells.is_empty(), "{placement:?}");
+    let placement = one(&host, guest("a", 12, 512), &with_cells());
+    assert!(placement.memory.nodes.len() == 1 && placement.cells.is_empty(), "{placement:?}");
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    (any::<[bool; 5]>()).prop_map(|[emulator, siblings, guest_cells, node, hugepages]| Policy {
+        emulator: if emulator { EmulatorOn::Node } else { EmulatorOn::Pu },
+        siblings: if siblings { Siblings::Spare } else { Siblings::Use },
+        pins: if node { PinTo::Node } else { PinTo::Pu },
+        guest_cells,
+        hugepages,
+        ..Policy::default()
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_chosen_no_two_guests_share_a_pu_and_cells_are_the_whole_guest(
+        policy in policies(),
+        threads in 1u32..3,
+        sizes in prop::collection::vec((1u32..12, 1u64..6000), 1..4),
+    ) {
+        let machine = Synthetic::new().packages(2).cores_per_node(8).threads(threads).pool(PageSize::HUGE_2M, 0);
+        let host = machine.memory_per_node(Bytes::from_mib(8192)).build();
+        let guests: Vec<GuestRequest> = sizes.iter().enumerate().map(|(number, (vcpus, mib))| {
+            GuestRequest { networks: vec![network("eth0")], ..guest(&format!("g{number}"), *vcpus, *mib) }
+        }).collect();
+        let plan = planned(&host, &guests, &policy);
+        prop_assert_eq!(plan.placements.len() + plan.blocked.len(), guests.len());
+        for placement in &plan.placements {
+            let request = guests.iter().find(|guest| guest.name == placement.guest).unwrap();
+            for other in plan.placements.iter().filter(|other| other.guest != placement.guest) {
+                // Where vCPUs share their nodes, what is free there is shared too.
+                prop_assert!(policy.pins == PinTo::Node || cpu_set(placement).is_disjoint(&cpu_set(other)));
+                let firsts = |of: &Placement| cpus(of).into_iter().collect::<CpuSet>();
+                prop_assert!(policy.pins == PinTo::Node || firsts(placement).is_disjoint(&firsts(other)));
+            }
+            if policy.siblings == Siblings::Spare && policy.pins == PinTo::Pu {
+                let vcpus = cpu_set(placement);
+                prop_assert!(host.cores.iter().all(|core| core.cpus.intersection(&vcpus).len() <= 1));
+            }
+            if !placement.cells.is_empty() {
+                let memory = placement.cells.iter().fold(Bytes::ZERO, |sum, cell| sum.plus(cell.memory));
+                let vcpus: usize = placement.cells.iter().map(|cell| cell.vcpus.len()).sum();
+                prop_assert_eq!((memory, vcpus), (request.memory, request.vcpus as usize));
+                prop_assert!(placement.cells.iter().all(|cell| cell.memory > Bytes::ZERO && !cell.vcpus.is_empty()));
+                for pin in &placement.vcpus {
+                    let cell = placement.cells.iter().find(|cell| cell.vcpus.contains(pin.vcpu)).unwrap();
+                    prop_assert!(pin.cpus.is_subset(&host.node(cell.node).unwrap().cpus));
+                }
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Clones: domains that measure in the place of the user's, which is not touched.
 
-use nearmetal_domain::{DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
+use nearmetal_domain::{CellFacts, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
+use nearmetal_place::{GuestCell, Placement};
 
 use crate::appliance::Appliance;
 use crate::arm::ArmName;
@@ -110,6 +111,20 @@ pub(crate) fn as_virt_install(xml: &str, guest: &str) -> Result<String, MeasureE
 pub(crate) fn asks_for_huge_pages(xml: &str, guest: &str) -> Result<bool, MeasureError> {
     let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
     Ok(facts.hugepages.is_some())
+}
+
+/// The placement of a guest whose definition backs cells with huge pages, each of one node, with these cells; `None` of any other.
+pub(crate) fn in_its_cells(xml: &str, guest: &str, placement: &Placement) -> Result<Option<Placement>, MeasureError> {
+    let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
+    let bound = facts.numatune.map(|numatune| numatune.cells).unwrap_or_default();
+    let cell = |cell: &CellFacts| {
+        let nodes = bound.iter().find(|own| own.cell == cell.id)?.nodes.as_ref()?;
+        let node = nodes.first().filter(|_| nodes.len() == 1)?;
+        Some(GuestCell { vcpus: cell.vcpus.clone(), memory: cell.memory, node, distances: Vec::new() })
+    };
+    let cells: Option<Vec<GuestCell>> = facts.cells.iter().map(cell).collect();
+    let cells = cells.filter(|cells| !cells.is_empty() && facts.hugepages.is_some());
+    Ok(cells.map(|cells| Placement { cells, ..placement.clone() }))
 }
 
 /// A clone with a name, UUID and MAC addresses of its own, the appliance as its system, and no device that the original

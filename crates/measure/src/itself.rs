@@ -11,7 +11,7 @@ use nearmetal_place::Placement;
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::clones::asks_for_huge_pages;
+use crate::clones::{asks_for_huge_pages, in_its_cells};
 use crate::engine::{Path, Seat, Session, Step, failed, slice_of};
 use crate::error::MeasureError;
 use crate::leftovers::resume;
@@ -134,7 +134,10 @@ impl Itself {
         self.is_as_found(session)?;
         let definition = &self.definitions[arm];
         match asks_for_huge_pages(definition, &self.guest)? {
-            true => session.grow_pools(&self.placement, 1)?,
+            true => {
+                let own = in_its_cells(definition, &self.guest, &self.placement)?;
+                session.grow_pools(own.as_ref().unwrap_or(&self.placement), 1)?;
+            }
             // What a pool holds beyond what it had, an arm without it may need.
             false => session.pools_as_before()?,
         }

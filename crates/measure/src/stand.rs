@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::appliance::Appliance;
 use crate::arm::ArmName;
-use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, measured_disk};
+use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, in_its_cells, measured_disk};
 use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, lab_caveat, on_top_caveat};
@@ -132,6 +132,11 @@ impl Stand {
             Up::One => 1,
         };
         session.grow_pools(&on.placement, at_once.max(1))?;
+        for xml in definitions() {
+            if let Some(own) = in_its_cells(xml, &on.guest, &on.placement)? {
+                session.grow_pools(&own, at_once.max(1))?;
+            }
+        }
         let appliance = Appliance::with_probe(&session.conditions)?;
         let target = definitions().next().map(|xml| measured_disk(xml, &on.guest)).transpose()?.unwrap_or_default();
         let mut guests: Vec<Option<Guest>> = Vec::new();

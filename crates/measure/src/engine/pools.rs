@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::Host;
-use nearmetal_place::Placement;
+use nearmetal_place::{GuestCell, Placement};
 use nearmetal_units::PageSize;
 
 use super::Session;
@@ -21,14 +21,12 @@ impl Session<'_> {
     /// The same for that many clones of each of several guests, which may share a node.
     pub(crate) fn grow_pools_for(&mut self, placements: &[&Placement], clones: u64) -> Result<(), MeasureError> {
         let mut needed: BTreeMap<(u32, PageSize), u64> = BTreeMap::new();
-        for memory in placements.iter().map(|placement| &placement.memory) {
+        for placement in placements {
+            let memory = &placement.memory;
             let Some(size) = memory.page_size else { continue };
-            let nodes = memory.nodes.len().max(1) as u64;
-            // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
-            let each = memory.pages.saturating_mul(clones).div_ceil(nodes);
-            for node in memory.nodes.iter() {
+            for (node, pages) in shares(placement, size, clones) {
                 let sum = needed.entry((node, size)).or_default();
-                *sum = sum.saturating_add(each);
+                *sum = sum.saturating_add(pages);
             }
         }
         // Read anew, since guests may have come or gone; what a pool had before the first time is what it gets back.
@@ -56,4 +54,18 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+/// Pages that so many clones take of each node.
+fn shares(placement: &Placement, size: PageSize, clones: u64) -> Vec<(u32, u64)> {
+    let memory = &placement.memory;
+    if placement.cells.is_empty() {
+        let nodes = memory.nodes.len().max(1) as u64;
+        // Strict binding over several nodes fills them in turn; a clone needs an equal share of each at most.
+        let each = memory.pages.saturating_mul(clones).div_ceil(nodes);
+        return memory.nodes.iter().map(|node| (node, each)).collect();
+    }
+    // A cell is bound to its node, and is as large as it is.
+    let of = |cell: &GuestCell| (cell.node, cell.memory.pages(size).saturating_mul(clones));
+    placement.cells.iter().map(of).collect()
 }

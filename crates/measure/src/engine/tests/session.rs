@@ -77,6 +77,33 @@ fn a_pool_is_grown_by_what_is_missing_and_shrinks_to_what_it_was_first() {
     assert_eq!(*asked.lock().unwrap(), [316, 572, 100]);
 }
 
+#[test]
+fn a_cell_takes_its_pages_of_its_node() {
+    let root = tempfile::tempdir().unwrap();
+    let (fs, asked) = with_a_pool(root.path());
+    let mut machine = Machine { fs, ..Machine::new() };
+    let placement = on_scratch().placement;
+    let xml = |more: &str| {
+        format!(
+            "<domain type='kvm'><name>web1</name><memory unit='MiB'>384</memory>{more}<vcpu>4</vcpu><cpu><numa>\
+             <cell id='0' cpus='0-2' memory='300' unit='MiB'/><cell id='1' cpus='3' memory='84' unit='MiB'/></numa></cpu>\
+             <numatune><memnode cellid='0' mode='strict' nodeset='0'/><memnode cellid='1' mode='strict' nodeset='0'/></numatune></domain>"
+        )
+    };
+    let huge = "<memoryBacking><hugepages><page size='2' unit='M'/></hugepages></memoryBacking>";
+    let own = |xml: &str| crate::clones::in_its_cells(xml, "web1", &placement).unwrap();
+    assert_eq!(own(&xml("")), None, "small pages come from no pool");
+    assert_eq!(
+        own(&xml(huge).replace("nodeset='0'/></", "nodeset='0-1'/></")),
+        None,
+        "a cell of two nodes takes of either"
+    );
+    let own = own(&xml(huge)).unwrap();
+    in_session(&mut machine, |session| session.grow_pools(&own, 1)).unwrap();
+    // 60 in use, 150 and 42, where the whole guest as placed takes 256; and what it had.
+    assert_eq!(*asked.lock().unwrap(), [252, 100]);
+}
+
 /// A kernel that writes down what it is set to.
 #[derive(Debug)]
 struct Set(Arc<Mutex<Vec<String>>>);

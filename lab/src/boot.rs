@@ -74,6 +74,8 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     });
     if booted.is_err() {
         sweep::keep_logs(places, name)?;
+        // Another lab may just be starting, whose cables would go with those of nobody.
+        let _lock = Lock::wait(&places.run().join(".lock"))?;
         sweep::discard(places, name)?;
     }
     booted

@@ -94,5 +94,6 @@ pub use tiles::{
 };
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
 pub use tune::{
-    TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneOn, TuneRequest, TuneVerdict, TunedArm, Tuning, least_tune_seconds,
+    AloneEffect, AloneFactor, TUNE_LOOKS, TuneArm, TuneEffect, TuneFactor, TuneOn, TuneRequest, TuneVerdict, TunedArm,
+    Tuning, least_tune_seconds,
 };

@@ -79,5 +79,6 @@ fn guest(index: u32, nodes: u32, vcpus: u32) -> GuestRequest {
         }],
         networks: Vec::new(),
         passthrough: Vec::new(),
+        shows: Default::default(),
     }
 }

@@ -51,6 +51,7 @@ pub(crate) fn no_room(
         let owners: Vec<&str> = occupied.owners.iter().map(|owner| owner.guest.as_str()).collect();
         let owned = if owners.is_empty() { String::new() } else { format!("; others belong to {}", owners.join(", ")) };
         let whose = match processors.allowed() {
+            Some(allowed) if policy.siblings == Siblings::Spare => format!(" in the PUs allowed ({allowed})"),
             Some(allowed) => format!(" of the {} allowed (PUs {allowed})", allowed.len()),
             None => String::new(),
         };

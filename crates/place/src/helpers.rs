@@ -21,6 +21,8 @@ pub(crate) enum Found {
     Near(u32),
     /// Free PUs on the nearest node that has any, at that distance.
     Away { node: u32, distance: u32 },
+    /// No PU is free; siblings of vCPUs' PUs that were to stay idle on that node.
+    Idle(u32),
     /// No PU is free; those of other guests' helper threads on that node are shared.
     SharedWithHelpers(u32),
     /// Every PU carries a vCPU: the host's own core is shared with whoever runs there.
@@ -41,6 +43,14 @@ pub(crate) fn find(distances: &Distances, processors: &Processors, slice: &Slice
             false => Found::Away { node, distance: distances.between(home, node) },
         };
         return deal(&cpus, iothreads, found);
+    }
+    // A sibling that was to stay idle is better than a PU that somebody has.
+    let idle = |node: u32| -> Vec<u32> {
+        let idle = processors.all(node).intersection(&processors.idle);
+        idle.iter().filter(|cpu| processors.is_allowed(*cpu)).collect()
+    };
+    if let Some((node, cpus)) = order.iter().map(|node| (*node, idle(*node))).find(|(_, cpus)| !cpus.is_empty()) {
+        return deal(&cpus, iothreads, Found::Idle(node));
     }
     let helping = |node: u32| -> Vec<u32> {
         let cpus = processors.cores(node).iter().flat_map(|core| core.cpus.iter().copied());

@@ -169,14 +169,12 @@ fn place(
     let iothreads = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
     let helpers = helpers::find(distances, processors, slice, iothreads as usize);
     let (disks, why_disks) = disks::disk_placements(host, policy, guest, iothreads);
-    let cells = match policy.guest_cells {
-        true => cells::of(distances, processors, guest, slice),
-        false => Vec::new(),
-    };
+    let cells = cells::of(distances, processors, slice);
     let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &cells, &helpers);
     reasons.extend(why_disks);
     let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));
     processors.helpers = processors.helpers.union(&used);
+    processors.idle = processors.idle.difference(&used);
     let vhost = match guest.networks.iter().any(|network| network.uses_vhost) {
         true => helpers::spare(processors, slice, policy.vhost_pus as usize),
         false => Vec::new(),
@@ -215,7 +213,8 @@ fn place(
         devices: Vec::new(),
         vhost: vhost.into_iter().map(CpuSet::one).collect(),
         interrupts,
-        threads_per_core: None,
+        // Two vCPUs on two cores are no threads of one.
+        threads_per_core: (policy.siblings == Siblings::Spare && guest.shows.threads).then_some(1),
         reasons,
     }
 }
@@ -242,7 +241,7 @@ fn share_nodes(placement: &mut Placement, slice: &Slice, processors: &Processors
                 None => pinned.union(&of_all),
             };
         }
-        reasons::replace(placement, "vcpu pins", reasons::pinned_to_node);
+        reasons::replace(placement, "vcpu pins", |own| reasons::pinned_to_node(policy, own));
     }
 }
 

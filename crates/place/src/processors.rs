@@ -130,6 +130,11 @@ impl Processors {
         self.cores(node).iter().flat_map(|core| core.cpus.iter().copied()).collect()
     }
 
+    /// PUs of a core of a node.
+    pub(crate) fn threads(&self, node: u32) -> u32 {
+        self.cores(node).iter().map(|core| core.cpus.len() as u32).max().unwrap_or(1).max(1)
+    }
+
     /// The first PU of each of the node's cores.
     pub(crate) fn first_of_cores(&self, node: u32) -> CpuSet {
         self.cores(node).iter().filter_map(|core| core.cpus.first().copied()).collect()

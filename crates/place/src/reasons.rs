@@ -42,7 +42,7 @@ pub(crate) fn of(
     let mut reasons = vec![node(distances, guest, anchor, slice), pins(policy, slice), emulator(guest, helpers)];
     reasons.extend(iothreads(helpers));
     reasons.push(memory(slice, cells));
-    reasons.extend(of_cells(cells));
+    reasons.extend(of_cells(policy, guest, slice, cells));
     reasons.push(pages(policy, guest, slice));
     reasons
 }
@@ -74,11 +74,14 @@ fn node(distances: &Distances, guest: &GuestRequest, anchor: Option<&Anchor>, sl
     reason("node", list(&slice.cpu_nodes), because, anchor.map(|_| sources::KERNEL_PCI_NODE))
 }
 
+/// What becomes of the other PUs of a vCPU's core.
+const IDLE: &str =
+    ": other PUs of these cores stay idle as far as this plan goes, and one that is made later may use them";
+
 fn pins(policy: &Policy, slice: &Slice) -> Reason {
     let choice = slice.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
     let mut because = match slice.shared {
-        _ if policy.siblings == Siblings::Spare => "a core for each vCPU: the other PUs of these cores stay idle, as far as this plan goes; one that \
-             is made later may use them".to_owned(),
+        _ if policy.siblings == Siblings::Spare => format!("a core for each vCPU{IDLE}"),
         0 => "one PU for each vCPU, neighbouring vCPUs on PUs the kernel lists as siblings, no core shared with another guest".to_owned(),
         shared => format!("one PU for each vCPU; whole cores were not left for all, so {shared} of them share a core with others"),
     };
@@ -98,32 +101,47 @@ pub(crate) fn replace(placement: &mut Placement, subject: &str, by: impl Fn(&Pla
 }
 
 /// Why vCPUs share the PUs of their nodes.
-pub(crate) fn pinned_to_node(placement: &Placement) -> Reason {
+pub(crate) fn pinned_to_node(policy: &Policy, placement: &Placement) -> Reason {
     let sets: BTreeSet<String> = placement.vcpus.iter().map(|pin| pin.cpus.to_string()).collect();
     let choice = match sets.len() {
         1 => format!("PUs {} for all of them", sets.into_iter().collect::<String>()),
         _ => format!("PUs {} for those of each cell", sets.into_iter().collect::<Vec<_>>().join(" and ")),
     };
-    let because = "every vCPU may use each of these PUs of the guest's node: none of them carries another guest's vCPUs or helper \
-                   threads, and memory stays near";
-    reason("vcpu pins", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
+    let idle = if policy.siblings == Siblings::Spare { IDLE } else { "" };
+    let because = format!(
+        "every vCPU may use each of these PUs of the guest's nodes: none of them carries another guest's vCPUs or helper threads, and \
+         memory stays near{idle}"
+    );
+    reason("vcpu pins", choice, because, Some(sources::LIBVIRT_CPU_TUNING))
 }
 
 /// Why QEMU's own threads share the PUs of the guest's nodes.
 pub(crate) fn emulator_on_node(placement: &Placement) -> Reason {
-    let because = "QEMU's own threads, and the workers of the engine `threads`, may use each of these PUs of the guest's node that \
+    let because = "QEMU's own threads, and the workers of the engine `threads`, may use each of these PUs of the guest's nodes that \
                    carries nobody's vCPUs or helper threads";
     let choice = format!("PUs {}", placement.emulator);
     reason("emulator", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
 }
 
-/// The guest's cells, or nothing where it has none of its plan.
-fn of_cells(cells: &[GuestCell]) -> Option<Reason> {
+/// The guest's cells, where the policy asks for them, or why there are none.
+fn of_cells(policy: &Policy, guest: &GuestRequest, slice: &Slice, cells: &[GuestCell]) -> Option<Reason> {
     let one = |cell: &GuestCell| format!("vCPUs {} and {} of node {}", cell.vcpus, cell.memory, cell.node);
-    let all: Vec<String> = cells.iter().map(one).collect();
-    let because = "the guest's kernel sees the nodes that it lies on, and keeps threads near their memory";
-    let reason = || reason("guest cells", all.join("; "), because.to_owned(), Some(sources::LIBVIRT_NUMA_TUNING));
-    (!cells.is_empty()).then(reason)
+    let (choice, because) = match cells {
+        _ if !policy.guest_cells => return None,
+        [] if guest.shows.cells => {
+            ("as they are".to_owned(), "its definition shows it cells, and what runs in it may count on them")
+        }
+        [] if slice.nodes().len() < 2 => ("none".to_owned(), "it lies on one node"),
+        [] => (
+            "none".to_owned(),
+            "its vCPUs and its memory cannot be dealt to its nodes in equal parts of whole cores, pages and MiB",
+        ),
+        _ => (
+            cells.iter().map(one).collect::<Vec<_>>().join("; "),
+            "the guest's kernel sees the nodes that it lies on, and keeps threads near their memory",
+        ),
+    };
+    Some(reason("guest cells", choice, because.to_owned(), Some(sources::LIBVIRT_NUMA_TUNING)))
 }
 
 /// What the place of the helper threads means.
@@ -132,6 +150,9 @@ fn place(found: Found) -> String {
         Found::Near(node) => format!("a PU of node {node} that carries no vCPU"),
         Found::Away { node, distance } => {
             format!("no PU is left on the guest's node; node {node}, at distance {distance}, is the nearest with one")
+        }
+        Found::Idle(node) => {
+            format!("no PU is free; on node {node} it is the sibling of a vCPU's, which was to stay idle")
         }
         Found::SharedWithHelpers(node) => {
             format!("no PU without a user is left; on node {node} it is shared with other guests' helper threads")

@@ -86,6 +86,18 @@ pub struct GuestRequest {
     pub networks: Vec<NetworkRequest>,
     /// PCI functions handed through.
     pub passthrough: Vec<PciAddress>,
+    /// What its definition shows it of a machine.
+    #[serde(default)]
+    pub shows: Shown,
+}
+
+/// What a definition shows its guest of a machine, and a plan may have to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Shown {
+    /// Whether it has cells: these stay.
+    pub cells: bool,
+    /// Whether cores have several threads.
+    pub threads: bool,
 }
 
 /// A disk of a guest.

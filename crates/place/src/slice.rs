@@ -25,6 +25,8 @@ pub(crate) struct Slice {
     pub(crate) page_size: Option<PageSize>,
     /// Pages by node.
     pub(crate) memory: Vec<Share>,
+    /// Whether it is dealt to its nodes in equal parts, so that the guest can be shown them.
+    pub(crate) is_even: bool,
 }
 
 /// What PUs are taken.
@@ -96,7 +98,11 @@ pub(crate) fn find(
             }
         }
     }
-    best.map(|(_, slice)| slice)
+    let slice = best.map(|(_, slice)| slice)?;
+    let even = (policy.guest_cells && !guest.shows.cells)
+        .then(|| even(processors, memory, guest, at(slice.level), &slice))
+        .flatten();
+    Some(even.unwrap_or(slice))
 }
 
 impl Slice {
@@ -122,7 +128,8 @@ fn grow(
     let shares = memory.spread(distances.around(seed), size, guest.memory.pages(size))?;
     let wanted = guest.vcpus as usize;
     let level = take.level;
-    let mut slice = Slice { cpus: Vec::new(), cpu_nodes: Vec::new(), shared: 0, level, page_size, memory: shares };
+    let mut slice =
+        Slice { cpus: Vec::new(), cpu_nodes: Vec::new(), shared: 0, level, page_size, memory: shares, is_even: false };
     for node in distances.around(seed) {
         let (cpus, shared) = processors.choose(node, level, take.siblings, wanted - slice.cpus.len());
         if !cpus.is_empty() {
@@ -135,6 +142,48 @@ fn grow(
         }
     }
     None
+}
+
+/// The same nodes, with as many vCPUs on each, whole cores where they can be, and memory in proportion to them. `None` if a node has no
+/// room for its part, or memory cannot be dealt in parts that libvirt takes as they are: it rounds cells up to whole MiB.
+fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Take, slice: &Slice) -> Option<Slice> {
+    let nodes = slice.nodes();
+    let size = slice.page_size.unwrap_or(PageSize::SMALL);
+    let unit = size.bytes().max(Bytes::from_mib(1));
+    let units = guest.memory.get() / unit.get();
+    let count = nodes.len() as u32;
+    let threads = match take.siblings {
+        Siblings::Use => nodes.first().map_or(1, |node| processors.threads(*node)),
+        Siblings::Spare => 1,
+    };
+    let cores = guest.vcpus.div_ceil(threads);
+    if count < 2 || cores < count || guest.memory.get() % unit.get() != 0 {
+        return None;
+    }
+    let mut dealt = Slice {
+        cpus: Vec::new(),
+        cpu_nodes: nodes.clone(),
+        shared: 0,
+        memory: Vec::new(),
+        is_even: true,
+        ..slice.clone()
+    };
+    let (mut vcpus_left, mut units_left) = (guest.vcpus, units);
+    for (place, node) in (0..count).zip(nodes) {
+        let own = cores / count + u32::from(place < cores % count);
+        let vcpus = (own * threads).min(vcpus_left);
+        let share = if place + 1 == count { units_left } else { units * u64::from(vcpus) / u64::from(guest.vcpus) };
+        let pages = share * (unit.get() / size.bytes().get());
+        let (cpus, shared) = processors.choose(node, take.level, take.siblings, vcpus as usize);
+        if share == 0 || cpus.len() < vcpus as usize || memory.pages(node, size) < pages {
+            return None;
+        }
+        dealt.cpus.extend(cpus);
+        dealt.shared += shared;
+        dealt.memory.push((node, pages));
+        (vcpus_left, units_left) = (vcpus_left - vcpus, units_left - share);
+    }
+    Some(dealt)
 }
 
 /// vCPUs and memory the machine as a whole can still give a guest: what a refusal is measured against.

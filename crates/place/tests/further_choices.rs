@@ -6,7 +6,7 @@ mod common;
 use common::{because, choice, cpu_set, cpus, guest, guest_on, helper_set, network, set};
 use nearmetal_host::Host;
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_place::{EmulatorOn, GuestRequest, Occupied, PinTo, Placement, Plan, Policy, Siblings, plan};
+use nearmetal_place::{EmulatorOn, GuestRequest, Occupied, PinTo, Placement, Plan, Policy, Shown, Siblings, plan};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use proptest::prelude::*;
 
@@ -93,11 +93,12 @@ fn a_guest_on_two_nodes_sees_them_and_one_on_one_node_sees_none() {
         .memory_per_node(Bytes::from_mib(4096))
         .pool(PageSize::HUGE_2M, 0)
         .build();
-    let wide = || guest("a", 10, 5001);
+    let wide = || guest("a", 10, 5000);
     assert!(one(&host, wide(), &Policy::default()).cells.is_empty());
     let placement = one(&host, wide(), &with_cells());
     let [near, far] = placement.cells.as_slice() else { panic!("{placement:?}") };
-    assert_eq!(near.memory.plus(far.memory), Bytes::from_mib(5001), "to the byte, though the last page is larger");
+    assert_eq!((near.memory, far.memory), (Bytes::from_mib(2500), Bytes::from_mib(2500)));
+    assert_eq!((near.vcpus.len(), far.vcpus.len()), (5, 5));
     assert_eq!((near.vcpus.union(&far.vcpus), near.node != far.node), (set("0-9"), true));
     assert_eq!((near.distances.as_slice(), far.distances.len()), ([10, near.distances[1]].as_slice(), 2));
     assert!(
@@ -116,12 +117,40 @@ fn a_guest_on_two_nodes_sees_them_and_one_on_one_node_sees_none() {
 }
 
 #[test]
-fn a_node_that_gives_vcpus_or_memory_alone_is_shown_to_nobody() {
-    let host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096)).build();
-    let placement = one(&host, guest("a", 2, 5000), &with_cells());
-    assert!(placement.memory.nodes.len() == 2 && placement.cells.is_empty(), "{placement:?}");
-    let placement = one(&host, guest("a", 12, 512), &with_cells());
-    assert!(placement.memory.nodes.len() == 1 && placement.cells.is_empty(), "{placement:?}");
+fn a_guest_is_dealt_to_its_nodes_evenly_or_is_shown_none() {
+    let machine = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096));
+    let host = machine.clone().build();
+    let cells = |vcpus, mib| one(&host, guest("a", vcpus, mib), &with_cells()).cells;
+    let parts = |cells: Vec<nearmetal_place::GuestCell>| -> Vec<(usize, u64)> {
+        cells.iter().map(|cell| (cell.vcpus.len(), cell.memory.get() >> 20)).collect()
+    };
+    // What wants two nodes for its vCPUs or its memory alone has both of both.
+    assert_eq!(parts(cells(2, 5000)), [(1, 2500), (1, 2500)]);
+    assert_eq!(parts(cells(12, 512)), [(6, 256), (6, 256)]);
+    assert_eq!(parts(cells(11, 550)), [(6, 300), (5, 250)], "memory in proportion to vCPUs");
+    let none = one(&host, guest("a", 1, 5000), &with_cells());
+    assert!(none.cells.is_empty() && none.memory.nodes.len() == 2, "{none:?}");
+    assert!(because(&none, "guest cells").contains("cannot be dealt"));
+    // libvirt would round a cell of half a MiB up.
+    let odd = GuestRequest { memory: Bytes::from_kib(5000 * 1024 + 512), ..guest("a", 4, 5000) };
+    assert!(one(&host, odd, &with_cells()).cells.is_empty());
+    assert!(because(&one(&host, guest("a", 2, 512), &with_cells()), "guest cells").contains("on one node"));
+    // Siblings stay together.
+    let host = machine.threads(2).build();
+    assert_eq!(parts(one(&host, guest("a", 18, 512), &with_cells()).cells), [(10, 284), (8, 228)]);
+}
+
+#[test]
+fn cells_of_a_definition_stay_and_its_threads_go_where_each_vcpu_has_a_core() {
+    let host = Synthetic::new().packages(2).cores_per_node(8).threads(2).memory_per_node(Bytes::from_mib(4096)).build();
+    let shows = |cells, threads| GuestRequest { shows: Shown { cells, threads }, ..guest("a", 4, 5000) };
+    let placement = one(&host, shows(true, false), &with_cells());
+    assert!(placement.cells.is_empty() && because(&placement, "guest cells").contains("shows it cells"));
+    let threads = |policy, threads| one(&host, shows(false, threads), &policy).threads_per_core;
+    assert_eq!(
+        (threads(core_each(), true), threads(core_each(), false), threads(Policy::default(), true)),
+        (Some(1), None, None)
+    );
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
@@ -151,11 +180,14 @@ proptest! {
         prop_assert_eq!(plan.placements.len() + plan.blocked.len(), guests.len());
         for placement in &plan.placements {
             let request = guests.iter().find(|guest| guest.name == placement.guest).unwrap();
+            let vcpus: CpuSet = cpus(placement).into_iter().collect();
             for other in plan.placements.iter().filter(|other| other.guest != placement.guest) {
-                // Where vCPUs share their nodes, what is free there is shared too.
-                prop_assert!(policy.pins == PinTo::Node || cpu_set(placement).is_disjoint(&cpu_set(other)));
-                let firsts = |of: &Placement| cpus(of).into_iter().collect::<CpuSet>();
-                prop_assert!(policy.pins == PinTo::Node || firsts(placement).is_disjoint(&firsts(other)));
+                if policy.pins == PinTo::Pu {
+                    prop_assert!(vcpus.is_disjoint(&cpu_set(other)));
+                    // Beyond the host's own core, which is the last resort, no helper is on a vCPU's PU.
+                    let helpers = placement.emulator.difference(&host.cores[0].cpus);
+                    prop_assert!(helpers.is_disjoint(&cpu_set(other)) && helpers.is_disjoint(&vcpus), "{plan:?}");
+                }
             }
             if policy.siblings == Siblings::Spare && policy.pins == PinTo::Pu {
                 let vcpus = cpu_set(placement);
@@ -165,7 +197,10 @@ proptest! {
                 let memory = placement.cells.iter().fold(Bytes::ZERO, |sum, cell| sum.plus(cell.memory));
                 let vcpus: usize = placement.cells.iter().map(|cell| cell.vcpus.len()).sum();
                 prop_assert_eq!((memory, vcpus), (request.memory, request.vcpus as usize));
-                prop_assert!(placement.cells.iter().all(|cell| cell.memory > Bytes::ZERO && !cell.vcpus.is_empty()));
+                let whole = |cell: &nearmetal_place::GuestCell| cell.memory.get() % (1 << 20) == 0;
+                prop_assert!(placement.cells.iter().all(|cell| cell.memory > Bytes::ZERO && whole(cell)));
+                let sizes = placement.cells.iter().map(|cell| cell.vcpus.len());
+                prop_assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= threads as usize);
                 for pin in &placement.vcpus {
                     let cell = placement.cells.iter().find(|cell| cell.vcpus.contains(pin.vcpu)).unwrap();
                     prop_assert!(pin.cpus.is_subset(&host.node(cell.node).unwrap().cpus));

@@ -161,6 +161,7 @@ impl Choice<'_> {
                 Network::User | Network::Bridge(_) => vec![network],
             },
             passthrough: function.into_iter().collect(),
+            shows: Default::default(),
         }
     }
 

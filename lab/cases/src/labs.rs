@@ -139,6 +139,11 @@ impl Shared {
         Self { lane, up: kind.map(|labs| (labs, None)), booted: None }
     }
 
+    /// Takes down all labs of a lane, which nobody uses.
+    pub fn left_over(lane: Lane) {
+        Labs::ALL.into_iter().for_each(|labs| labs.down(lane));
+    }
+
     /// The kind that is up.
     pub fn kind(&self) -> Option<Labs> {
         self.up.as_ref().map(|(labs, _)| *labs)

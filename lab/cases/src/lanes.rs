@@ -13,7 +13,7 @@ use crate::labs::{Labs, Lane, Shared};
 use crate::record::{CaseRecord, Outcome, Record};
 use crate::{Cli, context, say};
 
-/// Memory of a host that has room for two labs: each may come to 10 GiB.
+/// Memory of a host that has room for two shared labs: each may come to 10 GiB.
 const ROOM_FOR_TWO: u64 = 20 << 30;
 
 /// One run of cases.
@@ -53,33 +53,40 @@ impl<'c> Run<'c> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs them. `kept`: the shared labs that an earlier run left; `keep`: whether this one leaves its own.
+    /// Runs them: those that share labs in as many lanes as there is room for, then, when these labs are down, those with labs of their
+    /// own one at a time, since some of them boot two or a large one. `kept`: the shared labs that an earlier run left; `keep`:
+    /// whether this one leaves its own.
     pub fn all(self, kept: Option<Labs>, keep: bool) -> anyhow::Result<Done> {
-        let is_one = keep || self.state().queue.len() < 2;
-        let lanes = if is_one { 1 } else { self.cli.lanes.unwrap_or_else(usual) };
+        let sharing = self.state().queue.iter().filter(|case| case.labs().is_some()).count();
+        let lanes = if keep || sharing < 2 { 1 } else { self.cli.lanes.unwrap_or_else(usual) };
         let mut first = Shared::left(Lane::First, kept);
-        let mut second = Shared::left(Lane::Second, None);
-        if lanes == 1 {
-            self.lane(&mut first, |state| state.queue.pop_front())?;
-        } else {
-            let ended = std::thread::scope(|scope| {
-                let beside = scope.spawn(|| self.lane(&mut second, |state| state.queue.pop_back()));
-                // Cases with labs of their own are all the second lane's: two of them may use one name.
-                let own = self.lane(&mut first, |state| {
-                    state.queue.front().filter(|case| case.labs().is_some())?;
-                    state.queue.pop_front()
-                });
-                beside.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the second lane panicked"))).and(own)
-            });
-            second.take_down();
-            ended?;
+        if self.root && lanes == 2 {
+            // What a run that was killed left there is nobody's.
+            Shared::left_over(Lane::Second);
         }
+        let ended = match lanes {
+            1 => self.lane(&mut first, next_shared),
+            _ => std::thread::scope(|scope| {
+                let beside = scope.spawn(|| {
+                    let mut second = Shared::left(Lane::Second, None);
+                    let ended = self.lane(&mut second, |state| {
+                        let own = state.queue.iter().rposition(|case| case.labs().is_some())?;
+                        state.queue.remove(own)
+                    });
+                    second.take_down();
+                    ended
+                });
+                let ended = self.lane(&mut first, next_shared);
+                beside.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the second lane panicked"))).and(ended)
+            }),
+        };
+        let ended = ended.and_then(|()| self.lane(&mut first, |state| state.queue.pop_front()));
         if !keep {
             first.take_down();
         }
         let State { mut record, begun, left, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         record.keep(first.kind())?;
-        Ok(Done { record, begun, left })
+        ended.map(|()| Done { record, begun, left })
     }
 
     /// Runs what `next` takes from the queue, until it takes nothing.
@@ -130,6 +137,12 @@ impl<'c> Run<'c> {
         }
         record.add(case.name, CaseRecord { outcome, detail, first_attempt: tried.first_attempt, seconds }, tried.took)
     }
+}
+
+/// The next case that shares labs: these come first.
+fn next_shared<'c>(state: &mut State<'c>) -> Option<&'c Case> {
+    state.queue.front().filter(|case| case.labs().is_some())?;
+    state.queue.pop_front()
 }
 
 /// Lanes for this host.

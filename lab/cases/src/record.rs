@@ -103,7 +103,7 @@ impl Record {
         Some(self.time(case.name)? + boot.copied().unwrap_or_default())
     }
 
-    /// What these cases took when they last passed, one after the other, in words: `5 to run: about 12 min, and 2 of them never
+    /// What these cases took when they last passed, one after the other, in words: `5 to run: about 12 min one after the other, and 2 of them never
     /// passed here`.
     pub fn estimate(&self, cases: &[&Case], mut up: Option<Labs>) -> String {
         let mut known = Vec::new();
@@ -117,7 +117,7 @@ impl Record {
         }
         let minutes = known.iter().sum::<f64>() / 60.0;
         let beside = if unknown > 0 { format!(", and {unknown} of them never passed here") } else { String::new() };
-        format!("{} to run: about {minutes:.0} min{beside}", cases.len())
+        format!("{} to run: about {minutes:.0} min one after the other{beside}", cases.len())
     }
 
     /// The shared labs that an earlier run left running. They are this run's from now on.
@@ -222,9 +222,15 @@ mod tests {
         let unknown = case("c", Some(Labs::Loads));
         assert_eq!((record.needs(&a, None), record.needs(&a, Some(Labs::Plain))), (Some(120.0), Some(60.0)));
         assert_eq!((record.needs(&alone, None), record.needs(&unknown, None)), (Some(300.0), None));
-        assert_eq!(record.estimate(&[&a, &b, &alone], Some(Labs::Counting)), "3 to run: about 8 min");
-        assert_eq!(record.estimate(&[&a, &b], Some(Labs::Plain)), "2 to run: about 2 min");
-        assert_eq!(record.estimate(&[&a, &unknown], None), "2 to run: about 2 min, and 1 of them never passed here");
+        assert_eq!(
+            record.estimate(&[&a, &b, &alone], Some(Labs::Counting)),
+            "3 to run: about 8 min one after the other"
+        );
+        assert_eq!(record.estimate(&[&a, &b], Some(Labs::Plain)), "2 to run: about 2 min one after the other");
+        assert_eq!(
+            record.estimate(&[&a, &unknown], None),
+            "2 to run: about 2 min one after the other, and 1 of them never passed here"
+        );
         assert!(record.estimate(&[&unknown], None).starts_with("1 to run: how long they take nobody knows"));
     }
 

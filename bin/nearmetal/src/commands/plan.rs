@@ -8,7 +8,7 @@ use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
 use nearmetal_place::{
-    GuestRequest, Measured, Occupied, Planned, Policy, Siblings, UnknownClass, WorkloadClass, render,
+    GuestRequest, Measured, Occupied, Pins, Planned, Policy, Siblings, UnknownClass, WorkloadClass, render,
 };
 use nearmetal_rules::Domain;
 
@@ -123,10 +123,14 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         siblings: if args.spare_siblings { Siblings::Spare } else { Siblings::Use },
         ..Policy::default()
     };
-    let measured = match tree.is_live() && !args.no_measured {
+    let mut measured = match tree.is_live() && !args.no_measured {
         true => measured_here(args, &tree, &host, &inputs, &requests, printer)?,
         false => Measured::default(),
     };
+    if args.guest_cells || args.spare_siblings {
+        // Best floating, by a tune; what is asked for here pins it.
+        measured.guests.retain(|own| own.choices.pins != Pins::Float);
+    }
     measured.expect_in(&mut requests);
     let mut planned = nearmetal_place::plan_tuned(&host, &occupied, &requests, &policy, &measured.guests);
     nearmetal_place::use_measured(&host, &mut planned.plan, &measured);

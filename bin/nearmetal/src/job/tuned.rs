@@ -3,7 +3,9 @@
 use std::fmt::Display;
 
 use nearmetal_domain::{DiskFacts, DomainFacts};
-use nearmetal_measure::{AS_FOUND, Environment, PLANNED, Results, TuneEffect, TuneVerdict, TunedArm, Tuning};
+use nearmetal_measure::{
+    AS_FOUND, AloneEffect, Environment, PLANNED, Results, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning,
+};
 use nearmetal_place::{Choices, MeasuredGuest, WorkloadClass};
 use nearmetal_report::view::{AdviceKind, AdviceView, EffectRow, RaceArm, RaceReadBack, RaceView, Rate};
 use nearmetal_stats::Sample;
@@ -47,7 +49,7 @@ pub(super) fn view(results: &Results) -> Option<RaceView> {
         took: tuning.took,
         advice: Some(advice(results, tuning)),
         left_out: left_out_rows(&tuning.left_out),
-        effects: tuning.effects.iter().map(|effect| effect_row(tuning, effect)).collect(),
+        effects: tuning.effects.iter().map(|effect| effect_row(tuning, effect)).chain(alone_rows(tuning)).collect(),
         ceiling: Vec::new(),
     })
 }
@@ -74,6 +76,16 @@ fn effect_row(tuning: &Tuning, effect: &TuneEffect) -> EffectRow {
     };
     let confounded = effect.confounded.iter().map(|[one, other]| format!("{} with {}", id(*one), id(*other)));
     EffectRow { what, ratio: (&effect.ratio).into(), confounded: confounded.collect::<Vec<_>>().join(", ") }
+}
+
+/// Factors beside the fraction whose worth could be told.
+fn alone_rows(tuning: &Tuning) -> impl Iterator<Item = EffectRow> {
+    let row = |own: &AloneEffect| {
+        let TuneFactor { id, levels: [rule, other] } = &own.of.factor;
+        let what = format!("{id}: {other} over {rule}, all else by rule");
+        Some(EffectRow { what, ratio: own.ratio.as_ref()?.into(), confounded: String::new() })
+    };
+    tuning.alone.iter().filter_map(row)
 }
 
 fn advice(results: &Results, tuning: &Tuning) -> AdviceView {
@@ -218,6 +230,8 @@ mod tests {
     use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
+    use nearmetal_measure::AloneFactor;
+
     use super::*;
 
     const WINNER: &str = "node.small.none-native.main-loop";
@@ -299,6 +313,16 @@ mod tests {
                     .map(|ratio| TuneEffect { of: vec![0], confounded: vec![], ratio })
                     .into_iter()
                     .collect(),
+                alone: about(1.1)
+                    .map(|ratio| AloneEffect {
+                        of: AloneFactor {
+                            factor: TuneFactor { id: "smt".into(), levels: ["used".into(), "a core each".into()] },
+                            arm: WINNER.into(),
+                        },
+                        ratio: Some(ratio),
+                    })
+                    .into_iter()
+                    .collect(),
                 winner: WINNER.into(),
                 slack: Some(1.0),
                 to_found: about(1.5),
@@ -359,9 +383,16 @@ mod tests {
     #[test]
     fn the_text_says_what_won_what_each_setting_is_worth_and_what_to_do() {
         let text = text(&results(TuneVerdict::Use { arm: WINNER.into() }));
-        for words in
-            ["* the other one", "pages: small over huge", "1.25×", "use: the other one", "cannot win", "--without"]
-        {
+        for words in [
+            "* the other one",
+            "pages: small over huge",
+            "1.25×",
+            "smt: a core each over used, all else by rule",
+            "1.10×",
+            "use: the other one",
+            "cannot win",
+            "--without",
+        ] {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
         }
         let left = super::text(&results(TuneVerdict::Leave));

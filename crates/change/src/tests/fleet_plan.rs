@@ -89,6 +89,7 @@ fn a_vm_that_shares_floats_over_what_nobody_owns() {
         disks: vec![],
         networks: vec![],
         passthrough: vec![],
+        shows: Default::default(),
     };
     let unowned = [(0, cpus("1-3"))].into();
     let networks = Default::default();

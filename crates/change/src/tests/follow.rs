@@ -60,6 +60,7 @@ fn request(facts: &DomainFacts, class: WorkloadClass) -> GuestRequest {
         disks: disks.collect(),
         networks: Vec::new(),
         passthrough: facts.hostdevs.clone(),
+        shows: Default::default(),
     }
 }
 

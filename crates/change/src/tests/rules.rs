@@ -42,6 +42,7 @@ fn request(class: WorkloadClass) -> GuestRequest {
         }],
         networks: Vec::new(),
         passthrough: Vec::new(),
+        shows: Default::default(),
     }
 }
 

@@ -293,6 +293,7 @@ pub(super) fn tune(conditions: Conditions, plans: &[&str], looks: u32) -> TuneRe
     TuneRequest {
         on: TuneOn::Scratch(on_scratch()),
         factors: vec![TuneFactor { id: "pins".into(), levels: ["a PU each".into(), "the node's PUs".into()] }],
+        alone: Vec::new(),
         arms: plans.iter().enumerate().map(arm).collect(),
         left_out: Vec::new(),
         budget: 1_000_000,

@@ -14,8 +14,8 @@ mod tests;
 
 use nearmetal_stats::{Race, doubling_looks};
 
-pub use self::outcome::{Effect as TuneEffect, TunedArm, Tuning, Verdict as TuneVerdict};
-pub use self::request::{TuneArm, TuneFactor, TuneOn, TuneRequest, least_seconds as least_tune_seconds};
+pub use self::outcome::{AloneEffect, Effect as TuneEffect, TunedArm, Tuning, Verdict as TuneVerdict};
+pub use self::request::{AloneFactor, TuneArm, TuneFactor, TuneOn, TuneRequest, least_seconds as least_tune_seconds};
 pub(crate) use self::within::Within;
 
 use crate::arm::{ArmName, Role};

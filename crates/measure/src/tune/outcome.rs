@@ -3,7 +3,7 @@
 use nearmetal_stats::{Fate, Fraction, Pair, Race, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
 
-use super::{TuneFactor, TuneRequest, of_the_race};
+use super::{AloneFactor, TuneFactor, TuneRequest, of_the_race};
 use crate::arm::{AS_FOUND, PLANNED};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::error::MeasureError;
@@ -31,6 +31,9 @@ pub struct Tuning {
     pub arms: Vec<TunedArm>,
     /// What each factor is worth, and pairs of them, over the rounds in which the whole fraction ran.
     pub effects: Vec<Effect>,
+    /// What each factor beside the fraction is worth, over the rounds in which both its plan and that by rule ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<AloneEffect>,
     /// Id of the plan that won the race.
     pub winner: String,
     /// The factor by which a plan not shown worse may be better than the winner, but for `error`; `None` if it cannot be told.
@@ -70,6 +73,16 @@ pub struct Effect {
     /// Of one factor: its other level over the rule's. Of two: above 1 if both or neither at the other level do better than one
     /// of them.
     pub ratio: RatioEstimate,
+}
+
+/// What a factor beside the fraction is worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AloneEffect {
+    /// The factor.
+    #[serde(flatten)]
+    pub of: AloneFactor,
+    /// Its other level over the rule's, all else being as by rule; `None` if it could not be told.
+    pub ratio: Option<RatioEstimate>,
 }
 
 /// What to do with the guest.
@@ -134,6 +147,11 @@ impl Tuning {
             left_out: request.left_out.clone(),
             arms: arms.iter().enumerate().map(arm).collect(),
             effects: effects(&raced, &metric, request, seed)?,
+            alone: request
+                .alone
+                .iter()
+                .map(|own| AloneEffect { of: own.clone(), ratio: of(&raced, &own.arm, PLANNED) })
+                .collect(),
             winner: winner.to_owned(),
             slack: race.slack(),
             to_found,

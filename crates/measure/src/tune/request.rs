@@ -28,6 +28,16 @@ pub struct TuneFactor {
     pub levels: [String; 2],
 }
 
+/// A factor beside the fraction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AloneFactor {
+    /// What it decides.
+    #[serde(flatten)]
+    pub factor: TuneFactor,
+    /// Id of the plan that has its other level, and all else as by rule.
+    pub arm: String,
+}
+
 /// A plan that races.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TuneArm {
@@ -111,6 +121,9 @@ pub struct TuneRequest {
     pub on: TuneOn,
     /// The factors of the fraction.
     pub factors: Vec<TuneFactor>,
+    /// Those for which the time did not suffice: each has a plan of its own, with all else as by rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<AloneFactor>,
     /// The plans, that by rule first.
     pub arms: Vec<TuneArm>,
     /// What could have been a factor or a level and is not, with the reason.

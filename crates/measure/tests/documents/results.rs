@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use nearmetal_measure::{
-    Arm, ArmName, CommandJob, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob, LeftOut, MemoryBandwidth,
-    MemoryJob, MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern, ProbePages, Purpose, Results,
-    Role, RoleLimits, Run, SCHEMA, Scale, ServedJob, Shape, Slice, Tenant, TileRole, TileSize, Together, TuneEffect,
-    TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window, WorkJob, Workload,
+    AloneEffect, AloneFactor, Arm, ArmName, CommandJob, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob,
+    LeftOut, MemoryBandwidth, MemoryJob, MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern,
+    ProbePages, Purpose, Results, Role, RoleLimits, Run, SCHEMA, Scale, ServedJob, Shape, Slice, Tenant, TileRole,
+    TileSize, Together, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window, WorkJob, Workload,
 };
 use nearmetal_stats::{Fate, Pair};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
@@ -174,6 +174,13 @@ fn tuning() -> Tuning {
             to_found: Some(ratio()),
         }],
         effects: vec![TuneEffect { of: vec![0, 1], confounded: vec![[2, 3]], ratio: ratio() }],
+        alone: vec![AloneEffect {
+            of: AloneFactor {
+                factor: TuneFactor { id: "smt".into(), levels: ["siblings used".into(), "a core each".into()] },
+                arm: "pu.huge.none-io_uring.iothread.core-each".into(),
+            },
+            ratio: Some(ratio()),
+        }],
         winner: "pu.huge.none-native.iothread".into(),
         slack: Some(1.0),
         to_found: Some(ratio()),

@@ -25,6 +25,7 @@ pub(crate) fn guest(name: &str, vcpus: u32, mib: u64) -> GuestRequest {
         disks: Vec::new(),
         networks: Vec::new(),
         passthrough: Vec::new(),
+        shows: Default::default(),
     }
 }
 

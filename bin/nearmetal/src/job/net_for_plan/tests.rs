@@ -138,6 +138,7 @@ fn guest(class: WorkloadClass, vcpus: u32) -> GuestRequest {
         disks: vec![],
         networks: vec![],
         passthrough: vec![],
+        shows: Default::default(),
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use nearmetal_change::{Beside, ChangeError, DomainInput, PlanFile, compose, follow_rules};
 use nearmetal_host::Host;
-use nearmetal_measure::{LeftOut, PLANNED, TuneArm, TuneFactor};
+use nearmetal_measure::{AloneFactor, LeftOut, PLANNED, TuneArm, TuneFactor};
 use nearmetal_place::{Choices, GuestRequest, Measured, MeasuredGuest, Occupied, Pins, Placement, Policy};
 use nearmetal_rules::Domain;
 use nearmetal_stats::Fraction;
 use nearmetal_units::{CpuSet, NodeSet};
 
 use super::factors::{FACTORS, Factor, Of, Turn, disk_of, engines, other_engine, standing_left_out};
-use crate::commands::plan::{Found, facts, for_the_rules, request};
+use crate::commands::plan::{Found, for_the_rules, request};
 use crate::guest_profile::Denied;
 
 /// One VM on this machine, as the planner is asked for it.
@@ -26,11 +26,14 @@ pub(super) struct Ground {
     denied: Option<Denied>,
 }
 
+/// Factors that are always crossed: of the first four, all combinations differ.
+pub(super) const CROSSED: usize = 4;
+
 /// What races, and each plan as a file.
 pub(super) struct Arms {
     pub(super) factors: Vec<TuneFactor>,
-    /// Words of the factors that are not in the fraction, for want of time.
-    pub(super) alone: Vec<String>,
+    /// Factors that are not in the fraction, for want of time.
+    pub(super) alone: Vec<AloneFactor>,
     pub(super) arms: Vec<TuneArm>,
     pub(super) plans: Vec<PlanFile>,
     pub(super) left_out: Vec<LeftOut>,
@@ -107,7 +110,7 @@ impl Ground {
         let (rule_xml, mut left_out) = (xml_of(&rule), standing_left_out());
         let mut leave = |what: &str, why: String| left_out.push(LeftOut { what: what.to_owned(), why });
         let other = other_engine(&self.host, &self.request, disk.engine);
-        let ground = Of { host: &self.host, placement, by_rule, other, has_cells: self.has_cells()? };
+        let ground = Of { host: &self.host, by_rule, other };
         let nodes = nodes_of(&self.host, placement);
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
         let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();
@@ -126,7 +129,11 @@ impl Ground {
             match self.plan(Some(turn(by_rule, other)))? {
                 Err(why) => leave(id, why),
                 Ok(file) if xml_of(&file) == rule_xml => {
-                    leave(id, "its two levels are the same on this machine".to_owned());
+                    let reasons =
+                        file.placement(&self.request.name).map(|own| own.reasons.as_slice()).unwrap_or_default();
+                    let why = reasons.iter().find(|reason| *id == "cells" && reason.subject == "guest cells");
+                    let same = "its two levels are the same on this machine";
+                    leave(id, why.map_or(same, |reason| reason.because.as_str()).to_owned());
                 }
                 Ok(file) => {
                     let own = file.placement(&self.request.name).map(|own| nodes_of(&self.host, own));
@@ -158,7 +165,15 @@ impl Ground {
             match self.plan(Some(choices))? {
                 Err(why) => return Ok(Err(format!("{} does not fit: {why}", choices.words()))),
                 Ok(file) => {
-                    arms.push(arm(choices, xml_of(&file), Some(levels.clone())));
+                    // Two runs of one definition, or on other nodes, would say of the factors what is not theirs.
+                    let xml = xml_of(&file);
+                    let is_new = arms.iter().all(|arm| arm.xml != xml);
+                    let is_there =
+                        file.placement(&self.request.name).is_some_and(|own| nodes_of(&self.host, own) == nodes);
+                    if crossed > CROSSED && !(is_new && is_there) {
+                        return self.arms(without, CROSSED);
+                    }
+                    arms.push(arm(choices, xml, Some(levels.clone())));
                     plans.push(file);
                 }
             }
@@ -183,13 +198,9 @@ impl Ground {
                 }
             }
         }
-        let alone = alone.into_iter().map(|(factor, _)| factor.id).collect();
+        let of = |(factor, turn): (TuneFactor, Turn)| AloneFactor { factor, arm: turn(by_rule, other).to_string() };
+        let alone = alone.into_iter().map(of).collect();
         Ok(Ok(Arms { factors: factors.into_iter().map(|(factor, _)| factor).collect(), alone, arms, plans, left_out }))
-    }
-
-    /// Whether the VM's own definition shows it cells.
-    fn has_cells(&self) -> Result<bool, ChangeError> {
-        Ok(!facts(&self.input.inactive_xml, &self.input.name)?.cells.is_empty())
     }
 }
 

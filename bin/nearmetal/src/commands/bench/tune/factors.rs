@@ -2,7 +2,7 @@
 
 use nearmetal_host::Host;
 use nearmetal_measure::LeftOut;
-use nearmetal_place::{Choices, DiskEngine, EmulatorOn, GuestRequest, Pins, Placement, Siblings};
+use nearmetal_place::{Choices, DiskEngine, EmulatorOn, GuestRequest, Pins, Siblings};
 
 /// One factor.
 pub(super) struct Factor {
@@ -22,14 +22,10 @@ pub(super) type Turn = fn(Choices, Option<DiskEngine>) -> Choices;
 /// What decides whether a factor has two levels.
 pub(super) struct Of<'a> {
     pub(super) host: &'a Host,
-    /// The plan by rule.
-    pub(super) placement: &'a Placement,
-    /// Its choices.
+    /// The choices of the plan by rule.
     pub(super) by_rule: Choices,
     /// The engine beside that of the rules.
     pub(super) other: Option<DiskEngine>,
-    /// Whether the VM's definition shows it cells.
-    pub(super) has_cells: bool,
 }
 
 /// All factors. Where the time is short the first four make the fraction.
@@ -87,12 +83,8 @@ pub(super) const FACTORS: [Factor; 7] = [
     },
     Factor {
         id: "cells",
-        about: "whether the VM sees the nodes that it lies on",
-        levels: |of| match of.has_cells {
-            true => Err("its definition shows it cells already, and they stay".to_owned()),
-            false if of.placement.memory.nodes.len() < 2 => Err("it lies on one node".to_owned()),
-            false => two("not shown", "cells"),
-        },
+        about: "the VM sees the nodes that it lies on, with a socket for each, or one node",
+        levels: |_| two("not shown", "cells"),
         turn: |choices, _| Choices { cells: true, ..choices },
     },
 ];

@@ -16,7 +16,7 @@ use nearmetal_measure::{
 };
 use nearmetal_units::Bytes;
 
-use self::arms::{Arms, Ground};
+use self::arms::{Arms, CROSSED, Ground};
 use self::factors::FACTORS;
 use super::clones::CloneArgs;
 use super::keep::{ended, write};
@@ -141,7 +141,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let journal = args.state.journal();
     let (arms, request) = within_budget(args, &fs, &ground)?;
     if args.dry_run {
-        printer.data(&listed(&request, &arms.alone));
+        printer.data(&listed(&request));
         return Ok(ExitStatus::Done);
     }
     need_root("starts guests and drops caches", ", or see what it would do with --dry-run")?;
@@ -196,22 +196,36 @@ fn use_winner(args: &Args, winner: Option<PlanFile>, printer: &mut Printer) -> a
     Ok(Some(apply::apply(apply::Args::from_arg_matches(&matches)?, printer)?))
 }
 
-/// Factors that are always crossed.
-const CROSSED: usize = 4;
-/// More are crossed if the budget is so many times the least: boots may be slower than was taken, and a command's time nobody knows.
+/// All factors are crossed if the budget is so many times the least: boots may be slower than was taken, and a command's time nobody
+/// knows.
 const AMPLE: u32 = 2;
 
-/// The plans that race, with as many factors crossed as the budget allows.
+/// The plans that race: all factors crossed, or the first four and each other alone, or these four, as the budget allows.
 fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
-    for crossed in (CROSSED..=FACTORS.len()).rev() {
-        let arms = ground.arms(&args.without, crossed)?;
+    let of = |without: &[String], crossed: usize| -> anyhow::Result<(Arms, TuneRequest)> {
+        let arms = ground.arms(without, crossed)?;
         let arms = arms.map_err(|why| WrongUse(format!("`{}` cannot be tuned: {why}", args.domain)))?;
         let request = request(args, fs, &arms)?;
-        if crossed == CROSSED || least_tune_seconds(&request).saturating_mul(AMPLE) <= args.budget {
-            return Ok((arms, request));
+        Ok((arms, request))
+    };
+    let fits = |request: &TuneRequest, times: u32| least_tune_seconds(request).saturating_mul(times) <= args.budget;
+    let (arms, request) = of(&args.without, FACTORS.len())?;
+    if arms.factors.len() <= CROSSED || fits(&request, AMPLE) {
+        return Ok((arms, request));
+    }
+    let (arms, request) = of(&args.without, CROSSED)?;
+    if fits(&request, 1) {
+        return Ok((arms, request));
+    }
+    let beyond = arms.alone.iter().map(|alone| alone.factor.id.clone());
+    let without: Vec<String> = args.without.iter().cloned().chain(beyond.clone()).collect();
+    let (mut arms, mut request) = of(&without, CROSSED)?;
+    for left in [&mut arms.left_out, &mut request.left_out] {
+        for own in left.iter_mut().filter(|own| beyond.clone().any(|id| id == own.what)) {
+            own.why = "the budget is too short for it".to_owned();
         }
     }
-    Err(WrongUse(format!("`{}` cannot be tuned: it has no factors", args.domain)).into())
+    Ok((arms, request))
 }
 
 /// What is to be measured, without the conditions.
@@ -255,6 +269,7 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
     Ok(TuneRequest {
         on,
         factors: arms.factors.clone(),
+        alone: arms.alone.clone(),
         arms: arms.arms.clone(),
         left_out: arms.left_out.clone(),
         budget: args.budget,
@@ -265,7 +280,7 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
 }
 
 /// What would be measured.
-fn listed(request: &TuneRequest, alone: &[String]) -> String {
+fn listed(request: &TuneRequest) -> String {
     let mut text = format!("{} factors:\n", request.factors.len());
     for factor in &request.factors {
         let about = FACTORS.iter().find(|one| one.id == factor.id).map_or("", |one| one.about);
@@ -279,7 +294,8 @@ fn listed(request: &TuneRequest, alone: &[String]) -> String {
         let part = if arm.levels.is_some() { "" } else { "  (beside the fraction)" };
         text.push_str(&format!("  {:72} {}{part}\n", arm.title, arm.id));
     }
-    if !alone.is_empty() {
+    if !request.alone.is_empty() {
+        let alone: Vec<&str> = request.alone.iter().map(|own| own.factor.id.as_str()).collect();
         text.push_str(&format!("alone, since the budget is too short to cross all factors: {}\n", alone.join(", ")));
     }
     if !request.left_out.is_empty() {

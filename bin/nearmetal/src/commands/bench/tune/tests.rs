@@ -65,7 +65,10 @@ fn a_machine_with_smt_and_a_vm_on_two_nodes_have_every_factor() {
 fn what_the_time_is_too_short_to_cross_races_alone() {
     let ground = ground(machine().threads(2).build(), 4, 1024, "");
     let (all, few) = (arms(&ground, 7), arms(&ground, 4));
-    assert_eq!((all.alone.len(), few.alone.as_slice()), (0, ["emulator".to_owned(), "smt".to_owned()].as_slice()));
+    assert_eq!(
+        (all.alone.len(), few.alone.iter().map(|own| own.factor.id.as_str()).collect::<Vec<_>>().as_slice()),
+        (0, ["emulator", "smt"].as_slice())
+    );
     let beside =
         |arms: &Arms| arms.arms.iter().filter(|arm| arm.levels.is_none()).map(|arm| arm.id.clone()).collect::<Vec<_>>();
     assert_eq!((all.arms.len() - beside(&all).len(), few.arms.len() - beside(&few).len()), (16, 8));
@@ -83,7 +86,7 @@ fn what_the_time_is_too_short_to_cross_races_alone() {
 fn cells_that_a_definition_shows_stay_and_are_no_factor() {
     let cells = "<cpu><numa><cell id='0' cpus='0-13' memory='5' unit='GiB'/><cell id='1' cpus='14-27' memory='5' unit='GiB'/></numa></cpu>";
     let arms = arms(&ground(machine().threads(2).build(), 28, 10 * 1024, cells), 7);
-    assert!(why(&arms, "cells").contains("shows it cells already"), "{:?}", arms.left_out);
+    assert!(why(&arms, "cells").contains("shows it cells"), "{:?}", arms.left_out);
 }
 
 #[test]

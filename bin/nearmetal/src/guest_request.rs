@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nearmetal_domain::{DiskFacts, DomainFacts, InterfaceFacts};
 use nearmetal_host::Host;
-use nearmetal_place::{DiskRequest, GuestRequest, NetworkRequest, Shown, WorkloadClass};
+use nearmetal_place::{DiskRequest, GuestRequest, NetworkRequest, Shown, ShownCell, WorkloadClass};
 
 /// In place of a UUID that libvirt has not given yet.
 const NO_UUID: &str = "00000000-0000-0000-0000-000000000000";
@@ -31,7 +31,11 @@ pub(crate) fn guest_request(facts: DomainFacts, class: WorkloadClass, paths: &Pa
         networks: facts.interfaces.iter().filter_map(network_request).collect(),
         passthrough: facts.hostdevs.clone(),
         shows: Shown {
-            cells: !facts.cells.is_empty(),
+            cells: facts
+                .cells
+                .iter()
+                .map(|cell| ShownCell { vcpus: cell.vcpus.clone(), memory: cell.memory })
+                .collect(),
             threads: facts.cpu.topology.is_some_and(|topology| topology.threads > 1),
         },
         name: facts.name,

@@ -13,6 +13,12 @@ pub(crate) fn of(distances: &Distances, processors: &Processors, slice: &Slice) 
     if !slice.is_even {
         return Vec::new();
     }
+    // ACPI's SLIT: 10 is local and nothing else is. What a firmware says otherwise is not passed on.
+    let nodes = &slice.cpu_nodes;
+    let good = |from: &u32, to: &u32| {
+        (distances.between(*from, *to) == 10) == (from == to) && distances.between(*from, *to) < 255
+    };
+    let told = nodes.iter().all(|from| nodes.iter().all(|to| good(from, to)));
     let unit = slice.page_size.unwrap_or(PageSize::SMALL).bytes();
     let cell = |(node, pages): &(u32, u64)| {
         let cpus = processors.all(*node);
@@ -21,7 +27,7 @@ pub(crate) fn of(distances: &Distances, processors: &Processors, slice: &Slice) 
             vcpus: vcpus.collect::<CpuSet>(),
             memory: unit.times(*pages),
             node: *node,
-            distances: slice.cpu_nodes.iter().map(|other| distances.between(*node, *other)).collect(),
+            distances: nodes.iter().filter(|_| told).map(|other| distances.between(*node, *other)).collect(),
         }
     };
     slice.memory.iter().map(cell).collect()

@@ -38,5 +38,5 @@ pub use plan::{
 pub use planner::{plan, plan_tuned};
 pub use policy::{Allowed, EmulatorOn, Housekeeping, PinTo, Policy, Siblings};
 pub use report::{NodeReport, PlanReport, Planned};
-pub use request::{DiskRequest, GuestRequest, NetworkRequest, Shown, UnknownClass, WorkloadClass};
+pub use request::{DiskRequest, GuestRequest, NetworkRequest, Shown, ShownCell, UnknownClass, WorkloadClass};
 pub use text::{explain, render};

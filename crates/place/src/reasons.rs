@@ -127,8 +127,8 @@ pub(crate) fn emulator_on_node(placement: &Placement) -> Reason {
 fn of_cells(policy: &Policy, guest: &GuestRequest, slice: &Slice, cells: &[GuestCell]) -> Option<Reason> {
     let one = |cell: &GuestCell| format!("vCPUs {} and {} of node {}", cell.vcpus, cell.memory, cell.node);
     let (choice, because) = match cells {
-        _ if !policy.guest_cells => return None,
-        [] if guest.shows.cells => {
+        [] if !policy.guest_cells => return None,
+        [] if !guest.shows.cells.is_empty() => {
             ("as they are".to_owned(), "its definition shows it cells, and what runs in it may count on them")
         }
         [] if slice.nodes().len() < 2 => ("none".to_owned(), "it lies on one node"),
@@ -211,7 +211,7 @@ pub(crate) fn interrupts(cpus: &CpuSet) -> Reason {
 fn memory(slice: &Slice, cells: &[GuestCell]) -> Reason {
     let nodes: Vec<u32> = slice.memory.iter().map(|(node, _)| *node).collect();
     let because = match nodes.iter().all(|node| slice.cpu_nodes.contains(node)) {
-        _ if !cells.is_empty() => "it does not fit on one node, so the fewest near ones give it, each to a cell of the guest".to_owned(),
+        _ if !cells.is_empty() => "each cell of the guest has its memory on the node of its vCPUs; strict, so that a shortage is an error and not a silent detour".to_owned(),
         _ if nodes.len() > 1 => {
             "it does not fit on one node, so the fewest near ones give it; the guest sees one node and cannot tell near from far memory".to_owned()
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use nearmetal_units::{Bytes, PciAddress};
+use nearmetal_units::{Bytes, CpuSet, PciAddress};
 use serde::{Deserialize, Serialize};
 
 /// What a guest is for; decides which trade-offs are right for it.
@@ -91,13 +91,22 @@ pub struct GuestRequest {
     pub shows: Shown,
 }
 
-/// What a definition shows its guest of a machine, and a plan may have to change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// What a definition shows its guest of a machine, and a plan may have to heed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Shown {
-    /// Whether it has cells: these stay.
-    pub cells: bool,
+    /// Its cells, by number: what they are stays.
+    pub cells: Vec<ShownCell>,
     /// Whether cores have several threads.
     pub threads: bool,
+}
+
+/// A cell that a guest has already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownCell {
+    /// Its vCPUs.
+    pub vcpus: CpuSet,
+    /// Its memory.
+    pub memory: Bytes,
 }
 
 /// A disk of a guest.

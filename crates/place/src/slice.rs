@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use nearmetal_units::{Bytes, PageSize};
+use nearmetal_units::{Bytes, CpuSet, PageSize};
 
 use crate::distances::Distances;
 use crate::memory::{Memory, Share};
@@ -99,7 +99,7 @@ pub(crate) fn find(
         }
     }
     let slice = best.map(|(_, slice)| slice)?;
-    let even = (policy.guest_cells && !guest.shows.cells)
+    let even = (policy.guest_cells || !guest.shows.cells.is_empty())
         .then(|| even(processors, memory, guest, at(slice.level), &slice))
         .flatten();
     Some(even.unwrap_or(slice))
@@ -145,7 +145,8 @@ fn grow(
 }
 
 /// The same nodes, with as many vCPUs on each, whole cores where they can be, and memory in proportion to them. `None` if a node has no
-/// room for its part, or memory cannot be dealt in parts that libvirt takes as they are: it rounds cells up to whole MiB.
+/// room for its part, if memory cannot be dealt in parts that libvirt takes as they are (it rounds cells up to whole MiB), and if the guest
+/// has other cells already.
 fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Take, slice: &Slice) -> Option<Slice> {
     let nodes = slice.nodes();
     let size = slice.page_size.unwrap_or(PageSize::SMALL);
@@ -157,7 +158,9 @@ fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Ta
         Siblings::Spare => 1,
     };
     let cores = guest.vcpus.div_ceil(threads);
-    if count < 2 || cores < count || guest.memory.get() % unit.get() != 0 {
+    let shown = &guest.shows.cells;
+    let is_other = !shown.is_empty() && shown.len() != nodes.len();
+    if is_other || count < 2 || cores < count || guest.memory.get() % unit.get() != 0 {
         return None;
     }
     let mut dealt = Slice {
@@ -170,12 +173,16 @@ fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Ta
     };
     let (mut vcpus_left, mut units_left) = (guest.vcpus, units);
     for (place, node) in (0..count).zip(nodes) {
-        let own = cores / count + u32::from(place < cores % count);
-        let vcpus = (own * threads).min(vcpus_left);
+        let cores_here = cores / count + u32::from(place < cores % count);
+        let vcpus = (cores_here * threads).min(vcpus_left);
         let share = if place + 1 == count { units_left } else { units * u64::from(vcpus) / u64::from(guest.vcpus) };
         let pages = share * (unit.get() / size.bytes().get());
+        let own = guest.vcpus - vcpus_left..guest.vcpus - vcpus_left + vcpus;
+        let is_other = shown
+            .get(place as usize)
+            .is_some_and(|cell| cell.vcpus != own.collect::<CpuSet>() || cell.memory != size.bytes().times(pages));
         let (cpus, shared) = processors.choose(node, take.level, take.siblings, vcpus as usize);
-        if share == 0 || cpus.len() < vcpus as usize || memory.pages(node, size) < pages {
+        if is_other || share == 0 || cpus.len() < vcpus as usize || memory.pages(node, size) < pages {
             return None;
         }
         dealt.cpus.extend(cpus);

@@ -6,7 +6,9 @@ mod common;
 use common::{because, choice, cpu_set, cpus, guest, guest_on, helper_set, network, set};
 use nearmetal_host::Host;
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_place::{EmulatorOn, GuestRequest, Occupied, PinTo, Placement, Plan, Policy, Shown, Siblings, plan};
+use nearmetal_place::{
+    EmulatorOn, GuestRequest, Occupied, PinTo, Placement, Plan, Policy, Shown, ShownCell, Siblings, plan,
+};
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use proptest::prelude::*;
 
@@ -105,7 +107,7 @@ fn a_guest_on_two_nodes_sees_them_and_one_on_one_node_sees_none() {
         choice(&placement, "guest cells")
             .contains(&format!("vCPUs {} and {} of node {}", near.vcpus, near.memory, near.node))
     );
-    assert!(because(&placement, "memory").contains("each to a cell"));
+    assert!(because(&placement, "memory").contains("each cell of the guest"));
     assert!(one(&host, guest("a", 2, 512), &with_cells()).cells.is_empty());
     // Where vCPUs may share the PUs of their node, they stay on that of their cell.
     let shared = one(&host, GuestRequest { vcpus: 6, ..wide() }, &Policy { pins: PinTo::Node, ..with_cells() });
@@ -141,15 +143,45 @@ fn a_guest_is_dealt_to_its_nodes_evenly_or_is_shown_none() {
 }
 
 #[test]
-fn cells_of_a_definition_stay_and_its_threads_go_where_each_vcpu_has_a_core() {
-    let host = Synthetic::new().packages(2).cores_per_node(8).threads(2).memory_per_node(Bytes::from_mib(4096)).build();
-    let shows = |cells, threads| GuestRequest { shows: Shown { cells, threads }, ..guest("a", 4, 5000) };
-    let placement = one(&host, shows(true, false), &with_cells());
-    assert!(placement.cells.is_empty() && because(&placement, "guest cells").contains("shows it cells"));
-    let threads = |policy, threads| one(&host, shows(false, threads), &policy).threads_per_core;
+fn cells_of_a_definition_stay_and_are_dealt_to_nodes_where_they_can_be() {
+    let host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096)).build();
+    let shows = |cells: &[(&str, u64)]| {
+        let cell = |(vcpus, mib): &(&str, u64)| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(*mib) };
+        GuestRequest { shows: Shown { cells: cells.iter().map(cell).collect(), threads: false }, ..guest("a", 4, 5000) }
+    };
+    let planned = one(&host, guest("a", 4, 5000), &with_cells());
+    // As it is once it was applied, whoever plans it again, however.
+    let own = shows(&[("0-1", 2500), ("2-3", 2500)]);
+    for policy in [Policy::default(), with_cells()] {
+        let again = one(&host, own.clone(), &policy);
+        assert_eq!((&again.cells, &again.vcpus, &again.memory), (&planned.cells, &planned.vcpus, &planned.memory));
+    }
+    for other in [shows(&[("0", 1250), ("1-3", 3750)]), shows(&[("0-3", 5000)]), shows(&[("0,2", 2500), ("1,3", 2500)])]
+    {
+        let placement = one(&host, other, &with_cells());
+        assert!(placement.cells.is_empty() && because(&placement, "guest cells").contains("shows it cells"));
+    }
+}
+
+#[test]
+fn threads_of_a_definition_go_where_each_vcpu_has_a_core() {
+    let host = Synthetic::new().packages(2).cores_per_node(8).threads(2).build();
+    let shows = |threads| GuestRequest { shows: Shown { threads, ..Shown::default() }, ..guest("a", 4, 512) };
+    let threads = |policy, threads| one(&host, shows(threads), &policy).threads_per_core;
     assert_eq!(
         (threads(core_each(), true), threads(core_each(), false), threads(Policy::default(), true)),
         (Some(1), None, None)
+    );
+}
+
+#[test]
+fn distances_that_no_firmware_should_say_are_not_told() {
+    let mut host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096)).build();
+    host.nodes.iter_mut().flat_map(|node| &mut node.distances).for_each(|(_, distance)| *distance = 10);
+    let placement = one(&host, guest("a", 4, 5000), &with_cells());
+    assert!(
+        placement.cells.len() == 2 && placement.cells.iter().all(|cell| cell.distances.is_empty()),
+        "{placement:?}"
     );
 }
 

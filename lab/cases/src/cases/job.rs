@@ -14,6 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("job/live-part-without-restart", live_only),
         shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
         shared("job/guest-sees-what-was-planned", guest_side),
+        shared_long("job/a-wide-guest-sees-the-nodes-it-lies-on", wide),
         shared_long("job/bench-measures-every-arm-and-goes-on-after-a-kill", every_arm),
         shared_long("job/bench-boots-afresh-by-default", fresh_boots),
         shared_long("job/bench-in-the-guest-itself", own_guest),
@@ -69,6 +70,28 @@ fn guest_side(bench: &Bench) -> anyhow::Result<Verdict> {
     let text = document.to_string().to_lowercase();
     ensure!(text.contains("guest") && text.contains("queue"), "no word of the guest's queues: {text}");
     Ok(HOLDS)
+}
+
+/// Four vCPUs, where a node has three PUs.
+fn wide(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.found()?;
+    bench.sh("virsh dumpxml --inactive web1 | sed -E 's#>2</vcpu>#>4</vcpu>#' > /root/wide.xml
+         virsh -q destroy web1; virsh -q define /root/wide.xml; virsh -q start web1")?;
+    bench.wait_for_agent()?;
+    let before = bench.fingerprint()?;
+    let plan = bench.sh("nearmetal plan web1 --guest-cells -o /root/plan.json")?;
+    ensure!(plan.contains("guest cells") && plan.contains("vCPUs 2-3 and 192 MiB of node"), "{plan}");
+    bench.sh("nearmetal apply /root/plan.json --restart --yes")?;
+    bench.wait_for_agent()?;
+    let verified = bench.sh("nearmetal verify web1 --agent-timeout 60")?;
+    let seen = bench.sh("virsh qemu-monitor-command web1 --hmp 'info numa'")?;
+    for line in ["2 nodes", "node 0 cpus: 0 1", "node 1 cpus: 2 3", "node 1 size: 192 MB"] {
+        ensure!(seen.contains(line), "QEMU shows it no `{line}`: {seen}");
+    }
+    bench.sh("nearmetal rollback --restart")?;
+    let after = bench.fingerprint()?;
+    ensure!(after == before, "rollback left a difference:\n{before}\n---\n{after}");
+    Ok(Verdict::Holds(format!("{} lines read back", verified.lines().count())))
 }
 
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";

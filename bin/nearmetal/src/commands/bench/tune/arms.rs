@@ -110,7 +110,7 @@ impl Ground {
         let (rule_xml, mut left_out) = (xml_of(&rule), standing_left_out());
         let mut leave = |what: &str, why: String| left_out.push(LeftOut { what: what.to_owned(), why });
         let other = other_engine(&self.host, &self.request, disk.engine);
-        let ground = Of { host: &self.host, by_rule, other };
+        let ground = Of { host: &self.host, by_rule, other, has_cells: !placement.cells.is_empty() };
         let nodes = nodes_of(&self.host, placement);
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
         let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();

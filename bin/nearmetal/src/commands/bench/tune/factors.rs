@@ -26,6 +26,8 @@ pub(super) struct Of<'a> {
     pub(super) by_rule: Choices,
     /// The engine beside that of the rules.
     pub(super) other: Option<DiskEngine>,
+    /// Whether the plan by rule has cells: those that the definition shows.
+    pub(super) has_cells: bool,
 }
 
 /// All factors. Where the time is short the first four make the fraction.
@@ -84,7 +86,10 @@ pub(super) const FACTORS: [Factor; 7] = [
     Factor {
         id: "cells",
         about: "the VM sees the nodes that it lies on, with a socket for each, or one node",
-        levels: |_| two("not shown", "cells"),
+        levels: |of| match of.has_cells {
+            true => Err("its definition shows it cells, which the plan by rule deals to its nodes".to_owned()),
+            false => two("not shown", "cells"),
+        },
         turn: |choices, _| Choices { cells: true, ..choices },
     },
 ];

@@ -84,9 +84,16 @@ fn what_the_time_is_too_short_to_cross_races_alone() {
 
 #[test]
 fn cells_that_a_definition_shows_stay_and_are_no_factor() {
-    let cells = "<cpu><numa><cell id='0' cpus='0-13' memory='5' unit='GiB'/><cell id='1' cpus='14-27' memory='5' unit='GiB'/></numa></cpu>";
-    let arms = arms(&ground(machine().threads(2).build(), 28, 10 * 1024, cells), 7);
-    assert!(why(&arms, "cells").contains("shows it cells"), "{:?}", arms.left_out);
+    let shown = |first: &str, second: &str| {
+        let cells = format!(
+            "<cpu><numa><cell id='0' cpus='{first}' memory='5' unit='GiB'/><cell id='1' cpus='{second}' memory='5' unit='GiB'/></numa></cpu>"
+        );
+        arms(&ground(machine().threads(2).build(), 28, 10 * 1024, &cells), 7)
+    };
+    let even = shown("0-13", "14-27");
+    assert!(why(&even, "cells").contains("which the plan by rule deals to its nodes"), "{:?}", even.left_out);
+    let uneven = shown("0-9", "10-27");
+    assert!(why(&uneven, "cells").contains("may count on them"), "{:?}", uneven.left_out);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nearmetal_domain::{DiskFacts, DomainFacts, InterfaceFacts};
+use nearmetal_domain::{CellFacts, DiskFacts, DomainFacts, InterfaceFacts};
 use nearmetal_host::Host;
 use nearmetal_place::{DiskRequest, GuestRequest, NetworkRequest, Shown, ShownCell, WorkloadClass};
 
@@ -30,15 +30,21 @@ pub(crate) fn guest_request(facts: DomainFacts, class: WorkloadClass, paths: &Pa
         disks: facts.disks.iter().map(|disk| disk_request(paths, disk)).collect(),
         networks: facts.interfaces.iter().filter_map(network_request).collect(),
         passthrough: facts.hostdevs.clone(),
-        shows: Shown {
-            cells: facts
-                .cells
-                .iter()
-                .map(|cell| ShownCell { vcpus: cell.vcpus.clone(), memory: cell.memory })
-                .collect(),
-            threads: facts.cpu.topology.is_some_and(|topology| topology.threads > 1),
-        },
+        shows: shown(&facts),
         name: facts.name,
+    }
+}
+
+fn shown(facts: &DomainFacts) -> Shown {
+    let bound = facts.numatune.iter().flat_map(|numatune| &numatune.cells);
+    let node_of = |cell: u32| {
+        let nodes = bound.clone().find(|own| own.cell == cell)?.nodes.as_ref()?;
+        nodes.first().filter(|_| nodes.len() == 1)
+    };
+    let cell = |cell: &CellFacts| ShownCell { vcpus: cell.vcpus.clone(), memory: cell.memory, node: node_of(cell.id) };
+    Shown {
+        cells: facts.cells.iter().map(cell).collect(),
+        threads: facts.cpu.topology.as_ref().map_or(1, |topology| topology.threads),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Clones: domains that measure in the place of the user's, which is not touched.
 
 use nearmetal_domain::{CellFacts, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
-use nearmetal_place::{GuestCell, Placement};
+use nearmetal_place::{GuestCell, MemoryPlacement, Placement};
+use nearmetal_units::CpuSet;
 
 use crate::appliance::Appliance;
 use crate::arm::ArmName;
@@ -113,6 +114,14 @@ pub(crate) fn asks_for_huge_pages(xml: &str, guest: &str) -> Result<bool, Measur
     Ok(facts.hugepages.is_some())
 }
 
+/// PUs that threads of a definition are pinned to.
+pub(crate) fn pinned_cpus(xml: &str) -> Result<CpuSet, MeasureError> {
+    let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap("the definition"))?;
+    let vcpus = facts.vcpu_pins.iter().fold(CpuSet::new(), |all, (_, cpus)| all.union(cpus));
+    let helpers = facts.emulator_pin.iter().fold(vcpus, |all, cpus| all.union(cpus));
+    Ok(facts.iothreads.pins.iter().fold(helpers, |all, (_, cpus)| all.union(cpus)))
+}
+
 /// The placement of a guest whose definition backs cells with huge pages, each of one node, with these cells; `None` of any other.
 pub(crate) fn in_its_cells(xml: &str, guest: &str, placement: &Placement) -> Result<Option<Placement>, MeasureError> {
     let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
@@ -123,8 +132,14 @@ pub(crate) fn in_its_cells(xml: &str, guest: &str, placement: &Placement) -> Res
         Some(GuestCell { vcpus: cell.vcpus.clone(), memory: cell.memory, node, distances: Vec::new() })
     };
     let cells: Option<Vec<GuestCell>> = facts.cells.iter().map(cell).collect();
-    let cells = cells.filter(|cells| !cells.is_empty() && facts.hugepages.is_some());
-    Ok(cells.map(|cells| Placement { cells, ..placement.clone() }))
+    let page_size = match facts.hugepages.as_deref() {
+        Some([]) => placement.memory.page_size,
+        Some([one]) => Some(one.size),
+        _ => None,
+    };
+    let Some((cells, size)) = cells.filter(|cells| !cells.is_empty()).zip(page_size) else { return Ok(None) };
+    let memory = MemoryPlacement { page_size: Some(size), ..placement.memory.clone() };
+    Ok(Some(Placement { cells, memory, ..placement.clone() }))
 }
 
 /// A clone with a name, UUID and MAC addresses of its own, the appliance as its system, and no device that the original

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use nearmetal_place::Placement;
-use nearmetal_units::Bytes;
+use nearmetal_units::{Bytes, CpuSet};
 use serde::{Deserialize, Serialize};
 
 use crate::appliance::Appliance;
 use crate::arm::ArmName;
-use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, in_its_cells, measured_disk};
+use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, in_its_cells, measured_disk, pinned_cpus};
 use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, lab_caveat, on_top_caveat};
@@ -54,6 +54,16 @@ impl Way {
     pub(crate) fn clone(name: ArmName, description: &str, xml: String) -> Self {
         Self { name, description: description.to_owned(), xml: Some(xml) }
     }
+}
+
+/// The slice with the PUs that threads of any of these definitions are pinned to, unless that is the whole machine.
+fn of_all(ways: &[Way], slice: &Slice, online: &CpuSet) -> Result<Slice, MeasureError> {
+    let mut cpus = slice.cpus.clone();
+    for xml in ways.iter().filter_map(|way| way.xml.as_deref()) {
+        cpus = cpus.union(&pinned_cpus(xml)?);
+    }
+    let is_all = online.is_subset(&cpus.union(&slice.cpus_on_top));
+    Ok(if is_all { slice.clone() } else { Slice { cpus, ..slice.clone() } })
 }
 
 /// A guest, its definitions, and where it is measured with what.
@@ -117,7 +127,7 @@ impl Stand {
         session.stage("dividing the scratch device");
         let scratch = session.divide(&on.scratch, ways.len())?;
         let slice = slice_of(&on.placement, &on.scratch, scratch.region_size);
-        session.stay_off(std::slice::from_ref(&slice))?;
+        session.stay_off(&[slice.clone(), of_all(&ways, &slice, &session.host.online())?])?;
         let began = session.hypervisor.now();
         let written = write_regions(&on.pairing, &scratch, session)?;
         let writing = session.hypervisor.now().duration_since(began);

@@ -5,11 +5,19 @@ use nearmetal_units::{CpuSet, PageSize};
 use crate::distances::Distances;
 use crate::plan::GuestCell;
 use crate::processors::Processors;
+use crate::request::GuestRequest;
 use crate::slice::Slice;
 
 /// A cell for each node of a guest that is dealt to its nodes evenly, in the order of its vCPUs; else none: a guest that was shown
 /// uneven nodes would crowd the one and keep off the other.
-pub(crate) fn of(distances: &Distances, processors: &Processors, slice: &Slice) -> Vec<GuestCell> {
+///
+/// Cells that it has already are told no distances: what its definition says of them stays.
+pub(crate) fn of(
+    distances: &Distances,
+    processors: &Processors,
+    guest: &GuestRequest,
+    slice: &Slice,
+) -> Vec<GuestCell> {
     if !slice.is_even {
         return Vec::new();
     }
@@ -18,7 +26,7 @@ pub(crate) fn of(distances: &Distances, processors: &Processors, slice: &Slice) 
     let good = |from: &u32, to: &u32| {
         (distances.between(*from, *to) == 10) == (from == to) && distances.between(*from, *to) < 255
     };
-    let told = nodes.iter().all(|from| nodes.iter().all(|to| good(from, to)));
+    let told = guest.shows.cells.is_empty() && nodes.iter().all(|from| nodes.iter().all(|to| good(from, to)));
     let unit = slice.page_size.unwrap_or(PageSize::SMALL).bytes();
     let cell = |(node, pages): &(u32, u64)| {
         let cpus = processors.all(*node);

@@ -169,7 +169,7 @@ fn place(
     let iothreads = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
     let helpers = helpers::find(distances, processors, slice, iothreads as usize);
     let (disks, why_disks) = disks::disk_placements(host, policy, guest, iothreads);
-    let cells = cells::of(distances, processors, slice);
+    let cells = cells::of(distances, processors, guest, slice);
     let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &cells, &helpers);
     reasons.extend(why_disks);
     let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));
@@ -214,7 +214,7 @@ fn place(
         vhost: vhost.into_iter().map(CpuSet::one).collect(),
         interrupts,
         // Two vCPUs on two cores are no threads of one.
-        threads_per_core: (policy.siblings == Siblings::Spare && guest.shows.threads).then_some(1),
+        threads_per_core: (policy.siblings == Siblings::Spare && guest.shows.threads > 1).then_some(1),
         reasons,
     }
 }

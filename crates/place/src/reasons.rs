@@ -118,7 +118,7 @@ pub(crate) fn pinned_to_node(policy: &Policy, placement: &Placement) -> Reason {
 /// Why QEMU's own threads share the PUs of the guest's nodes.
 pub(crate) fn emulator_on_node(placement: &Placement) -> Reason {
     let because = "QEMU's own threads, and the workers of the engine `threads`, may use each of these PUs of the guest's nodes that \
-                   carries nobody's vCPUs or helper threads";
+                   carries nobody else's vCPUs or helper threads; a plan that is made later may put vCPUs there";
     let choice = format!("PUs {}", placement.emulator);
     reason("emulator", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
 }
@@ -127,10 +127,10 @@ pub(crate) fn emulator_on_node(placement: &Placement) -> Reason {
 fn of_cells(policy: &Policy, guest: &GuestRequest, slice: &Slice, cells: &[GuestCell]) -> Option<Reason> {
     let one = |cell: &GuestCell| format!("vCPUs {} and {} of node {}", cell.vcpus, cell.memory, cell.node);
     let (choice, because) = match cells {
-        [] if !policy.guest_cells => return None,
         [] if !guest.shows.cells.is_empty() => {
-            ("as they are".to_owned(), "its definition shows it cells, and what runs in it may count on them")
+            ("as they are".to_owned(), "its definition shows it cells, which do not lie on a node each here")
         }
+        [] if !policy.guest_cells => return None,
         [] if slice.nodes().len() < 2 => ("none".to_owned(), "it lies on one node"),
         [] => (
             "none".to_owned(),

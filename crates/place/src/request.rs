@@ -96,8 +96,8 @@ pub struct GuestRequest {
 pub struct Shown {
     /// Its cells, by number: what they are stays.
     pub cells: Vec<ShownCell>,
-    /// Whether cores have several threads.
-    pub threads: bool,
+    /// Threads of a core; 0 or 1 where it says none.
+    pub threads: u32,
 }
 
 /// A cell that a guest has already.
@@ -107,6 +107,9 @@ pub struct ShownCell {
     pub vcpus: CpuSet,
     /// Its memory.
     pub memory: Bytes,
+    /// The node that it is bound to, if it is bound to one.
+    #[serde(default)]
+    pub node: Option<u32>,
 }
 
 /// A disk of a guest.

@@ -144,25 +144,24 @@ fn grow(
     None
 }
 
-/// The same nodes, with as many vCPUs on each, whole cores where they can be, and memory in proportion to them. `None` if a node has no
-/// room for its part, if memory cannot be dealt in parts that libvirt takes as they are (it rounds cells up to whole MiB), and if the guest
-/// has other cells already.
+/// The same nodes, with vCPUs and memory of each as the guest's cells have them: those that it has, or else as many whole cores on each,
+/// and memory in proportion. `None` if a node has no room for its part, or memory cannot be dealt in parts that libvirt takes as they are:
+/// it rounds cells up to whole MiB.
 fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Take, slice: &Slice) -> Option<Slice> {
-    let nodes = slice.nodes();
     let size = slice.page_size.unwrap_or(PageSize::SMALL);
-    let unit = size.bytes().max(Bytes::from_mib(1));
-    let units = guest.memory.get() / unit.get();
-    let count = nodes.len() as u32;
-    let threads = match take.siblings {
-        Siblings::Use => nodes.first().map_or(1, |node| processors.threads(*node)),
-        Siblings::Spare => 1,
-    };
-    let cores = guest.vcpus.div_ceil(threads);
     let shown = &guest.shows.cells;
-    let is_other = !shown.is_empty() && shown.len() != nodes.len();
-    if is_other || count < 2 || cores < count || guest.memory.get() % unit.get() != 0 {
-        return None;
-    }
+    let (nodes, parts) = match shown.is_empty() {
+        true => {
+            let nodes = slice.nodes();
+            let threads = match take.siblings {
+                Siblings::Use => nodes.first().map_or(1, |node| processors.threads(*node)).max(guest.shows.threads),
+                Siblings::Spare => 1,
+            };
+            let parts = equal_parts(guest, nodes.len() as u32, threads, size.bytes().max(Bytes::from_mib(1)))?;
+            (nodes, parts)
+        }
+        false => (nodes_of_cells(guest, slice)?, parts_of_cells(guest, size)?),
+    };
     let mut dealt = Slice {
         cpus: Vec::new(),
         cpu_nodes: nodes.clone(),
@@ -171,26 +170,64 @@ fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Ta
         is_even: true,
         ..slice.clone()
     };
-    let (mut vcpus_left, mut units_left) = (guest.vcpus, units);
-    for (place, node) in (0..count).zip(nodes) {
-        let cores_here = cores / count + u32::from(place < cores % count);
-        let vcpus = (cores_here * threads).min(vcpus_left);
-        let share = if place + 1 == count { units_left } else { units * u64::from(vcpus) / u64::from(guest.vcpus) };
-        let pages = share * (unit.get() / size.bytes().get());
-        let own = guest.vcpus - vcpus_left..guest.vcpus - vcpus_left + vcpus;
-        let is_other = shown
-            .get(place as usize)
-            .is_some_and(|cell| cell.vcpus != own.collect::<CpuSet>() || cell.memory != size.bytes().times(pages));
+    for (node, (vcpus, share)) in nodes.into_iter().zip(parts) {
+        let pages = share.get() / size.bytes().get();
         let (cpus, shared) = processors.choose(node, take.level, take.siblings, vcpus as usize);
-        if is_other || share == 0 || cpus.len() < vcpus as usize || memory.pages(node, size) < pages {
+        if pages == 0 || cpus.len() < vcpus as usize || memory.pages(node, size) < pages {
             return None;
         }
         dealt.cpus.extend(cpus);
         dealt.shared += shared;
         dealt.memory.push((node, pages));
-        (vcpus_left, units_left) = (vcpus_left - vcpus, units_left - share);
     }
     Some(dealt)
+}
+
+/// vCPUs and memory of so many equal parts of a guest: whole cores of `threads`, memory in whole `unit`s and in proportion to vCPUs.
+fn equal_parts(guest: &GuestRequest, count: u32, threads: u32, unit: Bytes) -> Option<Vec<(u32, Bytes)>> {
+    let cores = guest.vcpus.div_ceil(threads);
+    if count < 2 || cores < count || guest.memory.get() % unit.get() != 0 {
+        return None;
+    }
+    let units = guest.memory.get() / unit.get();
+    let (mut vcpus_left, mut units_left) = (guest.vcpus, units);
+    let part = |place: u32| {
+        let vcpus = ((cores / count + u32::from(place < cores % count)) * threads).min(vcpus_left);
+        let share = if place + 1 == count { units_left } else { units * u64::from(vcpus) / u64::from(guest.vcpus) };
+        (vcpus_left, units_left) = (vcpus_left - vcpus, units_left - share);
+        (vcpus, unit.times(share))
+    };
+    Some((0..count).map(part).collect())
+}
+
+/// vCPUs and memory of the cells that a guest has; `None` where they do not go through its vCPUs in turn, or are no whole pages.
+fn parts_of_cells(guest: &GuestRequest, size: PageSize) -> Option<Vec<(u32, Bytes)>> {
+    let mut next = 0;
+    let mut parts = Vec::new();
+    for cell in &guest.shows.cells {
+        let end = next + cell.vcpus.len() as u32;
+        if cell.vcpus != (next..end).collect::<CpuSet>() || cell.memory.get() % size.bytes().get() != 0 {
+            return None;
+        }
+        parts.push((end - next, cell.memory));
+        next = end;
+    }
+    let memory = parts.iter().fold(Bytes::ZERO, |sum, (_, memory)| sum.plus(*memory));
+    (next == guest.vcpus && memory == guest.memory).then_some(parts)
+}
+
+/// The nodes of a guest's cells: those that they are bound to, or else those of the slice in turn.
+fn nodes_of_cells(guest: &GuestRequest, slice: &Slice) -> Option<Vec<u32>> {
+    let nodes = slice.nodes();
+    let cells = &guest.shows.cells;
+    let bound: Vec<u32> = cells.iter().filter_map(|cell| cell.node).collect();
+    let mut sorted = bound.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    match bound.len() {
+        0 => (nodes.len() == cells.len() && nodes.len() > 1).then_some(nodes),
+        count => (count == cells.len() && sorted.len() == count && count > 1).then_some(bound),
+    }
 }
 
 /// vCPUs and memory the machine as a whole can still give a guest: what a refusal is measured against.

@@ -146,21 +146,58 @@ fn a_guest_is_dealt_to_its_nodes_evenly_or_is_shown_none() {
 fn cells_of_a_definition_stay_and_are_dealt_to_nodes_where_they_can_be() {
     let host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096)).build();
     let shows = |cells: &[(&str, u64)]| {
-        let cell = |(vcpus, mib): &(&str, u64)| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(*mib) };
-        GuestRequest { shows: Shown { cells: cells.iter().map(cell).collect(), threads: false }, ..guest("a", 4, 5000) }
+        let cell =
+            |(vcpus, mib): &(&str, u64)| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(*mib), node: None };
+        GuestRequest { shows: Shown { cells: cells.iter().map(cell).collect(), threads: 0 }, ..guest("a", 4, 5000) }
     };
     let planned = one(&host, guest("a", 4, 5000), &with_cells());
-    // As it is once it was applied, whoever plans it again, however.
+    // As it is once it was applied, whoever plans it again, however; its distances are then the definition's.
     let own = shows(&[("0-1", 2500), ("2-3", 2500)]);
+    let plain = |placement: &Placement| {
+        let cells = placement.cells.iter().map(|cell| (cell.vcpus.clone(), cell.memory, cell.node));
+        (cells.collect::<Vec<_>>(), placement.vcpus.clone(), placement.memory.clone())
+    };
     for policy in [Policy::default(), with_cells()] {
         let again = one(&host, own.clone(), &policy);
-        assert_eq!((&again.cells, &again.vcpus, &again.memory), (&planned.cells, &planned.vcpus, &planned.memory));
+        assert_eq!(plain(&again), plain(&planned));
+        assert!(again.cells.iter().all(|cell| cell.distances.is_empty()));
     }
-    for other in [shows(&[("0", 1250), ("1-3", 3750)]), shows(&[("0-3", 5000)]), shows(&[("0,2", 2500), ("1,3", 2500)])]
+    // Uneven ones are dealt as they are, and bound ones to their nodes, whichever has more room.
+    let uneven = one(&host, shows(&[("0", 1250), ("1-3", 3750)]), &Policy::default());
+    assert_eq!(uneven.cells.iter().map(|cell| cell.vcpus.len()).collect::<Vec<_>>(), [1, 3]);
+    for nodes in [[0, 1], [1, 0]] {
+        let mut bound = shows(&[("0-1", 2500), ("2-3", 2500)]);
+        bound.shows.cells.iter_mut().zip(nodes).for_each(|(cell, node)| cell.node = Some(node));
+        let placement = one(&host, bound, &Policy::default());
+        assert_eq!(placement.cells.iter().map(|cell| cell.node).collect::<Vec<_>>(), nodes);
+    }
+    for other in
+        [shows(&[("0-3", 5000)]), shows(&[("0,2", 2500), ("1,3", 2500)]), shows(&[("0-1", 2500), ("2-3", 2000)])]
     {
-        let placement = one(&host, other, &with_cells());
+        let placement = one(&host, other, &Policy::default());
         assert!(placement.cells.is_empty() && because(&placement, "guest cells").contains("shows it cells"));
     }
+}
+
+#[test]
+fn cells_that_siblings_or_pages_would_deal_otherwise_stay_as_they_are() {
+    let host = Synthetic::new().packages(2).cores_per_node(8).threads(2).pool(PageSize::HUGE_2M, 0);
+    let host = host.memory_per_node(Bytes::from_mib(2048)).build();
+    let cells = |first: &str, second: &str| {
+        let cell = |vcpus: &str| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(1300), node: None };
+        GuestRequest { shows: Shown { cells: vec![cell(first), cell(second)], threads: 0 }, ..guest("a", 10, 2600) }
+    };
+    for policy in [Policy::default(), core_each(), Policy { hugepages: false, ..Policy::default() }] {
+        let sizes = |guest| one(&host, guest, &policy).cells.iter().map(|cell| cell.vcpus.len()).collect::<Vec<_>>();
+        assert_eq!((sizes(cells("0-4", "5-9")), sizes(cells("0-5", "6-9"))), (vec![5, 5], vec![6, 4]));
+    }
+    // Cores that a definition shows with two threads are not cut.
+    let host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(2048)).build();
+    let threads = GuestRequest { shows: Shown { threads: 2, ..Shown::default() }, ..guest("a", 10, 2600) };
+    assert_eq!(
+        one(&host, threads, &with_cells()).cells.iter().map(|cell| cell.vcpus.len()).collect::<Vec<_>>(),
+        [6, 4]
+    );
 }
 
 #[test]
@@ -169,7 +206,7 @@ fn threads_of_a_definition_go_where_each_vcpu_has_a_core() {
     let shows = |threads| GuestRequest { shows: Shown { threads, ..Shown::default() }, ..guest("a", 4, 512) };
     let threads = |policy, threads| one(&host, shows(threads), &policy).threads_per_core;
     assert_eq!(
-        (threads(core_each(), true), threads(core_each(), false), threads(Policy::default(), true)),
+        (threads(core_each(), 2), threads(core_each(), 1), threads(Policy::default(), 2)),
         (Some(1), None, None)
     );
 }

@@ -58,10 +58,10 @@ pub(crate) struct Args {
     #[arg(long)]
     leave_interrupts: bool,
     /// Show a VM that lies on several nodes these nodes, as cells of its own
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fleet")]
     guest_cells: bool,
     /// Give each vCPU a core of its own where cores have several PUs (SMT), and leave the others of these cores idle
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fleet")]
     spare_siblings: bool,
     /// Plan for a captured machine: a file from `nearmetal capture`, a directory that holds `sys` and `proc`, an hwloc
     /// capture (tar, also gz, bz2, xz, zst) or hwloc XML

@@ -1,9 +1,10 @@
 //! A definition edited by a placement.
 
 use nearmetal_domain::{
-    Cell, DiskCache, DiskIo, DomainError, DomainXml, DriverOptions, Function, InterfaceOptions, NetworkFunction,
+    Cell, CellFacts, DiskCache, DiskIo, DomainError, DomainFacts, DomainXml, DriverOptions, Function, InterfaceOptions,
+    NetworkFunction,
 };
-use nearmetal_place::{CacheMode, DevicePlacement, DiskEngine, FunctionKind, NetworkBackend, Placement};
+use nearmetal_place::{CacheMode, DevicePlacement, DiskEngine, FunctionKind, GuestCell, NetworkBackend, Placement};
 use nearmetal_units::{CpuSet, NodeSet};
 
 /// A definition that says what a placement says: this one, edited in place.
@@ -38,11 +39,12 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
         xml.set_topology(sockets, cores, threads)?;
     }
     if !placement.cells.is_empty() {
-        let cells = placement.cells.iter().map(|cell| Cell {
+        let kept = kept_distances(&xml.facts()?, placement).unwrap_or_default();
+        let cells = placement.cells.iter().enumerate().map(|(number, cell)| Cell {
             vcpus: cell.vcpus.clone(),
             memory: cell.memory,
             nodes: NodeSet::one(cell.node),
-            distances: cell.distances.clone(),
+            distances: kept.get(number).unwrap_or(&cell.distances).clone(),
         });
         xml.set_cells(&cells.collect::<Vec<_>>())?;
     }
@@ -100,6 +102,26 @@ pub(super) fn functions(placement: &Placement) -> Vec<Function> {
     placement.devices.iter().map(function).collect()
 }
 
+/// The distances that a definition tells of its cells, where the placement has these very cells and tells none: then only their nodes
+/// are decided, and topology and distances stay. Empty ones where they are not all there, which the setter takes away.
+fn kept_distances(facts: &DomainFacts, placement: &Placement) -> Option<Vec<Vec<u32>>> {
+    let count = placement.cells.len();
+    let is_same = |(own, cell): (&CellFacts, &GuestCell)| {
+        own.vcpus == cell.vcpus && own.memory == cell.memory && cell.distances.is_empty()
+    };
+    if facts.cells.len() != count || !facts.cells.iter().zip(&placement.cells).all(is_same) {
+        return None;
+    }
+    let of = |cell: &CellFacts| {
+        let mut written = cell.distances.clone();
+        written.sort_unstable();
+        let all = written.iter().map(|(to, _)| *to).eq(0..count as u32);
+        all.then(|| written.into_iter().map(|(_, distance)| distance).collect())
+    };
+    let all: Option<Vec<Vec<u32>>> = facts.cells.iter().map(of).collect();
+    Some(all.unwrap_or_default())
+}
+
 /// (sockets, cores of a socket, threads of a core) the guest is to see; `None` where its topology stays as it is.
 ///
 /// Cells of one size get a socket each, as real nodes do: guests read distances and caches from both. vCPUs that are
@@ -109,6 +131,9 @@ fn topology(xml: &DomainXml, placement: &Placement) -> Result<Option<(u32, u32, 
         return Ok(None);
     }
     let facts = xml.facts()?;
+    if placement.threads_per_core.is_none() && kept_distances(&facts, placement).is_some() {
+        return Ok(None);
+    }
     let vcpus = facts.vcpus.maximum;
     let fits =
         |sockets: u32, threads: u32| sockets.checked_mul(threads).is_some_and(|part| part > 0 && vcpus % part == 0);

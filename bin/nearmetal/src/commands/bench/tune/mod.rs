@@ -210,11 +210,11 @@ fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(A
     };
     let fits = |request: &TuneRequest, times: u32| least_tune_seconds(request).saturating_mul(times) <= args.budget;
     let (arms, request) = of(&args.without, FACTORS.len())?;
-    if arms.factors.len() <= CROSSED || fits(&request, AMPLE) {
+    if arms.alone.is_empty() && (arms.factors.len() <= CROSSED || fits(&request, AMPLE)) {
         return Ok((arms, request));
     }
     let (arms, request) = of(&args.without, CROSSED)?;
-    if fits(&request, 1) {
+    if arms.alone.is_empty() || fits(&request, 1) {
         return Ok((arms, request));
     }
     let beyond = arms.alone.iter().map(|alone| alone.factor.id.clone());
@@ -296,7 +296,10 @@ fn listed(request: &TuneRequest) -> String {
     }
     if !request.alone.is_empty() {
         let alone: Vec<&str> = request.alone.iter().map(|own| own.factor.id.as_str()).collect();
-        text.push_str(&format!("alone, since the budget is too short to cross all factors: {}\n", alone.join(", ")));
+        text.push_str(&format!(
+            "alone, since the budget is too short to cross all factors or their combinations do not differ: {}\n",
+            alone.join(", ")
+        ));
     }
     if !request.left_out.is_empty() {
         text.push_str("not tuned:\n");

@@ -88,6 +88,10 @@ fn wide(bench: &Bench) -> anyhow::Result<Verdict> {
     for line in ["2 nodes", "node 0 cpus: 0 1", "node 1 cpus: 2 3", "node 1 size: 192 MB"] {
         ensure!(seen.contains(line), "QEMU shows it no `{line}`: {seen}");
     }
+    // Planned again, without being asked for cells, it stays as it is.
+    let again = bench.json("nearmetal plan web1 --format json")?;
+    let [was, is] = ["xml_before", "xml_after"].map(|which| again["domains"][0][which].as_str().unwrap_or_default());
+    ensure!(was.contains("memnode") && was == is, "planned again it differs:\n{was}\n---\n{is}");
     bench.sh("nearmetal rollback --restart")?;
     let after = bench.fingerprint()?;
     ensure!(after == before, "rollback left a difference:\n{before}\n---\n{after}");

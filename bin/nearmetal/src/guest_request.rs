@@ -36,12 +36,11 @@ pub(crate) fn guest_request(facts: DomainFacts, class: WorkloadClass, paths: &Pa
 }
 
 fn shown(facts: &DomainFacts) -> Shown {
-    let bound = facts.numatune.iter().flat_map(|numatune| &numatune.cells);
-    let node_of = |cell: u32| {
-        let nodes = bound.clone().find(|own| own.cell == cell)?.nodes.as_ref()?;
-        nodes.first().filter(|_| nodes.len() == 1)
+    let cell = |cell: &CellFacts| ShownCell {
+        vcpus: cell.vcpus.clone(),
+        memory: cell.memory,
+        node: facts.node_of_cell(cell.id),
     };
-    let cell = |cell: &CellFacts| ShownCell { vcpus: cell.vcpus.clone(), memory: cell.memory, node: node_of(cell.id) };
     Shown {
         cells: facts.cells.iter().map(cell).collect(),
         threads: facts.cpu.topology.as_ref().map_or(1, |topology| topology.threads),

@@ -98,6 +98,13 @@ pub struct DomainFacts {
 }
 
 impl DomainFacts {
+    /// The host node that a guest cell's memory is bound to; `None` if it is bound to none, or to several.
+    pub fn node_of_cell(&self, cell: u32) -> Option<u32> {
+        let policies = self.numatune.as_ref()?.cells.iter();
+        let nodes = policies.filter(|policy| policy.cell == cell).find_map(|policy| policy.nodes.as_ref())?;
+        nodes.first().filter(|_| nodes.len() == 1)
+    }
+
     /// The disk that storage is measured by: the first that the guest drives by virtio-blk and may write to.
     pub fn first_writable_virtio_disk(&self) -> Option<&DiskFacts> {
         self.disks.iter().find(|disk| disk.is_virtio_blk() && !disk.readonly)

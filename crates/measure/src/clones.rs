@@ -125,10 +125,8 @@ pub(crate) fn pinned_cpus(xml: &str) -> Result<CpuSet, MeasureError> {
 /// The placement of a guest whose definition backs cells with huge pages, each of one node, with these cells; `None` of any other.
 pub(crate) fn in_its_cells(xml: &str, guest: &str, placement: &Placement) -> Result<Option<Placement>, MeasureError> {
     let facts = DomainXml::parse(xml).and_then(|xml| xml.facts()).map_err(wrap(guest))?;
-    let bound = facts.numatune.map(|numatune| numatune.cells).unwrap_or_default();
     let cell = |cell: &CellFacts| {
-        let nodes = bound.iter().find(|own| own.cell == cell.id)?.nodes.as_ref()?;
-        let node = nodes.first().filter(|_| nodes.len() == 1)?;
+        let node = facts.node_of_cell(cell.id)?;
         Some(GuestCell { vcpus: cell.vcpus.clone(), memory: cell.memory, node, distances: Vec::new() })
     };
     let cells: Option<Vec<GuestCell>> = facts.cells.iter().map(cell).collect();

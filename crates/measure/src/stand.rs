@@ -57,7 +57,7 @@ impl Way {
 }
 
 /// The slice with the PUs that threads of any of these definitions are pinned to, unless that is the whole machine.
-fn of_all(ways: &[Way], slice: &Slice, online: &CpuSet) -> Result<Slice, MeasureError> {
+fn with_every_pin(ways: &[Way], slice: &Slice, online: &CpuSet) -> Result<Slice, MeasureError> {
     let mut cpus = slice.cpus.clone();
     for xml in ways.iter().filter_map(|way| way.xml.as_deref()) {
         cpus = cpus.union(&pinned_cpus(xml)?);
@@ -127,7 +127,7 @@ impl Stand {
         session.stage("dividing the scratch device");
         let scratch = session.divide(&on.scratch, ways.len())?;
         let slice = slice_of(&on.placement, &on.scratch, scratch.region_size);
-        session.stay_off(&[slice.clone(), of_all(&ways, &slice, &session.host.online())?])?;
+        session.stay_off(&[slice.clone(), with_every_pin(&ways, &slice, &session.host.online())?])?;
         let began = session.hypervisor.now();
         let written = write_regions(&on.pairing, &scratch, session)?;
         let writing = session.hypervisor.now().duration_since(began);

@@ -2,14 +2,14 @@
 
 use nearmetal_units::{CpuSet, PageSize};
 
-use crate::distances::Distances;
+use crate::distances::{Distances, LOCAL};
 use crate::plan::GuestCell;
 use crate::processors::Processors;
 use crate::request::GuestRequest;
 use crate::slice::Slice;
 
-/// A cell for each node of a guest that is dealt to its nodes evenly, in the order of its vCPUs; else none: a guest that was shown
-/// uneven nodes would crowd the one and keep off the other.
+/// A cell for each node of a guest whose slice is dealt to its nodes so, in the order of its vCPUs; else none: a guest that was shown
+/// nodes whose vCPUs and memory do not belong together would crowd the one and keep off the other.
 ///
 /// Cells that it has already are told no distances: what its definition says of them stays.
 pub(crate) fn of(
@@ -18,13 +18,13 @@ pub(crate) fn of(
     guest: &GuestRequest,
     slice: &Slice,
 ) -> Vec<GuestCell> {
-    if !slice.is_even {
+    if !slice.in_cells {
         return Vec::new();
     }
     // ACPI's SLIT: 10 is local and nothing else is. What a firmware says otherwise is not passed on.
     let nodes = &slice.cpu_nodes;
     let good = |from: &u32, to: &u32| {
-        (distances.between(*from, *to) == 10) == (from == to) && distances.between(*from, *to) < 255
+        (distances.between(*from, *to) == LOCAL) == (from == to) && distances.between(*from, *to) < 255
     };
     let told = guest.shows.cells.is_empty() && nodes.iter().all(|from| nodes.iter().all(|to| good(from, to)));
     let unit = slice.page_size.unwrap_or(PageSize::SMALL).bytes();

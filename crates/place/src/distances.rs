@@ -7,7 +7,7 @@ use nearmetal_host::Host;
 /// Distance taken where the firmware gives none: what Linux takes for a remote node (REMOTE_DISTANCE).
 const REMOTE: u32 = 20;
 /// Distance of a node to itself (LOCAL_DISTANCE).
-const LOCAL: u32 = 10;
+pub(crate) const LOCAL: u32 = 10;
 
 /// For every node all nodes by distance, itself first.
 #[derive(Debug, Clone)]

@@ -227,7 +227,8 @@ fn share_nodes(placement: &mut Placement, slice: &Slice, processors: &Processors
         Siblings::Spare => processors.free(node, Level::Free).intersection(&processors.first_of_cores(node)),
     };
     let of_all = slice.cpu_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&free(*node)));
-    if policy.emulator == EmulatorOn::Node {
+    // Where nothing is free, what was said of its PU still holds.
+    if policy.emulator == EmulatorOn::Node && !of_all.is_empty() {
         placement.emulator = placement.emulator.union(&of_all);
         reasons::replace(placement, "emulator", reasons::emulator_on_node);
     }

@@ -25,8 +25,8 @@ pub(crate) struct Slice {
     pub(crate) page_size: Option<PageSize>,
     /// Pages by node.
     pub(crate) memory: Vec<Share>,
-    /// Whether it is dealt to its nodes in equal parts, so that the guest can be shown them.
-    pub(crate) is_even: bool,
+    /// Whether it is dealt to its nodes as cells of the guest: vCPUs and memory of each belong together.
+    pub(crate) in_cells: bool,
 }
 
 /// What PUs are taken.
@@ -99,10 +99,9 @@ pub(crate) fn find(
         }
     }
     let slice = best.map(|(_, slice)| slice)?;
-    let even = (policy.guest_cells || !guest.shows.cells.is_empty())
-        .then(|| even(processors, memory, guest, at(slice.level), &slice))
-        .flatten();
-    Some(even.unwrap_or(slice))
+    let wants_cells = policy.guest_cells || !guest.shows.cells.is_empty();
+    let dealt = wants_cells.then(|| in_cells(processors, memory, guest, at(slice.level), &slice)).flatten();
+    Some(dealt.unwrap_or(slice))
 }
 
 impl Slice {
@@ -129,7 +128,7 @@ fn grow(
     let wanted = guest.vcpus as usize;
     let level = take.level;
     let mut slice =
-        Slice { cpus: Vec::new(), cpu_nodes: Vec::new(), shared: 0, level, page_size, memory: shares, is_even: false };
+        Slice { cpus: Vec::new(), cpu_nodes: Vec::new(), shared: 0, level, page_size, memory: shares, in_cells: false };
     for node in distances.around(seed) {
         let (cpus, shared) = processors.choose(node, level, take.siblings, wanted - slice.cpus.len());
         if !cpus.is_empty() {
@@ -147,7 +146,13 @@ fn grow(
 /// The same nodes, with vCPUs and memory of each as the guest's cells have them: those that it has, or else as many whole cores on each,
 /// and memory in proportion. `None` if a node has no room for its part, or memory cannot be dealt in parts that libvirt takes as they are:
 /// it rounds cells up to whole MiB.
-fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Take, slice: &Slice) -> Option<Slice> {
+fn in_cells(
+    processors: &Processors,
+    memory: &Memory,
+    guest: &GuestRequest,
+    take: Take,
+    slice: &Slice,
+) -> Option<Slice> {
     let size = slice.page_size.unwrap_or(PageSize::SMALL);
     let shown = &guest.shows.cells;
     let (nodes, parts) = match shown.is_empty() {
@@ -167,7 +172,7 @@ fn even(processors: &Processors, memory: &Memory, guest: &GuestRequest, take: Ta
         cpu_nodes: nodes.clone(),
         shared: 0,
         memory: Vec::new(),
-        is_even: true,
+        in_cells: true,
         ..slice.clone()
     };
     for (node, (vcpus, share)) in nodes.into_iter().zip(parts) {

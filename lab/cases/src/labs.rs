@@ -139,8 +139,8 @@ impl Shared {
         Self { lane, up: kind.map(|labs| (labs, None)), booted: None }
     }
 
-    /// Takes down all labs of a lane, which nobody uses.
-    pub fn left_over(lane: Lane) {
+    /// Takes down all labs of a lane that nobody uses.
+    pub fn take_down_lane(lane: Lane) {
         Labs::ALL.into_iter().for_each(|labs| labs.down(lane));
     }
 

@@ -62,7 +62,7 @@ impl<'c> Run<'c> {
         let mut first = Shared::left(Lane::First, kept);
         if self.root && lanes == 2 {
             // What a run that was killed left there is nobody's.
-            Shared::left_over(Lane::Second);
+            Shared::take_down_lane(Lane::Second);
         }
         let ended = match lanes {
             1 => self.lane(&mut first, next_shared),

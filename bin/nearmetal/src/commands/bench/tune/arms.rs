@@ -10,7 +10,7 @@ use nearmetal_rules::Domain;
 use nearmetal_stats::Fraction;
 use nearmetal_units::{CpuSet, NodeSet};
 
-use super::factors::{FACTORS, Factor, Of, Turn, disk_of, engines, other_engine, standing_left_out};
+use super::factors::{FACTORS, Factor, Situation, Turn, disk_of, engines, other_engine, standing_left_out};
 use crate::commands::plan::{Found, for_the_rules, request};
 use crate::guest_profile::Denied;
 
@@ -83,6 +83,43 @@ impl Ground {
         Ok(Ok(file))
     }
 
+    /// The two levels of a factor, or why it has but one here. `rule`: definition and nodes of the plan by rule.
+    fn levels(
+        &self,
+        factor: &Factor,
+        without: &[String],
+        here: &Situation<'_>,
+        (rule_xml, rule_nodes): (&str, &NodeSet),
+    ) -> Result<Result<[String; 2], String>, ChangeError> {
+        if without.iter().any(|word| word == factor.id) {
+            return Ok(Err("--without".to_owned()));
+        }
+        let levels = match (factor.levels)(here) {
+            Ok(levels) => levels,
+            Err(why) => return Ok(Err(why)),
+        };
+        let file = match self.plan(Some((factor.turn)(here.by_rule, here.other)))? {
+            Ok(file) => file,
+            Err(why) => return Ok(Err(why)),
+        };
+        let Some(placement) = file.placement(&self.request.name) else {
+            return Ok(Err("the planner did not place it".to_owned()));
+        };
+        if xml_of(&file) == rule_xml {
+            // The planner says of what was asked for and is not there why that is so.
+            let said = placement.reasons.iter().find(|reason| Some(reason.subject.as_str()) == factor.subject);
+            let same = "its two levels are the same on this machine";
+            return Ok(Err(said.map_or(same, |reason| reason.because.as_str()).to_owned()));
+        }
+        let nodes = nodes_of(&self.host, placement);
+        Ok(match nodes == *rule_nodes {
+            true => Ok(levels),
+            false => Err(format!(
+                "it takes nodes {nodes}, and the plan by rule nodes {rule_nodes}: what differs would be the nodes"
+            )),
+        })
+    }
+
     /// Every plan that is to race. `without`: words of factors that are left out. `crossed`: how many factors go into the fraction,
     /// the first ones; of those beyond, the other level races alone, with all else as by rule.
     ///
@@ -106,47 +143,17 @@ impl Ground {
         };
         let by_rule =
             Choices::new(Pins::Pu, placement.memory.page_size.is_some(), Some(disk.engine), disk.iothread.is_some());
-        let xml_of = |file: &PlanFile| file.domains.first().map(|change| change.xml_after.clone()).unwrap_or_default();
-        let (rule_xml, mut left_out) = (xml_of(&rule), standing_left_out());
+        let (rule_xml, mut left_out) = (xml_of(&rule).to_owned(), standing_left_out());
         let mut leave = |what: &str, why: String| left_out.push(LeftOut { what: what.to_owned(), why });
         let other = other_engine(&self.host, &self.request, disk.engine);
-        let ground = Of { host: &self.host, by_rule, other, has_cells: !placement.cells.is_empty() };
+        let here = Situation { host: &self.host, by_rule, other, has_cells: !placement.cells.is_empty() };
         let nodes = nodes_of(&self.host, placement);
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
         let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();
-        for Factor { id, turn, levels, .. } in &FACTORS {
-            if without.iter().any(|word| word == id) {
-                leave(id, "--without".to_owned());
-                continue;
-            }
-            let levels = match levels(&ground) {
-                Ok(levels) => levels,
-                Err(why) => {
-                    leave(id, why);
-                    continue;
-                }
-            };
-            match self.plan(Some(turn(by_rule, other)))? {
-                Err(why) => leave(id, why),
-                Ok(file) if xml_of(&file) == rule_xml => {
-                    let reasons =
-                        file.placement(&self.request.name).map(|own| own.reasons.as_slice()).unwrap_or_default();
-                    let why = reasons.iter().find(|reason| *id == "cells" && reason.subject == "guest cells");
-                    let same = "its two levels are the same on this machine";
-                    leave(id, why.map_or(same, |reason| reason.because.as_str()).to_owned());
-                }
-                Ok(file) => {
-                    let own = file.placement(&self.request.name).map(|own| nodes_of(&self.host, own));
-                    match own.filter(|own| *own != nodes) {
-                        Some(own) => leave(
-                            id,
-                            format!(
-                                "it takes nodes {own}, and the plan by rule nodes {nodes}: what differs would be the nodes"
-                            ),
-                        ),
-                        None => factors.push((TuneFactor { id: (*id).to_owned(), levels }, *turn)),
-                    }
-                }
+        for factor in &FACTORS {
+            match self.levels(factor, without, &here, (&rule_xml, &nodes))? {
+                Ok(levels) => factors.push((TuneFactor { id: factor.id.to_owned(), levels }, factor.turn)),
+                Err(why) => leave(factor.id, why),
             }
         }
         let alone = factors.split_off(crossed.min(factors.len()));
@@ -166,7 +173,7 @@ impl Ground {
                 Err(why) => return Ok(Err(format!("{} does not fit: {why}", choices.words()))),
                 Ok(file) => {
                     // Two runs of one definition, or on other nodes, would say of the factors what is not theirs.
-                    let xml = xml_of(&file);
+                    let xml = xml_of(&file).to_owned();
                     let is_new = arms.iter().all(|arm| arm.xml != xml);
                     let is_there =
                         file.placement(&self.request.name).is_some_and(|own| nodes_of(&self.host, own) == nodes);
@@ -193,7 +200,7 @@ impl Ground {
             match self.plan(Some(choices))? {
                 Err(why) => leave(&choices.words(), why),
                 Ok(file) => {
-                    arms.push(arm(choices, xml_of(&file), None));
+                    arms.push(arm(choices, xml_of(&file).to_owned(), None));
                     plans.push(file);
                 }
             }
@@ -202,6 +209,11 @@ impl Ground {
         let alone = alone.into_iter().map(of).collect();
         Ok(Ok(Arms { factors: factors.into_iter().map(|(factor, _)| factor).collect(), alone, arms, plans, left_out }))
     }
+}
+
+/// The domain as a plan has it.
+fn xml_of(file: &PlanFile) -> &str {
+    file.domains.first().map_or("", |change| change.xml_after.as_str())
 }
 
 /// Nodes that a guest's threads and memory are on.

@@ -11,16 +11,18 @@ pub(super) struct Factor {
     /// What it decides.
     pub(super) about: &'static str,
     /// The rules' level and the other one, for people, or why there is but one here.
-    pub(super) levels: fn(&Of<'_>) -> Result<[String; 2], String>,
+    pub(super) levels: fn(&Situation<'_>) -> Result<[String; 2], String>,
     /// How choices are turned to the other level.
     pub(super) turn: Turn,
+    /// Subject of the planner's reason for not doing what the other level asks for, if it gives one.
+    pub(super) subject: Option<&'static str>,
 }
 
 /// Turns choices to a factor's other level; the engine is the other one that this machine has.
 pub(super) type Turn = fn(Choices, Option<DiskEngine>) -> Choices;
 
 /// What decides whether a factor has two levels.
-pub(super) struct Of<'a> {
+pub(super) struct Situation<'a> {
     pub(super) host: &'a Host,
     /// The choices of the plan by rule.
     pub(super) by_rule: Choices,
@@ -35,62 +37,69 @@ pub(super) const FACTORS: [Factor; 7] = [
     Factor {
         id: "pages",
         about: "huge pages of a pool, or the kernel's own",
-        levels: |of| match of.by_rule.huge {
+        levels: |here| match here.by_rule.huge {
             true => two("huge", "small"),
             false => Err("the rules plan no huge pages here: no node has a pool of 2 MiB pages with room".to_owned()),
         },
         turn: |choices, _| Choices { huge: false, ..choices },
+        subject: None,
     },
     Factor {
         id: "pins",
         about: "a PU for each vCPU, the PUs of its node for all, or floating",
         levels: |_| two("a PU each", "the node's PUs"),
         turn: |choices, _| Choices { pins: Pins::Node, ..choices },
+        subject: None,
     },
     Factor {
         id: "engine",
         about: "io_uring, Linux AIO or threads, with cache none",
-        levels: |of| match of.by_rule.engine.zip(of.other) {
+        levels: |here| match here.by_rule.engine.zip(here.other) {
             Some((rule, other)) => two(rule.name(), other.name()),
             None => Err(format!(
                 "one engine is left: io_uring_disabled is {}",
-                of.host.system.io_uring_disabled.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
+                here.host.system.io_uring_disabled.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
             )),
         },
         turn: |choices, other| Choices { engine: other, ..choices },
+        subject: None,
     },
     Factor {
         id: "iothread",
         about: "an iothread with a PU of its own, or QEMU's main loop",
-        levels: |of| match of.by_rule.iothread {
+        levels: |here| match here.by_rule.iothread {
             true => two("iothread", "main loop"),
             false => Err("the rules plan none here".to_owned()),
         },
         turn: |choices, _| Choices { iothread: false, ..choices },
+        subject: None,
     },
     Factor {
         id: "emulator",
         about: "a PU for QEMU's other threads, or all free PUs of its node",
         levels: |_| two("a PU", "the node's free PUs"),
         turn: |choices, _| Choices { emulator: EmulatorOn::Node, ..choices },
+        subject: None,
     },
     Factor {
         id: "smt",
         about: "vCPUs on all PUs of a core, or a core for each",
-        levels: |of| match of.host.cores.iter().any(|core| core.cpus.intersection(&of.host.online()).len() > 1) {
+        levels: |here| match here.host.cores.iter().any(|core| core.cpus.intersection(&here.host.online()).len() > 1) {
             true => two("siblings used", "a core each"),
             false => Err("each core of this machine has one PU: it takes one with SMT".to_owned()),
         },
         turn: |choices, _| Choices { siblings: Siblings::Spare, ..choices },
+        subject: None,
     },
     Factor {
         id: "cells",
         about: "the VM sees the nodes that it lies on, with a socket for each, or one node",
-        levels: |of| match of.has_cells {
+        levels: |here| match here.has_cells {
             true => Err("its definition shows it cells, which the plan by rule deals to its nodes".to_owned()),
             false => two("not shown", "cells"),
         },
         turn: |choices, _| Choices { cells: true, ..choices },
+        subject: Some("guest cells"),
     },
 ];
 

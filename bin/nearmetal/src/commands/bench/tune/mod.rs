@@ -202,24 +202,24 @@ const AMPLE: u32 = 2;
 
 /// The plans that race: all factors crossed, or the first four and each other alone, or these four, as the budget allows.
 fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
-    let of = |without: &[String], crossed: usize| -> anyhow::Result<(Arms, TuneRequest)> {
+    let composed = |without: &[String], crossed: usize| -> anyhow::Result<(Arms, TuneRequest)> {
         let arms = ground.arms(without, crossed)?;
         let arms = arms.map_err(|why| WrongUse(format!("`{}` cannot be tuned: {why}", args.domain)))?;
         let request = request(args, fs, &arms)?;
         Ok((arms, request))
     };
     let fits = |request: &TuneRequest, times: u32| least_tune_seconds(request).saturating_mul(times) <= args.budget;
-    let (arms, request) = of(&args.without, FACTORS.len())?;
+    let (arms, request) = composed(&args.without, FACTORS.len())?;
     if arms.alone.is_empty() && (arms.factors.len() <= CROSSED || fits(&request, AMPLE)) {
         return Ok((arms, request));
     }
-    let (arms, request) = of(&args.without, CROSSED)?;
+    let (arms, request) = composed(&args.without, CROSSED)?;
     if arms.alone.is_empty() || fits(&request, 1) {
         return Ok((arms, request));
     }
     let beyond = arms.alone.iter().map(|alone| alone.factor.id.clone());
     let without: Vec<String> = args.without.iter().cloned().chain(beyond.clone()).collect();
-    let (mut arms, mut request) = of(&without, CROSSED)?;
+    let (mut arms, mut request) = composed(&without, CROSSED)?;
     for left in [&mut arms.left_out, &mut request.left_out] {
         for own in left.iter_mut().filter(|own| beyond.clone().any(|id| id == own.what)) {
             own.why = "the budget is too short for it".to_owned();

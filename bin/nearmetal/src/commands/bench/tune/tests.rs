@@ -1,11 +1,14 @@
 //! Which plans race on which machine.
 
+use clap::{Args as _, FromArgMatches as _};
 use nearmetal_change::DomainInput;
-use nearmetal_host::Host;
 use nearmetal_host::synthetic::Synthetic;
+use nearmetal_host::{Host, HostFs};
+use nearmetal_measure::least_tune_seconds;
 use nearmetal_units::{Bytes, PageSize};
 
 use super::arms::{Arms, Ground};
+use super::{Args, listed, within_budget};
 use crate::commands::plan::Found;
 
 /// A VM with so many vCPUs and MiB, on a drive of node 0.
@@ -107,4 +110,35 @@ fn a_factor_that_is_left_out_is_raced_nowhere() {
     let arms = ground(machine().build(), 4, 1024, "").arms(&["emulator".into(), "pins".into()], 7).unwrap().unwrap();
     assert_eq!(factors(&arms), ["pages", "engine", "iothread"]);
     assert!(ids(&arms).iter().all(|id| !id.contains("emulator-node") && !id.starts_with("node")), "{:?}", ids(&arms));
+}
+
+#[test]
+fn the_budget_decides_how_many_factors_are_crossed_and_which_are_raced_at_all() {
+    let root = tempfile::tempdir().unwrap();
+    for directory in ["sys", "proc"] {
+        nearmetal_host::files::create_dir_all(&root.path().join(directory)).unwrap();
+    }
+    let fs = HostFs::at(root.path()).unwrap();
+    let ground = ground(machine().build(), 4, 1024, "");
+    let within = |seconds: u32, more: &[&str]| {
+        let command = Args::augment_args(clap::Command::new("tune").no_binary_name(true));
+        let budget = seconds.to_string();
+        let words = ["web1", "--dry-run", "--budget", budget.as_str()].into_iter().chain(more.iter().copied());
+        let args = Args::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap();
+        within_budget(&args, &fs, &ground).unwrap()
+    };
+    let (arms, request) = within(3 * 3600, &[]);
+    assert_eq!((factors(&arms).len(), arms.alone.len()), (5, 0));
+    let all = least_tune_seconds(&request);
+    assert_eq!(factors(&within(2 * all, &[]).0).len(), 5);
+    let (arms, request) = within(2 * all - 1, &[]);
+    assert_eq!((factors(&arms).len(), arms.alone.len(), request.alone.len()), (4, 1, 1));
+    let alone = least_tune_seconds(&request);
+    assert_eq!(within(alone, &[]).0.alone.len(), 1);
+    let (arms, request) = within(alone - 1, &[]);
+    assert_eq!((factors(&arms).len(), arms.alone.len()), (4, 0));
+    assert_eq!(why(&arms, "emulator"), "the budget is too short for it");
+    // What it leaves out is no more than that, and it takes no more than a tune that was never asked for it.
+    assert_eq!(least_tune_seconds(&request), least_tune_seconds(&within(3 * 3600, &["--without", "emulator"]).1));
+    assert!(listed(&request).contains("the budget is too short for it"));
 }

@@ -159,8 +159,13 @@ fn setters_refuse_what_libvirt_would_refuse() {
 /// Every reader and setter once; none may panic, and each leaves a domain.
 fn use_all(mut xml: DomainXml) {
     let _ = xml.facts();
-    let options =
-        DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::Native), iothread: Some(1), queues: Some(2) };
+    let options = DriverOptions {
+        cache: Some(DiskCache::None),
+        io: Some(DiskIo::Native),
+        iothread: Some(1),
+        iothreads: None,
+        queues: Some(2),
+    };
     let _ = xml.set_vcpu_placement_static();
     let _ = xml.set_vcpu_pins(&[(0, CpuSet::one(1)), (5, CpuSet::one(2))]);
     let _ = xml.set_emulator_pin(&CpuSet::one(3));

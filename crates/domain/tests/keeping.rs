@@ -34,14 +34,20 @@ fn wanted() -> impl Strategy<Value = Wanted> {
     let cache = prop_oneof![Just(DiskCache::None), Just(DiskCache::Directsync)];
     let io = prop_oneof![Just(DiskIo::Native), Just(DiskIo::IoUring), Just(DiskIo::Threads)];
     let iothreads = prop::collection::vec(set(), 1..4);
-    (pins, set(), iothreads, nodes, size, cache, io, 1u32..20).prop_map(
-        |(pins, emulator, iothreads, nodes, size, cache, io, queues)| Wanted {
+    (pins, set(), iothreads, nodes, size, (cache, io), any::<bool>(), 1u32..20).prop_map(
+        |(pins, emulator, iothreads, nodes, size, (cache, io), share, queues)| Wanted {
             pins,
             emulator,
             iothreads,
             nodes,
             size,
-            options: DriverOptions { cache: Some(cache), io: Some(io), iothread: Some(1), queues: Some(queues) },
+            options: DriverOptions {
+                cache: Some(cache),
+                io: Some(io),
+                iothread: (!share).then_some(1),
+                iothreads: share.then_some(2),
+                queues: Some(queues),
+            },
         },
     )
 }
@@ -123,7 +129,8 @@ fn check(xml: &DomainXml, wanted: &Wanted) -> Result<(), TestCaseError> {
         prop_assert_eq!(disk.driver.cache.as_deref(), wanted.options.cache.map(DiskCache::as_str));
         prop_assert_eq!(disk.driver.io.as_deref(), wanted.options.io.map(DiskIo::as_str));
         prop_assert_eq!((disk.driver.iothread, disk.driver.queues), (wanted.options.iothread, wanted.options.queues));
-        prop_assert!(disk.driver.iothread_mapping.is_empty());
+        let shared: Vec<u32> = (1..=wanted.options.iothreads.unwrap_or(0)).collect();
+        prop_assert_eq!(&disk.driver.iothread_mapping, &shared);
     }
     let network = network(wanted);
     for interface in facts.interfaces.iter().filter(|interface| interface.is_virtio_tap() && interface.mac.is_some()) {

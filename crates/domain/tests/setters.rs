@@ -44,7 +44,13 @@ fn nodes(text: &str) -> NodeSet {
 }
 
 fn planned() -> DriverOptions {
-    DriverOptions { cache: Some(DiskCache::None), io: Some(DiskIo::IoUring), iothread: Some(1), queues: Some(4) }
+    DriverOptions {
+        cache: Some(DiskCache::None),
+        io: Some(DiskIo::IoUring),
+        iothread: Some(1),
+        iothreads: None,
+        queues: Some(4),
+    }
 }
 
 fn interface(xml: &mut DomainXml, backend: NetworkBackend, queues: u32) -> Result<bool, DomainError> {
@@ -130,4 +136,29 @@ golden! {
     add_missing_devices => missing;
     add_agent_channel => |xml| xml.add_agent_channel();
     remove_metadata => |xml| xml.remove_metadata();
+}
+
+#[test]
+fn iothreads_that_share_queues_replace_the_one_and_leave_for_it() {
+    let text = "<domain type='kvm'><name>a</name><memory>1024</memory><vcpu>4</vcpu><devices><disk><driver name='qemu' iothread='1' queues='4'/><target dev='vda' bus='virtio'/></disk></devices></domain>";
+    let mut xml = DomainXml::parse(text).unwrap();
+    let shared = DriverOptions { iothreads: Some(2), ..DriverOptions::default() };
+    assert!(xml.set_disk_driver("vda", &shared).unwrap() && !xml.set_disk_driver("vda", &shared).unwrap());
+    assert!(
+        xml.as_str()
+            .contains("<driver name='qemu' queues='4'><iothreads><iothread id='1'/><iothread id='2'/></iothreads>"),
+        "{}",
+        xml.as_str()
+    );
+    let driver = xml.facts().unwrap().disks[0].driver.clone();
+    assert_eq!((driver.iothread, driver.iothread_mapping), (None, vec![1, 2]));
+    // Queues that somebody dealt otherwise are not in turns.
+    let dealt = xml.as_str().replace("<iothread id='2'/>", "<iothread id='2'><queue id='0'/></iothread>");
+    let mut dealt = DomainXml::parse(&dealt).unwrap();
+    assert!(dealt.set_disk_driver("vda", &shared).unwrap() && dealt.as_str() == xml.as_str());
+    let one = DriverOptions { iothread: Some(1), ..DriverOptions::default() };
+    assert!(xml.set_disk_driver("vda", &one).unwrap() && !xml.as_str().contains("<iothreads>"), "{}", xml.as_str());
+    let both = DriverOptions { iothread: Some(1), ..shared };
+    let error = xml.set_disk_driver("vda", &both).unwrap_err().to_string();
+    assert!(error.contains("one iothread, or several"), "{error}");
 }

@@ -175,6 +175,7 @@ mod tests {
             cache: Some(nearmetal_domain::DiskCache::None),
             io: Some(nearmetal_domain::DiskIo::Native),
             iothread: Some(1),
+            iothreads: None,
             queues: None,
         };
         xml.set_disk_driver("vda", &planned).unwrap();

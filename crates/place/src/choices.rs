@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::DiskEngine;
-use crate::policy::{EmulatorOn, PinTo, Policy, Siblings};
+use crate::policy::{HelperOn, InterfaceQueues, PinTo, Policy, Polling, Siblings};
 
 /// Where vCPUs run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,8 @@ pub enum Pins {
 }
 
 /// One combination. Its word, `pu.huge.none-io_uring.iothread`, names it in documents and stores; what is not as the rules have it
-/// otherwise follows: `.emulator-node`, `.core-each`, `.cells`.
+/// otherwise follows: `.emulator-node`, `.core-each`, `.cells`, `.iothread-node`, `.two-iothreads`, `.guest-polls`, `.net-one-queue` or
+/// `.net-queue-each`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices {
     /// Where vCPUs run.
@@ -33,17 +34,30 @@ pub struct Choices {
     /// Whether an iothread with a PU of its own serves the disk, or QEMU's main loop.
     pub iothread: bool,
     /// Where the emulator thread runs.
-    pub emulator: EmulatorOn,
+    pub emulator: HelperOn,
     /// Siblings of the vCPUs' PUs.
     pub siblings: Siblings,
     /// Whether the guest sees the nodes it lies on.
     pub cells: bool,
+    /// Where iothreads run.
+    pub iothread_on: HelperOn,
+    /// Whether two iothreads take the queues of a disk in turns.
+    pub two_iothreads: bool,
+    /// Who polls before a vCPU sleeps.
+    pub polling: Polling,
+    /// Queues of its interfaces.
+    pub interface_queues: InterfaceQueues,
 }
 
 /// What follows the four words that are always there, in this order.
 const EMULATOR: &str = "emulator-node";
 const SIBLINGS: &str = "core-each";
 const CELLS: &str = "cells";
+const IOTHREAD: &str = "iothread-node";
+const IOTHREADS: &str = "two-iothreads";
+const POLLING: &str = "guest-polls";
+const ONE_QUEUE: &str = "net-one-queue";
+const QUEUE_EACH: &str = "net-queue-each";
 
 /// A word that names no choices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +77,19 @@ impl Choices {
 
     /// These, and all else as the rules have it.
     pub const fn new(pins: Pins, huge: bool, engine: Option<DiskEngine>, iothread: bool) -> Self {
-        let (emulator, siblings) = (EmulatorOn::Pu, Siblings::Use);
-        Self { pins, huge, engine, iothread, emulator, siblings, cells: false }
+        Self {
+            pins,
+            huge,
+            engine,
+            iothread,
+            emulator: HelperOn::Pu,
+            siblings: Siblings::Use,
+            cells: false,
+            iothread_on: HelperOn::Pu,
+            two_iothreads: false,
+            polling: Polling::Host,
+            interface_queues: InterfaceQueues::Keep,
+        }
     }
 
     /// A policy that plans a guest so.
@@ -72,7 +97,14 @@ impl Choices {
         Policy {
             pins: if self.pins == Pins::Node { PinTo::Node } else { PinTo::Pu },
             hugepages: self.huge && policy.hugepages,
-            iothreads: if self.iothread { policy.iothreads.max(1) } else { 0 },
+            iothreads: if self.iothread { policy.iothreads.max(1 + u32::from(self.two_iothreads)) } else { 0 },
+            share_queues: self.two_iothreads || policy.share_queues,
+            iothread_on: self.iothread_on,
+            polling: if policy.polling == Polling::Guest { Polling::Guest } else { self.polling },
+            interface_queues: match self.interface_queues {
+                InterfaceQueues::Keep => policy.interface_queues,
+                chosen => chosen,
+            },
             emulator: self.emulator,
             // What an operator asks for holds whatever was measured.
             siblings: if policy.siblings == Siblings::Spare { Siblings::Spare } else { self.siblings },
@@ -94,9 +126,14 @@ impl Choices {
         let thread = if self.iothread { "iothread" } else { "main loop" };
         let mut words = format!("{pins}, {pages}, {engine}, {thread}");
         let further = [
-            (self.emulator == EmulatorOn::Node, ", emulator thread on its node"),
+            (self.emulator == HelperOn::Node, ", emulator thread on its node"),
             (self.siblings == Siblings::Spare, ", a core for each vCPU"),
             (self.cells, ", guest cells"),
+            (self.iothread_on == HelperOn::Node, ", iothread on its node"),
+            (self.two_iothreads, ", two iothreads"),
+            (self.polling == Polling::Guest, ", the guest polls"),
+            (self.interface_queues == InterfaceQueues::One, ", one queue for each interface"),
+            (self.interface_queues == InterfaceQueues::EachVcpu, ", a network queue for each vCPU"),
         ];
         further.iter().filter(|(is_so, _)| *is_so).for_each(|(_, more)| words.push_str(more));
         words
@@ -105,9 +142,14 @@ impl Choices {
     /// The words that follow the four.
     fn further(self) -> impl Iterator<Item = &'static str> {
         let all = [
-            (self.emulator == EmulatorOn::Node, EMULATOR),
+            (self.emulator == HelperOn::Node, EMULATOR),
             (self.siblings == Siblings::Spare, SIBLINGS),
             (self.cells, CELLS),
+            (self.iothread_on == HelperOn::Node, IOTHREAD),
+            (self.two_iothreads, IOTHREADS),
+            (self.polling == Polling::Guest, POLLING),
+            (self.interface_queues == InterfaceQueues::One, ONE_QUEUE),
+            (self.interface_queues == InterfaceQueues::EachVcpu, QUEUE_EACH),
         ];
         all.into_iter().filter_map(|(is_so, word)| is_so.then_some(word))
     }
@@ -161,9 +203,17 @@ impl FromStr for Choices {
                 "main-loop" => false,
                 _ => return Err(unknown()),
             },
-            emulator: if has(EMULATOR) { EmulatorOn::Node } else { EmulatorOn::Pu },
+            emulator: if has(EMULATOR) { HelperOn::Node } else { HelperOn::Pu },
             siblings: if has(SIBLINGS) { Siblings::Spare } else { Siblings::Use },
             cells: has(CELLS),
+            iothread_on: if has(IOTHREAD) { HelperOn::Node } else { HelperOn::Pu },
+            two_iothreads: has(IOTHREADS),
+            polling: if has(POLLING) { Polling::Guest } else { Polling::Host },
+            interface_queues: match (has(ONE_QUEUE), has(QUEUE_EACH)) {
+                (true, _) => InterfaceQueues::One,
+                (false, true) => InterfaceQueues::EachVcpu,
+                (false, false) => InterfaceQueues::Keep,
+            },
         };
         // Each word that is known, once and in its place.
         if choices.further().eq(further.iter().copied()) { Ok(choices) } else { Err(unknown()) }
@@ -181,10 +231,19 @@ mod tests {
             for (huge, iothread) in [(true, true), (true, false), (false, true), (false, false)] {
                 for engine in engines {
                     let plain = Choices::new(pins, huge, engine, iothread);
-                    let emulator = Choices { emulator: EmulatorOn::Node, ..plain };
+                    let emulator = Choices { emulator: HelperOn::Node, ..plain };
                     let siblings = Choices { siblings: Siblings::Spare, ..plain };
-                    let all = Choices { siblings: Siblings::Spare, cells: true, ..emulator };
-                    for choices in [plain, emulator, siblings, Choices { cells: true, ..plain }, all] {
+                    let queues = Choices { interface_queues: InterfaceQueues::One, ..plain };
+                    let all = Choices {
+                        siblings: Siblings::Spare,
+                        cells: true,
+                        iothread_on: HelperOn::Node,
+                        two_iothreads: true,
+                        polling: Polling::Guest,
+                        interface_queues: InterfaceQueues::EachVcpu,
+                        ..emulator
+                    };
+                    for choices in [plain, emulator, siblings, Choices { cells: true, ..plain }, queues, all] {
                         assert_eq!(choices.to_string().parse(), Ok(choices), "{choices}");
                     }
                     // Documents of before there were more than four choices.
@@ -203,6 +262,7 @@ mod tests {
             "pu.huge.rule.iothread.magic",
             "pu.huge.rule.iothread.cells.cells",
             "pu.huge.rule.iothread.cells.emulator-node",
+            "pu.huge.rule.iothread.net-one-queue.net-queue-each",
         ] {
             let error = junk.parse::<Choices>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{junk}` names no choices")), "{error}");

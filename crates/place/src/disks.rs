@@ -36,20 +36,22 @@ pub fn disk_placements(
         }
         let (engine, why_engine) = engine(host, disk);
         let virtio = disk.is_virtio_blk;
-        let iothread = (virtio && iothreads > 0).then(|| {
+        let queues = virtio.then(|| guest.vcpus.min(policy.max_queues).max(1));
+        let shared = queues.map(|queues| queues.min(iothreads)).filter(|count| policy.share_queues && *count > 1);
+        let iothread = (virtio && iothreads > 0 && shared.is_none()).then(|| {
             served += 1;
             (served - 1) % iothreads + 1
         });
-        let queues = virtio.then(|| guest.vcpus.min(policy.max_queues).max(1));
         placements.push(DiskPlacement {
             target: disk.target.clone(),
             block_device: disk.block_device.clone().filter(|_| disk.is_block),
             cache: CacheMode::None,
             engine,
             iothread,
+            iothreads: shared,
             queues,
         });
-        reasons.extend(reasons_of(disk, guest, policy, engine, why_engine, iothread, queues));
+        reasons.extend(reasons_of(disk, guest, policy, engine, why_engine, (iothread, shared), queues));
     }
     (placements, reasons)
 }
@@ -108,7 +110,7 @@ fn reasons_of(
     policy: &Policy,
     engine: DiskEngine,
     why_engine: String,
-    iothread: Option<u32>,
+    (iothread, shared): (Option<u32>, Option<u32>),
     queues: Option<u32>,
 ) -> Vec<Reason> {
     let reason = |choice: String, because: String, source: &str| Reason {
@@ -131,6 +133,11 @@ fn reasons_of(
     if let Some(iothread) = iothread {
         let because = "its requests are handled by a thread of their own instead of QEMU's main loop".to_owned();
         reasons.push(reason(format!("iothread {iothread}"), because, sources::LIBVIRT_IOTHREADS));
+    }
+    if let Some(count) = shared {
+        let because =
+            "its queues are handled in turns by threads of their own: one PU full of disk work holds up no other queue";
+        reasons.push(reason(format!("iothread 1 to {count}"), because.to_owned(), sources::LIBVIRT_IOTHREADS));
     }
     if let Some(queues) = queues {
         let because = match queues < guest.vcpus {

@@ -14,6 +14,14 @@ pub(crate) struct Helpers {
     pub(crate) found: Found,
 }
 
+impl Helpers {
+    /// Whether no two of these threads share a PU.
+    pub(crate) fn are_apart(&self) -> bool {
+        let all = self.iothreads.iter().fold(self.emulator.clone(), |all, own| all.union(own));
+        all.len() == self.emulator.len() + self.iothreads.iter().map(CpuSet::len).sum::<usize>()
+    }
+}
+
 /// How good the place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {

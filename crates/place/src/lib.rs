@@ -36,7 +36,7 @@ pub use plan::{
     NetworkBackend, NetworkPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
 };
 pub use planner::{plan, plan_tuned};
-pub use policy::{Allowed, EmulatorOn, Housekeeping, PinTo, Policy, Siblings};
+pub use policy::{Allowed, HelperOn, Housekeeping, InterfaceQueues, PinTo, Policy, Polling, Siblings};
 pub use report::{NodeReport, PlanReport, Planned};
 pub use request::{DiskRequest, GuestRequest, NetworkRequest, Shown, ShownCell, UnknownClass, WorkloadClass};
 pub use text::{explain, render};

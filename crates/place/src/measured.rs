@@ -166,6 +166,7 @@ fn use_disks(host: &Host, placement: &mut Placement, measured: &[MeasuredDisk]) 
         disk.cache = measured.cache;
         disk.engine = measured.engine;
         disk.iothread = disk.iothread.filter(|_| measured.iothread);
+        disk.iothreads = disk.iothreads.filter(|_| measured.iothread);
         disk.queues = measured.queues.or(disk.queues);
         let replaced = |reason: &Reason| {
             let words: &[&str] =

@@ -53,6 +53,10 @@ pub struct Placement {
     /// vCPUs 0 and 1 are threads of core 0. `None` leaves the guest's topology as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads_per_core: Option<u32>,
+    /// Whether the guest polls by itself before a vCPU sleeps: KVM tells it that its PUs are its own (`hint-dedicated`), and lets it
+    /// switch the host's polling off (`poll-control`). `false` leaves both as they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guest_polls: bool,
     /// Why, one per decision, in the order a reader wants them.
     pub reasons: Vec<Reason>,
 }
@@ -173,6 +177,9 @@ pub struct DiskPlacement {
     pub engine: DiskEngine,
     /// Number of the iothread that serves it, from 1.
     pub iothread: Option<u32>,
+    /// Iothreads 1 to this number take its queues in turns, and `iothread` is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iothreads: Option<u32>,
     /// Virtqueues.
     pub queues: Option<u32>,
 }

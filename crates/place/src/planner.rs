@@ -8,8 +8,8 @@ use crate::distances::Distances;
 use crate::measured::MeasuredGuest;
 use crate::memory::Memory;
 use crate::occupied::Occupied;
-use crate::plan::{Blocker, MemoryPlacement, Placement, Plan, VcpuPin};
-use crate::policy::{EmulatorOn, PinTo, Policy, Siblings};
+use crate::plan::{Blocker, MemoryPlacement, NetworkBackend, NetworkPlacement, Placement, Plan, VcpuPin};
+use crate::policy::{HelperOn, InterfaceQueues, PinTo, Policy, Polling, Siblings};
 use crate::processors::{Level, Processors};
 use crate::report::{NodeReport, PlanReport, Planned};
 use crate::request::{GuestRequest, WorkloadClass};
@@ -152,6 +152,7 @@ fn floating(guest: &GuestRequest) -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
+        guest_polls: false,
         reasons: vec![reasons::floating(guest)],
     }
 }
@@ -166,12 +167,29 @@ fn place(
     anchor: Option<&Anchor>,
     slice: &Slice,
 ) -> Placement {
-    let iothreads = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
-    let helpers = helpers::find(distances, processors, slice, iothreads as usize);
+    let wanted = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
+    let find = |iothreads: u32| helpers::find(distances, processors, slice, iothreads as usize);
+    let (mut iothreads, mut helpers) = (wanted, find(wanted));
+    // Two that share a PU would only take it from each other.
+    while policy.share_queues && iothreads > 1 && !helpers.are_apart() {
+        iothreads -= 1;
+        helpers = find(iothreads);
+    }
     let (disks, why_disks) = disks::disk_placements(host, policy, guest, iothreads);
     let cells = cells::of(distances, processors, guest, slice);
     let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &cells, &helpers);
+    if iothreads < wanted {
+        reasons.push(reasons::fewer_iothreads(iothreads, wanted));
+    }
     reasons.extend(why_disks);
+    let guest_polls = policy.polling == Polling::Guest;
+    // A vCPU that shares its PU would poll in the time of another.
+    let may_poll = guest_polls && policy.pins == PinTo::Pu && slice.level != Level::Helpers;
+    if guest_polls {
+        reasons.push(reasons::polling(may_poll));
+    }
+    let networks = interface_queues(guest, policy);
+    reasons.extend(networks.iter().map(|own| reasons::interface_queues(policy, own)));
     let used = helpers.iothreads.iter().fold(helpers.emulator.clone(), |all, set| all.union(set));
     processors.helpers = processors.helpers.union(&used);
     processors.idle = processors.idle.difference(&used);
@@ -206,21 +224,36 @@ fn place(
             pages: slice.page_size.map_or(0, |size| guest.memory.pages(size)),
         },
         disks,
-        // The rules leave interfaces as they are; what was measured comes in afterwards.
-        networks: Vec::new(),
+        // The rules leave interfaces as they are; what was measured in a race of networks comes in afterwards.
+        networks,
         cells,
         // This planner gives guests no devices.
         devices: Vec::new(),
         vhost: vhost.into_iter().map(CpuSet::one).collect(),
         interrupts,
         // Two vCPUs on two cores are no threads of one.
+        guest_polls: may_poll,
         threads_per_core: (policy.siblings == Siblings::Spare && guest.shows.threads > 1).then_some(1),
         reasons,
     }
 }
 
-/// Lets threads run on each PU of their nodes that is free once all guests and their helper threads are placed: vCPUs, and the
-/// emulator thread, as the policy has it.
+/// Interfaces whose number of queues the policy decides: those that vhost-net carries.
+fn interface_queues(guest: &GuestRequest, policy: &Policy) -> Vec<NetworkPlacement> {
+    let queues = match policy.interface_queues {
+        InterfaceQueues::Keep => return Vec::new(),
+        InterfaceQueues::One => 1,
+        InterfaceQueues::EachVcpu => guest.vcpus.min(policy.max_queues).max(1),
+    };
+    let of = |mac: &str| {
+        let (backend, offloads_off) = (NetworkBackend::Vhost, false);
+        mac.parse().ok().map(|mac| NetworkPlacement { mac, backend, queues, offloads_off })
+    };
+    guest.networks.iter().filter(|network| network.uses_vhost).filter_map(|network| of(&network.mac)).collect()
+}
+
+/// Lets threads run on each PU of their nodes that is free once all guests and their helper threads are placed: vCPUs, the
+/// emulator thread and iothreads, as the policy has it.
 fn share_nodes(placement: &mut Placement, slice: &Slice, processors: &Processors, policy: &Policy) {
     let free = |node: u32| match policy.siblings {
         Siblings::Use => processors.free(node, Level::Free),
@@ -228,9 +261,13 @@ fn share_nodes(placement: &mut Placement, slice: &Slice, processors: &Processors
     };
     let of_all = slice.cpu_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&free(*node)));
     // Where nothing is free, what was said of its PU still holds.
-    if policy.emulator == EmulatorOn::Node && !of_all.is_empty() {
+    if policy.emulator == HelperOn::Node && !of_all.is_empty() {
         placement.emulator = placement.emulator.union(&of_all);
         reasons::replace(placement, "emulator", reasons::emulator_on_node);
+    }
+    if policy.iothread_on == HelperOn::Node && !of_all.is_empty() && !placement.iothreads.is_empty() {
+        placement.iothreads.iter_mut().for_each(|own| *own = own.union(&of_all));
+        reasons::replace(placement, "iothread", reasons::iothreads_on_node);
     }
     if policy.pins == PinTo::Node {
         let pinned: CpuSet = slice.cpus.iter().copied().collect();

@@ -28,15 +28,41 @@ pub enum PinTo {
     Node,
 }
 
-/// Where QEMU's own threads run: its main loop and, with the engine `threads`, the workers that do its disk requests.
+/// Where a helper thread of QEMU runs: its main loop and, with the engine `threads`, the workers that do its disk requests; or an
+/// iothread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum EmulatorOn {
+pub enum HelperOn {
     /// On a PU of their own.
     #[default]
     Pu,
     /// On that PU, and on all PUs of the guest's nodes that carry nobody's vCPUs or helper threads.
     Node,
+}
+
+/// Who waits for work before a vCPU that has none sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Polling {
+    /// The host's KVM, for as long as its `halt_poll_ns` says (Documentation/virt/kvm/halt-polling).
+    #[default]
+    Host,
+    /// The guest itself (cpuidle-haltpoll), which is told that its PUs are its own and may switch the host's polling off
+    /// (Documentation/virt/guest-halt-polling). A Linux guest without that driver sleeps at once, as before.
+    Guest,
+}
+
+/// Pairs of queues of interfaces that vhost-net carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterfaceQueues {
+    /// As the definition has them, or the rules of its class ask for.
+    #[default]
+    Keep,
+    /// One.
+    One,
+    /// One for each vCPU.
+    EachVcpu,
 }
 
 /// What becomes of the other PUs of cores that vCPUs run on, where cores have more than one (SMT).
@@ -69,7 +95,9 @@ pub struct Policy {
     /// What each vCPU may run on. Default: a PU of its own.
     pub pins: PinTo,
     /// Where the emulator thread runs. Default: on a PU of its own.
-    pub emulator: EmulatorOn,
+    pub emulator: HelperOn,
+    /// Where iothreads run. Default: on a PU of their own.
+    pub iothread_on: HelperOn,
     /// Siblings of the vCPUs' PUs. Default: used, since two threads of a core do more than one.
     pub siblings: Siblings,
     /// Whether a guest that lies on several nodes sees them, as cells of its own. Default: no, because a definition that shows
@@ -77,6 +105,13 @@ pub struct Policy {
     pub guest_cells: bool,
     /// Iothreads of a guest with virtio-blk disks. Default 1: a second one pays only where one PU is full of disk work.
     pub iothreads: u32,
+    /// Whether all iothreads take the queues of a disk in turns, as far as each has a PU of its own. Default: no, since it takes
+    /// QEMU 9.0 and libvirt 10.0; each disk has one iothread.
+    pub share_queues: bool,
+    /// Who polls before a vCPU sleeps. Default: the host, unless the rules of the guest's class ask for more.
+    pub polling: Polling,
+    /// Queues of virtio interfaces. Default: as they are.
+    pub interface_queues: InterfaceQueues,
     /// Virtqueues of a disk at most. QEMU's default is one per vCPU (machine types since 5.2), and Linux guests use no
     /// more than that. Default 16: each queue costs an interrupt vector, and one iothread serves them all.
     pub max_queues: u32,
@@ -128,10 +163,14 @@ impl Default for Policy {
             memory_reserve: Bytes::from_mib(64),
             memory_reserve_percent: 5,
             pins: PinTo::Pu,
-            emulator: EmulatorOn::Pu,
+            emulator: HelperOn::Pu,
+            iothread_on: HelperOn::Pu,
             siblings: Siblings::Use,
             guest_cells: false,
             iothreads: 1,
+            share_queues: false,
+            polling: Polling::Host,
+            interface_queues: InterfaceQueues::Keep,
             max_queues: 16,
             vhost_pus: 0,
             place_interrupts: true,

@@ -9,8 +9,8 @@ use crate::anchor::Anchor;
 use crate::distances::Distances;
 use crate::helpers::{Found, Helpers};
 use crate::occupied::Occupied;
-use crate::plan::{GuestCell, Placement, Plan, Reason};
-use crate::policy::{Policy, Siblings};
+use crate::plan::{GuestCell, NetworkPlacement, Placement, Plan, Reason};
+use crate::policy::{InterfaceQueues, Policy, Siblings};
 use crate::processors::Level;
 use crate::request::{GuestRequest, WorkloadClass};
 use crate::slice::Slice;
@@ -182,6 +182,54 @@ fn iothreads(helpers: &Helpers) -> Option<Reason> {
     let because = format!("disk requests take no time from vCPUs or the emulator thread; {}", place(helpers.found));
     let choice = format!("{}, on PU {}", sets.len(), sets.join(" and "));
     Some(reason("iothread", choice, because, Some(sources::LIBVIRT_IOTHREADS)))
+}
+
+/// Why iothreads share the PUs of the guest's nodes.
+pub(crate) fn iothreads_on_node(placement: &Placement) -> Reason {
+    let sets: BTreeSet<String> = placement.iothreads.iter().map(CpuSet::to_string).collect();
+    let because = "disk requests may be handled on each of these PUs of the guest's nodes that carries nobody else's vCPUs or helper \
+                   threads; a plan that is made later may put vCPUs there";
+    let choice =
+        format!("{}, on PUs {}", placement.iothreads.len(), sets.into_iter().collect::<Vec<_>>().join(" and "));
+    reason("iothread", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
+}
+
+/// Why there are fewer iothreads than the policy wants.
+pub(crate) fn fewer_iothreads(have: u32, wanted: u32) -> Reason {
+    let because = "no other PU is free near the guest, and iothreads that share one would only take it from each other";
+    reason(
+        "further iothreads",
+        format!("{have} instead of {wanted}"),
+        because.to_owned(),
+        Some(sources::LIBVIRT_IOTHREADS),
+    )
+}
+
+/// Who polls before a vCPU sleeps.
+pub(crate) fn polling(may_poll: bool) -> Reason {
+    let (choice, because) = match may_poll {
+        true => (
+            "the guest polls",
+            "it is told that its PUs are its own (hint-dedicated), and may switch the host's polling off (poll-control): a wake-up \
+             then costs no exit",
+        ),
+        false => {
+            ("the host polls", "its vCPUs have no PUs of their own, so a guest that polls would take time from others")
+        }
+    };
+    reason("halt polling", choice.to_owned(), because.to_owned(), Some(sources::KERNEL_GUEST_HALTPOLL))
+}
+
+/// Queues of an interface that the policy decides.
+pub(crate) fn interface_queues(policy: &Policy, own: &NetworkPlacement) -> Reason {
+    let (choice, because) = match policy.interface_queues {
+        InterfaceQueues::EachVcpu => (
+            format!("{} queues", own.queues),
+            "one for each vCPU, with a vhost worker each: packets are handled beside each other",
+        ),
+        _ => ("1 queue".to_owned(), "one vhost worker: packets stay in order, and fewer threads wake up"),
+    };
+    reason(&format!("interface {}", own.mac), choice, because.to_owned(), Some(sources::QEMU_QUEUES))
 }
 
 /// The vhost workers' own PUs, or why there are none.

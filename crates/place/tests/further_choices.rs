@@ -7,7 +7,8 @@ use common::{because, choice, cpu_set, cpus, guest, guest_on, helper_set, networ
 use nearmetal_host::Host;
 use nearmetal_host::synthetic::Synthetic;
 use nearmetal_place::{
-    EmulatorOn, GuestRequest, Occupied, PinTo, Placement, Plan, Policy, Shown, ShownCell, Siblings, plan,
+    GuestRequest, HelperOn, InterfaceQueues, Occupied, PinTo, Placement, Plan, Policy, Polling, Shown, ShownCell,
+    Siblings, plan,
 };
 use nearmetal_units::{Bytes, CpuSet, PageSize};
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ fn one(host: &Host, guest: GuestRequest, policy: &Policy) -> Placement {
 }
 
 fn on_node() -> Policy {
-    Policy { emulator: EmulatorOn::Node, ..Policy::default() }
+    Policy { emulator: HelperOn::Node, ..Policy::default() }
 }
 
 fn core_each() -> Policy {
@@ -50,6 +51,44 @@ fn qemus_threads_may_use_what_nobody_has_of_the_node() {
     assert!(
         shared[0].emulator.is_disjoint(&own[1].emulator) && shared[0].emulator.is_disjoint(&shared[1].iothreads[0])
     );
+}
+
+#[test]
+fn iothreads_may_use_what_nobody_has_of_the_node_and_two_of_them_share_queues() {
+    let host = Synthetic::new().cores_per_node(12).nvme(0).build();
+    let guests = [guest_on("a", 2, 512, "nvme0n1"), guest_on("b", 2, 512, "nvme0n1")];
+    let shared = planned(&host, &guests, &Policy { iothread_on: HelperOn::Node, ..Policy::default() }).placements;
+    for guest in &shared {
+        assert!(guest.iothreads[0].len() > 1 && guest.emulator.len() == 1, "{guest:?}");
+        assert!(shared.iter().all(|other| guest.iothreads[0].is_disjoint(&cpu_set(other))));
+        assert!(choice(guest, "iothread").contains(&guest.iothreads[0].to_string()));
+    }
+    let two = Policy { iothreads: 2, share_queues: true, ..Policy::default() };
+    let placement = one(&host, guest_on("a", 2, 512, "nvme0n1"), &two);
+    assert_eq!((placement.disks[0].iothread, placement.disks[0].iothreads), (None, Some(2)));
+    assert!(placement.iothreads[0].is_disjoint(&placement.iothreads[1]), "{placement:?}");
+    // One queue needs no second thread.
+    let single = one(&host, guest_on("a", 1, 512, "nvme0n1"), &two);
+    assert_eq!((single.disks[0].iothread, single.disks[0].iothreads), (Some(1), None));
+    let narrow = Synthetic::new().packages(1).cores_per_node(6).nvme(0).build();
+    let narrow = one(&narrow, guest_on("a", 3, 512, "nvme0n1"), &two);
+    assert_eq!((narrow.iothreads.len(), narrow.disks[0].iothread), (1, Some(1)));
+    assert_eq!(choice(&narrow, "further iothreads"), "1 instead of 2");
+}
+
+#[test]
+fn a_guest_polls_only_on_pus_of_its_own_and_queues_follow_the_policy() {
+    let host = Synthetic::new().cores_per_node(12).nvme(0).build();
+    let polls = Policy { polling: Polling::Guest, ..Policy::default() };
+    assert!(one(&host, guest("a", 2, 512), &polls).guest_polls);
+    let on_node = one(&host, guest("a", 2, 512), &Policy { pins: PinTo::Node, ..polls });
+    assert!(!on_node.guest_polls && because(&on_node, "halt polling").contains("no PUs of their own"));
+    let with = GuestRequest { networks: vec![network("eth0")], ..guest("a", 4, 512) };
+    let queues =
+        |interface_queues| one(&host, with.clone(), &Policy { interface_queues, ..Policy::default() }).networks;
+    assert!(queues(InterfaceQueues::Keep).is_empty());
+    let counts = [InterfaceQueues::One, InterfaceQueues::EachVcpu].map(|own| queues(own)[0].queues);
+    assert_eq!(counts, [1, 4]);
 }
 
 #[test]
@@ -223,8 +262,11 @@ fn distances_that_no_firmware_should_say_are_not_told() {
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
-    (any::<[bool; 5]>()).prop_map(|[emulator, siblings, guest_cells, node, hugepages]| Policy {
-        emulator: if emulator { EmulatorOn::Node } else { EmulatorOn::Pu },
+    (any::<[bool; 7]>()).prop_map(|[emulator, siblings, guest_cells, node, hugepages, iothread, shared]| Policy {
+        iothread_on: if iothread { HelperOn::Node } else { HelperOn::Pu },
+        iothreads: 1 + u32::from(shared),
+        share_queues: shared,
+        emulator: if emulator { HelperOn::Node } else { HelperOn::Pu },
         siblings: if siblings { Siblings::Spare } else { Siblings::Use },
         pins: if node { PinTo::Node } else { PinTo::Pu },
         guest_cells,

@@ -1,11 +1,14 @@
 //! A definition edited by a placement.
 
 use nearmetal_domain::{
-    Cell, CellFacts, DiskCache, DiskIo, DomainError, DomainFacts, DomainXml, DriverOptions, Function, InterfaceOptions,
-    NetworkFunction,
+    Cell, CellFacts, DefinitionEdit, DiskCache, DiskIo, DomainError, DomainFacts, DomainXml, DriverOptions, Function,
+    InterfaceOptions, NetworkFunction,
 };
 use nearmetal_place::{CacheMode, DevicePlacement, DiskEngine, FunctionKind, GuestCell, NetworkBackend, Placement};
 use nearmetal_units::{CpuSet, NodeSet};
+
+/// Features of KVM with which a guest polls before its vCPUs sleep.
+pub(crate) const POLLING_FEATURES: [&str; 2] = ["hint-dedicated", "poll-control"];
 
 /// A definition that says what a placement says: this one, edited in place.
 ///
@@ -67,6 +70,7 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
                 DiskEngine::IoUring => DiskIo::IoUring,
             }),
             iothread: disk.iothread,
+            iothreads: disk.iothreads,
             queues: disk.queues,
         };
         xml.set_disk_driver(&disk.target, &options)?;
@@ -81,6 +85,12 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
             offloads_off: network.offloads_off,
         };
         xml.set_interface_driver(network.mac, &options)?;
+    }
+    if placement.guest_polls {
+        for feature in POLLING_FEATURES {
+            let (at, name, value) = (format!("features/kvm/{feature}"), "state".to_owned(), "on".to_owned());
+            xml.edit(&DefinitionEdit::SetAttribute { at, name, value })?;
+        }
     }
     // Nothing was decided about the functions of a guest that is given none: those it has stay.
     if !placement.devices.is_empty() {

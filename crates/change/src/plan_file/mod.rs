@@ -10,6 +10,7 @@ mod identity;
 mod parts;
 
 pub use compose::{DomainInput, Starting, compose, compose_from, compose_with_new, shaped_by_class};
+pub(crate) use edit::POLLING_FEATURES;
 pub use edit::edited;
 pub use follow::{Beside, Followed, Left, follow_rules};
 pub use identity::HostIdentity;

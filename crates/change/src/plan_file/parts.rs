@@ -4,6 +4,7 @@ use nearmetal_domain::{CellFacts, DomainFacts, InterfaceFacts};
 use nearmetal_units::{CpuSet, PciAddress};
 
 use super::Part;
+use super::edit::POLLING_FEATURES;
 
 /// The differences between what is and what shall be: (needs a restart, can be done while the guest runs).
 pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> (Vec<Part>, Vec<Part>) {
@@ -56,6 +57,10 @@ pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
     const SHOWN: &str = "QEMU builds what the guest sees of its CPUs and memory when it starts";
     add(&mut restart, "guest cells".into(), cells_text(now), cells_text(after), SHOWN);
     add(&mut restart, "topology".into(), topology_text(now), topology_text(after), SHOWN);
+    for feature in POLLING_FEATURES {
+        let state = |facts: &DomainFacts| facts.features.kvm_state(feature).unwrap_or("not set").to_owned();
+        add(&mut restart, format!("kvm {feature}"), state(now), state(after), SHOWN);
+    }
     let q35 = after.boot.is_q35();
     let addresses = now.functions.iter().chain(&after.functions).map(|function| function.address);
     for address in addresses.collect::<std::collections::BTreeSet<_>>() {

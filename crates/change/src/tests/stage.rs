@@ -295,6 +295,7 @@ pub(crate) fn placement() -> Placement {
             cache: CacheMode::None,
             engine: DiskEngine::IoUring,
             iothread: Some(1),
+            iothreads: None,
             queues: Some(1),
         }],
         networks: Vec::new(),
@@ -303,6 +304,7 @@ pub(crate) fn placement() -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
+        guest_polls: false,
         reasons: Vec::new(),
     }
 }

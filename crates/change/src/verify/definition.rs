@@ -6,6 +6,7 @@ use nearmetal_units::PageSize;
 
 use super::judge::engine_word;
 use super::{Check, CheckKind};
+use crate::plan_file::POLLING_FEATURES;
 
 /// One check for a definition that is as planned; one per attribute that is not.
 pub(super) fn judge(kind: CheckKind, placement: &Placement, facts: Option<&Result<DomainFacts, String>>) -> Vec<Check> {
@@ -122,12 +123,25 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
                 driver.and_then(|driver| driver.iothread).map(|id| id.to_string()),
             );
         }
+        if let Some(count) = disk.iothreads {
+            let found =
+                driver.map(|driver| driver.iothread_mapping.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+            let planned: Vec<String> = (1..=count).map(|number| number.to_string()).collect();
+            let name = format!("disk {}/driver/iothreads", disk.target);
+            add(name, planned.join(" "), found.filter(|found| !found.is_empty()));
+        }
         if let Some(queues) = disk.queues {
             add(
                 of("queues"),
                 queues.to_string(),
                 driver.and_then(|driver| driver.queues).map(|count| count.to_string()),
             );
+        }
+    }
+    if placement.guest_polls {
+        for feature in POLLING_FEATURES {
+            let found = facts.features.kvm_state(feature).map(str::to_owned);
+            add(format!("features/kvm/{feature}"), "on".to_owned(), found);
         }
     }
     for network in &placement.networks {

@@ -95,8 +95,14 @@ pub(super) fn judge(placement: &Placement, seen: Option<&Result<Vec<ObservedQueu
     let place = format!("QMP; {TAINTS}");
     let checks = placement.disks.iter().map(|disk| {
         let subject = format!("queues of disk {}", disk.target);
-        let name = disk.iothread.map(|number| format!("iothread{number}"));
-        let wanted = format!("all served by {}", name.as_deref().unwrap_or("QEMU's main loop"));
+        let names: Vec<Option<String>> = match disk.iothreads {
+            Some(count) => (1..=count).map(|number| Some(format!("iothread{number}"))).collect(),
+            None => vec![disk.iothread.map(|number| format!("iothread{number}"))],
+        };
+        let wanted = match (names.as_slice(), disk.iothreads) {
+            ([one], _) => format!("all served by {}", one.as_deref().unwrap_or("QEMU's main loop")),
+            (_, count) => format!("served by iothreads 1 to {} in turns", count.unwrap_or_default()),
+        };
         let own = seen.as_ref().map_err(Clone::clone).and_then(|all| {
             let own = all.iter().find(|own| own.target == disk.target).ok_or("not asked (--deep asks)")?;
             Ok((own, own.iothreads.as_ref().map_err(Clone::clone)?))
@@ -114,7 +120,8 @@ pub(super) fn judge(placement: &Placement, seen: Option<&Result<Vec<ObservedQueu
                     }
                 };
                 let found: Vec<String> = queues.iter().enumerate().map(one).collect();
-                let equal = !queues.is_empty() && queues.iter().all(|own| *own == name);
+                let equal =
+                    !queues.is_empty() && queues.iter().zip(names.iter().cycle()).all(|(own, name)| own == name);
                 Check::compared(CheckKind::Queue, subject, wanted, found.join(", "), equal)
             }
         }
@@ -175,6 +182,20 @@ mod tests {
         );
         let silent = asked(|_| None);
         assert!(matches!(silent[0].outcome, super::super::Outcome::CannotTell { .. }), "{silent:?}");
+    }
+
+    #[test]
+    fn queues_that_iothreads_take_in_turns_are_compared_each() {
+        let mut placement = stage::placement();
+        (placement.disks[0].iothread, placement.disks[0].iothreads) = (None, Some(2));
+        let seen = |numbers: [u32; 3]| {
+            let iothreads = Ok(numbers.map(|number| Some(format!("iothread{number}"))).to_vec());
+            let target = placement.disks[0].target.clone();
+            judge(&placement, Some(&Ok(vec![ObservedQueues { target, iothreads, threads: Vec::new() }]))).remove(0)
+        };
+        assert_eq!(seen([1, 2, 1]).outcome, super::super::Outcome::Ok);
+        assert_eq!(seen([1, 1, 1]).outcome, super::super::Outcome::Mismatch);
+        assert!(seen([1, 1, 1]).planned.contains("iothreads 1 to 2 in turns"), "{:?}", seen([1, 1, 1]));
     }
 
     #[test]

@@ -20,7 +20,15 @@ fn parts() -> Vec<Part> {
 
 fn disk(target: &str, cache: CacheMode, engine: DiskEngine) -> DiskPlacement {
     let block_device = Some("nvme0n1".into());
-    DiskPlacement { target: target.into(), block_device, cache, engine, iothread: Some(1), queues: Some(2) }
+    DiskPlacement {
+        target: target.into(),
+        block_device,
+        cache,
+        engine,
+        iothread: Some(1),
+        iothreads: None,
+        queues: Some(2),
+    }
 }
 
 fn network(mac: &str, backend: NetworkBackend) -> NetworkPlacement {
@@ -61,6 +69,7 @@ fn placement() -> Placement {
         vhost: vec![CpuSet::one(3)],
         interrupts: CpuSet::one(3),
         threads_per_core: Some(1),
+        guest_polls: true,
         reasons: vec![Reason {
             subject: "node".into(),
             choice: "node 1".into(),

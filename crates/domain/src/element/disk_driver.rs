@@ -66,6 +66,8 @@ pub struct DriverOptions {
     pub io: Option<DiskIo>,
     /// Iothread that serves the disk.
     pub iothread: Option<u32>,
+    /// Iothreads 1 to this number take the disk's queues in turns (QEMU 9.0, libvirt 10.0); not together with `iothread`.
+    pub iothreads: Option<u32>,
     /// Virtqueues.
     pub queues: Option<u32>,
 }
@@ -74,19 +76,24 @@ impl DomainXml {
     /// Sets driver options of the disk with that target name; other options stay. A disk without `<driver>` gets
     /// `<driver name='qemu' type='raw' …/>`, the format libvirt takes where none is written.
     ///
-    /// An iothread set here replaces a mapping of queues to several iothreads: libvirt takes only one of the two.
+    /// An iothread set here replaces a mapping of queues to several iothreads, and the other way: libvirt takes only one of the two.
     ///
     /// # Errors
-    /// No such disk; iothread or queues on a disk that is not virtio; iothread 0 or no queues; `native` together with
+    /// No such disk; iothread or queues on a disk that is not virtio; iothread 0 or no queues; one iothread and several; `native` together with
     /// a cached mode, which QEMU refuses.
     pub fn set_disk_driver(&mut self, target: &str, options: &DriverOptions) -> Result<bool, DomainError> {
-        if options.iothread == Some(0) || options.queues == Some(0) {
+        if [options.iothread, options.iothreads, options.queues].contains(&Some(0)) {
             return Err(DomainError::argument("an iothread or a number of queues", "0", "both count from 1"));
+        }
+        if let (Some(_), Some(count)) = (options.iothread, options.iothreads) {
+            let rule = "a disk has one iothread, or several that share its queues";
+            return Err(DomainError::argument("a number of iothreads", &count.to_string(), rule));
         }
         self.rewrite(|document, edits| {
             let disk = disk::find(document, target)?;
             let virtio = disk::bus(disk, target).as_deref() == Some("virtio");
-            if (options.iothread.is_some() || options.queues.is_some()) && !virtio {
+            let needs_virtio = [options.iothread, options.iothreads, options.queues].iter().any(Option::is_some);
+            if needs_virtio && !virtio {
                 let rule = "iothread and queues need bus='virtio'";
                 return Err(DomainError::argument("a disk driver option", target, rule));
             }
@@ -98,9 +105,14 @@ impl DomainXml {
                 ("queues", number(options.queues)),
             ];
             let wanted = wanted.into_iter().filter_map(|(name, value)| value.map(|value| (name, value)));
+            let shared: Vec<String> = (1..=options.iothreads.unwrap_or(0)).map(|id| id.to_string()).collect();
+            let mapping = shared
+                .iter()
+                .fold(Fragment::new("iothreads"), |list, id| list.child(Fragment::new("iothread").attribute("id", id)));
             let Some(driver) = tree::child(disk, "driver") else {
                 let bare = Fragment::new("driver").attribute("name", "qemu").attribute("type", "raw");
                 let fragment = wanted.fold(bare, |fragment, (name, value)| fragment.attribute(name, value));
+                let fragment = if shared.is_empty() { fragment } else { fragment.child(mapping) };
                 if *options != DriverOptions::default() {
                     edits.insert_first(disk, &fragment);
                 }
@@ -113,9 +125,25 @@ impl DomainXml {
             if options.iothread.is_some() {
                 tree::children(driver, "iothreads").for_each(|mapping| edits.remove(mapping));
             }
+            if !shared.is_empty() {
+                edits.remove_attribute(driver, "iothread");
+                let present: Vec<_> = tree::children(driver, "iothreads").collect();
+                let is_so = present.len() == 1 && present.iter().all(|list| in_turns(*list, &shared));
+                if !is_so {
+                    present.into_iter().for_each(|list| edits.remove(list));
+                    edits.insert_first(driver, &mapping);
+                }
+            }
             Ok(())
         })
     }
+}
+
+/// Whether a mapping says that these iothreads take the queues in turns: without `<queue>` in any of them libvirt deals so.
+fn in_turns(list: roxmltree::Node<'_, '_>, ids: &[String]) -> bool {
+    let each: Vec<_> = tree::children(list, "iothread").collect();
+    each.iter().map(|own| own.attribute("id")).eq(ids.iter().map(|id| Some(id.as_str())))
+        && each.iter().all(|own| tree::child(*own, "queue").is_none())
 }
 
 /// QEMU opens no image with `aio=native` unless the cache is direct.

@@ -51,6 +51,7 @@ pub(crate) fn pinned(name: &str, number: u32, pus: &[u32], emulator: &str, node:
             cache: CacheMode::None,
             engine: DiskEngine::Native,
             iothread: Some(1),
+            iothreads: None,
             queues: Some(pus.len() as u32),
         }],
         networks: vec![NetworkPlacement {
@@ -64,6 +65,7 @@ pub(crate) fn pinned(name: &str, number: u32, pus: &[u32], emulator: &str, node:
         vhost: vec![],
         interrupts: CpuSet::new(),
         threads_per_core: None,
+        guest_polls: false,
         reasons: vec![],
     };
     (new, placement)
@@ -85,6 +87,7 @@ pub(crate) fn wide(name: &str, number: u32) -> (NewDomain, Placement) {
         cache: CacheMode::Writeback,
         engine: DiskEngine::IoUring,
         iothread: Some(2),
+        iothreads: None,
         queues: Some(2),
     });
     placement.networks[0].offloads_off = true;

@@ -11,7 +11,7 @@ use super::path::{Bus, Container, DiskPath, PathCache, Scheduler};
 pub const MOST_ARMS: usize = 40;
 
 /// The first QEMU and libvirt that share a disk's queues among iothreads (QEMU's ChangeLog/9.0, libvirt's NEWS of 10.0).
-const MAPPING: ((u32, u32), (u32, u32)) = ((9, 0), (10, 0));
+pub const SHARED_QUEUES: ((u32, u32), (u32, u32)) = ((9, 0), (10, 0));
 /// The first libvirt that cuts a part out of a device (`<slices>`, libvirt's NEWS of 6.1).
 const SLICES: (u32, u32) = (6, 1);
 
@@ -186,12 +186,12 @@ fn refused(ground: &Ground, path: &DiskPath) -> Option<String> {
                 path.iothreads, ground.vcpus
             ));
         }
-        if let Some((major, minor)) = older(ground.qemu, MAPPING.0) {
+        if let Some((major, minor)) = older(ground.qemu, SHARED_QUEUES.0) {
             return Some(format!(
                 "QEMU {major}.{minor} gives a disk one iothread; 9.0 is the first that shares its queues"
             ));
         }
-        if let Some((major, minor)) = older(ground.libvirt, MAPPING.1) {
+        if let Some((major, minor)) = older(ground.libvirt, SHARED_QUEUES.1) {
             return Some(format!("libvirt {major}.{minor} knows no sharing of queues; 10.0 is the first"));
         }
     }

@@ -427,6 +427,7 @@ fn placement(guest: &str) -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
+        guest_polls: false,
         reasons: Vec::new(),
     }
 }

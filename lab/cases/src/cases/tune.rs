@@ -22,9 +22,11 @@ pub(super) fn cases() -> Vec<Case> {
 fn found_vm(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.found()?;
     let dry = bench.sh("nearmetal tune web1 --dry-run")?;
-    ensure!(dry.contains("4 factors") && dry.contains("node.small.") && dry.contains("halt polling"), "{dry}");
+    ensure!(dry.contains("4 factors") && dry.contains("node.small.") && dry.contains("halt_poll_ns"), "{dry}");
     // A node has three PUs, which its two vCPUs and the helper threads have.
-    ensure!(dry.lines().any(|line| line.contains("emulator") && line.contains("are the same")), "{dry}");
+    let told = |factor: &str, why: &str| dry.lines().any(|line| line.trim().starts_with(factor) && line.contains(why));
+    ensure!(told("emulator ", "are the same") && told("iothread-pu ", "are the same"), "{dry}");
+    ensure!(told("iothreads ", "no other PU is free") && dry.contains("iothread.guest-polls"), "{dry}");
     let tune = format!(
         "cd /root && nearmetal tune web1 --scratch {SCRATCH} --pause --quick --without pages --without iothread \
          --without engine --plan-out /root/tuned.json -o /root/tune.json"
@@ -47,6 +49,8 @@ fn found_vm(bench: &Bench) -> anyhow::Result<Verdict> {
         tuning.took,
         tuning.to_found.as_ref().map(|ratio| ratio.ratio)
     );
+    // A guest that polls by itself really starts, and has a row of its own.
+    ensure!(tuning.alone.iter().any(|own| own.of.factor.id == "polling"), "polling was not raced: {text}");
     if let TuneVerdict::Use { arm } = &tuning.verdict {
         bench.sh("nearmetal apply /root/tuned.json --restart --yes && nearmetal verify web1 --agent-timeout 60")?;
         bench.sh("nearmetal rollback --restart")?;

@@ -94,7 +94,7 @@ fn java(bench: &Bench) -> anyhow::Result<Verdict> {
     let measured = run(
         bench,
         "slice",
-        "--workload jvm-large-pages --pairs 1 --seconds 5 --start 30 --same-arm-pairs 0 --no-accesses",
+        "--workload jvm-large-pages --pairs 1 --seconds 5 --start 60 --same-arm-pairs 0 --no-accesses",
     );
     bench.sh(&format!("kill -- -$(cat /run/giver.pid) 2>/dev/null; cat /run/large-pages > {LARGE_PAGES}"))?;
     let results = measured?;

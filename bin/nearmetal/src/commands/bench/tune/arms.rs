@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nearmetal_change::{Beside, ChangeError, DomainInput, PlanFile, compose, follow_rules};
+use nearmetal_domain::DomainXml;
 use nearmetal_host::Host;
 use nearmetal_measure::{AloneFactor, LeftOut, PLANNED, TuneArm, TuneFactor};
 use nearmetal_place::{Choices, GuestRequest, Measured, MeasuredGuest, Occupied, Pins, Placement, Policy};
@@ -24,6 +25,8 @@ pub(super) struct Ground {
     beside: BTreeMap<String, Beside>,
     neighbours: Vec<Domain>,
     denied: Option<Denied>,
+    /// Whether the VM itself runs a command.
+    is_itself: bool,
 }
 
 /// Factors that are always crossed: of the first four, all combinations differ.
@@ -47,14 +50,14 @@ impl Arms {
 }
 
 impl Ground {
-    /// The machine as it is, and a domain of libvirt's.
-    pub(super) fn of(host: Host, found: Found) -> Result<Option<Self>, ChangeError> {
+    /// The machine as it is, and a domain of libvirt's. `is_itself`: it will run a command itself, with its own interfaces.
+    pub(super) fn of(host: Host, found: Found, is_itself: bool) -> Result<Option<Self>, ChangeError> {
         let Found { inputs, neighbours, versions, denied } = found;
         let Some(input) = inputs.first().cloned() else { return Ok(None) };
         let request = request(None, &host, &input)?;
         let occupied = Occupied::from_guests(&host, &[request.uuid.as_str()]);
         let (told, beside) = for_the_rules(None, true, host.clone(), &inputs, versions)?;
-        Ok(Some(Self { host, told, occupied, request, input, beside, neighbours, denied }))
+        Ok(Some(Self { host, told, occupied, request, input, beside, neighbours, denied, is_itself }))
     }
 
     /// The plan with these choices, or by rule. `Ok(Err(why))` where the planner has none.
@@ -98,7 +101,7 @@ impl Ground {
             Ok(levels) => levels,
             Err(why) => return Ok(Err(why)),
         };
-        let file = match self.plan(Some((factor.turn)(here.by_rule, here.other)))? {
+        let file = match self.plan(Some((factor.turn)(here.by_rule, here)))? {
             Ok(file) => file,
             Err(why) => return Ok(Err(why)),
         };
@@ -121,7 +124,7 @@ impl Ground {
     }
 
     /// Every plan that is to race. `without`: words of factors that are left out. `crossed`: how many factors go into the fraction,
-    /// the first ones; of those beyond, the other level races alone, with all else as by rule.
+    /// the first ones; of those beyond, and of nested ones, the other level races alone, with all else as by rule.
     ///
     /// # Errors
     /// In words why there is nothing to tune; a definition that cannot be composed.
@@ -146,17 +149,32 @@ impl Ground {
         let (rule_xml, mut left_out) = (xml_of(&rule).to_owned(), standing_left_out());
         let mut leave = |what: &str, why: String| left_out.push(LeftOut { what: what.to_owned(), why });
         let other = other_engine(&self.host, &self.request, disk.engine);
-        let here = Situation { host: &self.host, by_rule, other, has_cells: !placement.cells.is_empty() };
+        let malformed = |problem: String| ChangeError::Compose { domain: self.request.name.clone(), problem };
+        let xml = DomainXml::parse(&rule_xml).map_err(|error| malformed(error.to_string()))?;
+        let facts = xml.facts().map_err(|error| malformed(error.to_string()))?;
+        let here = Situation {
+            host: &self.told,
+            by_rule,
+            other,
+            has_cells: !placement.cells.is_empty(),
+            request: &self.request,
+            facts: &facts,
+            is_itself: self.is_itself,
+        };
         let nodes = nodes_of(&self.host, placement);
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
-        let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();
+        let (mut factors, mut nested): (Vec<(TuneFactor, Turn)>, Vec<(TuneFactor, Turn)>) = Default::default();
         for factor in &FACTORS {
             match self.levels(factor, without, &here, (&rule_xml, &nodes))? {
-                Ok(levels) => factors.push((TuneFactor { id: factor.id.to_owned(), levels }, factor.turn)),
+                Ok(levels) => {
+                    let list = if factor.is_nested { &mut nested } else { &mut factors };
+                    list.push((TuneFactor { id: factor.id.to_owned(), levels }, factor.turn));
+                }
                 Err(why) => leave(factor.id, why),
             }
         }
-        let alone = factors.split_off(crossed.min(factors.len()));
+        let mut alone = factors.split_off(crossed.min(factors.len()));
+        alone.append(&mut nested);
         let Ok(fraction) = Fraction::of(factors.len()) else { return Ok(Err("too many factors".to_owned())) };
         let mut arms = vec![TuneArm {
             id: PLANNED.to_owned(),
@@ -168,7 +186,7 @@ impl Ground {
         let mut plans = vec![rule];
         for levels in &fraction.runs()[1..] {
             let turned = factors.iter().zip(levels).filter(|(_, is_other)| **is_other);
-            let choices = turned.fold(by_rule, |choices, ((_, turn), _)| turn(choices, other));
+            let choices = turned.fold(by_rule, |choices, ((_, turn), _)| turn(choices, &here));
             match self.plan(Some(choices))? {
                 Err(why) => return Ok(Err(format!("{} does not fit: {why}", choices.words()))),
                 Ok(file) => {
@@ -186,7 +204,7 @@ impl Ground {
             }
         }
         // Factors and levels beyond the fraction, each with everything else as by rule.
-        let mut beside: Vec<Choices> = alone.iter().map(|(_, turn)| turn(by_rule, other)).collect();
+        let mut beside: Vec<Choices> = alone.iter().map(|(_, turn)| turn(by_rule, &here)).collect();
         let has = |id: &str| !without.iter().any(|word| word == id);
         if has("pins") {
             beside.push(Choices::FLOAT);
@@ -205,7 +223,7 @@ impl Ground {
                 }
             }
         }
-        let of = |(factor, turn): (TuneFactor, Turn)| AloneFactor { factor, arm: turn(by_rule, other).to_string() };
+        let of = |(factor, turn): (TuneFactor, Turn)| AloneFactor { factor, arm: turn(by_rule, &here).to_string() };
         let alone = alone.into_iter().map(of).collect();
         Ok(Ok(Arms { factors: factors.into_iter().map(|(factor, _)| factor).collect(), alone, arms, plans, left_out }))
     }

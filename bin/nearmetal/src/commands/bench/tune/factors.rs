@@ -1,8 +1,11 @@
 //! What a plan can decide in two ways, and why it cannot here.
 
+use nearmetal_domain::DomainFacts;
 use nearmetal_host::Host;
-use nearmetal_measure::LeftOut;
-use nearmetal_place::{Choices, DiskEngine, EmulatorOn, GuestRequest, Pins, Siblings};
+use nearmetal_measure::{LeftOut, SHARED_QUEUES, major_minor};
+use nearmetal_place::{
+    Choices, DiskEngine, GuestRequest, HelperOn, InterfaceQueues, Pins, Polling, Siblings, WorkloadClass,
+};
 
 /// One factor.
 pub(super) struct Factor {
@@ -16,10 +19,12 @@ pub(super) struct Factor {
     pub(super) turn: Turn,
     /// Subject of the planner's reason for not doing what the other level asks for, if it gives one.
     pub(super) subject: Option<&'static str>,
+    /// Whether its other level takes the rules' level of another factor: then no fraction can cross it, and it races alone.
+    pub(super) is_nested: bool,
 }
 
-/// Turns choices to a factor's other level; the engine is the other one that this machine has.
-pub(super) type Turn = fn(Choices, Option<DiskEngine>) -> Choices;
+/// Turns choices to a factor's other level.
+pub(super) type Turn = fn(Choices, &Situation<'_>) -> Choices;
 
 /// What decides whether a factor has two levels.
 pub(super) struct Situation<'a> {
@@ -30,10 +35,26 @@ pub(super) struct Situation<'a> {
     pub(super) other: Option<DiskEngine>,
     /// Whether the plan by rule has cells: those that the definition shows.
     pub(super) has_cells: bool,
+    /// What is asked of the planner.
+    pub(super) request: &'a GuestRequest,
+    /// The definition by rule.
+    pub(super) facts: &'a DomainFacts,
+    /// Whether the VM itself runs a command, over its own interfaces.
+    pub(super) is_itself: bool,
 }
 
+impl Situation<'_> {
+    /// Whether the rules give an interface more than one queue.
+    fn has_several_queues(&self) -> bool {
+        self.facts.interfaces.iter().any(|own| own.is_virtio_tap() && own.queues.is_some_and(|queues| queues > 1))
+    }
+}
+
+/// How many factors there are.
+pub(super) const ALL: usize = 11;
+
 /// All factors. Where the time is short the first four make the fraction.
-pub(super) const FACTORS: [Factor; 7] = [
+pub(super) const FACTORS: [Factor; ALL] = [
     Factor {
         id: "pages",
         about: "huge pages of a pool, or the kernel's own",
@@ -43,6 +64,7 @@ pub(super) const FACTORS: [Factor; 7] = [
         },
         turn: |choices, _| Choices { huge: false, ..choices },
         subject: None,
+        is_nested: false,
     },
     Factor {
         id: "pins",
@@ -50,6 +72,7 @@ pub(super) const FACTORS: [Factor; 7] = [
         levels: |_| two("a PU each", "the node's PUs"),
         turn: |choices, _| Choices { pins: Pins::Node, ..choices },
         subject: None,
+        is_nested: false,
     },
     Factor {
         id: "engine",
@@ -61,8 +84,9 @@ pub(super) const FACTORS: [Factor; 7] = [
                 here.host.system.io_uring_disabled.map_or_else(|| "unknown".to_owned(), |value| value.to_string())
             )),
         },
-        turn: |choices, other| Choices { engine: other, ..choices },
+        turn: |choices, here| Choices { engine: here.other, ..choices },
         subject: None,
+        is_nested: false,
     },
     Factor {
         id: "iothread",
@@ -73,13 +97,15 @@ pub(super) const FACTORS: [Factor; 7] = [
         },
         turn: |choices, _| Choices { iothread: false, ..choices },
         subject: None,
+        is_nested: false,
     },
     Factor {
         id: "emulator",
         about: "a PU for QEMU's other threads, or all free PUs of its node",
         levels: |_| two("a PU", "the node's free PUs"),
-        turn: |choices, _| Choices { emulator: EmulatorOn::Node, ..choices },
+        turn: |choices, _| Choices { emulator: HelperOn::Node, ..choices },
         subject: None,
+        is_nested: false,
     },
     Factor {
         id: "smt",
@@ -90,6 +116,7 @@ pub(super) const FACTORS: [Factor; 7] = [
         },
         turn: |choices, _| Choices { siblings: Siblings::Spare, ..choices },
         subject: None,
+        is_nested: false,
     },
     Factor {
         id: "cells",
@@ -100,8 +127,96 @@ pub(super) const FACTORS: [Factor; 7] = [
         },
         turn: |choices, _| Choices { cells: true, ..choices },
         subject: Some("guest cells"),
+        is_nested: false,
+    },
+    Factor {
+        id: "network",
+        about: "queues of the VM's interfaces: one for each vCPU, or one in all",
+        levels: network,
+        turn: |choices, here| Choices {
+            interface_queues: match here.has_several_queues() {
+                true => InterfaceQueues::One,
+                false => InterfaceQueues::EachVcpu,
+            },
+            ..choices
+        },
+        subject: None,
+        is_nested: false,
+    },
+    Factor {
+        id: "iothread-pu",
+        about: "the iothread on a PU of its own, or on all free PUs of its node",
+        levels: |here| match here.by_rule.iothread {
+            true => two("a PU", "the node's free PUs"),
+            false => Err("the rules plan no iothread here".to_owned()),
+        },
+        turn: |choices, _| Choices { iothread_on: HelperOn::Node, ..choices },
+        subject: None,
+        is_nested: true,
+    },
+    Factor {
+        id: "iothreads",
+        about: "one iothread, or two that take the disk's queues in turns",
+        levels: iothreads,
+        turn: |choices, _| Choices { two_iothreads: true, ..choices },
+        subject: Some("further iothreads"),
+        is_nested: true,
+    },
+    Factor {
+        id: "polling",
+        about: "who polls before a vCPU sleeps: the host, or the guest itself",
+        levels: polling,
+        turn: |choices, _| Choices { polling: Polling::Guest, ..choices },
+        subject: Some("halt polling"),
+        is_nested: true,
     },
 ];
+
+fn network(here: &Situation<'_>) -> Result<[String; 2], String> {
+    match (here.is_itself, here.request.networks.iter().any(|own| own.uses_vhost)) {
+        (false, _) => Err("the load works on the disk; `bench net race` measures ways to the network".to_owned()),
+        (true, false) => Err("it has no interface that vhost-net carries".to_owned()),
+        (true, true) if here.request.vcpus < 2 => Err("it has one vCPU, so an interface has one queue".to_owned()),
+        (true, true) if here.has_several_queues() => two("a queue for each vCPU", "one queue"),
+        (true, true) => two("one queue", "a queue for each vCPU"),
+    }
+}
+
+fn iothreads(here: &Situation<'_>) -> Result<[String; 2], String> {
+    if !here.by_rule.iothread {
+        return Err("the rules plan no iothread here".to_owned());
+    }
+    if here.request.vcpus < 2 {
+        return Err("it has one vCPU, so its disk has one queue".to_owned());
+    }
+    let system = &here.host.system;
+    let needed =
+        [("QEMU", &system.qemu_version, SHARED_QUEUES.0), ("libvirt", &system.libvirt_version, SHARED_QUEUES.1)];
+    for (name, version, first) in needed {
+        let older = version.as_deref().and_then(major_minor).filter(|version| *version < first);
+        if let Some((major, minor)) = older {
+            let (first, second) = first;
+            return Err(format!(
+                "{name} {major}.{minor} shares no queues among iothreads: {first}.{second} is the first"
+            ));
+        }
+    }
+    two("one", "two share the queues")
+}
+
+fn polling(here: &Situation<'_>) -> Result<[String; 2], String> {
+    let is_x86 = matches!(here.facts.boot.architecture.as_deref(), None | Some("x86_64" | "i686"));
+    if here.facts.kind != "kvm" || !is_x86 {
+        return Err("only KVM on x86 lets a guest poll for the host".to_owned());
+    }
+    if here.request.class == WorkloadClass::Windows {
+        return Err("Windows does not poll so".to_owned());
+    }
+    if here.facts.features.kvm_state("hint-dedicated") == Some("on") {
+        return Err("its plan by rule tells the guest already that its PUs are its own (hint-dedicated)".to_owned());
+    }
+    two("the host", "the guest")
+}
 
 fn two(rule: &str, other: &str) -> Result<[String; 2], String> {
     Ok([rule.to_owned(), other.to_owned()])
@@ -141,7 +256,6 @@ pub(super) fn standing_left_out() -> Vec<LeftOut> {
             "cache modes other than none",
             "the rules decide: a second copy in the host's memory; `bench disk race` measures them",
         ),
-        one("halt polling", "a setting of the whole host, which no plan of one VM makes"),
-        one("network", "the load works on the disk; `bench net race` measures ways to the network"),
+        one("how long the host polls (halt_poll_ns)", "a setting of the whole host, which no plan of one VM makes"),
     ]
 }

@@ -14,6 +14,7 @@ use nearmetal_measure::{
     CommandJob, Experiment, MeasureError, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest,
     TuneVerdict, WorksOn, least_tune_seconds,
 };
+use nearmetal_stats::MOST_FACTORS;
 use nearmetal_units::Bytes;
 
 use self::arms::{Arms, CROSSED, Ground};
@@ -44,9 +45,10 @@ const QUICK_PAIRS: u32 = 6;
 
 /// Find the best plan for a VM on this machine by measuring, within a stated time
 ///
-/// Composes the plans that are possible for the VM: pages, pins, disk engine, iothread, the emulator thread's PUs, siblings of a
-/// core, and guest cells, each as the rules have it and otherwise. Where the budget allows, all of them make a fraction of 8 or 16
-/// combinations; else the first four do, and the others race alone. Beside them race a floating VM and the engine left. All of them, the VM
+/// Composes the plans that are possible for the VM: pages, pins, disk engine, iothreads and their PUs, the emulator thread's PUs,
+/// siblings of a core, guest cells, who polls before a vCPU sleeps, and with --command the queues of its interfaces, each as the
+/// rules have it and otherwise. Where the budget allows, those that can be combined make a fraction of 8 or 16 combinations; else
+/// the first four do, and the others race alone. Beside them race a floating VM and the engine left. All of them, the VM
 /// as found and as virt-install would set its disk, race in clones on one scratch device: in every round each runs once in
 /// random order, and those shown worse leave, at an error stated beforehand. The winner is measured again on fresh pairs
 /// against the VM as found, the plan by rule and the bare slice. If it was not shown faster than the VM as found, nearmetal
@@ -58,7 +60,7 @@ const QUICK_PAIRS: u32 = 6;
 ///
 /// It ends within the budget, boots and the writing of up to 128 GiB of the device included; only a sample that hangs can
 /// exceed it. The winner is written as a plan, which `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM
-/// from then on, and names the run. Halt polling and the network are not tuned. The scratch device's contents
+/// from then on, and names the run. How long the host polls is not tuned, and the network only with --command. The scratch device's contents
 /// are lost; it must be empty, and should be on the same drive as the VM's disk. `nearmetal bench resume` goes on with a tune
 /// that was interrupted.
 #[derive(Debug, clap::Args)]
@@ -137,7 +139,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let fs = HostFs::live();
     let found = plan::inputs(std::slice::from_ref(&args.domain), &[])?;
     let missing = || WrongUse(format!("libvirt has no VM `{}`", args.domain));
-    let ground = Ground::of(Host::read(&fs), found)?.ok_or_else(missing)?;
+    let ground = Ground::of(Host::read(&fs), found, args.command.is_some())?.ok_or_else(missing)?;
     let journal = args.state.journal();
     let (arms, request) = within_budget(args, &fs, &ground)?;
     if args.dry_run {
@@ -200,7 +202,7 @@ fn use_winner(args: &Args, winner: Option<PlanFile>, printer: &mut Printer) -> a
 /// knows.
 const AMPLE: u32 = 2;
 
-/// The plans that race: all factors crossed, or the first four and each other alone, or these four, as the budget allows.
+/// The plans that race: all factors crossed that can be, or the first four and each other alone, or fewer, as the budget allows.
 fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
     let composed = |without: &[String], crossed: usize| -> anyhow::Result<(Arms, TuneRequest)> {
         let arms = ground.arms(without, crossed)?;
@@ -209,19 +211,20 @@ fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(A
         Ok((arms, request))
     };
     let fits = |request: &TuneRequest, times: u32| least_tune_seconds(request).saturating_mul(times) <= args.budget;
-    let (arms, request) = composed(&args.without, FACTORS.len())?;
-    if arms.alone.is_empty() && (arms.factors.len() <= CROSSED || fits(&request, AMPLE)) {
+    let (arms, request) = composed(&args.without, MOST_FACTORS)?;
+    if arms.factors.len() > CROSSED && fits(&request, AMPLE) {
         return Ok((arms, request));
     }
-    let (arms, request) = composed(&args.without, CROSSED)?;
-    if arms.alone.is_empty() || fits(&request, 1) {
-        return Ok((arms, request));
+    let (mut arms, mut request) = composed(&args.without, CROSSED)?;
+    let mut beyond: Vec<String> = Vec::new();
+    // The last one first: what stands first decides more, or on more machines.
+    while let (false, Some(last)) = (fits(&request, 1), arms.alone.last()) {
+        beyond.push(last.factor.id.clone());
+        let without: Vec<String> = args.without.iter().chain(&beyond).cloned().collect();
+        (arms, request) = composed(&without, CROSSED)?;
     }
-    let beyond = arms.alone.iter().map(|alone| alone.factor.id.clone());
-    let without: Vec<String> = args.without.iter().cloned().chain(beyond.clone()).collect();
-    let (mut arms, mut request) = composed(&without, CROSSED)?;
     for left in [&mut arms.left_out, &mut request.left_out] {
-        for own in left.iter_mut().filter(|own| beyond.clone().any(|id| id == own.what)) {
+        for own in left.iter_mut().filter(|own| beyond.contains(&own.what)) {
             own.why = "the budget is too short for it".to_owned();
         }
     }
@@ -297,7 +300,7 @@ fn listed(request: &TuneRequest) -> String {
     if !request.alone.is_empty() {
         let alone: Vec<&str> = request.alone.iter().map(|own| own.factor.id.as_str()).collect();
         text.push_str(&format!(
-            "alone, since the budget is too short to cross all factors or their combinations do not differ: {}\n",
+            "alone, since they hang on another factor, their combinations do not differ, or the budget is too short to cross all: {}\n",
             alone.join(", ")
         ));
     }

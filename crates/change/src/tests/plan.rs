@@ -17,6 +17,28 @@ fn a_plan_says_what_needs_a_restart() {
 }
 
 #[test]
+fn a_guest_that_polls_and_iothreads_that_share_a_disk_are_written_and_read_back() {
+    let mut placement = placement();
+    placement.guest_polls = true;
+    (placement.disks[0].iothread, placement.disks[0].iothreads) = (None, Some(2));
+    placement.iothreads.push(placement.iothreads[0].clone());
+    let found = nearmetal_domain::DomainXml::parse(&xml("")).unwrap();
+    let written = edited(&found, &placement).unwrap();
+    for part in ["<hint-dedicated state='on'/>", "<poll-control state='on'/>"] {
+        assert!(written.as_str().contains(part), "{part}: {}", written.as_str());
+    }
+    assert_eq!(written.facts().unwrap().disks[0].driver.iothread_mapping, [1, 2]);
+    assert_eq!(edited(&written, &placement).unwrap().as_str(), written.as_str());
+    let otherwise =
+        |xml: &nearmetal_domain::DomainXml| crate::verify::planned_otherwise(&placement, &xml.facts().unwrap());
+    assert!(otherwise(&written).is_empty(), "{:?}", otherwise(&written));
+    let before = otherwise(&found);
+    for name in ["features/kvm/hint-dedicated", "features/kvm/poll-control", "disk vda/driver/iothreads"] {
+        assert!(before.iter().any(|own| own == name), "{before:?}");
+    }
+}
+
+#[test]
 fn a_plan_reads_back_and_junk_does_not() {
     let plan = plan_file();
     let text = plan.to_json();

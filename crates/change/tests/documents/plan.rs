@@ -53,7 +53,7 @@ fn placement() -> Placement {
         memory: MemoryPlacement { nodes: NodeSet::one(1), page_size: Some(PageSize::HUGE_2M), pages: 256 },
         disks: vec![
             disk("vda", CacheMode::None, DiskEngine::IoUring),
-            disk("vdb", CacheMode::None, DiskEngine::Native),
+            DiskPlacement { iothread: None, iothreads: Some(2), ..disk("vdb", CacheMode::None, DiskEngine::Native) },
             disk("vdc", CacheMode::Writeback, DiskEngine::Threads),
         ],
         networks: vec![

@@ -163,7 +163,8 @@ impl Ground {
         };
         let nodes = nodes_of(&self.host, placement);
         // Each factor alone first: one that the planner refuses, or that changes nothing, is none.
-        let (mut factors, mut nested): (Vec<(TuneFactor, Turn)>, Vec<(TuneFactor, Turn)>) = Default::default();
+        let mut factors: Vec<(TuneFactor, Turn)> = Vec::new();
+        let mut nested = factors.clone();
         for factor in &FACTORS {
             match self.levels(factor, without, &here, (&rule_xml, &nodes))? {
                 Ok(levels) => {

@@ -82,6 +82,14 @@ pub enum LabError {
         /// Where the log is.
         log: PathBuf,
     },
+    /// A kit that cannot be packed.
+    #[error("cannot pack the kit `{}`: {why}", directory.display())]
+    Kit {
+        /// The user's directory.
+        directory: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// A running lab of that name.
     #[error(
         "lab `{name}` is up already\n\nuse it, take it down with `nearmetal lab down {name}`, or give another name"

@@ -139,6 +139,9 @@ pub(crate) struct ProgramsArguments {
     /// The image: a block device, a file, or `serial:` and the serial number of a virtio disk
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: String,
+    /// An ext4 image with more files, likewise; they are at `/run/kit`, read only
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) kit: Option<String>,
     /// Keep transparent huge pages from the program and from what it starts, whatever this machine's setting is
     #[arg(long)]
     pub(crate) small_pages: bool,

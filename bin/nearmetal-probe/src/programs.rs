@@ -20,8 +20,11 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::ProbeError;
 use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
 
-/// Kind of the image.
+/// Kind of the image, and of a kit's.
 const KIND: &str = "erofs";
+const KIND_OF_KITS: &str = "ext4";
+/// Where programs find the files of a kit.
+const KIT: &str = "/run/kit";
 /// Where programs are looked for, in the image.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -66,25 +69,32 @@ fn hundredths() -> String {
     (now.tv_sec * 100 + now.tv_nsec / 10_000_000).to_string()
 }
 
-/// Runs a command in an image, a block device or a file; gives how the command ended.
+/// Runs a command in an image, a block device or a file, with the kit of another image at `/run/kit` if there is one; gives how the
+/// command ended.
 ///
 /// All mounts are in a mount namespace, and all processes that the command starts in a process namespace of theirs
 /// (pid_namespaces(7)), of which the command is the first: when it ends, or this process is killed, the kernel ends the others
 /// and takes the mounts down.
 ///
 /// # Errors
-/// The image cannot be mounted, the file system cannot be made, or the command cannot be started.
-pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
+/// An image cannot be mounted, the file system cannot be made, or the command cannot be started.
+pub fn run_in_image(
+    image: &str,
+    kit: Option<&str>,
+    data: Option<Data<'_>>,
+    command: &[OsString],
+) -> Result<ExitStatus, ProbeError> {
     let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
     let begun = hundredths();
-    let found = rustix::fs::stat(image).map_err(refused(format!("find the image {image}")))?;
-    let is_device = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
+    // Before anything is mounted or made.
+    let is_device = is_device(image)?;
+    let kit = kit.map(|kit| Ok::<_, ProbeError>((kit, self::is_device(kit)?))).transpose()?;
     let root = mount_point(image)?;
     if let Some(data) = data {
         make(data.kind, data.device, data.size)?;
     }
     keep_mounts_apart()?;
-    mount_image(image, is_device, root)?;
+    mount_image(image, is_device, KIND, root)?;
     for (kernels, place) in [("/sys", "sys"), ("/dev", "dev")] {
         let place = format!("{root}/{place}");
         mount_bind_recursive(kernels, &place).map_err(refused(format!("mount {kernels} at {place}")))?;
@@ -93,6 +103,11 @@ pub fn run_in_image(image: &str, data: Option<Data<'_>>, command: &[OsString]) -
         let place = format!("{root}/{place}");
         mount("tmpfs", &place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)
             .map_err(refused(format!("mount memory at {place}")))?;
+    }
+    if let Some((kit, is_device)) = kit {
+        let place = format!("{root}{KIT}");
+        files::create_dir_all(Path::new(&place))?;
+        mount_image(kit, is_device, KIND_OF_KITS, &place)?;
     }
     let place = format!("{root}{PROBE}");
     files::write(Path::new(&place), "")?;
@@ -138,13 +153,19 @@ pub fn refuse_huge_pages() -> Result<(), ProbeError> {
     rustix::thread::disable_transparent_huge_pages(true).map_err(refused("keep transparent huge pages away".to_owned()))
 }
 
+fn is_device(image: &str) -> Result<bool, ProbeError> {
+    let found = rustix::fs::stat(image).map_err(refused(format!("find the image {image}")))?;
+    Ok(FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice)
+}
+
 /// A device by the kernel alone; a file through a loop device, which mount(8) sets up so that it goes with the mount.
-fn mount_image(image: &str, is_device: bool, root: &str) -> Result<(), ProbeError> {
+fn mount_image(image: &str, is_device: bool, kind: &str, place: &str) -> Result<(), ProbeError> {
     if is_device {
-        return mount(image, root, KIND, MountFlags::RDONLY | MountFlags::NOATIME, None)
-            .map_err(refused(format!("mount the image {image} at {root} as {KIND}")));
+        let flags = MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV;
+        return mount(image, place, kind, flags, None)
+            .map_err(refused(format!("mount the image {image} at {place} as {kind}")));
     }
-    let arguments = ["-t", KIND, "-o", "ro,noatime,loop", image, root];
+    let arguments = ["-t", kind, "-o", "ro,noatime,nosuid,nodev,loop", image, place];
     let made = Command::new("mount").args(arguments).output();
     let made = made.map_err(|source| ProbeError::Start { program: "mount".to_owned(), source })?;
     if made.status.success() {
@@ -160,8 +181,17 @@ mod tests {
 
     #[test]
     fn an_image_that_is_not_there_is_an_error_that_names_it() {
-        let error = run_in_image("/nonexistent/image", None, &["true".into()]).unwrap_err();
+        let error = run_in_image("/nonexistent/image", None, None, &["true".into()]).unwrap_err();
         assert!(crate::error::chain(&error).contains("find the image /nonexistent/image: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_kit_that_is_not_there_is_an_error_before_anything_is_mounted_or_made() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let data = Data { kind: Kind::Ext4, device: "/nonexistent/device", size: None };
+        let path = image.path().to_str().unwrap();
+        let error = run_in_image(path, Some("/nonexistent/kit"), Some(data), &["true".into()]).unwrap_err();
+        assert!(crate::error::chain(&error).contains("find the image /nonexistent/kit: No such file"), "{error}");
     }
 
     #[test]
@@ -192,6 +222,6 @@ mod tests {
 
     #[test]
     fn nothing_to_run_is_nothing_done() {
-        assert!(run_in_image("/nonexistent/image", None, &[]).unwrap().success());
+        assert!(run_in_image("/nonexistent/image", None, None, &[]).unwrap().success());
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Appliance {
     pub initramfs: PathBuf,
     /// What guests have as one more disk, with its type.
     pub loads: Option<DiskSource>,
+    /// The image of the user's kit, likewise.
+    pub kit: Option<DiskSource>,
 }
 
 /// Path of the probe inside the appliance.
@@ -37,18 +39,25 @@ impl Appliance {
         files::write(&initramfs, &archive)?;
         let kernel = files::read(&conditions.appliance.join("vmlinuz"))?;
         let loads = conditions.loads.as_deref().map(loads_source).transpose()?;
-        Ok(Self { kernel: staged(&kernel, work.join("appliance-kernel"))?, initramfs, loads })
+        let kit = conditions.kit.as_deref().map(kit_source).transpose()?;
+        Ok(Self { kernel: staged(&kernel, work.join("appliance-kernel"))?, initramfs, loads, kit })
     }
 }
 
-/// What a disk of guests is made of.
+/// What the disk with the loads image is made of.
 pub(crate) fn loads_source(image: &Path) -> Result<DiskSource, MeasureError> {
+    source(image, "the loads image", "make it with `nearmetal bench loads-image`")
+}
+
+/// What the disk with the user's kit is made of.
+pub(crate) fn kit_source(image: &Path) -> Result<DiskSource, MeasureError> {
+    source(image, "the image of your kit", "begin the measurement anew with --kit")
+}
+
+fn source(image: &Path, what: &str, remedy: &str) -> Result<DiskSource, MeasureError> {
     let path = image.display().to_string();
-    let found = rustix::fs::stat(image).map_err(|error| {
-        MeasureError::Unfit(format!(
-            "cannot find the loads image `{path}` ({error}): make it with `nearmetal bench loads-image`"
-        ))
-    })?;
+    let found = rustix::fs::stat(image)
+        .map_err(|error| MeasureError::Unfit(format!("cannot find {what} `{path}` ({error}): {remedy}")))?;
     if FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice {
         return Ok(DiskSource::Block(path));
     }
@@ -56,7 +65,7 @@ pub(crate) fn loads_source(image: &Path) -> Result<DiskSource, MeasureError> {
     match Mode::from_raw_mode(found.st_mode).contains(Mode::ROTH) {
         true => Ok(DiskSource::File(path)),
         false => Err(MeasureError::Unfit(format!(
-            "QEMU's user cannot read the loads image `{path}`: make it readable for all with `chmod o+r {path}`"
+            "QEMU's user cannot read {what} `{path}`: make it readable for all with `chmod o+r {path}`"
         ))),
     }
 }

@@ -40,6 +40,7 @@ pub(crate) const DISK_IN_GUEST: &str = "/dev/vda";
 /// a slot that the original's devices left may come first.
 const REGION_SERIAL: &str = "nearmetal-region";
 const LOADS_SERIAL: &str = "nearmetal-loads";
+const KIT_SERIAL: &str = "nearmetal-kit";
 
 /// A disk of a clone that has several, as the probe there takes it.
 fn by_serial(serial: &str) -> String {
@@ -49,6 +50,11 @@ fn by_serial(serial: &str) -> String {
 /// The loads image of a clone, as the probe there takes it.
 pub(crate) fn loads_in_guest() -> String {
     by_serial(LOADS_SERIAL)
+}
+
+/// The image of the user's kit in a clone, likewise.
+pub(crate) fn kit_in_guest() -> String {
+    by_serial(KIT_SERIAL)
 }
 
 /// The name of an arm's clone.
@@ -91,12 +97,16 @@ pub(crate) fn clone_xml(xml: &str, made: &DiskClone<'_>) -> Result<Guest, Measur
     Ok(Guest { xml, name, device })
 }
 
-/// Gives a clone the loads image, if there is one; says whether there is. Its other disks are there already.
+/// Gives a clone the loads image and the kit's, of those that there are; says whether there was one. Its other disks are there
+/// already.
 pub(crate) fn add_loads(clone: &mut DomainXml, appliance: &Appliance) -> Result<bool, DomainError> {
-    match &appliance.loads {
-        Some(image) => clone.add_read_only_disk(image, LOADS_SERIAL),
-        None => Ok(false),
+    let mut has_one = false;
+    for (image, serial) in [(&appliance.loads, LOADS_SERIAL), (&appliance.kit, KIT_SERIAL)] {
+        if let Some(image) = image {
+            has_one |= clone.add_read_only_disk(image, serial)?;
+        }
     }
+    Ok(has_one)
 }
 
 /// A definition with the driver options that virt-install writes for the disk that is measured: cache=none, io=native.
@@ -185,7 +195,7 @@ mod tests {
 ";
 
     fn appliance(loads: Option<DiskSource>) -> Appliance {
-        Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads }
+        Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads, kit: None }
     }
 
     fn clone_of(arm: &ArmName, xml: &str) -> nearmetal_domain::DomainFacts {
@@ -232,6 +242,18 @@ mod tests {
                 ("serial:nearmetal-region", "serial:nearmetal-loads")
             );
         }
+    }
+
+    #[test]
+    fn a_kit_is_one_disk_more() {
+        let loads = appliance(Some(DiskSource::File("/var/cache/loads.erofs".into())));
+        let appliance = Appliance { kit: Some(DiskSource::File("/var/cache/kit.ext4".into())), ..loads };
+        let (arm, uuid) = (&ArmName::planned(), "22222222-2222-2222-2222-222222222222");
+        let made = DiskClone { guest: "web1", arm, target: "vda", region: "/dev/r", uuid, appliance: &appliance };
+        let disks = DomainXml::parse(&clone_xml(FOUND, &made).unwrap().xml).unwrap().facts().unwrap().disks;
+        let kit = disks.iter().find(|disk| disk.serial.as_deref() == Some("nearmetal-kit")).unwrap();
+        assert!(disks.len() == 3 && kit.readonly && kit.source.as_deref() == Some("/var/cache/kit.ext4"));
+        assert_eq!(kit_in_guest(), "serial:nearmetal-kit");
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub struct Conditions {
     /// The loads image on the host, a block device or a file, where a load is one of its programs. Clones have it as a disk.
     #[serde(default)]
     pub loads: Option<PathBuf>,
+    /// The image of the user's licensed kit on the host, where a load runs one. Clones have it as a disk.
+    #[serde(default)]
+    pub kit: Option<PathBuf>,
     /// Whether the user allows running originals to be paused.
     pub pause: bool,
     /// The store that every run goes into as it ends; `None`: none.

@@ -64,9 +64,9 @@ pub use experiment::{Experiment, Measurement};
 pub use inside::InsideRequest;
 pub use leftovers::{leftovers_since, take_back_leftovers};
 pub use load::{
-    CommandJob, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, MemoryBandwidth, MemoryJob,
-    MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape, Window, WorkJob, Workload,
-    WorksOn,
+    CommandJob, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, Kit, KitEdition, KitHash,
+    MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape,
+    SpecJbbJob, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,

@@ -11,7 +11,8 @@ find "$rootfs/dev" -mindepth 1 -delete
 list packages.txt > "$rootfs/usr/lib/nearmetal/packages"
 # A library that was dropped with something else would be missed in the middle of a measurement.
 for program in /usr/sbin/mariadbd /usr/bin/mariadb /usr/bin/sysbench /usr/sbin/nginx /usr/sbin/dovecot \
-    /usr/lib/dovecot/auth /usr/lib/dovecot/imap /usr/lib/dovecot/imap-login /usr/lib/nearmetal/java/runtime/bin/java; do
+    /usr/lib/dovecot/auth /usr/lib/dovecot/imap /usr/lib/dovecot/imap-login /usr/lib/nearmetal/java/runtime/bin/java \
+    /usr/lib/nearmetal/java/runtime/lib/libfontmanager.so; do
     missing=$(chroot "$rootfs" /lib64/ld-linux-x86-64.so.2 --list "$program" 2>&1 | grep -E 'not found|cannot open' || true)
     [ -z "$missing" ] || { echo "$program: $missing"; exit 1; }
 done

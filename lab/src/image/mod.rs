@@ -1,8 +1,9 @@
 //! The image of a lab: built from Debian packages by the steps in `image/`, cached under the hash of that recipe. And the
 //! loads image, built likewise by those in `loads/`: the programs of real loads, as one read-only disk for all guests. And layers
-//! with the packages of a batch system, by those in `engines/`.
+//! with the packages of a batch system, by those in `engines/`. And images of what users have a licence for.
 
 mod build;
+mod kit;
 mod prune;
 mod recipe;
 mod space;
@@ -10,6 +11,7 @@ mod space;
 use std::path::{Path, PathBuf};
 
 pub use build::{ensure, ensure_engine, ensure_loads, found_loads, loads};
+pub use kit::{KitFiles, ensure_kit};
 pub use prune::prune;
 pub use recipe::{Engine, Recipe, RecipeFile, Release};
 pub(crate) use space::check as check_space;

@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn the_clone_has_this_function_and_no_disk() {
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None };
+        let appliance =
+            Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None, kit: None };
         let function: PciAddress = "0000:3a:00.1".parse().unwrap();
         let uuid = "22222222-2222-2222-2222-222222222222";
         let xml = clone_with(DEFINED, "db", function, uuid, &appliance).unwrap().xml;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::session::{failed, stdout_of};
 use super::{Session, Step};
 use crate::arm::ArmName;
 use crate::barrier::{Ahead, lead, lead_on_the_host, now, waiting};
-use crate::clones::loads_in_guest;
+use crate::clones::{kit_in_guest, loads_in_guest};
 use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 use crate::load::{At, Load, Measured, Window, Workload, overlap};
@@ -110,6 +111,14 @@ impl Subject<'_> {
                 return Err(MeasureError::Unfit(format!(
                     "{} is a program of the loads image, and this measurement has none: make it with `nearmetal bench \
                      loads-image`",
+                    load.label()
+                )));
+            }
+        }
+        if session.conditions.kit.is_none() {
+            if let Some(load) = loads.iter().find(|load| load.load().needs_kit()) {
+                return Err(MeasureError::Unfit(format!(
+                    "{} needs your kit: name its directory by --kit",
                     load.label()
                 )));
             }
@@ -374,7 +383,9 @@ impl Turn<'_> {
     /// On the host: one process each, bound to its slice, or to the PUs that it has instead.
     fn bare(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
         let probe = session.conditions.probe.display().to_string();
-        let loads = session.conditions.loads.as_deref().map(|image| image.display().to_string()).unwrap_or_default();
+        let shown =
+            |image: &Option<PathBuf>| image.as_ref().map_or_else(String::new, |image| image.display().to_string());
+        let (loads, kit) = (shown(&session.conditions.loads), shown(&session.conditions.kit));
         let moment = self.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
         // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
         let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
@@ -388,7 +399,7 @@ impl Turn<'_> {
             };
             let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
             let words = seat.around.iter().map(String::as_str).chain(bind);
-            let at = At { probe: &probe, device: &seat.device, loads: &loads };
+            let at = At { probe: &probe, device: &seat.device, loads: &loads, kit: &kit };
             let job = command(load.load(), at, self.seed + number as u64, moment);
             let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
             let Some((first, rest)) = words.split_first() else { continue };
@@ -431,11 +442,11 @@ impl Turn<'_> {
             });
         }
         let moment = self.lead.map(|lead| now() + lead.as_nanos() as i128);
-        let loads = loads_in_guest();
+        let (loads, kit) = (loads_in_guest(), kit_in_guest());
         let mut running = Vec::new();
         for (number, ((seat, load), clock)) in self.seats.iter().zip(self.loads).zip(&clocks).enumerate() {
             let name = seat.guest.as_deref().unwrap_or_default();
-            let at = At { probe: &seat.probe, device: &seat.device, loads: &loads };
+            let at = At { probe: &seat.probe, device: &seat.device, loads: &loads, kit: &kit };
             let job = command(load.load(), at, self.seed + number as u64, moment.map(|moment| (moment, *clock)));
             let words: Vec<&str> = seat.around.iter().chain(&job).map(String::as_str).collect();
             // Those told already end by themselves, and the clones with them.

@@ -261,6 +261,7 @@ impl Machine {
             state: self.state.path().to_owned(),
             guest_files: "".into(),
             loads: None,
+            kit: None,
             environment: Environment::Lab { machine: "quad".into() },
             pause: true,
             store: Some(self.state.path().join("results.sqlite")),

@@ -16,6 +16,10 @@ use crate::cost::{Each, Middle};
 use crate::error::MeasureError;
 use crate::metric::{Metric, Unit};
 
+mod settings;
+
+pub(super) use self::settings::{JAVA, Settings};
+
 /// What people call it.
 pub(super) const NAMED: &[Named] = &[
     Named {
@@ -41,16 +45,9 @@ pub(super) const NAMED: &[Named] = &[
     },
 ];
 
-const JAVA: &str = "/usr/lib/nearmetal/java/runtime/bin/java";
 const CLASSES: &str = "/usr/lib/nearmetal/java/classes";
 const MAIN: &str = "warehouses.Main";
 
-/// The part of a guest's memory that is the heap's at most; the rest is the JVM's own, and the guest's system.
-const MOST_OF_MEMORY: u64 = 2;
-/// Heap of a warehouse: room for what it keeps and to collect seldom. More would only be touched and zeroed.
-const HEAP_EACH: Bytes = Bytes::from_mib(1024);
-/// The same where the machine is emulated, which takes a second to touch some 100 MiB.
-const HEAP_EACH_EMULATED: Bytes = Bytes::from_mib(64);
 /// Goods in the catalogue, of which each warehouse has its stock: its maps are past the caches of a core.
 const ITEMS: u32 = 20_000;
 const ITEMS_EMULATED: u32 = 2_000;
@@ -100,22 +97,18 @@ pub struct JvmJob {
 impl JvmJob {
     /// The job for a guest of this shape.
     pub fn of(shape: &Shape, pages: JavaPages) -> Self {
-        let (each, items, warm_up) = match shape.emulated {
-            true => (HEAP_EACH_EMULATED, ITEMS_EMULATED, WARM_UP_EMULATED),
-            false => (HEAP_EACH, ITEMS, WARM_UP),
-        };
-        let most = Bytes::from_mib(shape.memory.kib() / 1024 / MOST_OF_MEMORY);
-        let warehouses = shape.vcpus.max(1);
+        let (items, warm_up) = if shape.emulated { (ITEMS_EMULATED, WARM_UP_EMULATED) } else { (ITEMS, WARM_UP) };
+        let Settings { heap, processors: warehouses, numa, emulated, .. } = Settings::of(shape, pages);
         Self {
             warehouses,
             items,
-            heap: each.times(warehouses.into()).min(most),
+            heap,
             // Longer samples are the remedy of a JVM that was not warm, so its warm-up grows with them.
             warm_up: warm_up.max(shape.ramp).max(shape.seconds),
             seconds: shape.seconds,
             pages,
-            numa: shape.nodes > 1,
-            emulated: shape.emulated,
+            numa,
+            emulated,
         }
     }
 
@@ -134,23 +127,10 @@ impl JvmJob {
         Self { warm_up: seconds.saturating_mul(2).max(self.seconds), ..self.clone() }
     }
 
-    /// What the JVM is told.
-    fn flags(&self) -> Vec<String> {
-        let heap = self.heap.kib() / 1024;
-        let mut flags = vec![
-            format!("-Xms{heap}m"),
-            format!("-Xmx{heap}m"),
-            "-XX:+AlwaysPreTouch".to_owned(),
-            "-XX:+UseParallelGC".to_owned(),
-            format!("-XX:ActiveProcessorCount={}", self.warehouses),
-            // Its counters would be a file in /tmp that somebody could read.
-            "-XX:-UsePerfData".to_owned(),
-        ];
-        let mut more = |flag: &str, is_wanted: bool| flags.extend(is_wanted.then(|| flag.to_owned()));
-        more("-XX:+UseNUMA", self.numa);
-        more("-XX:+UseTransparentHugePages", self.pages == JavaPages::Large);
-        more("-XX:TieredStopAtLevel=1", self.emulated);
-        flags
+    /// How its JVM is run.
+    fn settings(&self) -> Settings {
+        let Self { heap, warehouses, pages, numa, emulated, .. } = *self;
+        Settings { heap, processors: warehouses, pages, numa, emulated }
     }
 
     /// The program in the image, with its arguments.
@@ -164,29 +144,10 @@ impl JvmJob {
             ("--each-ms", u64::from(self.seconds) * 1000),
         ];
         let mut words = vec![JAVA.to_owned()];
-        words.extend(self.flags());
+        words.extend(self.settings().flags());
         words.extend(["-cp", CLASSES, MAIN].map(str::to_owned));
         words.extend(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
         words
-    }
-
-    /// Refuses a JVM that made something else of its flags, as it may where a machine is too small for them.
-    fn check_flags(&self, said: &Said<'_>) -> Result<(), MeasureError> {
-        let heap = self.heap.get().to_string();
-        for (name, asked) in [
-            ("InitialHeapSize", heap.as_str()),
-            ("MaxHeapSize", &heap),
-            ("UseParallelGC", "true"),
-            ("AlwaysPreTouch", "true"),
-            ("ActiveProcessorCount", &self.warehouses.to_string()),
-        ] {
-            let found = said.text(&format!("/flags/{name}"))?;
-            if found != asked {
-                let why = format!("it was told {name}={asked}, and ran with {name}={found}");
-                return Err(MeasureError::WorkloadFailed { what: self.label(), why });
-            }
-        }
-        Ok(())
     }
 
     /// Refuses a heap in other pages than were asked for: a JVM that gets no large ones warns and goes on.
@@ -269,7 +230,7 @@ impl Load for JvmJob {
         let score = transactions / seconds;
         let metric = Metric::new("score", Unit::TransactionsPerSecond, score);
         let metric = metric.ok_or_else(|| said.unreadable("a score that is not above zero"))?;
-        self.check_flags(&said)?;
+        self.settings().check(&self.label(), |flag| said.text(&format!("/flags/{flag}")))?;
         let large = said.whole("/pages/large_kib")?;
         self.check_pages(Bytes::from_kib(large))?;
         let mut notes = vec![said.text("/vm")?, format!("ready after {:.1} s", said.number("/ready_seconds")?)];

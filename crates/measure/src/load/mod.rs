@@ -12,6 +12,7 @@ mod named;
 mod net;
 mod oltp;
 mod served;
+mod specjbb;
 mod window;
 mod work;
 mod zstd;
@@ -35,6 +36,7 @@ pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
 pub use self::oltp::OltpJob;
 pub use self::served::ServedJob;
+pub use self::specjbb::{Kit, KitEdition, KitHash, SpecJbbJob};
 pub use self::window::Window;
 pub(crate) use self::window::overlap;
 pub use self::work::WorkJob;
@@ -60,12 +62,14 @@ pub(crate) struct At<'a> {
     pub device: &'a str,
     /// The loads image, as that side's probe takes it; empty where there is none.
     pub loads: &'a str,
+    /// The image of the user's kit, likewise.
+    pub kit: &'a str,
 }
 
 impl<'a> At<'a> {
     /// Where there is neither device nor image.
     pub(crate) fn probe(probe: &'a str) -> Self {
-        Self { probe, device: "", loads: "" }
+        Self { probe, device: "", loads: "", kit: "" }
     }
 
     /// The words that run a program of the loads image, by its path there. `options` are the probe's own.
@@ -139,6 +143,10 @@ pub(crate) trait Load {
     }
     /// Whether its program is in the loads image.
     fn needs_loads_image(&self) -> bool {
+        false
+    }
+    /// Whether its program is a licensed kit of the user's, which its image holds.
+    fn needs_kit(&self) -> bool {
         false
     }
     /// Whether the program does not say when it ran, so that the probe has to print the moments around it.
@@ -218,6 +226,8 @@ loads! {
     MemoryWork(WorkJob): &[],
     /// Warehouses in Java.
     Jvm(JvmJob): jvm::NAMED,
+    /// A licensed kit of the user's.
+    SpecJbb(SpecJbbJob): specjbb::NAMED,
     /// A database under load.
     Oltp(OltpJob): oltp::NAMED,
     /// A server of a tile, driven from outside.
@@ -246,6 +256,7 @@ impl Workload {
     pub fn starting_within(&self, seconds: u32) -> Option<Self> {
         match self {
             Self::Jvm(job) => Some(job.starting_within(seconds).into()),
+            Self::SpecJbb(job) => job.starting_within(seconds).map(Into::into),
             Self::Oltp(job) => Some(OltpJob { prepare: seconds, ..job.clone() }.into()),
             _ => None,
         }

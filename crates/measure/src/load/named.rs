@@ -2,7 +2,7 @@
 
 use nearmetal_units::Bytes;
 
-use super::Workload;
+use super::{Kit, Workload};
 
 /// How a load is to run, as far as people choose it. A load takes what it has a use for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Shape {
     pub nodes: u32,
     /// Whether the machine is emulated: programs then take some ten times as long to begin.
     pub emulated: bool,
+    /// The user's licensed kit, for a load that runs one.
+    pub kit: Option<Kit>,
 }
 
 /// What a load works on.
@@ -64,6 +66,11 @@ impl Named {
         self.any().load().needs_loads_image()
     }
 
+    /// Whether its program is a licensed kit that the user has to name.
+    pub fn needs_kit(&self) -> bool {
+        self.any().load().needs_kit()
+    }
+
     /// One of some shape.
     fn any(&self) -> Workload {
         (self.make)(&Shape {
@@ -75,6 +82,7 @@ impl Named {
             memory: Bytes::from_mib(1024),
             nodes: 1,
             emulated: false,
+            kit: None,
         })
     }
 }

@@ -183,7 +183,8 @@ mod tests {
             disk(2, DiskPath { bus: Bus::VirtioScsi, ..sound }, "/dev/x3"),
             disk(3, DiskPath { container: Container::Qcow2Full, block_size: Some(4096), ..sound }, "/s/it's <&>.qcow2"),
         ];
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None };
+        let appliance =
+            Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None, kit: None };
         let uuid = "22222222-2222-2222-2222-222222222222";
         let xml = guest_with(FOUND, "web1-nearmetal-matrix", uuid, &disks, &appliance).unwrap();
         let facts = DomainXml::parse(&xml).unwrap().facts().unwrap();

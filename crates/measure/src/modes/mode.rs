@@ -173,7 +173,8 @@ mod tests {
             ..NumaNode::default()
         };
         let host = Host { nodes: vec![node(0, [10, 16]), node(1, [16, 10])], ..Host::default() };
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None };
+        let appliance =
+            Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None, kit: None };
         let uuid = "22222222-2222-2222-2222-222222222222";
         let parts = [part(0), part(1)];
         let made =

@@ -12,7 +12,7 @@ use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
 
 use super::path::{NetPath, Place};
-use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, loads_source, staged};
+use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, kit_source, loads_source, staged};
 use crate::clones::{add_loads, make_own};
 use crate::engine::Session;
 use crate::error::MeasureError;
@@ -49,6 +49,7 @@ pub(crate) fn with_probe(
     made.initramfs = work.join("appliance-with-probe-for-the-network.cpio");
     files::write(&made.initramfs, &archive)?;
     made.loads = conditions.loads.as_deref().map(loads_source).transpose()?;
+    made.kit = conditions.kit.as_deref().map(kit_source).transpose()?;
     Ok(made)
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn appliance(
         Some(own) => contents(fs, &own.display().to_string())?,
         None => files::read(&directory.join("vmlinuz"))?,
     };
-    Ok(Appliance { kernel: staged(&kernel, work.join("kernel-for-the-network"))?, initramfs, loads: None })
+    Ok(Appliance { kernel: staged(&kernel, work.join("kernel-for-the-network"))?, initramfs, loads: None, kit: None })
 }
 
 /// A file of the host, which is not one of the kernel's.
@@ -283,7 +284,8 @@ mod tests {
             card(NetPath::libvirt_default(), "52:54:00:00:09:00", "nmtap0"),
             card(NetPath::hardware(Link::VfHostdev), "52:54:00:00:09:01", ""),
         ];
-        let appliance = Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None };
+        let appliance =
+            Appliance { kernel: "/a/vmlinuz".into(), initramfs: "/a/initramfs".into(), loads: None, kit: None };
         let uuid = "22222222-2222-2222-2222-222222222222";
         let xml = guest_with(FOUND, "web1-nearmetal-net", uuid, "nmbr0", &cards.each_ref(), &appliance).unwrap();
         let facts = DomainXml::parse(&xml).unwrap().facts().unwrap();

@@ -190,6 +190,7 @@ impl Machine {
             guest_files: state.join("boot"),
             environment: Environment::Lab { machine: "quad".into() },
             loads: None,
+            kit: None,
             pause: true,
             store: Some(state.join("results.sqlite")),
             plan: None,

@@ -326,7 +326,7 @@ fn path<'r>(
     let network = Network::of(&request.port, &session.host);
     let run = session.new_uuid()?;
     let loads = loads_in_guest();
-    let at = At { probe: PROBE_IN_GUEST, device: "", loads: &loads };
+    let at = At { loads: &loads, ..At::probe(PROBE_IN_GUEST) };
     let mut arms = Vec::new();
     for way in &request.ways {
         let mut guests = Vec::new();

@@ -96,6 +96,7 @@ fn workloads() -> Vec<Workload> {
         memory: Bytes::from_mib(1024),
         nodes: 1,
         emulated: false,
+        kit: None,
     };
     let named = |word: &str| {
         let found = Workload::named().into_iter().find(|named| named.word == word).unwrap();
@@ -112,6 +113,7 @@ fn workloads() -> Vec<Workload> {
         named("jvm"),
         named("jvm-small-pages"),
         named("jvm-large-pages"),
+        named("specjbb"),
         WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 }.into(),
     ];
     all.extend(tests.map(|test| net(test).into()));

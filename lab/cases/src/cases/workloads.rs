@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("workload/iozone-set-on-ext4-and-xfs", file_systems),
         shared_long("workload/each-decision-of-a-plan-has-an-arm", decisions),
         long_in(Labs::Loads, "workload/java-in-clones-and-on-the-slice", java),
+        long_in(Labs::Loads, "workload/licensed-kit-in-clones-and-on-the-slice", kit),
         long_in(Labs::Loads, "workload/database-in-huge-pages-and-pinned", database),
     ]
 }
@@ -120,6 +121,32 @@ fn java(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(hash == format!("sha256:{own}"), "the image's hash is `{hash}`, and sha256sum says {own}");
     let ratio = of_planned(&results, "work.instructions")?;
     Ok(Verdict::Holds(format!("lab: instructions for each transaction of the planned guest: {ratio}; {why}")))
+}
+
+/// A stand-in for a licensed kit on every side: its score, and that no sample passes for SPEC's. A directory without a kit is refused
+/// before anything is begun, and the image of a kit is packed once.
+fn kit(bench: &Bench) -> anyhow::Result<Verdict> {
+    let (image, kit) = ("/dev/disk/by-id/virtio-loads", "/root/kit");
+    bench.sh(&format!(
+        "rm -rf {kit}; mount -t erofs -o ro {image} /mnt && cp -R /mnt/usr/lib/nearmetal/kits/2005 {kit}; umount /mnt; ls {kit}/jbb.jar"
+    ))?;
+    let refused = "nearmetal bench slice web1 --workload specjbb --kit /etc --scratch /dev/null 2>&1; [ $? = 2 ]";
+    ensure!(bench.sh(refused)?.contains("jbb.jar"), "a directory without a kit was not refused in words");
+    let arguments = format!("--workload specjbb --kit {kit} --pairs 1 --seconds 3 --same-arm-pairs 0 --no-accesses");
+    let results = run(bench, "slice", &arguments)?;
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        has(&results, arm, "score", |_| true)?;
+        let notes: Vec<&str> = results
+            .runs
+            .iter()
+            .filter(|run| run.arm == arm)
+            .flat_map(|run| run.notes().iter().map(String::as_str))
+            .collect();
+        ensure!(notes.iter().any(|note| note.contains("not a compliant run")), "{arm}: {notes:?}");
+    }
+    let packed = bench.sh("ls /var/cache/nearmetal/kits/*.ext4")?;
+    ensure!(packed.lines().count() == 1, "kits are packed: {packed}");
+    Ok(Verdict::Holds(format!("lab: score of the planned guest: {}", of_planned(&results, "score")?)))
 }
 
 /// A database of the loads image in small and huge pages, floating and pinned: its rate, its times at parts of bare metal's, and

@@ -45,6 +45,7 @@ pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
         guest_files: guest_files::directory().unwrap_or_default(),
         environment: Environment::detect(fs),
         loads: None,
+        kit: None,
         pause: false,
         store: None,
         plan: None,

@@ -7,6 +7,7 @@ mod drive;
 mod history_output;
 mod inside;
 pub(crate) mod keep;
+mod kit;
 mod loads_image;
 pub(crate) mod measuring;
 mod modes;

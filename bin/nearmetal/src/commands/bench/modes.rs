@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     counts: Vec<usize>,
     /// What the program of each node runs [default: threads that walk memory, `nearmetal-probe memory work`]
-    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on == WorksOn::Processors && load.needs_loads_image()))]
+    #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on == WorksOn::Processors && load.needs_loads_image() && !load.needs_kit()))]
     workload: Option<Chosen>,
     #[command(flatten)]
     start: StartArgs,

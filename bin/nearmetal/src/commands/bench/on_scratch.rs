@@ -6,6 +6,7 @@ use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;
 use super::keep::KeepArgs;
+use super::kit::{FoundKit, KitArgs};
 use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
@@ -41,6 +42,8 @@ pub(super) struct OnScratchArgs {
     /// What is run
     #[arg(long, value_name = "WORKLOAD", value_parser = several(|_| true), default_value = USUAL)]
     workload: Chosen,
+    #[command(flatten)]
+    kit: KitArgs,
     /// Block size that is paired; repeat it for more [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone
     /// 64KiB; with --quick 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
@@ -70,6 +73,7 @@ impl OnScratchArgs {
     /// [`WrongUse`] where flags do not fit the workload, the VM has no plan, or only its plan makes it; not root.
     pub(super) fn asked(&self) -> anyhow::Result<(OnScratch, Conditions)> {
         self.workload.check(self.rounds.has_seconds(), !self.block_size.is_empty(), self.span)?;
+        let kit = self.kit.of(&self.workload, self.rounds.has_seconds())?;
         let journal = self.plan.journal();
         let planned = self.plan.of(&self.domain, &journal)?;
         if planned.change.is_new() {
@@ -84,8 +88,13 @@ impl OnScratchArgs {
         let fs = HostFs::live();
         let conditions = self.clones.conditions(self.rounds.seed, &fs, &journal)?;
         let conditions = self.keep.kept(conditions, &planned, &journal);
-        let conditions = Conditions { loads: needed(self.workload.needs_loads_image())?, ..conditions };
+        let conditions = Conditions {
+            loads: needed(self.workload.needs_loads_image())?,
+            kit: kit.as_ref().map(FoundKit::packed).transpose()?,
+            ..conditions
+        };
         let shape = shape(&planned.change.xml_after, &planned.placement, &self.workload, &fs)?;
+        let shape = Shape { kit: kit.map(|kit| kit.kit), ..shape };
         let on = OnScratch {
             guest: self.domain.clone(),
             pairing: self.pairing(&shape)?,

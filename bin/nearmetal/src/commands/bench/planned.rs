@@ -98,6 +98,7 @@ pub(super) fn shape(xml: &str, placement: &Placement, load: &Chosen, fs: &HostFs
         memory: DomainXml::parse(xml)?.facts()?.memory,
         nodes: placement.memory.nodes.len() as u32,
         emulated,
+        kit: None,
     })
 }
 

@@ -85,6 +85,16 @@ impl Chosen {
         self.loads.iter().any(|load| load.needs_loads_image())
     }
 
+    /// Whether it runs a licensed kit of the user's.
+    pub(super) fn needs_kit(&self) -> bool {
+        self.loads.iter().any(|load| load.needs_kit())
+    }
+
+    /// The word it was chosen by.
+    pub(super) fn word(&self) -> &str {
+        &self.word
+    }
+
     fn is_database(&self) -> bool {
         self.loads.iter().any(|load| load.on == WorksOn::Database)
     }
@@ -214,12 +224,12 @@ impl MemoryArgs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::builder::TypedValueParser as _;
 
     use super::*;
 
-    fn chosen(word: &str) -> Chosen {
+    pub(in super::super) fn chosen(word: &str) -> Chosen {
         one(|_| true).parse_ref(&clap::Command::new("x"), None, word.as_ref()).unwrap()
     }
 
@@ -234,6 +244,7 @@ mod tests {
             memory: Bytes::from_mib(512),
             nodes: 1,
             emulated: true,
+            kit: None,
         };
         let given = |word: &str, start| StartArgs { start }.given(chosen(word).of(&shape));
         assert_eq!(given("jvm", None).unwrap(), chosen("jvm").of(&shape));

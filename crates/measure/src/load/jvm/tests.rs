@@ -15,6 +15,7 @@ fn shape(mib: u64, emulated: bool) -> Shape {
         memory: Bytes::from_mib(mib),
         nodes: 1,
         emulated,
+        kit: None,
     }
 }
 

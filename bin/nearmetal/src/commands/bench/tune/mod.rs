@@ -11,7 +11,7 @@ use clap::{Args as _, FromArgMatches as _};
 use nearmetal_change::PlanFile;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_measure::{
-    CommandJob, Experiment, MeasureError, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest,
+    CommandJob, Experiment, Kit, MeasureError, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest,
     TuneVerdict, WorksOn, least_tune_seconds,
 };
 use nearmetal_stats::MOST_FACTORS;
@@ -21,6 +21,7 @@ use self::arms::{Arms, CROSSED, Ground};
 use self::factors::FACTORS;
 use super::clones::CloneArgs;
 use super::keep::{ended, write};
+use super::kit::{FoundKit, KitArgs};
 use super::loads_image::needed;
 use super::measuring::{need_root, perform};
 use super::planned::shape;
@@ -86,13 +87,15 @@ pub(crate) struct Args {
     /// What is run
     #[arg(long, value_name = "LOAD", value_parser = one(|load| load.on != WorksOn::Files), default_value = USUAL)]
     load: Chosen,
+    #[command(flatten)]
+    kit: KitArgs,
     /// Race in the VM itself, by the time it takes to run this command in its shell; needs --restart and the VM's guest agent
     #[arg(
         long,
         value_name = "COMMAND",
         group = "restarts",
         requires = "restart",
-        conflicts_with_all = ["scratch", "load", "block_size", "pause", "appliance"],
+        conflicts_with_all = ["scratch", "load", "kit", "block_size", "pause", "appliance"],
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     command: Option<String>,
@@ -137,11 +140,12 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     let fs = HostFs::live();
+    let kit = args.kit.timed(&args.load)?;
     let found = plan::inputs(std::slice::from_ref(&args.domain), &[])?;
     let missing = || WrongUse(format!("libvirt has no VM `{}`", args.domain));
     let ground = Ground::of(Host::read(&fs), found, args.command.is_some())?.ok_or_else(missing)?;
     let journal = args.state.journal();
-    let (arms, request) = within_budget(args, &fs, &ground)?;
+    let (arms, request) = within_budget(args, kit.as_ref().map(|kit| kit.kit), &fs, &ground)?;
     if args.dry_run {
         printer.data(&listed(&request));
         return Ok(ExitStatus::Done);
@@ -150,6 +154,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     let conditions = args.clones.conditions(args.seed, &fs, &journal)?;
     let conditions = nearmetal_measure::Conditions {
         loads: needed(args.command.is_none() && args.load.needs_loads_image())?,
+        kit: kit.as_ref().map(FoundKit::packed).transpose()?,
         store: Some(args.store.path(&journal)),
         plan: arms.plans.first().map(|plan| plan.created.clone()),
         ..conditions
@@ -203,11 +208,11 @@ fn use_winner(args: &Args, winner: Option<PlanFile>, printer: &mut Printer) -> a
 const AMPLE: u32 = 2;
 
 /// The plans that race: all factors crossed that can be, or the first four and each other alone, or fewer, as the budget allows.
-fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
+fn within_budget(args: &Args, kit: Option<Kit>, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
     let composed = |without: &[String], crossed: usize| -> anyhow::Result<(Arms, TuneRequest)> {
         let arms = ground.arms(without, crossed)?;
         let arms = arms.map_err(|why| WrongUse(format!("`{}` cannot be tuned: {why}", args.domain)))?;
-        let request = request(args, fs, &arms)?;
+        let request = request(args, kit, fs, &arms)?;
         Ok((arms, request))
     };
     let fits = |request: &TuneRequest, times: u32| least_tune_seconds(request).saturating_mul(times) <= args.budget;
@@ -232,7 +237,7 @@ fn within_budget(args: &Args, fs: &HostFs, ground: &Ground) -> anyhow::Result<(A
 }
 
 /// What is to be measured, without the conditions.
-fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest> {
+fn request(args: &Args, kit: Option<Kit>, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest> {
     let missing = || WrongUse(format!("the planner did not place `{}`", args.domain));
     let placement = arms.placement(&args.domain).ok_or_else(missing)?.clone();
     let change = arms.plans.first().and_then(|plan| plan.domains.first()).ok_or_else(missing)?;
@@ -247,6 +252,7 @@ fn request(args: &Args, fs: &HostFs, arms: &Arms) -> anyhow::Result<TuneRequest>
             let shape = Shape {
                 size: args.block_size.unwrap_or(args.load.usual_size()),
                 seconds: if args.quick { QUICK_SECONDS } else { SECONDS },
+                kit,
                 ..shape(&change.xml_after, &placement, &args.load, fs)?
             };
             let pairing = Pairing {

@@ -137,7 +137,7 @@ fn the_budget_decides_how_many_factors_are_crossed_and_which_are_raced_at_all() 
         let budget = seconds.to_string();
         let words = ["web1", "--dry-run", "--budget", budget.as_str()].into_iter().chain(more.iter().copied());
         let args = Args::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap();
-        within_budget(&args, &fs, &ground).unwrap()
+        within_budget(&args, None, &fs, &ground).unwrap()
     };
     let (arms, request) = within(3 * 3600, &[]);
     assert_eq!((factors(&arms).len(), arms.alone.len()), (5, 3));

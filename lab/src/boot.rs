@@ -57,7 +57,7 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     };
     refuse_running()?;
     let image = choose_image(places, options, progress)?;
-    let loads = options.loads.then(|| image::ensure_loads(places, progress)).transpose()?;
+    let loads = options.loads.then(|| image::ensure_loads(places, options.loads_with, progress)).transpose()?;
     let engine = options.engine.map(|engine| image::ensure_engine(places, engine, progress)).transpose()?;
     let extras = [loads.map(|path| (Extra::Loads, path)), engine.map(|path| (Extra::Engine, path))];
     let extras: Vec<(Extra, PathBuf)> = extras.into_iter().flatten().collect();

@@ -9,7 +9,7 @@ use crate::boot;
 use crate::error::LabError;
 use crate::exec::{self, Command, ExecOutput};
 use crate::identity::LabName;
-use crate::image::{Engine, Release};
+use crate::image::{Engine, Release, With};
 use crate::launch::Process;
 use crate::machine::{Cable, Count};
 use crate::places::Places;
@@ -33,6 +33,8 @@ pub struct UpOptions {
     pub count: Option<Count>,
     /// Whether it has the loads image, as a disk that can only be read and has the serial number `loads`.
     pub loads: bool,
+    /// What that image has beside the programs that every one has.
+    pub loads_with: Option<With>,
     /// The batch system whose packages are laid over its operating system.
     pub engine: Option<Engine>,
     /// Debian's release.
@@ -53,6 +55,7 @@ impl UpOptions {
             cable: None,
             count: None,
             loads: false,
+            loads_with: None,
             engine: None,
             release: Release::default(),
             timeout,

@@ -65,8 +65,8 @@ pub use inside::InsideRequest;
 pub use leftovers::{leftovers_since, take_back_leftovers};
 pub use load::{
     CommandJob, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, Kit, KitEdition, KitHash,
-    MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, ProbePages, ServedJob, Shape,
-    SpecJbbJob, Window, WorkJob, Workload, WorksOn,
+    MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, PgbenchJob, ProbePages,
+    ServedJob, Shape, SpecJbbJob, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use nearmetal_lab::image::{Engine, Release};
+use nearmetal_lab::image::{Engine, Release, With};
 use nearmetal_lab::machine::Count;
 use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progress, UpOptions};
 use serde_json::Value;
@@ -55,6 +55,8 @@ pub struct Boot {
     pub count: Option<Count>,
     /// Whether it has the loads image.
     pub loads: bool,
+    /// What that image has beside the programs that every one has.
+    pub loads_with: Option<With>,
     /// The batch system whose packages it has.
     pub engine: Option<Engine>,
     /// Release of Debian that it runs.
@@ -94,6 +96,7 @@ impl Bench {
         }
         options.count = boot.count;
         options.loads = boot.loads;
+        options.loads_with = boot.loads_with;
         options.engine = boot.engine;
         options.release = boot.release;
         options.cable = boot.cable.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;

@@ -5,7 +5,7 @@ mmdebstrap --mode=root --variant=extract --format=directory --quiet \
     --aptopt='APT::Install-Recommends "false"' \
     --aptopt='Acquire::Languages "none"' \
     --aptopt='Acquire::Retries "3"' \
-    --include="$(list packages.txt | tr '\n' ',' | sed 's/,$//')" \
+    --include="$({ list packages.txt; [ ! -e "$RECIPE/more-packages.txt" ] || list more-packages.txt; } | tr '\n' ',' | sed 's/,$//')" \
     "$SUITE" "$rootfs" "$MIRROR"
 
 # What base-files does when it is installed.

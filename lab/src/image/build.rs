@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use nearmetal_host::files;
 use nearmetal_units::Bytes;
 
-use super::{Engine, Image, Recipe, Release, space};
+use super::{Engine, Image, Recipe, Release, With, space};
 use crate::error::LabError;
 use crate::lock::Lock;
 use crate::machine::Extra;
@@ -70,33 +70,40 @@ pub fn ensure(places: &Places, release: Release, progress: &mut dyn Progress) ->
 }
 
 /// Where the loads image of this program's recipe is, built or not.
-pub fn loads(places: &Places) -> PathBuf {
-    places.cache().join("loads").join(Recipe::loads().hash()).join(Extra::Loads.file())
+pub fn loads(places: &Places, with: Option<With>) -> PathBuf {
+    places.cache().join("loads").join(Recipe::loads(with).hash()).join(Extra::Loads.file())
 }
 
 /// The disk that a lab with the loads image has it as, as udev names it there.
 const LOADS_DISK: &str = "/dev/disk/by-id/virtio-loads";
 
-/// The loads image of this machine: the disk of a lab, else the image in the cache; `None` where nothing was built.
-pub fn found_loads(places: &Places) -> Option<PathBuf> {
-    [PathBuf::from(LOADS_DISK), loads(places)].into_iter().find(|image| image.exists())
+/// The loads image of this machine: the disk of a lab, else the image in the cache; `None` where nothing was built. An image that has
+/// more beside serves whoever asks for nothing beside.
+pub fn found_loads(places: &Places, with: Option<With>) -> Option<PathBuf> {
+    found_beside(Path::new(LOADS_DISK), places, with)
+}
+
+fn found_beside(disk: &Path, places: &Places, with: Option<With>) -> Option<PathBuf> {
+    let more = With::ALL.into_iter().map(Some).filter(|_| with.is_none());
+    let kept = std::iter::once(with).chain(more).map(|with| loads(places, with));
+    std::iter::once(disk.to_owned()).chain(kept).find(|image| image.exists())
 }
 
 /// The loads image, built first if the cache lacks it; as [`ensure`]. Guests read it, so everybody may.
 ///
 /// # Errors
 /// As [`ensure`].
-pub fn ensure_loads(places: &Places, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
+pub fn ensure_loads(places: &Places, with: Option<With>, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
     let product = Product {
         what: "the loads image",
-        recipe: Recipe::loads(),
+        recipe: Recipe::loads(with),
         directory: places.cache().join("loads"),
         needed: NEEDED_BY_LOADS,
         programs: &[("mmdebstrap", "mmdebstrap"), ("mkfs.erofs", "erofs-utils")],
         base: None,
     };
     ensured(&product, progress)?;
-    Ok(loads(places))
+    Ok(loads(places, with))
 }
 
 /// The layer with a batch system's packages over the lab's image, built first if the cache lacks it, and the image before it.
@@ -238,8 +245,30 @@ mod tests {
     }
 
     #[test]
+    fn an_image_with_more_serves_who_asks_for_nothing_more_and_not_the_other_way_round() {
+        let cache = tempfile::tempdir().unwrap();
+        let places = Places::new(cache.path(), cache.path());
+        let (usual, more) = (loads(&places, None), loads(&places, Some(With::Postgresql)));
+        let made = |path: &Path| {
+            files::create_dir_all(path.parent().unwrap()).unwrap();
+            files::write(path, "x").unwrap();
+        };
+        let disk = cache.path().join("disk");
+        let kept = |with| found_beside(&disk, &places, with);
+        assert_eq!((kept(None), kept(Some(With::Postgresql))), (None, None));
+        made(&more);
+        assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(more.clone()), Some(more.clone())));
+        files::remove(&more).unwrap();
+        made(&usual);
+        assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(usual), None));
+        // In a lab, its disk is the image.
+        made(&disk);
+        assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(disk.clone()), Some(disk.clone())));
+    }
+
+    #[test]
     fn a_step_says_what_it_does() {
-        for recipe in [Recipe::embedded(), Recipe::loads(), Recipe::engine(Engine::Slurm)] {
+        for recipe in [Recipe::embedded(), Recipe::loads(Some(With::Postgresql)), Recipe::engine(Engine::Slurm)] {
             for step in recipe.steps() {
                 assert!(title(step.text).len() > 20, "{}", step.path);
             }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub use build::{ensure, ensure_engine, ensure_loads, found_loads, loads};
 pub use kit::{KitFiles, ensure_kit};
 pub use prune::prune;
-pub use recipe::{Engine, Recipe, RecipeFile, Release};
+pub use recipe::{Engine, Recipe, RecipeFile, Release, With};
 pub(crate) use space::check as check_space;
 
 /// The link in an image's directory to the one whose QEMU emulates its labs.

@@ -134,6 +134,48 @@ const LOADS: &[RecipeFile] = recipe_files!["loads":
     "database/server.cnf",
 ];
 
+/// What [`With::Postgresql`] adds to the loads image.
+const POSTGRESQL: &[RecipeFile] = &[
+    RecipeFile { path: "more-packages.txt", text: include_str!("../../loads/with/postgresql/packages.txt") },
+    RecipeFile { path: "steps/35-postgresql.sh", text: include_str!("../../loads/with/postgresql/35-postgresql.sh") },
+    RecipeFile { path: "postgresql/pgbench", text: include_str!("../../loads/with/postgresql/pgbench") },
+    RecipeFile { path: "postgresql/server.conf", text: include_str!("../../loads/with/postgresql/server.conf") },
+];
+
+/// What a loads image can have beside the programs that every one has: most people do without, and the image stays as small as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum With {
+    /// PostgreSQL's server, and pgbench.
+    Postgresql,
+}
+
+impl With {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::Postgresql];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Postgresql => "postgresql",
+        }
+    }
+
+    fn files(self) -> &'static [RecipeFile] {
+        match self {
+            Self::Postgresql => POSTGRESQL,
+        }
+    }
+}
+
+impl FromStr for With {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|with| with.word() == text);
+        found.ok_or_else(|| format!("`{text}` is not what a loads image can have beside the rest: postgresql"))
+    }
+}
+
 const ENGINES: &[RecipeFile] = recipe_files!["engines":
     "slurm.txt",
     "condor.txt",
@@ -197,10 +239,16 @@ impl Recipe {
         Self { suite: release.suite(), files: FILES.to_vec(), base }
     }
 
-    /// That of the loads image: the programs of real loads, which all guests share.
-    pub fn loads() -> Self {
+    /// That of the loads image: the programs of real loads, which all guests share, and what it has beside them.
+    pub fn loads(with: Option<With>) -> Self {
         let common = FILES.iter().filter(|file| file.path == COMMON);
-        Self { suite: Release::default().suite(), files: LOADS.iter().chain(common).copied().collect(), base: None }
+        let more = with.map_or(&[][..], With::files);
+        let mut files: Vec<RecipeFile> = LOADS.iter().chain(common).chain(more).copied().collect();
+        if with.is_some() {
+            // Its steps are between the others.
+            files.sort_by_key(|file| file.path);
+        }
+        Self { suite: Release::default().suite(), files, base: None }
     }
 
     /// That of a batch system's packages, a layer over the lab's operating system: its own list is `packages.txt`.
@@ -276,11 +324,29 @@ mod tests {
                         pending.push(path);
                     } else {
                         let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
-                        assert!(files.iter().any(|file| file.path == relative), "{relative} is not in the recipe");
+                        let is_there = match relative.strip_prefix("with/") {
+                            Some(_) => {
+                                let text = nearmetal_host::files::read_to_string(&path).unwrap();
+                                With::ALL.into_iter().flat_map(With::files).any(|file| file.text == text)
+                            }
+                            None => files.iter().any(|file| file.path == relative),
+                        };
+                        assert!(is_there, "{relative} is not in the recipe");
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_image_with_more_is_another_image_and_has_all_of_the_usual_one() {
+        let usual = Recipe::loads(None);
+        for with in With::ALL {
+            let more = Recipe::loads(Some(with));
+            assert!(usual.hash() != more.hash() && usual.files.iter().all(|file| more.files.contains(file)));
+            assert_eq!(with.word().parse(), Ok(with));
+        }
+        assert!("oracle".parse::<With>().unwrap_err().contains("postgresql"));
     }
 
     #[test]
@@ -293,7 +359,12 @@ mod tests {
 
     #[test]
     fn steps_are_in_order() {
-        for (recipe, count) in [(Recipe::embedded(), 5), (Recipe::loads(), 4), (Recipe::engine(Engine::Condor), 2)] {
+        for (recipe, count) in [
+            (Recipe::embedded(), 5),
+            (Recipe::loads(None), 4),
+            (Recipe::loads(Some(With::Postgresql)), 5),
+            (Recipe::engine(Engine::Condor), 2),
+        ] {
             let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();
             assert_eq!(steps.len(), count);
             assert!(steps.is_sorted() && recipe.files.iter().any(|file| file.path == COMMON));

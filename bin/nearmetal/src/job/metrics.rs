@@ -23,10 +23,12 @@ pub(crate) struct Shown {
 
 /// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
 /// shots stay in `results.json`; those of memory are in the table of memory.
-const WANTED: [(&str, &str, &str, bool); 15] = [
+const WANTED: [(&str, &str, &str, bool); 17] = [
     ("iops", "iops", "", true),
     ("score", "score", "", true),
+    ("score.critical", "critical", "under the kit's time limits, ", false),
     ("transactions", "transactions", "", true),
+    ("latency.average", "average", "average latency, ", false),
     ("bandwidth", "bandwidth", "throughput, ", true),
     ("latency.read.mean", "read-mean", "mean read latency, ", false),
     ("latency.write.mean", "write-mean", "mean write latency, ", false),

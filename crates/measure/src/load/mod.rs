@@ -11,6 +11,7 @@ mod memory;
 mod named;
 mod net;
 mod oltp;
+mod pgbench;
 mod served;
 mod specjbb;
 mod window;
@@ -35,6 +36,7 @@ pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, Probe
 pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::NetJob;
 pub use self::oltp::OltpJob;
+pub use self::pgbench::PgbenchJob;
 pub use self::served::ServedJob;
 pub use self::specjbb::{Kit, KitEdition, KitHash, SpecJbbJob};
 pub use self::window::Window;
@@ -149,6 +151,10 @@ pub(crate) trait Load {
     fn needs_kit(&self) -> bool {
         false
     }
+    /// Whether its program is PostgreSQL, which not every loads image has.
+    fn needs_postgresql(&self) -> bool {
+        false
+    }
     /// Whether the program does not say when it ran, so that the probe has to print the moments around it.
     fn stamp(&self) -> bool {
         false
@@ -230,6 +236,8 @@ loads! {
     SpecJbb(SpecJbbJob): specjbb::NAMED,
     /// A database under load.
     Oltp(OltpJob): oltp::NAMED,
+    /// PostgreSQL under pgbench.
+    Pgbench(PgbenchJob): pgbench::NAMED,
     /// A server of a tile, driven from outside.
     Served(ServedJob): &[],
     /// A command of the user's in his own guest.
@@ -258,6 +266,7 @@ impl Workload {
             Self::Jvm(job) => Some(job.starting_within(seconds).into()),
             Self::SpecJbb(job) => job.starting_within(seconds).map(Into::into),
             Self::Oltp(job) => Some(OltpJob { prepare: seconds, ..job.clone() }.into()),
+            Self::Pgbench(job) => Some(job.starting_within(seconds).into()),
             _ => None,
         }
     }

@@ -71,6 +71,11 @@ impl Named {
         self.any().load().needs_kit()
     }
 
+    /// Whether its program is PostgreSQL, which not every loads image has.
+    pub fn needs_postgresql(&self) -> bool {
+        self.any().load().needs_postgresql()
+    }
+
     /// One of some shape.
     fn any(&self) -> Workload {
         (self.make)(&Shape {

@@ -114,6 +114,7 @@ fn workloads() -> Vec<Workload> {
         named("jvm-small-pages"),
         named("jvm-large-pages"),
         named("specjbb"),
+        named("pgbench"),
         WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 }.into(),
     ];
     all.extend(tests.map(|test| net(test).into()));

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use nearmetal_lab::image::With;
+use nearmetal_lab::machine::Count;
 use nearmetal_measure::{
     AS_FOUND, BARE_SLICE, Estimate, FileStep, Outcome, PLANNED, Purpose, Results, Run, VIRT_INSTALL, Workload, compare,
 };
 
-use super::{Case, Verdict, long_in, shared_long};
-use crate::context::Bench;
+use super::{Case, Verdict, alone, long_in, shared_long};
+use crate::context::{Bench, Boot};
 use crate::labs::Labs;
 
 /// A JVM warms up for a minute in each sample, and a database fills its tables.
@@ -21,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("workload/each-decision-of-a-plan-has-an-arm", decisions),
         long_in(Labs::Loads, "workload/java-in-clones-and-on-the-slice", java),
         long_in(Labs::Loads, "workload/licensed-kit-in-clones-and-on-the-slice", kit),
+        alone("workload/pgbench-in-clones-and-on-the-slice", pgbench),
         long_in(Labs::Loads, "workload/database-in-huge-pages-and-pinned", database),
     ]
 }
@@ -180,6 +183,24 @@ fn database(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(provenance.contains("innodb_flush_log_at_trx_commit = 1"), "{provenance}");
     let worth = of_planned(&results, "transactions")?;
     Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {worth}")))
+}
+
+/// PostgreSQL on every side, from an image that has it beside: its rate, and what each transaction executes.
+fn pgbench() -> anyhow::Result<Verdict> {
+    let with = Some(With::Postgresql);
+    let boot = Boot { count: Some(Count::Work), loads: true, loads_with: with, ..Boot::default() };
+    let bench = Bench::up("cases-pgbench", &boot)?;
+    let result = run(&bench, "slice", "--workload pgbench --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses");
+    bench.lab.down()?;
+    let results = result?;
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        for metric in ["transactions", "latency.average", "work.instructions"] {
+            has(&results, arm, metric, |_| true)?;
+        }
+    }
+    let provenance = results.provenance.get("pgbench command").map(String::as_str).unwrap_or_default();
+    ensure!(provenance.contains("synchronous_commit = on"), "{provenance}");
+    Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {}", of_planned(&results, "transactions")?)))
 }
 
 fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -7,7 +7,7 @@ use nearmetal_units::Bytes;
 use super::clones::CloneArgs;
 use super::keep::KeepArgs;
 use super::kit::{FoundKit, KitArgs};
-use super::loads_image::needed;
+use super::loads_image::needed_by;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
 use super::rounds::{RoundArgs, SAME_ARM_PAIRS, block_size, percent, same_arm_pairs};
@@ -48,7 +48,7 @@ pub(super) struct OnScratchArgs {
     /// 64KiB; with --quick 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Vec<Bytes>,
-    /// Size of all files together with --workload iozone, from 4MiB up [default: 256MiB], of all rows with oltp, from 1MiB up
+    /// Size of all files together with --workload iozone, from 4MiB up [default: 256MiB], of all rows with oltp and pgbench, from 1MiB up
     /// [default: 64MiB, in a lab 1MiB; no more than fit into the server's memory]
     #[arg(long, value_name = "SIZE", value_parser = span_of_any)]
     span: Option<Bytes>,
@@ -89,7 +89,7 @@ impl OnScratchArgs {
         let conditions = self.clones.conditions(self.rounds.seed, &fs, &journal)?;
         let conditions = self.keep.kept(conditions, &planned, &journal);
         let conditions = Conditions {
-            loads: needed(self.workload.needs_loads_image())?,
+            loads: needed_by(&self.workload)?,
             kit: kit.as_ref().map(FoundKit::packed).transpose()?,
             ..conditions
         };

@@ -90,6 +90,11 @@ impl Chosen {
         self.loads.iter().any(|load| load.needs_kit())
     }
 
+    /// Whether its program is PostgreSQL, which not every loads image has.
+    pub(super) fn needs_postgresql(&self) -> bool {
+        self.loads.iter().any(|load| load.needs_postgresql())
+    }
+
     /// The word it was chosen by.
     pub(super) fn word(&self) -> &str {
         &self.word
@@ -121,8 +126,8 @@ impl Chosen {
             () if files && seconds => format!("--seconds: the steps of {word} run to their end, so leave it out"),
             () if span.is_some() && !files && !self.is_database() => {
                 format!(
-                    "--span is the size of iozone's files or oltp's rows, and {word} has none: leave it out, or name \
-                     --workload iozone or oltp"
+                    "--span is the size of iozone's files or a database's rows, and {word} has none: leave it out, or \
+                     name --workload iozone, oltp or pgbench"
                 )
             }
             () if !self.is_database() && span.is_some_and(|span| span < SMALLEST_SPAN) => {
@@ -249,7 +254,8 @@ pub(super) mod tests {
         let given = |word: &str, start| StartArgs { start }.given(chosen(word).of(&shape));
         assert_eq!(given("jvm", None).unwrap(), chosen("jvm").of(&shape));
         assert_ne!(given("jvm", Some(30)).unwrap(), chosen("jvm").of(&shape));
-        assert!(given("oltp", Some(75)).is_ok());
+        assert!(given("oltp", Some(75)).is_ok() && given("pgbench", Some(75)).is_ok());
+        assert_ne!(given("pgbench", Some(75)).unwrap(), chosen("pgbench").of(&shape));
         let why = given("zstd", Some(30)).unwrap_err().to_string();
         assert!(why.contains("--start is for a JVM or a database") && why.contains("zstd"), "{why}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nearmetal_lab::image::{Engine, Release};
+use nearmetal_lab::image::{Engine, Release, With};
 use nearmetal_lab::machine::{Cable, Count};
 use nearmetal_lab::{Lab, Places, UpOptions};
 
@@ -35,6 +35,9 @@ pub struct Args {
     /// Give it the loads image as a disk, as /dev/disk/by-id/virtio-loads; builds the image first if there is none
     #[arg(long)]
     loads: bool,
+    /// With --loads: the image that has this beside
+    #[arg(long, value_name = "postgresql", requires = "loads")]
+    loads_with: Option<With>,
     /// Lay Debian's packages of this batch system over its operating system; builds the layer first if there is none. Nothing
     /// of them is started
     #[arg(long, value_name = "slurm|condor")]
@@ -61,6 +64,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.cable = args.cable;
     options.count = args.count;
     options.loads = args.loads;
+    options.loads_with = args.loads_with;
     options.engine = args.engine;
     options.release = args.debian;
     options.timeout = Duration::from_secs(args.timeout);

@@ -22,7 +22,7 @@ use self::factors::FACTORS;
 use super::clones::CloneArgs;
 use super::keep::{ended, write};
 use super::kit::{FoundKit, KitArgs};
-use super::loads_image::needed;
+use super::loads_image::needed_by;
 use super::measuring::{need_root, perform};
 use super::planned::shape;
 use super::rounds::block_size;
@@ -153,7 +153,7 @@ pub(crate) fn tune(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSta
     need_root("starts guests and drops caches", ", or see what it would do with --dry-run")?;
     let conditions = args.clones.conditions(args.seed, &fs, &journal)?;
     let conditions = nearmetal_measure::Conditions {
-        loads: needed(args.command.is_none() && args.load.needs_loads_image())?,
+        loads: if args.command.is_none() { needed_by(&args.load)? } else { None },
         kit: kit.as_ref().map(FoundKit::packed).transpose()?,
         store: Some(args.store.path(&journal)),
         plan: arms.plans.first().map(|plan| plan.created.clone()),

@@ -17,6 +17,9 @@ pub(crate) enum ServeCommand {
         /// Pass on what is asked of the largest files (below-1mb) to the web server at this address, which serves the same site
         #[arg(long, value_name = "ADDRESS:PORT")]
         large_files_from: Option<SocketAddr>,
+        /// Draw so many paths as `load http` does, up to 1000000, into the file `paths` of the directory: for other programs that ask
+        #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+        draw: u32,
         #[command(flatten)]
         server: ServerArguments,
     },

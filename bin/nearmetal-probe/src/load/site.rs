@@ -5,6 +5,7 @@
 //! directories drawn alike, where that one draws them by Zipf's law. No file has the contents of another, on any seed, so
 //! that neither a page cache shared by guests nor KSM makes one of two.
 
+use crate::load::arrivals::Mix;
 use crate::random::Random;
 
 /// A class of files.
@@ -77,6 +78,16 @@ impl Site {
     /// A file of a class, drawn.
     pub fn draw(&self, class: usize, random: &mut Random) -> SiteFile {
         SiteFile { directory: random.below(self.directories), class, size: 1 + random.below(SIZES) }
+    }
+
+    /// Files of all classes by their weights, drawn without end; the same seed draws the same.
+    pub fn drawn(&self, seed: u64) -> impl Iterator<Item = SiteFile> + use<> {
+        let (site, mut random) = (*self, Random::new(seed));
+        let mix = Mix::new(&CLASSES.map(|class| class.weight));
+        std::iter::from_fn(move || {
+            let class = mix.as_ref()?.draw(&mut random);
+            Some(site.draw(class, &mut random))
+        })
     }
 
     /// All of its files.
@@ -164,6 +175,20 @@ mod tests {
         {
             assert_eq!(SiteFile::of_path(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn files_are_drawn_by_the_weights_of_their_classes_and_alike_by_the_same_seed() {
+        let site = Site { seed: 7, directories: 3 };
+        let drawn: Vec<SiteFile> = site.drawn(1).take(10_000).collect();
+        assert!(drawn.iter().all(|file| file.directory < 3 && SiteFile::of_path(&file.path()) == Some(*file)));
+        for (number, class) in CLASSES.iter().enumerate() {
+            let found = drawn.iter().filter(|file| file.class == number).count() as f64;
+            let expected = f64::from(class.weight) * 100.0;
+            assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{}: {found}", class.name);
+        }
+        assert_eq!(site.drawn(1).take(10_000).collect::<Vec<_>>(), drawn);
+        assert_ne!(site.drawn(2).take(100).collect::<Vec<_>>(), drawn[..100]);
     }
 
     #[test]

@@ -76,17 +76,23 @@ pub(crate) fn run(program: &Path, configuration: (&Path, &str), arguments: &[&st
 mod tests {
     use super::*;
     use crate::load::mailbox::Mail;
-    use crate::load::site::Site;
+    use crate::load::site::{Site, SiteFile};
+    use crate::serve::web::Serving;
 
     fn settings(directory: &Path, program: &str) -> Settings {
         Settings { directory: directory.join("data"), port: 8080, program: program.into() }
     }
 
+    fn alone() -> (Site, Serving) {
+        let site = Site { seed: 4, directories: 1 };
+        (site, Serving { site, large: None, draw: 0 })
+    }
+
     #[test]
     fn a_site_is_whole_before_its_server_starts_and_a_server_that_ends_is_an_error() {
         let place = tempfile::tempdir().unwrap();
-        let site = Site { seed: 4, directories: 1 };
-        let error = web::serve(&settings(place.path(), "/bin/false"), site, None).unwrap_err();
+        let (site, serving) = alone();
+        let error = web::serve(&settings(place.path(), "/bin/false"), &serving).unwrap_err();
         assert!(matches!(error, ProbeError::Ended { .. }), "{error}");
         for file in site.files() {
             let path = place.path().join("data/site").join(&file.path()[1..]);
@@ -94,21 +100,34 @@ mod tests {
         }
         let configuration = files::read_to_string(&place.path().join("data/nginx.conf")).unwrap();
         assert!(configuration.contains("listen 8080") && configuration.contains("/data/site;"), "{configuration}");
-        let again = web::serve(&settings(place.path(), "/bin/false"), site, None).unwrap_err().to_string();
+        let again = web::serve(&settings(place.path(), "/bin/false"), &serving).unwrap_err().to_string();
         assert!(again.contains("is not empty"), "{again}");
     }
 
     #[test]
     fn the_largest_files_come_from_another_server_and_are_not_on_this_one() {
         let place = tempfile::tempdir().unwrap();
-        let site = Site { seed: 4, directories: 1 };
-        web::serve(&settings(place.path(), "/bin/false"), site, Some(([192, 0, 2, 1], 80).into())).unwrap_err();
+        let (site, serving) = alone();
+        let serving = Serving { large: Some(([192, 0, 2, 1], 80).into()), ..serving };
+        web::serve(&settings(place.path(), "/bin/false"), &serving).unwrap_err();
         for file in site.files() {
             let is_here = place.path().join("data/site").join(&file.path()[1..]).exists();
             assert_eq!(is_here, file.class < 3, "{file:?}");
         }
         let configuration = files::read_to_string(&place.path().join("data/nginx.conf")).unwrap();
         assert!(configuration.contains("server 192.0.2.1:80;") && configuration.contains("/c3s {"), "{configuration}");
+    }
+
+    #[test]
+    fn paths_are_drawn_for_programs_that_ask_from_a_list_and_only_then() {
+        let (site, serving) = alone();
+        for draw in [0, 500] {
+            let place = tempfile::tempdir().unwrap();
+            web::serve(&settings(place.path(), "/bin/false"), &Serving { draw, ..serving }).unwrap_err();
+            let found = files::read_to_string(&place.path().join("data/paths")).unwrap_or_default();
+            let found: Vec<SiteFile> = found.lines().map(|path| SiteFile::of_path(path).unwrap()).collect();
+            assert_eq!(found, site.drawn(4).take(draw as usize).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -125,8 +144,8 @@ mod tests {
     #[test]
     fn a_server_that_is_not_there_is_named() {
         let place = tempfile::tempdir().unwrap();
-        let site = Site { seed: 4, directories: 1 };
-        let error = web::serve(&settings(place.path(), "/no/such/nginx"), site, None).unwrap_err();
+        let (_, serving) = alone();
+        let error = web::serve(&settings(place.path(), "/no/such/nginx"), &serving).unwrap_err();
         assert!(error.to_string().contains("/no/such/nginx"), "{error}");
     }
 }

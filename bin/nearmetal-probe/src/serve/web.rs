@@ -16,11 +16,28 @@ const CONNECTIONS: u32 = 16_384;
 /// The class of files that come from another server, where there is one: the largest.
 const LARGE: usize = CLASSES.len() - 1;
 
-/// Writes the site and serves it; the largest files come from the server at `large`, if there is one, which has the same site.
+/// Paths for a program that asks from a list, one a line: in the directory of the contents.
+const PATHS: &str = "paths";
+/// A line for each answer that was not 200, its status and what was asked for; in the same directory.
+const OTHER_ANSWERS: &str = "other-answers";
+
+/// What is served, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Serving {
+    /// The site.
+    pub site: Site,
+    /// Where the largest files come from: a server with the same site; `None`: from here.
+    pub large: Option<SocketAddr>,
+    /// Paths that are drawn for a program that asks from a list.
+    pub draw: u32,
+}
+
+/// Writes the site, and the list of paths if one is wanted, and serves it.
 ///
 /// # Errors
 /// The directory is not empty or cannot be written, or the server ended.
-pub fn serve(settings: &Settings, site: Site, large: Option<SocketAddr>) -> Result<(), ProbeError> {
+pub fn serve(settings: &Settings, serving: &Serving) -> Result<(), ProbeError> {
+    let Serving { site, large, draw } = *serving;
     settings.prepare()?;
     let root = settings.directory.join("site");
     for file in site.files().filter(|file| large.is_none() || file.class != LARGE) {
@@ -30,11 +47,15 @@ pub fn serve(settings: &Settings, site: Site, large: Option<SocketAddr>) -> Resu
         }
         files::write(&path, site.contents(&file))?;
     }
+    if draw > 0 {
+        let paths = site.drawn(site.seed).take(draw as usize).map(|file| file.path() + "\n");
+        files::write(&settings.directory.join(PATHS), paths.collect::<String>())?;
+    }
     let configuration = configuration(settings, workers()?, large);
     run(&settings.program, (&settings.directory.join("nginx.conf"), &configuration), &[])
 }
 
-/// What nginx is told: no log, and connections that stay open for the whole run (nginx.org/en/docs/http/ngx_http_core_module),
+/// What nginx is told: no log but of answers that are not 200 (ngx_http_log_module), and connections that stay open for the whole run (nginx.org/en/docs/http/ngx_http_core_module),
 /// to the other server too (ngx_http_upstream_module). Files from there pass through memory and are not kept.
 fn configuration(settings: &Settings, workers: usize, large: Option<SocketAddr>) -> String {
     let (others, passed) = match large {
@@ -53,11 +74,13 @@ fn configuration(settings: &Settings, workers: usize, large: Option<SocketAddr>)
         .concat();
     format!(
         "worker_processes {workers};\nworker_rlimit_nofile {};\ndaemon off;\nuser root;\npid {};\nerror_log stderr crit;\n\
-         events {{ worker_connections {CONNECTIONS}; }}\nhttp {{\n    access_log off;\n    sendfile on;\n    tcp_nopush on;\n    \
+         events {{ worker_connections {CONNECTIONS}; }}\nhttp {{\n    map $status $other {{ 200 0; default 1; }}\n    \
+         log_format other '$status $request_uri';\n    access_log {} other if=$other;\n    sendfile on;\n    tcp_nopush on;\n    \
          keepalive_timeout 3600s;\n    keepalive_requests 1000000000;\n    default_type application/octet-stream;\n{temporary}{others}    \
          server {{\n        listen {};\n        root {};\n{passed}    }}\n}}\n",
         2 * CONNECTIONS,
         settings.path("nginx.pid"),
+        settings.path(OTHER_ANSWERS),
         settings.port,
         settings.path("site"),
     )

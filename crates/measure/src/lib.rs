@@ -66,7 +66,7 @@ pub use leftovers::{leftovers_since, take_back_leftovers};
 pub use load::{
     CommandJob, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, Kit, KitEdition, KitHash,
     MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, PgbenchJob, ProbePages,
-    ServedJob, Shape, SpecJbbJob, Window, WorkJob, Workload, WorksOn,
+    ServedJob, Shape, SpecJbbJob, WebJob, Window, WorkJob, Workload, WorksOn,
 };
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,

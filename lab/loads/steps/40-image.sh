@@ -14,7 +14,7 @@ runtime=/usr/lib/nearmetal/java/runtime
 more=
 postgresql=/usr/lib/nearmetal/postgresql/bin
 [ ! -e "$rootfs$postgresql" ] || more="$postgresql/postgres $postgresql/psql $postgresql/pgbench"
-for program in /usr/sbin/mariadbd /usr/bin/mariadb /usr/bin/sysbench /usr/sbin/nginx /usr/sbin/dovecot \
+for program in /usr/sbin/mariadbd /usr/bin/mariadb /usr/bin/sysbench /usr/sbin/nginx /usr/bin/wrk /usr/sbin/dovecot \
     /usr/lib/dovecot/auth /usr/lib/dovecot/imap /usr/lib/dovecot/imap-login $runtime/bin/java \
     $runtime/lib/libfontmanager.so $runtime/lib/libjavajpeg.so $runtime/lib/liblcms.so $more; do
     missing=$(chroot "$rootfs" /lib64/ld-linux-x86-64.so.2 --library-path "$runtime/lib:$runtime/lib/server" --list "$program" 2>&1 | grep -E 'not found|cannot open' || true)

@@ -115,6 +115,7 @@ const LOADS: &[RecipeFile] = recipe_files!["loads":
     "steps/10-packages.sh",
     "steps/20-java.sh",
     "steps/30-database.sh",
+    "steps/35-web.sh",
     "steps/40-image.sh",
     "java/kit",
     "java/shop/Desk.java",
@@ -132,6 +133,8 @@ const LOADS: &[RecipeFile] = recipe_files!["loads":
     "database/oltp",
     "database/serve",
     "database/server.cnf",
+    "web/load",
+    "web/wrk.lua",
 ];
 
 /// What [`With::Postgresql`] adds to the loads image.

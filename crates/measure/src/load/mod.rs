@@ -14,6 +14,7 @@ mod oltp;
 mod pgbench;
 mod served;
 mod specjbb;
+mod web;
 mod window;
 mod work;
 mod zstd;
@@ -39,6 +40,7 @@ pub use self::oltp::OltpJob;
 pub use self::pgbench::PgbenchJob;
 pub use self::served::ServedJob;
 pub use self::specjbb::{Kit, KitEdition, KitHash, SpecJbbJob};
+pub use self::web::WebJob;
 pub use self::window::Window;
 pub(crate) use self::window::overlap;
 pub use self::work::WorkJob;
@@ -238,6 +240,8 @@ loads! {
     Oltp(OltpJob): oltp::NAMED,
     /// PostgreSQL under pgbench.
     Pgbench(PgbenchJob): pgbench::NAMED,
+    /// A web server with its files on a device, asked from beside it.
+    Web(WebJob): web::NAMED,
     /// A server of a tile, driven from outside.
     Served(ServedJob): &[],
     /// A command of the user's in his own guest.
@@ -267,6 +271,7 @@ impl Workload {
             Self::SpecJbb(job) => job.starting_within(seconds).map(Into::into),
             Self::Oltp(job) => Some(OltpJob { prepare: seconds, ..job.clone() }.into()),
             Self::Pgbench(job) => Some(job.starting_within(seconds).into()),
+            Self::Web(job) => Some(job.starting_within(seconds).into()),
             _ => None,
         }
     }

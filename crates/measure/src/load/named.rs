@@ -36,6 +36,8 @@ pub enum WorksOn {
     Files,
     /// Tables of a database, in a file system on a device.
     Database,
+    /// Files that a web server serves, in a file system on a device.
+    Site,
     /// Processors and memory alone.
     Processors,
 }

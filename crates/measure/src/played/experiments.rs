@@ -12,7 +12,8 @@ use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
 use crate::load::{
-    CommandJob, FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, OltpJob, Pattern, ProbePages, WorkJob, Workload,
+    CommandJob, FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, OltpJob, Pattern, ProbePages, WebJob, WorkJob,
+    Workload,
 };
 use crate::matrix::MatrixRequest;
 use crate::modes::{ModesRequest, NodePart};
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     SliceQuick,
     /// With a program of the loads image.
     SliceOfJava,
+    /// With a web server of the loads image, whose files are on the device.
+    SliceOfWeb,
     Decisions,
     /// With a database of the loads image, which is then offered parts of what bare metal did.
     Pages,
@@ -63,10 +66,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Slice,
         Self::SliceQuick,
         Self::SliceOfJava,
+        Self::SliceOfWeb,
         Self::Decisions,
         Self::Pages,
         Self::Tune,
@@ -188,6 +192,10 @@ impl Kind {
             })),
             Self::SliceOfJava => Experiment::Slice(Box::new(SliceRequest {
                 on: OnScratch { pairing: Pairing { paired: vec![java().into()], ..pairing(true, 50) }, ..on_scratch() },
+                conditions: with_the_image(conditions),
+            })),
+            Self::SliceOfWeb => Experiment::Slice(Box::new(SliceRequest {
+                on: OnScratch { pairing: Pairing { paired: vec![site().into()], ..pairing(true, 50) }, ..on_scratch() },
                 conditions: with_the_image(conditions),
             })),
             Self::Decisions => Experiment::Decisions(Box::new(DecisionsRequest { on: on_scratch(), conditions })),
@@ -361,6 +369,10 @@ pub(crate) fn in_huge_pages() -> OnScratch {
 
 fn database() -> OltpJob {
     OltpJob { prepare: 0, ramp: 0, seconds: 1, ..OltpJob::small() }
+}
+
+fn site() -> WebJob {
+    WebJob { prepare: 0, ramp: 0, seconds: 1, ..WebJob::small() }
 }
 
 /// A part of one vCPU; the machine has one node.

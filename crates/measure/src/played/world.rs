@@ -289,6 +289,7 @@ impl World {
         let program = rest.iter().skip_while(|word| **word != "--").nth(1).copied().unwrap_or_default();
         match program.rsplit('/').next() {
             Some("java") => self.sample(guest, words, |rate| warehouses(rate, words)),
+            Some("load") => self.sample(guest, words, |rate| site(words, rate)),
             Some("oltp") => self.sample(guest, words, |rate| database(words, rate)),
             other => panic!("nobody plays {other:?} of the image"),
         }
@@ -385,6 +386,23 @@ fn database(words: &[&str], rate: u32) -> String {
         ));
     }
     format!("{said}rows {}\n", number(tables) * number(rows))
+}
+
+/// What a web server under load says.
+fn site(words: &[&str], rate: u32) -> String {
+    let program = words.iter().position(|word| word.ends_with("/web/load")).unwrap_or_default();
+    let [workers, _, _, _, _, seconds, _] = words[program + 1..] else {
+        panic!("not the arguments of a web server: {words:?}")
+    };
+    let seconds: u32 = seconds.parse().unwrap();
+    let proof = json!({"command": "load http", "result": {"failures": [], "lost": [], "finished": 9}});
+    let all = rate * seconds;
+    let part = format!(
+        "ended_ms {}\nduration_us {seconds}000000\nrequests {all}\nbytes {all}000\nerrors.connect 0\nerrors.read 0\n\
+         errors.write 0\nerrors.status 0\nerrors.timeout 0\ntimes {all}\ntime_us.p50 90\ntime_us.p95 95\ntime_us.p99 99\n",
+        now() / 1_000_000 + i128::from(seconds) * 1000
+    );
+    format!("server.workers {workers}\n{proof}\nload ramp\n{part}load measured\n{part}other_answers 0\n")
 }
 
 /// What the probe's `load` says; whoever answers fewer than 500 a second answers half of them too late.

@@ -27,6 +27,7 @@ pub use self::outcome::{ArmFilled, Filling, Level, filled, miss_text};
 use self::path::{Arranged, TileGuest, Tiles};
 pub use self::role::{Limit, Role};
 pub(crate) use self::server::Peers;
+pub(crate) use self::size::{DIRECTORY, MOST_DIRECTORIES};
 pub use self::size::{Rate, Scale, TileSize};
 use self::way::Drivers;
 pub use self::way::TileWay;

@@ -110,10 +110,10 @@ const FEWEST_MESSAGES: u32 = 10;
 const FEWEST_ROWS: u32 = 500;
 const FEWEST_ITEMS: u32 = 100;
 /// What the probe takes at most of each.
-const MOST_DIRECTORIES: u32 = 99_999;
+pub(crate) const MOST_DIRECTORIES: u32 = 99_999;
 const MOST_USERS: u32 = 9_999;
 /// Bytes of a directory of files (36 files), of a message on average, and of a row with its place in the second index.
-const DIRECTORY: Bytes = Bytes::new(5_119_470);
+pub(crate) const DIRECTORY: Bytes = Bytes::new(5_119_470);
 const MESSAGE: Bytes = Bytes::from_kib(19);
 const ROW: Bytes = Bytes::new(400);
 /// The part of the requests for mail that append a message (`CLASSES` in the probe's load/mail.rs).

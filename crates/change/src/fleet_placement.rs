@@ -52,7 +52,7 @@ pub fn placement_of(seat: &Seat<'_>) -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
-        guest_polls: false,
+        guest_polls: None,
         reasons: reasons(planned),
     };
     if planned.floating == Some(Floating::AloneAndSmall) {

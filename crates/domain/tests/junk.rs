@@ -164,6 +164,7 @@ fn use_all(mut xml: DomainXml) {
         io: Some(DiskIo::Native),
         iothread: Some(1),
         iothreads: None,
+        main_loop: false,
         queues: Some(2),
     };
     let _ = xml.set_vcpu_placement_static();

@@ -46,6 +46,7 @@ fn wanted() -> impl Strategy<Value = Wanted> {
                 io: Some(io),
                 iothread: (!share).then_some(1),
                 iothreads: share.then_some(2),
+                main_loop: false,
                 queues: Some(queues),
             },
         },

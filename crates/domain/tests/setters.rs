@@ -49,6 +49,7 @@ fn planned() -> DriverOptions {
         io: Some(DiskIo::IoUring),
         iothread: Some(1),
         iothreads: None,
+        main_loop: false,
         queues: Some(4),
     }
 }
@@ -161,4 +162,26 @@ fn iothreads_that_share_queues_replace_the_one_and_leave_for_it() {
     let both = DriverOptions { iothread: Some(1), ..shared };
     let error = xml.set_disk_driver("vda", &both).unwrap_err().to_string();
     assert!(error.contains("one iothread, or several"), "{error}");
+}
+
+#[test]
+fn a_disk_of_the_main_loop_has_no_iothread_left() {
+    let of = |driver: &str| {
+        let text = format!(
+            "<domain type='kvm'><name>a</name><memory>1024</memory><vcpu>4</vcpu><devices><disk>{driver}<target dev='vda' bus='virtio'/></disk></devices></domain>"
+        );
+        let mut xml = DomainXml::parse(&text).unwrap();
+        let options = DriverOptions { main_loop: true, ..DriverOptions::default() };
+        let changed = xml.set_disk_driver("vda", &options).unwrap();
+        assert!(!xml.set_disk_driver("vda", &options).unwrap());
+        (changed, xml.facts().unwrap().disks[0].driver.clone())
+    };
+    for driver in [
+        "<driver iothread='1' queues='2'/>",
+        "<driver><iothreads><iothread id='1'><queue id='0'/></iothread></iothreads></driver>",
+    ] {
+        let (changed, facts) = of(driver);
+        assert!(changed && facts.iothread.is_none() && facts.iothread_mapping.is_empty(), "{facts:?}");
+    }
+    assert!(!of("<driver queues='2'/>").0);
 }

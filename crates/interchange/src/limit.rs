@@ -108,6 +108,24 @@ pub(crate) fn followed(guest: &Guest<'_>, why: &str, by_hand: &str) -> Vec<Limit
     followed.map(|one| Limit::of(guest, &one.what, format!("{} ({})", one.wanted, one.rule), why, by_hand)).collect()
 }
 
+/// Of disks that several iothreads share: an engine gives one to each at most.
+pub(crate) fn shared_disks(guest: &Guest<'_>, engine: &str) -> Vec<Limit> {
+    let shared = guest.placement.disks.iter().filter_map(|disk| Some((&disk.target, disk.iothreads?)));
+    let limit = |(target, count): (&String, u32)| {
+        let why = format!("{engine} gives a disk one iothread at most");
+        let planned = format!("iothreads 1 to {count} share its queues");
+        Limit::of(guest, &format!("disk {target}"), planned, &why, "plan it with --no-measured")
+    };
+    shared.map(limit).collect()
+}
+
+/// Of who polls before a vCPU sleeps, where the plan decides it.
+pub(crate) fn polling(guest: &Guest<'_>, engine: &str) -> Option<Limit> {
+    let planned = if guest.placement.guest_polls? { "the guest polls" } else { "the host polls" };
+    let why = format!("what is written for {engine} says nothing of KVM's hint-dedicated and poll-control");
+    Some(Limit::of(guest, "halt polling", planned, &why, "set both in the domain's <features><kvm> by hand"))
+}
+
 /// Threads and interrupts that are placed after every start.
 pub(crate) fn after_start(guest: &Guest<'_>, why: &str, by_hand: &str) -> Vec<Limit> {
     let mut limits = Vec::new();

@@ -168,3 +168,13 @@ fn numbers_are_those_given_and_else_the_lowest_that_are_free() {
         assert_eq!(export(&host_plan(), Engine::Proxmox, &options).unwrap_err().to_string(), says);
     }
 }
+
+#[test]
+fn of_iothreads_that_share_a_disk_one_is_left_and_told() {
+    let exported = exported(&tuned());
+    assert!(whole(&exported).contains("iothread=1"), "{}", whole(&exported));
+    let limits: Vec<String> = exported.limits.iter().map(|limit| limit.line()).collect();
+    for what in ["halt polling", "iothreads 1 to 2 share its queues"] {
+        assert!(limits.iter().any(|line| line.contains(what)), "{what}: {limits:?}");
+    }
+}

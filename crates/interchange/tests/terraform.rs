@@ -68,3 +68,14 @@ fn hostile_names_are_texts_in_a_stylesheet_and_in_its_path() {
         assert!(paths.insert(&file.path), "{}", file.path);
     }
 }
+
+#[test]
+fn iothreads_that_share_a_disk_come_with_it_and_polling_is_told() {
+    let exported = export(&tuned(), Engine::Terraform, &Options::default()).unwrap();
+    let sheet = &exported.files[0].text;
+    for part in ["<xsl:if test=\"$wanted0 and $behind0 = ''\"><iothreads>", "@*[not(name()='", "<iothread id=\"2\"/>"] {
+        assert!(sheet.contains(part) || sheet.replace('\'', "\"").contains(part), "{part}: {sheet}");
+    }
+    let limits: Vec<String> = exported.limits.iter().map(|limit| limit.line()).collect();
+    assert!(limits.iter().any(|line| line.contains("halt polling")), "{limits:?}");
+}

@@ -176,6 +176,7 @@ mod tests {
             io: Some(nearmetal_domain::DiskIo::Native),
             iothread: Some(1),
             iothreads: None,
+            main_loop: false,
             queues: None,
         };
         xml.set_disk_driver("vda", &planned).unwrap();

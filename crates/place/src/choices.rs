@@ -21,8 +21,8 @@ pub enum Pins {
 }
 
 /// One combination. Its word, `pu.huge.none-io_uring.iothread`, names it in documents and stores; what is not as the rules have it
-/// otherwise follows: `.emulator-node`, `.core-each`, `.cells`, `.iothread-node`, `.two-iothreads`, `.guest-polls`, `.net-one-queue` or
-/// `.net-queue-each`.
+/// otherwise follows: `.emulator-node`, `.core-each`, `.cells`, `.iothread-node`, `.two-iothreads`, `.guest-polls` or `.host-polls`,
+/// `.net-one-queue` or `.net-queue-each`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices {
     /// Where vCPUs run.
@@ -56,6 +56,7 @@ const CELLS: &str = "cells";
 const IOTHREAD: &str = "iothread-node";
 const IOTHREADS: &str = "two-iothreads";
 const POLLING: &str = "guest-polls";
+const HOST_POLLS: &str = "host-polls";
 const ONE_QUEUE: &str = "net-one-queue";
 const QUEUE_EACH: &str = "net-queue-each";
 
@@ -87,7 +88,7 @@ impl Choices {
             cells: false,
             iothread_on: HelperOn::Pu,
             two_iothreads: false,
-            polling: Polling::Host,
+            polling: Polling::Keep,
             interface_queues: InterfaceQueues::Keep,
         }
     }
@@ -100,7 +101,7 @@ impl Choices {
             iothreads: if self.iothread { policy.iothreads.max(1 + u32::from(self.two_iothreads)) } else { 0 },
             share_queues: self.two_iothreads || policy.share_queues,
             iothread_on: self.iothread_on,
-            polling: if policy.polling == Polling::Guest { Polling::Guest } else { self.polling },
+            polling: if self.polling == Polling::Keep { policy.polling } else { self.polling },
             interface_queues: match self.interface_queues {
                 InterfaceQueues::Keep => policy.interface_queues,
                 chosen => chosen,
@@ -132,6 +133,7 @@ impl Choices {
             (self.iothread_on == HelperOn::Node, ", iothread on its node"),
             (self.two_iothreads, ", two iothreads"),
             (self.polling == Polling::Guest, ", the guest polls"),
+            (self.polling == Polling::Host, ", the host polls"),
             (self.interface_queues == InterfaceQueues::One, ", one queue for each interface"),
             (self.interface_queues == InterfaceQueues::EachVcpu, ", a network queue for each vCPU"),
         ];
@@ -148,6 +150,7 @@ impl Choices {
             (self.iothread_on == HelperOn::Node, IOTHREAD),
             (self.two_iothreads, IOTHREADS),
             (self.polling == Polling::Guest, POLLING),
+            (self.polling == Polling::Host, HOST_POLLS),
             (self.interface_queues == InterfaceQueues::One, ONE_QUEUE),
             (self.interface_queues == InterfaceQueues::EachVcpu, QUEUE_EACH),
         ];
@@ -208,7 +211,11 @@ impl FromStr for Choices {
             cells: has(CELLS),
             iothread_on: if has(IOTHREAD) { HelperOn::Node } else { HelperOn::Pu },
             two_iothreads: has(IOTHREADS),
-            polling: if has(POLLING) { Polling::Guest } else { Polling::Host },
+            polling: match (has(POLLING), has(HOST_POLLS)) {
+                (true, _) => Polling::Guest,
+                (false, true) => Polling::Host,
+                (false, false) => Polling::Keep,
+            },
             interface_queues: match (has(ONE_QUEUE), has(QUEUE_EACH)) {
                 (true, _) => InterfaceQueues::One,
                 (false, true) => InterfaceQueues::EachVcpu,
@@ -233,7 +240,7 @@ mod tests {
                     let plain = Choices::new(pins, huge, engine, iothread);
                     let emulator = Choices { emulator: HelperOn::Node, ..plain };
                     let siblings = Choices { siblings: Siblings::Spare, ..plain };
-                    let queues = Choices { interface_queues: InterfaceQueues::One, ..plain };
+                    let queues = Choices { interface_queues: InterfaceQueues::One, polling: Polling::Host, ..plain };
                     let all = Choices {
                         siblings: Siblings::Spare,
                         cells: true,
@@ -263,6 +270,7 @@ mod tests {
             "pu.huge.rule.iothread.cells.cells",
             "pu.huge.rule.iothread.cells.emulator-node",
             "pu.huge.rule.iothread.net-one-queue.net-queue-each",
+            "pu.huge.rule.iothread.guest-polls.host-polls",
         ] {
             let error = junk.parse::<Choices>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{junk}` names no choices")), "{error}");

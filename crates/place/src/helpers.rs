@@ -15,8 +15,11 @@ pub(crate) struct Helpers {
 }
 
 impl Helpers {
-    /// Whether no two of these threads share a PU.
+    /// Whether each of these threads has a PU that no other thread of any guest has.
     pub(crate) fn are_apart(&self) -> bool {
+        if matches!(self.found, Found::SharedWithHelpers(_) | Found::SharedWithVcpus) {
+            return false;
+        }
         let all = self.iothreads.iter().fold(self.emulator.clone(), |all, own| all.union(own));
         all.len() == self.emulator.len() + self.iothreads.iter().map(CpuSet::len).sum::<usize>()
     }

@@ -5,6 +5,7 @@ use nearmetal_units::MacAddress;
 
 use crate::choices::{Choices, Pins};
 use crate::plan::{CacheMode, DiskEngine, NetworkBackend, NetworkPlacement, Placement, Plan, Reason};
+use crate::policy::InterfaceQueues;
 use crate::request::{GuestRequest, WorkloadClass};
 
 /// All that was measured for some guests.
@@ -52,12 +53,17 @@ pub struct MeasuredDisk {
 }
 
 impl MeasuredDisk {
-    fn choice(&self) -> String {
+    /// `shared`: iothreads that take its queues in turns.
+    fn choice(&self, shared: Option<u32>) -> String {
         let cache = match self.cache {
             CacheMode::None => "none",
             CacheMode::Writeback => "writeback",
         };
-        let thread = if self.iothread { "an iothread" } else { "QEMU's main loop" };
+        let thread = match (self.iothread, shared) {
+            (true, Some(count)) => format!("{count} iothreads"),
+            (true, None) => "an iothread".to_owned(),
+            (false, _) => "QEMU's main loop".to_owned(),
+        };
         format!("cache {cache}, engine {}, {thread}", self.engine.name())
     }
 }
@@ -85,7 +91,13 @@ impl Measured {
             let of = requests.iter_mut().filter(|guest| guest.name == own.guest);
             of.for_each(|guest| guest.class = WorkloadClass::Density);
         }
-        for guest in requests.iter_mut().filter(|guest| guest.class != WorkloadClass::Density) {
+        let decides = |guest: &GuestRequest| {
+            let own = self.guests.iter().find(|own| own.guest == guest.name);
+            own.is_some_and(|own| own.choices.interface_queues != InterfaceQueues::Keep)
+        };
+        // Interfaces that a tune decided stay as it measured them.
+        let others = requests.iter_mut().filter(|guest| guest.class != WorkloadClass::Density && !decides(guest));
+        for guest in others {
             for network in &mut guest.networks {
                 let own = |one: &&MeasuredNetwork| one.guest == guest.name && network.mac.parse() == Ok(one.mac);
                 let options = self.networks.iter().find(own).and_then(|one| one.options.as_ref());
@@ -133,7 +145,8 @@ fn use_choices(host: &Host, placement: &mut Placement, measured: &[MeasuredGuest
 }
 
 fn use_networks(placement: &mut Placement, measured: &[MeasuredNetwork]) {
-    for own in measured.iter().filter(|one| one.guest == placement.guest) {
+    let decided: Vec<MacAddress> = placement.networks.iter().map(|own| own.mac).collect();
+    for own in measured.iter().filter(|one| one.guest == placement.guest && !decided.contains(&one.mac)) {
         let choice = match &own.options {
             None => "left as it is".to_owned(),
             Some(set) => {
@@ -159,7 +172,7 @@ fn use_disks(host: &Host, placement: &mut Placement, measured: &[MeasuredDisk]) 
             host.system.io_uring_disabled.filter(|value| *value > 0 && measured.engine == DiskEngine::IoUring);
         if let Some(value) = refused {
             let because = format!("{}; but io_uring_disabled is {value} now, so the rules decide", measured.because);
-            let choice = format!("not {}", measured.choice());
+            let choice = format!("not {}", measured.choice(disk.iothreads));
             placement.reasons.insert(at, Reason { subject, choice, because, source: None });
             continue;
         }
@@ -175,7 +188,7 @@ fn use_disks(host: &Host, placement: &mut Placement, measured: &[MeasuredDisk]) 
         };
         placement.reasons.retain(|reason| !replaced(reason));
         let at = at.min(placement.reasons.len());
-        let (choice, because) = (measured.choice(), measured.because.clone());
+        let (choice, because) = (measured.choice(disk.iothreads), measured.because.clone());
         placement.reasons.insert(at, Reason { subject, choice, because, source: None });
     }
 }

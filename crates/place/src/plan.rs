@@ -54,9 +54,9 @@ pub struct Placement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads_per_core: Option<u32>,
     /// Whether the guest polls by itself before a vCPU sleeps: KVM tells it that its PUs are its own (`hint-dedicated`), and lets it
-    /// switch the host's polling off (`poll-control`). `false` leaves both as they are.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub guest_polls: bool,
+    /// switch the host's polling off (`poll-control`). `None` leaves both as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_polls: Option<bool>,
     /// Why, one per decision, in the order a reader wants them.
     pub reasons: Vec<Reason>,
 }

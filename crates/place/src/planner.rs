@@ -5,6 +5,7 @@ use nearmetal_units::{CpuSet, PageSize};
 
 use crate::anchor::{self, Anchor};
 use crate::distances::Distances;
+use crate::helpers::Found;
 use crate::measured::MeasuredGuest;
 use crate::memory::Memory;
 use crate::occupied::Occupied;
@@ -152,7 +153,7 @@ fn floating(guest: &GuestRequest) -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
-        guest_polls: false,
+        guest_polls: None,
         reasons: vec![reasons::floating(guest)],
     }
 }
@@ -182,11 +183,15 @@ fn place(
         reasons.push(reasons::fewer_iothreads(iothreads, wanted));
     }
     reasons.extend(why_disks);
-    let guest_polls = policy.polling == Polling::Guest;
-    // A vCPU that shares its PU would poll in the time of another.
-    let may_poll = guest_polls && policy.pins == PinTo::Pu && slice.level != Level::Helpers;
-    if guest_polls {
-        reasons.push(reasons::polling(may_poll));
+    // A vCPU that shares its PU would poll in the time of another, or of the thread that it waits for.
+    let is_alone = policy.pins == PinTo::Pu && slice.level != Level::Helpers && helpers.found != Found::SharedWithVcpus;
+    let guest_polls = match policy.polling {
+        Polling::Keep => None,
+        Polling::Host => Some(false),
+        Polling::Guest => Some(is_alone),
+    };
+    if let Some(guest_polls) = guest_polls {
+        reasons.push(reasons::polling(guest_polls, is_alone));
     }
     let networks = interface_queues(guest, policy);
     reasons.extend(networks.iter().map(|own| reasons::interface_queues(policy, own)));
@@ -232,7 +237,7 @@ fn place(
         vhost: vhost.into_iter().map(CpuSet::one).collect(),
         interrupts,
         // Two vCPUs on two cores are no threads of one.
-        guest_polls: may_poll,
+        guest_polls,
         threads_per_core: (policy.siblings == Siblings::Spare && guest.shows.threads > 1).then_some(1),
         reasons,
     }

@@ -44,8 +44,10 @@ pub enum HelperOn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Polling {
-    /// The host's KVM, for as long as its `halt_poll_ns` says (Documentation/virt/kvm/halt-polling).
+    /// As the definition has it, or the rules of its class ask for: the host, unless the guest is told otherwise.
     #[default]
+    Keep,
+    /// The host's KVM, for as long as its `halt_poll_ns` says (Documentation/virt/kvm/halt-polling).
     Host,
     /// The guest itself (cpuidle-haltpoll), which is told that its PUs are its own and may switch the host's polling off
     /// (Documentation/virt/guest-halt-polling). A Linux guest without that driver sleeps at once, as before.
@@ -108,7 +110,7 @@ pub struct Policy {
     /// Whether all iothreads take the queues of a disk in turns, as far as each has a PU of its own. Default: no, since it takes
     /// QEMU 9.0 and libvirt 10.0; each disk has one iothread.
     pub share_queues: bool,
-    /// Who polls before a vCPU sleeps. Default: the host, unless the rules of the guest's class ask for more.
+    /// Who polls before a vCPU sleeps. Default: as it is.
     pub polling: Polling,
     /// Queues of virtio interfaces. Default: as they are.
     pub interface_queues: InterfaceQueues,
@@ -169,7 +171,7 @@ impl Default for Policy {
             guest_cells: false,
             iothreads: 1,
             share_queues: false,
-            polling: Polling::Host,
+            polling: Polling::Keep,
             interface_queues: InterfaceQueues::Keep,
             max_queues: 16,
             vhost_pus: 0,

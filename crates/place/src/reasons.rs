@@ -206,16 +206,17 @@ pub(crate) fn fewer_iothreads(have: u32, wanted: u32) -> Reason {
 }
 
 /// Who polls before a vCPU sleeps.
-pub(crate) fn polling(may_poll: bool) -> Reason {
-    let (choice, because) = match may_poll {
-        true => (
+pub(crate) fn polling(guest_polls: bool, is_alone: bool) -> Reason {
+    let (choice, because) = match (guest_polls, is_alone) {
+        (true, _) => (
             "the guest polls",
             "it is told that its PUs are its own (hint-dedicated), and may switch the host's polling off (poll-control): a wake-up \
              then costs no exit",
         ),
-        false => {
+        (false, false) => {
             ("the host polls", "its vCPUs have no PUs of their own, so a guest that polls would take time from others")
         }
+        (false, true) => ("the host polls", "the guest is not told that its PUs are its own, and sleeps at once"),
     };
     reason("halt polling", choice.to_owned(), because.to_owned(), Some(sources::KERNEL_GUEST_HALTPOLL))
 }
@@ -225,7 +226,7 @@ pub(crate) fn interface_queues(policy: &Policy, own: &NetworkPlacement) -> Reaso
     let (choice, because) = match policy.interface_queues {
         InterfaceQueues::EachVcpu => (
             format!("{} queues", own.queues),
-            "one for each vCPU, with a vhost worker each: packets are handled beside each other",
+            "one for each vCPU, as far as the policy's limit lets, with a vhost worker each: packets are handled beside each other",
         ),
         _ => ("1 queue".to_owned(), "one vhost worker: packets stay in order, and fewer threads wake up"),
     };

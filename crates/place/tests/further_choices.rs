@@ -80,9 +80,13 @@ fn iothreads_may_use_what_nobody_has_of_the_node_and_two_of_them_share_queues() 
 fn a_guest_polls_only_on_pus_of_its_own_and_queues_follow_the_policy() {
     let host = Synthetic::new().cores_per_node(12).nvme(0).build();
     let polls = Policy { polling: Polling::Guest, ..Policy::default() };
-    assert!(one(&host, guest("a", 2, 512), &polls).guest_polls);
+    assert_eq!(one(&host, guest("a", 2, 512), &polls).guest_polls, Some(true));
+    assert_eq!(one(&host, guest("a", 2, 512), &Policy::default()).guest_polls, None);
+    // The iothread of a guest that has every PU runs on one of them.
+    let whole = Synthetic::new().packages(1).cores_per_node(4).nvme(0).build();
+    assert_eq!(one(&whole, guest_on("a", 4, 512, "nvme0n1"), &polls).guest_polls, Some(false));
     let on_node = one(&host, guest("a", 2, 512), &Policy { pins: PinTo::Node, ..polls });
-    assert!(!on_node.guest_polls && because(&on_node, "halt polling").contains("no PUs of their own"));
+    assert!(on_node.guest_polls == Some(false) && because(&on_node, "halt polling").contains("no PUs of their own"));
     let with = GuestRequest { networks: vec![network("eth0")], ..guest("a", 4, 512) };
     let queues =
         |interface_queues| one(&host, with.clone(), &Policy { interface_queues, ..Policy::default() }).networks;

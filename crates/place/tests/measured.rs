@@ -214,3 +214,25 @@ proptest! {
         prop_assert_eq!(after, before);
     }
 }
+
+#[test]
+fn what_a_tune_found_of_iothreads_polling_and_queues_is_planned_again_and_no_race_of_networks_changes_it() {
+    let host = Synthetic::new().cores_per_node(16).nvme(0).build();
+    let choices = "pu.small.none-native.iothread.two-iothreads.guest-polls.net-one-queue".parse().unwrap();
+    let (guest, disk) = ("a".to_owned(), "vda".to_owned());
+    let guests = vec![MeasuredGuest { guest: guest.clone(), choices, disk, because: "measured".to_owned() }];
+    let mac = network("eth0").mac.parse().unwrap();
+    let raced = NetworkPlacement { mac, backend: NetworkBackend::Qemu, queues: 4, offloads_off: false };
+    let networks = vec![MeasuredNetwork { guest, mac, options: Some(raced), because: "raced".to_owned() }];
+    let measured = Measured { guests, networks, ..Measured::default() };
+    let mut requests = [GuestRequest { networks: vec![network("eth0")], ..guest_on("a", 2, 512, "nvme0n1") }];
+    measured.expect_in(&mut requests);
+    let mut plan = plan_tuned(&host, &Occupied::default(), &requests, &Policy::default(), &measured.guests).plan;
+    use_measured(&host, &mut plan, &measured);
+    let placement = plan.placements.remove(0);
+    assert_eq!((placement.disks[0].iothread, placement.disks[0].iothreads), (None, Some(2)));
+    assert_eq!((placement.guest_polls, placement.iothreads.len()), (Some(true), 2));
+    let decided: Vec<_> = placement.networks.iter().map(|own| (own.backend, own.queues)).collect();
+    assert_eq!(decided, [(NetworkBackend::Vhost, 1)]);
+    assert!(choice(&placement, "disk vda").contains("2 iothreads"), "{:?}", placement.reasons);
+}

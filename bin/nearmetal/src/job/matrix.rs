@@ -140,7 +140,9 @@ pub(crate) fn for_plan(
     };
     let extra = path.discard || path.detect_zeroes || path.block_size.is_some() || path.scheduler.is_some();
     if path.bus != Bus::VirtioBlk || path.iothreads > 1 || extra {
-        return Err(format!("its winner, {title}, has what no plan sets: write it into the definition yourself"));
+        return Err(format!(
+            "its winner, {title}, has what no plan takes from a race of disks: write it into the definition yourself"
+        ));
     }
     Ok(MeasuredDisk {
         guest: guest.to_owned(),

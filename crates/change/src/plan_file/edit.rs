@@ -71,6 +71,8 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
             }),
             iothread: disk.iothread,
             iothreads: disk.iothreads,
+            // Only virtio disks have queues, and only there is something decided.
+            main_loop: disk.queues.is_some() && disk.iothread.or(disk.iothreads).is_none(),
             queues: disk.queues,
         };
         xml.set_disk_driver(&disk.target, &options)?;
@@ -86,9 +88,14 @@ pub(super) fn edit(xml: &mut DomainXml, placement: &Placement) -> Result<(), Dom
         };
         xml.set_interface_driver(network.mac, &options)?;
     }
-    if placement.guest_polls {
+    if let Some(polls) = placement.guest_polls {
         for feature in POLLING_FEATURES {
-            let (at, name, value) = (format!("features/kvm/{feature}"), "state".to_owned(), "on".to_owned());
+            // What is not written is not on where the guest is no copy of the host's processor, and there QEMU decides.
+            if !polls && xml.facts()?.features.kvm_state(feature) != Some("on") {
+                continue;
+            }
+            let (at, name, value) =
+                (format!("features/kvm/{feature}"), "state".to_owned(), if polls { "on" } else { "off" }.to_owned());
             xml.edit(&DefinitionEdit::SetAttribute { at, name, value })?;
         }
     }

@@ -199,6 +199,17 @@ impl PlanFile {
                     return Err(format!("it puts the PCI function {function} on a cell that `{guest}` does not have"));
                 }
             }
+            for disk in &placement.disks {
+                let (guest, target) = (&domain.name, &disk.target);
+                if disk.iothread.is_some() && disk.iothreads.is_some() {
+                    return Err(format!("disk {target} of `{guest}` has one iothread, and several too"));
+                }
+                let last = disk.iothreads.unwrap_or(1);
+                if last == 0 || (last > 1 && last as usize > placement.iothreads.len()) {
+                    let has = placement.iothreads.len();
+                    return Err(format!("iothreads 1 to {last} share disk {target} of `{guest}`, which has {has}"));
+                }
+            }
             for (position, network) in placement.networks.iter().enumerate() {
                 let (guest, mac) = (&domain.name, network.mac);
                 if network.queues == 0 {

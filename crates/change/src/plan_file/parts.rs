@@ -133,6 +133,9 @@ fn driver_text(driver: &nearmetal_domain::DriverFacts) -> String {
     for iothread in &driver.iothread_mapping {
         text.push_str(&format!(", iothread {iothread}"));
     }
+    if driver.names_queues {
+        text.push_str(" for queues of its own");
+    }
     if let Some(queues) = driver.queues {
         text.push_str(&format!(", {queues} queues"));
     }

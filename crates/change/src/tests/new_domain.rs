@@ -54,7 +54,7 @@ fn wide() -> Placement {
         vhost: Vec::new(),
         interrupts: cpus(""),
         threads_per_core: Some(2),
-        guest_polls: false,
+        guest_polls: None,
         reasons: Vec::new(),
     }
 }

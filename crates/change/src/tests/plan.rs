@@ -19,7 +19,7 @@ fn a_plan_says_what_needs_a_restart() {
 #[test]
 fn a_guest_that_polls_and_iothreads_that_share_a_disk_are_written_and_read_back() {
     let mut placement = placement();
-    placement.guest_polls = true;
+    placement.guest_polls = Some(true);
     (placement.disks[0].iothread, placement.disks[0].iothreads) = (None, Some(2));
     placement.iothreads.push(placement.iothreads[0].clone());
     let found = nearmetal_domain::DomainXml::parse(&xml("")).unwrap();

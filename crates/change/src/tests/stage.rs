@@ -304,7 +304,7 @@ pub(crate) fn placement() -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
-        guest_polls: false,
+        guest_polls: None,
         reasons: Vec::new(),
     }
 }

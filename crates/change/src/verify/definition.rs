@@ -123,6 +123,10 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
                 driver.and_then(|driver| driver.iothread).map(|id| id.to_string()),
             );
         }
+        if disk.queues.is_some() && disk.iothread.or(disk.iothreads).is_none() {
+            let found = driver.and_then(|driver| driver.iothread.or(driver.iothread_mapping.first().copied()));
+            add(of("iothread"), "not set".to_owned(), found.map(|id| id.to_string()));
+        }
         if let Some(count) = disk.iothreads {
             let found =
                 driver.map(|driver| driver.iothread_mapping.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
@@ -138,10 +142,11 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
             );
         }
     }
-    if placement.guest_polls {
+    if let Some(polls) = placement.guest_polls {
         for feature in POLLING_FEATURES {
-            let found = facts.features.kvm_state(feature).map(str::to_owned);
-            add(format!("features/kvm/{feature}"), "on".to_owned(), found);
+            let found = facts.features.kvm_state(feature).filter(|state| polls || *state == "on").unwrap_or("off");
+            let planned = if polls { "on" } else { "off" };
+            add(format!("features/kvm/{feature}"), planned.to_owned(), Some(found.to_owned()));
         }
     }
     for network in &placement.networks {

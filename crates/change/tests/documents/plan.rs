@@ -69,7 +69,7 @@ fn placement() -> Placement {
         vhost: vec![CpuSet::one(3)],
         interrupts: CpuSet::one(3),
         threads_per_core: Some(1),
-        guest_polls: true,
+        guest_polls: Some(true),
         reasons: vec![Reason {
             subject: "node".into(),
             choice: "node 1".into(),

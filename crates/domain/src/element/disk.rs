@@ -57,6 +57,9 @@ pub struct DriverFacts {
     pub iothread: Option<u32>,
     /// Iothreads its queues are spread over, by number.
     pub iothread_mapping: Vec<u32>,
+    /// Whether that mapping names queues; else iothreads take them in turns.
+    #[serde(default)]
+    pub names_queues: bool,
     /// Virtqueues.
     pub queues: Option<u32>,
     /// `unmap` or `ignore`.
@@ -184,10 +187,11 @@ fn metadata_cache(driver: Node<'_, '_>) -> Result<Option<Bytes>, DomainError> {
 fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
     let Some(driver) = tree::child(disk, "driver") else { return Ok(DriverFacts::default()) };
     let of = |name: &str| tree::attribute(driver, name);
-    let mut mapping = Vec::new();
+    let (mut mapping, mut names_queues) = (Vec::new(), false);
     for list in tree::children(driver, "iothreads") {
         for iothread in tree::children(list, "iothread") {
             mapping.extend(tree::number::<u32>(iothread, "id")?);
+            names_queues |= tree::child(iothread, "queue").is_some();
         }
     }
     Ok(DriverFacts {
@@ -197,6 +201,7 @@ fn driver(disk: Node<'_, '_>) -> Result<DriverFacts, DomainError> {
         io: of("io"),
         iothread: tree::number(driver, "iothread")?,
         iothread_mapping: mapping,
+        names_queues,
         queues: tree::number(driver, "queues")?,
         discard: of("discard"),
         detect_zeroes: of("detect_zeroes"),

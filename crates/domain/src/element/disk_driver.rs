@@ -68,6 +68,9 @@ pub struct DriverOptions {
     pub iothread: Option<u32>,
     /// Iothreads 1 to this number take the disk's queues in turns (QEMU 9.0, libvirt 10.0); not together with `iothread`.
     pub iothreads: Option<u32>,
+    /// Whether QEMU's main loop serves it: an iothread, or several, that are written go.
+    #[serde(default)]
+    pub main_loop: bool,
     /// Virtqueues.
     pub queues: Option<u32>,
 }
@@ -88,6 +91,10 @@ impl DomainXml {
         if let (Some(_), Some(count)) = (options.iothread, options.iothreads) {
             let rule = "a disk has one iothread, or several that share its queues";
             return Err(DomainError::argument("a number of iothreads", &count.to_string(), rule));
+        }
+        if let (true, Some(number)) = (options.main_loop, options.iothread.or(options.iothreads)) {
+            let rule = "the main loop serves a disk, or iothreads do";
+            return Err(DomainError::argument("an iothread", &number.to_string(), rule));
         }
         self.rewrite(|document, edits| {
             let disk = disk::find(document, target)?;
@@ -122,7 +129,10 @@ impl DomainXml {
             for (name, value) in wanted {
                 edits.set_attribute(driver, name, &value);
             }
-            if options.iothread.is_some() {
+            if options.main_loop {
+                edits.remove_attribute(driver, "iothread");
+            }
+            if options.iothread.is_some() || options.main_loop {
                 tree::children(driver, "iothreads").for_each(|mapping| edits.remove(mapping));
             }
             if !shared.is_empty() {

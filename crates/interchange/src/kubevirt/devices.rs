@@ -160,7 +160,8 @@ fn disk(guest: &Guest<'_>, disk: &DiskFacts, name: &str, claim: &str, limits: &m
             "set it with a hook sidecar, or measure `native` with `nearmetal bench disk race`",
         )),
     }
-    if disk.driver.iothread.is_some() && disk.is_virtio_blk() && guest.placement.iothreads.len() > 1 {
+    let has_iothread = disk.driver.iothread.is_some() || !disk.driver.iothread_mapping.is_empty();
+    if has_iothread && disk.is_virtio_blk() && guest.placement.iothreads.len() > 1 {
         entry.insert("dedicatedIOThread".to_owned(), json!(true));
     }
     if let Some(serial) = disk.serial.as_ref().filter(|serial| serial.chars().all(|c| c.is_ascii_graphic())) {

@@ -2,7 +2,7 @@
 
 use crate::Limit;
 use crate::guests::{Guest, Host};
-use crate::limit::{NO_PAGES, after_start, followed, pools};
+use crate::limit::{NO_PAGES, after_start, followed, polling, pools, shared_disks};
 use crate::names::is_label_value;
 
 /// Of a host: what its kubelet needs.
@@ -96,6 +96,8 @@ pub(super) fn of_guest(guest: &Guest<'_>, name: &str) -> Vec<Limit> {
     }
     limits.extend(Limit::distances(guest, placement, "KubeVirt"));
     limits.extend(Limit::cells_of_functions(guest, placement, "KubeVirt"));
+    limits.extend(shared_disks(guest, "KubeVirt"));
+    limits.extend(polling(guest, "KubeVirt"));
     limits.extend(Limit::served_by_qemu(guest, placement, "KubeVirt"));
     let (why, by_hand) = (
         "no hook of nearmetal runs in a pod",

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Limit;
 use crate::guests::Guest;
+use crate::limit::{polling, shared_disks};
 use crate::names::dns_label;
 
 /// A flavor.
@@ -79,6 +80,8 @@ pub(super) fn of(guest: &Guest<'_>) -> (Flavor, Vec<Limit>) {
     }
     memory(guest, &mut set, &mut limits);
     limits.extend(Limit::cells_of_functions(guest, placement, "Nova"));
+    limits.extend(shared_disks(guest, "Nova"));
+    limits.extend(polling(guest, "Nova"));
     limits.extend(Limit::served_by_qemu(guest, placement, "Nova"));
     let several = |queues: Option<u32>| queues.is_some_and(|queues| queues > 1);
     if guest.facts.interfaces.iter().any(|interface| several(interface.queues)) {

@@ -9,6 +9,7 @@ use nearmetal_units::{CpuSet, NodeSet, PageSize};
 use super::hook;
 use crate::Limit;
 use crate::guests::Guest;
+use crate::limit::{polling, shared_disks};
 use crate::names::{dns_label, one_line};
 
 /// Queues of an interface, at most.
@@ -160,7 +161,12 @@ pub(super) fn with_iothreads<'a>(guest: &'a Guest<'_>) -> impl Iterator<Item = &
         };
         guest.facts.disks.iter().filter(of).take(most).filter(|disk| disk.device != "cdrom")
     };
-    on("scsi", MOST_SCSI).chain(on("virtio", MOST_VIRTIO)).filter(|disk| disk.driver.iothread.is_some())
+    on("scsi", MOST_SCSI).chain(on("virtio", MOST_VIRTIO)).filter(|disk| has_iothread(disk))
+}
+
+/// Whether an iothread serves it; of several that share it, one is left.
+fn has_iothread(disk: &DiskFacts) -> bool {
+    disk.driver.iothread.is_some() || !disk.driver.iothread_mapping.is_empty()
 }
 
 fn disks(guest: &Guest<'_>, line: &mut impl FnMut(&str, &str), limits: &mut Vec<Limit>) {
@@ -202,7 +208,7 @@ fn drive(guest: &Guest<'_>, disk: &DiskFacts, source: &str, what: &str, limits: 
     {
         let _ = write!(value, ",cache={cache}");
     }
-    if disk.driver.iothread.is_some() {
+    if has_iothread(disk) {
         value.push_str(",iothread=1");
     }
     if let Some(format @ ("raw" | "qcow2")) = disk.driver.format.as_deref().filter(|_| disk.kind == "file") {
@@ -267,6 +273,8 @@ fn functions(guest: &Guest<'_>, line: &mut impl FnMut(&str, &str), limits: &mut 
         }
     }
     limits.extend(Limit::cells_of_functions(guest, guest.placement, "Proxmox"));
+    limits.extend(shared_disks(guest, "Proxmox"));
+    limits.extend(polling(guest, "Proxmox"));
     limits.extend(Limit::served_by_qemu(guest, guest.placement, "Proxmox"));
     for device in &guest.placement.devices {
         let what = format!("function {}", device.function);

@@ -12,7 +12,7 @@ use nearmetal_change::edited;
 use nearmetal_domain::DomainXml;
 
 use crate::guests::{Guest, Host};
-use crate::limit::{NO_PAGES, after_start, followed, pools};
+use crate::limit::{NO_PAGES, after_start, followed, polling, pools};
 use crate::names::{Taken, file_name, one_line};
 use crate::{Exported, InterchangeError, Limit};
 
@@ -61,6 +61,7 @@ fn of_guest(guest: &Guest<'_>) -> Vec<Limit> {
         let why = "only q35 shows functions on guest cells, and the provider's default is the emulator's: pc";
         limits.push(Limit::of(guest, "guest cells of its functions", "", why, by_hand));
     }
+    limits.extend(polling(guest, "Terraform"));
     let why = "nothing in a definition says it";
     limits.extend(after_start(guest, why, "install libvirt's hook once: `nearmetal apply` of this plan does it"));
     let why = "the stylesheet has what the plan places, not what the rules set";

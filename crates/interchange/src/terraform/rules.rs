@@ -149,13 +149,23 @@ fn disks(sheet: &mut Sheet, guest: &Guest<'_>, planned: Node<'_, '_>) {
         let pattern = format!("/domain/devices/disk[target/@dev = {}]", literal(&disk.target));
         let missing = Child { when: "not(driver)".to_owned(), behind: vec![], xml: xml(driver) };
         sheet.element(&pattern, "", &[], &[missing]);
-        let options: Vec<(&str, Option<String>)> = driver
+        let mut options: Vec<(&str, Option<String>)> = driver
             .attributes()
             .filter(|option| !["name", "type"].contains(&option.name()))
             .map(|option| (option.name(), Some(option.value().to_owned())))
             .collect();
-        sheet.element(&format!("{pattern}/driver"), "", &options, &[]);
-        if disk.iothread.is_some() {
+        let mut children = Vec::new();
+        let is_main_loop = disk.queues.is_some() && disk.iothread.or(disk.iothreads).is_none();
+        if is_main_loop {
+            options.push(("iothread", None));
+        }
+        if let Some(shared) = child(driver, "iothreads").filter(|_| disk.iothreads.is_some()) {
+            options.push(("iothread", None));
+            children.push(Child { when: "not(iothreads)".to_owned(), behind: vec![], xml: xml(shared) });
+            sheet.template(&format!("{pattern}/driver/iothreads"), &xml(shared));
+        }
+        sheet.element(&format!("{pattern}/driver"), "", &options, &children);
+        if disk.iothread.is_some() || is_main_loop {
             sheet.template(&format!("{pattern}/driver/iothreads"), "");
         }
     }

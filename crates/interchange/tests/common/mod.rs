@@ -65,7 +65,7 @@ pub(crate) fn pinned(name: &str, number: u32, pus: &[u32], emulator: &str, node:
         vhost: vec![],
         interrupts: CpuSet::new(),
         threads_per_core: None,
-        guest_polls: false,
+        guest_polls: None,
         reasons: vec![],
     };
     (new, placement)
@@ -225,4 +225,13 @@ pub(crate) fn whole(exported: &nearmetal_interchange::Exported) -> String {
     text.push_str("--- limits\n");
     exported.limits.iter().for_each(|limit| text.push_str(&format!("{}\n", limit.line())));
     text
+}
+
+/// A guest that polls by itself, and whose disk two iothreads share.
+pub(crate) fn tuned() -> AnyPlan {
+    let (new, mut placement) = pinned("web1", 1, &[1, 2], "3", 0);
+    placement.iothreads.push(set("4"));
+    (placement.disks[0].iothread, placement.disks[0].iothreads) = (None, Some(2));
+    placement.guest_polls = Some(true);
+    AnyPlan::Host(Box::new(plan("alpha", vec![(new, placement)])))
 }

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn shape(span: Bytes, memory: Bytes, emulated: bool) -> Shape {
-        Shape { size: Bytes::from_kib(4), seconds: 30, ramp: 1, span, vcpus: 4, memory, nodes: 1, emulated }
+        Shape { size: Bytes::from_kib(4), seconds: 30, ramp: 1, span, vcpus: 4, memory, nodes: 1, emulated, kit: None }
     }
 
     fn of(span: u64, memory: u64, emulated: bool) -> WebJob {

@@ -439,7 +439,7 @@ fn placement(guest: &str) -> Placement {
         vhost: Vec::new(),
         interrupts: CpuSet::new(),
         threads_per_core: None,
-        guest_polls: false,
+        guest_polls: None,
         reasons: Vec::new(),
     }
 }

@@ -44,9 +44,16 @@ pub(super) struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    /// Whether the rules give an interface more than one queue.
-    fn has_several_queues(&self) -> bool {
-        self.facts.interfaces.iter().any(|own| own.is_virtio_tap() && own.queues.is_some_and(|queues| queues > 1))
+    /// The most queues that an interface has by rule, of those that vhost-net carries.
+    fn queues(&self) -> u32 {
+        let by_vhost = self.facts.interfaces.iter().filter(|own| own.is_virtio_tap());
+        let by_vhost = by_vhost.filter(|own| own.driver_name.as_deref() != Some("qemu"));
+        by_vhost.filter_map(|own| own.queues).max().unwrap_or(1)
+    }
+
+    /// Whether the definition tells the guest that its PUs are its own.
+    fn guest_polls(&self) -> bool {
+        self.facts.features.kvm_state("hint-dedicated") == Some("on")
     }
 }
 
@@ -134,10 +141,7 @@ pub(super) const FACTORS: [Factor; ALL] = [
         about: "queues of the VM's interfaces: one for each vCPU, or one in all",
         levels: network,
         turn: |choices, here| Choices {
-            interface_queues: match here.has_several_queues() {
-                true => InterfaceQueues::One,
-                false => InterfaceQueues::EachVcpu,
-            },
+            interface_queues: if here.queues() > 1 { InterfaceQueues::One } else { InterfaceQueues::EachVcpu },
             ..choices
         },
         subject: None,
@@ -166,7 +170,10 @@ pub(super) const FACTORS: [Factor; ALL] = [
         id: "polling",
         about: "who polls before a vCPU sleeps: the host, or the guest itself",
         levels: polling,
-        turn: |choices, _| Choices { polling: Polling::Guest, ..choices },
+        turn: |choices, here| Choices {
+            polling: if here.guest_polls() { Polling::Host } else { Polling::Guest },
+            ..choices
+        },
         subject: Some("halt polling"),
         is_nested: true,
     },
@@ -177,7 +184,7 @@ fn network(here: &Situation<'_>) -> Result<[String; 2], String> {
         (false, _) => Err("the load works on the disk; `bench net race` measures ways to the network".to_owned()),
         (true, false) => Err("it has no interface that vhost-net carries".to_owned()),
         (true, true) if here.request.vcpus < 2 => Err("it has one vCPU, so an interface has one queue".to_owned()),
-        (true, true) if here.has_several_queues() => two("a queue for each vCPU", "one queue"),
+        (true, true) if here.queues() > 1 => two(&format!("{} queues", here.queues()), "one queue"),
         (true, true) => two("one queue", "a queue for each vCPU"),
     }
 }
@@ -212,10 +219,13 @@ fn polling(here: &Situation<'_>) -> Result<[String; 2], String> {
     if here.request.class == WorkloadClass::Windows {
         return Err("Windows does not poll so".to_owned());
     }
-    if here.facts.features.kvm_state("hint-dedicated") == Some("on") {
-        return Err("its plan by rule tells the guest already that its PUs are its own (hint-dedicated)".to_owned());
+    match here.guest_polls() {
+        true if here.request.class == WorkloadClass::Latency => {
+            Err("the rules tell a guest of the class latency that its PUs are its own (hint-dedicated)".to_owned())
+        }
+        true => two("the guest", "the host"),
+        false => two("the host", "the guest"),
     }
-    two("the host", "the guest")
 }
 
 fn two(rule: &str, other: &str) -> Result<[String; 2], String> {

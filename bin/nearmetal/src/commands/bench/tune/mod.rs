@@ -205,7 +205,9 @@ fn use_winner(args: &Args, winner: Option<PlanFile>, printer: &mut Printer) -> a
 
 /// All factors are crossed if the budget is so many times the least: boots may be slower than was taken, and a command's time nobody
 /// knows.
-const AMPLE: u32 = 2;
+const AMPLE: (u32, u32) = (2, 1);
+/// Factors race alone if the budget is so much of the least, for the same reason: a tune that is refused after all boots has told nothing.
+const ROOMY: (u32, u32) = (3, 2);
 
 /// The plans that race: all factors crossed that can be, or the first four and each other alone, or fewer, as the budget allows.
 fn within_budget(args: &Args, kit: Option<Kit>, fs: &HostFs, ground: &Ground) -> anyhow::Result<(Arms, TuneRequest)> {
@@ -215,7 +217,9 @@ fn within_budget(args: &Args, kit: Option<Kit>, fs: &HostFs, ground: &Ground) ->
         let request = request(args, kit, fs, &arms)?;
         Ok((arms, request))
     };
-    let fits = |request: &TuneRequest, times: u32| least_tune_seconds(request).saturating_mul(times) <= args.budget;
+    let fits = |request: &TuneRequest, (times, of): (u32, u32)| {
+        least_tune_seconds(request).saturating_mul(times) / of <= args.budget
+    };
     let (arms, request) = composed(&args.without, MOST_FACTORS)?;
     if arms.factors.len() > CROSSED && fits(&request, AMPLE) {
         return Ok((arms, request));
@@ -223,7 +227,7 @@ fn within_budget(args: &Args, kit: Option<Kit>, fs: &HostFs, ground: &Ground) ->
     let (mut arms, mut request) = composed(&args.without, CROSSED)?;
     let mut beyond: Vec<String> = Vec::new();
     // The last one first: what stands first decides more, or on more machines.
-    while let (false, Some(last)) = (fits(&request, 1), arms.alone.last()) {
+    while let (false, Some(last)) = (fits(&request, ROOMY), arms.alone.last()) {
         beyond.push(last.factor.id.clone());
         let without: Vec<String> = args.without.iter().chain(&beyond).cloned().collect();
         (arms, request) = composed(&without, CROSSED)?;

@@ -49,7 +49,7 @@ fn placement() -> Placement {
         uuid: UUID.into(),
         vcpus: vec![VcpuPin { vcpu: 0, cpus: CpuSet::one(2) }],
         emulator: CpuSet::one(3),
-        iothreads: vec![CpuSet::one(3)],
+        iothreads: vec![CpuSet::one(3), CpuSet::one(3)],
         memory: MemoryPlacement { nodes: NodeSet::one(1), page_size: Some(PageSize::HUGE_2M), pages: 256 },
         disks: vec![
             disk("vda", CacheMode::None, DiskEngine::IoUring),

@@ -23,17 +23,21 @@ pub(crate) struct Shown {
 
 /// Name, part of the id, words for people, and whether it is shown beside others if measured once. The other single
 /// shots stay in `results.json`; those of memory are in the table of memory.
-const WANTED: [(&str, &str, &str, bool); 17] = [
+const WANTED: [(&str, &str, &str, bool); 21] = [
     ("iops", "iops", "", true),
     ("score", "score", "", true),
     ("score.critical", "critical", "under the kit's time limits, ", false),
     ("transactions", "transactions", "", true),
     ("latency.average", "average", "average latency, ", false),
+    ("requests", "requests", "", true),
     ("bandwidth", "bandwidth", "throughput, ", true),
     ("latency.read.mean", "read-mean", "mean read latency, ", false),
     ("latency.write.mean", "write-mean", "mean write latency, ", false),
     ("latency.read.p99", "read-p99", "99th percentile of read latency, ", false),
     ("latency.write.p99", "write-p99", "99th percentile of write latency, ", false),
+    ("service.p50", "service-p50", "median of the service time in a closed loop, ", false),
+    ("service.p95", "service-p95", "95th percentile of the service time in a closed loop, ", false),
+    ("service.p99", "service-p99", "99th percentile of the service time in a closed loop, ", false),
     ("cpu", "cpu", "CPU time of the measured side per request, ", false),
     ("work.instructions", "instructions", "instructions per request, ", false),
     ("locality.local-share", "local-share", "accesses that stay on their node, ", false),

@@ -25,6 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
         long_in(Labs::Loads, "workload/licensed-kit-in-clones-and-on-the-slice", kit),
         alone("workload/pgbench-in-clones-and-on-the-slice", pgbench),
         long_in(Labs::Loads, "workload/database-in-huge-pages-and-pinned", database),
+        long_in(Labs::Loads, "workload/web-in-clones-and-on-the-slice", web),
     ]
 }
 
@@ -201,6 +202,20 @@ fn pgbench() -> anyhow::Result<Verdict> {
     let provenance = results.provenance.get("pgbench command").map(String::as_str).unwrap_or_default();
     ensure!(provenance.contains("synchronous_commit = on"), "{provenance}");
     Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {}", of_planned(&results, "transactions")?)))
+}
+
+/// A web server of the loads image on every side: its rate, what each request executes, and the times of its closed loop.
+fn web(bench: &Bench) -> anyhow::Result<Verdict> {
+    let results = run(bench, "slice", "--workload web --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses")?;
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        for metric in ["requests", "bandwidth", "work.instructions", "service.p50"] {
+            has(&results, arm, metric, |workload| matches!(workload, Workload::Web(_)))?;
+        }
+    }
+    let provenance = results.provenance.get("web command").map(String::as_str).unwrap_or_default();
+    ensure!(provenance.contains("/usr/lib/nearmetal/web/load"), "{provenance}");
+    let worth = of_planned(&results, "requests")?;
+    Ok(Verdict::Holds(format!("lab: requests of the planned guest: {worth}")))
 }
 
 fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -14,7 +14,7 @@ use crate::printer::Printer;
 /// Build the loads image if there is none, and print its path
 ///
 /// The loads image holds the programs of real loads with their libraries: a Java runtime, a workload and an application in Java,
-/// MariaDB and sysbench, nginx and Dovecot. It has 133 MB. All guests and the host read the same file. It is made of Debian 13's packages, which are downloaded once (about
+/// MariaDB and sysbench, nginx and wrk, and Dovecot. It has 133 MB. All guests and the host read the same file. It is made of Debian 13's packages, which are downloaded once (about
 /// 200 MB), as root; mmdebstrap and erofs-utils must be installed. It is kept in /var/cache/nearmetal, or in $NEARMETAL_CACHE.
 ///
 /// `nearmetal lab up --loads` gives a lab the same image as a disk.

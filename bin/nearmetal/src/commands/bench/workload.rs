@@ -17,6 +17,9 @@ pub(super) const SPAN: Bytes = Bytes::from_mib(256);
 /// anew, takes no longer than measuring. Where processors are emulated it would.
 const ROWS: Bytes = Bytes::from_mib(64);
 const ROWS_IN_A_LAB: Bytes = Bytes::from_mib(1);
+/// Size of a web server's files: 13 directories of 36 files, each with contents of its own; in a lab one of them, which is the least.
+const SITE: Bytes = Bytes::from_mib(64);
+const SITE_IN_A_LAB: Bytes = Bytes::from_mib(5);
 /// The least of each that can be asked for: of a database what a lab has.
 const SMALLEST_SPAN: Bytes = Bytes::from_mib(4);
 const SMALLEST_ROWS: Bytes = ROWS_IN_A_LAB;
@@ -100,16 +103,26 @@ impl Chosen {
         &self.word
     }
 
-    fn is_database(&self) -> bool {
-        self.loads.iter().any(|load| load.on == WorksOn::Database)
+    fn works_on(&self, what: WorksOn) -> bool {
+        self.loads.iter().any(|load| load.on == what)
     }
 
     /// Size of its files together, unless somebody says.
     pub(super) fn usual_span(&self, emulated: bool) -> Bytes {
-        match (self.is_database(), emulated) {
-            (true, true) => ROWS_IN_A_LAB,
-            (true, false) => ROWS,
-            (false, _) => SPAN,
+        let (silicon, lab) = match () {
+            () if self.works_on(WorksOn::Database) => (ROWS, ROWS_IN_A_LAB),
+            () if self.works_on(WorksOn::Site) => (SITE, SITE_IN_A_LAB),
+            () => (SPAN, SPAN),
+        };
+        if emulated { lab } else { silicon }
+    }
+
+    /// The least size of its files together; `None` if it has none.
+    fn least_span(&self) -> Option<Bytes> {
+        match () {
+            () if self.works_on(WorksOn::Database) => Some(SMALLEST_ROWS),
+            () if self.works_on(WorksOn::Site) => Some(SITE_IN_A_LAB),
+            () => self.works_on(WorksOn::Files).then_some(SMALLEST_SPAN),
         }
     }
 
@@ -121,16 +134,22 @@ impl Chosen {
     /// Refuses what this load has no use for.
     pub(super) fn check(&self, seconds: bool, sizes: bool, span: Option<Bytes>) -> Result<(), WrongUse> {
         let word = &self.word;
-        let files = self.loads.iter().any(|load| load.on == WorksOn::Files);
+        let least = self.least_span();
+        let is_small = span.zip(least).is_some_and(|(span, least)| span < least);
         let problem = match () {
-            () if files && seconds => format!("--seconds: the steps of {word} run to their end, so leave it out"),
-            () if span.is_some() && !files && !self.is_database() => {
+            () if self.works_on(WorksOn::Files) && seconds => {
+                format!("--seconds: the steps of {word} run to their end, so leave it out")
+            }
+            () if span.is_some() && least.is_none() => {
                 format!(
-                    "--span is the size of iozone's files or a database's rows, and {word} has none: leave it out, or \
-                     name --workload iozone, oltp or pgbench"
+                    "--span is the size of iozone's or web's files or a database's rows, and {word} has none: leave it out, or name \
+                     --workload iozone, web, oltp or pgbench"
                 )
             }
-            () if !self.is_database() && span.is_some_and(|span| span < SMALLEST_SPAN) => {
+            () if self.works_on(WorksOn::Site) && is_small => {
+                format!("--span: {word} needs {SITE_IN_A_LAB} at least, which is one directory of files of all sizes")
+            }
+            () if self.works_on(WorksOn::Files) && is_small => {
                 format!("--span: {word} needs {SMALLEST_SPAN} at least, since fewer blocks are read again and again")
             }
             () if sizes && self.sizes().is_empty() => {
@@ -145,8 +164,8 @@ impl Chosen {
 /// How long a program may take to start.
 #[derive(Debug, clap::Args)]
 pub(super) struct StartArgs {
-    /// Seconds for a JVM or a database to start, before its load begins; if it takes longer the sample fails [default: as many
-    /// as a slow machine needs]
+    /// Seconds for a JVM, a database or a web server to start, before its load begins; if it takes longer the sample fails
+    /// [default: as many as a slow machine needs]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
     start: Option<u32>,
 }
@@ -161,7 +180,7 @@ impl StartArgs {
         let given = |load: Workload| {
             load.starting_within(seconds).ok_or_else(|| {
                 WrongUse(format!(
-                    "--start is for a JVM or a database, and {} starts at once: leave it out",
+                    "--start is for a JVM, a database or a web server, and {} starts at once: leave it out",
                     load.label()
                 ))
             })
@@ -254,10 +273,10 @@ pub(super) mod tests {
         let given = |word: &str, start| StartArgs { start }.given(chosen(word).of(&shape));
         assert_eq!(given("jvm", None).unwrap(), chosen("jvm").of(&shape));
         assert_ne!(given("jvm", Some(30)).unwrap(), chosen("jvm").of(&shape));
-        assert!(given("oltp", Some(75)).is_ok() && given("pgbench", Some(75)).is_ok());
+        assert!(["oltp", "pgbench", "web"].iter().all(|word| given(word, Some(75)).is_ok()));
         assert_ne!(given("pgbench", Some(75)).unwrap(), chosen("pgbench").of(&shape));
         let why = given("zstd", Some(30)).unwrap_err().to_string();
-        assert!(why.contains("--start is for a JVM or a database") && why.contains("zstd"), "{why}");
+        assert!(why.contains("--start is for a JVM, a database or a web server") && why.contains("zstd"), "{why}");
     }
 
     #[test]
@@ -282,6 +301,11 @@ pub(super) mod tests {
         assert!(why.contains("4 MiB at least"), "{why}");
         assert!(chosen("iozone-ext4").check(false, false, Some(SMALLEST_SPAN)).is_ok());
         assert!(chosen("random").check(false, false, Some(SPAN)).is_err());
+        assert_eq!((chosen("web").usual_span(false), chosen("web").usual_span(true)), (SITE, SITE_IN_A_LAB));
+        assert!(chosen("web").check(false, false, None).is_ok());
+        assert!(chosen("web").check(true, false, Some(SITE_IN_A_LAB)).is_ok());
+        let why = chosen("web").check(false, false, Some(SMALLEST_SPAN)).unwrap_err().to_string();
+        assert!(why.contains("web needs 5 MiB at least"), "{why}");
         assert!(span("1MiB").is_err() && span("4MiB").is_ok() && span_of_any("1536KiB").is_err());
     }
 }

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((measured.cache, measured.iothread, measured.queues), (CacheMode::None, true, None));
         assert!(measured.because.contains("1.54×") && measured.because.contains("lab: emulated time"), "{measured:?}");
         let refused = |results: &MatrixResults, block| for_plan(results, "web1", "vda", block).unwrap_err();
-        assert!(refused(&recorded(), true).contains("no plan sets"));
+        assert!(refused(&recorded(), true).contains("no plan takes"));
         assert!(refused(&with_winner(|path| path.iothreads = 1), false).contains("another kind of storage"));
         assert!(refused(&with_winner(|path| path.cache = PathCache::Directsync), true).contains("cache=directsync"));
         let unsafe_one = with_winner(|path| path.cache = PathCache::Unsafe);

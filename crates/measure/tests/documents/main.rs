@@ -44,7 +44,7 @@ fn every_word_of_results_is_explained() {
     RESULTS.explain(&document, "tune.verdict.do", 1, "## Tune");
     RESULTS.explain(&document, "runs[].outcome.metrics[].unit", 20, "## Units");
     for (field, many) in
-        [("kind", 10), ("engine", 2), ("order", 1), ("file_system", 2), ("pages", 5), ("pattern", 2), ("test", 6)]
+        [("kind", 13), ("engine", 2), ("order", 1), ("file_system", 2), ("pages", 5), ("pattern", 2), ("test", 6)]
     {
         RESULTS.explain(&document, &format!("runs[].workload.{field}"), many, "## Workload");
     }

@@ -115,6 +115,7 @@ fn workloads() -> Vec<Workload> {
         named("jvm-large-pages"),
         named("specjbb"),
         named("pgbench"),
+        named("web"),
         WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 5 }.into(),
     ];
     all.extend(tests.map(|test| net(test).into()));

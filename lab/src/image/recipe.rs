@@ -364,8 +364,8 @@ mod tests {
     fn steps_are_in_order() {
         for (recipe, count) in [
             (Recipe::embedded(), 5),
-            (Recipe::loads(None), 4),
-            (Recipe::loads(Some(With::Postgresql)), 5),
+            (Recipe::loads(None), 5),
+            (Recipe::loads(Some(With::Postgresql)), 6),
             (Recipe::engine(Engine::Condor), 2),
         ] {
             let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();

@@ -70,7 +70,7 @@ fn iothreads_may_use_what_nobody_has_of_the_node_and_two_of_them_share_queues() 
     // One queue needs no second thread.
     let single = one(&host, guest_on("a", 1, 512, "nvme0n1"), &two);
     assert_eq!((single.disks[0].iothread, single.disks[0].iothreads), (Some(1), None));
-    let narrow = Synthetic::new().packages(1).cores_per_node(6).nvme(0).build();
+    let narrow = Synthetic::new().packages(1).cores_per_node(5).nvme(0).build();
     let narrow = one(&narrow, guest_on("a", 3, 512, "nvme0n1"), &two);
     assert_eq!((narrow.iothreads.len(), narrow.disks[0].iothread), (1, Some(1)));
     assert_eq!(choice(&narrow, "further iothreads"), "1 instead of 2");

@@ -21,3 +21,6 @@ done
 printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' > "$rootfs/etc/passwd"
 printf 'root:x:0:\nnogroup:x:65534:\n' > "$rootfs/etc/group"
 printf '127.0.0.1 localhost\n' > "$rootfs/etc/hosts"
+# What loads that are servers have in common.
+mkdir -p "$rootfs/usr/lib/nearmetal"
+cp "$RECIPE/server.sh" "$rootfs/usr/lib/nearmetal/"

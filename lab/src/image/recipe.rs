@@ -117,6 +117,7 @@ const LOADS: &[RecipeFile] = recipe_files!["loads":
     "steps/30-database.sh",
     "steps/35-web.sh",
     "steps/40-image.sh",
+    "server.sh",
     "java/kit",
     "java/shop/Desk.java",
     "java/shop/Desks.java",

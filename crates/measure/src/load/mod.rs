@@ -13,6 +13,7 @@ mod net;
 mod oltp;
 mod pgbench;
 mod served;
+mod server;
 mod specjbb;
 mod web;
 mod window;
@@ -39,6 +40,7 @@ pub use self::net::NetJob;
 pub use self::oltp::OltpJob;
 pub use self::pgbench::PgbenchJob;
 pub use self::served::ServedJob;
+pub(crate) use self::server::Server;
 pub use self::specjbb::{Kit, KitEdition, KitHash, SpecJbbJob};
 pub use self::web::WebJob;
 pub use self::window::Window;
@@ -116,9 +118,13 @@ pub(crate) trait Load {
     }
     /// The command, program first. `seed` is the same on both sides of a pair and differs between pairs.
     fn command(&self, at: &At<'_>, seed: u64) -> Vec<String>;
+    /// What it is if it is a server of the loads image with its data on the device: several of the answers below follow from that.
+    fn server(&self) -> Option<Server> {
+        None
+    }
     /// From its start to its end; `None`: as long as it takes.
     fn length(&self) -> Option<Duration> {
-        None
+        self.server().map(|server| server.length())
     }
     /// When it has hung.
     fn limit(&self) -> Duration {
@@ -126,7 +132,7 @@ pub(crate) trait Load {
     }
     /// The part of its time in which costs are counted, and what they are given for; `None`: they are not counted.
     fn middle(&self) -> Option<(Middle, Each)> {
-        None
+        Some((self.server()?.middle()?, Each::Transaction))
     }
     /// Whether the page cache is written back and dropped before it runs, so that no sample pays for or profits from the one
     /// before.
@@ -135,11 +141,11 @@ pub(crate) trait Load {
     }
     /// Whether it writes to the device it is given.
     fn writes(&self) -> bool {
-        false
+        self.server().is_some()
     }
     /// The file system it needs on the device, and how much room on it; `None`: none.
     fn files(&self) -> Option<(FileSystem, Bytes)> {
-        None
+        self.server().map(|server| server.files())
     }
     /// What is run in pairs once it is known what bare metal did a second: the same work, offered at parts of that rate.
     fn at_parts_of(&self, _bare: f64) -> Option<Workload> {
@@ -147,7 +153,7 @@ pub(crate) trait Load {
     }
     /// Whether its program is in the loads image.
     fn needs_loads_image(&self) -> bool {
-        false
+        self.server().is_some()
     }
     /// Whether its program is a licensed kit of the user's, which its image holds.
     fn needs_kit(&self) -> bool {

@@ -9,13 +9,11 @@
 //! what it runs with, and a sample whose server does not wait for its drive is no sample: no arm can win by not writing.
 //! What the program prints is said in `lab/loads/database/oltp`; sysbench's part was checked against the source of 1.0.20.
 
-use std::time::Duration;
-
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{At, Compared, FileSystem, Load, Measured, Named, Window, Workload, WorksOn};
-use crate::cost::{Each, Middle};
+use super::server::program;
+use super::{At, Compared, Load, Measured, Named, Server, Window, Workload, WorksOn};
 use crate::error::MeasureError;
 
 mod said;
@@ -32,8 +30,6 @@ pub(super) const NAMED: &[Named] = &[Named {
 
 /// Its place in the loads image.
 const PROGRAM: &str = "/usr/lib/nearmetal/database/oltp";
-/// On what its data are.
-const FILE_SYSTEM: FileSystem = FileSystem::Ext4;
 /// Parts of bare metal's rate that are offered, in percent.
 const OFFERED: [u32; 3] = [50, 70, 90];
 /// Name of the rate.
@@ -79,9 +75,10 @@ impl OltpJob {
         shape::ROW.times(u64::from(self.tables) * u64::from(self.rows))
     }
 
-    /// Number of parts.
-    fn parts(&self) -> u32 {
-        self.offered.len().max(1) as u32
+    fn sample(&self) -> Server {
+        let Self { prepare, ramp, seconds, .. } = *self;
+        let parts = self.offered.len().max(1) as u32;
+        Server { room: shape::room(self.data()), prepare, parts, ramp, seconds }
     }
 
     /// As the program takes it: 0 for as many as the threads can do.
@@ -101,8 +98,7 @@ impl OltpJob {
             self.seconds.into(),
             seed,
         ];
-        let mut words = vec![PROGRAM.to_owned()];
-        words.extend(numbers.map(|number| number.to_string()));
+        let mut words = program(PROGRAM, numbers);
         // Large pages of the server's own would need a pool inside each guest, which no guest is given.
         words.extend(["off".to_owned(), self.rates()]);
         words
@@ -154,34 +150,11 @@ impl Load for OltpJob {
     }
 
     fn command(&self, at: &At<'_>, seed: u64) -> Vec<String> {
-        // Whatever the device's size, making the file system takes as long.
-        let size = shape::room(self.data()).get().to_string();
-        let data = ["--device", at.device, "--kind", FILE_SYSTEM.name(), "--size", &size];
-        at.in_the_image(&data, self.arguments(seed))
+        self.sample().command(at, self.arguments(seed))
     }
 
-    fn length(&self) -> Option<Duration> {
-        Some(Duration::from_secs((self.prepare + self.parts() * (self.ramp + self.seconds)).into()))
-    }
-
-    fn middle(&self) -> Option<(Middle, Each)> {
-        // From the probe's start: `prepare` covers making the file system, too.
-        let whole = Middle::after(Duration::from_secs(self.ramp.into()), Duration::from_secs(self.seconds.into()));
-        let prepare = Duration::from_secs(self.prepare.into());
-        let middle = Middle { begins: prepare + whole.begins, ends: prepare + whole.ends };
-        self.is_closed_loop().then_some((middle, Each::Transaction))
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn needs_loads_image(&self) -> bool {
-        true
-    }
-
-    fn files(&self) -> Option<(FileSystem, Bytes)> {
-        Some((FILE_SYSTEM, shape::room(self.data())))
+    fn server(&self) -> Option<Server> {
+        Some(self.sample())
     }
 
     fn at_parts_of(&self, bare: f64) -> Option<Workload> {
@@ -211,7 +184,10 @@ impl Load for OltpJob {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::cost::Each;
 
     #[test]
     fn parts_of_bare_metals_rate_are_offered_to_every_arm_alike() {

@@ -5,13 +5,11 @@
 //! from what another wrote. The server says what it runs with, and a sample whose server does not wait for its drive is no sample.
 //! What the program prints is said in `lab/loads/with/postgresql/pgbench`.
 
-use std::time::Duration;
-
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{At, Compared, FileSystem, Load, Measured, Named, Shape, Window, WorksOn};
-use crate::cost::{Each, Middle};
+use super::server::program;
+use super::{At, Compared, Load, Measured, Named, Server, Shape, Window, WorksOn};
 use crate::error::MeasureError;
 
 mod said;
@@ -28,8 +26,6 @@ pub(super) const NAMED: &[Named] = &[Named {
 
 /// Its place in the loads image.
 const PROGRAM: &str = "/usr/lib/nearmetal/postgresql/pgbench";
-/// On what its data are.
-const FILE_SYSTEM: FileSystem = FileSystem::Ext4;
 /// Name of the rate.
 const RATE: &str = "transactions";
 
@@ -122,7 +118,12 @@ impl PgbenchJob {
             self.seconds.into(),
             seed,
         ];
-        std::iter::once(PROGRAM.to_owned()).chain(numbers.map(|number| number.to_string())).collect()
+        program(PROGRAM, numbers)
+    }
+
+    fn sample(&self) -> Server {
+        let Self { prepare, ramp, seconds, .. } = *self;
+        Server { room: self.room(), prepare, parts: 1, ramp, seconds }
     }
 }
 
@@ -146,37 +147,15 @@ impl Load for PgbenchJob {
     }
 
     fn command(&self, at: &At<'_>, seed: u64) -> Vec<String> {
-        // Whatever the device's size, making the file system takes as long.
-        let size = self.room().get().to_string();
-        let data = ["--device", at.device, "--kind", FILE_SYSTEM.name(), "--size", &size];
-        at.in_the_image(&data, self.arguments(seed))
+        self.sample().command(at, self.arguments(seed))
     }
 
-    fn length(&self) -> Option<Duration> {
-        Some(Duration::from_secs((self.prepare + self.ramp + self.seconds).into()))
-    }
-
-    fn middle(&self) -> Option<(Middle, Each)> {
-        // From the probe's start: `prepare` covers making the file system, too.
-        let whole = Middle::after(Duration::from_secs(self.ramp.into()), Duration::from_secs(self.seconds.into()));
-        let prepare = Duration::from_secs(self.prepare.into());
-        Some((Middle { begins: prepare + whole.begins, ends: prepare + whole.ends }, Each::Transaction))
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn needs_loads_image(&self) -> bool {
-        true
+    fn server(&self) -> Option<Server> {
+        Some(self.sample())
     }
 
     fn needs_postgresql(&self) -> bool {
         true
-    }
-
-    fn files(&self) -> Option<(FileSystem, Bytes)> {
-        Some((FILE_SYSTEM, self.room()))
     }
 
     fn read(&self, output: &str) -> Result<Measured, MeasureError> {
@@ -196,6 +175,8 @@ impl Load for PgbenchJob {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn shape(span: u64, memory: u64, vcpus: u32, emulated: bool) -> Shape {

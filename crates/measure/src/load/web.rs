@@ -8,13 +8,11 @@
 //! They are in the page cache once they are written, so the drive has no part in the rate. What the programs print is said in
 //! `lab/loads/web/load` and `lab/loads/web/wrk.lua`; wrk's part was checked against the source of 4.1.0.
 
-use std::time::Duration;
-
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{At, FileSystem, Load, Measured, Named, Shape, Window, WorksOn};
-use crate::cost::{Each, Middle};
+use super::server::program;
+use super::{At, Load, Measured, Named, Server, Shape, Window, WorksOn};
 use crate::error::MeasureError;
 use crate::tiles::{DIRECTORY, MOST_DIRECTORIES};
 
@@ -31,8 +29,6 @@ pub(super) const NAMED: &[Named] = &[Named {
 
 /// Its place in the loads image.
 const PROGRAM: &str = "/usr/lib/nearmetal/web/load";
-/// On what its files are.
-const FILE_SYSTEM: FileSystem = FileSystem::Ext4;
 /// Name of the rate.
 const RATE: &str = "requests";
 
@@ -108,8 +104,12 @@ impl WebJob {
 
     fn arguments(&self, seed: u64) -> Vec<String> {
         let numbers = [self.workers, self.connections, self.directories, self.prepare, self.ramp, self.seconds];
-        let numbers = numbers.map(u64::from).into_iter().chain([seed]).map(|number| number.to_string());
-        std::iter::once(PROGRAM.to_owned()).chain(numbers).collect()
+        program(PROGRAM, numbers.map(u64::from).into_iter().chain([seed]))
+    }
+
+    fn sample(&self) -> Server {
+        let Self { prepare, ramp, seconds, .. } = *self;
+        Server { room: self.room(), prepare, parts: 1, ramp, seconds }
     }
 }
 
@@ -136,32 +136,11 @@ impl Load for WebJob {
     }
 
     fn command(&self, at: &At<'_>, seed: u64) -> Vec<String> {
-        // Whatever the device's size, making the file system takes as long.
-        let size = self.room().get().to_string();
-        let data = ["--device", at.device, "--kind", FILE_SYSTEM.name(), "--size", &size];
-        at.in_the_image(&data, self.arguments(seed))
+        self.sample().command(at, self.arguments(seed))
     }
 
-    fn length(&self) -> Option<Duration> {
-        Some(Duration::from_secs((self.prepare + self.ramp + self.seconds).into()))
-    }
-
-    fn middle(&self) -> Option<(Middle, Each)> {
-        // From the probe's start: `prepare` covers making the file system, too.
-        let before = Duration::from_secs((self.prepare + self.ramp).into());
-        Some((Middle::after(before, Duration::from_secs(self.seconds.into())), Each::Transaction))
-    }
-
-    fn writes(&self) -> bool {
-        true
-    }
-
-    fn needs_loads_image(&self) -> bool {
-        true
-    }
-
-    fn files(&self) -> Option<(FileSystem, Bytes)> {
-        Some((FILE_SYSTEM, self.room()))
+    fn server(&self) -> Option<Server> {
+        Some(self.sample())
     }
 
     fn read(&self, output: &str) -> Result<Measured, MeasureError> {
@@ -179,7 +158,10 @@ impl Load for WebJob {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::cost::Each;
 
     fn shape(span: Bytes, memory: Bytes, emulated: bool) -> Shape {
         Shape { size: Bytes::from_kib(4), seconds: 30, ramp: 1, span, vcpus: 4, memory, nodes: 1, emulated, kit: None }

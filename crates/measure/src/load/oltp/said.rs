@@ -2,6 +2,7 @@
 
 use super::{Offered, OltpJob, RATE};
 use crate::error::MeasureError;
+use crate::load::server::{Said, database as failed};
 use crate::load::{Measured, Window};
 use crate::metric::{Metric, Unit};
 
@@ -30,15 +31,19 @@ struct Part<'o> {
     text: &'o str,
 }
 
+fn said(text: &str) -> Said<'_> {
+    Said { what: "what the database's load printed", text }
+}
+
 /// Reads all of it.
 ///
 /// # Errors
 /// The server does not wait for its drive, its memory or its rows are not what was asked for, a part is missing or did
 /// nothing, or a transaction failed.
 pub(super) fn read(job: &OltpJob, output: &str) -> Result<Measured, MeasureError> {
-    settings(job, output)?;
+    said(output).settings(&ASKED, ("innodb_buffer_pool_size", job.pool))?;
     let asked = u64::from(job.tables) * u64::from(job.rows);
-    let rows = value(output, "rows").ok_or_else(|| unreadable(output, "it does not say how many rows are left"))?;
+    let rows = said(output).value("rows")?;
     if rows.parse() != Ok(asked) {
         return Err(failed(format!("{rows} rows are left of {asked}")));
     }
@@ -115,58 +120,24 @@ fn at_a_rate(
 /// # Errors
 /// It does not say when it ended.
 pub(super) fn window(job: &OltpJob, output: &str, ahead: f64) -> Result<Window, MeasureError> {
-    let moment = |name: &str| {
-        let found = value(output, name).and_then(|text| text.parse::<f64>().ok()).filter(|moment| *moment > 0.0);
-        found.ok_or_else(|| unreadable(output, &format!("no `{name}` in it")))
-    };
-    let (first, ended) = (moment("began_ms")?, moment("ended_ms")?);
-    let began = ended - f64::from(job.seconds) * 1e3;
-    match began >= first {
-        true => Ok(Window { began: began - ahead, ended: ended - ahead }),
-        false => Err(unreadable(output, "it ended before the measured seconds were over")),
-    }
-}
-
-fn settings(job: &OltpJob, output: &str) -> Result<(), MeasureError> {
-    let setting = |name: &str| {
-        let found = value(output, &format!("setting.{name}"));
-        found.ok_or_else(|| unreadable(output, &format!("the server does not say its `{name}`")))
-    };
-    for (name, asked) in ASKED {
-        let found = setting(name)?;
-        if found != asked {
-            return Err(failed(format!(
-                "the server runs with {name} = {found}, and {asked} is needed: without it a transaction need not be on the drive"
-            )));
-        }
-    }
-    let pool = setting("innodb_buffer_pool_size")?;
-    if pool.parse::<u64>().is_ok_and(|pool| pool >= job.pool.get()) {
-        return Ok(());
-    }
-    Err(failed(format!("its buffer pool has {pool} bytes, and {} were asked for", job.pool.get())))
+    said(output).last(job.seconds, ahead)
 }
 
 /// What is worth keeping of the server.
 fn notes(output: &str) -> Vec<String> {
-    let version = value(output, "setting.version").map(|version| format!("MariaDB {version}"));
-    let kib = |name: &str| value(output, name).and_then(|text| text.parse::<u64>().ok());
+    let version = said(output).find("setting.version").map(|version| format!("MariaDB {version}"));
+    let kib = |name: &str| said(output).whole(name).ok();
     let pages = kib("pages.resident_kib").zip(kib("pages.large_kib"));
     let pages =
         pages.map(|(all, large)| format!("before the load the server had {all} KiB, {large} of them in large pages"));
     version.into_iter().chain(pages).collect()
 }
 
-/// The value of the first `name value` line.
-fn value<'o>(output: &'o str, name: &str) -> Option<&'o str> {
-    output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim)
-}
-
 fn parts(output: &str) -> Vec<Part<'_>> {
     let mut begins: Vec<usize> = output.match_indices("\noffered ").map(|(at, _)| at + 1).collect();
     begins.push(output.len());
     let texts = begins.windows(2).map(|ends| &output[ends[0]..ends[1]]);
-    texts.map(|text| Part { offered: value(text, "offered").unwrap_or_default(), text }).collect()
+    texts.map(|text| Part { offered: said(text).find("offered").unwrap_or_default(), text }).collect()
 }
 
 /// Numbers behind a name that sysbench prints in each of its reports: that of the ramp, then that of what counts.
@@ -233,12 +204,8 @@ fn percentile(histogram: &[(f64, u64)], all: u64, quantile: f64) -> Option<f64> 
     })
 }
 
-fn failed(why: String) -> MeasureError {
-    MeasureError::WorkloadFailed { what: "the database".to_owned(), why }
-}
-
 fn unreadable(output: &str, why: &str) -> MeasureError {
-    crate::load::unreadable("what the database's load printed", why, output)
+    said(output).unreadable(why)
 }
 
 #[cfg(test)]
@@ -333,7 +300,7 @@ mod tests {
     #[test]
     fn a_server_that_does_not_wait_for_its_drive_is_no_arm() {
         for (name, other) in ASKED.map(|(name, asked)| (name, if asked == "1" { "2" } else { "fsync" })) {
-            let asked = value(SAID, &format!("setting.{name}")).unwrap();
+            let asked = said(SAID).find(&format!("setting.{name}")).unwrap();
             let said = SAID.replace(&format!("setting.{name} {asked}"), &format!("setting.{name} {other}"));
             assert!(why(&said).contains(&format!("{name} = {other}")), "{}", why(&said));
             let silent = SAID.replace(&format!("setting.{name} "), "setting.other ");
@@ -356,7 +323,7 @@ mod tests {
     #[test]
     fn rows_that_are_lost_and_parts_that_are_missing_fail_the_sample() {
         assert!(why(&SAID.replace("rows 2000", "rows 1999")).contains("1999 rows are left of 2000"));
-        assert!(why(&SAID.replace("rows 2000", "")).contains("how many rows"));
+        assert!(why(&SAID.replace("rows 2000", "")).contains("no `rows` in it"));
         assert!(why(&closed().replace("offered 0", "offered 40")).contains("1 parts in it, and 2"));
         assert!(why(&SAID.replace("offered 80", "offered 81")).contains("81 were offered"));
         let idle = SAID.replace("244    (81.25 per sec.)", "0      (0.00 per sec.)");

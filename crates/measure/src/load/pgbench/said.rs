@@ -2,6 +2,7 @@
 
 use super::{ACCOUNTS, PgbenchJob, RATE};
 use crate::error::MeasureError;
+use crate::load::server::{Said, database as failed};
 use crate::load::{Measured, Window};
 use crate::metric::{Metric, Unit};
 
@@ -13,6 +14,10 @@ pub(super) const ASKED: [(&str, &str); 3] = [("fsync", "on"), ("synchronous_comm
 const BEGINS: &str = "\nsaid\n";
 const ENDS: &str = "\nend\n";
 
+fn said(text: &str) -> Said<'_> {
+    Said { what: "what pgbench's load printed", text }
+}
+
 /// Reads all of it.
 ///
 /// # Errors
@@ -22,7 +27,7 @@ pub(super) fn read(job: &PgbenchJob, output: &str) -> Result<Measured, MeasureEr
     let (before, rest) = output.split_once(BEGINS).ok_or_else(|| unreadable(output, "no report of pgbench in it"))?;
     let (report, after) =
         rest.split_once(ENDS).ok_or_else(|| unreadable(output, "a report of pgbench without its end"))?;
-    settings(job, before)?;
+    said(before).settings(&ASKED, ("shared_buffers", job.buffers))?;
     let done = transactions(report)?;
     whole(job, done, after)?;
     let rate = number(report, "tps =")?;
@@ -35,8 +40,11 @@ pub(super) fn read(job: &PgbenchJob, output: &str) -> Result<Measured, MeasureEr
         metric(RATE, Unit::TransactionsPerSecond, rate)?,
         metric("latency.average", Unit::Nanoseconds, average * 1e6)?,
     ];
-    let mut notes: Vec<String> =
-        value(before, "setting.server_version").map(|version| format!("PostgreSQL {version}")).into_iter().collect();
+    let mut notes: Vec<String> = said(before)
+        .find("setting.server_version")
+        .map(|version| format!("PostgreSQL {version}"))
+        .into_iter()
+        .collect();
     if job.clients > job.scale {
         notes.push(format!(
             "{} clients write to {} branches, so they wait for each other's rows: give a larger --span",
@@ -52,38 +60,7 @@ pub(super) fn read(job: &PgbenchJob, output: &str) -> Result<Measured, MeasureEr
 /// It does not say when it ended.
 pub(super) fn window(job: &PgbenchJob, output: &str, ahead: f64) -> Result<Window, MeasureError> {
     let before = output.split_once(BEGINS).map_or("", |(before, _)| before);
-    let moment = |name: &str| {
-        let found = value(before, name).and_then(|text| text.parse::<f64>().ok());
-        found
-            .filter(|moment| *moment > 0.0 && moment.is_finite())
-            .ok_or_else(|| unreadable(output, &format!("no `{name}` in it")))
-    };
-    let (first, ended) = (moment("began_ms")?, moment("ended_ms")?);
-    let began = ended - f64::from(job.seconds) * 1e3;
-    match began >= first {
-        true => Ok(Window { began: began - ahead, ended: ended - ahead }),
-        false => Err(unreadable(output, "it ended before the measured seconds were over")),
-    }
-}
-
-fn settings(job: &PgbenchJob, before: &str) -> Result<(), MeasureError> {
-    let setting = |name: &str| {
-        let found = value(before, &format!("setting.{name}"));
-        found.ok_or_else(|| unreadable(before, &format!("the server does not say its `{name}`")))
-    };
-    for (name, asked) in ASKED {
-        let found = setting(name)?;
-        if found != asked {
-            return Err(failed(format!(
-                "the server runs with {name} = {found}, and {asked} is needed: without it a transaction need not be on the drive"
-            )));
-        }
-    }
-    let buffers = setting("shared_buffers")?;
-    if buffers.parse::<u64>().is_ok_and(|buffers| buffers >= job.buffers.get()) {
-        return Ok(());
-    }
-    Err(failed(format!("its shared buffers have {buffers} bytes, and {} were asked for", job.buffers.get())))
+    said(before).last(job.seconds, ahead)
 }
 
 /// Transactions that were done; one that failed and was not done again is not the work that was asked for.
@@ -107,12 +84,8 @@ fn transactions(report: &str) -> Result<u64, MeasureError> {
 
 /// Whether everything that was done is in the tables.
 fn whole(job: &PgbenchJob, done: u64, after: &str) -> Result<(), MeasureError> {
-    let said = |name: &str| value(after, name).ok_or_else(|| unreadable(after, &format!("no `{name}` in it")));
-    let count = |name: &str| {
-        let text = said(name)?;
-        text.parse::<u64>().map_err(|_| unreadable(after, &format!("`{name}` is not a number")))
-    };
-    let (ramp, history, accounts) = (count("ramp")?, count("history")?, count("accounts")?);
+    let after = said(after);
+    let (ramp, history, accounts) = (after.whole("ramp")?, after.whole("history")?, after.whole("accounts")?);
     let all = ramp.checked_add(done);
     if all != Some(history) {
         return Err(failed(format!("{history} transactions are in its history, and {ramp} and {done} were done")));
@@ -121,7 +94,7 @@ fn whole(job: &PgbenchJob, done: u64, after: &str) -> Result<(), MeasureError> {
     if accounts != asked {
         return Err(failed(format!("{accounts} accounts are left of {asked}")));
     }
-    match said("balanced")? {
+    match after.value("balanced")? {
         "true" => Ok(()),
         _ => Err(failed("its balances do not agree: some of what was committed is lost".to_owned())),
     }
@@ -143,17 +116,8 @@ fn lines<'o>(text: &'o str, name: &str) -> impl Iterator<Item = &'o str> {
     text.lines().filter_map(move |line| line.strip_prefix(name))
 }
 
-/// The value of the first `name value` line.
-fn value<'o>(text: &'o str, name: &str) -> Option<&'o str> {
-    lines(text, name).find_map(|rest| rest.strip_prefix(' ')).map(str::trim)
-}
-
-fn failed(why: String) -> MeasureError {
-    MeasureError::WorkloadFailed { what: "the database".to_owned(), why }
-}
-
 fn unreadable(output: &str, why: &str) -> MeasureError {
-    crate::load::unreadable("what pgbench's load printed", why, output)
+    said(output).unreadable(why)
 }
 
 #[cfg(test)]

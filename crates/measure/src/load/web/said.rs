@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{RATE, WebJob};
 use crate::error::MeasureError;
+use crate::load::server::Said;
 use crate::load::{Load as _, Measured, Window};
 use crate::metric::{Metric, Unit};
 
@@ -137,7 +138,7 @@ fn proof(job: &WebJob, output: &str) -> Result<(), MeasureError> {
 
 /// What is worth keeping of the server, and what its times are.
 fn notes(job: &WebJob, output: &str, requests: u64) -> Vec<String> {
-    let version = value(output, "server.version").map(|version| version.chars().take(80).collect::<String>());
+    let version = said(output).find("server.version").map(|version| version.chars().take(80).collect::<String>());
     let server = version.map(|version| format!("{version}, workers: {}", job.workers));
     let times = if requests < FEWEST {
         format!("{requests} requests are too few for service times: take longer samples (--seconds)")
@@ -158,15 +159,13 @@ fn parts(output: &str) -> Result<(&str, &str), MeasureError> {
     rest.split_once("\nload measured\n").ok_or_else(|| unreadable(output, "no measured load in it"))
 }
 
-/// The value of the first `name value` line.
-fn value<'o>(text: &'o str, name: &str) -> Option<&'o str> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::trim)
+/// A number of one of its lines.
+fn whole(text: &str, name: &str) -> Result<u64, MeasureError> {
+    said(text).whole(name)
 }
 
-/// The same as a whole number.
-fn whole(text: &str, name: &str) -> Result<u64, MeasureError> {
-    let found = value(text, name).ok_or_else(|| unreadable(text, &format!("no `{name}` in it")))?;
-    found.parse().map_err(|_| unreadable(text, &format!("its `{name}` is not a whole number")))
+fn said(text: &str) -> Said<'_> {
+    Said { what: "what the web server's load printed", text }
 }
 
 fn failed(job: &WebJob, why: String) -> MeasureError {
@@ -174,7 +173,7 @@ fn failed(job: &WebJob, why: String) -> MeasureError {
 }
 
 fn unreadable(output: &str, why: &str) -> MeasureError {
-    crate::load::unreadable("what the web server's load printed", why, output)
+    said(output).unreadable(why)
 }
 
 #[cfg(test)]

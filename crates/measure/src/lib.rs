@@ -71,8 +71,7 @@ pub use load::{
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
     MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
-    SHARED_QUEUES, Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, major_minor, path_words,
-    read_back_paths,
+    Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, path_words, read_back_paths,
 };
 pub use metric::{Metric, Unit};
 pub use modes::{ModesRequest, NodePart, parts_of};

@@ -6,6 +6,7 @@ use crate::plan::{CacheMode, DiskEngine, DiskPlacement, Reason};
 use crate::policy::Policy;
 use crate::request::{DiskRequest, GuestRequest};
 use crate::sources;
+use crate::versions::major_minor;
 
 /// The first kernel whose io_uring QEMU can rely on: older ones lose requests or refuse what QEMU asks (LXD's cut-off).
 const IO_URING_KERNEL: (u32, u32) = (5, 13);
@@ -74,7 +75,7 @@ fn engine(host: &Host, disk: &DiskRequest) -> (DiskEngine, String) {
         }
     };
     let kernel = host.system.kernel.as_deref();
-    if let Some(version) = kernel.and_then(version).filter(|version| *version < IO_URING_KERNEL) {
+    if let Some(version) = kernel.and_then(major_minor).filter(|version| *version < IO_URING_KERNEL) {
         let (major, minor) = version;
         return (
             instead,
@@ -96,12 +97,6 @@ fn engine(host: &Host, disk: &DiskRequest) -> (DiskEngine, String) {
         ),
         Some(value) => (instead, format!("io_uring_disabled is {value}: the kernel refuses io_uring; {name}")),
     }
-}
-
-/// `6.12` from `6.12.41+deb13-amd64`.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 fn reasons_of(

@@ -26,6 +26,7 @@ mod request;
 mod slice;
 mod sources;
 mod text;
+mod versions;
 
 pub use choices::{Choices, Pins, UnknownChoices};
 pub use disks::{disk_placements, wants_iothread};
@@ -40,3 +41,4 @@ pub use policy::{Allowed, HelperOn, Housekeeping, InterfaceQueues, PinTo, Policy
 pub use report::{NodeReport, PlanReport, Planned};
 pub use request::{DiskRequest, GuestRequest, NetworkRequest, Shown, ShownCell, UnknownClass, WorkloadClass};
 pub use text::{explain, render};
+pub use versions::{SHARED_QUEUES, major_minor, no_shared_queues};

@@ -15,6 +15,7 @@ use crate::processors::{Level, Processors};
 use crate::report::{NodeReport, PlanReport, Planned};
 use crate::request::{GuestRequest, WorkloadClass};
 use crate::slice::{self, Slice};
+use crate::versions::no_shared_queues;
 use crate::{blockers, cells, disks, helpers, reasons};
 
 /// A guest on its way through the planner.
@@ -170,7 +171,9 @@ fn place(
 ) -> Placement {
     let wanted = if disks::wants_iothread(guest) { policy.iothreads } else { 0 };
     let find = |iothreads: u32| helpers::find(distances, processors, slice, iothreads as usize);
-    let (mut iothreads, mut helpers) = (wanted, find(wanted));
+    let cannot_share = no_shared_queues(&host.system).filter(|_| policy.share_queues && wanted > 1);
+    let first = if cannot_share.is_some() { 1 } else { wanted };
+    let (mut iothreads, mut helpers) = (first, find(first));
     // Two that share a PU would only take it from each other.
     while policy.share_queues && iothreads > 1 && !helpers.are_apart() {
         iothreads -= 1;
@@ -180,7 +183,7 @@ fn place(
     let cells = cells::of(distances, processors, guest, slice);
     let mut reasons = reasons::of(distances, policy, guest, anchor, slice, &cells, &helpers);
     if iothreads < wanted {
-        reasons.push(reasons::fewer_iothreads(iothreads, wanted));
+        reasons.push(reasons::fewer_iothreads(iothreads, wanted, cannot_share));
     }
     reasons.extend(why_disks);
     // A vCPU that shares its PU would poll in the time of another, or of the thread that it waits for.

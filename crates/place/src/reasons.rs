@@ -194,13 +194,13 @@ pub(crate) fn iothreads_on_node(placement: &Placement) -> Reason {
     reason("iothread", choice, because.to_owned(), Some(sources::LIBVIRT_CPU_TUNING))
 }
 
-/// Why there are fewer iothreads than the policy wants.
-pub(crate) fn fewer_iothreads(have: u32, wanted: u32) -> Reason {
-    let because = "no other PU is free near the guest, and iothreads that share one would only take it from each other";
+/// Why there are fewer iothreads than the policy wants: `cannot_share`, or else there is no room.
+pub(crate) fn fewer_iothreads(have: u32, wanted: u32, cannot_share: Option<String>) -> Reason {
+    let no_room = "no other PU is free near the guest, and iothreads that share one would only take it from each other";
     reason(
         "further iothreads",
         format!("{have} instead of {wanted}"),
-        because.to_owned(),
+        cannot_share.unwrap_or_else(|| no_room.to_owned()),
         Some(sources::LIBVIRT_IOTHREADS),
     )
 }

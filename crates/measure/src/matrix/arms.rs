@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_place::DiskEngine;
+use nearmetal_place::{DiskEngine, SHARED_QUEUES};
 use serde::{Deserialize, Serialize};
 
 use super::path::{Bus, Container, DiskPath, PathCache, Scheduler};
@@ -10,8 +10,6 @@ use super::path::{Bus, Container, DiskPath, PathCache, Scheduler};
 /// Arms measured at most: they are disks of one guest, and each takes a PCI slot and a region.
 pub const MOST_ARMS: usize = 40;
 
-/// The first QEMU and libvirt that share a disk's queues among iothreads (QEMU's ChangeLog/9.0, libvirt's NEWS of 10.0).
-pub const SHARED_QUEUES: ((u32, u32), (u32, u32)) = ((9, 0), (10, 0));
 /// The first libvirt that cuts a part out of a device (`<slices>`, libvirt's NEWS of 6.1).
 const SLICES: (u32, u32) = (6, 1);
 
@@ -201,12 +199,6 @@ fn refused(ground: &Ground, path: &DiskPath) -> Option<String> {
     None
 }
 
-/// `(10, 0)` from `10.0.8 (Debian …)`.
-pub fn major_minor(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,12 +323,5 @@ mod tests {
         let (arms, left_out) = arms(&Ground { containers: Container::ALL.to_vec(), unsafe_allowed: true, ..ground() });
         assert_eq!(arms.len(), MOST_ARMS);
         assert!(why(&left_out, "--without"));
-    }
-
-    #[test]
-    fn versions_are_read_as_programs_write_them() {
-        assert_eq!(major_minor("10.0.8"), Some((10, 0)));
-        assert_eq!(major_minor("QEMU emulator version 9.2 (Debian)"), Some((9, 2)));
-        assert_eq!(major_minor("unknown"), None);
     }
 }

@@ -22,7 +22,7 @@ mod turn;
 mod volumes;
 
 pub use advice::Advice;
-pub use arms::{Ground, LeftOut, MOST_ARMS, SHARED_QUEUES, arms, major_minor, path_words};
+pub use arms::{Ground, LeftOut, MOST_ARMS, arms, path_words};
 pub(crate) use containers::fill;
 pub use effect::{Effect, Proof};
 pub use path::{Bus, Container, DiskPath, PathCache, Scheduler};

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Versions;
-use nearmetal_place::Placement;
+use nearmetal_place::{Placement, major_minor};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::arms::{Ground, arms, major_minor};
+use super::arms::{Ground, arms};
 use super::disks::{ArmDisk, serial};
 use super::path::{Container, DiskPath, Scheduler};
 use super::results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};

@@ -2,9 +2,10 @@
 
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::Host;
-use nearmetal_measure::{LeftOut, SHARED_QUEUES, major_minor};
+use nearmetal_measure::LeftOut;
 use nearmetal_place::{
     Choices, DiskEngine, GuestRequest, HelperOn, InterfaceQueues, Pins, Polling, Siblings, WorkloadClass,
+    no_shared_queues,
 };
 
 /// One factor.
@@ -196,19 +197,10 @@ fn iothreads(here: &Situation<'_>) -> Result<[String; 2], String> {
     if here.request.vcpus < 2 {
         return Err("it has one vCPU, so its disk has one queue".to_owned());
     }
-    let system = &here.host.system;
-    let needed =
-        [("QEMU", &system.qemu_version, SHARED_QUEUES.0), ("libvirt", &system.libvirt_version, SHARED_QUEUES.1)];
-    for (name, version, first) in needed {
-        let older = version.as_deref().and_then(major_minor).filter(|version| *version < first);
-        if let Some((major, minor)) = older {
-            let (first, second) = first;
-            return Err(format!(
-                "{name} {major}.{minor} shares no queues among iothreads: {first}.{second} is the first"
-            ));
-        }
+    match no_shared_queues(&here.host.system) {
+        Some(why) => Err(why),
+        None => two("one", "two share the queues"),
     }
-    two("one", "two share the queues")
 }
 
 fn polling(here: &Situation<'_>) -> Result<[String; 2], String> {

@@ -28,6 +28,8 @@ pub struct MeasuredGuest {
     pub choices: Choices,
     /// Target name of the disk that it was measured on, `vda`.
     pub disk: String,
+    /// Whether queues of its interfaces raced with the rest: no race of networks decides them then.
+    pub has_raced_queues: bool,
     /// When, in which run, and how much.
     pub because: String,
 }
@@ -91,12 +93,10 @@ impl Measured {
             let of = requests.iter_mut().filter(|guest| guest.name == own.guest);
             of.for_each(|guest| guest.class = WorkloadClass::Density);
         }
-        let decides = |guest: &GuestRequest| {
-            let own = self.guests.iter().find(|own| own.guest == guest.name);
-            own.is_some_and(|own| own.choices.interface_queues != InterfaceQueues::Keep)
-        };
         // Interfaces that a tune decided stay as it measured them.
-        let others = requests.iter_mut().filter(|guest| guest.class != WorkloadClass::Density && !decides(guest));
+        let others = requests
+            .iter_mut()
+            .filter(|guest| guest.class != WorkloadClass::Density && !self.has_decided_networks(&guest.name));
         for guest in others {
             for network in &mut guest.networks {
                 let own = |one: &&MeasuredNetwork| one.guest == guest.name && network.mac.parse() == Ok(one.mac);
@@ -104,6 +104,12 @@ impl Measured {
                 network.uses_vhost = options.map_or(network.uses_vhost, |set| set.backend == NetworkBackend::Vhost);
             }
         }
+    }
+
+    /// Whether a tune of this guest measured its interfaces, too.
+    fn has_decided_networks(&self, guest: &str) -> bool {
+        let own = self.guests.iter().find(|own| own.guest == guest);
+        own.is_some_and(|own| own.has_raced_queues || own.choices.interface_queues != InterfaceQueues::Keep)
     }
 }
 
@@ -119,7 +125,7 @@ pub fn use_measured(host: &Host, plan: &mut Plan, measured: &Measured) {
         let raced: Vec<MeasuredDisk> = measured.disks.iter().filter(|disk| !is_tuned(disk)).cloned().collect();
         use_disks(host, placement, &raced);
         use_choices(host, placement, &measured.guests);
-        if !placement.is_floating() {
+        if !placement.is_floating() && !measured.has_decided_networks(&placement.guest) {
             use_networks(placement, &measured.networks);
         }
     }
@@ -145,8 +151,7 @@ fn use_choices(host: &Host, placement: &mut Placement, measured: &[MeasuredGuest
 }
 
 fn use_networks(placement: &mut Placement, measured: &[MeasuredNetwork]) {
-    let decided: Vec<MacAddress> = placement.networks.iter().map(|own| own.mac).collect();
-    for own in measured.iter().filter(|one| one.guest == placement.guest && !decided.contains(&one.mac)) {
+    for own in measured.iter().filter(|one| one.guest == placement.guest) {
         let choice = match &own.options {
             None => "left as it is".to_owned(),
             Some(set) => {

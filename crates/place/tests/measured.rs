@@ -106,6 +106,7 @@ fn tuned(choices: &str) -> Vec<Placement> {
         guest: "a".to_owned(),
         choices: choices.parse().unwrap(),
         disk: "vda".to_owned(),
+        has_raced_queues: false,
         because: "measured by tune run 7 on 2026-01-01".to_owned(),
     }];
     let measured = Measured { guests, ..disks(&[measured("a", DiskEngine::Threads)]) };
@@ -215,12 +216,12 @@ proptest! {
     }
 }
 
-#[test]
-fn what_a_tune_found_of_iothreads_polling_and_queues_is_planned_again_and_no_race_of_networks_changes_it() {
+/// A guest that was tuned and whose interface was raced, too, planned again.
+fn tuned_and_raced(choices: &str, has_raced_queues: bool) -> Placement {
     let host = Synthetic::new().cores_per_node(16).nvme(0).build();
-    let choices = "pu.small.none-native.iothread.two-iothreads.guest-polls.net-one-queue".parse().unwrap();
     let (guest, disk) = ("a".to_owned(), "vda".to_owned());
-    let guests = vec![MeasuredGuest { guest: guest.clone(), choices, disk, because: "measured".to_owned() }];
+    let (choices, because) = (choices.parse().unwrap(), "measured".to_owned());
+    let guests = vec![MeasuredGuest { guest: guest.clone(), choices, disk, has_raced_queues, because }];
     let mac = network("eth0").mac.parse().unwrap();
     let raced = NetworkPlacement { mac, backend: NetworkBackend::Qemu, queues: 4, offloads_off: false };
     let networks = vec![MeasuredNetwork { guest, mac, options: Some(raced), because: "raced".to_owned() }];
@@ -229,7 +230,18 @@ fn what_a_tune_found_of_iothreads_polling_and_queues_is_planned_again_and_no_rac
     measured.expect_in(&mut requests);
     let mut plan = plan_tuned(&host, &Occupied::default(), &requests, &Policy::default(), &measured.guests).plan;
     use_measured(&host, &mut plan, &measured);
-    let placement = plan.placements.remove(0);
+    plan.placements.remove(0)
+}
+
+#[test]
+fn a_tune_that_kept_queues_keeps_them_from_a_race_of_networks_and_one_that_did_not_race_them_does_not() {
+    let decided = |raced| tuned_and_raced("pu.small.none-native.iothread", raced).networks.len();
+    assert_eq!([true, false].map(decided), [0, 1]);
+}
+
+#[test]
+fn what_a_tune_found_of_iothreads_polling_and_queues_is_planned_again_and_no_race_of_networks_changes_it() {
+    let placement = tuned_and_raced("pu.small.none-native.iothread.two-iothreads.guest-polls.net-one-queue", true);
     assert_eq!((placement.disks[0].iothread, placement.disks[0].iothreads), (None, Some(2)));
     assert_eq!((placement.guest_polls, placement.iothreads.len()), (Some(true), 2));
     let decided: Vec<_> = placement.networks.iter().map(|own| (own.backend, own.queues)).collect();

@@ -152,6 +152,9 @@ pub(super) fn text(results: &Results) -> String {
     text
 }
 
+/// The factor whose levels are queues of interfaces.
+pub(crate) const QUEUES: &str = "network";
+
 /// Why a plan takes nothing from a tune.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotTaken {
@@ -198,7 +201,9 @@ pub(crate) fn for_plan(
     let under = results.runs.first().map(|run| format!(" under {}", run.workload.label())).unwrap_or_default();
     let because =
         format!("measured by tune run {id} on {}{under}{faster}, on kernel {}{lab}", results.created, tuning.kernel);
-    Ok(MeasuredGuest { guest: now.name.clone(), choices, disk, because })
+    let mut raced = tuning.factors.iter().chain(tuning.alone.iter().map(|own| &own.of.factor));
+    let has_raced_queues = raced.any(|factor| factor.id == QUEUES);
+    Ok(MeasuredGuest { guest: now.name.clone(), choices, disk, has_raced_queues, because })
 }
 
 /// What makes a VM another one than was tuned, in words. What a plan changes itself does not.
@@ -346,6 +351,11 @@ mod tests {
         for words in ["tune run 12 on 2026-01-01", "of the VM as found in 6 fresh pairs", "lab: emulated time"] {
             assert!(measured.because.contains(words), "{}", measured.because);
         }
+        let mut queues = results(wins());
+        let tuning = queues.tune.as_deref_mut().unwrap();
+        tuning.alone[0].of.factor.id = QUEUES.to_owned();
+        let with_queues = for_plan(12, &queues, &facts(), &facts()).unwrap();
+        assert!(with_queues.has_raced_queues && !measured.has_raced_queues);
         let refused = |verdict, now: &DomainFacts| for_plan(12, &results(verdict), &facts(), now).unwrap_err();
         let for_this = |arm: &str| match refused(TuneVerdict::Use { arm: arm.into() }, &facts()) {
             NotTaken::For(why) => why,

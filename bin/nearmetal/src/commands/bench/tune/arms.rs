@@ -67,6 +67,7 @@ impl Ground {
             guest: self.request.name.clone(),
             choices,
             disk: disk.clone(),
+            has_raced_queues: true,
             because: "an arm of `nearmetal tune`, which measured it against the others on this machine".to_owned(),
         });
         let measured = Measured { guests: guests.into_iter().collect(), ..Measured::default() };

@@ -8,6 +8,8 @@ use nearmetal_place::{
     no_shared_queues,
 };
 
+use crate::job::tuned::QUEUES;
+
 /// One factor.
 pub(super) struct Factor {
     /// Its word, as `--without` takes it.
@@ -138,7 +140,7 @@ pub(super) const FACTORS: [Factor; ALL] = [
         is_nested: false,
     },
     Factor {
-        id: "network",
+        id: QUEUES,
         about: "queues of the VM's interfaces: one for each vCPU, or one in all",
         levels: network,
         turn: |choices, here| Choices {

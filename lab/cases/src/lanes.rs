@@ -2,7 +2,8 @@
 //!
 //! A lab of 12 emulated processors keeps little more than one of the host's busy (seen: 1.2), since most of what boots and starts
 //! in it is a single thread. The first lane takes cases from the front, the second from the back, so each goes through its cases in an
-//! order that needs few boots.
+//! order that needs few boots. Cases that share labs come first, then those with one of their own, then those that need the machine
+//! for themselves.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,33 +54,22 @@ impl<'c> Run<'c> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs them: those that share labs in as many lanes as there is room for, then, when these labs are down, those with labs of their
-    /// own one at a time, since some of them boot two or a large one. `kept`: the shared labs that an earlier run left; `keep`:
-    /// whether this one leaves its own.
+    /// Runs them: those that share labs, then those with one of their own, each in as many lanes as there is room for, and last those
+    /// that have labs beside which there is none. `kept`: the shared labs that an earlier run left; `keep`: whether this one leaves its
+    /// own.
     pub fn all(self, kept: Option<Labs>, keep: bool) -> anyhow::Result<Done> {
-        let sharing = self.state().queue.iter().filter(|case| case.labs().is_some()).count();
-        let lanes = if keep || sharing < 2 { 1 } else { self.cli.lanes.unwrap_or_else(usual) };
+        let wanted = if keep { 1 } else { self.cli.lanes.unwrap_or_else(usual) };
         let mut first = Shared::left(Lane::First, kept);
-        if self.root && lanes == 2 {
+        if self.root && wanted == 2 {
             // What a run that was killed left there is nobody's.
             Shared::take_down_lane(Lane::Second);
         }
-        let ended = match lanes {
-            1 => self.lane(&mut first, next_shared),
-            _ => std::thread::scope(|scope| {
-                let beside = scope.spawn(|| {
-                    let mut second = Shared::left(Lane::Second, None);
-                    let ended = self.lane(&mut second, |state| {
-                        let own = state.queue.iter().rposition(|case| case.labs().is_some())?;
-                        state.queue.remove(own)
-                    });
-                    second.take_down();
-                    ended
-                });
-                let ended = self.lane(&mut first, next_shared);
-                beside.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the second lane panicked"))).and(ended)
-            }),
-        };
+        let mut ended = self.lanes(wanted, &mut first, |case| case.labs().is_some());
+        if ended.is_ok() && !self.state().queue.is_empty() {
+            // Before a second lab is booted beside what is left.
+            first.take_down();
+            ended = self.lanes(wanted, &mut first, Case::has_room_beside);
+        }
         let ended = ended.and_then(|()| self.lane(&mut first, |state| state.queue.pop_front()));
         if !keep {
             first.take_down();
@@ -87,6 +77,31 @@ impl<'c> Run<'c> {
         let State { mut record, begun, left, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         record.keep(first.kind())?;
         ended.map(|()| Done { record, begun, left })
+    }
+
+    /// Runs the cases of a kind, the first lane from the front of the queue and the second from its back.
+    fn lanes(&self, wanted: u8, first: &mut Shared, kind: fn(&Case) -> bool) -> anyhow::Result<()> {
+        let from_the_front = |state: &mut State<'c>| {
+            let at = state.queue.iter().position(|case| kind(case))?;
+            state.queue.remove(at)
+        };
+        let of_the_kind = self.state().queue.iter().filter(|case| kind(case)).count();
+        if wanted < 2 || of_the_kind < 2 {
+            return self.lane(first, from_the_front);
+        }
+        std::thread::scope(|scope| {
+            let beside = scope.spawn(|| {
+                let mut second = Shared::left(Lane::Second, None);
+                let ended = self.lane(&mut second, |state| {
+                    let at = state.queue.iter().rposition(|case| kind(case))?;
+                    state.queue.remove(at)
+                });
+                second.take_down();
+                ended
+            });
+            let ended = self.lane(first, from_the_front);
+            beside.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the second lane panicked"))).and(ended)
+        })
     }
 
     /// Runs what `next` takes from the queue, until it takes nothing.
@@ -137,12 +152,6 @@ impl<'c> Run<'c> {
         }
         record.add(case.name, CaseRecord { outcome, detail, first_attempt: tried.first_attempt, seconds }, tried.took)
     }
-}
-
-/// The next case that shares labs: these come first.
-fn next_shared<'c>(state: &mut State<'c>) -> Option<&'c Case> {
-    state.queue.front().filter(|case| case.labs().is_some())?;
-    state.queue.pop_front()
 }
 
 /// Lanes for this host.
@@ -196,7 +205,7 @@ fn attempt(case: &Case, shared: &mut Shared) -> Tried {
     let clock = Instant::now();
     let result = match case.body {
         Body::Shared(labs, body) => shared.of(labs).and_then(body),
-        Body::Alone(body) => {
+        Body::Own(_, body) => {
             // A case that wants labs boots them itself.
             shared.take_down();
             context::forget_own();
@@ -234,8 +243,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cases.json");
         let all = crate::cases::all();
-        let some: Vec<&Case> = all.iter().filter(|case| case.name.starts_with("lab/")).collect();
+        let some: Vec<&Case> =
+            all.iter().filter(|case| ["lab/", "fleet/"].iter().any(|part| case.name.starts_with(part))).collect();
         assert!(some.iter().any(|case| case.labs().is_none()) && some.iter().any(|case| case.labs().is_some()));
+        assert!(
+            some.iter().any(|case| !case.has_room_beside())
+                && some.iter().filter(|case| case.labs().is_none()).count() > 1
+        );
         for lanes in ["--lanes=1", "--lanes=2"] {
             let cli = Cli::parse_from(["cases", lanes]);
             let mut run = Run::new(some.clone(), &cli, Record::resume(&path, lanes));

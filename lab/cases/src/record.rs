@@ -177,7 +177,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::{Body, HOLDS};
+    use crate::cases::{Body, HOLDS, Room};
 
     fn ended(outcome: Outcome, seconds: f64) -> CaseRecord {
         CaseRecord { outcome, detail: String::new(), first_attempt: None, seconds }
@@ -186,7 +186,7 @@ mod tests {
     fn case(name: &'static str, labs: Option<Labs>) -> Case {
         let body = match labs {
             Some(labs) => Body::Shared(labs, |_| Ok(HOLDS)),
-            None => Body::Alone(|| Ok(HOLDS)),
+            None => Body::Own(Room::Beside, || Ok(HOLDS)),
         };
         Case { name, body, long: true }
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use nearmetal_host::files;
 use serde_json::Value;
 
-use super::{Case, Verdict, alone};
+use super::{Case, Verdict, whole};
 use crate::context::{Bench, Boot, programs};
 
 /// Six small VMs: two that must be apart, one over two nodes, one with a virtual function, two that only need room.
@@ -76,7 +76,7 @@ pub(super) const SMALL: &str = "
 ";
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![alone("fleet/six-vms-over-two-labs", six_vms)]
+    vec![whole("fleet/six-vms-over-two-labs", six_vms)]
 }
 
 /// Two labs, and a directory with the fleet file, beside which nearmetal is run.

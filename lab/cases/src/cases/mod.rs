@@ -43,11 +43,16 @@ pub struct Case {
 }
 
 impl Case {
+    /// Whether another case may run beside it.
+    pub fn has_room_beside(&self) -> bool {
+        !matches!(self.body, Body::Own(Room::Whole, _))
+    }
+
     /// The labs that it shares.
     pub fn labs(&self) -> Option<Labs> {
         match self.body {
             Body::Shared(labs, _) => Some(labs),
-            Body::Alone(_) => None,
+            Body::Own(..) => None,
         }
     }
 }
@@ -57,7 +62,16 @@ pub enum Body {
     /// In labs that cases share; it must not reboot them.
     Shared(Labs, fn(&Bench) -> anyhow::Result<Verdict>),
     /// With labs of its own: long.
-    Alone(fn() -> anyhow::Result<Verdict>),
+    Own(Room, fn() -> anyhow::Result<Verdict>),
+}
+
+/// What labs of a case's own leave to another case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Room for it: they have no more memory than shared labs, and names that no other case uses.
+    Beside,
+    /// None: they are two machines, or a large one.
+    Whole,
 }
 
 /// What a case says, if it did not fail.
@@ -86,7 +100,12 @@ const fn long_in(labs: Labs, name: &'static str, body: fn(&Bench) -> anyhow::Res
 }
 
 const fn alone(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Case {
-    Case { name, body: Body::Alone(body), long: true }
+    Case { name, body: Body::Own(Room::Beside, body), long: true }
+}
+
+/// The same with two labs or a large one: nothing runs beside it.
+const fn whole(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Case {
+    Case { name, body: Body::Own(Room::Whole, body), long: true }
 }
 
 /// What somebody broke: a mismatch of a guest, or of devices, that names all of these words. Document, figures and journal

@@ -34,7 +34,7 @@ fn from_install_to_purge(release: Release) -> anyhow::Result<Verdict> {
     let (Some(main), Some(helper)) = (package("nearmetal"), package("nearmetal-libvirt")) else {
         return Ok(Verdict::CannotTry(format!("`{}` holds no packages: run ./dev package", made.display())));
     };
-    let up = Bench::up("packages", &Boot { release, ..Boot::default() })?;
+    let up = Bench::up(&format!("packages-{release}"), &Boot { release, ..Boot::default() })?;
     let bench = &up;
     // Nothing but what the packages bring.
     bench.sh("rm /usr/local/bin/nearmetal* && mkdir -p /root/p /root/later")?;

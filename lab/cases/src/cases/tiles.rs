@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use nearmetal_measure::{Full, Results, filled, miss_text};
 
-use super::{Case, Verdict, alone};
+use super::{Case, Verdict, whole};
 use crate::context::{Bench, Boot};
 
 /// Guests are booted for each way's turn, and their servers make their contents first.
@@ -26,7 +26,7 @@ for f in /sys/bus/pci/devices/*/physfn; do echo $f $(readlink $(dirname $f)/driv
 cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages; cat /var/lib/nearmetal/bench.json 2>/dev/null; true";
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![alone("tiles/two-tiles-both-ways", both_ways)]
+    vec![whole("tiles/two-tiles-both-ways", both_ways)]
 }
 
 /// Two tiles of a web server and an idle guest. Whether emulated guests answer in time says nothing; that all are asked, read

@@ -7,11 +7,11 @@ mod farm;
 mod jobs;
 mod slurm;
 
-use super::{Case, alone};
+use super::{Case, whole};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        alone("engines/slurm-forty-jobs-over-two-labs", slurm::forty),
-        alone("engines/condor-forty-jobs-over-two-labs", condor::forty),
+        whole("engines/slurm-forty-jobs-over-two-labs", slurm::forty),
+        whole("engines/condor-forty-jobs-over-two-labs", condor::forty),
     ]
 }

@@ -28,7 +28,8 @@ until_it_answers() {
 # Until so many hundredths after the start; no time at all if that is over.
 until_at() {
     left=$(($1 - ($(uptime) - begun)))
-    [ "$left" -le 0 ] || usleep $((left * 10000))
+    # usleep takes little more than an hour.
+    [ "$left" -le 0 ] || { sleep $((left / 100)); usleep $((left % 100 * 10000)); }
 }
 # Until the load begins: at the same moment whatever preparing took, so that loads that begin together measure together.
 until_the_load_begins() {

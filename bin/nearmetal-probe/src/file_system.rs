@@ -49,10 +49,11 @@ impl Kind {
     }
 
     /// Options that leave no work for the background: all tables written at once (mke2fs(8), `lazy_itable_init`), and no
-    /// discard of the whole device, which would take the data's blocks away (`nodiscard`; mkfs.xfs(8), `-K`).
+    /// discard of the whole device, which would take the data's blocks away (`nodiscard`; mkfs.xfs(8), `-K`). Nor does any block wait
+    /// for root alone (`-m 0`): not all servers are root's.
     fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
+            Self::Ext4 => &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
             Self::Xfs => &["-q", "-f", "-K"],
         }
     }

@@ -122,8 +122,10 @@ pub fn run_in_image(
     rustix::process::chroot(root).map_err(refused(format!("change the root directory to {root}")))?;
     rustix::process::chdir("/").map_err(refused("change the directory to /".to_owned()))?;
     // Not before: mount(8) would be the first process of the namespace, and the kernel lets no other into it once that ended.
+    // What a server leaves of System V's shared memory when it is killed ends with the namespace, too.
     // SAFETY: only children are in it.
-    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.map_err(refused("make a process namespace".to_owned()))?;
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID | UnshareFlags::NEWIPC) }
+        .map_err(refused("make a process namespace".to_owned()))?;
     let mut child = Command::new(first);
     child.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C").env(BEGUN, begun);
     // SAFETY: two system calls, and no memory is allocated on the way of success.

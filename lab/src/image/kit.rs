@@ -118,7 +118,8 @@ impl KitFiles {
     }
 }
 
-/// The image of a kit, packed first if the cache has none of these files; needs root only then. Guests read it, so everybody may.
+/// The image of a kit, packed first if the cache has none of these files; needs root only then. Guests read it, so everybody may who
+/// knows its name, which nobody can list.
 ///
 /// # Errors
 /// Not root, no mke2fs, too little room, a directory that changed meanwhile, or mke2fs failed.
@@ -133,7 +134,15 @@ pub fn ensure_kit(places: &Places, kit: &KitFiles) -> Result<PathBuf, LabError> 
     tools::require_root(WHAT)?;
     tools::require(&[("mke2fs", "e2fsprogs")])?;
     files::create_dir_all(&directory)?;
+    // QEMU's user reads the image, and a kit is licensed to whoever packed it: who does not know its hash finds no file.
+    let mode = Mode::from_raw_mode(0o711);
+    rustix::fs::chmod(&directory, mode)
+        .map_err(|error| kit.problem(format!("`{}` cannot be closed to others ({error})", directory.display())))?;
     let _lock = Lock::wait(&directory.with_extension("lock"))?;
+    // What a packing that was killed left.
+    for left in files::list(&directory)?.iter().filter(|path| path.extension().is_some_and(|end| end == "building")) {
+        files::remove(left)?;
+    }
     if image.exists() {
         return Ok(image);
     }

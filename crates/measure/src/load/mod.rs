@@ -282,6 +282,15 @@ impl Workload {
         }
     }
 
+    /// The same whatever time its program had to start: of a server, or a kit, that is no part of what is measured.
+    pub fn but_for_its_start(&self) -> Self {
+        let started = match self {
+            Self::SpecJbb(_) | Self::Oltp(_) | Self::Pgbench(_) | Self::Web(_) => self.starting_within(0),
+            _ => None,
+        };
+        started.unwrap_or_else(|| self.clone())
+    }
+
     /// Name of the metric that says how much it did each second, if it has one.
     pub fn rate(&self) -> Option<String> {
         self.load().rate()

@@ -43,6 +43,10 @@ const MOST_CLIENTS: u32 = 256;
 /// The part of a guest's memory that is the server's for pages: a quarter, as PostgreSQL's manual has it. It reads through the page
 /// cache, which has the rest.
 const BUFFERS_PART: u64 = 4;
+/// The part that its rows take at most: what did not fit into the page cache would measure how much memory a host has.
+const ROWS_PART: u64 = 4;
+/// What a second of load adds at most: a row of history for each transaction, and their log until the next checkpoint takes it away.
+const ADDED: Bytes = Bytes::from_mib(4);
 /// The least that can hold what transactions have open.
 const FEWEST_BUFFERS: Bytes = Bytes::from_mib(16);
 
@@ -78,8 +82,11 @@ impl PgbenchJob {
     fn of(shape: &Shape) -> Self {
         let buffers = Bytes::new((shape.memory.get() / BUFFERS_PART) >> 20 << 20).max(FEWEST_BUFFERS);
         let ((each, beside), ramp) = if shape.emulated { (FILLED_IN_A_LAB, RAMP_IN_A_LAB) } else { (FILLED, RAMP) };
-        let scale = (shape.span.get() / SCALE.get()).clamp(1, u64::from(u32::MAX)) as u32;
         let clients = shape.vcpus.max(1).saturating_mul(CLIENTS).min(MOST_CLIENTS);
+        // With fewer branches than clients they wait for each other's rows. In a lab, to fill them takes longer than to measure.
+        let branches = if shape.emulated { 0 } else { SCALE.times(clients.into()).get() };
+        let rows = shape.span.get().max(branches).min(shape.memory.get() / ROWS_PART);
+        let scale = (rows / SCALE.get()).clamp(1, u64::from(u32::MAX)) as u32;
         Self {
             buffers,
             scale,
@@ -104,7 +111,7 @@ impl PgbenchJob {
 
     /// Room that they need on a device: old versions of rows stay, since nothing cleans up behind a sample.
     fn room(&self) -> Bytes {
-        self.data().times(2).plus(BESIDE)
+        self.data().times(2).plus(BESIDE).plus(ADDED.times(u64::from(self.ramp) + u64::from(self.seconds)))
     }
 
     fn arguments(&self, seed: u64) -> Vec<String> {
@@ -185,12 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_is_what_fits_into_the_span_and_at_least_one() {
-        for (span, scale) in [(1, 1), (16, 1), (31, 1), (64, 4), (1024, 64)] {
-            let job = PgbenchJob::of(&shape(span, 4096, 2, false));
-            assert_eq!((job.scale, job.data()), (scale, Bytes::from_mib(u64::from(scale) * 16)), "{span}");
+    fn each_client_has_a_branch_and_the_rows_fit_into_the_page_cache() {
+        // 8 clients.
+        for (span, memory, scale) in
+            [(1, 4096, 8), (64, 4096, 8), (512, 4096, 32), (8192, 4096, 64), (64, 256, 4), (64, 32, 1)]
+        {
+            let job = PgbenchJob::of(&shape(span, memory, 2, false));
+            assert_eq!((job.scale, job.data()), (scale, Bytes::from_mib(u64::from(scale) * 16)), "{span} of {memory}");
             assert!(job.room() > job.data().times(2));
         }
+        for (span, scale) in [(1, 1), (31, 1), (64, 4)] {
+            assert_eq!(PgbenchJob::of(&shape(span, 4096, 2, true)).scale, scale, "a lab has what was asked for");
+        }
+    }
+
+    #[test]
+    fn a_longer_sample_has_more_room_for_what_it_writes() {
+        let job = PgbenchJob::of(&shape(64, 4096, 2, false));
+        let longer = PgbenchJob { seconds: job.seconds + 600, ..job.clone() };
+        assert_eq!(longer.room(), job.room().plus(Bytes::from_mib(2400)));
     }
 
     #[test]
@@ -234,7 +254,7 @@ mod tests {
         let words = job.command(&at, 7).join(" ");
         let end = format!(
             "--device serial:nearmetal-region --kind ext4 --size {} -- {PROGRAM} 1073741824 1 8 2 150 10 30 7",
-            Bytes::from_mib(224).get()
+            Bytes::from_mib(224 + 4 * 40).get()
         );
         assert!(words.ends_with(&end), "{words}");
         assert!(job.writes() && job.cold() && job.needs_postgresql());

@@ -99,8 +99,8 @@ impl<'o> Said<'o> {
         found.parse().map_err(|_| self.unreadable(&format!("its `{name}` is not a whole number")))
     }
 
-    /// That the server runs with these settings, without which a transaction need not be on its drive when it is committed: with
-    /// others an arm could win by not writing. `memory` is the name of what it has for pages, in bytes, and how much was asked for.
+    /// That the server runs with these settings: with others an arm could win by not writing, or by memory that the other side has
+    /// not. `memory` is the name of what it has for pages, in bytes, and how much was asked for.
     ///
     /// # Errors
     /// It runs with others, or does not say.
@@ -113,8 +113,7 @@ impl<'o> Said<'o> {
             let found = setting(name)?;
             if found != *asked {
                 return Err(database(format!(
-                    "the server runs with {name} = {found}, and {asked} is needed: without it a transaction need not be on the \
-                     drive"
+                    "the server runs with {name} = {found}, and {asked} is what all sides run with"
                 )));
             }
         }

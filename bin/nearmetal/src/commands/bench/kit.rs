@@ -13,8 +13,8 @@ use crate::exit_status::WrongUse;
 /// Where the kit is.
 #[derive(Debug, clap::Args)]
 pub(super) struct KitArgs {
-    /// Directory of your licensed SPECjbb2005 or SPECjbb2015, for the load specjbb; nearmetal only reads it, and packs it into an
-    /// image that clones have as a disk
+    /// Directory of your licensed SPECjbb2005 or SPECjbb2015, for the load specjbb. nearmetal packs it, as it is, into an image that
+    /// clones have as a disk, and runs it as root in the clones and on this host
     #[arg(long, value_name = "DIR")]
     kit: Option<PathBuf>,
 }

@@ -49,7 +49,8 @@ pub(super) struct OnScratchArgs {
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Vec<Bytes>,
     /// Size of all files together with --workload iozone, from 4MiB up [default: 256MiB], of all rows with oltp and pgbench, from 1MiB up
-    /// [default: 64MiB, in a lab 1MiB; no more than fit into the server's memory], of all files with web, from 5MiB up [default:
+    /// [default: 64MiB, in a lab 1MiB; with oltp no more than fit into the server's memory, with pgbench no more than a quarter of the VM's,
+    /// and 16MiB for each client if that has room], of all files with web, from 5MiB up [default:
     /// 64MiB, in a lab 5MiB; no more than a quarter of the VM's memory]
     #[arg(long, value_name = "SIZE", value_parser = span_of_any)]
     span: Option<Bytes>,

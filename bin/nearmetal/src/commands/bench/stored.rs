@@ -179,8 +179,8 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
     let of = |entry: &Entry| -> anyhow::Result<Vec<Comparison>> { Ok(compare(&store.results(entry.id)?)?) };
     let (old, new) = (of(&before)?, of(&after)?);
     let same = |one: &Comparison, other: &Comparison| {
-        (&one.workload, one.count, &one.metric, &one.subject.id, &one.reference.id)
-            == (&other.workload, other.count, &other.metric, &other.subject.id, &other.reference.id)
+        (one.workload.but_for_its_start(), one.count, &one.metric, &one.subject.id, &one.reference.id)
+            == (other.workload.but_for_its_start(), other.count, &other.metric, &other.subject.id, &other.reference.id)
     };
     let rates = |one: &&Comparison| Some(&one.metric) == one.workload.rate().as_ref();
     let mut lines = String::new();
@@ -196,11 +196,12 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
             labels.join("; ")
         };
         return Err(WrongUse(format!(
-            "{} and {} have no workload in common: one ran {}, the other {}",
+            "{} and {} have no workload in common: one ran {}, the other {}{}",
             before.id,
             after.id,
             loads(&old),
-            loads(&new)
+            loads(&new),
+            differences(&old, &new)
         ))
         .into());
     }
@@ -220,6 +221,26 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
     }
     printer.data(&(text + &lines));
     Ok(ExitStatus::Done)
+}
+
+/// In which of their fields two runs of the same kind of load differ, behind a colon; empty of other kinds.
+fn differences(old: &[Comparison], new: &[Comparison]) -> String {
+    let fields = |one: &Comparison| match serde_json::to_value(one.workload.but_for_its_start()) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let all: Vec<_> = old.iter().flat_map(|one| new.iter().map(move |other| (fields(one), fields(other)))).collect();
+    let Some((one, other)) = all.into_iter().find(|(one, other)| one.get("kind") == other.get("kind")) else {
+        return String::new();
+    };
+    let word = |value: Option<&serde_json::Value>| value.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+    let names: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    let words: Vec<String> = names
+        .into_iter()
+        .filter(|name| one.get(*name) != other.get(*name))
+        .map(|name| format!("{name} {} and {}", word(one.get(name)), word(other.get(name))))
+        .collect();
+    if words.is_empty() { String::new() } else { format!(": they differ in {}", words.join(", ")) }
 }
 
 fn changed(one: &Comparison, other: &Comparison) -> String {

@@ -180,7 +180,7 @@ impl StartArgs {
         let given = |load: Workload| {
             load.starting_within(seconds).ok_or_else(|| {
                 WrongUse(format!(
-                    "--start is for a JVM, a database or a web server, and {} starts at once: leave it out",
+                    "--start is for a JVM, a database or a web server whose load begins at a moment, and not for {}: leave it out",
                     load.label()
                 ))
             })

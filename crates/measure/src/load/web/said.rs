@@ -27,6 +27,10 @@ const ERRORS: [(&str, &str); 5] = [
     ("errors.timeout", "answers took longer than wrk waits for one"),
 ];
 
+/// Settings of the network that the run has for itself: a host may have been tuned, and a clone's guest was not.
+const SETTINGS: [(&str, &str); 3] =
+    [("tcp_congestion_control", "reno"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_wmem", "4096 16384 4194304")];
+
 /// How much shorter than it was asked to be a run may be by wrk's clock: it sleeps whole seconds.
 const SHORTEST: f64 = 0.99;
 
@@ -43,6 +47,12 @@ pub(super) fn read(job: &WebJob, output: &str) -> Result<Measured, MeasureError>
             job.workers
         );
         return Err(failed(job, why));
+    }
+    for (name, asked) in SETTINGS {
+        let found = said(output).value(&format!("setting.{name}"))?;
+        if found != asked {
+            return Err(failed(job, format!("its network has {name} = {found}, and {asked} is what all sides have")));
+        }
     }
     proof(job, output)?;
     let (ramp, measured) = parts(output)?;

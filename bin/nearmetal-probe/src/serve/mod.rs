@@ -63,7 +63,7 @@ pub(crate) fn run(program: &Path, configuration: (&Path, &str), arguments: &[&st
     files::write(configuration.0, configuration.1)?;
     // Written now, what is on this file system: what the kernel writes back later would disturb the one who measures.
     let written = files::open(configuration.0)?;
-    rustix::fs::syncfs(&written).map_err(|source| ProbeError::kernel("write out the server's files", source.into()))?;
+    rustix::fs::syncfs(&written).map_err(|source| ProbeError::kernel("write out the server's files", source))?;
     let mut server = Command::new(program);
     server.args(arguments).arg("-c").arg(configuration.0).stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: one system call, and no memory is allocated.

@@ -34,7 +34,7 @@ use crate::tools;
 /// Room for what a lab writes to its disks while it runs.
 const NEEDED: Bytes = Bytes::from_mib(2048);
 
-/// How long the packages of a batch system may take to copy.
+/// How long the packages of a layer may take to copy.
 const LAYING: Duration = Duration::from_secs(300);
 
 /// How often a lab that hangs while it boots is started again.
@@ -58,8 +58,8 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     refuse_running()?;
     let image = choose_image(places, options, progress)?;
     let loads = options.loads.then(|| image::ensure_loads(places, options.loads_with, progress)).transpose()?;
-    let engine = options.engine.map(|engine| image::ensure_engine(places, engine, progress)).transpose()?;
-    let extras = [loads.map(|path| (Extra::Loads, path)), engine.map(|path| (Extra::Engine, path))];
+    let layer = options.layer.map(|layer| image::ensure_layer(places, layer, progress)).transpose()?;
+    let extras = [loads.map(|path| (Extra::Loads, path)), layer.map(|path| (Extra::Layer, path))];
     let extras: Vec<(Extra, PathBuf)> = extras.into_iter().flatten().collect();
     // One `up`, `down` or sweep at a time; building an image and booting happen outside the lock, since they take minutes.
     let lock = Lock::wait(&places.run().join(".lock"))?;
@@ -69,7 +69,7 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     let result = start(places, options, &machine, &image, &extras);
     drop(lock);
     let booted = result.and_then(|(mut lab, started)| match ready(&mut lab, started, options.timeout, progress) {
-        Ok(()) => seed::gather(&lab, &image).and_then(|()| lay_engine(&lab)).map(|()| lab),
+        Ok(()) => seed::gather(&lab, &image).and_then(|()| lay(&lab)).map(|()| lab),
         Err(error) => lab.power_loss().and(Err(error)),
     });
     if booted.is_err() {
@@ -81,17 +81,17 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     booted
 }
 
-/// Lays the packages of a batch system over the lab's operating system, once for its disks. Nothing of them is started.
-fn lay_engine(lab: &Lab) -> Result<(), LabError> {
-    if lab.record.engine.is_none() {
+/// Lays the packages of its layer over the lab's operating system, once for its disks. Nothing of them is started.
+fn lay(lab: &Lab) -> Result<(), LabError> {
+    if lab.record.layer.is_none() {
         return Ok(());
     }
-    let serial = Extra::Engine.serial();
+    let serial = Extra::Layer.serial();
     // Programs that run keep the libraries that they have: a file is replaced, and not written to.
     let script = format!(
-        "[ ! -e /var/lib/lab-engine ] || exit 0
-         set -e; mkdir -p /run/engine; mount -t erofs -o ro /dev/disk/by-id/virtio-{serial} /run/engine
-         cp -a --remove-destination /run/engine/. /; umount /run/engine; touch /var/lib/lab-engine
+        "[ ! -e /var/lib/lab-layer ] || exit 0
+         set -e; mkdir -p /run/layer; mount -t erofs -o ro /dev/disk/by-id/virtio-{serial} /run/layer
+         cp -a --remove-destination /run/layer/. /; umount /run/layer; touch /var/lib/lab-layer
          systemctl daemon-reload; systemd-tmpfiles --create"
     );
     let output = lab.exec(&Command::shell(script).timeout(LAYING))?;
@@ -99,7 +99,7 @@ fn lay_engine(lab: &Lab) -> Result<(), LabError> {
         return Ok(());
     }
     let reason = tools::last_words(&String::from_utf8_lossy(&output.stderr));
-    Err(LabError::Stopped { name: lab.name().to_string(), during: "laying the packages of its batch system", reason })
+    Err(LabError::Stopped { name: lab.name().to_string(), during: "laying the packages of its layer", reason })
 }
 
 /// The image of this program, or the one that kept disks stand on.
@@ -163,7 +163,7 @@ fn start(
             cable: options.cable.clone(),
             count: options.count,
             loads: options.loads,
-            engine: options.engine,
+            layer: options.layer,
             boot: None,
         };
         record.write(&state)?;

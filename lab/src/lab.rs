@@ -9,7 +9,7 @@ use crate::boot;
 use crate::error::LabError;
 use crate::exec::{self, Command, ExecOutput};
 use crate::identity::LabName;
-use crate::image::{Engine, Release, With};
+use crate::image::{Layer, Release, With};
 use crate::launch::Process;
 use crate::machine::{Cable, Count};
 use crate::places::Places;
@@ -35,8 +35,8 @@ pub struct UpOptions {
     pub loads: bool,
     /// What that image has beside the programs that every one has.
     pub loads_with: Option<With>,
-    /// The batch system whose packages are laid over its operating system.
-    pub engine: Option<Engine>,
+    /// Whose packages are laid over its operating system.
+    pub layer: Option<Layer>,
     /// Debian's release.
     pub release: Release,
     /// How long it may take from QEMU's start until libvirt answers.
@@ -56,7 +56,7 @@ impl UpOptions {
             count: None,
             loads: false,
             loads_with: None,
-            engine: None,
+            layer: None,
             release: Release::default(),
             timeout,
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::LabName;
-use crate::image::{Engine, Release};
+use crate::image::{Layer, Release};
 use crate::machine::{Cable, Count, Extra, Machine, MachineError};
 
 /// A running lab, as recorded before its QEMU starts.
@@ -36,9 +36,9 @@ pub(crate) struct Record {
     /// Whether it has the loads image.
     #[serde(default)]
     pub loads: bool,
-    /// The batch system whose packages it has.
+    /// Whose packages are laid over its operating system.
     #[serde(default)]
-    pub engine: Option<Engine>,
+    pub layer: Option<Layer>,
     /// How long it took to boot, once it has.
     pub boot: Option<BootTimes>,
 }
@@ -63,7 +63,7 @@ impl Record {
     /// Images that it has beside its disks.
     pub(crate) fn extras(&self) -> Vec<Extra> {
         let loads = self.loads.then_some(Extra::Loads);
-        loads.into_iter().chain(self.engine.map(|_| Extra::Engine)).collect()
+        loads.into_iter().chain(self.layer.map(|_| Extra::Layer)).collect()
     }
 
     /// Its machine, with what it was given beside.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use nearmetal_lab::image::{Engine, Release, With};
+use nearmetal_lab::image::{Layer, Release, With};
 use nearmetal_lab::machine::Count;
 use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progress, UpOptions};
 use serde_json::Value;
@@ -57,8 +57,8 @@ pub struct Boot {
     pub loads: bool,
     /// What that image has beside the programs that every one has.
     pub loads_with: Option<With>,
-    /// The batch system whose packages it has.
-    pub engine: Option<Engine>,
+    /// Whose packages are laid over its operating system.
+    pub layer: Option<Layer>,
     /// Release of Debian that it runs.
     pub release: Release,
 }
@@ -97,7 +97,7 @@ impl Bench {
         options.count = boot.count;
         options.loads = boot.loads;
         options.loads_with = boot.loads_with;
-        options.engine = boot.engine;
+        options.layer = boot.layer;
         options.release = boot.release;
         options.cable = boot.cable.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         let lab = Lab::up(&places, &options, &mut Aside).or_else(|error| match error {

@@ -1,4 +1,4 @@
-# A batch system's packages, installed over a copy of the lab's operating system.
+# Debian's packages, installed over a copy of the lab's operating system.
 . "$RECIPE/steps/common.sh"
 
 cp -a --reflink=auto "$BASE/rootfs" "$rootfs"

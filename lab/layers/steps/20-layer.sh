@@ -9,5 +9,5 @@ mkdir "$OUT/layer"
 (cd "$rootfs" && find . -mindepth 1 -cnewer "$OUT/before" -print0 |
     cpio --quiet --null --pass-through --make-directories --preserve-modification-time "$OUT/layer")
 rm -r "$rootfs"
-mkfs.erofs -zlz4 "$OUT/engine.erofs" "$OUT/layer"
+mkfs.erofs -zlz4 "$OUT/layer.erofs" "$OUT/layer"
 rm -r "$OUT/layer" "$OUT/before"

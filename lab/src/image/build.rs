@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use nearmetal_host::files;
 use nearmetal_units::Bytes;
 
-use super::{Engine, Image, Recipe, Release, With, space};
+use super::{Image, Layer, Recipe, Release, With, space};
 use crate::error::LabError;
 use crate::lock::Lock;
 use crate::machine::Extra;
@@ -19,8 +19,8 @@ use crate::tools;
 const NEEDED: Bytes = Bytes::from_mib(4096);
 /// The same of the loads image: its packages twice, and the image.
 const NEEDED_BY_LOADS: Bytes = Bytes::from_mib(2048);
-/// The same of a batch system's layer: a copy of the lab's operating system, packages, and the image.
-const NEEDED_BY_ENGINE: Bytes = Bytes::from_mib(3072);
+/// The same of a layer: a copy of the lab's operating system, packages, and the image.
+const NEEDED_BY_LAYER: Bytes = Bytes::from_mib(3072);
 
 /// What is built, and where.
 struct Product {
@@ -106,22 +106,22 @@ pub fn ensure_loads(places: &Places, with: Option<With>, progress: &mut dyn Prog
     Ok(loads(places, with))
 }
 
-/// The layer with a batch system's packages over the lab's image, built first if the cache lacks it, and the image before it.
+/// A layer of packages over the lab's image, built first if the cache lacks it, and the image before it.
 ///
 /// # Errors
 /// As [`ensure`].
-pub fn ensure_engine(places: &Places, engine: Engine, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
+pub fn ensure_layer(places: &Places, layer: Layer, progress: &mut dyn Progress) -> Result<PathBuf, LabError> {
     let base = ensure(places, Release::default(), progress)?;
     let product = Product {
-        what: "a batch system's packages",
-        recipe: Recipe::engine(engine),
-        directory: places.cache().join("engines"),
-        needed: NEEDED_BY_ENGINE,
+        what: "a layer of packages",
+        recipe: Recipe::layer(layer),
+        directory: places.cache().join("layers"),
+        needed: NEEDED_BY_LAYER,
         programs: &[("cpio", "cpio"), ("mkfs.erofs", "erofs-utils")],
         base: Some(base),
     };
     ensured(&product, progress)?;
-    Ok(product.directory.join(product.recipe.hash()).join(Extra::Engine.file()))
+    Ok(product.directory.join(product.recipe.hash()).join(Extra::Layer.file()))
 }
 
 fn ensured(product: &Product, progress: &mut dyn Progress) -> Result<(), LabError> {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_step_says_what_it_does() {
-        for recipe in [Recipe::embedded(), Recipe::loads(Some(With::Postgresql)), Recipe::engine(Engine::Slurm)] {
+        for recipe in [Recipe::embedded(), Recipe::loads(Some(With::Postgresql)), Recipe::layer(Layer::Cockpit)] {
             for step in recipe.steps() {
                 assert!(title(step.text).len() > 20, "{}", step.path);
             }

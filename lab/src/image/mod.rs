@@ -1,6 +1,6 @@
 //! The image of a lab: built from Debian packages by the steps in `image/`, cached under the hash of that recipe. And the
 //! loads image, built likewise by those in `loads/`: the programs of real loads, as one read-only disk for all guests. And layers
-//! with the packages of a batch system, by those in `engines/`. And images of what users have a licence for.
+//! with the packages of a batch system or of Cockpit, by those in `layers/`. And images of what users have a licence for.
 
 mod build;
 mod kit;
@@ -10,10 +10,10 @@ mod space;
 
 use std::path::{Path, PathBuf};
 
-pub use build::{ensure, ensure_engine, ensure_loads, found_loads, loads};
+pub use build::{ensure, ensure_layer, ensure_loads, found_loads, loads};
 pub use kit::{KitFiles, ensure_kit};
 pub use prune::prune;
-pub use recipe::{Engine, Recipe, RecipeFile, Release, With};
+pub use recipe::{Layer, Recipe, RecipeFile, Release, With};
 pub(crate) use space::check as check_space;
 
 /// The link in an image's directory to the one whose QEMU emulates its labs.

@@ -180,7 +180,8 @@ impl FromStr for With {
     }
 }
 
-const ENGINES: &[RecipeFile] = recipe_files!["engines":
+const LAYERS: &[RecipeFile] = recipe_files!["layers":
+    "cockpit.txt",
     "slurm.txt",
     "condor.txt",
     "drop.txt",
@@ -188,32 +189,40 @@ const ENGINES: &[RecipeFile] = recipe_files!["engines":
     "steps/20-layer.sh",
 ];
 
-/// A batch system whose Debian packages a lab can have.
+/// Debian packages that a lab can have over its operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum Layer {
     /// Slurm, its accounting and the database of it.
     Slurm,
     /// HTCondor.
     Condor,
+    /// Cockpit: its web server, its bridge, and the shell around pages.
+    Cockpit,
 }
 
-impl Engine {
+impl Layer {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Slurm, Self::Condor, Self::Cockpit];
+
     /// Its word, which is also the name of its list of packages.
     pub fn word(self) -> &'static str {
         match self {
             Self::Slurm => "slurm",
             Self::Condor => "condor",
+            Self::Cockpit => "cockpit",
         }
     }
 }
 
-impl FromStr for Engine {
+impl FromStr for Layer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Slurm, Self::Condor].into_iter().find(|engine| engine.word() == text);
-        found.ok_or_else(|| format!("`{text}` is not a batch system that labs know: slurm or condor"))
+        let found = Self::ALL.into_iter().find(|layer| layer.word() == text);
+        found.ok_or_else(|| {
+            format!("`{text}` is not what labs can have over their operating system: slurm, condor or cockpit")
+        })
     }
 }
 
@@ -255,12 +264,12 @@ impl Recipe {
         Self { suite: Release::default().suite(), files, base: None }
     }
 
-    /// That of a batch system's packages, a layer over the lab's operating system: its own list is `packages.txt`.
-    pub fn engine(engine: Engine) -> Self {
-        let list = format!("{}.txt", engine.word());
-        let packages = ENGINES.iter().filter(|file| file.path == list);
+    /// That of a layer of packages over the lab's operating system: its own list is `packages.txt`.
+    pub fn layer(layer: Layer) -> Self {
+        let list = format!("{}.txt", layer.word());
+        let packages = LAYERS.iter().filter(|file| file.path == list);
         let packages = packages.map(|file| RecipeFile { path: "packages.txt", text: file.text });
-        let shared = ENGINES.iter().filter(|file| file.path == "drop.txt" || file.path.starts_with("steps/"));
+        let shared = LAYERS.iter().filter(|file| file.path == "drop.txt" || file.path.starts_with("steps/"));
         let common = FILES.iter().filter(|file| file.path == COMMON);
         let files = packages.chain(shared.chain(common).copied()).collect();
         Self { suite: Release::default().suite(), files, base: Some(Self::embedded().hash()) }
@@ -309,17 +318,17 @@ mod tests {
         hashes.sort();
         hashes.dedup();
         assert_eq!(hashes.len(), count);
-        let layer = Recipe::engine(Engine::Slurm);
+        let layer = Recipe::layer(Layer::Slurm);
         let elsewhere = Recipe { base: Some("other".to_owned()), ..layer.clone() };
         assert_ne!(layer.hash(), elsewhere.hash(), "a layer fits one image");
-        assert_ne!(layer.hash(), Recipe::engine(Engine::Condor).hash());
+        assert_ne!(layer.hash(), Recipe::layer(Layer::Condor).hash());
         assert_ne!(recipe.hash(), Recipe::of(Release::Bookworm).hash());
         assert_eq!(recipe.hash(), Recipe::embedded().hash());
     }
 
     #[test]
     fn every_file_of_the_directory_is_in_the_recipe() {
-        for (directory, files) in [("image", FILES), ("loads", LOADS), ("engines", ENGINES)] {
+        for (directory, files) in [("image", FILES), ("loads", LOADS), ("layers", LAYERS)] {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
             let mut pending = vec![root.clone()];
             while let Some(directory) = pending.pop() {
@@ -362,12 +371,25 @@ mod tests {
     }
 
     #[test]
+    fn every_layer_has_its_word_and_a_list_of_its_own() {
+        let mut hashes = std::collections::BTreeSet::new();
+        for layer in Layer::ALL {
+            assert_eq!(layer.word().parse(), Ok(layer));
+            let recipe = Recipe::layer(layer);
+            assert!(recipe.files.iter().any(|file| file.path == "packages.txt" && file.text.contains(layer.word())));
+            hashes.insert(recipe.hash());
+        }
+        assert_eq!(hashes.len(), Layer::ALL.len());
+        assert!("pbs".parse::<Layer>().unwrap_err().contains("slurm, condor or cockpit"));
+    }
+
+    #[test]
     fn steps_are_in_order() {
         for (recipe, count) in [
             (Recipe::embedded(), 5),
             (Recipe::loads(None), 5),
             (Recipe::loads(Some(With::Postgresql)), 6),
-            (Recipe::engine(Engine::Condor), 2),
+            (Recipe::layer(Layer::Condor), 2),
         ] {
             let steps: Vec<_> = recipe.steps().map(|step| step.path).collect();
             assert_eq!(steps.len(), count);

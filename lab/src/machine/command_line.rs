@@ -44,8 +44,8 @@ pub struct Boot {
 pub enum Extra {
     /// The programs of real loads.
     Loads,
-    /// The packages of a batch system.
-    Engine,
+    /// The packages over its operating system.
+    Layer,
 }
 
 impl Extra {
@@ -53,7 +53,7 @@ impl Extra {
     pub fn serial(self) -> &'static str {
         match self {
             Self::Loads => "loads",
-            Self::Engine => "engine",
+            Self::Layer => "layer",
         }
     }
 

@@ -41,10 +41,10 @@ fn arguments_of_every_embedded_machine() {
 #[test]
 fn an_image_beside_its_disks_is_one_that_nobody_writes() {
     let machine = Machine::load("quad").unwrap();
-    let with = lines(&arguments(&machine, &Boot { extras: vec![Extra::Loads, Extra::Engine], ..boot() }));
+    let with = lines(&arguments(&machine, &Boot { extras: vec![Extra::Loads, Extra::Layer], ..boot() }));
     let drive = with.lines().find(|line| line.contains("id=loads")).unwrap();
     assert!(drive.contains("readonly=on") && drive.contains("file=/lab/disks/loads.erofs"), "{drive}");
-    assert!(with.contains("drive=engine,serial=engine"), "{with}");
+    assert!(with.contains("drive=layer,serial=layer"), "{with}");
     assert!(!lines(&arguments(&machine, &boot())).contains("loads"), "a lab that did not ask for it has none");
 }
 

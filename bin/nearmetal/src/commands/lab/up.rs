@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nearmetal_lab::image::{Engine, Release, With};
+use nearmetal_lab::image::{Layer, Release, With};
 use nearmetal_lab::machine::{Cable, Count};
 use nearmetal_lab::{Lab, Places, UpOptions};
 
@@ -38,10 +38,11 @@ pub struct Args {
     /// With --loads: the image that has this beside
     #[arg(long, value_name = "postgresql", requires = "loads")]
     loads_with: Option<With>,
-    /// Lay Debian's packages of this batch system over its operating system; builds the layer first if there is none. Nothing
-    /// of them is started
-    #[arg(long, value_name = "slurm|condor")]
-    engine: Option<Engine>,
+    /// Lay Debian's packages of a batch system, or of Cockpit, over its operating system; builds the layer first if there is none.
+    /// Nothing of them is started
+    // `--engine` is what it was called while it had batch systems alone.
+    #[arg(long, value_name = "slurm|condor|cockpit", alias = "engine")]
+    with: Option<Layer>,
     /// Release of Debian that it runs: 13 or 12; builds that image first if there is none
     #[arg(long, value_name = "13|12", default_value_t)]
     debian: Release,
@@ -52,9 +53,9 @@ pub struct Args {
 
 /// Boots a lab and waits until libvirt answers.
 pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
-    if let Some(engine) = args.engine.filter(|_| args.debian != Release::default()) {
+    if let Some(layer) = args.with.filter(|_| args.debian != Release::default()) {
         let why =
-            format!("the packages of {} are those of Debian {}: leave --debian out", engine.word(), Release::default());
+            format!("the packages of {} are those of Debian {}: leave --debian out", layer.word(), Release::default());
         return Err(WrongUse(why).into());
     }
     let mut options = UpOptions::new(args.name.parse()?);
@@ -65,7 +66,7 @@ pub fn up(args: Args, places: &Places, printer: &mut Printer) -> anyhow::Result<
     options.count = args.count;
     options.loads = args.loads;
     options.loads_with = args.loads_with;
-    options.engine = args.engine;
+    options.layer = args.with;
     options.release = args.debian;
     options.timeout = Duration::from_secs(args.timeout);
     let lab = Lab::up(places, &options, &mut Drawn::new(printer))?;

@@ -1,7 +1,7 @@
 //! HTCondor: forty ordinary jobs over two labs, and what its users and administrators do to them meanwhile.
 
 use anyhow::{Context, ensure};
-use nearmetal_lab::image::Engine;
+use nearmetal_lab::image::Layer;
 
 use super::super::Verdict;
 use super::evidence::{Share, check, gather};
@@ -21,7 +21,7 @@ fn jobs() -> Vec<Job> {
 }
 
 pub(super) fn forty() -> anyhow::Result<Verdict> {
-    on(Engine::Condor, |farm| {
+    on(Layer::Condor, |farm| {
         set_up(farm)?;
         let jobs = jobs();
         let (urgent, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.name == URGENT);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
-use nearmetal_lab::image::Engine;
+use nearmetal_lab::image::Layer;
 
 use super::super::{Verdict, run};
 use crate::context::{Bench, Boot, keeps_own};
@@ -123,11 +123,11 @@ impl Farm {
 }
 
 /// Boots both, makes hosts of a farm of them, does what is asked for, and takes them down.
-pub(super) fn on(engine: Engine, body: impl FnOnce(&Farm) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+pub(super) fn on(engine: Layer, body: impl FnOnce(&Farm) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
     let up = |name, cable: &str| {
         Bench::up(
             name,
-            &Boot { machine: Some("farm"), cable: Some(cable.to_owned()), engine: Some(engine), ..Boot::default() },
+            &Boot { machine: Some("farm"), cable: Some(cable.to_owned()), layer: Some(engine), ..Boot::default() },
         )
     };
     let farm = Farm { a: up("farm-a", "farm:a")?, b: up("farm-b", "farm:b")? };

@@ -1,7 +1,7 @@
 //! Slurm: forty jobs over two labs, and what its users and administrators do to them meanwhile.
 
 use anyhow::{Context, ensure};
-use nearmetal_lab::image::Engine;
+use nearmetal_lab::image::Layer;
 
 use super::super::Verdict;
 use super::evidence::{Share, check, gather};
@@ -13,7 +13,7 @@ const CONF: &str = include_str!("../../../../../packaging/examples/slurm/slurm.c
 const CGROUP: &str = include_str!("../../../../../packaging/examples/slurm/cgroup.conf");
 
 pub(super) fn forty() -> anyhow::Result<Verdict> {
-    on(Engine::Slurm, |farm| {
+    on(Layer::Slurm, |farm| {
         set_up(farm)?;
         let jobs = wanted();
         let (urgent, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.name == URGENT);

@@ -57,6 +57,12 @@ class Played(job.Job):
         self.sees("2 of 3")
         self.script("cockpit.transport.close('disconnected')")
 
+    def come_back(self):
+        """It was never away: the page lost it."""
+
+    def goes_on(self):
+        self.sees("unfinished")
+
     def is_as_found(self):
         self.assertEqual(self.host.in_force(), [])
 
@@ -122,6 +128,17 @@ class Played(job.Job):
         self.begin()
         self.sees("did not shut down within 120 s; everything was rolled back")
         self.kept_the_rules()
+
+    def test_an_apply_that_comes_to_its_end_without_its_page_is_seen_to_end(self):
+        self.begin_and_go_away()
+        self.stopped("The connection closed while changes were made")
+        self.open("in-force")
+        self.sees("unfinished")
+        self.host.finish()
+        self.until(lambda: "unfinished" not in self.text(), "the page says that it has ended")
+        self.sees("plan of web1")
+        self.kept_the_rules()
+        self.undone()
 
     def test_without_the_program_the_page_says_what_to_install(self):
         (BIN / "nearmetal").rename(BIN / "away")

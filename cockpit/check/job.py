@@ -37,9 +37,15 @@ class Job(Page):
 
     def come_back(self):
         """The host is back."""
+        raise NotImplementedError
+
+    def goes_on(self):
+        """What happened to the apply meanwhile, as In force shows it."""
+        raise NotImplementedError
 
     def is_as_found(self):
         """What was undone left nothing behind."""
+        raise NotImplementedError
 
     # Clicks.
 
@@ -109,9 +115,9 @@ class Job(Page):
         self.assertTrue(any(all(word in row for word in words) for row in rows), f"{words} are in none of {rows}")
         self.shot("drift")
 
-    def stopped(self):
-        """Of an apply that was cut off, the page says where."""
-        self.sees("The connection closed while changes were made")
+    def stopped(self, words: str):
+        """Of an apply that was cut off, the page says how and where."""
+        self.sees(words)
         marks = self.marks()
         at = marks.index("✗ not finished")
         self.assertGreater(at, 0)
@@ -178,7 +184,8 @@ class Job(Page):
 
     def test_an_apply_that_is_killed_says_where_it_stopped_and_can_be_undone(self):
         self.begin_and_kill()
-        self.stopped()
+        self.stopped("nearmetal was ended while it made changes")
+        self.sees("(signal KILL)")
         self.shot("killed")
         self.driver.find_element(By.LINK_TEXT, "See what is in force, and undo it").click()
         self.ready("in-force")
@@ -189,10 +196,11 @@ class Job(Page):
 
     def test_a_host_that_goes_away_during_an_apply_is_said_and_can_be_undone(self):
         self.begin_and_go_away()
-        self.stopped()
+        self.stopped("The connection closed while changes were made")
+        self.sees("It may still be at work on the host")
         self.shot("closed")
         self.come_back()
         self.open("in-force")
-        self.sees("unfinished")
+        self.goes_on()
         self.undone(restart=True)
         self.is_as_found()

@@ -120,6 +120,15 @@ class Page(unittest.TestCase):
         # What was meant to be an element, or nothing.
         for wrong in ("[object", "undefined", "\nnull", "NaN"):
             self.assertNotIn(wrong, self.text())
+        # Backticks are how nearmetal marks commands, paths and names; the page shows these as such. One of the hostile names has its own.
+        raw = self.script("""
+            const found = document.createTreeWalker(document.getElementById("main") ?? document.body, NodeFilter.SHOW_TEXT);
+            const raw = [];
+            while (found.nextNode())
+                if (found.currentNode.data.replaceAll("`id`", "").includes("`") && !found.currentNode.parentElement.closest("bdi, pre, option"))
+                    raw.push(found.currentNode.data);
+            return raw;""")
+        self.assertEqual(raw, [])
         logged = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE" and "favicon" not in entry["message"]]
         self.assertEqual(logged, [])
 

@@ -60,6 +60,11 @@ class Host:
     def in_force(self) -> list:
         return json.loads((BIN / "state.json").read_text())
 
+    def finish(self):
+        """What is unfinished comes to its end."""
+        ended = [{**one, "unfinished": False} for one in self.in_force()]
+        (BIN / "state.json").write_text(json.dumps(ended))
+
     def log(self) -> list:
         path = BIN / "log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -7,6 +7,17 @@ import { undoButton } from "./undo.js";
 
 const warn = event => event.preventDefault();
 
+// Title and text of an apply that did not come to its end.
+function cutOff(ended) {
+    if (ended.code !== null || ended.message)
+        return ["The plan was not applied", ended.failure || "nearmetal said nothing more"];
+    const journal = "nearmetal wrote every change to its journal before it made it";
+    if (ended.signal)
+        return ["nearmetal was ended while it made changes", `${journal} (signal ${ended.signal}).`];
+    // Cockpit lets it go on; whoever ends the session ends it.
+    return ["The connection closed while changes were made", `${journal} (${ended.problem}). It may still be at work on the host.`];
+}
+
 // Applies the plan in `text`, and shows each step in `place`.
 export async function applying(text, flags, place) {
     const said = h("p", { role: "status", class: "busy" }, "Checking once more…");
@@ -49,9 +60,7 @@ export async function applying(text, flags, place) {
     said.remove();
     if (!end) {
         state(current, "bad", "not finished");
-        const gone = ended.code === null && !ended.message;
-        add(place, problem(gone ? "The connection closed while changes were made" : "The plan was not applied",
-            gone ? `nearmetal wrote every change to its journal before it made it (${ended.problem}).` : ended.failure || "nearmetal said nothing more"),
+        add(place, problem(...cutOff(ended)),
         h("p", null, h("a", { href: "#/in-force" }, "See what is in force, and undo it")));
         return;
     }

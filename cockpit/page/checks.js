@@ -1,12 +1,12 @@
 // A read-back: differences first, what nobody could tell next, and the rest on request.
 
-import { h, mark, plural, table } from "./dom.js";
+import { h, mark, plural, table, words } from "./dom.js";
 
 const KINDS = { "ok": "good", "mismatch": "bad", "cannot-tell": "unsure" };
 const WORDS = { "ok": "as planned", "mismatch": "differs", "cannot-tell": "cannot tell" };
 
-const row = check => [check.subject, mark(KINDS[check.outcome] ?? "unsure", WORDS[check.outcome] ?? check.outcome), check.planned,
-    check.found ?? "?", [check.why, check.place].filter(Boolean).join("; ")];
+const row = check => [words(check.subject), mark(KINDS[check.outcome] ?? "unsure", WORDS[check.outcome] ?? check.outcome), words(check.planned),
+    words(check.found ?? "?"), words([check.why, check.place].filter(Boolean).join("; "))];
 
 const rows = (caption, list) => table(caption, ["What", "Outcome", "Planned", "Found", "Where it was read"], list.map(row));
 

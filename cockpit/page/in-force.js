@@ -1,6 +1,6 @@
 // What is in force, whether it still holds, and its undo.
 
-import { add, busy, button, fill, h, mark, moment, name, plural, problem } from "./dom.js";
+import { add, busy, button, fill, h, mark, moment, name, newest, plural, problem } from "./dom.js";
 import { checks } from "./checks.js";
 import { read, run } from "./run.js";
 import { undoButton } from "./undo.js";
@@ -14,8 +14,37 @@ export async function inForce(body) {
     await journal(list);
 }
 
+const LIST = ["rollback", "--list", "--format", "json"];
+// How often an unfinished transaction is looked at again, in ms.
+const AGAIN = 3000;
+
 async function journal(list) {
-    const { transactions } = await read(["rollback", "--list", "--format", "json"], "nearmetal.in-force/1");
+    const isNewest = newest(list);
+    const found = await read(LIST, "nearmetal.in-force/1");
+    if (!isNewest())
+        return;
+    show(list, found);
+    if (found.transactions.some(one => one.unfinished))
+        watch(list, found, isNewest);
+}
+
+// What is unfinished may still be at work, as after a broken connection: when it ends, the list says so. A section that was left is
+// watched no more.
+async function watch(list, shown, isNewest) {
+    for (;;) {
+        await new Promise(done => setTimeout(done, AGAIN));
+        if (!isNewest() || !list.isConnected)
+            return;
+        const now = await read(LIST, "nearmetal.in-force/1").catch(() => shown);
+        // An undo that is under way shows what came of it itself.
+        if (isNewest() && !list.querySelector(".busy") && JSON.stringify(now) !== JSON.stringify(shown)) {
+            await journal(list).catch(() => {});
+            return;
+        }
+    }
+}
+
+function show(list, { transactions }) {
     const rows = transactions.map((one, at) => {
         const place = h("div", null);
         // The journal undoes the latest first.
@@ -23,7 +52,7 @@ async function journal(list) {
         if (undo)
             add(place, undo);
         return h("li", { class: "card" },
-            h("h3", null, `${one.number}: ${one.what} `, one.unfinished ? mark("bad", "unfinished: it was interrupted, and can be undone") : null),
+            h("h3", null, `${one.number}: ${one.what} `, one.unfinished ? mark("bad", "unfinished: it was interrupted and can be undone, or it is still being made") : null),
             h("p", { class: "muted" }, moment(one.started)), place);
     });
     fill(list, rows.length

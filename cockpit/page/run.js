@@ -2,10 +2,10 @@
 
 const cockpit = window.cockpit;
 
-// How a run ended. `code` is null if the process did not end by itself; `problem` then says why.
+// How a run ended. `code` is null if the process did not end by itself; `problem` then says why, and `signal` what ended it.
 class Ended {
-    constructor(args, code, stdout, message, problem) {
-        Object.assign(this, { args, code, stdout, message, problem });
+    constructor(args, code, stdout, message, problem, signal = null) {
+        Object.assign(this, { args, code, stdout, message, problem, signal });
     }
 
     // What went wrong, in words; empty for the exit codes 0 (done) and 1 (findings).
@@ -49,7 +49,7 @@ export function run(args, { superuser = "try", input = null, line = null, proces
             const code = error.exit_signal || error.problem ? null : error.exit_status;
             const ended = error.exit_signal ? `signal ${error.exit_signal}` : error.problem;
             resolve(new Ended(args, code ?? null, stdout, error.exit_signal || !error.problem || error.problem === "internal-error"
-                ? error.message : "", ended));
+                ? error.message : "", ended, error.exit_signal || null));
         });
         if (input !== null)
             child.input(input);

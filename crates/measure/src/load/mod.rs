@@ -42,6 +42,8 @@ pub use self::pgbench::PgbenchJob;
 pub use self::served::ServedJob;
 pub(crate) use self::server::Server;
 pub use self::specjbb::{Kit, KitEdition, KitHash, SpecJbbJob};
+#[cfg(test)]
+pub(crate) use self::web::OF_ITS_NETWORK;
 pub use self::web::WebJob;
 pub use self::window::Window;
 pub(crate) use self::window::overlap;

@@ -18,6 +18,9 @@ use crate::tiles::{DIRECTORY, MOST_DIRECTORIES};
 
 mod said;
 
+#[cfg(test)]
+pub(crate) use self::said::OF_ITS_NETWORK;
+
 /// What people call it.
 pub(super) const NAMED: &[Named] = &[Named {
     word: "web",

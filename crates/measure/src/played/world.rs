@@ -402,7 +402,9 @@ fn site(words: &[&str], rate: u32) -> String {
          errors.write 0\nerrors.status 0\nerrors.timeout 0\ntimes {all}\ntime_us.p50 90\ntime_us.p95 95\ntime_us.p99 99\n",
         now() / 1_000_000 + i128::from(seconds) * 1000
     );
-    format!("server.workers {workers}\n{proof}\nload ramp\n{part}load measured\n{part}other_answers 0\n")
+    let settings: String =
+        crate::load::OF_ITS_NETWORK.iter().map(|(name, asked)| format!("setting.{name} {asked}\n")).collect();
+    format!("{settings}{proof}\nserver.workers {workers}\nload ramp\n{part}load measured\n{part}other_answers 0\n")
 }
 
 /// What the probe's `load` says; whoever answers fewer than 500 a second answers half of them too late.

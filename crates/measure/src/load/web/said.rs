@@ -28,7 +28,7 @@ const ERRORS: [(&str, &str); 5] = [
 ];
 
 /// Settings of the network that the run has for itself: a host may have been tuned, and a clone's guest was not.
-const SETTINGS: [(&str, &str); 3] =
+pub(crate) const OF_ITS_NETWORK: [(&str, &str); 3] =
     [("tcp_congestion_control", "reno"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_wmem", "4096 16384 4194304")];
 
 /// How much shorter than it was asked to be a run may be by wrk's clock: it sleeps whole seconds.
@@ -48,7 +48,7 @@ pub(super) fn read(job: &WebJob, output: &str) -> Result<Measured, MeasureError>
         );
         return Err(failed(job, why));
     }
-    for (name, asked) in SETTINGS {
+    for (name, asked) in OF_ITS_NETWORK {
         let found = said(output).value(&format!("setting.{name}"))?;
         if found != asked {
             return Err(failed(job, format!("its network has {name} = {found}, and {asked} is what all sides have")));

@@ -70,7 +70,7 @@ fn what_wrk_only_counts_fails_the_sample_even_in_the_load_before() {
 #[test]
 fn a_network_that_was_tuned_is_no_arm_and_the_script_sets_what_is_asked_for() {
     let script = include_str!("../../../../../../lab/loads/web/load");
-    for (name, asked) in SETTINGS {
+    for (name, asked) in OF_ITS_NETWORK {
         assert!(script.lines().any(|line| line.replace('\'', "") == format!("set_tcp {name} {asked}")), "{name}");
         let tuned = SAID.replace(&format!("setting.{name} {asked}"), &format!("setting.{name} other"));
         assert!(why(&tuned).contains(&format!("{name} = other, and {asked}")), "{}", why(&tuned));

@@ -49,8 +49,10 @@ class Real(job.Job):
         self.lab.cut()
 
     def begin_and_wait(self):
+        """Begins, until the guest is being shut down: the first change that takes seconds."""
         self.begin()
-        self.until(lambda: self.marks()[1:2] == ["• now"], "the second change begins")
+        at_hand = "return [...document.querySelectorAll('.steps li')].map(one => one.innerText).find(text => text.startsWith('• now'))"
+        self.until(lambda: (self.script(at_hand) or "").startswith("• now shut down"), "the guest is being shut down")
 
     def come_back(self):
         self.lab.forward()

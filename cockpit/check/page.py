@@ -1,5 +1,6 @@
 """A page in Chromium, and what every test of it needs."""
 
+import atexit
 import os
 import pathlib
 import shutil
@@ -41,11 +42,13 @@ WS_OPTIONS = ["--no-tls", "--address=127.0.0.1", "--local-session=cockpit-bridge
 def browser() -> webdriver.Chrome:
     options = Options()
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars",
-                 "--no-first-run", "--disable-background-networking", f"--user-data-dir={WORK / 'profile'}"):
+                 "--no-first-run", "--disable-background-networking", f"--user-data-dir={WORK / 'profile'}-{pathlib.Path(sys.argv[0]).stem}"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     options.binary_location = shutil.which("chromium")
     driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
+    # Also after Ctrl-C, which leaves a class without its end.
+    atexit.register(driver.quit)
     driver.set_script_timeout(60)
     # Before any page's own script: what the policy forbids is noted.
     driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
@@ -74,6 +77,8 @@ class Page(unittest.TestCase):
 
     def setUp(self):
         self.width(1280)
+        # What was logged before is not about this test: Cockpit's own shell asks for a font that Debian's package lacks.
+        self.driver.get_log("browser")
 
     def width(self, pixels: int, height: int = 900):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {

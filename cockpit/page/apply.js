@@ -9,11 +9,12 @@ const warn = event => event.preventDefault();
 
 // Title and text of an apply that did not come to its end.
 function cutOff(ended) {
-    if (ended.code !== null || ended.message)
-        return ["The plan was not applied", ended.failure || "nearmetal said nothing more"];
     const journal = "nearmetal wrote every change to its journal before it made it";
+    // First: newer releases of Cockpit hand over, as its message, what a killed program had said until then.
     if (ended.signal)
         return ["nearmetal was ended while it made changes", `${journal} (signal ${ended.signal}).`];
+    if (ended.code !== null || ended.message)
+        return ["The plan was not applied", ended.failure || "nearmetal said nothing more"];
     // Cockpit lets it go on; whoever ends the session ends it.
     return ["The connection closed while changes were made", `${journal} (${ended.problem}). It may still be at work on the host.`];
 }

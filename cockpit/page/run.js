@@ -16,6 +16,8 @@ class Ended {
             return "nearmetal is not installed on this host: install the package nearmetal";
         if (this.problem === "access-denied" || this.problem === "authentication-failed")
             return "this takes administrative access: turn it on at the top of the window";
+        if (this.signal)
+            return `nearmetal ${this.args[0]} was ended by signal ${this.signal}`;
         return this.message || `nearmetal ${this.args[0]} ended unexpectedly (${this.problem ?? `exit code ${this.code}`})`;
     }
 

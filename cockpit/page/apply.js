@@ -10,7 +10,7 @@ const warn = event => event.preventDefault();
 // Title and text of an apply that did not come to its end.
 function cutOff(ended) {
     const journal = "nearmetal wrote every change to its journal before it made it";
-    // First: newer releases of Cockpit hand over, as its message, what a killed program had said until then.
+    // First: Cockpit hands over what a killed program had said until then as the message of its end.
     if (ended.signal)
         return ["nearmetal was ended while it made changes", `${journal} (signal ${ended.signal}).`];
     if (ended.code !== null || ended.message)

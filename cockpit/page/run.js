@@ -31,6 +31,15 @@ class Ended {
     }
 }
 
+const SIGNALS = { 1: "HUP", 2: "INT", 6: "ABRT", 9: "KILL", 11: "SEGV", 15: "TERM" };
+
+// What ended a program that did not end by itself. The bridge in C says it by name, that in Python (Debian 13) by a negative exit status.
+function signalOf({ exit_signal: named, exit_status: status }) {
+    if (named)
+        return named;
+    return status < 0 ? SIGNALS[-status] ?? String(-status) : null;
+}
+
 // Starts nearmetal. `line` gets each line of stdout as it comes. `process` gets what can be closed.
 export function run(args, { superuser = "try", input = null, line = null, process = null } = {}) {
     return new Promise(resolve => {
@@ -48,10 +57,11 @@ export function run(args, { superuser = "try", input = null, line = null, proces
         });
         child.done(() => resolve(new Ended(args, 0, stdout, "", null)));
         child.fail(error => {
-            const code = error.exit_signal || error.problem ? null : error.exit_status;
-            const ended = error.exit_signal ? `signal ${error.exit_signal}` : error.problem;
-            resolve(new Ended(args, code ?? null, stdout, error.exit_signal || !error.problem || error.problem === "internal-error"
-                ? error.message : "", ended, error.exit_signal || null));
+            const signal = signalOf(error);
+            const code = signal || error.problem ? null : error.exit_status;
+            const ended = signal ? `signal ${signal}` : error.problem;
+            resolve(new Ended(args, code ?? null, stdout, signal || !error.problem || error.problem === "internal-error"
+                ? error.message : "", ended, signal));
         });
         if (input !== null)
             child.input(input);

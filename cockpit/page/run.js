@@ -33,11 +33,12 @@ class Ended {
 
 const SIGNALS = { 1: "HUP", 2: "INT", 6: "ABRT", 9: "KILL", 11: "SEGV", 15: "TERM" };
 
-// What ended a program that did not end by itself. The bridge in C says it by name, that in Python (Debian 13) by a negative exit status.
-function signalOf({ exit_signal: named, exit_status: status }) {
+// What ended a program that did not end by itself. The bridge in C says it by name, that in Python (Debian 13) by a negative exit status;
+// one that was never started has -1, and a problem.
+function signalOf({ exit_signal: named, exit_status: status, problem }) {
     if (named)
         return named;
-    return status < 0 ? SIGNALS[-status] ?? String(-status) : null;
+    return status < 0 && !problem ? SIGNALS[-status] ?? String(-status) : null;
 }
 
 // Starts nearmetal. `line` gets each line of stdout as it comes. `process` gets what can be closed.

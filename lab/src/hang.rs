@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 /// reset QEMU itself hangs.
 const STALLED: [&str; 2] = ["kthread starved for", "blocked for more than"];
 
+/// What the kernel says when it stops for good: seen at its start, where emulation lost the timer's interrupts ("timer doesn't work through
+/// Interrupt-remapped IO-APIC").
+const PANIC: &str = "Kernel panic - not syncing";
+
 /// How long a lab that said so may still take: on a very busy host it is merely slow.
 const PATIENCE: Duration = Duration::from_secs(25);
 
@@ -47,7 +51,8 @@ impl Vigil {
             self.active = (now, seconds);
         }
         let longer_than = |since: Instant, limit| now.saturating_duration_since(since) > limit;
-        self.stalled.is_some_and(|since| longer_than(since, PATIENCE))
+        news.contains(PANIC)
+            || self.stalled.is_some_and(|since| longer_than(since, PATIENCE))
             || (self.emulated && longer_than(self.active.0, IDLE))
     }
 }
@@ -73,6 +78,12 @@ mod tests {
         assert_eq!(taken_for_hung(1.1, 10, "kvm_intel: VMX not supported by CPU 8", true), None);
         // On a host so busy that it gets an eighth of a processor; what it waits for counts.
         assert_eq!(taken_for_hung(0.125, 0, "", true), None);
+    }
+
+    #[test]
+    fn a_kernel_that_panicked_comes_up_no_more_however_busy_it_is() {
+        let said = "Kernel panic - not syncing: timer doesn't work through Interrupt-remapped IO-APIC\n";
+        assert_eq!(taken_for_hung(1.1, 3, said, true), Some(3));
     }
 
     #[test]

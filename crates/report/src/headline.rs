@@ -230,7 +230,8 @@ fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
             None => String::new(),
         };
         if finite(gain.ratio).is_some() {
-            lines.push(format!("Planned against as found: {}{noise}", shown(gain.ratio, gain.interval)));
+            let worse = view.metric(&result.metric).map_or("", less_is_better);
+            lines.push(format!("Planned against as found: {}{worse}{noise}", shown(gain.ratio, gain.interval)));
         }
     }
     lines
@@ -262,6 +263,10 @@ fn scattered(view: &JobReport, result: &ComparisonView) -> Option<String> {
     })
 }
 
+fn less_is_better(metric: &Metric) -> &'static str {
+    if metric.higher_is_better { "" } else { ", less is better" }
+}
+
 fn absolute(view: &JobReport, metric: &Metric, row: &ComparisonView) -> String {
     if finite(row.subject_value).is_none() || finite(row.reference_value).is_none() {
         return String::new();
@@ -270,7 +275,7 @@ fn absolute(view: &JobReport, metric: &Metric, row: &ComparisonView) -> String {
         Some(_) => ("in all guests together", "in all bare slices together"),
         None => ("in the guest", "on bare metal"),
     };
-    let worse = if metric.higher_is_better { "" } else { ", less is better" };
+    let worse = less_is_better(metric);
     format!(
         ": {} {unit} {inside}, {} {unit} {outside}{worse}",
         value(row.subject_value),

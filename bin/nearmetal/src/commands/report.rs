@@ -151,11 +151,13 @@ fn of_job(args: &Args, job: &Path, printer: &mut Printer) -> anyhow::Result<Resu
         Format::Html => printer.data(&page),
     }
     let numbers = headline_numbers(&report);
+    let metric = report.metrics.iter().find(|metric| Some(&metric.id) == report.headline_metric.as_ref());
+    let worse = if metric.is_none_or(|metric| metric.higher_is_better) { "" } else { ", less is better" };
     for (figure, against) in
         [(numbers.planned_to_found, "the VM as found"), (numbers.planned_to_other, "what virt-install writes")]
     {
         if let Some(figure) = figure {
-            printer.say(&format!("Planned against {against}: {}", words(&figure)));
+            printer.say(&format!("Planned against {against}: {}{worse}", words(&figure)));
         }
     }
     printer.say(&format!("Report: {}", directory.join("report.html").display()));

@@ -230,7 +230,7 @@ fn measured(view: &JobReport, result: &ComparisonView) -> Vec<String> {
             None => String::new(),
         };
         if finite(gain.ratio).is_some() {
-            let worse = view.metric(&result.metric).map_or("", less_is_better);
+            let worse = view.metric(&result.metric).map_or("", Metric::less_is_better);
             lines.push(format!("Planned against as found: {}{worse}{noise}", shown(gain.ratio, gain.interval)));
         }
     }
@@ -263,10 +263,6 @@ fn scattered(view: &JobReport, result: &ComparisonView) -> Option<String> {
     })
 }
 
-fn less_is_better(metric: &Metric) -> &'static str {
-    if metric.higher_is_better { "" } else { ", less is better" }
-}
-
 fn absolute(view: &JobReport, metric: &Metric, row: &ComparisonView) -> String {
     if finite(row.subject_value).is_none() || finite(row.reference_value).is_none() {
         return String::new();
@@ -275,7 +271,7 @@ fn absolute(view: &JobReport, metric: &Metric, row: &ComparisonView) -> String {
         Some(_) => ("in all guests together", "in all bare slices together"),
         None => ("in the guest", "on bare metal"),
     };
-    let worse = less_is_better(metric);
+    let worse = metric.less_is_better();
     format!(
         ": {} {unit} {inside}, {} {unit} {outside}{worse}",
         value(row.subject_value),

@@ -201,6 +201,8 @@ fn counted_work_is_the_headline_and_time_stands_last() {
             "The mean distance of its accesses to memory is 10.0, 16.2 as found (a node's own is 10): 0.61× (0.51–0.71); 100.0 % of them stay on their node, 46.3 % as found"
         )
     );
+    let gain = said.below.iter().find(|line| line.starts_with("Planned against as found:")).unwrap();
+    assert!(gain.starts_with("Planned against as found: 2.74× (2.64–2.84), less is better"), "{gain}");
     let last = said.below.last().unwrap();
     assert!(last.starts_with("In the lab's emulated time: 0.62× (0.58–0.66) of bare metal"), "{last}");
     assert!(html_page(&view).unwrap().contains("emulated time: 0.62×"), "in grey, below");

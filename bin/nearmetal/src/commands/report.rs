@@ -152,7 +152,7 @@ fn of_job(args: &Args, job: &Path, printer: &mut Printer) -> anyhow::Result<Resu
     }
     let numbers = headline_numbers(&report);
     let metric = report.metrics.iter().find(|metric| Some(&metric.id) == report.headline_metric.as_ref());
-    let worse = if metric.is_none_or(|metric| metric.higher_is_better) { "" } else { ", less is better" };
+    let worse = metric.map_or("", |metric| metric.less_is_better());
     for (figure, against) in
         [(numbers.planned_to_found, "the VM as found"), (numbers.planned_to_other, "what virt-install writes")]
     {

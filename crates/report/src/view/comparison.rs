@@ -20,6 +20,13 @@ pub struct Metric {
     pub request_size: Option<Bytes>,
 }
 
+impl Metric {
+    /// What goes behind a ratio that would be read the other way round: `, less is better`, or nothing.
+    pub fn less_is_better(&self) -> &'static str {
+        if self.higher_is_better { "" } else { ", less is better" }
+    }
+}
+
 /// One configuration that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmView {

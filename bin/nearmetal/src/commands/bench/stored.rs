@@ -1,9 +1,11 @@
 //! `nearmetal bench history`, `show`, `compare` and `resume`: what was measured before.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, State, Store, compare};
+use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, State, Store, Workload, compare};
 use nearmetal_stats::ShownRatio;
+use serde_json::{Map, Value};
 
 use super::history_output;
 use super::keep::ended;
@@ -201,7 +203,7 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
             after.id,
             loads(&old),
             loads(&new),
-            differences(&old, &new)
+            differences(&workloads(&old), &workloads(&new))
         ))
         .into());
     }
@@ -223,24 +225,27 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
     Ok(ExitStatus::Done)
 }
 
-/// In which of their fields two runs of the same kind of load differ, behind a colon; empty of other kinds.
-fn differences(old: &[Comparison], new: &[Comparison]) -> String {
-    let fields = |one: &Comparison| match serde_json::to_value(one.workload.but_for_its_start()) {
-        Ok(serde_json::Value::Object(fields)) => fields,
-        _ => serde_json::Map::new(),
+fn workloads(all: &[Comparison]) -> Vec<&Workload> {
+    all.iter().map(|one| &one.workload).collect()
+}
+
+/// In which fields the two most similar loads of one kind differ, behind a colon; empty where no kind is in both.
+fn differences(old: &[&Workload], new: &[&Workload]) -> String {
+    let fields = |load: &Workload| match serde_json::to_value(load.but_for_its_start()) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
     };
-    let all: Vec<_> = old.iter().flat_map(|one| new.iter().map(move |other| (fields(one), fields(other)))).collect();
-    let Some((one, other)) = all.into_iter().find(|(one, other)| one.get("kind") == other.get("kind")) else {
-        return String::new();
+    let of = |one: &Workload, other: &Workload| -> Option<Vec<String>> {
+        let (one, other) = (fields(one), fields(other));
+        let word = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+        let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+        let differing = names.into_iter().filter(|name| one.get(*name) != other.get(*name));
+        let words = differing.map(|name| format!("{name} {} and {}", word(one.get(name)), word(other.get(name))));
+        (one.get("kind") == other.get("kind")).then(|| words.collect())
     };
-    let word = |value: Option<&serde_json::Value>| value.map_or_else(|| "nothing".to_owned(), ToString::to_string);
-    let names: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-    let words: Vec<String> = names
-        .into_iter()
-        .filter(|name| one.get(*name) != other.get(*name))
-        .map(|name| format!("{name} {} and {}", word(one.get(name)), word(other.get(name))))
-        .collect();
-    if words.is_empty() { String::new() } else { format!(": they differ in {}", words.join(", ")) }
+    let pairs = old.iter().flat_map(|one| new.iter().filter_map(move |other| of(one, other)));
+    let least = pairs.filter(|words| !words.is_empty()).min_by_key(Vec::len);
+    least.map_or_else(String::new, |words| format!(": they differ in {}", words.join(", ")))
 }
 
 fn changed(one: &Comparison, other: &Comparison) -> String {
@@ -257,4 +262,27 @@ fn changed(one: &Comparison, other: &Comparison) -> String {
     };
     let pair = format!("{} / {}", one.subject.title, one.reference.title);
     format!("{:44} {pair:28} {old} -> {new}: {verdict}\n", one.workload.label())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn web(directories: u32, prepare: u32) -> Workload {
+        let text = format!(
+            r#"{{"kind":"web","workers":2,"connections":16,"directories":{directories},"prepare":{prepare},"ramp":3,"seconds":4}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn two_loads_of_a_kind_say_in_what_they_differ_and_a_start_is_no_difference() {
+        let memory: Workload =
+            serde_json::from_str(r#"{"kind":"memory-work","threads":2,"each":1048576,"seconds":5}"#).unwrap();
+        let (two, nine) = (web(2, 20), web(9, 75));
+        assert_eq!(differences(&[&memory, &two], &[&nine]), ": they differ in directories 2 and 9");
+        assert_eq!(differences(&[&two], &[&web(2, 75)]), "");
+        assert_eq!(differences(&[&memory], &[&nine]), "", "two kinds have no fields to compare");
+        assert_eq!(two.but_for_its_start(), web(2, 75).but_for_its_start());
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) fn up(places: &Places, options: &UpOptions, progress: &mut dyn Progre
     let image = choose_image(places, options, progress)?;
     let loads = options.loads.then(|| image::ensure_loads(places, options.loads_with, progress)).transpose()?;
     let layer = options.layer.map(|layer| image::ensure_layer(places, layer, progress)).transpose()?;
-    let extras = [loads.map(|path| (Extra::Loads, path)), layer.map(|path| (Extra::Layer, path))];
+    let extras = [loads.map(|path| (Extra::Loads(options.loads_with), path)), layer.map(|path| (Extra::Layer, path))];
     let extras: Vec<(Extra, PathBuf)> = extras.into_iter().flatten().collect();
     // One `up`, `down` or sweep at a time; building an image and booting happen outside the lock, since they take minutes.
     let lock = Lock::wait(&places.run().join(".lock"))?;
@@ -163,6 +163,7 @@ fn start(
             cable: options.cable.clone(),
             count: options.count,
             loads: options.loads,
+            loads_with: options.loads_with,
             layer: options.layer,
             boot: None,
         };

@@ -31,7 +31,7 @@ pub struct UpOptions {
     pub cable: Option<Cable>,
     /// What its processors count; `None`: what its machine says.
     pub count: Option<Count>,
-    /// Whether it has the loads image, as a disk that can only be read and has the serial number `loads`.
+    /// Whether it has the loads image, as a disk that can only be read and has the serial number `loads`, or `loads-postgresql`.
     pub loads: bool,
     /// What that image has beside the programs that every one has.
     pub loads_with: Option<With>,

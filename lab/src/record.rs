@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::identity::LabName;
-use crate::image::{Layer, Release};
+use crate::image::{Layer, Release, With};
 use crate::machine::{Cable, Count, Extra, Machine, MachineError};
 
 /// A running lab, as recorded before its QEMU starts.
@@ -36,6 +36,9 @@ pub(crate) struct Record {
     /// Whether it has the loads image.
     #[serde(default)]
     pub loads: bool,
+    /// What that has beside.
+    #[serde(default)]
+    pub loads_with: Option<With>,
     /// Whose packages are laid over its operating system.
     #[serde(default)]
     pub layer: Option<Layer>,
@@ -62,7 +65,7 @@ const FILE: &str = "lab.json";
 impl Record {
     /// Images that it has beside its disks.
     pub(crate) fn extras(&self) -> Vec<Extra> {
-        let loads = self.loads.then_some(Extra::Loads);
+        let loads = self.loads.then_some(Extra::Loads(self.loads_with));
         loads.into_iter().chain(self.layer.map(|_| Extra::Layer)).collect()
     }
 

@@ -71,22 +71,24 @@ pub fn ensure(places: &Places, release: Release, progress: &mut dyn Progress) ->
 
 /// Where the loads image of this program's recipe is, built or not.
 pub fn loads(places: &Places, with: Option<With>) -> PathBuf {
-    places.cache().join("loads").join(Recipe::loads(with).hash()).join(Extra::Loads.file())
+    places.cache().join("loads").join(Recipe::loads(with).hash()).join(Extra::Loads(with).file())
 }
 
-/// The disk that a lab with the loads image has it as, as udev names it there.
-const LOADS_DISK: &str = "/dev/disk/by-id/virtio-loads";
+/// How udev names a disk in a lab, before its serial number.
+const VIRTIO_DISK: &str = "/dev/disk/by-id/virtio-";
 
 /// The loads image of this machine: the disk of a lab, else the image in the cache; `None` where nothing was built. An image that has
 /// more beside serves whoever asks for nothing beside.
 pub fn found_loads(places: &Places, with: Option<With>) -> Option<PathBuf> {
-    found_beside(Path::new(LOADS_DISK), places, with)
+    found_beside(VIRTIO_DISK, places, with)
 }
 
-fn found_beside(disk: &Path, places: &Places, with: Option<With>) -> Option<PathBuf> {
+fn found_beside(disk: &str, places: &Places, with: Option<With>) -> Option<PathBuf> {
     let more = With::ALL.into_iter().map(Some).filter(|_| with.is_none());
-    let kept = std::iter::once(with).chain(more).map(|with| loads(places, with));
-    std::iter::once(disk.to_owned()).chain(kept).find(|image| image.exists())
+    let serve: Vec<Option<With>> = std::iter::once(with).chain(more).collect();
+    let disks = serve.iter().map(|with| PathBuf::from(format!("{disk}{}", Extra::Loads(*with).serial())));
+    let kept = serve.iter().map(|with| loads(places, *with));
+    disks.chain(kept).find(|image| image.exists())
 }
 
 /// The loads image, built first if the cache lacks it; as [`ensure`]. Guests read it, so everybody may.
@@ -253,7 +255,7 @@ mod tests {
             files::create_dir_all(path.parent().unwrap()).unwrap();
             files::write(path, "x").unwrap();
         };
-        let disk = cache.path().join("disk");
+        let disk = cache.path().join("disk-").display().to_string();
         let kept = |with| found_beside(&disk, &places, with);
         assert_eq!((kept(None), kept(Some(With::Postgresql))), (None, None));
         made(&more);
@@ -261,9 +263,13 @@ mod tests {
         files::remove(&more).unwrap();
         made(&usual);
         assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(usual), None));
-        // In a lab, its disk is the image.
-        made(&disk);
-        assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(disk.clone()), Some(disk.clone())));
+        // In a lab, its disk is the image, and says by its name what is in it.
+        let (usual, more) = (cache.path().join("disk-loads"), cache.path().join("disk-loads-postgresql"));
+        made(&usual);
+        assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(usual.clone()), None));
+        files::remove(&usual).unwrap();
+        made(&more);
+        assert_eq!((kept(None), kept(Some(With::Postgresql))), (Some(more.clone()), Some(more)));
     }
 
     #[test]

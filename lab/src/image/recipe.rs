@@ -147,7 +147,8 @@ const POSTGRESQL: &[RecipeFile] = &[
 ];
 
 /// What a loads image can have beside the programs that every one has: most people do without, and the image stays as small as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum With {
     /// PostgreSQL's server, and pgbench.
     Postgresql,

@@ -3,6 +3,7 @@
 //! Paths are those inside the image's tree, where QEMU runs: `/lab/image`, `/lab/state`, `/lab/disks`, `/lab/cables`.
 
 use super::{Accelerator, CableEnd, Count, Machine, Network, Nvme};
+use crate::image::With;
 
 /// Hardware address of the management interface, by which the lab's initramfs knows it.
 pub const MANAGEMENT_ADDRESS: &str = "52:54:00:6c:61:62";
@@ -42,8 +43,8 @@ pub struct Boot {
 /// An image that a lab has as a disk beside its own, and only reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
-    /// The programs of real loads.
-    Loads,
+    /// The programs of real loads, and what it has beside.
+    Loads(Option<With>),
     /// The packages over its operating system.
     Layer,
 }
@@ -52,14 +53,19 @@ impl Extra {
     /// The serial number of its disk.
     pub fn serial(self) -> &'static str {
         match self {
-            Self::Loads => "loads",
+            Self::Loads(None) => "loads",
+            Self::Loads(Some(With::Postgresql)) => "loads-postgresql",
             Self::Layer => "layer",
         }
     }
 
     /// Its file among a lab's disks, and in the cache.
     pub(crate) fn file(self) -> String {
-        format!("{}.erofs", self.serial())
+        let of_all = match self {
+            Self::Loads(_) => Self::Loads(None),
+            Self::Layer => self,
+        };
+        format!("{}.erofs", of_all.serial())
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::image::With;
 
 fn boot() -> Boot {
     Boot {
@@ -41,10 +42,14 @@ fn arguments_of_every_embedded_machine() {
 #[test]
 fn an_image_beside_its_disks_is_one_that_nobody_writes() {
     let machine = Machine::load("quad").unwrap();
-    let with = lines(&arguments(&machine, &Boot { extras: vec![Extra::Loads, Extra::Layer], ..boot() }));
+    let with = lines(&arguments(&machine, &Boot { extras: vec![Extra::Loads(None), Extra::Layer], ..boot() }));
     let drive = with.lines().find(|line| line.contains("id=loads")).unwrap();
     assert!(drive.contains("readonly=on") && drive.contains("file=/lab/disks/loads.erofs"), "{drive}");
     assert!(with.contains("drive=layer,serial=layer"), "{with}");
+    // Who looks for PostgreSQL finds it, or finds that it is not there, by the disk's name.
+    let extras = vec![Extra::Loads(Some(With::Postgresql))];
+    let more = lines(&arguments(&machine, &Boot { extras, ..boot() }));
+    assert!(more.contains("file=/lab/disks/loads.erofs") && more.contains("serial=loads-postgresql"), "{more}");
     assert!(!lines(&arguments(&machine, &boot())).contains("loads"), "a lab that did not ask for it has none");
 }
 

@@ -13,9 +13,10 @@ use crate::{Hypervisor, HypervisorError};
 const LONGEST_INPUT: usize = 96 << 10;
 
 /// The first look comes soon, for short commands; the pauses double up to the last, since each look costs the guest
-/// work, and the guest is what is measured.
+/// work, and the guest is what is measured. The last is this, or for what runs for hours this part of its time until then.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+const PART_OF_ITS_TIME: u32 = 100;
 
 /// How a program in the guest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +164,8 @@ impl Running {
             if let Some(output) = self.ended(hypervisor)? {
                 return Ok(output);
             }
-            let left = timeout.saturating_sub(hypervisor.now().duration_since(self.started));
+            let elapsed = hypervisor.now().duration_since(self.started);
+            let left = timeout.saturating_sub(elapsed);
             if left.is_zero() {
                 return Err(HypervisorError::GuestCommandTimedOut {
                     name: name.into(),
@@ -174,7 +176,7 @@ impl Running {
                 });
             }
             hypervisor.pause(pause.min(left));
-            pause = (pause * 2).min(LAST_PAUSE);
+            pause = (pause * 2).min(LAST_PAUSE.max(elapsed / PART_OF_ITS_TIME));
         }
     }
 }

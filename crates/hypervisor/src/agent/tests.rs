@@ -200,6 +200,27 @@ fn waiting_ends_with_the_first_answer_or_the_time() {
 }
 
 #[test]
+fn a_program_that_runs_for_hours_is_seldom_asked_for() {
+    let mut fake = Fake::new("").with_running_domain("<domain><name>web</name></domain>");
+    let looks = Arc::new(Mutex::new(0));
+    let log = Arc::clone(&looks);
+    fake.on_agent(move |_, command| {
+        let is_look = command["execute"] == "guest-exec-status";
+        *log.lock().unwrap() += u32::from(is_look);
+        Ok(if is_look { json!({"exited": false}) } else { json!({"pid": 7}) })
+    });
+    let wait = |seconds: u64, fake: &mut Fake| {
+        let running = start(fake, "web", &["sleep"], None).unwrap();
+        *looks.lock().unwrap() = 0;
+        running.wait(fake, Duration::from_secs(seconds)).unwrap_err();
+        *looks.lock().unwrap()
+    };
+    // For a minute every second, as ever; for two hours not 7200 times.
+    assert!((60..80).contains(&wait(60, &mut fake)));
+    assert!((400..700).contains(&wait(7200, &mut fake)));
+}
+
+#[test]
 fn programs_of_several_guests_run_at_once() {
     let (mut fake, asked) = scripted(vec![
         json!(1_700_000_000_000_000_000_i64),

@@ -128,6 +128,10 @@ pub(crate) trait Load {
     fn length(&self) -> Option<Duration> {
         self.server().map(|server| server.length())
     }
+    /// What is reckoned with before it ran: its length, and what it may take to start where that is not part of it.
+    fn reckoned(&self) -> Duration {
+        self.length().unwrap_or_default()
+    }
     /// When it has hung.
     fn limit(&self) -> Duration {
         self.length().unwrap_or_default() + SLACK

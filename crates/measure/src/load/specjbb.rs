@@ -144,10 +144,14 @@ impl Load for SpecJbbJob {
         self.is_timed().then(|| Duration::from_secs((self.ramp + self.seconds).into()))
     }
 
+    fn reckoned(&self) -> Duration {
+        self.length().map_or(LONGEST, |length| length + Duration::from_secs(self.start.into()))
+    }
+
     fn limit(&self) -> Duration {
-        match self.length() {
-            Some(length) => length + Duration::from_secs(self.start.into()) + SLACK,
-            None => LONGEST,
+        match self.is_timed() {
+            true => self.reckoned() + SLACK,
+            false => LONGEST,
         }
     }
 
@@ -222,6 +226,7 @@ mod tests {
         let (timed, free) = (job(KitEdition::Of2005), job(KitEdition::Of2015));
         assert_eq!(timed.length(), Some(Duration::from_secs(95)));
         assert!(timed.limit() > Duration::from_secs(600) && free.length().is_none() && free.limit() == LONGEST);
+        assert_eq!(timed.reckoned(), Duration::from_secs(95 + u64::from(START_EMULATED)));
         assert_eq!(timed.starting_within(7).map(|job| job.start), Some(7));
         assert_eq!(free.starting_within(7), None);
     }

@@ -201,7 +201,7 @@ fn ready(request: &TuneRequest, pairing: &Pairing, session: &mut Session<'_>) ->
             let workload = stand.usable(pairing, session)?.paired.into_iter().next();
             let nothing = || MeasureError::Asked("there is no load to tune under: name one".to_owned());
             let workload = workload.ok_or_else(nothing)?;
-            let length = workload.load().length().unwrap_or_default().as_secs_f64();
+            let length = workload.load().reckoned().as_secs_f64();
             Ok(Ready {
                 arms: stand.arms.clone(),
                 slice: stand.slice.clone(),

@@ -168,7 +168,7 @@ impl TuneRequest {
 /// booted once to be read back and in each round of the first rung, and the fresh rounds. A command of the user's takes nothing here, as
 /// nobody knows how long it runs.
 pub fn least_seconds(request: &TuneRequest) -> u32 {
-    let length = request.on.pairing().paired.first().and_then(|workload| workload.load().length());
+    let length = request.on.pairing().paired.first().map(|workload| workload.load().reckoned());
     let sample = length.unwrap_or_default().as_secs_f64() + BESIDE_A_SAMPLE;
     let bare = match request.on {
         TuneOn::Scratch(_) => sample,

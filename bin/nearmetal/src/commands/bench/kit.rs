@@ -14,7 +14,8 @@ use crate::exit_status::WrongUse;
 #[derive(Debug, clap::Args)]
 pub(super) struct KitArgs {
     /// Directory of your licensed SPECjbb2005 or SPECjbb2015, for the load specjbb. nearmetal packs it, as it is, into an image that
-    /// clones have as a disk, and runs it as root in the clones and on this host
+    /// clones have as a disk, and runs it as root in the clones and on this host. Keep results elsewhere: a kit with other files is
+    /// another kit
     #[arg(long, value_name = "DIR")]
     kit: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
 //! `nearmetal bench history`, `show`, `compare` and `resume`: what was measured before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use nearmetal_measure::{Comparison, Entry, Environment, Estimate, Experiment, State, Store, Workload, compare};
@@ -178,8 +178,8 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
         ))
         .into());
     }
-    let of = |entry: &Entry| -> anyhow::Result<Vec<Comparison>> { Ok(compare(&store.results(entry.id)?)?) };
-    let (old, new) = (of(&before)?, of(&after)?);
+    let (old_results, new_results) = (store.results(before.id)?, store.results(after.id)?);
+    let (old, new) = (compare(&old_results)?, compare(&new_results)?);
     let same = |one: &Comparison, other: &Comparison| {
         (one.workload.but_for_its_start(), one.count, &one.metric, &one.subject.id, &one.reference.id)
             == (other.workload.but_for_its_start(), other.count, &other.metric, &other.subject.id, &other.reference.id)
@@ -221,8 +221,18 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
             false => format!("{what}: {one} -> {other}\n"),
         });
     }
+    text.push_str(&changed_beside(&old_results.provenance, &new_results.provenance));
     printer.data(&(text + &lines));
     Ok(ExitStatus::Done)
+}
+
+/// What else is known of both measurements and is not the same: the image of the loads, a kit, a program's version or command. The
+/// order of the runs is another with every seed.
+fn changed_beside(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> String {
+    let said = ["host kernel", "hypervisor", "seed"];
+    let differing = old.iter().filter_map(|(name, one)| Some((name, one, new.get(name)?)));
+    let differing = differing.filter(|(name, one, other)| one != other && !said.contains(&name.as_str()));
+    differing.map(|(name, one, other)| format!("{name}: {one} -> {other}\n")).collect()
 }
 
 fn workloads(all: &[Comparison]) -> Vec<&Workload> {
@@ -273,6 +283,17 @@ mod tests {
             r#"{{"kind":"web","workers":2,"connections":16,"directories":{directories},"prepare":{prepare},"ramp":3,"seconds":4}}"#
         );
         serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn another_image_of_the_loads_is_told_and_another_seed_is_not() {
+        let of = |image: &str, seed: &str| {
+            let all = [("loads image", image), ("seed", seed), ("libvirt", "11.3.0"), ("host kernel", seed)];
+            all.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+        };
+        assert_eq!(changed_beside(&of("sha256:a", "1"), &of("sha256:b", "2")), "loads image: sha256:a -> sha256:b\n");
+        // What one of them does not say is no difference.
+        assert_eq!(changed_beside(&of("sha256:a", "1"), &BTreeMap::new()), "");
     }
 
     #[test]

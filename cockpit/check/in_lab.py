@@ -60,7 +60,8 @@ class Real(job.Job):
     def goes_on(self):
         """Cockpit has let nearmetal go on, and the page sees when it ends."""
         self.sees(f"plan of {self.guest}")
-        self.until(lambda: "unfinished" not in self.text(), "the apply comes to its end")
+        self.until(lambda: "under way" not in self.text(), "the apply comes to its end")
+        self.assertNotIn("unfinished", self.text())
 
     def is_as_found(self):
         self.assertTrue(self.lab.is_clean())

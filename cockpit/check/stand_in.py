@@ -60,10 +60,16 @@ class Host:
     def in_force(self) -> list:
         return json.loads((BIN / "state.json").read_text())
 
+    def work_on(self):
+        """A nearmetal is at work on what is unfinished."""
+        self.mark(being_made=True)
+
     def finish(self):
         """What is unfinished comes to its end."""
-        ended = [{**one, "unfinished": False} for one in self.in_force()]
-        (BIN / "state.json").write_text(json.dumps(ended))
+        self.mark(unfinished=False, being_made=False)
+
+    def mark(self, **fields):
+        (BIN / "state.json").write_text(json.dumps([{**one, **fields} for one in self.in_force()]))
 
     def log(self) -> list:
         path = BIN / "log"

@@ -44,15 +44,21 @@ async function watch(list, shown, isNewest) {
     }
 }
 
+function state({ unfinished, being_made }) {
+    if (!unfinished)
+        return null;
+    return being_made ? mark("unsure", "under way: it is still being made") : mark("bad", "unfinished: it was interrupted, and can be undone");
+}
+
 function show(list, { transactions }) {
     const rows = transactions.map((one, at) => {
         const place = h("div", null);
         // The journal undoes the latest first.
-        const undo = at === 0 ? undoButton(one.number, place, () => journal(list).catch(() => {})) : null;
+        const undo = at === 0 && !one.being_made ? undoButton(one.number, place, () => journal(list).catch(() => {})) : null;
         if (undo)
             add(place, undo);
         return h("li", { class: "card" },
-            h("h3", null, `${one.number}: ${one.what} `, one.unfinished ? mark("bad", "unfinished: it was interrupted and can be undone, or it is still being made") : null),
+            h("h3", null, `${one.number}: ${one.what} `, state(one)),
             h("p", { class: "muted" }, moment(one.started)), place);
     });
     fill(list, rows.length

@@ -4,8 +4,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use nearmetal_change::{AnyPlan, ChangeError, Journal, STATE_DIRECTORY};
+use nearmetal_host::HostFs;
 
 use crate::printer::Printer;
+use crate::standing::maker;
 
 /// Where the journal lies.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,11 +47,13 @@ pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
 
 /// Says that a transaction did not end; silent where the journal may not be read.
 pub(crate) fn warn_of_unfinished(journal: &Journal, printer: &mut Printer) {
-    if let Ok(Some(unfinished)) = journal.unfinished() {
-        printer.important(&format!(
-            "transaction {} of {} is unfinished: `nearmetal rollback --restart` restores the former state",
-            unfinished.number(),
-            unfinished.header.started
-        ));
-    }
+    let maker = maker(journal, &HostFs::live()).ok().flatten();
+    let Ok(Some(unfinished)) = journal.unfinished() else { return };
+    let (number, started) = (unfinished.number(), &unfinished.header.started);
+    printer.important(&match maker {
+        Some(maker) => format!("transaction {number} of {started} is under way: {maker}"),
+        None => format!(
+            "transaction {number} of {started} is unfinished: `nearmetal rollback --restart` restores the former state"
+        ),
+    });
 }

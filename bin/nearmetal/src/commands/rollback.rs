@@ -17,7 +17,7 @@ use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{IN_FORCE_SCHEMA, InForceOutput, ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 use crate::refusal::{NoLibvirt, refuse};
-use crate::standing::{line, listed};
+use crate::standing::{line, listed, maker};
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
@@ -90,13 +90,15 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
 
 /// What could be undone, a line each, the next one first.
 fn list(journal: &Journal, format: Format, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+    // Who is at work before what it makes: one that ends between the two is in force.
+    let maker = maker(journal, &HostFs::live())?;
     let all = journal.transactions()?;
     let in_force = all.iter().rev().filter(|transaction| transaction.is_in_force());
     match format {
-        Format::Text => in_force.for_each(|transaction| printer.data(&line(transaction))),
+        Format::Text => in_force.for_each(|transaction| printer.data(&line(transaction, maker))),
         Format::Json => {
-            let output =
-                InForceOutput { schema: IN_FORCE_SCHEMA.to_owned(), transactions: in_force.map(listed).collect() };
+            let transactions = in_force.map(|transaction| listed(transaction, maker)).collect();
+            let output = InForceOutput { schema: IN_FORCE_SCHEMA.to_owned(), transactions };
             printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
         }
     }

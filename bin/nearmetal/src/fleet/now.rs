@@ -104,10 +104,9 @@ impl HostNow {
                 names.join(", ")
             ));
         }
-        let at_work = places.journal.at_work(fs).ok().flatten();
-        let planned = match in_force(&places.journal) {
+        let planned = match in_force(&places.journal, fs) {
             InForce::Changes { planned, .. } => Some(planned),
-            InForce::Unfinished(..) if at_work.is_some() => {
+            InForce::UnderWay(..) => {
                 notes.push("a change is under way: which guests have plans is known when it ends".to_owned());
                 None
             }

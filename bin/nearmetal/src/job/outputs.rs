@@ -57,8 +57,10 @@ pub(crate) struct TransactionOutput {
     pub what: String,
     /// Domains of a plan; empty for others.
     pub domains: Vec<String>,
-    /// Whether it was killed before its end.
+    /// Whether it has not come to its end.
     pub unfinished: bool,
+    /// Whether a nearmetal is at work on it; unfinished and not this: it was interrupted.
+    pub being_made: bool,
 }
 
 /// Value of [`ChangesOutput::schema`].

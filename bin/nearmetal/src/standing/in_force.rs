@@ -1,7 +1,9 @@
 //! What the journal has in force, for the overview and for whoever is about to remove nearmetal.
 
+use nearmetal_change::journal::{AtWork, Work};
 use nearmetal_change::journal::{Purpose, Transaction};
 use nearmetal_change::{ChangeError, Journal};
+use nearmetal_host::HostFs;
 
 use crate::job::outputs::TransactionOutput;
 
@@ -10,6 +12,8 @@ use crate::job::outputs::TransactionOutput;
 pub(crate) enum InForce {
     /// This user may not read the journal, or it is damaged: why.
     Unknown(String),
+    /// A change is being made: its number, and when it began.
+    UnderWay(u32, String),
     /// A change was killed: its number, and when it began.
     Unfinished(u32, String),
     /// So many transactions are in force; these domains have plans, sorted.
@@ -21,14 +25,17 @@ pub(crate) enum InForce {
     },
 }
 
-/// Asks the journal.
-pub(crate) fn in_force(journal: &Journal) -> InForce {
+/// Asks the journal, and the kernel who is at work.
+pub(crate) fn in_force(journal: &Journal, files: &HostFs) -> InForce {
+    // Before the journal: what ends between the two has ended.
+    let maker = maker(journal, files).ok().flatten();
     let all = match journal.transactions() {
         Ok(all) => all,
         Err(error) => return InForce::Unknown(why(&error, journal)),
     };
     if let Some(open) = all.iter().rev().find(|transaction| transaction.is_unfinished()) {
-        return InForce::Unfinished(open.number(), open.header.started.clone());
+        let of: fn(u32, String) -> InForce = if maker.is_some() { InForce::UnderWay } else { InForce::Unfinished };
+        return of(open.number(), open.header.started.clone());
     }
     let held: Vec<&Transaction> = all.iter().filter(|transaction| transaction.is_in_force()).collect();
     let plans = held.iter().filter_map(|transaction| transaction.header.purpose.plan());
@@ -59,8 +66,16 @@ fn purpose(transaction: &Transaction) -> String {
     }
 }
 
-/// A transaction for programs.
-pub(crate) fn listed(transaction: &Transaction) -> TransactionOutput {
+/// The nearmetal that is at work on a transaction without an end; `None`: it was interrupted. Who measures makes no transaction.
+///
+/// # Errors
+/// Who is at work cannot be read.
+pub(crate) fn maker(journal: &Journal, files: &HostFs) -> Result<Option<AtWork>, ChangeError> {
+    Ok(journal.at_work(files)?.filter(|at_work| at_work.work == Work::Changing))
+}
+
+/// A transaction for programs. `maker`: who is at work.
+pub(crate) fn listed(transaction: &Transaction, maker: Option<AtWork>) -> TransactionOutput {
     let kind = match &transaction.header.purpose {
         Purpose::Plan(_) => "plan",
         Purpose::Cures(_) => "fixes",
@@ -74,12 +89,17 @@ pub(crate) fn listed(transaction: &Transaction) -> TransactionOutput {
         what: purpose(transaction),
         domains: domains.map(|domain| domain.name.clone()).collect(),
         unfinished: transaction.is_unfinished(),
+        being_made: transaction.is_unfinished() && maker.is_some(),
     }
 }
 
-/// A transaction in one line: `4  2026-11-24T22:51:43Z  plan of db, web1`.
-pub(crate) fn line(transaction: &Transaction) -> String {
-    let purpose = purpose(transaction);
-    let unfinished = if transaction.is_unfinished() { "  unfinished" } else { "" };
-    format!("{}  {}  {purpose}{unfinished}", transaction.number(), transaction.header.started)
+/// A transaction in one line: `4  2026-11-24T22:51:43Z  plan of db, web1`. `maker`: who is at work.
+pub(crate) fn line(transaction: &Transaction, maker: Option<AtWork>) -> String {
+    let end = match (transaction.is_unfinished(), maker) {
+        (false, _) => String::new(),
+        (true, None) => "  unfinished: it was interrupted".to_owned(),
+        (true, Some(AtWork { pid: Some(pid), .. })) => format!("  under way (process {pid})"),
+        (true, Some(_)) => "  under way".to_owned(),
+    };
+    format!("{}  {}  {}{end}", transaction.number(), transaction.header.started, purpose(transaction))
 }

@@ -6,7 +6,7 @@ mod text;
 
 use std::path::Path;
 
-use nearmetal_host::Host;
+use nearmetal_host::{Host, HostFs};
 use nearmetal_rules::{Examination, Input, RULES, Settings, examine};
 
 use crate::doctor::{Gathered, gather};
@@ -15,7 +15,7 @@ use crate::kvm::{self, Kvm};
 use crate::printer::Printer;
 use crate::state::StateArgs;
 
-pub(crate) use in_force::{InForce, in_force, line, listed};
+pub(crate) use in_force::{InForce, in_force, line, listed, maker};
 
 /// Everything that is said of a machine.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) fn standing(capture: Option<&Path>, printer: &mut Printer) -> anyhow:
         gathered: &gathered,
         examination: &examination,
         kvm: if here { kvm::verdict(&gathered.host) } else { None },
-        in_force: here.then(|| in_force(&StateArgs::of(None).journal())),
+        in_force: here.then(|| in_force(&StateArgs::of(None).journal(), &HostFs::live())),
     };
     printer.data(&text::text(&standing));
     gathered.bad_domains.iter().for_each(|problem| printer.important(&format!("error: {problem}")));

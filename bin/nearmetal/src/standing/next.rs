@@ -12,6 +12,9 @@ pub(super) fn next(standing: &Standing<'_>) -> String {
     if let Some(InForce::Unfinished(..)) = standing.in_force {
         return "to restore the state before the change that was killed: nearmetal rollback --restart".to_owned();
     }
+    if let Some(InForce::UnderWay(..)) = standing.in_force {
+        return "a change is being made; to see when it has ended: nearmetal rollback --list".to_owned();
+    }
     if standing.host().system.container == Some(true) {
         return "guests belong to the machine around this container; to see it from here: nearmetal inspect --host \
                 root@MACHINE"

@@ -161,6 +161,7 @@ fn plan(standing: &Standing<'_>) -> String {
     match &standing.in_force {
         None => "? (a capture holds no journal)".to_owned(),
         Some(InForce::Unknown(why)) => format!("? ({why})"),
+        Some(InForce::UnderWay(number, since)) => format!("transaction {number} of {since} is under way"),
         Some(InForce::Unfinished(number, since)) => format!("transaction {number} of {since} is unfinished"),
         Some(InForce::Changes { transactions: 0, .. }) => "none in force".to_owned(),
         Some(InForce::Changes { transactions, planned }) if planned.is_empty() => {

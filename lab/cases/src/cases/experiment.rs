@@ -56,7 +56,9 @@ pub(super) fn ran(
         .collect();
     ensure!(beside.len() >= figures, "{} figures of {} have ours: {beside:?}", beside.len(), view.figures.len());
     let page = bench.sh(&format!("cat /root/{name}/report.html"))?;
-    ensure!(page.contains("lab: emulated time") && page.contains(&view.question), "{page}");
+    // As it is written in HTML.
+    let question = view.question.replace('/', "&#x2f;").replace('\'', "&#x27;");
+    ensure!(page.contains("lab: emulated time") && page.contains(&question), "the page lacks `{}`", view.question);
     let again = bench.sh(&format!("{command} 2>&1 >/dev/null"))?;
     ensure!(again.matches("done before").count() == view.steps.len(), "{again}");
     let seen = look(&format!("/root/{name}"))?;

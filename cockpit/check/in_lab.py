@@ -11,6 +11,7 @@ import sys
 import job
 import page
 from lab import NAME, Lab
+from login import Login
 
 APPLY = "nearmetal apply - --yes --progress --restart"
 
@@ -71,6 +72,7 @@ class Real(job.Job):
 if __name__ == "__main__":
     with Lab(keep=bool(os.environ.get("KEEP"))) as lab:
         Real.lab, Real.url = lab, lab.url
+        Login.lab, Login.url = lab, lab.login_url
         passed = page.main()
     if lab.keep:
         print(f"the lab stays: nearmetal lab exec {NAME} -- …; nearmetal lab down {NAME} ends it", file=sys.stderr)

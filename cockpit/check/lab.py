@@ -8,8 +8,11 @@ import time
 from page import NEARMETAL, ROOT, WORK, WS_OPTIONS, answers, cockpit_ws, free_port
 
 NAME = "cockpit"
-# The lab's own; only its loopback has it.
-PORT = 9090
+# The lab's own; only its loopback has them. One is of a session of root's that nobody has to log in to, the other Cockpit's as Debian
+# starts it.
+PORT, LOGIN_PORT = 9091, 9090
+# A user as an installer of Debian makes one, who may become root.
+USER, PASSWORD = "operator", "correct horse battery staple"
 # What is asked of the lab takes longer only if it hangs.
 LIMIT = 600
 # The bridge knows this directory of pages, and nearmetal looks for its helpers beside itself.
@@ -34,6 +37,8 @@ class Lab:
         self.way = None
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.login_port = free_port()
+        self.login_url = f"http://127.0.0.1:{self.login_port}"
 
     def __enter__(self):
         # Told to end, this ends as after Ctrl-C, which no test takes for its own failure: with the lab down.
@@ -86,6 +91,8 @@ class Lab:
         program = cockpit_ws(lambda path: self.sh(f"test -x {path} && echo there", check=False))
         self.sh(f"systemd-run --quiet --collect --unit=check-cockpit --setenv=HOME=/root --setenv=PATH=$PATH "
                 f"{program} {' '.join(WS_OPTIONS)} --port={PORT}")
+        self.sh(f"id {USER} >/dev/null 2>&1 || useradd --create-home --shell /bin/bash --groups sudo {USER}; "
+                f"echo '{USER}:{PASSWORD}' | chpasswd && systemctl start cockpit.socket")
         self.forward()
 
     def forward(self):
@@ -93,9 +100,10 @@ class Lab:
         config = WORK / "lab.ssh"
         config.write_text(self.nearmetal("ssh-config", NAME, capture_output=True).stdout)
         self.way = subprocess.Popen(["ssh", "-F", config, "-o", "ControlPath=none", "-o", "ExitOnForwardFailure=yes", "-N",
-                                     "-L", f"127.0.0.1:{self.port}:127.0.0.1:{PORT}", NAME], stdin=subprocess.DEVNULL)
+                                     "-L", f"127.0.0.1:{self.port}:127.0.0.1:{PORT}",
+                                     "-L", f"127.0.0.1:{self.login_port}:127.0.0.1:{LOGIN_PORT}", NAME], stdin=subprocess.DEVNULL)
         end = time.monotonic() + 60
-        while not answers(self.port):
+        while not (answers(self.port) and answers(self.login_port)):
             if self.way.poll() is not None or time.monotonic() > end:
                 raise AssertionError("ssh does not bring the lab's Cockpit to this machine")
             time.sleep(0.2)

@@ -52,6 +52,13 @@ cockpit.addEventListener("locationchanged", () => {
     show(true);
 });
 const permission = cockpit.permission({ admin: true });
-permission.addEventListener("changed", () => access(permission));
+let limited = false;
+permission.addEventListener("changed", () => {
+    access(permission);
+    // What this user was not shown is read now. No change is cut off: making one takes the access that was not there.
+    if (limited && permission.allowed)
+        show(false);
+    limited = permission.allowed === false;
+});
 access(permission);
 cockpit.transport.wait(() => show(false));

@@ -127,5 +127,13 @@ fn what_is_in_force_is_listed_the_latest_first_and_nothing_where_nothing_is() {
     write(2, "{\"record\":\"rolled-back\",\"at\":\"2026-01-01T00:00:01Z\"}\n");
     write(3, "");
     let line = "2026-01-01T00:00:00Z  devices: 2 virtual functions";
-    assert_eq!(list(), format!("3  {line}  unfinished\n1  {line}\n"));
+    assert_eq!(list(), format!("3  {line}  unfinished: it was interrupted\n1  {line}\n"));
+    // As a nearmetal that makes it has the lock.
+    let (path, own) = (state.path().join("lock"), std::process::id());
+    std::fs::write(&path, format!("{own}\n")).unwrap();
+    let lock = std::fs::File::open(&path).unwrap();
+    nearmetal_host::files::lock(&lock, &path).unwrap();
+    assert_eq!(list(), format!("3  {line}  under way (process {own})\n1  {line}\n"));
+    drop(lock);
+    assert!(list().contains("it was interrupted"));
 }

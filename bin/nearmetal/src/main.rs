@@ -66,13 +66,13 @@ Exit codes: 0 done, 1 findings or a failed verification, 2 usage error, 3 the ma
 130 a signal ended a measurement and everything was put back.
 
 A first hour:
-  nearmetal                          where this machine stands, and the next command
-  nearmetal inspect                  what this machine is
-  nearmetal doctor                   find what slows its guests
-  nearmetal plan web1 -o plan.json   where web1 belongs, and why
-  nearmetal apply plan.json          put it there (asks first; --restart if the guest must stop)
-  nearmetal verify web1              check against the kernel that it is there
-  nearmetal rollback                 undo the last change; run it again for the one before";
+  nearmetal                            where this machine stands, and the next command
+  nearmetal inspect                    what this machine is
+  nearmetal doctor                     find what slows its guests
+  nearmetal plan web1 -o plan.json     where web1 belongs, and why
+  nearmetal apply plan.json --restart  put it there (asks first; web1 is shut down and started again)
+  nearmetal verify web1                check against the kernel that it is there
+  nearmetal rollback --restart         undo the last change; run it again for the one before";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

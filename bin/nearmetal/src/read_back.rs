@@ -3,7 +3,7 @@
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::{Transaction, plan_in_force};
 use nearmetal_change::verify::{Effort, Verification, judge, observe, rules_kept};
-use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile, devices};
+use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile, awaits_start, devices};
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
@@ -56,6 +56,23 @@ pub(crate) fn guest(
     if let Some(change) = change {
         let host = host.get_or_insert_with(|| read_with_versions(kernel, hypervisor));
         verification.checks.extend(rules_kept(change, host, &observed));
+    }
+    verification
+}
+
+/// The same of a guest whose plan the journal has in force: what waits for its next start since it was redefined is no difference.
+pub(crate) fn guest_in_force(
+    kernel: &HostFs,
+    hypervisor: &mut dyn Hypervisor,
+    (plan, placement): (&PlanFile, &Placement),
+    all: &[Transaction],
+    effort: &Effort,
+    host: &mut Option<Host>,
+) -> Verification {
+    let mut verification = guest(kernel, hypervisor, plan, placement, effort, host);
+    let machine = Machine::here(kernel, hypervisor, HostIdentity::unread());
+    if machine.is_ok_and(|mut machine| awaits_start(&mut machine, all, &placement.guest)) {
+        verification.await_restart();
     }
     verification
 }
@@ -146,8 +163,15 @@ fn plans(
             Some(plan) => plans.push((domain, plan.clone())),
             None if cures.iter().any(|cure| concerns(cure, std::slice::from_ref(&domain))) => {}
             None => {
+                let held = transactions.iter().filter(|transaction| transaction.is_in_force());
+                let plans = held.filter_map(|transaction| transaction.header.purpose.plan());
+                let mut there: Vec<&str> =
+                    plans.flat_map(|plan| &plan.domains).map(|domain| domain.name.as_str()).collect();
+                there.sort_unstable();
+                there.dedup();
+                let there = if there.is_empty() { "none is".to_owned() } else { there.join(", ") };
                 return Err(ChangeError::NothingToRollBack(format!(
-                    "no plan in force covers `{domain}` (journal in {}): apply a plan, or name one with --plan",
+                    "no plan in force covers `{domain}` (journal in {}; in force: {there}): apply a plan, or name one with --plan",
                     journal.state_directory().display()
                 )));
             }

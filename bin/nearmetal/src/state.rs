@@ -36,6 +36,10 @@ impl StateArgs {
 /// A plan file, of one host or of a fleet; `-` is stdin.
 pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
     if path.as_os_str() != "-" {
+        if !path.exists() {
+            let problem = "there is no such file. A plan is made by `nearmetal plan VM -o FILE`".to_owned();
+            return Err(ChangeError::PlanUnreadable { origin: format!("`{}`", path.display()), problem });
+        }
         return AnyPlan::load(path);
     }
     let mut text = String::new();

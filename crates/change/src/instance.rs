@@ -4,6 +4,8 @@ use nearmetal_hypervisor::{DomainSummary, HypervisorError};
 use serde::{Deserialize, Serialize};
 
 use crate::ChangeError;
+use crate::change::Change;
+use crate::journal::Transaction;
 use crate::machine::Machine;
 
 /// One run of a guest, from its start to its end.
@@ -67,6 +69,28 @@ impl Instance {
     pub(crate) fn is(self, other: Self) -> bool {
         self.number == other.number && self.started.zip(other.started).is_none_or(|(one, other)| one == other)
     }
+}
+
+/// Whether a guest still runs that ran when its plan in force redefined it: what only a start brings into force waits for the next
+/// one. Not known of a guest whose start is in no journal, or of one of another boot.
+pub fn awaits_start(machine: &mut Machine<'_>, all: &[Transaction], domain: &str) -> bool {
+    let covers = |one: &&Transaction| {
+        let plan = one.header.purpose.plan().filter(|_| one.is_in_force());
+        plan.is_some_and(|plan| plan.domains.iter().any(|own| own.name == domain))
+    };
+    let Some(last) = all.iter().rev().find(covers) else { return false };
+    let plan = last.header.purpose.plan();
+    if !plan.is_some_and(|plan| plan.domains.iter().any(|own| own.name == domain && !own.needs_restart.is_empty())) {
+        return false;
+    }
+    let redefined = last.steps.iter().filter(|step| step.done && !step.undone).find_map(|step| match &step.change {
+        Change::DefineDomain { domain: own, instance, .. } if own == domain && step.boot_id == machine.boot_id => {
+            *instance
+        }
+        _ => None,
+    });
+    let Some(then) = redefined.filter(|then| then.started.is_some()) else { return false };
+    Instance::now(machine, domain).ok().flatten().is_some_and(|now| now == then)
 }
 
 /// Whether what runs now is what ran then.

@@ -51,7 +51,7 @@ pub use error::ChangeError;
 pub use faults::Faults;
 pub use fleet_placement::{Seat, placement_of};
 pub use fleet_plan::{AnyPlan, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, check_destination};
-pub use instance::Instance;
+pub use instance::{Instance, awaits_start};
 pub use journal::{Journal, STATE_DIRECTORY};
 pub use kernel::{Kernel, persistent_pages};
 pub use machine::{Machine, Surroundings};

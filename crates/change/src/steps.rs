@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use nearmetal_domain::DomainXml;
-use nearmetal_hypervisor::DomainState;
+use nearmetal_hypervisor::{Definition, DomainState};
 use nearmetal_place::Placement;
 
 use crate::boot_unit;
@@ -16,8 +16,9 @@ use crate::instance::Instance;
 use crate::kernel::{available_bytes, persistent_pages};
 use crate::machine::Machine;
 use crate::pins::PinTarget;
-use crate::plan_file::{DomainChange, PlanFile};
+use crate::plan_file::{DomainChange, PlanFile, parts};
 use crate::shared::Seen;
+use crate::verify::rules_broken;
 use crate::{ApplyOptions, ChangeError, after_start, new_domain, passed_functions, qemu_hook};
 
 /// The changes in the order in which they are made.
@@ -78,10 +79,15 @@ pub(crate) fn expand(
             });
         }
         check_devices(machine, &domain.name, &domain.xml_after, &mut problems);
-        let needs_restart = found.instance.is_some() && !domain.needs_restart.is_empty();
-        if needs_restart && !options.live_only {
+        let waiting = match found.instance {
+            // Who allows a restart of a guest that runs as planned wants one: some of what drifts is in no definition.
+            Some(_) if options.restart => domain.needs_restart.iter().map(|part| part.what.clone()).collect(),
+            Some(_) => waits_for_restart(machine, domain),
+            None => Vec::new(),
+        };
+        if !waiting.is_empty() && !options.live_only {
             if !options.restart {
-                let parts: Vec<_> = domain.needs_restart.iter().map(|part| part.what.as_str()).collect();
+                let parts = waiting;
                 restarts.push(format!("`{}` is running, and only a restart changes {}", domain.name, parts.join(", ")));
             } else if found.state != DomainState::Running {
                 problems.push(format!(
@@ -115,6 +121,23 @@ pub(crate) fn expand(
     let boot_unit = boot_unit_change(machine, !plan.plan.pools.is_empty(), state)?.into_iter().collect();
     let hook = hook_change(machine, plan.needs_hook(), state)?.into_iter().collect();
     Ok([pools.now, boot_unit, hook, definitions, others, pools.when_off, starts].concat())
+}
+
+/// What of a plan the guest that runs has not: all that needed a restart when it was planned, less what has come into force since.
+fn waits_for_restart(machine: &mut Machine<'_>, domain: &DomainChange) -> Vec<String> {
+    let planned = domain.needs_restart.iter().map(|part| part.what.clone()).collect();
+    if domain.needs_restart.is_empty() {
+        return planned;
+    }
+    let facts = |xml: &str| DomainXml::parse(xml).and_then(|xml| xml.facts()).ok();
+    let live = machine.hypervisor.domain_xml(&domain.name, Definition::Live).ok();
+    let (Some(live), Some(after)) = (live.and_then(|xml| facts(&xml)), facts(&domain.xml_after)) else {
+        return planned;
+    };
+    let host = machine.kernel.inventory();
+    let (parts, _) = parts(&live, &after, &host.online());
+    let broken = rules_broken(domain, &host, &live);
+    parts.into_iter().map(|part| part.what).chain(broken).collect()
 }
 
 #[derive(Default)]

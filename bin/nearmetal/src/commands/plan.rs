@@ -1,7 +1,7 @@
 //! `nearmetal plan`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nearmetal_change::{Beside, ChangeError, DomainInput, Left, PlanFile, compose, follow_rules};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
@@ -154,7 +154,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
             let why = if planned.plan.blocked.is_empty() { "nothing to do" } else { "no guest fits" };
             printer.important(&format!("did not write `{}`: {why}", path.display()))
         }
-        Some(path) => printer.say(&format!("to apply it: nearmetal apply {}", path.display())),
+        Some(path) => printer.say(&to_apply(path, &file, &inputs)),
         None if !file.domains.is_empty() && args.format == Format::Text => {
             printer.say("to apply it, write it to a file: the same command with -o plan.json");
         }
@@ -251,6 +251,21 @@ fn left(all: &[Left]) -> String {
         format!("  {rule}  {what}: {found} (wanted: {wanted})\n    because {why}\n")
     };
     all.iter().map(one).collect()
+}
+
+/// The command that applies it: of guests that run, a part waits for their next start.
+fn to_apply(path: &Path, file: &PlanFile, inputs: &[DomainInput]) -> String {
+    let runs = |name: &str| inputs.iter().any(|input| input.name == name && input.live_xml.is_some());
+    let restarted = file.domains.iter().filter(|domain| !domain.needs_restart.is_empty() && runs(&domain.name));
+    let names: Vec<String> = restarted.map(|domain| format!("`{}`", domain.name)).collect();
+    let apply = format!("to apply it: nearmetal apply {}", path.display());
+    match names.is_empty() {
+        true => apply,
+        false => format!(
+            "{apply} --restart, which shuts {} down and starts it again (--live-only: only what can change while it runs)",
+            names.join(", ")
+        ),
+    }
 }
 
 /// What there is.

@@ -94,6 +94,9 @@ fn list(journal: &Journal, format: Format, printer: &mut Printer) -> Result<Exit
     let maker = maker(journal, &HostFs::live())?;
     let all = journal.transactions()?;
     let in_force = all.iter().rev().filter(|transaction| transaction.is_in_force());
+    if in_force.clone().next().is_none() {
+        printer.say("nothing is in force: nearmetal has changed nothing here, or all of it was undone");
+    }
     match format {
         Format::Text => in_force.for_each(|transaction| printer.data(&line(transaction, maker))),
         Format::Json => {

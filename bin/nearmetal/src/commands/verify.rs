@@ -61,7 +61,8 @@ pub(crate) struct Args {
     /// marks the running guest as tainted (custom-monitor)
     #[arg(long)]
     deep: bool,
-    /// Seconds to wait for a guest agent
+    /// Seconds to wait for a guest's agent, which is asked what the guest sees: libvirt marks the guest as tainted (custom-ga-command)
+    /// then; 0: it is not asked
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     agent_timeout: u64,
     /// Output format
@@ -125,7 +126,7 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     let mut libvirt = Libvirt::open(None)?;
     let effort = Effort {
         read_in_guest: !args.no_load,
-        agent: Some(Duration::from_secs(args.agent_timeout)),
+        agent: (args.agent_timeout > 0).then(|| Duration::from_secs(args.agent_timeout)),
         deep: args.deep,
         ..Effort::default()
     };
@@ -137,7 +138,8 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     for (domain, plan) in &in_force.plans {
         // Known to be there: the plan was chosen by it.
         let Some(placement) = plan.placement(domain) else { continue };
-        verifications.push(read_back::guest(&kernel, &mut libvirt, plan, placement, &effort, &mut host));
+        let what = (plan, placement);
+        verifications.push(read_back::guest_in_force(&kernel, &mut libvirt, what, &in_force.all, &effort, &mut host));
     }
     verifications.extend(read_back::settings(&kernel, &mut libvirt, &in_force)?);
     show(&verifications, args.format, printer);
@@ -149,7 +151,10 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
             "to measure what the plan is worth: nearmetal bench slice {domain} --scratch DEVICE --quick --pause"
         )),
         (0, None) => {}
-        _ => printer.say("to put it right, apply the plan again; to undo the last change: nearmetal rollback"),
+        _ => printer.say(
+            "to put it right, apply the plan again, with --restart where it waits for the guest's next start; to undo the last \
+             change: nearmetal rollback --restart",
+        ),
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }

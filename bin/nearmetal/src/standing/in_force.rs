@@ -61,7 +61,12 @@ fn purpose(transaction: &Transaction) -> String {
             let names: Vec<&str> = plan.domains.iter().map(|domain| domain.name.as_str()).collect();
             format!("plan of {}", names.join(", "))
         }
-        Purpose::Cures(_) => "doctor --fix".to_owned(),
+        Purpose::Cures(cures) => {
+            let mut rules: Vec<&str> = cures.objects.iter().map(|object| object.rule.as_str()).collect();
+            rules.sort_unstable();
+            rules.dedup();
+            format!("doctor --fix: {}", rules.join(", "))
+        }
         Purpose::Devices(devices) => format!("devices: {}", devices.task),
     }
 }

@@ -4,7 +4,7 @@ use nearmetal_rules::Severity;
 
 use super::{InForce, Standing};
 
-/// One line of prose that ends in the command.
+/// A line of prose that ends in the command; two where both come next.
 pub(super) fn next(standing: &Standing<'_>) -> String {
     if let Some(capture) = standing.capture {
         return format!("to see all of it: nearmetal inspect --capture {}", quoted(&capture.display().to_string()));
@@ -23,15 +23,16 @@ pub(super) fn next(standing: &Standing<'_>) -> String {
     if let Some(InForce::Changes { transactions: 1.., .. }) = standing.in_force {
         return "to check against the kernel that what was applied holds: nearmetal verify".to_owned();
     }
-    if standing.examination.findings.iter().any(|finding| finding.severity <= Severity::Loss) {
-        return "to see all findings, and the fix of each: nearmetal doctor".to_owned();
-    }
-    match standing.gathered.domains.first() {
-        Some(domain) => format!(
-            "to decide where a guest belongs, with reasons: nearmetal plan {} -o plan.json",
-            quoted(&domain.name)
-        ),
-        None => "to see nodes, cores, hugepages and devices: nearmetal inspect".to_owned(),
+    // Findings are single settings; where a guest belongs is more than all of them.
+    let place = standing.gathered.domains.first().map(|domain| {
+        format!("to decide where a guest belongs, with reasons: nearmetal plan {} -o plan.json", quoted(&domain.name))
+    });
+    let loses = standing.examination.findings.iter().any(|finding| finding.severity <= Severity::Loss);
+    let fix = loses.then(|| "to see all findings, and the fix of each: nearmetal doctor".to_owned());
+    let all: Vec<String> = fix.into_iter().chain(place).collect();
+    match all.is_empty() {
+        true => "to see nodes, cores, hugepages and devices: nearmetal inspect".to_owned(),
+        false => all.join("\n"),
     }
 }
 

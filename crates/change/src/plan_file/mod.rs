@@ -14,6 +14,7 @@ pub(crate) use edit::POLLING_FEATURES;
 pub use edit::edited;
 pub use follow::{Beside, Followed, Left, follow_rules};
 pub use identity::HostIdentity;
+pub(crate) use parts::parts;
 
 use std::path::Path;
 

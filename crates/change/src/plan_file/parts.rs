@@ -7,7 +7,7 @@ use super::Part;
 use super::edit::POLLING_FEATURES;
 
 /// The differences between what is and what shall be: (needs a restart, can be done while the guest runs).
-pub(super) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> (Vec<Part>, Vec<Part>) {
+pub(crate) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> (Vec<Part>, Vec<Part>) {
     let (mut restart, mut live) = (Vec::new(), Vec::new());
     let add = |list: &mut Vec<Part>, what: String, from: String, to: String, why: &str| {
         if from != to {

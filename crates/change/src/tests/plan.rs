@@ -1,7 +1,7 @@
 //! Plan files, and what is in the way of one.
 
 use nearmetal_host::files;
-use nearmetal_hypervisor::{Fake, Hypervisor};
+use nearmetal_hypervisor::{Definition, Fake, Hypervisor, ShutdownMode};
 
 use super::stage::*;
 use crate::pins::PinTarget;
@@ -130,6 +130,23 @@ fn a_pool_that_needs_the_guests_own_memory_waits_until_it_is_off() {
 }
 
 #[test]
+fn a_plan_that_is_in_force_asks_for_no_restart_when_it_is_applied_again() {
+    let (mut stage, plan) = (Stage::new(), plan_file());
+    stage.apply(&plan, &with_restart(), &Faults::none()).unwrap();
+    let journal = stage.journal();
+    let again = changes(&mut stage.machine(), &journal, &plan, &ApplyOptions::default()).unwrap();
+    assert_eq!(again, [], "the same plan file, which still says what waited for a restart when it was made");
+    // Started by another definition, which is put back: only a restart brings back what the guest runs without.
+    let planned = stage.hypervisor.domain_xml("web1", Definition::Inactive).unwrap();
+    stage.hypervisor.define(&planned.replace("cache='none'", "cache='writeback'")).unwrap();
+    stage.hypervisor.shutdown("web1", ShutdownMode::Acpi, with_restart().shutdown_timeout).unwrap();
+    stage.hypervisor.start("web1", false).unwrap();
+    stage.hypervisor.define(&planned).unwrap();
+    let error = changes(&mut stage.machine(), &journal, &plan, &ApplyOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("only a restart changes disk vda") && !error.contains("iothread 1,"), "{error}");
+}
+
+#[test]
 fn a_domain_that_is_gone_is_named() {
     let mut stage = Stage::with(Fake::new("").with_domain("<domain type='kvm'><name>db</name></domain>"));
     let error = stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap_err().to_string();
@@ -149,9 +166,18 @@ fn live_only_pins_now_and_leaves_the_rest_to_the_next_start() {
     let after = stage.snapshot();
     assert_eq!(after.in_force, before.in_force);
     assert_ne!(after.stored, before.stored);
+    let transactions = stage.journal().transactions().unwrap();
+    assert!(awaits_start(&mut stage.machine(), &transactions, "web1"));
+    assert!(!awaits_start(&mut stage.machine(), &transactions, "db"), "no plan is of it");
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.snapshot(), before);
     assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);
+    let transactions = stage.journal().transactions().unwrap();
+    assert!(!awaits_start(&mut stage.machine(), &transactions, "web1"), "nothing is in force any more");
+    // With a restart nothing waits.
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let transactions = stage.journal().transactions().unwrap();
+    assert!(!awaits_start(&mut stage.machine(), &transactions, "web1"));
 }
 
 /// The plan for `web1` as an applied plan has left it.

@@ -79,7 +79,7 @@ pub fn observe(
         view = match (&state, effort.agent) {
             // Its agent would be waited for in vain.
             (Some(Ok(DomainState::Paused)), _) => Err("the guest is paused".to_owned()),
-            (_, None) => Err("the guest has just started: its agent was not asked".to_owned()),
+            (_, None) => Err("its agent was not asked".to_owned()),
             (_, Some(patience)) => agent::wait(hypervisor, name, patience)
                 .and_then(|()| guest_view::ask(hypervisor, name, effort.commands))
                 .map_err(|error| error.to_string()),

@@ -37,6 +37,7 @@ pub use observed::{
     RingMovement,
 };
 pub use queues::TAINTS;
+pub(crate) use rules_kept::rules_broken;
 pub use rules_kept::rules_kept;
 
 use serde::{Deserialize, Serialize};

@@ -8,12 +8,26 @@ use nearmetal_host::Host;
 use nearmetal_place::WorkloadClass;
 use nearmetal_rules::{Domain, Input, Settings, examine, rule};
 
-use super::{Check, CheckKind, Observed};
+use super::{Check, CheckKind, Observed, Outcome};
 use crate::{DomainChange, Followed};
+
+/// What was set by rules, and a definition has not.
+pub(crate) fn rules_broken(change: &DomainChange, host: &Host, facts: &DomainFacts) -> Vec<String> {
+    let class = class(change);
+    let differs = |followed: &&Followed| {
+        let check = one(CheckKind::LiveDefinition, String::new(), followed, class, host, facts);
+        check.outcome == Outcome::Mismatch
+    };
+    change.followed.iter().filter(differs).map(|followed| followed.what.clone()).collect()
+}
+
+fn class(change: &DomainChange) -> Option<WorkloadClass> {
+    change.class.as_deref().and_then(|text| text.split(':').next()?.parse().ok())
+}
 
 /// One check for each thing that was set, in the stored definition and in the one in force.
 pub fn rules_kept(change: &DomainChange, host: &Host, observed: &Observed) -> Vec<Check> {
-    let class = change.class.as_deref().and_then(|text| text.split(':').next()?.parse::<WorkloadClass>().ok());
+    let class = class(change);
     let mut checks = Vec::new();
     let live = observed.live.as_ref().map(|facts| (CheckKind::LiveDefinition, "definition in force", facts));
     let both = [Some((CheckKind::StoredDefinition, "stored definition", &observed.stored)), live];

@@ -133,7 +133,14 @@ impl Here<'_> {
                 else {
                     return Ok(None);
                 };
-                let found = read_back::guest(&self.kernel, &mut self.libvirt, plan, placement, effort, &mut None);
+                let found = read_back::guest_in_force(
+                    &self.kernel,
+                    &mut self.libvirt,
+                    (plan, placement),
+                    &in_force.all,
+                    effort,
+                    &mut None,
+                );
                 Ok(Some(vec![found]))
             }
         }

@@ -37,7 +37,7 @@ impl StateArgs {
 pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
     if path.as_os_str() != "-" {
         if !path.exists() {
-            let problem = "there is no such file. A plan is made by `nearmetal plan VM -o FILE`".to_owned();
+            let problem = "there is no such file".to_owned();
             return Err(ChangeError::PlanUnreadable { origin: format!("`{}`", path.display()), problem });
         }
         return AnyPlan::load(path);

@@ -72,6 +72,18 @@ impl Occupied {
         occupied
     }
 
+    /// The pools of a host as they are once the guests of the plan have given back what they hold: no rule is to find too few free
+    /// pages because a guest that is planned again has them.
+    pub fn give_back(&self, host: &mut Host) {
+        for own in &self.returning {
+            let node = host.nodes.iter_mut().find(|node| node.index == own.node);
+            let pool = node.and_then(|node| node.pools.iter_mut().find(|pool| pool.size == own.size));
+            if let Some(pool) = pool {
+                pool.free = pool.free.saturating_add(own.pages).min(pool.total);
+            }
+        }
+    }
+
     /// PUs of all vCPUs.
     pub fn vcpus(&self) -> CpuSet {
         self.owners.iter().fold(CpuSet::new(), |all, owner| all.union(&owner.vcpus))

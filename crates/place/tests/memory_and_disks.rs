@@ -34,6 +34,13 @@ fn pages_of_the_guest_itself_are_not_somebody_elses() {
     let beside =
         nearmetal_place::plan(&host, &Occupied::from_guests::<&str>(&host, &[]), &[guest("b", 1, 512)], &policy);
     assert_eq!((beside.plan.pools[0].before, beside.plan.pools[0].after), (256, 512));
+    // Nor are they missing to the rules that are asked of the planned guest.
+    let free = |except: &[&str]| {
+        let mut told = host.clone();
+        Occupied::from_guests(&host, except).give_back(&mut told);
+        told.nodes[0].pools[0].free
+    };
+    assert_eq!((free(&["uuid-of-a"]), free(&[])), (256, 0));
 }
 
 #[test]

@@ -138,7 +138,8 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         denied.block(&mut planned.plan);
     }
     let mut file = compose(&host, &planned.plan, &inputs)?;
-    let (told, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
+    let (mut told, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
+    occupied.give_back(&mut told);
     follow_rules(&mut file, &told, &beside, &neighbours)?;
     // With the reasons of the rules that it follows.
     planned.plan = file.plan.clone();

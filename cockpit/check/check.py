@@ -134,7 +134,7 @@ class Played(job.Job):
         self.stopped("The connection closed while changes were made")
         self.host.work_on()
         self.open("in-force")
-        self.sees("under way: it is still being made")
+        self.sees("under way: nearmetal is at work on it")
         self.assertNotIn("Undo…", self.text())
         self.host.finish()
         self.until(lambda: "under way" not in self.text(), "the page says that it has ended")

@@ -47,7 +47,7 @@ async function watch(list, shown, isNewest) {
 function state({ unfinished, being_made }) {
     if (!unfinished)
         return null;
-    return being_made ? mark("unsure", "under way: it is still being made") : mark("bad", "unfinished: it was interrupted, and can be undone");
+    return being_made ? mark("unsure", "under way: nearmetal is at work on it") : mark("bad", "unfinished: it was interrupted, and can be undone");
 }
 
 function show(list, { transactions }) {

@@ -71,7 +71,7 @@ pub(crate) fn guest_in_force(
 ) -> Verification {
     let mut verification = guest(kernel, hypervisor, plan, placement, effort, host);
     let machine = Machine::here(kernel, hypervisor, HostIdentity::unread());
-    if machine.is_ok_and(|mut machine| awaits_start(&mut machine, all, &placement.guest)) {
+    if machine.is_ok_and(|mut machine| awaits_start(&mut machine, all, placement)) {
         verification.await_restart();
     }
     verification

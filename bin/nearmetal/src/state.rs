@@ -7,7 +7,7 @@ use nearmetal_change::{AnyPlan, ChangeError, Journal, STATE_DIRECTORY};
 use nearmetal_host::HostFs;
 
 use crate::printer::Printer;
-use crate::standing::maker;
+use crate::standing::with_maker;
 
 /// Where the journal lies.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,7 +36,7 @@ impl StateArgs {
 /// A plan file, of one host or of a fleet; `-` is stdin.
 pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
     if path.as_os_str() != "-" {
-        if !path.exists() {
+        if matches!(path.try_exists(), Ok(false)) {
             let problem = "there is no such file".to_owned();
             return Err(ChangeError::PlanUnreadable { origin: format!("`{}`", path.display()), problem });
         }
@@ -51,8 +51,8 @@ pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
 
 /// Says that a transaction did not end; silent where the journal may not be read.
 pub(crate) fn warn_of_unfinished(journal: &Journal, printer: &mut Printer) {
-    let maker = maker(journal, &HostFs::live()).ok().flatten();
-    let Ok(Some(unfinished)) = journal.unfinished() else { return };
+    let Ok((all, maker)) = with_maker(journal, &HostFs::live()) else { return };
+    let Some(unfinished) = all.iter().rev().find(|transaction| transaction.is_unfinished()) else { return };
     let (number, started) = (unfinished.number(), &unfinished.header.started);
     printer.important(&match maker {
         Some(maker) => format!("transaction {number} of {started} is under way: {maker}"),

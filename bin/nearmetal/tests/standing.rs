@@ -114,10 +114,11 @@ fn what_is_in_force_is_listed_the_latest_first_and_nothing_where_nothing_is() {
     assert_eq!(list(), "");
     let journal = state.path().join("journal");
     std::fs::create_dir(&journal).unwrap();
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().to_owned();
     let write = |number: u32, end: &str| {
         let header = serde_json::json!({
             "record": "header", "schema": "nearmetal.journal/1", "transaction": number,
-            "started": "2026-01-01T00:00:00Z", "boot_id": "00000000-0000-4000-8000-000000000000",
+            "started": "2026-01-01T00:00:00Z", "boot_id": &boot_id,
             "nearmetal": "0.1.0", "host": {"hostname": "a", "fingerprint": "0"},
             "devices": {"schema": "nearmetal.devices/1", "task": "2 virtual functions"},
         });

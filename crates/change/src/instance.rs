@@ -1,12 +1,14 @@
 //! One run of a guest, told apart from every other.
 
 use nearmetal_hypervisor::{DomainSummary, HypervisorError};
+use nearmetal_place::Placement;
 use serde::{Deserialize, Serialize};
 
 use crate::ChangeError;
 use crate::change::Change;
 use crate::journal::Transaction;
 use crate::machine::Machine;
+use crate::steps::waits_for_restart;
 
 /// One run of a guest, from its start to its end.
 ///
@@ -71,26 +73,24 @@ impl Instance {
     }
 }
 
-/// Whether a guest still runs that ran when its plan in force redefined it: what only a start brings into force waits for the next
-/// one. Not known of a guest whose start is in no journal, or of one of another boot.
-pub fn awaits_start(machine: &mut Machine<'_>, all: &[Transaction], domain: &str) -> bool {
-    let covers = |one: &&Transaction| {
-        let plan = one.header.purpose.plan().filter(|_| one.is_in_force());
-        plan.is_some_and(|plan| plan.domains.iter().any(|own| own.name == domain))
+/// Whether a guest waits for its next start: it still runs that ran when a plan in force redefined it, and has not all of that plan's yet.
+/// Of another plan than this placement's nothing is known, nor of a guest whose start is in no journal, or of another boot.
+pub fn awaits_start(machine: &mut Machine<'_>, all: &[Transaction], placement: &Placement) -> bool {
+    let name = &placement.guest;
+    let redefined = |one: &Transaction| {
+        let plan = one.header.purpose.plan().filter(|_| one.is_in_force())?;
+        let change = plan.domains.iter().find(|change| change.name == *name && !change.needs_restart.is_empty())?;
+        let same_boot = one.steps.iter().filter(|step| step.done && !step.undone && step.boot_id == machine.boot_id);
+        let mut then = same_boot.filter_map(|step| match &step.change {
+            Change::DefineDomain { domain, instance, .. } if domain == name => *instance,
+            _ => None,
+        });
+        let then = then.next_back().filter(|then| then.started.is_some())?;
+        (plan.placement(name) == Some(placement)).then(|| (then, change.clone()))
     };
-    let Some(last) = all.iter().rev().find(covers) else { return false };
-    let plan = last.header.purpose.plan();
-    if !plan.is_some_and(|plan| plan.domains.iter().any(|own| own.name == domain && !own.needs_restart.is_empty())) {
-        return false;
-    }
-    let redefined = last.steps.iter().filter(|step| step.done && !step.undone).find_map(|step| match &step.change {
-        Change::DefineDomain { domain: own, instance, .. } if own == domain && step.boot_id == machine.boot_id => {
-            *instance
-        }
-        _ => None,
-    });
-    let Some(then) = redefined.filter(|then| then.started.is_some()) else { return false };
-    Instance::now(machine, domain).ok().flatten().is_some_and(|now| now == then)
+    let Some((then, change)) = all.iter().rev().find_map(redefined) else { return false };
+    let is_that_run = Instance::now(machine, name).ok().flatten().is_some_and(|now| now == then);
+    is_that_run && !waits_for_restart(machine, &change).is_empty()
 }
 
 /// Whether what runs now is what ran then.

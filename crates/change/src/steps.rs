@@ -81,7 +81,10 @@ pub(crate) fn expand(
         check_devices(machine, &domain.name, &domain.xml_after, &mut problems);
         let waiting = match found.instance {
             // Who allows a restart of a guest that runs as planned wants one: some of what drifts is in no definition.
-            Some(_) if options.restart => domain.needs_restart.iter().map(|part| part.what.clone()).collect(),
+            // And a definition that is not the planned one yet was in force for nobody.
+            Some(_) if options.restart || !same(&found.xml, &domain.xml_after) => {
+                domain.needs_restart.iter().map(|part| part.what.clone()).collect()
+            }
             Some(_) => waits_for_restart(machine, domain),
             None => Vec::new(),
         };
@@ -124,7 +127,7 @@ pub(crate) fn expand(
 }
 
 /// What of a plan the guest that runs has not: all that needed a restart when it was planned, less what has come into force since.
-fn waits_for_restart(machine: &mut Machine<'_>, domain: &DomainChange) -> Vec<String> {
+pub(crate) fn waits_for_restart(machine: &mut Machine<'_>, domain: &DomainChange) -> Vec<String> {
     let planned = domain.needs_restart.iter().map(|part| part.what.clone()).collect();
     if domain.needs_restart.is_empty() {
         return planned;

@@ -151,6 +151,9 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         None => show(&applied.verifications, args.format, printer),
     }
     match applied.transaction {
+        None if mismatches > 0 => printer.important(&format!(
+            "{mismatches} checks differ from the plan, in what cannot be set while the guest runs: apply it with --restart"
+        )),
         None => printer.say("everything was already as planned: nothing changed"),
         Some(number) if applied.taken_back => printer.say(&format!("rolled back transaction {number}")),
         Some(number) if mismatches > 0 => printer.important(&format!(

@@ -263,7 +263,7 @@ fn to_apply(path: &Path, file: &PlanFile, inputs: &[DomainInput]) -> String {
     match names.is_empty() {
         true => apply,
         false => format!(
-            "{apply} --restart, which shuts {} down and starts it again (--live-only: only what can change while it runs)",
+            "{apply} --restart, which shuts down and starts again {} (--live-only: only what can change meanwhile)",
             names.join(", ")
         ),
     }

@@ -17,7 +17,7 @@ use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{IN_FORCE_SCHEMA, InForceOutput, ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 use crate::refusal::{NoLibvirt, refuse};
-use crate::standing::{line, listed, maker};
+use crate::standing::{line, listed, with_maker};
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Abandon an unfinished transaction; everything stays as it is now
     #[arg(long, conflicts_with_all = ["transaction", "restart", "keep_running"])]
     forget: bool,
-    /// List what is in force and undo nothing: number, time and purpose, the latest first; prints nothing if nothing is
+    /// List what is in force and undo nothing: number, time and purpose, the latest first; nothing on stdout if nothing is
     #[arg(long, conflicts_with_all = ["transaction", "plan", "forget", "restart", "keep_running"])]
     list: bool,
     /// Seconds a guest may take to shut down
@@ -90,9 +90,7 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
 
 /// What could be undone, a line each, the next one first.
 fn list(journal: &Journal, format: Format, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
-    // Who is at work before what it makes: one that ends between the two is in force.
-    let maker = maker(journal, &HostFs::live())?;
-    let all = journal.transactions()?;
+    let (all, maker) = with_maker(journal, &HostFs::live())?;
     let in_force = all.iter().rev().filter(|transaction| transaction.is_in_force());
     if in_force.clone().next().is_none() {
         printer.say("nothing is in force: nearmetal has changed nothing here, or all of it was undone");

@@ -110,7 +110,10 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     let journal = args.state.journal();
     warn_of_unfinished(&journal, printer);
     let in_force = match given {
-        Some(AnyPlan::Host(plan)) => InForce { plans: plans_of(args, &plan)?, ..InForce::default() },
+        Some(AnyPlan::Host(plan)) => {
+            let all = journal.transactions().unwrap_or_default();
+            InForce { plans: plans_of(args, &plan)?, all, ..InForce::default() }
+        }
         _ => InForce::read(&journal, &args.domains, args.all)?,
     };
     if in_force.is_empty() {
@@ -145,15 +148,19 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     show(&verifications, args.format, printer);
     unfinished(args, &journal)?;
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
+    let waiting: usize = verifications.iter().map(Verification::waiting).sum();
     *found = Some(verifications);
     match (mismatches, in_force.plans.first()) {
+        (0, _) if waiting > 0 => printer.say(&format!(
+            "{waiting} checks wait for the guest's next start: shut it down and start it, or apply the plan again with --restart"
+        )),
         (0, Some((domain, _))) => printer.say(&format!(
             "to measure what the plan is worth: nearmetal bench slice {domain} --scratch DEVICE --quick --pause"
         )),
         (0, None) => {}
         _ => printer.say(
-            "to put it right, apply the plan again, with --restart where it waits for the guest's next start; to undo the last \
-             change: nearmetal rollback --restart",
+            "to put it right, apply the plan again, and with --restart if it still differs; to undo the last change: nearmetal \
+             rollback --restart",
         ),
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })

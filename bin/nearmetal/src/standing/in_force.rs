@@ -27,10 +27,8 @@ pub(crate) enum InForce {
 
 /// Asks the journal, and the kernel who is at work.
 pub(crate) fn in_force(journal: &Journal, files: &HostFs) -> InForce {
-    // Before the journal: what ends between the two has ended.
-    let maker = maker(journal, files).ok().flatten();
-    let all = match journal.transactions() {
-        Ok(all) => all,
+    let (all, maker) = match with_maker(journal, files) {
+        Ok(found) => found,
         Err(error) => return InForce::Unknown(why(&error, journal)),
     };
     if let Some(open) = all.iter().rev().find(|transaction| transaction.is_unfinished()) {
@@ -71,13 +69,25 @@ fn purpose(transaction: &Transaction) -> String {
     }
 }
 
-/// The nearmetal that is at work on a transaction without an end; `None`: it was interrupted. Who measures makes no transaction.
+/// All transactions, and the nearmetal that is at work on the one without an end; `None`: there is none, or it was interrupted.
 ///
 /// # Errors
-/// Who is at work cannot be read.
-pub(crate) fn maker(journal: &Journal, files: &HostFs) -> Result<Option<AtWork>, ChangeError> {
-    Ok(journal.at_work(files)?.filter(|at_work| at_work.work == Work::Changing))
+/// The journal cannot be read. Where only who is at work cannot be, nobody is known to be.
+pub(crate) fn with_maker(journal: &Journal, files: &HostFs) -> Result<(Vec<Transaction>, Option<AtWork>), ChangeError> {
+    let all = journal.transactions()?;
+    let Some(open) = all.iter().rev().find(|transaction| transaction.is_unfinished()) else { return Ok((all, None)) };
+    // What applies pools again at boot is at work too, but not on what an earlier boot left.
+    let begun_in = open.rollback.as_ref().map_or(&open.header.boot_id, |(boot_id, _)| boot_id);
+    let is_of_this_boot = files.read(BOOT_ID).is_ok_and(|boot_id| boot_id.trim() == begun_in);
+    // Who measures makes no transaction.
+    let changes = |at_work: &AtWork| at_work.work == Work::Changing && is_of_this_boot;
+    let maker = journal.at_work(files).ok().flatten().filter(changes);
+    // Once more: what ended between the two has ended.
+    Ok((journal.transactions()?, maker))
 }
+
+/// proc(5).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A transaction for programs. `maker`: who is at work.
 pub(crate) fn listed(transaction: &Transaction, maker: Option<AtWork>) -> TransactionOutput {
@@ -100,11 +110,12 @@ pub(crate) fn listed(transaction: &Transaction, maker: Option<AtWork>) -> Transa
 
 /// A transaction in one line: `4  2026-11-24T22:51:43Z  plan of db, web1`. `maker`: who is at work.
 pub(crate) fn line(transaction: &Transaction, maker: Option<AtWork>) -> String {
+    let word = if transaction.rollback.is_some() { "being undone" } else { "under way" };
     let end = match (transaction.is_unfinished(), maker) {
         (false, _) => String::new(),
         (true, None) => "  unfinished: it was interrupted".to_owned(),
-        (true, Some(AtWork { pid: Some(pid), .. })) => format!("  under way (process {pid})"),
-        (true, Some(_)) => "  under way".to_owned(),
+        (true, Some(AtWork { pid: Some(pid), .. })) => format!("  {word} (process {pid})"),
+        (true, Some(_)) => format!("  {word}"),
     };
     format!("{}  {}  {}{end}", transaction.number(), transaction.header.started, purpose(transaction))
 }

@@ -2,6 +2,7 @@
 
 use nearmetal_host::files;
 use nearmetal_hypervisor::{Definition, Fake, Hypervisor, ShutdownMode};
+use nearmetal_place::Placement;
 
 use super::stage::*;
 use crate::pins::PinTarget;
@@ -167,17 +168,20 @@ fn live_only_pins_now_and_leaves_the_rest_to_the_next_start() {
     assert_eq!(after.in_force, before.in_force);
     assert_ne!(after.stored, before.stored);
     let transactions = stage.journal().transactions().unwrap();
-    assert!(awaits_start(&mut stage.machine(), &transactions, "web1"));
-    assert!(!awaits_start(&mut stage.machine(), &transactions, "db"), "no plan is of it");
+    let plan = plan_file();
+    let placement = plan.placement("web1").unwrap();
+    assert!(awaits_start(&mut stage.machine(), &transactions, placement));
+    let other = Placement { emulator: cpus("0-1"), ..placement.clone() };
+    assert!(!awaits_start(&mut stage.machine(), &transactions, &other), "another plan is in force");
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.snapshot(), before);
     assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);
     let transactions = stage.journal().transactions().unwrap();
-    assert!(!awaits_start(&mut stage.machine(), &transactions, "web1"), "nothing is in force any more");
+    assert!(!awaits_start(&mut stage.machine(), &transactions, placement), "nothing is in force any more");
     // With a restart nothing waits.
     stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
     let transactions = stage.journal().transactions().unwrap();
-    assert!(!awaits_start(&mut stage.machine(), &transactions, "web1"));
+    assert!(!awaits_start(&mut stage.machine(), &transactions, placement));
 }
 
 /// The plan for `web1` as an applied plan has left it.

@@ -8,6 +8,9 @@ use super::judge::engine_word;
 use super::{Check, CheckKind};
 use crate::plan_file::POLLING_FEATURES;
 
+/// What is found where a definition does not say.
+pub(super) const NOT_SET: &str = "not set";
+
 /// One check for a definition that is as planned; one per attribute that is not.
 pub(super) fn judge(kind: CheckKind, placement: &Placement, facts: Option<&Result<DomainFacts, String>>) -> Vec<Check> {
     let name = if kind == CheckKind::StoredDefinition { "stored definition" } else { "definition in force" };
@@ -54,13 +57,13 @@ struct Attribute {
 fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
     let mut all = Vec::new();
     let mut add = |name: String, planned: String, found: Option<String>| {
-        all.push(Attribute { name, planned, found: found.unwrap_or_else(|| "not set".to_owned()) });
+        all.push(Attribute { name, planned, found: found.unwrap_or_else(|| NOT_SET.to_owned()) });
     };
     for pin in &placement.vcpus {
         let found = facts.vcpu_pins.iter().find(|(vcpu, _)| *vcpu == pin.vcpu).map(|(_, cpus)| cpus.to_string());
         add(format!("cputune/vcpupin {}", pin.vcpu), pin.cpus.to_string(), found);
     }
-    let pin = |cpus: &nearmetal_units::CpuSet| if cpus.is_empty() { "not set".to_owned() } else { cpus.to_string() };
+    let pin = |cpus: &nearmetal_units::CpuSet| if cpus.is_empty() { NOT_SET.to_owned() } else { cpus.to_string() };
     let found = facts.emulator_pin.as_ref().map(ToString::to_string);
     add("cputune/emulatorpin".to_owned(), pin(&placement.emulator), found);
     for (cpus, number) in placement.iothreads.iter().zip(1u32..) {
@@ -77,7 +80,7 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
             let sizes: Vec<String> = pages.iter().map(|page| page.size.to_string()).collect();
             if sizes.is_empty() { "the host's default size".to_owned() } else { sizes.join(", ") }
         });
-        let planned = placement.memory.page_size.map_or_else(|| "not set".to_owned(), |size| size.to_string());
+        let planned = placement.memory.page_size.map_or_else(|| NOT_SET.to_owned(), |size| size.to_string());
         add("memoryBacking/hugepages".to_owned(), planned, pages);
     }
     if let Some(size) = placement.memory.page_size {
@@ -125,7 +128,7 @@ fn attributes(placement: &Placement, facts: &DomainFacts) -> Vec<Attribute> {
         }
         if disk.queues.is_some() && disk.iothread.or(disk.iothreads).is_none() {
             let found = driver.and_then(|driver| driver.iothread.or(driver.iothread_mapping.first().copied()));
-            add(of("iothread"), "not set".to_owned(), found.map(|id| id.to_string()));
+            add(of("iothread"), NOT_SET.to_owned(), found.map(|id| id.to_string()));
         }
         if let Some(count) = disk.iothreads {
             let found =

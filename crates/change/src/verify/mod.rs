@@ -171,6 +171,26 @@ impl Check {
         Self { subject, kind, planned, found: Some(found.into()), outcome, place: None }
     }
 
+    /// Whether it is of what a guest gets at its start alone. Pins, weights, limits and interrupts are set while it runs, but for those of
+    /// what is not there yet.
+    fn is_of_a_start(&self) -> bool {
+        let found = self.found.as_deref().unwrap_or_default();
+        match self.kind {
+            CheckKind::Iothread => found == threads::NO_THREAD,
+            CheckKind::LiveDefinition => !self.subject.contains(": cputune/") || found == definition::NOT_SET,
+            CheckKind::Cell
+            | CheckKind::Function
+            | CheckKind::Queue
+            | CheckKind::Memory
+            | CheckKind::Touched
+            | CheckKind::DiskCache
+            | CheckKind::DiskEngine
+            | CheckKind::Network
+            | CheckKind::Guest => true,
+            _ => false,
+        }
+    }
+
     /// A check that found nothing out.
     pub(crate) fn cannot_tell(
         kind: CheckKind,
@@ -202,19 +222,19 @@ impl Verification {
     /// Turns mismatches in what only a restart changes into "waits for the next start".
     pub fn await_restart(&mut self) {
         for check in &mut self.checks {
-            let waits = !matches!(
-                check.kind,
-                CheckKind::Running
-                    | CheckKind::Vcpu
-                    | CheckKind::Emulator
-                    | CheckKind::Pool
-                    | CheckKind::Hook
-                    | CheckKind::BootUnit
-                    | CheckKind::StoredDefinition
-            );
-            if waits && check.outcome == Outcome::Mismatch {
-                check.outcome = Outcome::CannotTell { why: "takes effect at the guest's next start".to_owned() };
+            if check.is_of_a_start() && check.outcome == Outcome::Mismatch {
+                check.outcome = Outcome::CannotTell { why: NEXT_START.to_owned() };
             }
         }
     }
+
+    /// How many checks wait for the guest's next start.
+    pub fn waiting(&self) -> usize {
+        let waits =
+            |check: &&Check| matches!(&check.outcome, Outcome::CannotTell { why } if why.as_str() == NEXT_START);
+        self.checks.iter().filter(waits).count()
+    }
 }
+
+/// Why what waits for a start is not told.
+const NEXT_START: &str = "takes effect at the guest's next start";

@@ -33,14 +33,15 @@ pub(super) fn judge(placement: &Placement, guest: &GuestProcess) -> Vec<Check> {
     checks
 }
 
+/// What is found where there is none.
+pub(super) const NO_THREAD: &str = "no such thread";
+
 /// A thread the plan names: exactly these PUs.
 fn expected(guest: &GuestProcess, role: &ThreadRole, kind: CheckKind, name: &str, cpus: &CpuSet) -> Vec<Check> {
     let planned = format!("PUs {cpus}");
     let threads: Vec<&Thread> = guest.threads_of(role).collect();
     if threads.is_empty() {
-        return vec![
-            Check::compared(kind, name, planned, "no such thread", false).at(format!("/proc/{}/task", guest.pid)),
-        ];
+        return vec![Check::compared(kind, name, planned, NO_THREAD, false).at(format!("/proc/{}/task", guest.pid))];
     }
     threads.iter().map(|thread| check(thread, kind, name, planned.clone(), |found| found == cpus)).collect()
 }

@@ -145,7 +145,7 @@ impl Load for SpecJbbJob {
     }
 
     fn reckoned(&self) -> Duration {
-        self.length().map_or(LONGEST, |length| length + Duration::from_secs(self.start.into()))
+        self.length().map(|length| length + Duration::from_secs(self.start.into())).unwrap_or_default()
     }
 
     fn limit(&self) -> Duration {

@@ -62,11 +62,11 @@ class Host:
 
     def work_on(self):
         """A nearmetal is at work on what is unfinished."""
-        self.mark(being_made=True)
+        self.mark(at_work=True)
 
     def finish(self):
         """What is unfinished comes to its end."""
-        self.mark(unfinished=False, being_made=False)
+        self.mark(unfinished=False, at_work=False)
 
     def mark(self, **fields):
         (BIN / "state.json").write_text(json.dumps([{**one, **fields} for one in self.in_force()]))

@@ -44,17 +44,17 @@ async function watch(list, shown, isNewest) {
     }
 }
 
-function state({ unfinished, being_made }) {
+function state({ unfinished, at_work }) {
     if (!unfinished)
         return null;
-    return being_made ? mark("unsure", "under way: nearmetal is at work on it") : mark("bad", "unfinished: it was interrupted, and can be undone");
+    return at_work ? mark("unsure", "under way: nearmetal is at work on it") : mark("bad", "unfinished: it was interrupted, and can be undone");
 }
 
 function show(list, { transactions }) {
     const rows = transactions.map((one, at) => {
         const place = h("div", null);
         // The journal undoes the latest first.
-        const undo = at === 0 && !one.being_made ? undoButton(one.number, place, () => journal(list).catch(() => {})) : null;
+        const undo = at === 0 && !one.at_work ? undoButton(one.number, place, () => journal(list).catch(() => {})) : null;
         if (undo)
             add(place, undo);
         return h("li", { class: "card" },

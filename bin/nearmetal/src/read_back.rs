@@ -10,6 +10,7 @@ use nearmetal_place::Placement;
 use nearmetal_rules::Scope;
 
 use crate::live::read_with_versions;
+use crate::standing::planned;
 
 /// What can be read back: domains with the plan of each, and transactions of cures and devices.
 #[derive(Debug, Default)]
@@ -163,15 +164,12 @@ fn plans(
             Some(plan) => plans.push((domain, plan.clone())),
             None if cures.iter().any(|cure| concerns(cure, std::slice::from_ref(&domain))) => {}
             None => {
-                let held = transactions.iter().filter(|transaction| transaction.is_in_force());
-                let plans = held.filter_map(|transaction| transaction.header.purpose.plan());
-                let mut there: Vec<&str> =
-                    plans.flat_map(|plan| &plan.domains).map(|domain| domain.name.as_str()).collect();
-                there.sort_unstable();
-                there.dedup();
-                let there = if there.is_empty() { "none is".to_owned() } else { there.join(", ") };
+                let there = match planned(transactions) {
+                    names if names.is_empty() => "none is in force".to_owned(),
+                    names => format!("those in force are of {}", names.join(", ")),
+                };
                 return Err(ChangeError::NothingToRollBack(format!(
-                    "no plan in force covers `{domain}` (journal in {}; in force: {there}): apply a plan, or name one with --plan",
+                    "no plan in force covers `{domain}` (journal in {}; {there}): apply a plan, or name one with --plan",
                     journal.state_directory().display()
                 )));
             }

@@ -7,7 +7,7 @@ use nearmetal_change::{AnyPlan, ChangeError, Journal, STATE_DIRECTORY};
 use nearmetal_host::HostFs;
 
 use crate::printer::Printer;
-use crate::standing::with_maker;
+use crate::standing::with_writer;
 
 /// Where the journal lies.
 #[derive(Debug, Clone, clap::Args)]
@@ -51,11 +51,11 @@ pub(crate) fn load_plan(path: &Path) -> Result<AnyPlan, ChangeError> {
 
 /// Says that a transaction did not end; silent where the journal may not be read.
 pub(crate) fn warn_of_unfinished(journal: &Journal, printer: &mut Printer) {
-    let Ok((all, maker)) = with_maker(journal, &HostFs::live()) else { return };
+    let Ok((all, writer)) = with_writer(journal, &HostFs::live()) else { return };
     let Some(unfinished) = all.iter().rev().find(|transaction| transaction.is_unfinished()) else { return };
     let (number, started) = (unfinished.number(), &unfinished.header.started);
-    printer.important(&match maker {
-        Some(maker) => format!("transaction {number} of {started} is under way: {maker}"),
+    printer.important(&match writer {
+        Some(writer) => format!("transaction {number} of {started} is under way: {writer}"),
         None => format!(
             "transaction {number} of {started} is unfinished: `nearmetal rollback --restart` restores the former state"
         ),

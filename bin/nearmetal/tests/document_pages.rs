@@ -161,7 +161,7 @@ fn what_is_in_force_has_the_fields_of_the_page() {
         what: "plan of web1".into(),
         domains: vec!["web1".into()],
         unfinished: false,
-        being_made: false,
+        at_work: false,
     };
     let output = InForceOutput { schema: IN_FORCE_SCHEMA.into(), transactions: vec![transaction] };
     same(&serde_json::to_value(output).unwrap(), "## In force", &[]);

@@ -114,11 +114,10 @@ fn what_is_in_force_is_listed_the_latest_first_and_nothing_where_nothing_is() {
     assert_eq!(list(), "");
     let journal = state.path().join("journal");
     std::fs::create_dir(&journal).unwrap();
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().to_owned();
     let write = |number: u32, end: &str| {
         let header = serde_json::json!({
             "record": "header", "schema": "nearmetal.journal/1", "transaction": number,
-            "started": "2026-01-01T00:00:00Z", "boot_id": &boot_id,
+            "started": "2026-01-01T00:00:00Z", "boot_id": "00000000-0000-4000-8000-000000000000",
             "nearmetal": "0.1.0", "host": {"hostname": "a", "fingerprint": "0"},
             "devices": {"schema": "nearmetal.devices/1", "task": "2 virtual functions"},
         });
@@ -129,12 +128,4 @@ fn what_is_in_force_is_listed_the_latest_first_and_nothing_where_nothing_is() {
     write(3, "");
     let line = "2026-01-01T00:00:00Z  devices: 2 virtual functions";
     assert_eq!(list(), format!("3  {line}  unfinished: it was interrupted\n1  {line}\n"));
-    // As a nearmetal that makes it has the lock.
-    let (path, own) = (state.path().join("lock"), std::process::id());
-    std::fs::write(&path, format!("{own}\n")).unwrap();
-    let lock = std::fs::File::open(&path).unwrap();
-    nearmetal_host::files::lock(&lock, &path).unwrap();
-    assert_eq!(list(), format!("3  {line}  under way (process {own})\n1  {line}\n"));
-    drop(lock);
-    assert!(list().contains("it was interrupted"));
 }

@@ -296,6 +296,6 @@ pub(crate) fn available_bytes(kernel: &dyn Kernel, node: u32) -> Result<u64, Cha
 }
 
 /// The identifier of the present boot.
-pub(crate) fn boot_id(kernel: &dyn Kernel) -> Result<String, ChangeError> {
+pub fn boot_id(kernel: &dyn Kernel) -> Result<String, ChangeError> {
     required(kernel, "/proc/sys/kernel/random/boot_id")
 }

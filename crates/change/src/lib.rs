@@ -53,7 +53,7 @@ pub use fleet_placement::{Seat, placement_of};
 pub use fleet_plan::{AnyPlan, FLEET_PLAN_SCHEMA, FleetPlanFile, HostPart, Reach, check_destination};
 pub use instance::{Instance, awaits_start};
 pub use journal::{Journal, STATE_DIRECTORY};
-pub use kernel::{Kernel, persistent_pages};
+pub use kernel::{Kernel, boot_id, persistent_pages};
 pub use machine::{Machine, Surroundings};
 pub use pins::{InterruptPin, PinTarget, Pins, WorkerPin};
 pub use plan_file::{

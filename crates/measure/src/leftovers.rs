@@ -137,7 +137,7 @@ impl Leftovers {
     /// # Errors
     /// The first of all that could not be taken back. Everything else was; the record stays for the next try.
     pub(crate) fn clean_up(self, fs: &HostFs, hypervisor: &mut dyn Hypervisor) -> Result<(), MeasureError> {
-        let same_boot = fs.read("/proc/sys/kernel/random/boot_id").is_ok_and(|id| id.trim() == self.boot_id.trim());
+        let same_boot = nearmetal_change::boot_id(fs).is_ok_and(|id| id == self.boot_id.trim());
         let mut tried = Vec::new();
         // A turn that libvirt saved with its host goes on in the next boot.
         let mut ended = Vec::new();

@@ -60,12 +60,11 @@ impl Extra {
     }
 
     /// Its file among a lab's disks, and in the cache.
-    pub(crate) fn file(self) -> String {
-        let of_all = match self {
-            Self::Loads(_) => Self::Loads(None),
-            Self::Layer => self,
-        };
-        format!("{}.erofs", of_all.serial())
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Loads(_) => "loads.erofs",
+            Self::Layer => "layer.erofs",
+        }
     }
 }
 

@@ -152,7 +152,12 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     match applied.transaction {
         None if mismatches > 0 => printer.important(&format!(
-            "{mismatches} checks differ from the plan, in what cannot be set while the guest runs: apply it with --restart"
+            "nothing changed, and {mismatches} checks differ from the plan, in what this cannot set: {}",
+            if args.restart {
+                "plan again"
+            } else {
+                "apply it with --restart, which shuts the guest down and starts it again"
+            }
         )),
         None => printer.say("everything was already as planned: nothing changed"),
         Some(number) if applied.taken_back => printer.say(&format!("rolled back transaction {number}")),

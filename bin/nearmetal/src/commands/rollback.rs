@@ -17,7 +17,7 @@ use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{IN_FORCE_SCHEMA, InForceOutput, ROLLBACK_SCHEMA, RollbackOutput};
 use crate::printer::Printer;
 use crate::refusal::{NoLibvirt, refuse};
-use crate::standing::{line, listed, with_maker};
+use crate::standing::{line, listed, with_writer};
 use crate::state::{StateArgs, load_plan};
 use crate::style::Format;
 
@@ -90,15 +90,15 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
 
 /// What could be undone, a line each, the next one first.
 fn list(journal: &Journal, format: Format, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
-    let (all, maker) = with_maker(journal, &HostFs::live())?;
+    let (all, writer) = with_writer(journal, &HostFs::live())?;
     let in_force = all.iter().rev().filter(|transaction| transaction.is_in_force());
     if in_force.clone().next().is_none() {
         printer.say("nothing is in force: nearmetal has changed nothing here, or all of it was undone");
     }
     match format {
-        Format::Text => in_force.for_each(|transaction| printer.data(&line(transaction, maker))),
+        Format::Text => in_force.for_each(|transaction| printer.data(&line(transaction, writer))),
         Format::Json => {
-            let transactions = in_force.map(|transaction| listed(transaction, maker)).collect();
+            let transactions = in_force.map(|transaction| listed(transaction, writer)).collect();
             let output = InForceOutput { schema: IN_FORCE_SCHEMA.to_owned(), transactions };
             printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
         }

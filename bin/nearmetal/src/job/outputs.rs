@@ -60,7 +60,7 @@ pub(crate) struct TransactionOutput {
     /// Whether it has not come to its end.
     pub unfinished: bool,
     /// Whether a nearmetal is at work on it; unfinished and not this: it was interrupted.
-    pub being_made: bool,
+    pub at_work: bool,
 }
 
 /// Value of [`ChangesOutput::schema`].

@@ -15,7 +15,7 @@ use crate::kvm::{self, Kvm};
 use crate::printer::Printer;
 use crate::state::StateArgs;
 
-pub(crate) use in_force::{InForce, in_force, line, listed, with_maker};
+pub(crate) use in_force::{InForce, in_force, line, listed, planned, with_writer};
 
 /// Everything that is said of a machine.
 #[derive(Debug)]

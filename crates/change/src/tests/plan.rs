@@ -173,6 +173,13 @@ fn live_only_pins_now_and_leaves_the_rest_to_the_next_start() {
     assert!(awaits_start(&mut stage.machine(), &transactions, placement));
     let other = Placement { emulator: cpus("0-1"), ..placement.clone() };
     assert!(!awaits_start(&mut stage.machine(), &transactions, &other), "another plan is in force");
+    // Somebody moves a vCPU, and the plan is applied once more: that is a transaction of a pin alone, and the rest waits on.
+    stage.kernel.affinity.borrow_mut().insert(PinTarget::Vcpu(0), cpus("0"));
+    stage.apply(&plan, &options, &Faults::none()).unwrap();
+    let transactions = stage.journal().transactions().unwrap();
+    assert_eq!(transactions.len(), 2);
+    assert!(awaits_start(&mut stage.machine(), &transactions, placement));
+    stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.snapshot(), before);
     assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);

@@ -146,6 +146,31 @@ fn process(observed: &mut Observed) -> &mut GuestProcess {
 }
 
 #[test]
+fn only_what_a_guest_gets_at_its_start_waits_for_it() {
+    let waits = |change: fn(&mut Observed, &mut Plan)| {
+        let (mut observed, mut plan) = (observed(), plan());
+        change(&mut observed, &mut plan);
+        let mut verification = judge(&plan, &plan.placements[0], &observed);
+        let differ = verification.mismatches();
+        assert!(differ > 0);
+        verification.await_restart();
+        assert_eq!(verification.waiting() + verification.mismatches(), differ);
+        (verification.waiting() > 0, verification.mismatches() > 0)
+    };
+    assert_eq!(
+        waits(|seen, _| process(seen).residency = vec![pages(PageSize::HUGE_2M, vec![(0, 256)])]),
+        (true, false)
+    );
+    assert_eq!(waits(|seen, _| seen.live = Some(Ok(facts("cache='none'->cache='writeback'")))), (true, false));
+    // Not there before the next start, and so without a pin.
+    assert_eq!(waits(|seen, _| process(seen).threads.retain(|own| own.role != ThreadRole::Iothread(1))), (true, false));
+    // Moved, or throttled, while it runs: no start is needed to set it right, and none excuses it.
+    assert_eq!(waits(|seen, _| process(seen).threads[2].affinity = Some(cpus("0"))), (false, true));
+    assert_eq!(waits(|seen, _| process(seen).threads[3].affinity = Some(cpus("0"))), (false, true));
+    assert_eq!(waits(|seen, _| process(seen).time_groups[3].weight = Some(1)), (false, true));
+}
+
+#[test]
 fn a_guest_as_planned_has_nothing_against_it() {
     assert_eq!(broken(|_, _| {}), []);
 }

@@ -24,7 +24,7 @@ use crate::{after_start, boot_unit, qemu_hook};
 pub struct Effort {
     /// Whether the guest may be asked to read from its disks.
     pub read_in_guest: bool,
-    /// How long the guest's agent may take to come up; `None`: the guest has just started, and is not asked.
+    /// How long the guest's agent may take to come up; `None`: it is not asked, as after a start that nobody waited for.
     pub agent: Option<Duration>,
     /// How long the agent may take for everything it is asked, once it is up.
     pub commands: Duration,

@@ -32,10 +32,10 @@ pub struct Args {
     /// (locality; twice as slow)
     #[arg(long, value_name = "work|locality")]
     count: Option<Count>,
-    /// Give it the loads image as a disk, as /dev/disk/by-id/virtio-loads (virtio-loads-postgresql); builds the image first if there is none
+    /// Give it the loads image as a disk, as /dev/disk/by-id/virtio-loads; builds the image first if there is none
     #[arg(long)]
     loads: bool,
-    /// With --loads: the image that has this beside
+    /// With --loads: the image that has this beside, as /dev/disk/by-id/virtio-loads-postgresql
     #[arg(long, value_name = "postgresql", requires = "loads")]
     loads_with: Option<With>,
     /// Lay Debian's packages of a batch system, or of Cockpit, over its operating system; builds the layer first if there is none.

@@ -1,6 +1,6 @@
-# When the load of a server begins. Read by the scripts of such loads (database/oltp, web/load, postgresql/pgbench), which have set
-# `name`, what they are called; `prepare`, the seconds from the start of the probe until the load begins; and later `server`, the number
-# of the server's process. /run/server.log is what the server says, and `complaint` prints what of that a person needs.
+# How the load of a server begins. Read by the scripts of such loads (database/oltp, web/load, postgresql/pgbench), which have set
+# `name`, what they are called; `prepare`, the seconds that preparing may take from the start of the probe on; and later `server`, the
+# number of the server's process. /run/server.log is what the server says, and `complaint` prints what of that a person needs.
 # shellcheck shell=sh disable=SC2154
 
 # Hundredths of a second since the machine was switched on.
@@ -25,18 +25,24 @@ until_it_answers() {
         usleep 100000
     done
 }
-# Until so many hundredths after the start; no time at all if that is over.
-until_at() {
-    left=$(($1 - ($(uptime) - begun)))
-    # usleep takes little more than an hour.
-    [ "$left" -le 0 ] || { sleep $((left / 100)); usleep $((left % 100 * 10000)); }
-}
-# Until the load begins: at the same moment whatever preparing took, so that loads that begin together measure together.
+# Until the load begins: where there is a gate (`nearmetal-probe programs --gate`) it says that all is ready, and waits to be told, so
+# that loads that begin together measure together, whatever preparing took.
 until_the_load_begins() {
     took=$(($(uptime) - begun))
     echo "prepared_hundredths $took"
-    [ "$took" -le $((prepare * 100)) ] || fail "preparing took $((took / 100)).$((took % 100 / 10)) s, and $prepare s were planned for it: give a smaller --span"
-    until_at $((prepare * 100))
+    [ "$took" -le $((prepare * 100)) ] ||
+        fail "preparing took $((took / 100)).$((took % 100 / 10)) s, and $prepare s is the limit: give it longer by --start, or a smaller --span"
+    if [ -n "${NEARMETAL_GATE:-}" ]; then
+        echo > "$NEARMETAL_GATE/ready"
+        read -r _ < "$NEARMETAL_GATE/begin"
+    fi
+    load_begun=$(uptime)
+}
+# Until so many hundredths of the load are over; no time at all if they are.
+until_at() {
+    left=$(($1 - ($(uptime) - load_begun)))
+    # usleep takes little more than an hour.
+    [ "$left" -le 0 ] || { sleep $((left / 100)); usleep $((left % 100 * 10000)); }
 }
 # The data are thrown away: nobody waits for an orderly end.
 end() {

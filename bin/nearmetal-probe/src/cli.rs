@@ -6,13 +6,14 @@ pub(crate) mod serve;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearmetal_probe::binding::Request;
 use nearmetal_probe::file_system::Kind;
 use nearmetal_probe::memory::kernels::{Instructions, Stores};
 use nearmetal_probe::memory::permutation::Pattern;
-use nearmetal_probe::programs::Data;
+use nearmetal_probe::programs::{AtGate, Data};
 use nearmetal_probe::system::mapping::PageKind;
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
@@ -67,6 +68,11 @@ pub(crate) enum Command {
     Capture(CaptureArguments),
     FileSystem(FileSystemArguments),
     Programs(ProgramsArguments),
+    /// Ask the gate at which a program of `programs --gate` waits once it has prepared its load
+    Gate {
+        #[command(subcommand)]
+        command: GateCommand,
+    },
     Count(CountArguments),
     /// Print which file systems this machine can make and mount, and what the others lack
     FileSystems,
@@ -154,6 +160,12 @@ pub(crate) struct ProgramsArguments {
     /// Size of the file system, such as 256MiB [default: as large as the device]
     #[arg(long, value_name = "SIZE", requires = "device")]
     size: Option<Bytes>,
+    /// Let the program wait at a gate of this name once it is ready, until `gate open NAME`
+    #[arg(long, value_name = "NAME")]
+    gate: Option<String>,
+    /// How long it waits there, in seconds, before it is ended: 1 to 86400
+    #[arg(long, value_name = "NUMBER", requires = "gate", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    gate_seconds: u64,
     /// The program, by its path in the image, and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
@@ -165,6 +177,35 @@ impl ProgramsArguments {
         let (device, kind) = self.device.as_deref().zip(self.kind)?;
         Some(Data { kind: kind.into(), device, size: self.size })
     }
+
+    /// The gate at which it waits.
+    pub(crate) fn at_gate(&self) -> Option<AtGate<'_>> {
+        let patience = Duration::from_secs(self.gate_seconds);
+        self.gate.as_deref().map(|name| AtGate { name, patience })
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GateCommand {
+    /// Wait until the program is ready
+    ///
+    /// Exits with 3 if it ends before, or takes longer.
+    ///
+    /// Example: nearmetal-probe gate wait one --seconds 60
+    Wait {
+        /// The gate's name
+        name: String,
+        /// How long the program may take, in seconds: 1 to 86400
+        #[arg(long, value_name = "NUMBER", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        seconds: u64,
+    },
+    /// Let the program begin, once it is ready
+    ///
+    /// Example: nearmetal-probe gate open one
+    Open {
+        /// The gate's name
+        name: String,
+    },
 }
 
 /// Count what the processors of a lab do while a command runs: instructions, entries into guests, accesses by node

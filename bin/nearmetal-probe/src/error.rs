@@ -125,6 +125,14 @@ pub enum ProbeError {
         #[source]
         source: io::Error,
     },
+    /// A gate that cannot be held or asked.
+    #[error("the gate `{name}` {why}")]
+    Gate {
+        /// Its name.
+        name: String,
+        /// What is the matter with it.
+        why: String,
+    },
     /// The moment of a barrier that is over.
     #[error("came {late} ms late: the moment to begin was over; leave more time for the start")]
     Late {

@@ -9,6 +9,7 @@ pub mod count;
 pub mod count_check;
 pub mod error;
 pub mod file_system;
+pub mod gate;
 pub mod kvm;
 pub mod load;
 pub mod memory;

@@ -38,6 +38,7 @@ fn run(cli: Cli) -> Result<(), ProbeError> {
         Command::Capture(arguments) => commands::capture::run(arguments),
         Command::FileSystem(arguments) => commands::file_system::run(&arguments),
         Command::Programs(arguments) => commands::programs::run(&arguments),
+        Command::Gate { command } => commands::gate::run(&command),
         Command::Count(arguments) => commands::count::run(&arguments),
         Command::FileSystems => commands::file_system::list(),
     }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use nearmetal_host::{HostFs, files};
 use nearmetal_units::Bytes;
@@ -19,6 +20,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::ProbeError;
 use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
+use crate::gate::{self, Gate};
+use crate::output::remark;
 
 /// Kind of the image, and of a kit's.
 const KIND: &str = "erofs";
@@ -45,6 +48,18 @@ pub struct Data<'a> {
     pub size: Option<Bytes>,
 }
 
+/// A gate at which the program waits once it is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtGate<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// How long it waits to be told to begin.
+    pub patience: Duration,
+}
+
+/// Where programs find their side of the gate.
+const GATE: &str = "/run/gate";
+
 /// What names a virtio disk by its serial number: the kernel names disks in the order it finds them.
 const BY_SERIAL: &str = "serial:";
 
@@ -69,8 +84,8 @@ fn hundredths() -> String {
     (now.tv_sec * 100 + now.tv_nsec / 10_000_000).to_string()
 }
 
-/// Runs a command in an image, a block device or a file, with the kit of another image at `/run/kit` if there is one; gives how the
-/// command ended.
+/// Runs a command in an image, a block device or a file, with the kit of another image at `/run/kit` if there is one, and with a gate if
+/// one is named; gives how the command ended.
 ///
 /// All mounts are in a mount namespace, and all processes that the command starts in a process namespace of theirs
 /// (pid_namespaces(7)), of which the command is the first: when it ends, or this process is killed, the kernel ends the others
@@ -82,10 +97,13 @@ pub fn run_in_image(
     image: &str,
     kit: Option<&str>,
     data: Option<Data<'_>>,
+    at_gate: Option<AtGate<'_>>,
     command: &[OsString],
 ) -> Result<ExitStatus, ProbeError> {
     let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
     let begun = hundredths();
+    // At once: who waits for the program asks here whether it is there.
+    let at_gate = at_gate.map(|at| Gate::new(at.name).map(|gate| (gate, at.patience))).transpose()?;
     // Before anything is mounted or made.
     let is_device = is_device(image)?;
     let kit = kit.map(|kit| Ok::<_, ProbeError>((kit, self::is_device(kit)?))).transpose()?;
@@ -121,6 +139,11 @@ pub fn run_in_image(
     }
     rustix::process::chroot(root).map_err(refused(format!("change the root directory to {root}")))?;
     rustix::process::chdir("/").map_err(refused("change the directory to /".to_owned()))?;
+    let is_at_gate = at_gate.is_some();
+    if let Some((gate, patience)) = at_gate {
+        files::create_dir_all(Path::new(GATE))?;
+        gate.hold(Path::new(GATE), patience, given_up)?;
+    }
     // Not before: mount(8) would be the first process of the namespace, and the kernel lets no other into it once that ended.
     // What a server leaves of System V's shared memory when it is killed ends with the namespace, too.
     // SAFETY: only children are in it.
@@ -128,6 +151,9 @@ pub fn run_in_image(
         .map_err(refused("make a process namespace".to_owned()))?;
     let mut child = Command::new(first);
     child.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C").env(BEGUN, begun);
+    if is_at_gate {
+        child.env(gate::ENVIRONMENT, GATE);
+    }
     // SAFETY: two system calls, and no memory is allocated on the way of success.
     unsafe {
         child.pre_exec(|| {
@@ -145,6 +171,14 @@ pub fn run_in_image(
         unmount("/data", UnmountFlags::empty()).map_err(refused("unmount /data".to_owned()))?;
     }
     Ok(status)
+}
+
+/// Nobody is left to tell the program to begin: it ends with this process.
+#[allow(clippy::exit, reason = "the process waits for a program that would never end, and there is nothing to undo")]
+fn given_up(why: String) {
+    remark(&why);
+    // As of a machine that refused.
+    std::process::exit(3);
 }
 
 /// Keeps transparent huge pages from this process and its children (PR_SET_THP_DISABLE of prctl(2)).
@@ -183,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_image_that_is_not_there_is_an_error_that_names_it() {
-        let error = run_in_image("/nonexistent/image", None, None, &["true".into()]).unwrap_err();
+        let error = run_in_image("/nonexistent/image", None, None, None, &["true".into()]).unwrap_err();
         assert!(crate::error::chain(&error).contains("find the image /nonexistent/image: No such file"), "{error}");
     }
 
@@ -192,7 +226,7 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         let data = Data { kind: Kind::Ext4, device: "/nonexistent/device", size: None };
         let path = image.path().to_str().unwrap();
-        let error = run_in_image(path, Some("/nonexistent/kit"), Some(data), &["true".into()]).unwrap_err();
+        let error = run_in_image(path, Some("/nonexistent/kit"), Some(data), None, &["true".into()]).unwrap_err();
         assert!(crate::error::chain(&error).contains("find the image /nonexistent/kit: No such file"), "{error}");
     }
 
@@ -224,6 +258,6 @@ mod tests {
 
     #[test]
     fn nothing_to_run_is_nothing_done() {
-        assert!(run_in_image("/nonexistent/image", None, None, &[]).unwrap().success());
+        assert!(run_in_image("/nonexistent/image", None, None, None, &[]).unwrap().success());
     }
 }

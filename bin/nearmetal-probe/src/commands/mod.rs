@@ -10,6 +10,7 @@ pub(crate) mod bind;
 pub(crate) mod capture;
 pub(crate) mod count;
 pub(crate) mod file_system;
+pub(crate) mod gate;
 pub(crate) mod kvm;
 pub(crate) mod load;
 pub(crate) mod memory_bandwidth;

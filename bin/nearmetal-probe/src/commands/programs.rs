@@ -17,5 +17,5 @@ pub(crate) fn run(arguments: &ProgramsArguments) -> Result<(), ProbeError> {
     if arguments.small_pages {
         refuse_huge_pages()?;
     }
-    ended(&arguments.command, run_in_image(&image, kit.as_deref(), data, &arguments.command)?)
+    ended(&arguments.command, run_in_image(&image, kit.as_deref(), data, arguments.at_gate(), &arguments.command)?)
 }

@@ -27,6 +27,15 @@ pub enum ExecStatus {
     Signal(i64),
 }
 
+impl std::fmt::Display for ExecStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
 impl ExecStatus {
     /// Whether it ended with exit code 0.
     pub fn is_success(self) -> bool {

@@ -22,6 +22,7 @@ mod sample;
 mod session;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use fill::Full;
 pub(crate) use fill::{Fill, FillPlan, Look, full, median};

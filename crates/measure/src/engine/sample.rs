@@ -2,25 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
 
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::agent;
-use nearmetal_units::{CpuSet, NodeSet};
+use nearmetal_units::CpuSet;
 
-use super::path::{Path, Pus, Seat};
-use super::session::{failed, stdout_of};
+use super::path::{Path, Seat};
+use super::turn::{Told, Turn, says_what_was_done_when};
 use super::{Session, Step};
 use crate::arm::ArmName;
-use crate::barrier::{Ahead, lead, lead_on_the_host, now, waiting};
-use crate::clones::{kit_in_guest, loads_in_guest};
+use crate::barrier::{lead, lead_on_the_host, now};
 use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
-use crate::load::{At, Load, Measured, Window, Workload, overlap};
+use crate::load::{Measured, Window, Workload, overlap};
 use crate::metric::{Metric, Unit};
-use crate::program::{self, Started};
 use crate::results::{Part, Purpose, Slice, Together};
 
 /// Who runs a load.
@@ -72,23 +66,6 @@ pub(super) struct Sample {
     pub neighbours: Option<String>,
 }
 
-/// What one tenant gave: the program's words, and how far its clock is before the host's.
-struct Told {
-    output: String,
-    clock: Ahead,
-}
-
-/// What all of a sample do.
-struct Turn<'a> {
-    tenants: &'a [Tenant],
-    seats: &'a [Seat],
-    loads: &'a [&'a Workload],
-    /// The first tenant's; the others have the next ones.
-    seed: u64,
-    /// How long after now they begin; `None`: at once, since one waits for nobody.
-    lead: Option<Duration>,
-}
-
 impl Subject<'_> {
     /// Starts guests of a step again that died; says whether there was one.
     pub(super) fn revive(&mut self, step: &Step, session: &mut Session<'_>) -> Result<bool, MeasureError> {
@@ -132,7 +109,14 @@ impl Subject<'_> {
             true => Some(lead_on_the_host(tenants.len())),
             false => (tenants.len() > 1).then(|| lead(tenants.len()) * slowed),
         };
-        let turn = Turn { tenants, seats: &seats, loads: &loads, seed: step.seed, lead };
+        let turn = Turn {
+            tenants,
+            seats: &seats,
+            loads: &loads,
+            seed: step.seed,
+            lead,
+            gates: format!("{}-{}", std::process::id(), now()),
+        };
         let processes = processes(&seats, session)?;
         let unseen = guests_of(&seats).into_iter().find(|name| !processes.iter().any(|(found, _)| found == name));
         let target = target(tenants, &seats, &loads, &processes, session);
@@ -147,16 +131,20 @@ impl Subject<'_> {
         let counted_part = middle.map(|(part, _)| part.earlier(slowed));
         let guests: Vec<String> = guests_of(&seats).into_iter().map(str::to_owned).collect();
         let are_unseen = guests.iter().any(|guest| session.seen.get(guest) == Some(&false));
-        let mut work = || watched(fs, &target, counted_part, lead, are_unseen, || turn.taken(session));
-        // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
-        let _accesses = match step.purpose {
-            Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
-            _ => None,
-        };
-        let ((told, counted), reasons) = match step.purpose {
-            Purpose::ExitReasons => counting_reasons(fs, work)?,
-            _ => (work(), None),
-        };
+        let ((told, counted), reasons) = session.while_running(&guests_of(&seats), |session| {
+            // Before anything is counted: what a load works on is made for each sample anew, and is no part of it.
+            let prepared = turn.prepared(session)?;
+            // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
+            let _accesses = match step.purpose {
+                Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
+                _ => None,
+            };
+            let work = || watched(fs, &target, counted_part, lead, are_unseen, || turn.taken(prepared, session));
+            match step.purpose {
+                Purpose::ExitReasons => counting_reasons(fs, work),
+                _ => Ok((work(), None)),
+            }
+        })?;
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
         let told = told?;
         let mut sample = read(tenants, &seats, &loads, &told)?;
@@ -354,118 +342,6 @@ fn add_costs(
 fn rate_of(sample: &Sample, loads: &[&Workload]) -> f64 {
     let name = loads.first().and_then(|load| load.rate()).unwrap_or_default();
     sample.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
-}
-
-fn says_what_was_done_when(loads: &[&Workload]) -> bool {
-    loads.iter().any(|load| load.load().says_what_was_done_when())
-}
-
-/// The command of one tenant on one side; `at` says where that is.
-fn command(load: &dyn Load, at: At<'_>, seed: u64, moment: Option<(i128, Ahead)>) -> Vec<String> {
-    let (probe, command) = (at.probe, load.command(&at, seed));
-    match moment {
-        Some((moment, clock)) => waiting(probe, moment, clock, load.stamp(), &command),
-        None => command,
-    }
-}
-
-impl Turn<'_> {
-    /// With the guests that take part running.
-    fn taken(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        session.while_running(&guests_of(self.seats), |session| {
-            match self.seats.iter().all(|seat| seat.guest.is_none()) {
-                true => self.bare(session),
-                false => self.in_guests(session),
-            }
-        })
-    }
-
-    /// On the host: one process each, bound to its slice, or to the PUs that it has instead.
-    fn bare(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        let probe = session.conditions.probe.display().to_string();
-        let shown =
-            |image: &Option<PathBuf>| image.as_ref().map_or_else(String::new, |image| image.display().to_string());
-        let (loads, kit) = (shown(&session.conditions.loads), shown(&session.conditions.kit));
-        let moment = self.lead.map(|lead| (now() + lead.as_nanos() as i128, Ahead::HOST));
-        // This process keeps off the slices, and what it starts inherits that: even "anywhere" has to be said.
-        let all = || (session.host.online(), session.host.nodes.iter().map(|node| node.index).collect::<NodeSet>());
-        let mut children: Vec<Started> = Vec::new();
-        let mut problem = None;
-        for (number, ((tenant, seat), load)) in self.tenants.iter().zip(self.seats).zip(self.loads).enumerate() {
-            let (cpus, nodes) = match &seat.on {
-                Pus::All => all(),
-                Pus::OfTheSlice => (tenant.slice.cpus.clone(), tenant.slice.nodes.clone()),
-                Pus::These(cpus, nodes) => (cpus.clone(), nodes.clone()),
-            };
-            let bind = [probe.as_str(), "bind", "--cpus", &cpus.to_string(), "--nodes", &nodes.to_string(), "--"];
-            let words = seat.around.iter().map(String::as_str).chain(bind);
-            let at = At { probe: &probe, device: &seat.device, loads: &loads, kit: &kit };
-            let job = command(load.load(), at, self.seed + number as u64, moment);
-            let words: Vec<&str> = words.chain(job.iter().map(String::as_str)).collect();
-            let Some((first, rest)) = words.split_first() else { continue };
-            let mut process = Command::new(first);
-            match program::spawn(process.args(rest)) {
-                Ok(child) => children.push(child),
-                Err(error) => {
-                    problem = Some(error);
-                    break;
-                }
-            }
-        }
-        // Waited for in any case: one left behind would disturb the next sample.
-        let lead = self.lead.unwrap_or_default();
-        let outputs = children.into_iter().zip(self.loads).map(|(child, load)| child.wait(lead + load.load().limit()));
-        let outputs: Vec<_> = outputs.collect();
-        if let Some(problem) = problem {
-            return Err(problem);
-        }
-        let told = self.tenants.iter().zip(self.seats).zip(self.loads).zip(outputs);
-        let told = told.map(|(((tenant, seat), load), output)| {
-            let what = match &seat.asks {
-                Some(_) => format!("{}, which asks `{}`", load.label(), tenant.guest),
-                None => format!("{} on the bare slice of `{}`", load.label(), tenant.guest),
-            };
-            Ok(Told { output: program::judged(what, output)?, clock: Ahead::HOST })
-        });
-        told.collect()
-    }
-
-    /// In the guests: told and waited for.
-    fn in_guests(&self, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        let mut clocks = Vec::new();
-        for seat in self.seats {
-            let name = seat.guest.as_deref().unwrap_or_default();
-            let is_asked = self.lead.is_some() || says_what_was_done_when(self.loads);
-            clocks.push(match is_asked {
-                true => Ahead::of_guest(session.hypervisor, name).map_err(failed(name))?,
-                false => Ahead::HOST,
-            });
-        }
-        let moment = self.lead.map(|lead| now() + lead.as_nanos() as i128);
-        let (loads, kit) = (loads_in_guest(), kit_in_guest());
-        let mut running = Vec::new();
-        for (number, ((seat, load), clock)) in self.seats.iter().zip(self.loads).zip(&clocks).enumerate() {
-            let name = seat.guest.as_deref().unwrap_or_default();
-            let at = At { probe: &seat.probe, device: &seat.device, loads: &loads, kit: &kit };
-            let job = command(load.load(), at, self.seed + number as u64, moment.map(|moment| (moment, *clock)));
-            let words: Vec<&str> = seat.around.iter().chain(&job).map(String::as_str).collect();
-            // Those told already end by themselves, and the clones with them.
-            running.push(agent::start(session.hypervisor, name, &words, None).map_err(failed(name))?);
-        }
-        let lead = self.lead.unwrap_or_default();
-        // Nobody is asked before the end, since each answer is work for a guest.
-        let longest = self.loads.iter().filter_map(|load| load.load().length()).max().unwrap_or_default();
-        session.hypervisor.pause(lead + longest);
-        let mut told = Vec::new();
-        for (number, (running, clock)) in running.into_iter().zip(clocks).enumerate() {
-            let name = self.seats[number].guest.as_deref().unwrap_or_default();
-            let limit = lead + self.loads[number].load().limit();
-            let output = running.wait(session.hypervisor, limit).map_err(failed(name))?;
-            let what = || format!("{} in `{}`", self.loads[number].label(), self.tenants[number].guest);
-            told.push(Told { output: stdout_of(&output, what)?, clock });
-        }
-        Ok(told)
-    }
 }
 
 /// The guests that they are in or ask, each once: tenants may share one.

@@ -413,8 +413,16 @@ pub(crate) fn ask(
     limit: Duration,
 ) -> Result<String, MeasureError> {
     let output = agent::exec(hypervisor, name, words, None, limit).map_err(failed(name))?;
-    let command: String = words.join(" ").chars().take(LONGEST_COMMAND).collect();
-    stdout_of(&output, || format!("`{command}` in `{name}`"))
+    stdout_of(&output, || format!("`{}` in `{name}`", title(words)))
+}
+
+/// A command as errors name it: a script by its name and what it works on, since its text says nothing to whoever reads the error.
+fn title(words: &[&str]) -> String {
+    let command = match words {
+        ["sh", "-c", _, named @ ..] if !named.is_empty() => named.join(" "),
+        words => words.join(" "),
+    };
+    command.chars().take(LONGEST_COMMAND).collect()
 }
 
 /// What a command printed, if it succeeded.
@@ -426,7 +434,8 @@ pub(crate) fn stdout_of(output: &ExecOutput, what: impl Fn() -> String) -> Resul
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
-    let why = said.into_iter().find(|text| !text.is_empty()).unwrap_or_else(|| format!("{:?}", output.status));
+    let why = said.into_iter().find(|text| !text.is_empty());
+    let why = why.unwrap_or_else(|| format!("it ended with {} and said nothing", output.status));
     Err(MeasureError::WorkloadFailed { what: what(), why: why.chars().take(400).collect() })
 }
 

@@ -52,6 +52,9 @@ pub use self::work::WorkJob;
 /// What a run may take beyond its own seconds: starting the program, flushing, an emulated machine.
 pub(crate) const SLACK: Duration = Duration::from_secs(60);
 
+/// What preparing may take is as many times what is reckoned with.
+const OF_WHICH_IT_TAKES: u32 = 3;
+
 /// What a finished run gave.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Measured {
@@ -72,12 +75,23 @@ pub(crate) struct At<'a> {
     pub loads: &'a str,
     /// The image of the user's kit, likewise.
     pub kit: &'a str,
+    /// The gate at which it waits once it is ready, if it prepares something ([`Load::prepares`]).
+    pub gate: Option<Gate<'a>>,
+}
+
+/// Where a program waits to be told to begin (`nearmetal-probe programs --gate`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gate<'a> {
+    /// Its name there.
+    pub name: &'a str,
+    /// How long the program waits; then nobody is left who could tell it.
+    pub patience: Duration,
 }
 
 impl<'a> At<'a> {
     /// Where there is neither device nor image.
     pub(crate) fn probe(probe: &'a str) -> Self {
-        Self { probe, device: "", loads: "", kit: "" }
+        Self { probe, device: "", loads: "", kit: "", gate: None }
     }
 
     /// The words that run a program of the loads image, by its path there. `options` are the probe's own.
@@ -124,15 +138,19 @@ pub(crate) trait Load {
     fn server(&self) -> Option<Server> {
         None
     }
-    /// From its start to its end; `None`: as long as it takes.
+    /// How long it may take to prepare what it works on, before it waits to be told to begin; `None`: it begins when it is started.
+    fn prepares(&self) -> Option<Duration> {
+        self.server().map(|server| server.prepares())
+    }
+    /// From its beginning to its end; `None`: as long as it takes.
     fn length(&self) -> Option<Duration> {
         self.server().map(|server| server.length())
     }
     /// What is reckoned with before it ran: its length, and what it may take to start where that is not part of it.
     fn reckoned(&self) -> Duration {
-        self.length().unwrap_or_default()
+        self.length().unwrap_or_default() + self.prepares().unwrap_or_default() / OF_WHICH_IT_TAKES
     }
-    /// When it has hung.
+    /// When it has hung, from its beginning.
     fn limit(&self) -> Duration {
         self.length().unwrap_or_default() + SLACK
     }

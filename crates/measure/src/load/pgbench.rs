@@ -50,10 +50,10 @@ const ADDED: Bytes = Bytes::from_mib(4);
 /// The least that can hold what transactions have open.
 const FEWEST_BUFFERS: Bytes = Bytes::from_mib(16);
 
-/// Units of scale a second that are filled at least, and seconds for making the file system, starting the server and all else before
-/// the load; in a lab, where processors are emulated, both are another matter: a unit is given seconds there.
-const FILLED: (u32, u32) = (1, 15);
-const FILLED_IN_A_LAB: (u32, u32) = (60, 90);
+/// Seconds in which a unit of scale is filled at most, and those for making the file system, starting the server and all else before
+/// the load; in a lab, where processors are emulated, both are another matter.
+const FILLED: (u32, u32) = (3, 60);
+const FILLED_IN_A_LAB: (u32, u32) = (180, 270);
 /// Seconds of load before it is measured, at least.
 const RAMP: u32 = 3;
 const RAMP_IN_A_LAB: u32 = 10;
@@ -69,7 +69,7 @@ pub struct PgbenchJob {
     pub clients: u32,
     /// Threads of pgbench that drive them.
     pub threads: u32,
-    /// Seconds from the probe's start until the load begins: making the file system, starting the server and filling the tables.
+    /// Seconds that preparing may take: making the file system, starting the server and filling the tables.
     pub prepare: u32,
     /// Seconds of load before what is measured.
     pub ramp: u32,
@@ -242,7 +242,7 @@ mod tests {
     fn what_is_counted_lies_within_the_load() {
         let job = PgbenchJob::of(&shape(64, 4096, 2, false));
         let (middle, _) = job.middle().unwrap();
-        assert!(middle.begins > Duration::from_secs((job.prepare + job.ramp).into()));
+        assert!(middle.begins > Duration::from_secs(job.ramp.into()));
         assert!(middle.ends < job.length().unwrap() && job.limit() > job.length().unwrap());
         assert_eq!(job.starting_within(75).prepare, 75);
     }
@@ -253,7 +253,7 @@ mod tests {
         let at = At { device: "serial:nearmetal-region", loads: "serial:nearmetal-loads", ..At::probe("/p") };
         let words = job.command(&at, 7).join(" ");
         let end = format!(
-            "--device serial:nearmetal-region --kind ext4 --size {} -- {PROGRAM} 1073741824 1 8 2 150 10 30 7",
+            "--device serial:nearmetal-region --kind ext4 --size {} -- {PROGRAM} 1073741824 1 8 2 450 10 30 7",
             Bytes::from_mib(224 + 4 * 40).get()
         );
         assert!(words.ends_with(&end), "{words}");

@@ -1,8 +1,8 @@
 //! What loads have in common that are a server of the loads image, with its data in a file system on the scratch device and a program
 //! beside it that asks: MariaDB, PostgreSQL, nginx.
 //!
-//! Every sample makes its file system and fills it anew. The script in the image gets the time for that as a number and begins the
-//! load when it is over, whatever preparing took (`lab/loads/server.sh`), so the measured part lies where [`Server::middle`] says.
+//! Every sample makes its file system and fills it anew. When the script in the image has done that it waits at a gate
+//! (`lab/loads/server.sh`), so the load takes no longer than it needs to begin, and those of several tenants begin together.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const FILE_SYSTEM: FileSystem = FileSystem::Ext4;
 pub(crate) struct Server {
     /// Room that its data need on a device.
     pub room: Bytes,
-    /// Seconds from the probe's start until the load begins: making the file system, starting the server and filling it.
+    /// Seconds that preparing may take: making the file system, starting the server and filling it.
     pub prepare: u32,
     /// Parts of the load, each with its ramp.
     pub parts: u32,
@@ -35,17 +35,27 @@ impl Server {
     pub(super) fn command(&self, at: &At<'_>, program: Vec<String>) -> Vec<String> {
         // Whatever the device's size, making the file system takes as long.
         let size = self.room.get().to_string();
-        at.in_the_image(&["--device", at.device, "--kind", FILE_SYSTEM.name(), "--size", &size], program)
+        let mut options = vec!["--device", at.device, "--kind", FILE_SYSTEM.name(), "--size", &size];
+        let patience = at.gate.map(|gate| gate.patience.as_secs().to_string());
+        if let (Some(gate), Some(patience)) = (at.gate, &patience) {
+            options.extend(["--gate", gate.name, "--gate-seconds", patience]);
+        }
+        at.in_the_image(&options, program)
     }
 
-    /// From the probe's start to the end of the load.
+    /// From the probe's start until it waits at the gate, at most.
+    pub(super) fn prepares(&self) -> Duration {
+        seconds(self.prepare)
+    }
+
+    /// From the beginning of the load to its end.
     pub(super) fn length(&self) -> Duration {
-        seconds(self.prepare + self.parts * (self.ramp + self.seconds))
+        seconds(self.parts * (self.ramp + self.seconds))
     }
 
-    /// The part in which costs are counted, from the probe's start; `None` where there are several.
+    /// The part in which costs are counted; `None` where there are several.
     pub(super) fn middle(&self) -> Option<Middle> {
-        (self.parts == 1).then(|| Middle::after(seconds(self.prepare + self.ramp), seconds(self.seconds)))
+        (self.parts == 1).then(|| Middle::after(seconds(self.ramp), seconds(self.seconds)))
     }
 
     /// The file system it needs, and how much room on it.
@@ -152,16 +162,17 @@ pub(super) fn database(why: String) -> MeasureError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Gate;
 
     const ONE: Server = Server { room: Bytes::from_mib(224), prepare: 20, parts: 1, ramp: 3, seconds: 10 };
 
     #[test]
     fn what_is_counted_lies_within_the_one_measured_part() {
         let middle = ONE.middle().unwrap();
-        assert_eq!((middle.begins, middle.ends), (seconds(26), seconds(31)));
-        assert_eq!(ONE.length(), seconds(33));
+        assert_eq!((middle.begins, middle.ends), (seconds(6), seconds(11)));
+        assert_eq!((ONE.prepares(), ONE.length()), (seconds(20), seconds(13)));
         let three = Server { parts: 3, ..ONE };
-        assert_eq!((three.middle(), three.length()), (None, seconds(59)));
+        assert_eq!((three.middle(), three.length()), (None, seconds(39)));
     }
 
     #[test]
@@ -174,6 +185,8 @@ mod tests {
                 224 << 20
             )
         );
+        let held = At { gate: Some(Gate { name: "one", patience: seconds(90) }), ..at };
+        assert!(ONE.command(&held, program("/x", [1])).join(" ").ends_with(" --gate one --gate-seconds 90 -- /x 1"));
     }
 
     #[test]

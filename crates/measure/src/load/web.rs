@@ -44,10 +44,10 @@ const PART_OF_MEMORY: u64 = 4;
 /// What is beside the files: the file system's journal and tables, and the list of paths.
 const BESIDE: Bytes = Bytes::from_mib(96);
 
-/// Seconds for making the file system, starting the server and all else before the load, and bytes of the site that are written
-/// in one at least; in a lab, where processors are emulated, both are another matter.
-const PREPARED: (u32, Bytes) = (15, Bytes::from_mib(32));
-const PREPARED_IN_A_LAB: (u32, Bytes) = (60, Bytes::from_kib(512));
+/// Seconds for making the file system, starting the server and all else before the load at most, and bytes of the site that are
+/// written in one at least; in a lab, where processors are emulated, both are another matter.
+const PREPARED: (u32, Bytes) = (60, Bytes::from_mib(10));
+const PREPARED_IN_A_LAB: (u32, Bytes) = (180, Bytes::from_kib(170));
 /// Seconds of load before it is measured, at least; the last of them is for wrk to end and start once more. In a lab what runs
 /// for the first time takes some.
 const RAMP: u32 = 3;
@@ -62,7 +62,7 @@ pub struct WebJob {
     pub connections: u32,
     /// Directories of the site, of 36 files and 5 MB each.
     pub directories: u32,
-    /// Seconds from the probe's start until the load begins: making the file system, writing the site and starting the server.
+    /// Seconds that preparing may take: making the file system, writing the site and starting the server.
     pub prepare: u32,
     /// Seconds of load before it is measured.
     pub ramp: u32,
@@ -89,7 +89,7 @@ impl WebJob {
         }
     }
 
-    /// The same with so many seconds until the load begins.
+    /// The same with so many seconds to prepare.
     pub(super) fn starting_within(&self, seconds: u32) -> Self {
         Self { prepare: seconds, ..self.clone() }
     }
@@ -196,9 +196,9 @@ mod tests {
         let (middle, each) = WebJob::small().middle().unwrap();
         assert_eq!(
             (middle.begins, middle.ends, each),
-            (Duration::from_millis(24_200), Duration::from_millis(26_200), Each::Transaction)
+            (Duration::from_millis(4200), Duration::from_millis(6200), Each::Transaction)
         );
-        assert_eq!(WebJob::small().length(), Some(Duration::from_secs(27)));
+        assert_eq!(WebJob::small().length(), Some(Duration::from_secs(7)));
     }
 
     #[test]

@@ -240,7 +240,7 @@ for n in /sys/class/net/*; do [ "$(cat $n/address)" = "$1" ] && d=${n##*/}; done
 ip addr add "$2" dev $d && ip link set $d up || exit 4
 i=0; while [ $i -lt 50 ] && [ "$(cat /sys/class/net/$d/carrier 2>/dev/null)" != 1 ]; do i=$((i+1)); usleep 200000; done
 i=0; while [ $i -lt 6 ]; do netperf -H "$3" -t TCP_RR -l -20 -P 0 >/dev/null 2>/tmp/why && exit 0; i=$((i+1)); sleep 1; done
-head -n 1 /tmp/why >&2; exit 5"#;
+head -n 1 /tmp/why | grep . >&2 || echo "netperf reaches nobody at $3" >&2; exit 5"#;
 
 /// Brings one card up with an address and waits until it has a link. `$1` MAC, `$2` address.
 pub(crate) const CARRIER: &str = r#"d=

@@ -25,6 +25,7 @@ use kernel::{Behind, Kernel};
 pub(crate) use world::{End, LOADS, RATE, RATE_OF_GUESTS, Sample, World};
 
 use crate::conditions::Conditions;
+use crate::engine::{Session, Site};
 use crate::error::MeasureError;
 use crate::experiment::{Experiment, Measurement};
 use crate::leftovers::Leftovers;
@@ -276,6 +277,16 @@ impl Machine {
 
     pub(crate) fn answers_again(&self) {
         self.world.state.lock().unwrap().mute = None;
+    }
+
+    /// What is done in a session of a new process.
+    pub(crate) fn in_session<T>(
+        &mut self,
+        conditions: &Conditions,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, MeasureError>,
+    ) -> Result<T, MeasureError> {
+        let site = Site { fs: &self.fs, hypervisor: &mut self.libvirt, tell: &mut |_| {} };
+        Session::run(conditions, site, work)
     }
 
     /// A new process runs the experiment.

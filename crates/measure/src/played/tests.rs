@@ -7,6 +7,7 @@ use super::*;
 use crate::load::{NetJob, Workload};
 use crate::matrix::{Effect, Turn};
 use crate::metric::Metric;
+use crate::net::NetMatrixRequest;
 use crate::results::{Outcome, Purpose, Run};
 
 fn runs(document: &Measurement) -> Vec<Run> {
@@ -146,6 +147,24 @@ fn a_database_is_offered_parts_of_what_bare_metal_did_in_every_arm() {
 }
 
 #[test]
+fn a_database_that_never_gets_ready_is_a_failed_run_in_its_own_words() {
+    for on_the_host in [true, false] {
+        let (mut machine, experiment) = Kind::Pages.set_up();
+        let mut left = 2;
+        machine.spoil(move |sample, _| {
+            left -= i32::from(sample.guest.is_none() == on_the_host);
+            if left == 0 { End::NeverReady } else { End::Well }
+        });
+        let made = runs(&machine.perform(&experiment).document());
+        let failed = failed(&made);
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        let why = failed[0].failure().unwrap();
+        assert!(why.ends_with("failed: no room for the database"), "{why}");
+        assert_eq!(machine.left(), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn small_pages_are_small_by_the_hosts_setting_which_comes_back() {
     let (mut machine, experiment) = Kind::Pages.set_up();
     let runs = runs(&machine.perform(&experiment).document());
@@ -154,6 +173,18 @@ fn small_pages_are_small_by_the_hosts_setting_which_comes_back() {
     assert!(!set.last().unwrap().contains("\"never\""), "{set:?}");
     assert_eq!(machine.left(), Vec::<String>::new());
     assert!(runs.iter().all(|run| run.failure().is_none() || run.purpose == Purpose::ExitReasons));
+}
+
+/// What reads back alone has no budget: it takes as long as it takes.
+#[test]
+fn ways_to_a_network_are_read_back_without_a_budget_and_not_raced() {
+    let (mut machine, experiment) = Kind::NetRace.set_up();
+    let Experiment::Net(request) = experiment else { panic!("a race of networks") };
+    let request = NetMatrixRequest { race: false, budget: 0, pairs: 0, ..*request };
+    let found = crate::net::read_back_net(&request, &machine.fs, &mut machine.libvirt, &mut |_| {}).unwrap();
+    assert!(found.winner.is_none() && found.arms.len() > 4, "{:?}", found.arms);
+    assert!(found.arms.iter().all(|arm| matches!(arm.effect, Effect::Shown { .. })), "{:?}", found.arms);
+    assert_eq!(machine.left(), Vec::<String>::new());
 }
 
 #[test]

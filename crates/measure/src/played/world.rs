@@ -37,6 +37,8 @@ pub(crate) struct Sample {
 pub(crate) enum End {
     Well,
     Fails,
+    /// It fails before its load begins, if it prepares one.
+    NeverReady,
     /// It never ends.
     Hangs,
     /// The guest stops answering with it, until it is started again.
@@ -81,6 +83,8 @@ pub(super) struct State {
     pub(super) mute_servers: bool,
     /// The next program of the host with these words fails.
     pub(super) fails_once: Option<String>,
+    /// Gates of programs that ended before they were ready.
+    pub(super) unready: BTreeSet<String>,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
     pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
     /// Definitions that libvirt keeps.
@@ -116,6 +120,7 @@ impl World {
             mute: None,
             mute_servers: false,
             fails_once: None,
+            unready: BTreeSet::new(),
             results: BTreeMap::new(),
             stored: BTreeMap::new(),
             domains: BTreeMap::new(),
@@ -245,6 +250,11 @@ impl World {
                 Ok(format!("{text}BEGAN={began}\nENDED={}\n", began + 3_100_000_000))
             }
             [_, "at", "--nanoseconds", _, "--", rest @ ..] => self.anywhere(guest, rest),
+            [_, "gate", "wait", gate, "--seconds", _] => match self.state.lock().unwrap().unready.contains(*gate) {
+                true => Err(format!("the gate `{gate}` is gone: the program ended before it was ready")),
+                false => Ok(String::new()),
+            },
+            [_, "gate", "open", _] => Ok(String::new()),
             [_, "load", what, rest @ ..] if rest.contains(&"--address") => {
                 let place = rest.iter().position(|word| *word == "--address").unwrap_or_default();
                 self.asked(what, rest[place + 1], words)
@@ -325,6 +335,11 @@ impl World {
         match (state.spoiler)(&sample, number) {
             End::Well => Ok(told((state.rates)(&sample))),
             End::Fails => Err("spoiled by the test".to_owned()),
+            End::NeverReady => {
+                let gate = words.iter().position(|word| *word == "--gate").and_then(|place| words.get(place + 1));
+                state.unready.extend(gate.map(|gate| (*gate).to_owned()));
+                Err("no room for the database".to_owned())
+            }
             End::Hangs => Err(HANGS.to_owned()),
             End::TakesTheServerAlong => {
                 let ended = state.servers.values().find(|(own, _)| Some(own.as_str()) == guest).map(|(_, pid)| *pid);

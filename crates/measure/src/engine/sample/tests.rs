@@ -3,6 +3,7 @@
 use nearmetal_units::Bytes;
 
 use super::*;
+use crate::barrier::Ahead;
 use crate::load::{FileJob, FileSystem, FioJob};
 use crate::metric::Unit;
 

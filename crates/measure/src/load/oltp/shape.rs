@@ -26,9 +26,9 @@ const POOL_PART: u64 = 2;
 const SMALLEST_POOL: Bytes = Bytes::from_mib(32);
 
 /// Rows a second that fill tables at least, and seconds for making the file system, starting the server and all else before the
-/// load; in a lab, where processors are emulated, both are another matter.
-const FILLED: (u64, u32) = (10_000, 10);
-const FILLED_IN_A_LAB: (u64, u32) = (50, 70);
+/// load at most; in a lab, where processors are emulated, both are another matter.
+const FILLED: (u64, u32) = (3000, 60);
+const FILLED_IN_A_LAB: (u64, u32) = (20, 210);
 /// Seconds of load before it is measured, at least: in a lab what runs for the first time takes some.
 const RAMP: u32 = 3;
 const RAMP_IN_A_LAB: u32 = 10;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::guests::{self, OpenFile};
-use nearmetal_host::{GuestProcess, HostFs, ThreadRole};
+use nearmetal_host::{GuestProcess, HostFs, ReadError, ThreadRole};
 use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, HypervisorError, agent};
 use nearmetal_place::{DiskEngine, DiskPlacement, Placement, Plan};
 use nearmetal_units::Bytes;
@@ -273,7 +273,7 @@ struct Look {
 
 impl Look {
     fn take(files: &HostFs, pid: u32) -> Result<Self, String> {
-        let text = |error: nearmetal_host::ReadError| error.to_string();
+        let text = |error: ReadError| error.to_string();
         let mut rings = BTreeMap::new();
         for file in guests::open_files(files, pid).map_err(text)?.iter().filter(|file| file.is_io_uring()) {
             if let Some(ring) = file.io_uring {
@@ -283,9 +283,13 @@ impl Look {
             }
         }
         let process = GuestProcess::read(files, pid).map_err(text)?;
-        let workers = process.threads_of(&ThreadRole::Worker).map(|thread| {
-            let path = format!("/proc/{pid}/task/{}/io", thread.id);
-            (thread.id, files.read(&path).ok().as_deref().and_then(transferred))
+        // QEMU ends a worker that had nothing to do for a while: one that is gone by now has read nothing.
+        let workers = process.threads_of(&ThreadRole::Worker).filter_map(|thread| {
+            match files.read(&format!("/proc/{pid}/task/{}/io", thread.id)) {
+                Ok(text) => Some((thread.id, Some(transferred(&text)?))),
+                Err(ReadError::Denied { .. }) => Some((thread.id, None)),
+                Err(_) => None,
+            }
         });
         Ok(Self { rings, aio_rings: guests::count_aio_rings(files, pid).map_err(text)?, workers: workers.collect() })
     }
@@ -330,6 +334,32 @@ fn transferred(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_host::{Entry, HostFs, MemoryTree};
+
+    #[test]
+    fn a_worker_that_has_ended_read_nothing_and_one_that_may_not_be_seen_is_unknown() {
+        let mut tree = MemoryTree::new();
+        let mut put = |path: &str, entry: Entry| tree.put(&format!("/proc/4700/{path}"), entry).unwrap();
+        let file = |text: &str| Entry::File(text.as_bytes().to_vec());
+        put("cmdline", file("qemu-system-x86_64\0-name\0guest=web1\0"));
+        put("stat", file("4700 (qemu-system-x86) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 5 0 77 0 0 0\n"));
+        put("status", file("Name:\tqemu-system-x86\n"));
+        put("maps", file(""));
+        put("fd", Entry::Directory);
+        for (thread, io) in [
+            (4701, Some(file("rchar: 7\nwchar: 1\n"))),
+            (4702, None),
+            (4703, Some(Entry::Denied)),
+            (4704, Some(file(""))),
+        ] {
+            put(&format!("task/{thread}/comm"), file("worker\n"));
+            put(&format!("task/{thread}/status"), file("Name:\tworker\nPPid:\t1\nCpus_allowed_list:\t3\n"));
+            io.into_iter().for_each(|io| put(&format!("task/{thread}/io"), io));
+        }
+        let seen = super::Look::take(&HostFs::of_tree(tree, "a test"), 4700).unwrap();
+        assert_eq!(seen.workers, [(4701, Some(8)), (4703, None)].into());
+    }
+
     #[test]
     fn an_event_loops_ring_is_known_by_what_it_waits_for() {
         let info = |list: &str| format!("pos:\t0\nSqMask:\t0x7f\nPollList:\n{list}CqOverflowList:\nNAPI:\tdisabled\n");

@@ -35,9 +35,9 @@ struct Cli {
     /// the next run takes up, and with 2 if none of them fits
     #[arg(long, value_name = "MINUTES")]
     within: Option<u32>,
-    /// Only cases whose name contains this
+    /// Only cases whose name contains this; may be given several times
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Run cases again that passed already in this build
     #[arg(long)]
     again: bool,
@@ -105,8 +105,8 @@ fn say(text: &str) {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<End> {
-    let wanted =
-        |case: &Case| (cli.all || !case.long) && cli.only.as_ref().is_none_or(|text| case.name.contains(text.as_str()));
+    let is_named = |case: &Case| cli.only.is_empty() || cli.only.iter().any(|text| case.name.contains(text.as_str()));
+    let wanted = |case: &Case| (cli.all || !case.long) && is_named(case);
     let all = cases::all();
     let chosen: Vec<&Case> = all.iter().filter(|case| wanted(case)).collect();
     if cli.list {

@@ -61,6 +61,6 @@ pub use plan_file::{
     compose_from, compose_with_new, edited, follow_rules, shaped_by_class,
 };
 pub use pools::{POOL_PATIENCE, resize_pool};
-pub use rollback::{RollbackOptions, RolledBack, forget, rollback, rollback_fault_points};
+pub use rollback::{Preview, RollbackOptions, RolledBack, forget, preview, rollback, rollback_fault_points};
 pub use shared::Seen;
 pub use timestamp::now;

@@ -88,6 +88,44 @@ pub fn rollback_fault_points(
     Ok(start.map(str::to_owned).into_iter().chain(of_action).chain(end.map(str::to_owned)).collect())
 }
 
+/// What a rollback would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// The transaction.
+    pub transaction: u32,
+    /// Guests that it would shut down, or that would have to stop by themselves.
+    pub must_stop: Vec<String>,
+    /// What would be done, in its order, in words.
+    pub actions: Vec<String>,
+}
+
+/// What [`rollback`] would do now; nothing is changed.
+///
+/// # Errors
+/// Those of [`rollback`] before it changes anything, but for guests that would have to stop: they are in the answer.
+pub fn preview(
+    machine: &mut Machine<'_>,
+    journal: &Journal,
+    options: &RollbackOptions,
+) -> Result<Preview, ChangeError> {
+    let all = journal.transactions()?;
+    let transaction = choose(&all, options.transaction)?;
+    check_later(&all, transaction)?;
+    let guests = guests(machine, transaction)?;
+    let words = |action: Action<'_>| match action {
+        Action::Stop(domain) => Some(format!("shut down `{domain}`, which runs with what is taken back")),
+        // Whether guests run is what the other two see to.
+        Action::Undo(step) if is_state(step) => None,
+        Action::Undo(step) => Some(format!("take back: {}", step.change)),
+        Action::Start(domain) => Some(format!("start `{domain}`")),
+    };
+    Ok(Preview {
+        transaction: transaction.number(),
+        must_stop: guests.iter().filter(|guest| guest.must_stop).map(|guest| guest.domain.clone()).collect(),
+        actions: actions(transaction, &guests, options).into_iter().filter_map(words).collect(),
+    })
+}
+
 /// One thing a rollback does.
 #[derive(Debug, Clone, Copy)]
 enum Action<'a> {
@@ -106,11 +144,14 @@ impl Action<'_> {
     }
 }
 
+fn is_state(step: &Step) -> bool {
+    matches!(step.change, Change::StartDomain { .. } | Change::ShutdownDomain { .. })
+}
+
 /// What is to be done, in its order; what an earlier, interrupted rollback has done is left out.
 fn actions<'a>(transaction: &'a Transaction, guests: &'a [Running], options: &RollbackOptions) -> Vec<Action<'a>> {
     let stop = guests.iter().filter(|guest| guest.must_stop && !options.keep_running);
     let start = guests.iter().filter(|guest| guest.runs_at_the_end);
-    let is_state = |step: &Step| matches!(step.change, Change::StartDomain { .. } | Change::ShutdownDomain { .. });
     let (state, other): (Vec<&Step>, Vec<&Step>) =
         transaction.steps.iter().rev().filter(|step| !step.undone).partition(|step| is_state(step));
     let stop = stop.map(|guest| Action::Stop(guest.domain.as_str()));

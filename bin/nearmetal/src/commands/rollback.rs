@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use nearmetal_change::journal::Transaction;
 use nearmetal_change::{
-    AnyPlan, ChangeError, Faults, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile, RollbackOptions, forget,
-    rollback as take_back, rollback_fault_points, timestamp,
+    AnyPlan, ChangeError, Faults, FleetPlanFile, HostIdentity, Journal, Machine, PlanFile, Preview, RollbackOptions,
+    forget, preview, rollback as take_back, rollback_fault_points, timestamp,
 };
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_measure::{leftovers_since, take_back_leftovers};
 
+use crate::consent::{agreed, somebody_is_there};
 use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
 use crate::job::outputs::{IN_FORCE_SCHEMA, InForceOutput, ROLLBACK_SCHEMA, RollbackOutput};
@@ -53,6 +54,12 @@ pub(crate) struct Args {
     /// List what is in force and undo nothing: number, time and purpose, the latest first; nothing on stdout if nothing is
     #[arg(long, conflicts_with_all = ["transaction", "plan", "forget", "restart", "keep_running"])]
     list: bool,
+    /// Show what would be undone, and undo nothing
+    #[arg(long, conflicts_with_all = ["forget", "list", "yes", "format"])]
+    dry_run: bool,
+    /// Do not ask at a terminal before guests are shut down
+    #[arg(long, short)]
+    yes: bool,
     /// Seconds a guest may take to shut down
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     shutdown_timeout: u64,
@@ -72,7 +79,11 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
         return Ok(list(&args.state.journal(), args.format, printer).unwrap_or_else(|error| refuse(printer, &error)));
     }
     let last = leftovers_since(args.state.journal().state_directory()).map(timestamp::of);
-    let cleaned = if args.list_fault_points || args.forget { false } else { after_a_measurement(&args, printer)? };
+    if args.dry_run && last.is_some() {
+        printer.data("first of all, put back what a killed measurement has left");
+    }
+    let only_looks = args.list_fault_points || args.forget || args.dry_run;
+    let cleaned = if only_looks { false } else { after_a_measurement(&args, printer)? };
     let means_a_plan = args.transaction.is_some() || args.plan.is_some() || args.restart || args.keep_running;
     if cleaned && !means_a_plan && !changed_since(&args.state.journal(), &last.unwrap_or_default()) {
         printer.important("nothing else was rolled back; to see what is in force: nearmetal rollback --list");
@@ -154,6 +165,21 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         printer.data(&rollback_fault_points(&mut machine, &journal, &options)?.join("\n"));
         return Ok(ExitStatus::Done);
     }
+    if args.dry_run {
+        let found = preview(&mut machine, &journal, &options)?;
+        show(&found, args, printer);
+        return Ok(ExitStatus::Done);
+    }
+    if args.restart && !args.yes && somebody_is_there() {
+        let found = preview(&mut machine, &journal, &options)?;
+        if !found.must_stop.is_empty() {
+            show(&found, args, printer);
+            if !agreed(false, printer) {
+                printer.important("nothing was rolled back");
+                return Ok(ExitStatus::WrongUse);
+            }
+        }
+    }
     let faults = Faults::from_environment();
     let done = take_back(&mut machine, &journal, &options, &faults, &mut |text| printer.say(text))?;
     match args.format {
@@ -166,6 +192,21 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// What would be undone, a line each.
+fn show(found: &Preview, args: &Args, printer: &mut Printer) {
+    printer.data(&shown(found));
+    if !args.restart && !args.keep_running && !found.must_stop.is_empty() {
+        printer.say(
+            "add --restart to shut down and start what runs with it, or --keep-running to leave that for the next start",
+        );
+    }
+}
+
+fn shown(found: &Preview) -> String {
+    let lines = (1..).zip(&found.actions).map(|(number, action)| format!("\n  {number}. {action}"));
+    format!("transaction {}{}", found.transaction, lines.collect::<String>())
 }
 
 /// The document of what was rolled back.
@@ -197,10 +238,12 @@ fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> E
     arguments.push(args.shutdown_timeout.to_string());
     arguments.extend(args.restart.then(|| "--restart".to_owned()));
     arguments.extend(args.keep_running.then(|| "--keep-running".to_owned()));
+    arguments.extend(args.dry_run.then(|| "--dry-run".to_owned()));
     arguments.extend((args.format == Format::Json).then(|| "--format=json".to_owned()));
     // One host that cannot is no reason to leave the others as they are.
     let errand = Errand { arguments, reverse: true, stop_at_first: false };
     let outcomes = over_hosts::run(plan, &errand, printer);
-    over_hosts::show(&outcomes, "as it was before", "not as it was before", args.format, printer);
+    let done = if args.dry_run { "could be undone" } else { "as it was before" };
+    over_hosts::show(&outcomes, done, "not as it was before", args.format, printer);
     over_hosts::status(&outcomes)
 }

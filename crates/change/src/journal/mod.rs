@@ -116,6 +116,17 @@ impl Journal {
         Ok(self.transactions()?.into_iter().rev().find(Transaction::is_unfinished))
     }
 
+    /// Why nothing can be done beside a transaction that has not ended: somebody is at it, or it was interrupted.
+    pub fn not_beside(&self, transaction: &Transaction) -> ChangeError {
+        match lock::other(&self.lock_path()) {
+            Some(holder) => ChangeError::Busy { holder },
+            None => ChangeError::Unfinished {
+                transaction: transaction.number(),
+                started: transaction.header.started.clone(),
+            },
+        }
+    }
+
     /// The last plan in force that concerns a domain.
     pub fn plan_in_force(&self, domain: &str) -> Result<Option<PlanFile>, ChangeError> {
         Ok(plan_in_force(&self.transactions()?, domain).cloned())

@@ -93,6 +93,29 @@ fn power_loss_voids_what_is_volatile_and_restores_what_is_not() {
 }
 
 #[test]
+fn a_preview_says_what_a_rollback_would_do_and_does_nothing() {
+    let mut stage = Stage::new();
+    let before = stage.snapshot();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let (applied, journal) = (stage.snapshot(), stage.journal());
+    let found = preview(&mut stage.machine(), &journal, &RollbackOptions::default()).unwrap();
+    assert_eq!((found.transaction, found.must_stop.join(" ").as_str()), (1, "web1"));
+    let (first, last) = (found.actions.first().unwrap(), found.actions.last().unwrap());
+    assert_eq!(first, "shut down `web1`, which runs with what is taken back");
+    assert_eq!(last, "start `web1`");
+    for action in ["take back: redefine `web1`", "take back: resize the pool of 2 MiB pages on node 1"] {
+        assert!(found.actions.iter().any(|found| found.starts_with(action)), "{action}: {:#?}", found.actions);
+    }
+    let kept = RollbackOptions { keep_running: true, ..RollbackOptions::default() };
+    let kept = preview(&mut stage.machine(), &journal, &kept).unwrap().actions;
+    assert!(!kept.iter().any(|action| action.contains("shut down")), "{kept:#?}");
+    assert_eq!(stage.snapshot(), applied);
+    stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+    assert_eq!(stage.snapshot(), before);
+    assert!(preview(&mut stage.machine(), &journal, &RollbackOptions::default()).is_err(), "nothing is in force");
+}
+
+#[test]
 fn a_reboot_after_commit_is_made_good_and_taken_back() {
     let mut stage = Stage::new();
     let before = stage.snapshot();

@@ -164,8 +164,8 @@ impl Chosen {
 /// How long a program may take to start.
 #[derive(Debug, clap::Args)]
 pub(super) struct StartArgs {
-    /// Seconds for a JVM, a database or a web server to start, before its load begins; if it takes longer the sample fails
-    /// [default: as many as a slow machine needs]
+    /// Seconds that a JVM, a database or a web server may take to start, before its load begins; if it takes longer the sample
+    /// fails [default: as many as a slow machine needs]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
     start: Option<u32>,
 }

@@ -301,6 +301,24 @@ fn two_files_of_one_name_are_both_shown_with_their_file() {
 }
 
 #[test]
+fn a_domain_that_is_named_is_shown_alone_with_the_host() {
+    let (capture, good, bad) = (capture(), fixture(GOOD), fixture(BAD));
+    let all = |more: &[&str]| {
+        let mut arguments = vec!["--xml", good.to_str().unwrap(), bad.to_str().unwrap()];
+        arguments.extend(["--capture", capture.path().to_str().unwrap()]);
+        arguments.extend(more);
+        run(&arguments)
+    };
+    let both = all(&[]).stdout;
+    assert!(both.lines().any(|line| line.starts_with("win10 ")) && both.lines().any(|line| line.starts_with("web ")));
+    let one = all(&["--domain", "web"]);
+    assert!(one.stdout.lines().any(|line| line.starts_with("web ")), "{}", one.stdout);
+    assert!(!one.stdout.contains("win10"), "{}", one.stdout);
+    let unknown = all(&["--domain", "wbe"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("unknown domain `wbe`; there are: "), "{}", unknown.stderr);
+}
+
+#[test]
 fn a_watch_prints_what_it_finds_and_ends_on_ctrl_c_by_what_is_left() {
     use std::io::{BufRead, BufReader};
     let schema: Value = serde_json::from_str(include_str!("../../../docs/reference/doctor-watch.schema.json")).unwrap();

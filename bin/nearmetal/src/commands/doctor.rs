@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine};
+use nearmetal_rules::{Examination, Input, RULES, Rule, Scope, Settings, Severity, WorkloadClass, examine};
 
 use crate::doctor::{
     FixArgs, Gathered, Images, LookArgs, Looked, Report, Times, explain, export, fix, gather, gather_again, json,
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Judge all domains by this class, whatever their definitions say
     #[arg(long, value_name = "CLASS", global = true)]
     class: Option<WorkloadClass>,
+    /// Show only what concerns this domain, and the host; may be repeated
+    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["fix", "list", "explain"])]
+    domain: Vec<String>,
     /// Check only this rule; may be repeated
     #[arg(long, value_name = "RULE", value_parser = known, global = true)]
     only: Vec<&'static Rule>,
@@ -146,6 +149,9 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         Ok(gathered) => gathered,
         Err(message) => return Ok(wrong_use(printer, &message)),
     };
+    if let Some(problem) = unknown_among(&args.domain, &gathered) {
+        return Ok(wrong_use(printer, &problem));
+    }
     let looked = match args.look.read(&gathered) {
         Ok(looked) => looked,
         Err(error) => return Ok(wrong_use(printer, &format!("{error:#}"))),
@@ -159,6 +165,10 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         gathered.ask_plans(&args.fix.journal());
     }
     let examination = checked(&args, &gathered, &settings);
+    if !args.domain.is_empty() {
+        // All were checked: what others have decides what is free on the host.
+        gathered.domains.retain(|domain| args.domain.contains(&domain.name));
+    }
     if let Some(Action::Export { directory }) = &args.action {
         match export(directory, &gathered, &examination, args.capture.is_none()) {
             Ok(list) => printer.data(&list),
@@ -203,11 +213,36 @@ fn ended(gathered: &Gathered, status: ExitStatus) -> ExitStatus {
 
 fn checked(args: &Args, gathered: &Gathered, settings: &Settings) -> Examination {
     let input = Input { host: Some(&gathered.host), domains: &gathered.domains, settings };
-    match args.only.as_slice() {
+    let mut examination = match args.only.as_slice() {
         [] => examine(&input, RULES),
         only => examine(&input, only.iter().copied()),
+    };
+    if !args.domain.is_empty() {
+        examination.findings.retain(|finding| match &finding.scope {
+            Scope::Host => true,
+            Scope::Domain { name, .. } => args.domain.contains(name),
+        });
     }
+    examination
 }
+
+/// What is wrong with the domains that were named.
+fn unknown_among(named: &[String], gathered: &Gathered) -> Option<String> {
+    let is_known = |name: &String| gathered.domains.iter().any(|domain| domain.name == *name);
+    let unknown = named.iter().find(|name| !is_known(name))?;
+    Some(match (&gathered.domains_unknown, gathered.domains.is_empty()) {
+        (Some(why), _) => format!("`{unknown}` cannot be checked: {why}"),
+        (None, true) => format!("unknown domain `{unknown}`: there are no domains here"),
+        (None, false) => {
+            let names: Vec<&str> = gathered.domains.iter().take(NAMED).map(|domain| domain.name.as_str()).collect();
+            let more = if gathered.domains.len() > NAMED { ", …" } else { "" };
+            format!("unknown domain `{unknown}`; there are: {}{more}", names.join(", "))
+        }
+    })
+}
+
+/// Domains named in an error.
+const NAMED: usize = 10;
 
 /// Looks until Ctrl-C.
 fn keep_watch(

@@ -114,10 +114,10 @@ impl Turn<'_> {
                 }
             }
         }
-        for number in 0..programs.len() {
-            if problem.is_none() && programs[number].is_some() {
+        for (number, program) in programs.iter_mut().enumerate() {
+            if problem.is_none() && program.is_some() {
                 problem = self.wait_until_ready(number, session).err().map(|error| {
-                    let own = programs[number].take().and_then(|running| running.end(self, number, session));
+                    let own = program.take().and_then(|running| running.end(self, number, session));
                     own.unwrap_or(error)
                 });
             }

@@ -31,10 +31,11 @@ until_the_load_begins() {
     took=$(($(uptime) - begun))
     echo "prepared_hundredths $took"
     [ "$took" -le $((prepare * 100)) ] ||
-        fail "preparing took $((took / 100)).$((took % 100 / 10)) s, and $prepare s is the limit: give it longer by --start, or a smaller --span"
+        fail "preparing took $((took / 100)).$((took % 100 / 10)) s, and $prepare s is the limit: allow more time with --start, or use a smaller --span"
     if [ -n "${NEARMETAL_GATE:-}" ]; then
         echo > "$NEARMETAL_GATE/ready"
-        read -r _ < "$NEARMETAL_GATE/begin"
+        read -r told < "$NEARMETAL_GATE/begin"
+        [ "$told" = open ] || { end; exit 1; }
     fi
     load_begun=$(uptime)
 }

@@ -189,7 +189,7 @@ impl ProgramsArguments {
 pub(crate) enum GateCommand {
     /// Wait until the program is ready
     ///
-    /// Exits with 3 if it ends before, or takes longer.
+    /// Exits with 3 if the program ends first or takes longer.
     ///
     /// Example: nearmetal-probe gate wait one --seconds 60
     Wait {
@@ -203,6 +203,13 @@ pub(crate) enum GateCommand {
     ///
     /// Example: nearmetal-probe gate open one
     Open {
+        /// The gate's name
+        name: String,
+    },
+    /// Let the program end instead, once it is ready
+    ///
+    /// Example: nearmetal-probe gate close one
+    Close {
         /// The gate's name
         name: String,
     },

@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use nearmetal_host::{HostFs, ReadError};
 use nearmetal_units::Bytes;
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde::Serialize;
@@ -155,6 +157,7 @@ pub(crate) fn make(kind: Kind, device: &str, size: Option<Bytes>) -> Result<(), 
         program: kind.maker().to_owned(),
         source: io::Error::new(io::ErrorKind::NotFound, "it is not installed"),
     })?;
+    until_free(device);
     let made = Command::new(&maker).args(kind.arguments(device, size)).output();
     let made = made.map_err(|source| ProbeError::Start { program: maker.clone(), source })?;
     if !made.status.success() {
@@ -162,6 +165,23 @@ pub(crate) fn make(kind: Kind, device: &str, size: Option<Bytes>) -> Result<(), 
         return Err(ProbeError::Program { program: format!("{maker} {device}"), why });
     }
     Ok(())
+}
+
+/// How long a device may still be in use by what was ended a moment ago: the kernel writes out a file system after its last process is
+/// gone.
+const TO_BE_FREE: Duration = Duration::from_secs(20);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits until nobody has a block device for himself, neither a mount nor a program that makes a file system (O_EXCL of open(2)). What it
+/// is that keeps it, who makes the file system says.
+fn until_free(device: &str) {
+    let began = Instant::now();
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    let is_busy = || rustix::fs::open(device, flags, Mode::empty()).err() == Some(rustix::io::Errno::BUSY);
+    while is_busy() && began.elapsed() < TO_BE_FREE {
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// Where something can be mounted.

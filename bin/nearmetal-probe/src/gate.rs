@@ -1,7 +1,7 @@
 //! A gate: a program that has something to prepare says when it is ready, and goes on once it is told to.
 //!
 //! Whoever waits for the program is in another process, and often on the other side of a guest's agent, so the gate has two sides. The
-//! program has two FIFOs (fifo(7)): it writes to `ready`, and then reads a line from `begin`. Others have a Unix socket with an abstract
+//! program has two FIFOs (fifo(7)): it writes to `ready`, and then reads from `begin` what it is told, `open` or `close`. Others have a Unix socket with an abstract
 //! name (unix(7)), which is gone with the process that holds the gate, whatever became of it; each connection says one word.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,7 +24,7 @@ const BEGIN: &str = "begin";
 /// The longest word, with its end of line.
 const WORD: u64 = 16;
 /// How long the process that holds the gate may take until it listens: a guest that was booted a moment ago takes long to start one.
-const TO_LISTEN: Duration = Duration::from_secs(60);
+const TO_LISTEN: Duration = Duration::from_secs(20);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,6 +35,8 @@ pub enum Ask {
     Wait,
     /// To let the program begin.
     Open,
+    /// To let it end instead, and give back what it works on.
+    Close,
 }
 
 impl Ask {
@@ -42,11 +44,12 @@ impl Ask {
         match self {
             Self::Wait => "wait",
             Self::Open => "open",
+            Self::Close => "close",
         }
     }
 
     fn of(word: &str) -> Option<Self> {
-        [Self::Wait, Self::Open].into_iter().find(|ask| ask.word() == word)
+        [Self::Wait, Self::Open, Self::Close].into_iter().find(|ask| ask.word() == word)
     }
 }
 
@@ -62,7 +65,7 @@ impl Gate {
     /// # Errors
     /// Another process holds a gate of this name.
     pub fn new(name: &str) -> Result<Self, ProbeError> {
-        let address = address(name).map_err(failed(name, "has no such name"))?;
+        let address = address(name).map_err(failed(name, "cannot have this name"))?;
         let listener = UnixListener::bind_addr(&address).map_err(failed(name, "cannot be made"))?;
         Ok(Self { listener })
     }
@@ -105,15 +108,19 @@ impl Gate {
                 Ok((stream, _)) => match answered(stream) {
                     // One that asked and went, or is somebody else, keeps nobody from asking again.
                     Ok(Ask::Wait) | Err(_) => {}
-                    Ok(Ask::Open) => {
-                        return files::write(&directory.join(BEGIN), "\n").map_err(|error| error.to_string());
+                    Ok(ask) => {
+                        let said = format!("{}\n", ask.word());
+                        return files::write(&directory.join(BEGIN), said).map_err(|error| error.to_string());
                     }
                 },
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE / 10),
                 Err(error) => return Err(broken(error)),
             }
             if ready.elapsed() > patience {
-                return Err(format!("nobody told it to begin within {} s", patience.as_secs()));
+                return Err(format!(
+                    "the program was ready, and nobody told it to begin within {} s",
+                    patience.as_secs()
+                ));
             }
         }
     }
@@ -121,14 +128,16 @@ impl Gate {
 
 /// What one connection asks, answered.
 fn answered(stream: UnixStream) -> std::io::Result<Ask> {
-    let is_own = rustix::net::sockopt::socket_peercred(&stream)?.uid == rustix::process::geteuid();
+    // Before anything is read: nobody else is to take the time of who waits here.
+    if rustix::net::sockopt::socket_peercred(&stream)?.uid != rustix::process::geteuid() {
+        return Err(std::io::Error::other("of another user"));
+    }
     let mut stream = stream;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     let mut word = String::new();
     BufReader::new((&stream).take(WORD)).read_line(&mut word)?;
-    let ask = Ask::of(word.trim_end()).filter(|_| is_own);
-    let ask = ask.ok_or_else(|| std::io::Error::other("not a word of a gate, or of another user"))?;
+    let ask = Ask::of(word.trim_end()).ok_or_else(|| std::io::Error::other("not a word of a gate"))?;
     stream.write_all(format!("{}\n", ask.word()).as_bytes())?;
     Ok(ask)
 }
@@ -148,12 +157,13 @@ fn failed(name: &str, what: &str) -> impl FnOnce(std::io::Error) -> ProbeError {
 /// Nobody holds it, the program ended, or it was not ready in time.
 pub fn ask(name: &str, ask: Ask, limit: Duration) -> Result<(), ProbeError> {
     let wrong = |why: String| ProbeError::Gate { name: name.to_owned(), why };
-    let address = address(name).map_err(failed(name, "has no such name"))?;
+    let address = address(name).map_err(failed(name, "cannot have this name"))?;
     let began = Instant::now();
     let mut stream = loop {
         match UnixStream::connect_addr(&address) {
             Ok(stream) => break stream,
-            Err(error) if began.elapsed() >= TO_LISTEN.min(limit) => {
+            // A gate that was ready listens, or is gone.
+            Err(error) if ask != Ask::Wait || began.elapsed() >= TO_LISTEN.min(limit) => {
                 return Err(failed(name, "is held by nobody")(error));
             }
             Err(_) => std::thread::sleep(PAUSE),
@@ -202,7 +212,7 @@ mod tests {
         let (gives_up, given_up) = channel();
         let gate = Gate::new(name).unwrap();
         gate.hold(directory.path(), patience, move |why| gives_up.send(why).unwrap()).unwrap();
-        let script = format!("{prepares}; echo > ready; read -r _ < begin; echo begun");
+        let script = format!("{prepares}; echo > ready; read -r told < begin; echo told to $told");
         let mut program = Command::new("sh");
         program.args(["-c", &script]).current_dir(directory.path()).stdout(Stdio::piped());
         (program.spawn().unwrap(), given_up, directory)
@@ -217,7 +227,16 @@ mod tests {
         }
         assert!(child.try_wait().unwrap().is_none(), "it waits");
         ask(&name, Ask::Open, LONG).unwrap();
-        assert_eq!(child.wait_with_output().unwrap().stdout, b"begun\n");
+        assert_eq!(child.wait_with_output().unwrap().stdout, b"told to open\n");
+    }
+
+    #[test]
+    fn a_program_that_is_not_needed_any_more_is_told_to_end() {
+        let name = name("closes");
+        let (child, _given_up, _directory) = held(&name, "true", LONG);
+        ask(&name, Ask::Wait, LONG).unwrap();
+        ask(&name, Ask::Close, LONG).unwrap();
+        assert_eq!(child.wait_with_output().unwrap().stdout, b"told to close\n");
     }
 
     #[test]
@@ -266,7 +285,7 @@ mod tests {
         let name = name("words");
         let (child, _given_up, _directory) = held(&name, "true", LONG);
         ask(&name, Ask::Wait, LONG).unwrap();
-        for words in ["close\n", "", "openopenopenopenopenopen\n"] {
+        for words in ["begin\n", "", "openopenopenopenopenopen\n"] {
             let mut stream = UnixStream::connect_addr(&address(&name).unwrap()).unwrap();
             stream.write_all(words.as_bytes()).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
@@ -275,6 +294,6 @@ mod tests {
             assert_eq!(answer, "", "{words:?}");
         }
         ask(&name, Ask::Open, LONG).unwrap();
-        assert_eq!(child.wait_with_output().unwrap().stdout, b"begun\n");
+        assert_eq!(child.wait_with_output().unwrap().stdout, b"told to open\n");
     }
 }

@@ -102,16 +102,21 @@ pub(crate) fn settings(
 /// # Errors
 /// There is one, or the journal cannot be read.
 pub(crate) fn ended(journal: &Journal) -> Result<(), ChangeError> {
-    all_ended(journal, &journal.transactions()?)
+    all_ended(&journal.transactions()?)
 }
 
 /// As [`ended`], of transactions that were read.
 ///
 /// # Errors
 /// One did not end.
-pub(crate) fn all_ended(journal: &Journal, all: &[Transaction]) -> Result<(), ChangeError> {
-    let open = all.iter().rev().find(|transaction| transaction.is_unfinished());
-    open.map_or(Ok(()), |transaction| Err(journal.not_beside(transaction)))
+pub(crate) fn all_ended(all: &[Transaction]) -> Result<(), ChangeError> {
+    match all.iter().rev().find(|transaction| transaction.is_unfinished()) {
+        None => Ok(()),
+        Some(transaction) => Err(ChangeError::Unfinished {
+            transaction: transaction.number(),
+            started: transaction.header.started.clone(),
+        }),
+    }
 }
 
 /// Cures and devices in force: all, or the cures that concern a domain that was named.

@@ -1,6 +1,7 @@
 //! Changes that were refused: in which words, and with which exit code; and libvirt where it is missing.
 
-use nearmetal_change::ChangeError;
+use nearmetal_change::{ChangeError, Journal};
+use nearmetal_host::HostFs;
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Transport};
 
@@ -11,6 +12,12 @@ use crate::printer::Printer;
 pub(crate) fn refuse(printer: &mut Printer, error: &ChangeError) -> ExitStatus {
     printer.important(&format!("error: {}", chain(error)));
     if is_wrong_use(error) { ExitStatus::WrongUse } else { ExitStatus::Refused }
+}
+
+/// The same of what begins beside others: a change that another nearmetal is making is no change that was interrupted, and the way out of
+/// that would be the wrong one.
+pub(crate) fn refuse_beside(printer: &mut Printer, error: ChangeError, journal: &Journal) -> ExitStatus {
+    refuse(printer, &journal.who_is_at_it(error, &HostFs::live()))
 }
 
 /// Whether an error is about what the user named, and not about this machine.

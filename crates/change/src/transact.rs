@@ -36,7 +36,11 @@ pub(crate) fn may_begin(machine: &Machine<'_>, journal: &Journal) -> Result<(), 
     if !machine.surroundings.is_root {
         return Err(ChangeError::Preconditions { problems: vec!["run this as root".to_owned()] });
     }
-    journal.unfinished()?.map_or(Ok(()), |unfinished| Err(journal.not_beside(&unfinished)))
+    if let Some(unfinished) = journal.unfinished()? {
+        let started = unfinished.header.started.clone();
+        return Err(ChangeError::Unfinished { transaction: unfinished.number(), started });
+    }
+    Ok(())
 }
 
 /// Makes the changes of one transaction; `read_back` counts what is not as wanted afterwards.

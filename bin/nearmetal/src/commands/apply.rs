@@ -18,7 +18,7 @@ use crate::fleet::apply::{self as fleet_apply, Order};
 use crate::guest_profile::Denied;
 use crate::printer::Printer;
 use crate::read_back;
-use crate::refusal::refuse;
+use crate::refusal::refuse_beside;
 use crate::state::{StateArgs, load_plan};
 use crate::steps::{self, Steps};
 use crate::style::Format;
@@ -93,7 +93,7 @@ impl Args {
 pub(crate) fn apply(args: Args, printer: &mut Printer) -> anyhow::Result<ExitStatus> {
     match run(&args, printer) {
         Ok(status) => Ok(status),
-        Err(error) => Ok(refuse(printer, &error)),
+        Err(error) => Ok(refuse_beside(printer, error, &args.state.journal())),
     }
 }
 

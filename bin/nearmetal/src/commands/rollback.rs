@@ -79,14 +79,19 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
         return Ok(list(&args.state.journal(), args.format, printer).unwrap_or_else(|error| refuse(printer, &error)));
     }
     let last = leftovers_since(args.state.journal().state_directory()).map(timestamp::of);
-    if args.dry_run && last.is_some() {
-        printer.data("first of all, put back what a killed measurement has left");
+    let cleaned = match (args.dry_run, args.list_fault_points || args.forget) {
+        (true, _) => last.is_some(),
+        (false, true) => false,
+        (false, false) => after_a_measurement(&args, printer)?,
+    };
+    if args.dry_run && cleaned {
+        printer.data("first, what a killed measurement left would be put back");
     }
-    let only_looks = args.list_fault_points || args.forget || args.dry_run;
-    let cleaned = if only_looks { false } else { after_a_measurement(&args, printer)? };
     let means_a_plan = args.transaction.is_some() || args.plan.is_some() || args.restart || args.keep_running;
     if cleaned && !means_a_plan && !changed_since(&args.state.journal(), &last.unwrap_or_default()) {
-        printer.important("nothing else was rolled back; to see what is in force: nearmetal rollback --list");
+        let was = if args.dry_run { "would be" } else { "was" };
+        printer
+            .important(&format!("nothing else {was} rolled back; to see what is in force: nearmetal rollback --list"));
         if args.format == Format::Json {
             print(None, vec![PUT_BACK.to_owned()], printer);
         }
@@ -167,15 +172,20 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     if args.dry_run {
         let found = preview(&mut machine, &journal, &options)?;
-        show(&found, args, printer);
+        printer.data(&shown(&found));
+        if !args.restart && !args.keep_running && !found.must_stop.is_empty() {
+            printer.say(
+                "add --restart to shut down what runs with it, or --keep-running to leave that for the next start",
+            );
+        }
         return Ok(ExitStatus::Done);
     }
     if args.restart && !args.yes && somebody_is_there() {
         let found = preview(&mut machine, &journal, &options)?;
         if !found.must_stop.is_empty() {
-            show(&found, args, printer);
+            printer.important(&shown(&found));
             if !agreed(false, printer) {
-                printer.important("nothing was rolled back");
+                printer.important("this transaction was not rolled back");
                 return Ok(ExitStatus::WrongUse);
             }
         }
@@ -195,15 +205,6 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
 }
 
 /// What would be undone, a line each.
-fn show(found: &Preview, args: &Args, printer: &mut Printer) {
-    printer.data(&shown(found));
-    if !args.restart && !args.keep_running && !found.must_stop.is_empty() {
-        printer.say(
-            "add --restart to shut down and start what runs with it, or --keep-running to leave that for the next start",
-        );
-    }
-}
-
 fn shown(found: &Preview) -> String {
     let lines = (1..).zip(&found.actions).map(|(number, action)| format!("\n  {number}. {action}"));
     format!("transaction {}{}", found.transaction, lines.collect::<String>())
@@ -234,6 +235,17 @@ fn in_force(journal: &Journal, plan: &PlanFile) -> Result<Option<u32>, ChangeErr
 }
 
 fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> ExitStatus {
+    // Hosts have nobody to ask: they are told over ssh.
+    if args.restart && !args.dry_run && !args.yes && somebody_is_there() {
+        printer.important(&format!(
+            "this shuts down what runs by the plan, on {} hosts one after the other",
+            plan.hosts.len()
+        ));
+        if !agreed(false, printer) {
+            printer.important("nothing was rolled back");
+            return ExitStatus::WrongUse;
+        }
+    }
     let mut arguments = ["rollback", "--plan", "-", "--shutdown-timeout"].map(str::to_owned).to_vec();
     arguments.push(args.shutdown_timeout.to_string());
     arguments.extend(args.restart.then(|| "--restart".to_owned()));
@@ -243,7 +255,7 @@ fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> E
     // One host that cannot is no reason to leave the others as they are.
     let errand = Errand { arguments, reverse: true, stop_at_first: false };
     let outcomes = over_hosts::run(plan, &errand, printer);
-    let done = if args.dry_run { "could be undone" } else { "as it was before" };
+    let done = if args.dry_run { "asked: its answer is above" } else { "as it was before" };
     over_hosts::show(&outcomes, done, "not as it was before", args.format, printer);
     over_hosts::status(&outcomes)
 }

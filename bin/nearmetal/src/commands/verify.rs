@@ -14,7 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::fleet::over_hosts::{self, Errand};
 use crate::printer::Printer;
 use crate::read_back::{self, InForce};
-use crate::refusal::refuse;
+use crate::refusal::refuse_beside;
 use crate::state::{StateArgs, load_plan, warn_of_unfinished};
 use crate::style::Format;
 
@@ -79,7 +79,8 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         return drift::keep_watch(Duration::from_secs(seconds), args.state.journal(), outputs, printer);
     }
     let mut found = None;
-    let status = run(&args, &mut found, printer).unwrap_or_else(|error| refuse(printer, &error));
+    let status =
+        run(&args, &mut found, printer).unwrap_or_else(|error| refuse_beside(printer, error, &args.state.journal()));
     // Each is tried, whatever became of the other and of reading back. The file is written also where nothing could be read
     // back: one of yesterday would go on saying that all is well.
     let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());

@@ -12,7 +12,7 @@ use super::{Gathered, gather};
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-use crate::refusal::{NoLibvirt, refuse};
+use crate::refusal::{NoLibvirt, refuse_beside};
 use crate::state::StateArgs;
 use crate::style::Format;
 
@@ -60,7 +60,7 @@ pub(crate) fn fix(
     let mut run = Run { args, class, settings, fail_on, format, printer };
     match run.run() {
         Ok(status) => status,
-        Err(error) => refuse(run.printer, &error),
+        Err(error) => refuse_beside(run.printer, error, &run.args.journal()),
     }
 }
 

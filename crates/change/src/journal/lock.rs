@@ -100,17 +100,6 @@ pub(super) fn holder(path: &Path, files: &HostFs) -> Result<Option<Option<u32>>,
     })
 }
 
-/// Another process that has the lock now, by the number that it left there; `None` where nobody has it, this process has it, or its
-/// file is closed to this user.
-pub(super) fn other(path: &Path) -> Option<String> {
-    let file = files::open(path).ok()?;
-    if files::try_lock(&file, path).ok()? {
-        return None;
-    }
-    let holder = files::read_to_string(path).ok()?.trim().to_owned();
-    (holder != std::process::id().to_string()).then_some(holder)
-}
-
 fn look(path: &Path, files: &HostFs) -> Result<Holder, ChangeError> {
     let inode = match path.metadata() {
         Ok(metadata) => metadata.ino(),

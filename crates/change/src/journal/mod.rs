@@ -116,14 +116,14 @@ impl Journal {
         Ok(self.transactions()?.into_iter().rev().find(Transaction::is_unfinished))
     }
 
-    /// Why nothing can be done beside a transaction that has not ended: somebody is at it, or it was interrupted.
-    pub fn not_beside(&self, transaction: &Transaction) -> ChangeError {
-        match lock::other(&self.lock_path()) {
-            Some(holder) => ChangeError::Busy { holder },
-            None => ChangeError::Unfinished {
-                transaction: transaction.number(),
-                started: transaction.header.started.clone(),
+    /// The same error, unless the transaction that has not ended is being made at this moment: then who makes it.
+    pub fn who_is_at_it(&self, error: ChangeError, files: &HostFs) -> ChangeError {
+        let is_open = matches!(error, ChangeError::Unfinished { .. });
+        match is_open.then(|| self.at_work(files).ok().flatten()).flatten() {
+            Some(AtWork { work: Work::Changing, pid }) if pid != Some(std::process::id()) => ChangeError::Busy {
+                holder: pid.map_or_else(|| "of another PID namespace".to_owned(), |pid| pid.to_string()),
             },
+            _ => error,
         }
     }
 

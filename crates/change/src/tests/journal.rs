@@ -54,24 +54,6 @@ fn damage_in_the_middle_is_an_error_with_its_line() {
     assert!(error.contains("line 2") && error.contains("0001.jsonl"), "{error}");
 }
 
-/// A process in the middle of a change is no crash, and the way out of a crash would be the wrong one.
-#[test]
-fn what_would_begin_beside_a_change_under_way_is_told_who_is_at_work() {
-    let mut stage = Stage::new();
-    let crash = stage.apply(&plan_file(), &with_restart(), &Faults::failing_at("begin:header-written"));
-    assert!(crash.is_err());
-    let _at_work = stage.journal().lock().unwrap();
-    let lock = stage.journal().state_directory().join("lock");
-    let refused = |stage: &mut Stage| {
-        let journal = stage.journal();
-        changes(&mut stage.machine(), &journal, &plan_file(), &with_restart()).unwrap_err().to_string()
-    };
-    assert!(refused(&mut stage).contains("is unfinished"), "this very process has it");
-    files::write(&lock, "4711\n").unwrap();
-    let why = refused(&mut stage);
-    assert!(why.contains("process 4711") && !why.contains("crash"), "{why}");
-}
-
 #[test]
 fn a_second_writer_is_refused_and_told_who_has_it() {
     let mut stage = Stage::new();

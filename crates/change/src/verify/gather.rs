@@ -283,13 +283,11 @@ impl Look {
             }
         }
         let process = GuestProcess::read(files, pid).map_err(text)?;
-        // QEMU ends a worker that had nothing to do for a while: one that is gone by now has read nothing.
+        // QEMU ends a worker that has had nothing to do for a while: one that is gone by now was idle.
         let workers = process.threads_of(&ThreadRole::Worker).filter_map(|thread| {
-            match files.read(&format!("/proc/{pid}/task/{}/io", thread.id)) {
-                Ok(text) => Some((thread.id, Some(transferred(&text)?))),
-                Err(ReadError::Denied { .. }) => Some((thread.id, None)),
-                Err(_) => None,
-            }
+            let task = format!("/proc/{pid}/task/{}", thread.id);
+            let bytes = files.read(&format!("{task}/io")).ok().as_deref().and_then(transferred);
+            (bytes.is_some() || files.exists(&format!("{task}/status"))).then_some((thread.id, bytes))
         });
         Ok(Self { rings, aio_rings: guests::count_aio_rings(files, pid).map_err(text)?, workers: workers.collect() })
     }
@@ -337,7 +335,7 @@ mod tests {
     use nearmetal_host::{Entry, HostFs, MemoryTree};
 
     #[test]
-    fn a_worker_that_has_ended_read_nothing_and_one_that_may_not_be_seen_is_unknown() {
+    fn a_worker_that_is_there_and_may_not_be_seen_is_unknown() {
         let mut tree = MemoryTree::new();
         let mut put = |path: &str, entry: Entry| tree.put(&format!("/proc/4700/{path}"), entry).unwrap();
         let file = |text: &str| Entry::File(text.as_bytes().to_vec());
@@ -346,18 +344,13 @@ mod tests {
         put("status", file("Name:\tqemu-system-x86\n"));
         put("maps", file(""));
         put("fd", Entry::Directory);
-        for (thread, io) in [
-            (4701, Some(file("rchar: 7\nwchar: 1\n"))),
-            (4702, None),
-            (4703, Some(Entry::Denied)),
-            (4704, Some(file(""))),
-        ] {
+        for (thread, io) in [(4701, Some(file("rchar: 7\nwchar: 1\n"))), (4702, Some(Entry::Denied)), (4703, None)] {
             put(&format!("task/{thread}/comm"), file("worker\n"));
             put(&format!("task/{thread}/status"), file("Name:\tworker\nPPid:\t1\nCpus_allowed_list:\t3\n"));
             io.into_iter().for_each(|io| put(&format!("task/{thread}/io"), io));
         }
         let seen = super::Look::take(&HostFs::of_tree(tree, "a test"), 4700).unwrap();
-        assert_eq!(seen.workers, [(4701, Some(8)), (4703, None)].into());
+        assert_eq!(seen.workers, [(4701, Some(8)), (4702, None), (4703, None)].into());
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) fn counting_reasons<T>(fs: &HostFs, work: impl FnOnce() -> T) -> Resu
 impl Reasons {
     /// The costs of a run with `cost.exits.all` split by reason; its rate is not kept, since counting is work at every exit.
     ///
-    /// The numbers are of the whole run, its start and the agent's words included; what counts is their share.
+    /// The numbers are of the whole run from the beginning of its load, the agent's words included; what counts is their share.
     ///
     /// # Errors
     /// KVM's own count is missing, or nothing was counted.

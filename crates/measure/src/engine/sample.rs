@@ -133,17 +133,25 @@ impl Subject<'_> {
         let are_unseen = guests.iter().any(|guest| session.seen.get(guest) == Some(&false));
         let ((told, counted), reasons) = session.while_running(&guests_of(&seats), |session| {
             // Before anything is counted: what a load works on is made for each sample anew, and is no part of it.
-            let prepared = turn.prepared(session)?;
+            let mut prepared = Some(turn.prepared(session)?);
             // Until the sample ends; a lab that is asked by someone who dies ceases by itself.
-            let _accesses = match step.purpose {
-                Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted)?,
-                _ => None,
+            let accesses = match step.purpose {
+                Purpose::Accesses => fs.watch_lab_memory().transpose().map_err(uncounted),
+                _ => Ok(None),
             };
-            let work = || watched(fs, &target, counted_part, lead, are_unseen, || turn.taken(prepared, session));
-            match step.purpose {
-                Purpose::ExitReasons => counting_reasons(fs, work),
-                _ => Ok((work(), None)),
+            let counted = accesses.and_then(|_accesses| {
+                let begins = || turn.taken(prepared.take().unwrap_or_default(), session);
+                let work = || watched(fs, &target, counted_part, lead, are_unseen, begins);
+                match step.purpose {
+                    Purpose::ExitReasons => counting_reasons(fs, work),
+                    _ => Ok((work(), None)),
+                }
+            });
+            // Where nothing could be counted, nothing began.
+            if let Some(prepared) = prepared {
+                prepared.end(&turn, session);
             }
+            counted
         })?;
         counted.same_pus().map_err(|error| MeasureError::Unfit(error.to_string()))?;
         let told = told?;

@@ -416,9 +416,11 @@ pub(crate) fn ask(
     stdout_of(&output, || format!("`{}` in `{name}`", title(words)))
 }
 
-/// A command as errors name it: a script by its name and what it works on, since its text says nothing to whoever reads the error.
+/// A command as errors name it: a script by its name and what it works on, since its text says nothing to whoever reads the error; a
+/// user's command, which is run by a script, as he wrote it.
 fn title(words: &[&str]) -> String {
     let command = match words {
+        ["sh", "-c", _, "nearmetal", users @ ..] => users.join(" "),
         ["sh", "-c", _, named @ ..] if !named.is_empty() => named.join(" "),
         words => words.join(" "),
     };

@@ -41,7 +41,26 @@ pub(super) struct Turn<'a> {
 }
 
 /// The programs that are ready, by tenant; `None` of a load that prepares nothing.
+#[derive(Default)]
 pub(super) struct Prepared(Vec<Option<Running>>);
+
+impl Prepared {
+    /// Ends those that are ready, since nothing will be measured. Each is told to, so that it gives its device back; one that does not
+    /// is killed.
+    pub(super) fn end(self, turn: &Turn<'_>, session: &mut Session<'_>) {
+        for (number, running) in self.0.into_iter().enumerate() {
+            let Some(running) = running else { continue };
+            let words = turn.of_the_gate(number, &["close", &turn.gate(number)], session);
+            let told = turn.start(number, words, session);
+            let told = told.and_then(|told| told.wait(turn, number, SLACK, session));
+            // What it says of its end is no news.
+            let _ = match told {
+                Ok(_) => running.wait(turn, number, SLACK, session).err(),
+                Err(_) => running.end(turn, number, session),
+            };
+        }
+    }
+}
 
 /// A tenant's program.
 struct Running {
@@ -114,26 +133,38 @@ impl Turn<'_> {
                 }
             }
         }
-        for (number, program) in programs.iter_mut().enumerate() {
-            if problem.is_none() && program.is_some() {
-                problem = self.wait_until_ready(number, session).err().map(|error| {
-                    let own = program.take().and_then(|running| running.end(self, number, session));
-                    own.unwrap_or(error)
-                });
-            }
-        }
-        let Some(problem) = problem else { return Ok(Prepared(programs)) };
-        for (number, running) in programs.into_iter().enumerate() {
-            running.map(|running| running.end(self, number, session));
-        }
+        let mut prepared = Prepared(programs);
+        let ready = problem.map_or_else(|| self.wait_until_ready(&mut prepared, session), Err);
+        let Err(problem) = ready else { return Ok(prepared) };
+        prepared.end(self, session);
         Err(problem)
     }
 
-    fn wait_until_ready(&self, number: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        let limit = self.loads[number].load().prepares().unwrap_or_default() + SLACK;
-        let seconds = limit.as_secs().to_string();
-        let words = self.of_the_gate(number, &["wait", &self.gate(number), "--seconds", &seconds], session);
-        self.start(number, words, session)?.wait(self, number, limit + SLACK, session).map(drop)
+    fn wait_until_ready(&self, prepared: &mut Prepared, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        // All at once: one that is asked about after the others are ready may be gone by then.
+        let mut asked = Vec::new();
+        for number in 0..prepared.0.len() {
+            let limit = self.loads[number].load().prepares().map(|prepares| prepares + SLACK);
+            asked.push(match limit {
+                Some(limit) => {
+                    let seconds = limit.as_secs().to_string();
+                    let words = self.of_the_gate(number, &["wait", &self.gate(number), "--seconds", &seconds], session);
+                    Some((self.start(number, words, session)?, limit + SLACK))
+                }
+                None => None,
+            });
+        }
+        let mut problem = None;
+        for (number, asked) in asked.into_iter().enumerate() {
+            let Some((asked, limit)) = asked else { continue };
+            // What is not waited for any more ends with its gate.
+            if let Err(error) = asked.wait(self, number, if problem.is_none() { limit } else { TO_END }, session) {
+                let own = prepared.0[number].take().filter(|_| problem.is_none());
+                let own = own.and_then(|running| running.end(self, number, session));
+                problem = problem.or(own).or(Some(error));
+            }
+        }
+        problem.map_or(Ok(()), Err)
     }
 
     /// With the guests that take part running: all begin, and all are waited for.
@@ -141,7 +172,13 @@ impl Turn<'_> {
     /// # Errors
     /// A program fails or hangs.
     pub(super) fn taken(&self, prepared: Prepared, session: &mut Session<'_>) -> Result<Vec<Told>, MeasureError> {
-        let clocks = self.clocks(session)?;
+        let clocks = match self.clocks(session) {
+            Ok(clocks) => clocks,
+            Err(problem) => {
+                prepared.end(self, session);
+                return Err(problem);
+            }
+        };
         let moment = self.lead.map(|lead| now() + lead.as_nanos() as i128);
         let lead = self.lead.unwrap_or_default();
         let began = session.hypervisor.now();
@@ -209,7 +246,9 @@ impl Turn<'_> {
                 Err(error) => Err(ready.end(self, number, session).unwrap_or(error)),
             },
             (None, ready) => {
-                ready.map(|ready| ready.end(self, number, session));
+                let mut prepared = Prepared((0..number).map(|_| None).collect());
+                prepared.0.push(ready);
+                prepared.end(self, session);
                 Ok(None)
             }
         }

@@ -52,7 +52,7 @@ pub use self::work::WorkJob;
 /// What a run may take beyond its own seconds: starting the program, flushing, an emulated machine.
 pub(crate) const SLACK: Duration = Duration::from_secs(60);
 
-/// What preparing may take is as many times what is reckoned with.
+/// The limit of preparing, in multiples of what it is expected to take.
 const OF_WHICH_IT_TAKES: u32 = 3;
 
 /// What a finished run gave.
@@ -146,7 +146,7 @@ pub(crate) trait Load {
     fn length(&self) -> Option<Duration> {
         self.server().map(|server| server.length())
     }
-    /// What is reckoned with before it ran: its length, and what it may take to start where that is not part of it.
+    /// What is reckoned with before it ran: its length, and what preparing is expected to take.
     fn reckoned(&self) -> Duration {
         self.length().unwrap_or_default() + self.prepares().unwrap_or_default() / OF_WHICH_IT_TAKES
     }

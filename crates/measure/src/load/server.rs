@@ -15,6 +15,9 @@ use crate::error::MeasureError;
 /// On what the data are.
 const FILE_SYSTEM: FileSystem = FileSystem::Ext4;
 
+/// Seconds that preparing may take at most: what is beside it leaves a gate within the day that it may be held.
+pub(super) const MOST_TO_PREPARE: u32 = 12 * 60 * 60;
+
 /// One sample of such a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -45,7 +48,7 @@ impl Server {
 
     /// From the probe's start until it waits at the gate, at most.
     pub(super) fn prepares(&self) -> Duration {
-        seconds(self.prepare)
+        seconds(self.prepare.min(MOST_TO_PREPARE))
     }
 
     /// From the beginning of the load to its end.
@@ -171,6 +174,7 @@ mod tests {
         let middle = ONE.middle().unwrap();
         assert_eq!((middle.begins, middle.ends), (seconds(6), seconds(11)));
         assert_eq!((ONE.prepares(), ONE.length()), (seconds(20), seconds(13)));
+        assert_eq!(Server { prepare: u32::MAX, ..ONE }.prepares(), seconds(MOST_TO_PREPARE));
         let three = Server { parts: 3, ..ONE };
         assert_eq!((three.middle(), three.length()), (None, seconds(39)));
     }

@@ -254,7 +254,7 @@ impl World {
                 true => Err(format!("the gate `{gate}` is gone: the program ended before it was ready")),
                 false => Ok(String::new()),
             },
-            [_, "gate", "open", _] => Ok(String::new()),
+            [_, "gate", "open" | "close", _] => Ok(String::new()),
             [_, "load", what, rest @ ..] if rest.contains(&"--address") => {
                 let place = rest.iter().position(|word| *word == "--address").unwrap_or_default();
                 self.asked(what, rest[place + 1], words)

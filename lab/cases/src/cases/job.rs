@@ -31,6 +31,12 @@ fn whole(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.sh("nearmetal apply /root/plan.json --restart --yes")?;
     bench.wait_for_agent()?;
     let verified = bench.sh("nearmetal verify web1 --agent-timeout 60")?;
+    let applied = bench.fingerprint()?;
+    let would = bench.sh("nearmetal rollback --dry-run --restart")?;
+    for words in ["1. shut down `web1`", "take back: redefine `web1`", "start `web1`"] {
+        ensure!(would.contains(words), "{words}: {would}");
+    }
+    ensure!(bench.fingerprint()? == applied, "a dry run changed something");
     bench.sh("nearmetal rollback --restart")?;
     let after = bench.fingerprint()?;
     ensure!(after == before, "rollback left a difference:\n{before}\n---\n{after}");

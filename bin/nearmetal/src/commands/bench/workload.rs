@@ -166,7 +166,7 @@ impl Chosen {
 pub(super) struct StartArgs {
     /// Seconds that a JVM, a database or a web server may take to start, before its load begins; if it takes longer the sample
     /// fails [default: as many as a slow machine needs]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=43_200))]
     start: Option<u32>,
 }
 

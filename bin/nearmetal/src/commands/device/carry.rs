@@ -11,7 +11,7 @@ use super::function;
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-use crate::refusal::{NoLibvirt, refuse};
+use crate::refusal::{NoLibvirt, refuse_beside};
 use crate::state::StateArgs;
 
 /// How a change to a device is made.
@@ -60,7 +60,7 @@ pub(super) fn carry(args: &CarryArgs, name: &str, planner: Planner<'_>, printer:
     };
     match run(args, &now, function, planner, printer) {
         Ok(status) => status,
-        Err(error) => refuse(printer, &error),
+        Err(error) => refuse_beside(printer, error, &args.state.journal()),
     }
 }
 

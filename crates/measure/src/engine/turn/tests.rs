@@ -42,6 +42,7 @@ fn all_are_ready_before_any_begins_and_what_prepares_nothing_begins_with_them() 
     assert_eq!(told.len(), 3);
     assert!(told[0].output.contains("rows 2000") && told[1].output.contains("iops"));
     let begin = ["open 40-0 at its moment", "fio at its moment", "open 40-2 at its moment"];
+    // Who asks about the second is there before the first is ready.
     let prepare = ["prepare 40-0", "prepare 40-2", "wait 40-0", "wait 40-2"];
     assert_eq!(done(&machine), [&prepare[..], &begin[..]].concat());
 }
@@ -54,5 +55,18 @@ fn where_one_never_gets_ready_nobody_begins_and_its_own_words_are_the_reason() {
     let Err(error) = taken(&mut machine, &[&database, &database]) else { panic!("it never got ready") };
     let words = error.to_string();
     assert!(words.contains("on the bare slice of `two` failed: no room for the database"), "{words}");
-    assert!(!done(&machine).iter().any(|step| step.contains("open")), "{:?}", done(&machine));
+    let done = done(&machine);
+    assert!(!done.iter().any(|step| step.contains("open")), "{done:?}");
+    assert!(done.ends_with(&["close 40-0".to_owned()]), "the other gives back what it works on: {done:?}");
+}
+
+#[test]
+fn where_one_is_not_told_to_begin_it_ends_and_all_are_waited_for() {
+    let database: Workload = OltpJob::small().into();
+    let mut machine = Machine::with(&[]);
+    machine.fails_once("gate open 40-1");
+    let Err(error) = taken(&mut machine, &[&database, &database, &database]) else { panic!("the second never began") };
+    let words = error.to_string();
+    assert!(words.contains("on the bare slice of `two` failed") && words.contains("spoiled by the test"), "{words}");
+    assert!(done(&machine).contains(&"open 40-2 at its moment".to_owned()), "{:?}", done(&machine));
 }

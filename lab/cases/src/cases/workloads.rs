@@ -158,8 +158,7 @@ fn kit(bench: &Bench) -> anyhow::Result<Verdict> {
 fn database(bench: &Bench) -> anyhow::Result<Verdict> {
     let setting = format!("cat {LARGE_PAGES}");
     let before = bench.sh(&setting)?;
-    let results =
-        run(bench, "pages", "--workload oltp --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses")?;
+    let results = run(bench, "pages", "--workload oltp --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses")?;
     let closed = |workload: &Workload| matches!(workload, Workload::Oltp(job) if job.offered.is_empty());
     let offered = |workload: &Workload| matches!(workload, Workload::Oltp(job) if !job.offered.is_empty());
     for arm in [BARE_SLICE, "small-pages", "huge-pages", "pinned", PLANNED] {

@@ -51,9 +51,13 @@ pub fn examine<'a>(input: &Input<'_>, rules: impl IntoIterator<Item = &'a Rule>)
     run(input, rules, |_| true)
 }
 
-/// Runs these rules over one domain, which all others are neighbours of.
-pub fn examine_one<'a>(input: &Input<'_>, rules: impl IntoIterator<Item = &'a Rule>, domain: &str) -> Examination {
-    run(input, rules, |other| other.name == domain)
+/// Runs these rules over the host and over the domains of these names, which all others are neighbours of.
+pub fn examine_those<'a>(
+    input: &Input<'_>,
+    rules: impl IntoIterator<Item = &'a Rule>,
+    domains: &[String],
+) -> Examination {
+    run(input, rules, |other| domains.contains(&other.name))
 }
 
 fn run<'a>(

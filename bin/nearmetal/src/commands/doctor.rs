@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nearmetal_rules::{Examination, Input, RULES, Rule, Scope, Settings, Severity, WorkloadClass, examine};
+use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine, examine_those};
 
 use crate::doctor::{
     FixArgs, Gathered, Images, LookArgs, Looked, Report, Times, explain, export, fix, gather, gather_again, json,
@@ -166,7 +166,6 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     }
     let examination = checked(&args, &gathered, &settings);
     if !args.domain.is_empty() {
-        // All were checked: what others have decides what is free on the host.
         gathered.domains.retain(|domain| args.domain.contains(&domain.name));
     }
     if let Some(Action::Export { directory }) = &args.action {
@@ -213,17 +212,11 @@ fn ended(gathered: &Gathered, status: ExitStatus) -> ExitStatus {
 
 fn checked(args: &Args, gathered: &Gathered, settings: &Settings) -> Examination {
     let input = Input { host: Some(&gathered.host), domains: &gathered.domains, settings };
-    let mut examination = match args.only.as_slice() {
-        [] => examine(&input, RULES),
-        only => examine(&input, only.iter().copied()),
-    };
-    if !args.domain.is_empty() {
-        examination.findings.retain(|finding| match &finding.scope {
-            Scope::Host => true,
-            Scope::Domain { name, .. } => args.domain.contains(name),
-        });
+    let rules: Vec<&Rule> = if args.only.is_empty() { RULES.iter().collect() } else { args.only.clone() };
+    match args.domain.as_slice() {
+        [] => examine(&input, rules),
+        those => examine_those(&input, rules, those),
     }
-    examination
 }
 
 /// What is wrong with the domains that were named.

@@ -11,7 +11,7 @@ use nearmetal_host::images::ImageChain;
 use nearmetal_host::{Host, HugepagePool};
 use nearmetal_place::{Placement, PoolChange, Reason, WorkloadClass};
 use nearmetal_rules::{
-    Check, Cure, Domain, Examination, Input, Object, RULES, Rule, Settings, Severity, examine, examine_one, rule,
+    Check, Cure, Domain, Examination, Input, Object, RULES, Rule, Settings, Severity, examine, examine_those, rule,
     source,
 };
 use serde::{Deserialize, Serialize};
@@ -244,7 +244,7 @@ fn of_domain(host: &Host, domains: &[Domain], index: usize) -> Findings {
     let settings = Settings::default();
     let input = Input { host: Some(host), domains, settings: &settings };
     let rules = RULES.iter().filter(|rule| matches!(rule.check, Check::Domain(_)) && is_severe(rule));
-    objects(examine_one(&input, rules, &domains[index].name))
+    objects(examine_those(&input, rules, std::slice::from_ref(&domains[index].name)))
 }
 
 fn is_severe(rule: &Rule) -> bool {

@@ -204,7 +204,8 @@ fn work_ends_where_threads_or_memory_run_out() {
     let remarks = limited(400_000, "--threads 400 --size 100MiB");
     assert!(remarks.contains("start 400 threads"), "{remarks}");
     let remarks = limited(120_000, "--threads 2 --size 200MiB");
-    assert!(remarks.contains("give 104857600 bytes"), "{remarks}");
+    // For its buffer, or, where one thread got that, for the order of its walk.
+    assert!(["give 104857600 bytes", "give 1638400 bytes"].iter().any(|words| remarks.contains(words)), "{remarks}");
 }
 
 #[test]

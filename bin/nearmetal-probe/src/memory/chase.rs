@@ -91,7 +91,7 @@ mod tests {
         fn the_ring_closes_after_all_places_and_not_before(pages in 1u64..65, seed: u64, page_pattern: bool) {
             let pattern = if page_pattern { Pattern::Page } else { Pattern::Groups };
             let bytes = pages * PAGE;
-            let order = visits(pattern, bytes, &mut Random::new(seed));
+            let order = visits(pattern, bytes, &mut Random::new(seed)).unwrap();
             let mapping = Mapping::new(bytes as usize, PageKind::Small).unwrap();
             let base = mapping.start().addr();
             let mut ring = Ring::new(mapping, &order).unwrap();

@@ -97,7 +97,7 @@ pub fn measure(settings: &Settings) -> Result<Latency, ProbeError> {
     let small_or_transparent = budget::available(&files, nodes).filter(|_| settings.pages != PageKind::Huge);
     let size = budget::size(settings.size, DEFAULT_SIZE, small_or_transparent)?;
 
-    let order = visits(settings.pattern, size.bytes, &mut Random::new(settings.seed));
+    let order = visits(settings.pattern, size.bytes, &mut Random::new(settings.seed))?;
     let (mapping, first_backing) = buffer(&files, size.bytes, settings.pages, nodes, settings.exact_pages)?;
     let start = mapping.start().addr();
     let length = mapping.len() as u64;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::error::ProbeError;
 use crate::random::Random;
 
 /// Bytes of a cache line of x86.
@@ -29,7 +30,10 @@ pub enum Pattern {
 /// random, so that the places do not all fall into the same cache sets.
 ///
 /// `bytes` is at least one page and at most 2^38 bytes (line numbers are 32 bits).
-pub fn visits(pattern: Pattern, bytes: u64, random: &mut Random) -> Vec<u32> {
+///
+/// # Errors
+/// There is no memory for so many numbers, of 4 bytes each.
+pub fn visits(pattern: Pattern, bytes: u64, random: &mut Random) -> Result<Vec<u32>, ProbeError> {
     let slot_bytes = slot_bytes(pattern);
     let lines_per_slot = (slot_bytes / LINE) as u32;
     let slots = u32::try_from(bytes / slot_bytes).unwrap_or(0);
@@ -39,7 +43,12 @@ pub fn visits(pattern: Pattern, bytes: u64, random: &mut Random) -> Vec<u32> {
     };
     let mut groups: Vec<u32> = (0..slots.div_ceil(slots_per_group)).collect();
     random.shuffle(&mut groups);
-    let mut order = Vec::with_capacity(slots as usize);
+    let mut order = Vec::new();
+    // Beside a buffer of this size there may be no more room, and a process that finds none ends without a word.
+    order.try_reserve_exact(slots as usize).map_err(|_| {
+        let action = format!("give {} bytes for the order of a walk", u64::from(slots) * 4);
+        ProbeError::kernel(action, std::io::ErrorKind::OutOfMemory)
+    })?;
     for group in groups {
         let first = group * slots_per_group;
         let start = order.len();
@@ -49,7 +58,7 @@ pub fn visits(pattern: Pattern, bytes: u64, random: &mut Random) -> Vec<u32> {
     for slot in &mut order {
         *slot = *slot * lines_per_slot + random.below(lines_per_slot);
     }
-    order
+    Ok(order)
 }
 
 /// Bytes of which one line is visited.
@@ -67,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_group_pattern_finishes_a_group_before_the_next() {
-        let order = visits(Pattern::Groups, 8 * GROUP_PAGES * PAGE, &mut Random::new(1));
+        let order = visits(Pattern::Groups, 8 * GROUP_PAGES * PAGE, &mut Random::new(1)).unwrap();
         let group = |line: &u32| u64::from(*line) * LINE / (GROUP_PAGES * PAGE);
         let mut groups: Vec<u64> = order.iter().map(group).collect();
         groups.dedup();
@@ -77,14 +86,14 @@ mod tests {
 
     #[test]
     fn the_page_pattern_uses_many_line_offsets() {
-        let order = visits(Pattern::Page, 4096 * PAGE, &mut Random::new(1));
+        let order = visits(Pattern::Page, 4096 * PAGE, &mut Random::new(1)).unwrap();
         let offsets: std::collections::BTreeSet<u32> = order.iter().map(|line| line % 64).collect();
         assert_eq!(offsets.len(), 64);
     }
 
     #[test]
     fn the_same_seed_gives_the_same_walk() {
-        let walk = |seed| visits(Pattern::Page, 64 * PAGE, &mut Random::new(seed));
+        let walk = |seed| visits(Pattern::Page, 64 * PAGE, &mut Random::new(seed)).unwrap();
         assert_eq!(walk(5), walk(5));
         assert_ne!(walk(5), walk(6));
     }
@@ -94,7 +103,7 @@ mod tests {
         fn every_slot_is_visited_once(pages in 1u64..700, seed: u64, page_pattern: bool) {
             let pattern = if page_pattern { Pattern::Page } else { Pattern::Groups };
             let slot_lines = (slot_bytes(pattern) / LINE) as u32;
-            let order = visits(pattern, pages * PAGE, &mut Random::new(seed));
+            let order = visits(pattern, pages * PAGE, &mut Random::new(seed)).unwrap();
             let mut slots: Vec<u32> = order.iter().map(|line| line / slot_lines).collect();
             slots.sort_unstable();
             prop_assert_eq!(slots, (0..(pages * PAGE / slot_bytes(pattern)) as u32).collect::<Vec<_>>());

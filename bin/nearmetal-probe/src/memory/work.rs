@@ -236,7 +236,7 @@ fn prepare(member: &Member) -> Result<Prepared, ProbeError> {
     let files = HostFs::live();
     let (mapping, backing) = buffer(&files, member.share, member.pages, member.nodes.as_ref(), member.exact)?;
     let (start, length) = (mapping.start().addr(), mapping.len() as u64);
-    let order = visits(Pattern::Groups, member.share, &mut Random::new(member.seed));
+    let order = visits(Pattern::Groups, member.share, &mut Random::new(member.seed))?;
     Ok(Prepared { ring: Ring::new(mapping, &order)?, start, length, reason: backing.reason })
 }
 

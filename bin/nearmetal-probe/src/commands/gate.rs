@@ -5,7 +5,7 @@ use std::time::Duration;
 use nearmetal_probe::error::ProbeError;
 use nearmetal_probe::gate::{Ask, ask};
 
-use crate::cli::GateCommand;
+use crate::cli::programs::GateCommand;
 
 /// How long a gate may take to answer.
 const TO_ANSWER: Duration = Duration::from_secs(30);

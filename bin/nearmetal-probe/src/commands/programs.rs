@@ -5,7 +5,7 @@ use nearmetal_probe::error::ProbeError;
 use nearmetal_probe::programs::{Data, device, refuse_huge_pages, run_in_image};
 
 use super::ended;
-use crate::cli::ProgramsArguments;
+use crate::cli::programs::ProgramsArguments;
 
 /// Mounts, runs; an end that is no success is an error.
 pub(crate) fn run(arguments: &ProgramsArguments) -> Result<(), ProbeError> {

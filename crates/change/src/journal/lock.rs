@@ -218,6 +218,27 @@ mod tests {
         assert_eq!(journal.at_work(&nobody).unwrap(), None, "files that nobody has locked say nothing");
     }
 
+    /// The way out of a crash would be the wrong one beside a process that is in the middle of its change.
+    #[test]
+    fn a_change_that_somebody_is_making_is_no_interrupted_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path());
+        let _taken = journal.lock().unwrap();
+        let inode = directory.path().join("lock").metadata().unwrap().ino();
+        let said = |locks: &[(u32, u64)], named: &str| {
+            files::write(&directory.path().join("lock"), named).unwrap();
+            let unfinished = ChangeError::Unfinished { transaction: 7, started: "now".to_owned() };
+            journal.who_is_at_it(unfinished, &kernel(locks, "/lock")).to_string()
+        };
+        assert!(said(&[(1, inode)], "1").contains("(process 1): wait until it ends"));
+        assert!(said(&[(0, inode)], "").contains("(process of another PID namespace)"));
+        let own = std::process::id();
+        assert!(said(&[(own, inode)], &own.to_string()).contains("transaction 7, started now, is unfinished"));
+        assert!(said(&[], "1").contains("is unfinished"), "nobody is at it");
+        let other = ChangeError::NothingToRollBack("nothing".to_owned());
+        assert_eq!(journal.who_is_at_it(other, &kernel(&[(1, inode)], "/lock")).to_string(), "nothing");
+    }
+
     #[test]
     fn a_lock_that_cannot_be_looked_at_is_not_free() {
         let directory = tempfile::tempdir().unwrap();

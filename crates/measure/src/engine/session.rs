@@ -468,3 +468,15 @@ pub(crate) fn slice_of(placement: &Placement, device: &str, region: Bytes) -> Sl
         cpus,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_script_is_called_by_its_name_and_a_users_command_as_he_wrote_it() {
+        let title = super::title;
+        assert_eq!(title(&["sh", "-c", "d=\nfor n in …", "up", "52:54:00:00:00:01"]), "up 52:54:00:00:00:01");
+        assert_eq!(title(&["sh", "-c", "timed …", "nearmetal", "make -j"]), "make -j");
+        assert_eq!(title(&["sh", "-c", "exit 0"]), "sh -c exit 0");
+        assert_eq!(title(&["dd", "if=/dev/vda"]), "dd if=/dev/vda");
+    }
+}

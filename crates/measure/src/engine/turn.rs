@@ -45,19 +45,10 @@ pub(super) struct Turn<'a> {
 pub(super) struct Prepared(Vec<Option<Running>>);
 
 impl Prepared {
-    /// Ends those that are ready, since nothing will be measured. Each is told to, so that it gives its device back; one that does not
-    /// is killed.
+    /// Ends those that are ready, since nothing will be measured.
     pub(super) fn end(self, turn: &Turn<'_>, session: &mut Session<'_>) {
         for (number, running) in self.0.into_iter().enumerate() {
-            let Some(running) = running else { continue };
-            let words = turn.of_the_gate(number, &["close", &turn.gate(number)], session);
-            let told = turn.start(number, words, session);
-            let told = told.and_then(|told| told.wait(turn, number, SLACK, session));
-            // What it says of its end is no news.
-            let _ = match told {
-                Ok(_) => running.wait(turn, number, SLACK, session).err(),
-                Err(_) => running.end(turn, number, session),
-            };
+            running.into_iter().for_each(|running| running.close(turn, number, session));
         }
     }
 }
@@ -90,6 +81,17 @@ impl Running {
                 stdout_of(&output, || turn.title(number))
             }
         }
+    }
+
+    /// Tells one that waits at its gate to end, so that it gives its device back; one that does not is killed. What it says of its end is
+    /// no news.
+    fn close(self, turn: &Turn<'_>, number: usize, session: &mut Session<'_>) {
+        let words = turn.of_the_gate(number, &["close", &turn.gate(number)], session);
+        let told = turn.start(number, words, session).and_then(|told| told.wait(turn, number, SLACK, session));
+        let _ = match told {
+            Ok(_) => self.wait(turn, number, SLACK, session).err(),
+            Err(_) => self.end(turn, number, session),
+        };
     }
 
     /// Ends it, if it does not do so by itself; gives what it says of a failure of its own.
@@ -133,38 +135,42 @@ impl Turn<'_> {
                 }
             }
         }
-        let mut prepared = Prepared(programs);
-        let ready = problem.map_or_else(|| self.wait_until_ready(&mut prepared, session), Err);
+        let (mut prepared, mut asked) = (Prepared(programs), Vec::new());
+        let ready = problem.map_or_else(|| self.wait_until_ready(&mut prepared, &mut asked, session), Err);
         let Err(problem) = ready else { return Ok(prepared) };
         prepared.end(self, session);
+        // What still asked is done with its gate.
+        for (number, asked) in asked.into_iter().enumerate() {
+            asked.map(|asked| asked.end(self, number, session));
+        }
         Err(problem)
     }
 
-    fn wait_until_ready(&self, prepared: &mut Prepared, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        // All at once: one that is asked about after the others are ready may be gone by then.
-        let mut asked = Vec::new();
-        for number in 0..prepared.0.len() {
-            let limit = self.loads[number].load().prepares().map(|prepares| prepares + SLACK);
-            asked.push(match limit {
-                Some(limit) => {
-                    let seconds = limit.as_secs().to_string();
-                    let words = self.of_the_gate(number, &["wait", &self.gate(number), "--seconds", &seconds], session);
-                    Some((self.start(number, words, session)?, limit + SLACK))
-                }
-                None => None,
+    /// `asked`: what asks the gates, by tenant, until it has answered.
+    fn wait_until_ready(
+        &self,
+        prepared: &mut Prepared,
+        asked: &mut Vec<Option<Running>>,
+        session: &mut Session<'_>,
+    ) -> Result<(), MeasureError> {
+        // All at once: one that is asked about when the others are ready may be gone by then.
+        for (number, load) in self.loads.iter().enumerate() {
+            let asks = load.load().prepares().map(|prepares| {
+                let seconds = (prepares + SLACK).as_secs().to_string();
+                let words = self.of_the_gate(number, &["wait", &self.gate(number), "--seconds", &seconds], session);
+                self.start(number, words, session)
             });
+            asked.push(asks.transpose()?);
         }
-        let mut problem = None;
-        for (number, asked) in asked.into_iter().enumerate() {
-            let Some((asked, limit)) = asked else { continue };
-            // What is not waited for any more ends with its gate.
-            if let Err(error) = asked.wait(self, number, if problem.is_none() { limit } else { TO_END }, session) {
-                let own = prepared.0[number].take().filter(|_| problem.is_none());
-                let own = own.and_then(|running| running.end(self, number, session));
-                problem = problem.or(own).or(Some(error));
+        for (number, load) in self.loads.iter().enumerate() {
+            let Some(asks) = asked[number].take() else { continue };
+            let limit = load.load().prepares().unwrap_or_default() + SLACK * 2;
+            if let Err(error) = asks.wait(self, number, limit, session) {
+                let own = prepared.0[number].take().and_then(|running| running.end(self, number, session));
+                return Err(own.unwrap_or(error));
             }
         }
-        problem.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// With the guests that take part running: all begin, and all are waited for.
@@ -246,9 +252,7 @@ impl Turn<'_> {
                 Err(error) => Err(ready.end(self, number, session).unwrap_or(error)),
             },
             (None, ready) => {
-                let mut prepared = Prepared((0..number).map(|_| None).collect());
-                prepared.0.push(ready);
-                prepared.end(self, session);
+                ready.into_iter().for_each(|ready| ready.close(self, number, session));
                 Ok(None)
             }
         }

@@ -39,6 +39,8 @@ pub(crate) enum End {
     Fails,
     /// It fails before its load begins, if it prepares one.
     NeverReady,
+    /// It never gets there, and goes on trying.
+    StaysUnready,
     /// It never ends.
     Hangs,
     /// The guest stops answering with it, until it is started again.
@@ -83,8 +85,8 @@ pub(super) struct State {
     pub(super) mute_servers: bool,
     /// The next program of the host with these words fails.
     pub(super) fails_once: Option<String>,
-    /// Gates of programs that ended before they were ready.
-    pub(super) unready: BTreeSet<String>,
+    /// Gates of programs that are not ready, and why.
+    pub(super) unready: BTreeMap<String, End>,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
     pub(super) results: BTreeMap<i64, Option<Result<String, String>>>,
     /// Definitions that libvirt keeps.
@@ -120,7 +122,7 @@ impl World {
             mute: None,
             mute_servers: false,
             fails_once: None,
-            unready: BTreeSet::new(),
+            unready: BTreeMap::new(),
             results: BTreeMap::new(),
             stored: BTreeMap::new(),
             domains: BTreeMap::new(),
@@ -250,9 +252,10 @@ impl World {
                 Ok(format!("{text}BEGAN={began}\nENDED={}\n", began + 3_100_000_000))
             }
             [_, "at", "--nanoseconds", _, "--", rest @ ..] => self.anywhere(guest, rest),
-            [_, "gate", "wait", gate, "--seconds", _] => match self.state.lock().unwrap().unready.contains(*gate) {
-                true => Err(format!("the gate `{gate}` is gone: the program ended before it was ready")),
-                false => Ok(String::new()),
+            [_, "gate", "wait", gate, "--seconds", _] => match self.state.lock().unwrap().unready.get(*gate) {
+                Some(End::StaysUnready) => Err(HANGS.to_owned()),
+                Some(_) => Err(format!("the gate `{gate}` is gone: the program ended before it was ready")),
+                None => Ok(String::new()),
             },
             [_, "gate", "open" | "close", _] => Ok(String::new()),
             [_, "load", what, rest @ ..] if rest.contains(&"--address") => {
@@ -335,10 +338,10 @@ impl World {
         match (state.spoiler)(&sample, number) {
             End::Well => Ok(told((state.rates)(&sample))),
             End::Fails => Err("spoiled by the test".to_owned()),
-            End::NeverReady => {
+            end @ (End::NeverReady | End::StaysUnready) => {
                 let gate = words.iter().position(|word| *word == "--gate").and_then(|place| words.get(place + 1));
-                state.unready.extend(gate.map(|gate| (*gate).to_owned()));
-                Err("no room for the database".to_owned())
+                state.unready.extend(gate.map(|gate| ((*gate).to_owned(), end)));
+                Err(if end == End::NeverReady { "no room for the database" } else { HANGS }.to_owned())
             }
             End::Hangs => Err(HANGS.to_owned()),
             End::TakesTheServerAlong => {

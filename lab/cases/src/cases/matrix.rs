@@ -90,13 +90,9 @@ fn read_back(bench: &Bench, scratch: &str, caches: &[PathCache]) -> anyhow::Resu
     // A multipath namespace has it at its hidden path.
     let schedulers = "grep -H . /sys/class/block/nvme*/queue/scheduler";
     let before = bench.sh(schedulers)?;
-    let without = |cache: &PathCache| match cache {
-        // Not there unless it is asked for.
-        PathCache::Unsafe => String::new(),
-        cache => format!(" --without {}", cache.id()),
-    };
-    let others = PathCache::ALL.into_iter().filter(|cache| !caches.contains(cache));
-    let mut options: String = others.map(|cache| without(&cache)).collect();
+    // `unsafe` is not there unless it is asked for.
+    let others = PathCache::ALL.into_iter().filter(|cache| !caches.contains(cache) && *cache != PathCache::Unsafe);
+    let mut options: String = others.map(|cache| format!(" --without {}", cache.id())).collect();
     options.push_str(if caches.contains(&PathCache::Unsafe) { " --unsafe-loses-data" } else { "" });
     let command = format!(
         "nearmetal bench disk read-back web1 --scratch {scratch} --pause --span 4MiB{options} -o /root/paths.json"

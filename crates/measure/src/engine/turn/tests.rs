@@ -61,6 +61,17 @@ fn where_one_never_gets_ready_nobody_begins_and_its_own_words_are_the_reason() {
 }
 
 #[test]
+fn one_that_still_prepares_is_not_left_behind_where_another_has_failed() {
+    let database: Workload = OltpJob::small().into();
+    let mut machine = Machine::with(&[]);
+    machine.spoil(|_, number| if number == 0 { End::NeverReady } else { End::StaysUnready });
+    let Err(error) = taken(&mut machine, &[&database, &database]) else { panic!("the first failed") };
+    assert!(error.to_string().contains("`one` failed: no room for the database"), "{error}");
+    let done = done(&machine);
+    assert!(done.ends_with(&["wait 40-1".to_owned(), "close 40-1".to_owned()]), "{done:?}");
+}
+
+#[test]
 fn where_one_is_not_told_to_begin_it_ends_and_all_are_waited_for() {
     let database: Workload = OltpJob::small().into();
     let mut machine = Machine::with(&[]);

@@ -12,7 +12,7 @@ use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
 
 use super::path::{NetPath, Place};
-use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, kit_source, loads_source, staged};
+use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, initramfs, kit_source, loads_source, staged};
 use crate::clones::{add_loads, make_own};
 use crate::engine::Session;
 use crate::error::MeasureError;
@@ -93,8 +93,7 @@ pub(crate) fn appliance(
     if kernel.is_some() {
         added.extend(modules(fs, drivers)?);
     }
-    let mut archive = files::read(&directory.join("initramfs.cpio.gz"))?;
-    archive.resize(archive.len().next_multiple_of(4), 0);
+    let mut archive = initramfs(directory)?;
     archive.extend(archive_of(&added));
     let initramfs = work.join("appliance-for-the-network.cpio");
     files::create_dir_all(work)?;

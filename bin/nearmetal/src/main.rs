@@ -18,6 +18,7 @@ mod job;
 mod kvm;
 mod live;
 mod measured;
+mod next_step;
 mod printer;
 mod read_back;
 mod refusal;

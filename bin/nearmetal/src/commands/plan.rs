@@ -1,9 +1,9 @@
 //! `nearmetal plan`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use nearmetal_change::{Beside, ChangeError, DomainChange, DomainInput, Left, PlanFile, compose, follow_rules};
+use nearmetal_change::{Beside, ChangeError, DomainInput, Left, PlanFile, compose, follow_rules};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
@@ -20,6 +20,7 @@ use crate::guest_request::{Paths, guest_request};
 use crate::job::mask;
 use crate::live;
 use crate::measured::{Guest, STORE, measured};
+use crate::next_step::{restarted, to_apply};
 use crate::printer::Printer;
 use crate::refusal::refuse;
 use crate::state::{StateArgs, warn_of_unfinished};
@@ -155,7 +156,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
             let why = if planned.plan.blocked.is_empty() { "nothing to do" } else { "no guest fits" };
             printer.important(&format!("did not write `{}`: {why}", path.display()))
         }
-        Some(path) => printer.say(&to_apply(path, &file.domains, &inputs)),
+        Some(path) => printer.say(&to_apply(path, &restarted(&file.domains, &inputs))),
         None if !file.domains.is_empty() && args.format == Format::Text => {
             printer.say("to apply it, write it to a file: the same command with -o plan.json");
         }
@@ -254,21 +255,6 @@ fn left(all: &[Left]) -> String {
     all.iter().map(one).collect()
 }
 
-/// The command that applies it: of guests that run, a part waits for their next start.
-fn to_apply(path: &Path, domains: &[DomainChange], inputs: &[DomainInput]) -> String {
-    let runs = |name: &str| inputs.iter().any(|input| input.name == name && input.live_xml.is_some());
-    let restarted = domains.iter().filter(|domain| !domain.needs_restart.is_empty() && runs(&domain.name));
-    let names: Vec<String> = restarted.map(|domain| format!("`{}`", domain.name)).collect();
-    let apply = format!("to apply it: nearmetal apply {}", path.display());
-    match names.is_empty() {
-        true => apply,
-        false => format!(
-            "{apply} --restart, which shuts down and starts again {} (--live-only: only what can change meanwhile)",
-            names.join(", ")
-        ),
-    }
-}
-
 /// What there is.
 pub(crate) struct Found {
     /// Domains to be planned.
@@ -339,32 +325,4 @@ pub(crate) fn request(
         (None, None) => WorkloadClass::default(),
     };
     Ok(guest_request(facts, class, &Paths { host, here: true }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn command(needs_restart: bool, runs: bool) -> String {
-        let part = serde_json::json!({"what": "page size", "change": "a -> b", "why": "c"});
-        let parts = if needs_restart { vec![part] } else { Vec::new() };
-        let domain = serde_json::json!({
-            "name": "web1", "uuid": "", "xml_before": "", "xml_after": "", "needs_restart": parts, "live_now": [],
-        });
-        let domains = [serde_json::from_value(domain).unwrap()];
-        let live_xml = runs.then(String::new);
-        let inputs = [DomainInput { name: "web1".to_owned(), inactive_xml: String::new(), live_xml }];
-        to_apply(Path::new("p.json"), &domains, &inputs)
-    }
-
-    #[test]
-    fn the_command_that_is_named_is_one_that_works() {
-        let plain = "to apply it: nearmetal apply p.json";
-        assert_eq!((command(false, true), command(true, false)), (plain.to_owned(), plain.to_owned()));
-        let restart = command(true, true);
-        assert!(
-            restart.starts_with(&format!("{plain} --restart, which shuts down and starts again `web1`")),
-            "{restart}"
-        );
-    }
 }

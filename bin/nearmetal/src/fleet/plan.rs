@@ -15,6 +15,7 @@ use super::options::FleetArgs;
 use super::targets::reach_of;
 use super::what_if;
 use crate::exit_status::ExitStatus;
+use crate::next_step::{restarted, to_apply};
 use crate::printer::Printer;
 use crate::source::SourceArgs;
 use crate::style::Format;
@@ -86,9 +87,17 @@ pub(crate) fn run(
              plan file leaves it out"
         ));
     }
+    let restarted: Vec<&str> = document
+        .hosts
+        .iter()
+        .flat_map(|part| {
+            let inputs = read.iter().find(|host| host.name == part.name).and_then(|host| host.domains.as_deref().ok());
+            restarted(&part.plan.domains, inputs.unwrap_or_default())
+        })
+        .collect();
     if let Some(path) = output {
         document.save(path)?;
-        printer.say(&format!("to apply it: nearmetal apply {}", path.display()));
+        printer.say(&to_apply(path, &restarted));
     }
     if let Some(path) = &args.directory {
         // A file has no colours, and is read on any screen.
@@ -100,10 +109,8 @@ pub(crate) fn run(
             overview: report.overview_svg(),
         };
         let written = directory::write(path, &document, &pages)?;
-        printer.say(&format!(
-            "wrote {written} files to {0}: start with {0}/report.html; to apply the plan: nearmetal apply {0}/plan.json",
-            path.display()
-        ));
+        printer.say(&format!("wrote {written} files to {0}: start with {0}/report.html", path.display()));
+        printer.say(&to_apply(&path.join("plan.json"), &restarted));
     }
     Ok(status(&plan))
 }

@@ -48,9 +48,10 @@ fn check(context: &Context<'_>) -> Outcome {
     };
     let placed: Vec<bool> = context.running().map(strict).collect();
     let fights = balancing > 0 && !placed.is_empty() && placed.iter().all(|strict| *strict);
+    // `plan` asks of the domains as they will be: the words hold before and after it is applied.
     let found = match placed.len() {
-        1 => "on, although the only running domain is pinned".to_owned(),
-        several => format!("on, although all {several} running domains are pinned"),
+        1 => "on, and a domain with pinned vCPUs and strict memory gains nothing from it".to_owned(),
+        several => format!("on, and {several} domains with pinned vCPUs and strict memory gain nothing from it"),
     };
     let cure = Cure::kernel_file("/proc/sys/kernel/numa_balancing", "0");
     Outcome::one(fights.then(|| Object::new("numa_balancing", found, "0").cured_by(cure)))

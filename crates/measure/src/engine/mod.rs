@@ -32,4 +32,6 @@ pub(crate) use race::Racing;
 pub(crate) use random::SplitMix;
 pub(crate) use round::{Design, Fresh, Round, Step, carry_out, chain};
 pub(crate) use sample::{BUSY, Subject, Tenant, settle};
+#[cfg(test)]
+pub(crate) use session::BOOT_LIMIT;
 pub(crate) use session::{Session, Site, ask, failed, new_uuid, slice_of, stdout_of};

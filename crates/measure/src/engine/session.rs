@@ -30,7 +30,7 @@ use crate::scratch::Scratch;
 
 /// How long a clone may take from power-on to an agent that answers. Seconds on silicon; in a lab, one with twenty disks takes 90 s
 /// with nothing beside.
-const BOOT_LIMIT: Duration = Duration::from_secs(180);
+pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(180);
 /// How often a clone is booted before it counts as one that does not come up.
 const BOOTS: u32 = 2;
 /// Characters of a command that an error names.

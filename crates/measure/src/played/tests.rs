@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::experiments::Kind;
 use super::*;
+use crate::engine::BOOT_LIMIT;
 use crate::load::{NetJob, Workload};
 use crate::matrix::{Effect, Turn};
 use crate::metric::Metric;
@@ -315,15 +316,16 @@ fn a_guest_that_never_answers_ends_the_experiment_within_its_limit() {
         let why = machine.perform(&experiment).failed();
         assert!(why.contains(if kind.is_the_users() { "`web1`" } else { "web1-nearmetal-" }), "{kind:?}: {why}");
         let (waited, real) = (machine.clock() - clock, began.elapsed());
-        let most = Duration::from_secs(match kind {
+        let boots = match kind {
             // Arms of a network that share a guest which does not come up are tried one by one.
-            Kind::NetRace => 2000,
+            Kind::NetRace => 22,
             // Guests are booted for their turn, and four turns in a row may fail.
-            kind if kind.spreads() => 400,
-            // Each turn is tried twice, each with two boots of 90 s, and three samples in each of two ways.
-            kind if kind.serves() => 2500,
-            _ => 250,
-        });
+            kind if kind.spreads() => 4,
+            // Each turn is tried twice, each with two boots, and three samples in each of two ways.
+            kind if kind.serves() => 27,
+            _ => 2,
+        };
+        let most = BOOT_LIMIT * boots + Duration::from_secs(70);
         // The user's own is asked before it is shut down.
         let least = Duration::from_secs(if kind == Kind::TuneOfACommand { 0 } else { 50 });
         assert!(least <= waited && waited < most && real < Duration::from_secs(20), "{kind:?}: {waited:?} {real:?}");

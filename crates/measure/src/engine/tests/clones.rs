@@ -108,7 +108,7 @@ fn a_clone_that_never_answers_is_booted_twice_and_then_named() {
     .unwrap();
     let why = chain(&booted.unwrap_err());
     assert!(why.contains("`one`") && why.contains("it hangs"), "{why}");
-    assert_eq!(notes, ["the clone `one` was booted again: its agent did not answer within 90 s"]);
+    assert_eq!(notes, ["the clone `one` was booted again: its agent did not answer within 180 s"]);
     assert_eq!(boots(&machine, "one"), 2);
     assert!(machine.is_as_before());
 }

@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A lab that neither ran nor waited to run for so long waits for an interrupt that will not come: most hang without a
 /// word until the kernel looks for blocked tasks, four minutes later.
-const IDLE: Duration = Duration::from_secs(25);
+const IDLE: Duration = Duration::from_secs(15);
 
 /// Processor seconds in [`IDLE`] that are none: a lab that is up and has nothing to do uses about 0.02 a second, one that
 /// boots about 1.
-const NEXT_TO_NOTHING: f64 = 2.5;
+const NEXT_TO_NOTHING: f64 = 1.5;
 
 /// What is known of one boot.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn an_idle_one_hangs_though_it_says_nothing() {
-        assert_eq!(taken_for_hung(0.02, 0, "", true), Some(26));
+        assert_eq!(taken_for_hung(0.02, 0, "", true), Some(16));
         assert_eq!(taken_for_hung(0.02, 0, "", false), None, "real processors wait a lot while they boot");
     }
 

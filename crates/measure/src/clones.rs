@@ -17,7 +17,7 @@ const LEFT_OUT: &[&str] =
 /// Kernel command line of the appliance. Firmware names every host bridge of a guest in its ACPI tables; without `lastbus=0` the
 /// kernel of an x86-64 guest looks for others in 255 empty buses, by 16 thousand exits (`pcibios_fixup_peer_bridges` in its
 /// arch/x86/pci/legacy.c).
-const COMMAND_LINE: &str = "console=ttyS0 quiet pci=lastbus=0";
+pub const APPLIANCE_COMMAND_LINE: &str = "console=ttyS0 quiet pci=lastbus=0";
 
 /// What a clone of one arm is made of.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +163,7 @@ pub(crate) fn make_own(xml: &str, name: &str, uuid: &str, appliance: &Appliance)
     clone.remove_metadata()?;
     clone.regenerate_mac_addresses(name)?;
     clone.remove_nvram()?;
-    clone.set_direct_boot(&kernel, Some(&initramfs), COMMAND_LINE)?;
+    clone.set_direct_boot(&kernel, Some(&initramfs), APPLIANCE_COMMAND_LINE)?;
     clone.remove_devices(LEFT_OUT)?;
     clone.add_agent_channel()?;
     Ok(clone)

@@ -49,7 +49,7 @@ mod together;
 mod tune;
 
 pub use arm::{AS_FOUND, ArmName, BARE_SLICE, PLANNED, Role, VIRT_INSTALL, against};
-pub use clones::clone_name;
+pub use clones::{APPLIANCE_COMMAND_LINE, clone_name};
 pub use compare::{CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use conditions::{Conditions, Stop};
 pub use cost::{

@@ -50,7 +50,7 @@ pub(crate) struct Subject<'a> {
 }
 
 /// About how many times as long everything takes while a lab counts accesses (`./dev bench lab`).
-const SLOWED: u32 = 4;
+pub(super) const SLOWED: u32 = 4;
 
 /// Name of the metric that says how many PUs were busy.
 pub(crate) const BUSY: &str = "busy";

@@ -306,6 +306,14 @@ impl Workload {
         }
     }
 
+    /// The same for so many times its seconds; `None` if nobody has to wait longer for more of its requests.
+    pub(crate) fn longer(&self, times: u32) -> Option<Self> {
+        match self {
+            Self::Fio(job) => Some(FioJob { seconds: job.seconds.saturating_mul(times), ..job.clone() }.into()),
+            _ => None,
+        }
+    }
+
     /// The same whatever time its program had to start: of a server, or a kit, that is no part of what is measured.
     pub fn but_for_its_start(&self) -> Self {
         let started = match self {

@@ -131,7 +131,7 @@ fn killed(bench: &Bench) -> anyhow::Result<Verdict> {
 
 const GUEST: &str = "<domain type='kvm'><name>vfguest</name><memory unit='MiB'>384</memory><vcpu>1</vcpu>
 <os><type arch='x86_64' machine='q35'>hvm</type><kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
-<initrd>/var/lib/libvirt/boot/small.cpio</initrd><cmdline>console=ttyS0 quiet</cmdline></os>
+<initrd>/var/lib/libvirt/boot/small.cpio</initrd><cmdline>console=ttyS0 quiet pci=lastbus=0 hpet=disable</cmdline></os>
 <features><acpi/></features><cpu mode='host-passthrough'/><devices>
 <hostdev mode='subsystem' type='pci' managed='no'><source><address domain='0x0000' bus='0xBUS' slot='0xSLOT' function='0xFUNCTION'/></source></hostdev>
 <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel></devices></domain>";

@@ -59,7 +59,7 @@ pub(super) const SMALL: &str = "
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
     <initrd>/var/lib/libvirt/boot/small.cpio</initrd>
-    <cmdline>console=ttyS0 quiet</cmdline>
+    <cmdline>console=ttyS0 quiet pci=lastbus=0 hpet=disable</cmdline>
   </os>
   <features>
     <acpi/>

@@ -19,7 +19,7 @@ const ARGUMENTS_TOGETHER: &str =
 /// A guest without a disk, which has a virtual function now: so it is placed beside the card.
 const GUEST: &str = "<domain type='kvm'><name>net1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
 <os><type arch='x86_64' machine='q35'>hvm</type><kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
-<initrd>/var/lib/libvirt/boot/initramfs.cpio.gz</initrd><cmdline>console=ttyS0 quiet</cmdline></os>
+<initrd>/var/lib/libvirt/boot/initramfs.cpio.gz</initrd><cmdline>console=ttyS0 quiet pci=lastbus=0 hpet=disable</cmdline></os>
 <features><acpi/></features><cpu mode='host-passthrough'/><devices>
 <interface type='hostdev' managed='yes'><source><address type='pci' domain='0x0000' bus='0x39' slot='0x10' function='0x0'/></source></interface>
 <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel></devices></domain>";

@@ -25,7 +25,7 @@ const DRIVE: &str = "$(basename $(dirname $(dirname $(ls -d /sys/bus/pci/devices
 /// A guest with a virtual function of the drive and an interface that vhost-net carries.
 const GUEST: &str = "<domain type='kvm'><name>io1</name><memory unit='MiB'>384</memory><vcpu>1</vcpu>
 <os><type arch='x86_64' machine='q35'>hvm</type><kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
-<initrd>/var/lib/libvirt/boot/small.cpio</initrd><cmdline>console=ttyS0 quiet</cmdline></os>
+<initrd>/var/lib/libvirt/boot/small.cpio</initrd><cmdline>console=ttyS0 quiet pci=lastbus=0 hpet=disable</cmdline></os>
 <features><acpi/></features><cpu mode='host-passthrough'/><devices>
 FUNCTION
 <interface type='network'><source network='default'/><model type='virtio'/></interface>

@@ -16,7 +16,7 @@ const LIMITS: &str = "[web]\nwithin = [[0.95, 9000], [0.99, 15000]]\n[idle]\nwit
 /// A guest without a disk and with no card: what it serves it has in memory.
 const GUEST: &str = "<domain type='kvm'><name>NAME</name><memory unit='MiB'>448</memory><vcpu>1</vcpu>
 <os><type arch='x86_64' machine='q35'>hvm</type><kernel>/var/lib/libvirt/boot/vmlinuz</kernel>
-<initrd>/var/lib/libvirt/boot/initramfs.cpio.gz</initrd><cmdline>console=ttyS0 quiet</cmdline></os>
+<initrd>/var/lib/libvirt/boot/initramfs.cpio.gz</initrd><cmdline>console=ttyS0 quiet pci=lastbus=0 hpet=disable</cmdline></os>
 <features><acpi/></features><cpu mode='host-passthrough'/><devices>
 <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel></devices></domain>";
 

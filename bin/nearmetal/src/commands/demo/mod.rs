@@ -38,7 +38,7 @@ pub struct Args {
     /// Leave the lab running at the end: nearmetal lab exec demo -- virsh list
     #[arg(long)]
     keep_lab: bool,
-    /// The same stages with fewer and shorter samples: enough to see every part of the report, too few to trust a figure
+    /// The same stages with fewer and shorter samples, and none of memory: enough to see a report, too few to trust a figure
     #[arg(long)]
     short: bool,
     /// Use a lab that runs already, remove everything from it again at the end, and leave it running

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nearmetal_host::{HostFs, files};
 use nearmetal_image::{Layer, LayerError, Store, layers};
+use nearmetal_measure::APPLIANCE_COMMAND_LINE;
 use nearmetal_run::RunError;
 use nearmetal_run::definition::Kernel;
 use nearmetal_run::flavour::{Boot, Flavour, Flavours};
@@ -21,8 +22,6 @@ use crate::printer::Printer;
 
 /// Bytes of a flavours file that are read: the parser refuses more with its own words.
 const MOST: usize = 2 << 20;
-/// Kernel command line of the appliance.
-const APPLIANCE: &str = "console=ttyS0 quiet";
 
 /// What is there to run with.
 pub(super) struct Prepared {
@@ -124,7 +123,7 @@ pub(super) fn kernel(args: &Args, prepared: &Prepared) -> Result<Option<Kernel>,
                 }
             };
             let (kernel, initrd) = (copy("vmlinuz")?, Some(copy("initramfs.cpio.gz")?));
-            Ok(Some(Kernel { kernel, initrd, command_line: APPLIANCE.to_owned() }))
+            Ok(Some(Kernel { kernel, initrd, command_line: APPLIANCE_COMMAND_LINE.to_owned() }))
         }
     }
 }

@@ -279,3 +279,24 @@ fn a_measurement_goes_on_in_the_design_it_stopped_in() {
     assert_eq!((first.len(), second.len(), made), (2, 8, 7), "what was written down is not made again");
     assert_eq!(entry.state, State::Done);
 }
+
+#[test]
+fn accesses_that_a_slow_machine_did_not_count_are_looked_for_in_a_longer_sample() {
+    let asked = |purpose| {
+        let mut machine = Machine::new();
+        let runs = in_session(&mut machine, |session| {
+            let mut rounds = singles(1);
+            rounds[0].steps[0].purpose = purpose;
+            carried_in(session, rounds, &mut Written::new(|_| false))
+        });
+        let told = machine.told.lock().unwrap();
+        let seconds = |told: &Told| told.words.iter().find(|word| word.starts_with("--runtime=")).unwrap().clone();
+        (runs.map_err(|error| error.to_string()), told.iter().map(seconds).collect::<Vec<_>>())
+    };
+    // This machine counts none, however long.
+    let (runs, seconds) = asked(Purpose::Accesses);
+    assert_eq!(seconds, ["--runtime=3", "--runtime=12"]);
+    let runs = runs.unwrap();
+    assert!(runs.iter().all(|run| run.failure().is_some() && run.workload == round(0, &[0]).steps[0].workload));
+    assert_eq!(asked(Purpose::Pair).1, ["--runtime=3"]);
+}

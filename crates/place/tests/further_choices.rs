@@ -189,6 +189,8 @@ fn a_guest_is_dealt_to_its_nodes_evenly_or_is_shown_none() {
     // Siblings stay together.
     let host = machine.threads(2).build();
     assert_eq!(parts(one(&host, guest("a", 18, 512), &with_cells()).cells), [(10, 284), (8, 228)]);
+    // Half a core is of the part with more cores.
+    assert_eq!(parts(one(&host, guest("a", 9, 5400), &with_cells()).cells), [(5, 3000), (4, 2400)]);
 }
 
 #[test]

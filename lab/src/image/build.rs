@@ -62,6 +62,10 @@ pub fn ensure(places: &Places, release: Release, progress: &mut dyn Progress) ->
             ("cpio", "cpio"),
             ("dpkg-deb", "dpkg"),
             ("unxz", "xz-utils"),
+            ("as", "binutils"),
+            ("ld", "binutils"),
+            ("nm", "binutils"),
+            ("objdump", "binutils"),
         ],
         base,
     };

@@ -1,11 +1,10 @@
 //! From runs to ratios: arms of one round are paired, and nothing else ever is.
 
+use nearmetal_load::{Compared, Unit, Workload};
 use nearmetal_stats::{NoiseFloor, Pair, RatioEstimate, Verdict, noise_floor, ratio, verdict};
 
 use crate::arm::{ArmName, against};
 use crate::error::MeasureError;
-use crate::load::{Compared, Workload};
-use crate::metric::Unit;
 use crate::results::{Purpose, Results, Run};
 
 /// The confidence of every interval.
@@ -187,9 +186,9 @@ fn estimate(
 #[cfg(test)]
 mod tests {
 
+    use nearmetal_load::{Metric, OltpJob};
+
     use super::*;
-    use crate::load::OltpJob;
-    use crate::metric::Metric;
     use crate::results::Outcome;
     use crate::results::tests::sample_results;
 

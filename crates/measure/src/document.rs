@@ -1,12 +1,13 @@
 //! Reading a JSON document that says which schema it is of.
 
+use nearmetal_load::LoadError;
 use serde::de::DeserializeOwned;
 
 use crate::error::MeasureError;
 
 /// Why a document is not `what`: the reason and how the text begins.
 pub(crate) fn unreadable(what: &str, why: String, text: &str) -> MeasureError {
-    MeasureError::Unreadable { what: what.to_owned(), why, text: text.chars().take(80).collect() }
+    LoadError::Unreadable { what: what.to_owned(), why, text: text.chars().take(80).collect() }.into()
 }
 
 /// Reads `what`, of which `schema` is the only version this program knows.

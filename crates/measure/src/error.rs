@@ -6,24 +6,9 @@ pub enum MeasureError {
     /// Somebody asked for the end ([`crate::Stop`]). What was borrowed has been given back.
     #[error("stopped before the end: guests, pools and devices are again as they were")]
     Stopped,
-    /// A program's output was not what it prints.
-    #[error("cannot read {what}: {why}; it began: {text}")]
-    Unreadable {
-        /// Whose output.
-        what: String,
-        /// What is wrong with it.
-        why: String,
-        /// Its beginning.
-        text: String,
-    },
-    /// A workload ran and failed.
-    #[error("{what} failed: {why}")]
-    WorkloadFailed {
-        /// Program.
-        what: String,
-        /// Its own words.
-        why: String,
-    },
+    /// A load, or what its program printed.
+    #[error(transparent)]
+    Load(#[from] nearmetal_load::LoadError),
     /// A program could not be run.
     #[error("cannot run `{program}`: is it installed?")]
     Program {
@@ -118,6 +103,6 @@ pub enum MeasureError {
 impl MeasureError {
     /// Whether it is about what the user named, and not about this machine.
     pub fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Asked(_) | Self::Scratch { .. })
+        matches!(self, Self::Asked(_) | Self::Scratch { .. } | Self::Load(nearmetal_load::LoadError::Asked(_)))
     }
 }

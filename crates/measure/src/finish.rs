@@ -1,12 +1,12 @@
 //! The end of every experiment: its runs and what is known of them, as one document.
 
 use nearmetal_hypervisor::Hypervisor;
+use nearmetal_load::Workload;
 use serde::Serialize;
 
 use crate::conditions::Conditions;
 use crate::engine::{Design, Path, Session, Site, Subject, Tenant, carry_out};
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::log::Log;
 use crate::on_its_pus::MODELLED;
 use crate::results::{Arm, Environment, Results, Run, SCHEMA, Slice};

@@ -217,8 +217,9 @@ fn device_in_guest(session: &mut Session<'_>, name: &str, target: &str, size: By
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::{FileJob, FileSystem, FioJob};
+
     use super::*;
-    use crate::load::{FileJob, FileSystem, FioJob};
 
     #[test]
     fn a_job_that_writes_is_refused() {

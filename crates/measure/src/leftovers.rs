@@ -7,6 +7,7 @@ use nearmetal_change::devices::{Card, DriverState};
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
 use nearmetal_host::{Host, HostFs, files, guests};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
+use nearmetal_load::LoadError;
 use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
@@ -108,7 +109,7 @@ impl Leftovers {
             return Ok(None);
         }
         let text = files::read_to_string(&path)?;
-        let mut record: Self = serde_json::from_str(&text).map_err(|error| MeasureError::Unreadable {
+        let mut record: Self = serde_json::from_str(&text).map_err(|error| LoadError::Unreadable {
             what: format!("`{}`", path.display()),
             why: error.to_string(),
             text: text.chars().take(200).collect(),

@@ -24,10 +24,8 @@ mod finish;
 mod inside;
 mod itself;
 mod leftovers;
-mod load;
 mod log;
 mod matrix;
-mod metric;
 mod modes;
 mod net;
 mod older;
@@ -53,8 +51,7 @@ pub use clones::{APPLIANCE_COMMAND_LINE, clone_name};
 pub use compare::{CONFIDENCE, Comparison, Estimate, compare, noise};
 pub use conditions::{Conditions, Stop};
 pub use cost::{
-    Cost, CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text,
-    liftings,
+    CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text, liftings,
 };
 pub use decisions::DecisionsRequest;
 pub use drive::{DriveRequest, function_of};
@@ -63,22 +60,23 @@ pub use event::Event;
 pub use experiment::{Experiment, Measurement};
 pub use inside::InsideRequest;
 pub use leftovers::{leftovers_since, take_back_leftovers};
-pub use load::{
-    CommandJob, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, Kit, KitEdition, KitHash,
-    MemoryBandwidth, MemoryJob, MemoryLatency, Named, NetJob, OltpJob, Order, Pattern, PgbenchJob, ProbePages,
-    ServedJob, Shape, SpecJbbJob, WebJob, Window, WorkJob, Workload, WorksOn,
-};
 pub use matrix::{
     Advice, ArmResult, Bus, Confirmation, Container, DiskPath, Effect, FIRST_LOOK, Ground, GroundKey, LOOKS, LeftOut,
     MATRIX_SCHEMA, MOST_ARMS, MatrixRequest, MatrixResults, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof,
     Scheduler, Turn, arms, containers_of, device_model, ground, least_seconds, path_words, read_back_paths,
 };
-pub use metric::{Metric, Unit};
 pub use modes::{ModesRequest, NodePart, parts_of};
+/// What requests and documents name of loads.
+pub use nearmetal_load::{
+    CommandJob, Cost, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, Kit, KitEdition, KitHash,
+    Limit, MemoryBandwidth, MemoryJob, MemoryLatency, Metric, Named, NetJob, NetTest, OltpJob, Order, Pattern,
+    PgbenchJob, ProbePages, Rate, Scale, ServedJob, Shape, SpecJbbJob, TileRole, TileSize, Unit, WebJob, Window,
+    WorkJob, Workload, WorksOn,
+};
 pub use net::{
     Backend, Ceiling, Function, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetCostRow, NetFigure,
-    NetGround, NetMatrixRequest, NetMatrixResults, NetPath, NetTest, PEER_BOUND, check_address, net_arms,
-    net_cost_table, net_ground, net_least_seconds, net_words, port_functions, port_model, read_back_net,
+    NetGround, NetMatrixRequest, NetMatrixResults, NetPath, PEER_BOUND, check_address, net_arms, net_cost_table,
+    net_ground, net_least_seconds, net_words, port_functions, port_model, read_back_net,
 };
 pub use older::upgraded;
 pub use pages::PagesRequest;
@@ -88,8 +86,8 @@ pub use slice::SliceRequest;
 pub use stand::OnScratch;
 pub use store::{Entry, State, Store};
 pub use tiles::{
-    ArmFilled, FULL_TILE, Filling, Full, Judged, Level, Limit, MOST_GUESTS_OF_TILES, Miss, Rate, Role as TileRole,
-    RoleLimits, Scale, Served, TileScore, TileSize, TileWay, TilesRequest, filled, judged, miss_text,
+    ArmFilled, FULL_TILE, Filling, Full, Judged, Level, MOST_GUESTS_OF_TILES, Miss, RoleLimits, Served, TileScore,
+    TileWay, TilesRequest, filled, judged, miss_text,
 };
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};
 pub use tune::{

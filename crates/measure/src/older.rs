@@ -123,8 +123,8 @@ mod tests {
         let slice = json!({ "cpus": "1", "nodes": "0", "page_size": null, "device": "/dev/x", "region": 1024, "cpus_on_top": "" });
         let member = |rate: f64| json!([{ "guest": "w0", "rate": rate, "window": { "began": 0.0, "ended": 9.0 } }]);
         let sample = |side: &str, rate: f64| json!({ "round": 0, "count": 1, "side": side, "started": "", "members": member(rate), "overlap": 1.0, "clocks_within": 0.5 });
-        let job =
-            serde_json::to_value(crate::load::FioJob::first_seed(nearmetal_units::Bytes::from_kib(4), 5, 1)).unwrap();
+        let job = serde_json::to_value(nearmetal_load::FioJob::first_seed(nearmetal_units::Bytes::from_kib(4), 5, 1))
+            .unwrap();
         let document = json!({
             "schema": "nearmetal.together/3", "created": "", "version": "0", "environment": { "kind": "silicon" }, "seed": 1,
             "members": [{ "guest": "w0", "slice": slice, "placement": [] }], "load": { "kind": "disk", "job": job },

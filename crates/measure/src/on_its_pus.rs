@@ -4,8 +4,9 @@
 //! are made of what was counted beside the sample ([`crate::cost`]): processor time on the PUs that the arm may use, and in a
 //! lab that counts the instructions of the whole machine, on which nothing else runs, and how far memory was.
 
-use crate::cost::{Cost, EXECUTING, Each, WAITING};
-use crate::metric::{Metric, Unit};
+use nearmetal_load::{Cost, Each, Metric, Unit};
+
+use crate::cost::{EXECUTING, WAITING};
 
 /// What the lab's model makes of a request: the machine's time for it, on all PUs.
 pub(crate) const MODELLED: &str = "modelled.ns";

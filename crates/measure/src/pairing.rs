@@ -1,11 +1,11 @@
 //! What is asked of an experiment that runs its arms in pairs, whatever the arms are.
 
+use nearmetal_load::Workload;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{ArmName, Role};
 use crate::cost::{rounds_of_accesses, why_no_reasons};
 use crate::engine::{Fresh, Pairs, Plan, Session};
-use crate::load::Workload;
 
 /// What runs, and how often.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

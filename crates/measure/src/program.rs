@@ -12,6 +12,8 @@ use std::time::Duration;
 #[cfg(not(test))]
 use std::time::Instant;
 
+use nearmetal_load::LoadError;
+
 use crate::error::MeasureError;
 
 #[cfg(test)]
@@ -30,7 +32,7 @@ fn judge(what: String, output: Output) -> Result<String, MeasureError> {
         "" => output.status.to_string(),
         words => words.chars().take(400).collect(),
     };
-    Err(MeasureError::WorkloadFailed { what, why })
+    Err(LoadError::WorkloadFailed { what, why }.into())
 }
 
 /// How long a program that was told to end may take for it.
@@ -107,7 +109,7 @@ pub(crate) fn judged(what: String, output: std::io::Result<Output>) -> Result<St
     match output {
         Ok(output) => judge(what, output),
         Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            Err(MeasureError::WorkloadFailed { what, why: error.to_string() })
+            Err(LoadError::WorkloadFailed { what, why: error.to_string() }.into())
         }
         Err(source) => Err(MeasureError::Program { program: what, source }),
     }

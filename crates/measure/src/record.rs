@@ -6,11 +6,11 @@ use std::process::Command;
 
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
 use nearmetal_hypervisor::{Definition, Versions};
+use nearmetal_load::Workload;
 
 use crate::arm::ArmName;
 use crate::engine::{Session, failed};
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::results::{Arm, Slice};
 
 /// Versions, kernel and arguments: name to value, `unknown` where it cannot be read.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use nearmetal_load::{Metric, Window, Workload};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,8 +13,6 @@ use serde_json::Value;
 use crate::arm::ArmName;
 use crate::document;
 use crate::error::MeasureError;
-use crate::load::{Window, Workload};
-use crate::metric::Metric;
 use crate::older;
 use crate::tiles::Filling;
 use crate::tune::Tuning;
@@ -299,8 +298,8 @@ impl Run {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::load::FioJob;
-    use crate::metric::Unit;
+    use nearmetal_load::FioJob;
+    use nearmetal_load::Unit;
 
     /// Three rounds of two arms, A/A pairs, a single shot and a failure: invented values for tests.
     pub(crate) fn sample_results() -> Results {

@@ -1,5 +1,6 @@
 //! A guest in clones — as found, as planned, as virt-install writes it — against the same slice of its own bare metal.
 
+use nearmetal_load::Workload;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
@@ -8,7 +9,6 @@ use crate::conditions::Conditions;
 use crate::engine::{Fresh, Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::finish::Request;
-use crate::load::Workload;
 use crate::results::Results;
 use crate::stand::{OnScratch, OnStand, Stand, Turns, Up, Way, paired};
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use nearmetal_load::{FioJob, SLACK, Workload, missing_file_system};
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,6 @@ use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, in_its_cells, mea
 use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, lab_caveat, on_top_caveat};
-use crate::load::{FioJob, SLACK, Workload, missing_file_system};
 use crate::matrix::fill;
 use crate::pairing::Pairing;
 use crate::record::record;

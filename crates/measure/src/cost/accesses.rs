@@ -4,9 +4,9 @@
 //! own, whose rates are not kept.
 
 use nearmetal_host::HostFs;
+use nearmetal_load::Metric;
 
 use super::Cost;
-use crate::metric::Metric;
 
 /// The most rounds: what stays on its node differs little from round to round.
 const ROUNDS: u32 = 3;
@@ -34,9 +34,9 @@ pub(crate) fn only_accesses(metrics: Vec<Metric>) -> (Vec<Metric>, String) {
 #[cfg(test)]
 mod tests {
     use nearmetal_host::MemoryTree;
+    use nearmetal_load::Unit;
 
     use super::*;
-    use crate::metric::Unit;
 
     #[test]
     fn a_run_whose_accesses_were_counted_keeps_nothing_else() {

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use nearmetal_host::HostFs;
+use nearmetal_load::{Cost, Metric, PREFIX};
 
-use super::{Cost, PREFIX};
 use crate::error::MeasureError;
-use crate::metric::Metric;
 
 const EVENT: &str = "/sys/kernel/tracing/events/kvm/kvm_exit";
 const COUNT: &str = "hist:keys=isa,exit_reason";
@@ -143,10 +142,10 @@ fn name(isa: u32, reason: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::Unit;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::metric::Unit;
 
     #[test]
     fn a_histogram_is_read_by_its_lines() {

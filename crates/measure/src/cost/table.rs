@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use nearmetal_load::Workload;
+
 use super::Cost;
 use crate::arm::ArmName;
-use crate::load::Workload;
 use crate::results::{Results, Run};
 
 /// One cost of one arm.
@@ -133,13 +134,14 @@ pub fn cost_figures(cost: Cost, line: &[(&str, f64)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::{Metric, Unit};
+
     use super::*;
 
     #[test]
     fn counts_have_no_digits_that_say_nothing() {
         assert_eq!([0.0, 0.5731, 4.0, 12.34, 16502.84].map(count_text), ["0.000", "0.573", "4.000", "12.3", "16503"]);
     }
-    use crate::metric::{Metric, Unit};
     use crate::results::Outcome;
     use crate::results::tests::sample_results;
 

@@ -5,6 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use nearmetal_host::{HostFs, PusChanged, same_pus};
+use nearmetal_load::{Each, Metric, Middle, Window};
 use nearmetal_units::Bytes;
 
 use super::neighbours::Threads;
@@ -12,45 +13,8 @@ use super::silicon::Silicon;
 pub(crate) use super::snapshot::distances;
 use super::snapshot::{self, Reading, moved, requests_between};
 pub(crate) use super::target::{Requests, Target};
-use super::{CREDIBLE, Each, Snapshot, between, is_credible};
+use super::{CREDIBLE, Snapshot, between, is_credible};
 use crate::barrier;
-use crate::load::{FioJob, Window};
-use crate::metric::Metric;
-
-/// The part of a sample that is counted, from the moment it begins: that its command is given, or its first request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Middle {
-    /// When counting begins.
-    pub(crate) begins: Duration,
-    /// When it ends.
-    pub(crate) ends: Duration,
-}
-
-impl Middle {
-    /// The middle of a job: from three tenths to eight tenths of its measured seconds. fio takes a moment to start, more of
-    /// it in a guest, so that everything is later by up to three tenths on one side.
-    pub(crate) fn of(job: &FioJob) -> Self {
-        let (ramp, seconds) = (Duration::from_secs(job.ramp_seconds.into()), Duration::from_secs(job.seconds.into()));
-        Self::after(ramp, seconds)
-    }
-
-    /// The middle of `seconds` that begin after `ramp`.
-    pub(crate) fn after(ramp: Duration, seconds: Duration) -> Self {
-        Self { begins: ramp + seconds * 3 / 10, ends: ramp + seconds * 8 / 10 }
-    }
-
-    /// As long, and begun that many times as early: for a sample in which reading takes that many times as long.
-    pub(crate) fn earlier(self, times: u32) -> Self {
-        let begins = self.begins / times;
-        Self { begins, ends: begins + self.ends.saturating_sub(self.begins) }
-    }
-
-    /// What is left of it at a moment of the sample. Half of it at least, however long the first reading took: a few requests say
-    /// nothing, and where the program is done by then that is told.
-    fn rest(self, now: Duration) -> Duration {
-        self.ends.saturating_sub(now).max(self.ends.saturating_sub(self.begins) / 2)
-    }
-}
 
 /// How many PUs were busy on average.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -310,18 +274,9 @@ pub(crate) fn watched<T>(
 #[cfg(test)]
 mod tests {
     use nearmetal_host::MemoryTree;
+    use nearmetal_load::Cost;
 
-    use super::super::Cost;
     use super::*;
-
-    #[test]
-    fn the_middle_lies_within_the_measured_seconds() {
-        let middle = Middle::of(&FioJob::first_seed(Bytes::from_kib(4), 10, 2));
-        assert_eq!((middle.begins, middle.ends), (Duration::from_secs(5), Duration::from_secs(10)));
-        let slow = middle.earlier(4);
-        assert_eq!((slow.begins, slow.ends), (Duration::from_millis(1250), Duration::from_millis(6250)));
-        assert_eq!(middle.earlier(1), middle);
-    }
 
     #[test]
     fn busy_is_time_over_time_and_a_guest_that_came_in_between_has_none() {
@@ -354,13 +309,6 @@ mod tests {
         assert_eq!(each(Some(10.0)), 800.0, "the machine stood still most of the time");
         let part = watched.counted().unwrap();
         assert!((part.ended - part.began - 4_000.0).abs() < 1.0, "{part:?}");
-    }
-
-    #[test]
-    fn a_slow_reading_makes_the_counted_part_shorter_and_not_later() {
-        let (whole, ms) = (Middle::after(Duration::ZERO, Duration::from_secs(2)), Duration::from_millis);
-        assert_eq!((whole.begins, whole.ends), (ms(600), ms(1600)));
-        assert_eq!([600, 900, 1500].map(|now| whole.rest(ms(now))), [ms(1000), ms(700), ms(500)]);
     }
 
     #[test]

@@ -6,12 +6,12 @@
 
 use nearmetal_change::devices::Card;
 use nearmetal_hypervisor::Definition;
+use nearmetal_load::SLACK;
 
 use super::nvme::Namespace;
 use super::plug::{PLUG_PATIENCE, element_of, in_the_guest, on_the_host, read_back, to_host, to_vfio, unplug};
 use crate::engine::{Guest, Path, Seat, Session, Step, failed};
 use crate::error::MeasureError;
-use crate::load::SLACK;
 
 /// Who has a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

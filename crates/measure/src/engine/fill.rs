@@ -8,10 +8,11 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 
+use nearmetal_load::Workload;
+
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::results::{Purpose, Run};
 
 /// What is to be filled.

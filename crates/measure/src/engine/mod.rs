@@ -1,7 +1,7 @@
 //! One engine for every comparison of a guest with bare metal.
 //!
 //! Five words, and a composition says what each of them is:
-//! - a **load** is what runs ([`crate::load::Load`]): its command, the reader of its output, its unit and length;
+//! - a **load** is what runs ([`nearmetal_load::Load`]): its command, the reader of its output, its unit and length;
 //! - a **tenant** is who runs it: a guest with its slice; a single guest is one tenant;
 //! - an **arm** is one way of running it ([`crate::ArmName`]), as data;
 //! - a **path** gets the tenants of an arm to what they work on ([`Path`]): prepare, turn to an arm, read back;

@@ -5,7 +5,7 @@
 //! round the arms are minutes apart at most, and the random order keeps any of them from always going first
 //! (Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
 //!
-//! A load may have a second part: the same work at parts of the rate that bare metal reached ([`crate::load::Load::at_parts_of`]). Its rounds
+//! A load may have a second part: the same work at parts of the rate that bare metal reached ([`nearmetal_load::Load::at_parts_of`]). Its rounds
 //! come behind those of the first part, as many as were planned of it, and before what runs once: an arm may be changed for its
 //! single shots and stay so.
 //!
@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 
+use nearmetal_load::Workload;
 use nearmetal_stats::{PairsNeeded, pairs_needed};
 
 use super::SplitMix;
@@ -22,7 +23,6 @@ use super::round::{Design, Fresh, GIVE_UP_AFTER, Round, Step};
 use crate::arm::{ArmName, against};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::results::{Purpose, Run};
 
 /// How many guests have their exits counted by reason at most: fewer than the failures in a row that end an experiment, so that
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
     pub accesses: u32,
     /// The arms of these rounds.
     pub accesses_in: Vec<usize>,
-    /// Whether what a load has beside its first part ([`crate::load::Load::at_parts_of`]) runs, too.
+    /// Whether what a load has beside its first part ([`nearmetal_load::Load::at_parts_of`]) runs, too.
     pub offers: bool,
     /// The same seed gives the same order.
     pub seed: u64,

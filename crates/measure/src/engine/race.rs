@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use nearmetal_load::Workload;
 use nearmetal_stats::Race;
 
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::results::{Purpose, Run};
 
 /// A race among arms.
@@ -94,12 +94,11 @@ impl Design for Racing {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::{FioJob, Metric, Unit};
     use nearmetal_stats::{Fate, doubling_looks};
     use nearmetal_units::Bytes;
 
     use super::*;
-    use crate::load::FioJob;
-    use crate::metric::{Metric, Unit};
     use crate::results::Outcome;
 
     /// Arms with fixed rates, each a little different every time; some fail. A run takes a second.

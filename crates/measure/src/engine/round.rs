@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
+use nearmetal_load::Workload;
+
 use super::sample::{SLOWED, Sample, Subject};
 use super::session::failed;
 use super::{Session, SplitMix};
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::load::Workload;
 use crate::results::{Outcome, Purpose, Run};
 
 /// After how many failures in a row the experiment is given up: by then it is not a disturbance.
@@ -295,7 +296,7 @@ mod tests {
             purpose: Purpose::Pair,
             arm: "planned".into(),
             count: 1,
-            workload: crate::load::FioJob::first_seed(nearmetal_units::Bytes::from_kib(4), 1, 1).into(),
+            workload: nearmetal_load::FioJob::first_seed(nearmetal_units::Bytes::from_kib(4), 1, 1).into(),
             seed: 1,
             started: String::new(),
             seconds: 1.0,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 
 use nearmetal_host::HostFs;
+use nearmetal_load::{Measured, Metric, Unit, Window, Workload, overlap};
 use nearmetal_units::CpuSet;
 
 use super::path::{Path, Seat};
@@ -13,8 +14,6 @@ use crate::arm::ArmName;
 use crate::barrier::{lead, lead_on_the_host, now};
 use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
-use crate::load::{Measured, Window, Workload, overlap};
-use crate::metric::{Metric, Unit};
 use crate::results::{Part, Purpose, Slice, Together};
 
 /// Who runs a load.
@@ -292,7 +291,7 @@ fn read(tenants: &[Tenant], seats: &[Seat], loads: &[&Workload], told: &[Told]) 
         let name = load.rate().unwrap_or_default();
         let found = measured.metrics.iter().find(|metric| metric.name == name).cloned();
         let rate = found.ok_or_else(|| MeasureError::Unfit(format!("{} has no rate to add up", load.label())))?;
-        let window = load.load().window(&told.output, told.clock.milliseconds())?;
+        let window = load.window(&told.output, told.clock.milliseconds())?;
         let part = Part { guest: tenant.guest.clone(), rate: rate.value, window, metrics: measured.metrics };
         together.parts.push(part);
         together.clocks_within = together.clocks_within.max(told.clock.give_or_take as f64 / 1e6);
@@ -326,7 +325,7 @@ fn add_costs(
     sample: &mut Sample,
     loads: &[&Workload],
     told: &[Told],
-    each: Option<crate::cost::Each>,
+    each: Option<nearmetal_load::Each>,
     counted: &Watched,
     floats: bool,
 ) {

@@ -11,6 +11,7 @@ use nearmetal_change::{ChangeError, Journal};
 use nearmetal_host::{Host, HostFs, guests};
 use nearmetal_hypervisor::agent::{self, ExecOutput};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions};
+use nearmetal_load::{LoadError, SLACK};
 use nearmetal_place::Placement;
 use nearmetal_units::{Bytes, CpuSet};
 
@@ -22,7 +23,6 @@ use crate::cost::mount_counters;
 use crate::error::MeasureError;
 use crate::event::Event;
 use crate::leftovers::{Leftovers, THP, end_clone, write};
-use crate::load::SLACK;
 use crate::log::Log;
 use crate::program;
 use crate::results::{Run, Slice};
@@ -392,7 +392,7 @@ impl<'a> Session<'a> {
     /// Versions, kernel and arguments: name to value, `unknown` where it cannot be read.
     pub(crate) fn provenance<'w>(
         &mut self,
-        workloads: impl IntoIterator<Item = &'w crate::load::Workload>,
+        workloads: impl IntoIterator<Item = &'w nearmetal_load::Workload>,
     ) -> BTreeMap<String, String> {
         let versions = self.versions();
         let mut found = crate::record::provenance(&self.host, versions.as_ref(), self.conditions.seed, workloads);
@@ -439,7 +439,7 @@ pub(crate) fn stdout_of(output: &ExecOutput, what: impl Fn() -> String) -> Resul
     let said = [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
     let why = said.into_iter().find(|text| !text.is_empty());
     let why = why.unwrap_or_else(|| format!("it ended with {} and said nothing", output.status));
-    Err(MeasureError::WorkloadFailed { what: what(), why: why.chars().take(400).collect() })
+    Err(LoadError::WorkloadFailed { what: what(), why: why.chars().take(400).collect() }.into())
 }
 
 /// An error of libvirt or of an agent, with the domain it was about.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use nearmetal_host::{Entry, HostFs, MemoryTree};
 use nearmetal_hypervisor::{Effect, Fake, Hypervisor, HypervisorError};
+use nearmetal_load::{FioJob, Workload};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use proptest::prelude::*;
@@ -23,7 +24,6 @@ use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::finish::{Request, in_a_session};
 use crate::leftovers::Leftovers;
-use crate::load::{FioJob, Workload};
 use crate::program::scripted;
 use crate::results::{Environment, Run, Slice};
 use crate::store::Store;

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nearmetal_hypervisor::{HypervisorError, agent};
+use nearmetal_load::{At, Gate, SLACK, Workload};
 use nearmetal_units::NodeSet;
 
 use super::Session;
@@ -15,7 +16,6 @@ use super::session::{failed, stdout_of};
 use crate::barrier::{Ahead, now, waiting};
 use crate::clones::{kit_in_guest, loads_in_guest};
 use crate::error::MeasureError;
-use crate::load::{At, Gate, SLACK, Workload};
 use crate::program::{self, Started};
 
 /// How long a program may take to end of which nothing more is expected.

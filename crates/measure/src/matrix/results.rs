@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nearmetal_load::Workload;
 use nearmetal_stats::{Fate, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,6 @@ use super::turn::{self, METRIC, Turn};
 use crate::compare::{CONFIDENCE, pairs};
 use crate::document;
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::results::{Environment, Purpose, Run, Slice};
 
 /// Value of [`MatrixResults::schema`].
@@ -153,10 +153,10 @@ pub(crate) fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEst
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::load::FioJob;
     use crate::matrix::path::{Container, PathCache};
-    use crate::metric::{Metric, Unit};
     use crate::results::{Outcome, Purpose};
+    use nearmetal_load::FioJob;
+    use nearmetal_load::{Metric, Unit};
     use nearmetal_place::DiskEngine;
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 

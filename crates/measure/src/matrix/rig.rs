@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use nearmetal_load::{FioJob, SLACK, Workload, missing_file_system};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
 
@@ -21,7 +22,6 @@ use crate::engine::{
     restart_if_dead,
 };
 use crate::error::MeasureError;
-use crate::load::{FioJob, SLACK, Workload, missing_file_system};
 use crate::results::{Run, Slice};
 
 /// One arm with what stands for it.

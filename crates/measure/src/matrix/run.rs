@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Versions;
+use nearmetal_load::{FileJob, FioJob};
 use nearmetal_place::{Placement, major_minor};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
@@ -26,7 +27,6 @@ use crate::engine::{Session, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Request, lab_caveat, on_top_caveat};
 use crate::leftovers::Leftovers;
-use crate::load::{FileJob, FioJob};
 use crate::results::Slice;
 use crate::scratch::device_behind;
 

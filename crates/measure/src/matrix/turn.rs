@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use nearmetal_load::Metric;
 use nearmetal_stats::{Pair, Sample};
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
 use crate::results::{Outcome, Run};
 
 /// What decides a disk's race.
@@ -72,7 +72,7 @@ impl Turn {
     pub(crate) fn of(run: Run, arm: usize) -> Self {
         let mut turn = Self::whole(run, arm);
         if let Outcome::Measured { metrics, .. } = &mut turn.outcome {
-            metrics.retain(|metric: &Metric| !metric.name.starts_with(crate::cost::PREFIX));
+            metrics.retain(|metric: &Metric| !metric.name.starts_with(nearmetal_load::PREFIX));
         }
         turn
     }
@@ -99,8 +99,9 @@ pub(crate) fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::Unit;
+
     use super::*;
-    use crate::metric::Unit;
 
     #[test]
     fn a_turn_that_was_taken_again_is_the_pair_of_its_round() {

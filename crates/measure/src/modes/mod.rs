@@ -9,6 +9,7 @@ mod mode;
 mod parts;
 mod path;
 
+use nearmetal_load::{WorkJob, Workload};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,6 @@ use crate::cost::rounds_of_accesses;
 use crate::engine::{Fresh, Pairs, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
-use crate::load::{WorkJob, Workload};
 use crate::record::record;
 use crate::results::{Results, Slice};
 use crate::together::MOST_TOGETHER;

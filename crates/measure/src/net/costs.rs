@@ -3,10 +3,9 @@
 //! The counters are those of a disk's sample ([`crate::cost`]); here they stand beside several tests of one run, so that each
 //! has its test's name before it: `tcp-rr.cost.exits.all`.
 
+use nearmetal_load::{Cost, Metric, NetTest};
+
 use super::results::NetMatrixResults;
-use super::test::NetTest;
-use crate::cost::Cost;
-use crate::metric::Metric;
 
 /// One cost of one arm in one test.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,9 +82,10 @@ pub fn net_cost_table(results: &NetMatrixResults) -> Vec<NetCostRow> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::Unit;
+
     use super::super::results::tests::sample_net_matrix;
     use super::*;
-    use crate::metric::Unit;
     use crate::results::Outcome;
 
     #[test]

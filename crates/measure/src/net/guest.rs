@@ -10,6 +10,7 @@ use std::process::Command;
 
 use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
+use nearmetal_load::LoadError;
 
 use super::path::{NetPath, Place};
 use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, initramfs, kit_source, loads_source, staged};
@@ -177,7 +178,7 @@ fn unpacked(fs: &HostFs, path: &str) -> Result<Vec<u8>, MeasureError> {
         return Ok(output.stdout);
     }
     let why = String::from_utf8_lossy(&output.stderr).trim().chars().take(400).collect();
-    Err(MeasureError::WorkloadFailed { what: format!("{program} -dc {path}"), why })
+    Err(LoadError::WorkloadFailed { what: format!("{program} -dc {path}"), why }.into())
 }
 
 /// One card of the clone.

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nearmetal_host::HostFs;
+use nearmetal_load::LoadError;
 use serde_json::Value;
 
 use crate::clock;
@@ -33,11 +34,12 @@ pub(crate) fn ip_json(words: &[&str]) -> Result<Vec<Value>, MeasureError> {
     let text = run(Command::new("ip").args(["-json", "-details"]).args(words))?;
     match serde_json::from_str(if text.trim().is_empty() { "[]" } else { &text }) {
         Ok(Value::Array(rows)) => Ok(rows),
-        Ok(_) | Err(_) => Err(MeasureError::Unreadable {
+        Ok(_) | Err(_) => Err(LoadError::Unreadable {
             what: format!("`ip -json {}`", words.join(" ")),
             why: "it is not a list".to_owned(),
             text: text.chars().take(200).collect(),
-        }),
+        }
+        .into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The race and the fresh rounds of the network matrix.
 
+use nearmetal_load::{NetTest, Unit, Workload};
 use nearmetal_stats::{Race, doubling_looks};
 
 use super::costs::named;
@@ -7,13 +8,10 @@ use super::path::Link;
 use super::request::{CEILING_RUNS, FIRST_LOOK, LOOKS};
 use super::results::Ceiling;
 use super::rig::NetRig;
-use super::test::NetTest;
 use crate::arm::{ArmName, Role};
 use crate::engine::{Fresh, Pairs, Plan, Racing, Session, Subject, Tenant, carry_out, chain};
 use crate::error::MeasureError;
-use crate::load::Workload;
 use crate::matrix::{Effect, Turn};
-use crate::metric::Unit;
 use crate::results::{Outcome, Purpose, Run};
 
 /// Brings each arm up for the first time and reads it back. One that cannot be brought up does not take the others of its

@@ -7,11 +7,11 @@
 mod arms;
 mod costs;
 pub(crate) mod effect;
+mod greet;
 pub(crate) mod guest;
 pub(crate) mod interface;
 mod lane;
 pub(crate) mod member_clone;
-mod netperf;
 pub(crate) mod path;
 pub(crate) mod port;
 mod request;
@@ -19,9 +19,7 @@ mod results;
 mod rig;
 mod run;
 pub(crate) mod several;
-mod sockperf;
 pub(crate) mod space;
-mod test;
 
 pub use arms::{Function, NetGround, net_arms, net_words};
 pub use costs::{NetCostRow, net_cost_table};
@@ -33,5 +31,3 @@ pub use request::{NetMatrixRequest, net_ground, net_least_seconds, port_function
 pub(crate) use results::tests::sample_net_matrix;
 pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
 pub use run::{port_model, read_back_net};
-pub use test::NetTest;
-pub(crate) use test::read as read_test;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use nearmetal_host::{Host, HostFs, assignable, ledger};
+use nearmetal_load::{NetJob, NetTest, Workload};
 use nearmetal_place::Placement;
 use nearmetal_units::PciAddress;
 use serde::{Deserialize, Serialize};
@@ -11,10 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::arms::{Function, NetGround};
 use super::guest::own_kernel;
 use super::path::{Link, NetPath};
-use super::test::NetTest;
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
-use crate::load::{NetJob, Workload};
 use crate::program::run;
 
 /// Rounds before the first look, as in the disk's matrix.

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use nearmetal_load::{NetTest, Unit};
 use nearmetal_stats::{Fate, RatioEstimate, Sample, ratio};
 use serde::{Deserialize, Serialize};
 
 use super::costs::is_cost;
 use super::path::{Link, NetPath};
-use super::test::NetTest;
 use crate::compare::CONFIDENCE;
 use crate::document;
 use crate::error::MeasureError;
 use crate::matrix::{Advice, Effect, GroundKey, LeftOut, Turn, median, pairs};
-use crate::metric::Unit;
 use crate::results::{Environment, Slice};
 
 /// Value of [`NetMatrixResults::schema`].
@@ -249,8 +248,8 @@ pub(crate) fn bound(ceiling: &[Ceiling], metric: &str, rate: Option<f64>) -> Opt
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::metric::Metric;
     use crate::results::Outcome;
+    use nearmetal_load::Metric;
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
     /// Libvirt's default, a function that is twice as fast, and bare metal; invented values for tests.

@@ -1,17 +1,17 @@
 //! The guests of the network matrix and the bare slice: brought up, read back, and the path of the race.
 
+use nearmetal_load::{NetTest, SLACK};
+
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
+use super::greet::greeted;
 use super::guest::{ArmCard, DOWN, UP, guest_with};
-use super::netperf::{greeted, greeting};
 use super::path::{Link, Role};
 use super::port::{BRIDGE, Port};
 use super::request::NetMatrixRequest;
 use super::space::NAMESPACE;
-use super::test::NetTest;
 use crate::appliance::Appliance;
 use crate::engine::{Guest, Path, Pus, Seat, Session, SplitMix, Step, chain, failed};
 use crate::error::MeasureError;
-use crate::load::SLACK;
 use crate::matrix::Effect;
 use crate::program::run;
 use crate::results::Slice;
@@ -239,7 +239,7 @@ impl<'a> NetRig<'a> {
     }
 
     fn greet(&self, session: &Session<'_>) -> Result<(), MeasureError> {
-        let words = greeting(self.request.peer);
+        let words = nearmetal_load::greeting(self.request.peer);
         let probe = &session.conditions.probe;
         greeted(|| {
             let mut command = std::process::Command::new("ip");

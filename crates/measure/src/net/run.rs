@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
+use nearmetal_load::NetTest;
 use nearmetal_stats::{Race, doubling_looks, ratio};
 use nearmetal_units::Bytes;
 
@@ -16,7 +17,6 @@ use super::port::{Port, TAP, why_not};
 use super::request::{FIRST_LOOK, LOOKS, NetMatrixRequest, affordable, confirming, net_ground};
 use super::results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults, bound, medians};
 use super::rig::NetRig;
-use super::test::NetTest;
 use crate::compare::CONFIDENCE;
 use crate::conditions::Conditions;
 use crate::engine::{Session, Site, slice_of};

@@ -1,6 +1,10 @@
 //! The experiments as they are asked for, small.
 
 use nearmetal_domain::DomainXml;
+use nearmetal_load::{
+    CommandJob, FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, NetTest, OltpJob, Pattern, ProbePages, Scale,
+    TileRole as Role, WebJob, WorkJob, Workload,
+};
 use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
@@ -11,18 +15,14 @@ use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
-use crate::load::{
-    CommandJob, FioJob, JavaPages, JvmJob, MemoryJob, MemoryLatency, OltpJob, Pattern, ProbePages, WebJob, WorkJob,
-    Workload,
-};
 use crate::matrix::MatrixRequest;
 use crate::modes::{ModesRequest, NodePart};
-use crate::net::{NetMatrixRequest, NetPath, NetTest};
+use crate::net::{NetMatrixRequest, NetPath};
 use crate::pages::PagesRequest;
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::stand::OnScratch;
-use crate::tiles::{Role, RoleLimits, Scale, TileWay, TilesRequest};
+use crate::tiles::{RoleLimits, TileWay, TilesRequest};
 use crate::together::{Member, Over, TogetherRequest};
 use crate::tune::{TuneArm, TuneFactor, TuneOn, TuneRequest};
 

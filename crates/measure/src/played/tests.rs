@@ -1,13 +1,12 @@
 //! Every experiment from start to end.
 
+use nearmetal_load::{Metric, NetJob, Workload};
 use proptest::prelude::*;
 
 use super::experiments::Kind;
 use super::*;
 use crate::engine::BOOT_LIMIT;
-use crate::load::{NetJob, Workload};
 use crate::matrix::{Effect, Turn};
-use crate::metric::Metric;
 use crate::net::NetMatrixRequest;
 use crate::results::{Outcome, Purpose, Run};
 

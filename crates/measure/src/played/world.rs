@@ -421,7 +421,7 @@ fn site(words: &[&str], rate: u32) -> String {
         now() / 1_000_000 + i128::from(seconds) * 1000
     );
     let settings: String =
-        crate::load::OF_ITS_NETWORK.iter().map(|(name, asked)| format!("setting.{name} {asked}\n")).collect();
+        nearmetal_load::OF_ITS_NETWORK.iter().map(|(name, asked)| format!("setting.{name} {asked}\n")).collect();
     format!("{settings}{proof}\nserver.workers {workers}\nload ramp\n{part}load measured\n{part}other_answers 0\n")
 }
 

@@ -1,10 +1,9 @@
 //! What a sample of tiles is worth: a score, and whether every guest answered soon enough. Worked out of the runs, afterwards.
 
+use nearmetal_load::{Limit, ServedJob, TileRole as Role, Workload};
 use serde::{Deserialize, Serialize};
 
-use super::{Limit, Role};
 use crate::engine::BUSY;
-use crate::load::{ServedJob, Workload};
 use crate::results::{Part, Run, Tenant};
 
 /// What a tile scores that answers all it is asked.
@@ -181,13 +180,11 @@ fn missed(part: &Part, job: &ServedJob, tile: usize, limits: &[RoleLimits]) -> V
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_load::{Metric, Scale, TileSize, Unit, Window};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::load::Window;
-    use crate::metric::{Metric, Unit};
     use crate::results::{Outcome, Purpose, Slice, Together};
-    use crate::tiles::{Scale, TileSize};
 
     const ROLES: [Role; 2] = [Role::Web, Role::Idle];
 

@@ -8,9 +8,6 @@ mod judge;
 mod network;
 mod outcome;
 mod path;
-mod role;
-mod server;
-mod size;
 mod way;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,6 +15,7 @@ use std::time::Duration;
 
 use nearmetal_domain::DomainXml;
 use nearmetal_host::Host;
+use nearmetal_load::{At, Peers, Scale, ServedJob, TileRole as Role, TileSize, Workload};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +23,6 @@ pub use self::judge::{FULL_TILE, Judged, Miss, RoleLimits, Served, TileScore, ju
 use self::network::Network;
 pub use self::outcome::{ArmFilled, Filling, Level, filled, miss_text};
 use self::path::{Arranged, TileGuest, Tiles};
-pub use self::role::{Limit, Role};
-pub(crate) use self::server::Peers;
-pub(crate) use self::size::{DIRECTORY, MOST_DIRECTORIES};
-pub use self::size::{Rate, Scale, TileSize};
 use self::way::Drivers;
 pub use self::way::TileWay;
 use crate::appliance::PROBE_IN_GUEST;
@@ -38,7 +32,6 @@ pub use crate::engine::Full;
 use crate::engine::{Fill, FillPlan, Look, Session, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
-use crate::load::{At, ServedJob, Workload};
 use crate::net::guest::{ArmCard, mac_of_run, with_probe};
 use crate::net::member_clone::MemberClone;
 use crate::net::path::Link;

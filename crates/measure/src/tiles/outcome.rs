@@ -1,10 +1,10 @@
 //! How many tiles each arm held, and what ended it: worked out of the document.
 
+use nearmetal_load::{Scale, TileRole as Role};
 use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use super::judge::{Judged, Miss, RoleLimits, judged};
-use super::{Role, Scale};
 use crate::engine::{Full, Look, full, median};
 use crate::results::{Purpose, Results, Run};
 

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use nearmetal_hypervisor::agent::{self, Running};
+use nearmetal_load::TileRole as Role;
 use nearmetal_units::{CpuSet, NodeSet};
 
-use super::Role;
 use super::way::{Drivers, TileWay};
 use crate::engine::{Path, Pus, Seat, Session, Step, failed, stdout_of};
 use crate::error::MeasureError;

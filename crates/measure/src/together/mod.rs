@@ -9,6 +9,7 @@ mod over;
 mod over_drives;
 mod over_scratch;
 
+use nearmetal_load::Workload;
 use nearmetal_place::Placement;
 use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,6 @@ use crate::conditions::Conditions;
 use crate::engine::{Fresh, Pairs, Path, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request};
-use crate::load::Workload;
 use crate::record::record;
 use crate::results::{Arm, Environment, Results};
 

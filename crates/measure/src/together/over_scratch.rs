@@ -1,5 +1,6 @@
 //! Several guests, each on a scratch device of its own.
 
+use nearmetal_load::FioJob;
 use nearmetal_units::Bytes;
 
 use super::{Ready, TogetherRequest, make_room};
@@ -8,7 +9,6 @@ use crate::arm::ArmName;
 use crate::clones::{DiskClone, clone_xml, measured_disk};
 use crate::engine::{Guest, Path, Seat, Session, Step, Tenant, restart_if_dead, slice_of};
 use crate::error::MeasureError;
-use crate::load::FioJob;
 use crate::matrix::fill;
 use crate::record::record;
 

@@ -12,6 +12,7 @@ mod within;
 #[cfg(test)]
 mod tests;
 
+use nearmetal_load::Workload;
 use nearmetal_stats::{Race, doubling_looks};
 
 pub use self::outcome::{AloneEffect, Effect as TuneEffect, TunedArm, Tuning, Verdict as TuneVerdict};
@@ -25,7 +26,6 @@ use crate::engine::{Fresh, Pairs, Path, Plan, Racing, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
 use crate::itself::Itself;
-use crate::load::Workload;
 use crate::pairing::Pairing;
 use crate::results::{Arm, Purpose, Results, Run, Slice};
 use crate::stand::{Stand, Up, Way};
@@ -269,7 +269,7 @@ fn name_roles(arms: &mut [crate::results::Arm], leader: usize) {
 }
 
 /// The fresh pairs of these arms; `names` are those of all.
-fn pairs(arms: &[usize], names: &[ArmName], workload: &crate::load::Workload, rounds: u32, seed: u64) -> Pairs {
+fn pairs(arms: &[usize], names: &[ArmName], workload: &Workload, rounds: u32, seed: u64) -> Pairs {
     Pairs::new(Plan {
         arms: arms.iter().map(|arm| names[*arm].clone()).collect(),
         counts: vec![1],

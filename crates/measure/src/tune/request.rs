@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nearmetal_load::{CommandJob, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::{FIRST_RUNG, KEPT, LEAST_PAIRS, MARGIN, PUTTING_BACK};
@@ -9,7 +10,6 @@ use nearmetal_place::Placement;
 
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
-use crate::load::{CommandJob, Workload};
 use crate::matrix::LeftOut;
 use crate::pairing::Pairing;
 use crate::stand::OnScratch;

@@ -1,9 +1,8 @@
+use nearmetal_load::{FioJob, Metric, Unit};
 use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::FioJob;
-use crate::metric::{Metric, Unit};
 use crate::results::Outcome;
 
 const EACH: usize = 3;

@@ -1,10 +1,10 @@
 //! Orders, pilots, and numbers of tenants.
 
+use nearmetal_load::{FioJob, OltpJob};
 use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::{FioJob, OltpJob};
 use crate::results::tests::sample_results;
 
 fn job(size: u64) -> Workload {
@@ -67,8 +67,8 @@ proptest! {
 
 #[test]
 fn exits_by_reason_are_counted_under_a_load_whose_costs_are() {
-    let files = Workload::FileSystem(crate::load::FileJob::fourth_seed(
-        crate::load::FileSystem::Xfs,
+    let files = Workload::FileSystem(nearmetal_load::FileJob::fourth_seed(
+        nearmetal_load::FileSystem::Xfs,
         Bytes::from_kib(64),
         Bytes::from_mib(64),
     ));
@@ -190,7 +190,7 @@ fn measured(rounds: &[[(&ArmName, f64); 3]]) -> Vec<Run> {
         round: round as u32,
         arm: arm.id.clone(),
         outcome: crate::results::Outcome::Measured {
-            metrics: crate::metric::Metric::new("iops", crate::metric::Unit::Iops, value).into_iter().collect(),
+            metrics: nearmetal_load::Metric::new("iops", nearmetal_load::Unit::Iops, value).into_iter().collect(),
             notes: vec![],
         },
         ..model.clone()
@@ -254,7 +254,7 @@ fn accesses_are_counted_only_where_there_are_arms_to_compare() {
 /// What all arms did in their pairs of the database.
 fn transacted(arms: &[ArmName]) -> Vec<Run> {
     let model = &sample_results().runs[0];
-    let metric = crate::metric::Metric::new("transactions", crate::metric::Unit::TransactionsPerSecond, 100.0);
+    let metric = nearmetal_load::Metric::new("transactions", nearmetal_load::Unit::TransactionsPerSecond, 100.0);
     let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
     let run = |round: u32, arm: &ArmName| Run {
         round,
@@ -301,7 +301,7 @@ fn what_is_offered_hangs_on_what_bare_metal_has_done_in_half_of_its_pairs() {
     let bare = ArmName::bare_slice();
     let model = transacted(std::slice::from_ref(&bare)).remove(0);
     let run = |rate: f64| {
-        let metric = crate::metric::Metric::new("transactions", crate::metric::Unit::TransactionsPerSecond, rate);
+        let metric = nearmetal_load::Metric::new("transactions", nearmetal_load::Unit::TransactionsPerSecond, rate);
         let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
         Run { outcome, ..model.clone() }
     };

@@ -1,11 +1,10 @@
 //! What is made of a sample: the requests it is told by, its figures, and its words.
 
+use nearmetal_load::{FileJob, FileSystem, FioJob, Unit};
 use nearmetal_units::Bytes;
 
 use super::*;
 use crate::barrier::Ahead;
-use crate::load::{FileJob, FileSystem, FioJob};
-use crate::metric::Unit;
 
 fn fio(size: u64) -> Workload {
     FioJob::first_seed(Bytes::new(size), 3, 1).into()
@@ -72,15 +71,15 @@ fn costs_are_given_for_each_of_what_the_load_did() {
     };
     // In two seconds: 8000 exits, and 4 ms of the slice.
     let counted = Watched::of_two_seconds(&[
-        (crate::cost::Cost::Exits, "all", 8000),
-        (crate::cost::Cost::Cpu, "pus-of-the-slice", 4_000_000),
+        (nearmetal_load::Cost::Exits, "all", 8000),
+        (nearmetal_load::Cost::Cpu, "pus-of-the-slice", 4_000_000),
     ]);
     let load = fio(4096);
     add_costs(
         &mut sample,
         &[&load],
         &[Told { output: String::new(), clock: Ahead::HOST }],
-        Some(crate::cost::Each::Io),
+        Some(nearmetal_load::Each::Io),
         &counted,
         false,
     );

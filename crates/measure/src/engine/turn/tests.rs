@@ -1,7 +1,8 @@
 //! Several tenants whose loads prepare something, on a machine that is played.
 
+use nearmetal_load::{FioJob, OltpJob};
+
 use super::*;
-use crate::load::{FioJob, OltpJob};
 use crate::played::{End, LOADS, Machine};
 
 fn taken(machine: &mut Machine, loads: &[&Workload]) -> Result<Vec<Told>, MeasureError> {

@@ -12,9 +12,9 @@ use super::{Side, bare_seat};
 use crate::engine::{Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::net::arms::Function;
+use crate::net::greet::greeted;
 use crate::net::interface::{exists, until};
 use crate::net::member_clone::MemberClone;
-use crate::net::netperf::{greeted, greeting};
 use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::net::space;
@@ -113,7 +113,7 @@ impl<'a> Functions<'a> {
             let space = space::numbered(number);
             space::enter(&space, &member.interface, &member.address, session.fs)?;
             // Its first packets may be lost while the link comes up, and netperf would begin late for it.
-            let words = greeting(member.peer);
+            let words = nearmetal_load::greeting(member.peer);
             greeted(|| run(Command::new("ip").args(["netns", "exec", &space]).args(&words)))?;
         }
         self.standing = Some((side, count));

@@ -9,6 +9,7 @@ mod functions;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use nearmetal_load::{NetJob, NetTest};
 use nearmetal_units::Bytes;
 
 use self::bridged::Bridged;
@@ -20,10 +21,8 @@ use super::member_clone::MemberClone;
 use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
 use super::request::port_functions;
-use super::test::NetTest;
 use crate::engine::{Path, Pus, Seat, Session, Tenant, slice_of};
 use crate::error::MeasureError;
-use crate::load::NetJob;
 use crate::together::{Ready, TogetherRequest, make_room};
 
 /// What the guests share.

@@ -104,18 +104,14 @@ fn loads() -> Vec<(&'static str, Workload, String)> {
     let oltp = OltpJob { seconds: 3, ramp: 1, offered: offered.to_vec(), ..OltpJob::small() };
     all.push(("sysbench", oltp.into(), include_str!("oltp/said.txt").to_owned()));
     let size = TileSize { tile: 2, scale: Scale::ONE, seconds: 10, ramp: 2, emulated: false };
-    for (name, role, said) in [
-        ("a tile's web server", Role::Web, include_str!("served/web.json")),
-        ("a tile's mail server", Role::Mail, include_str!("served/mail.json")),
-        ("a tile's database", Role::Db, include_str!("served/db.json")),
-        ("a tile's application", Role::App, include_str!("served/app.json")),
+    for (name, role, host, said) in [
+        ("a tile's file server", Role::Infra, 2, include_str!("served/infra.json")),
+        ("a tile's web server", Role::Web, 3, include_str!("served/web.json")),
+        ("a tile's mail server", Role::Mail, 4, include_str!("served/mail.json")),
+        ("a tile's application", Role::App, 5, include_str!("served/app.json")),
+        ("a tile's database", Role::Db, 6, include_str!("served/db.json")),
+        ("a tile's idle guest", Role::Idle, 7, include_str!("served/idle.json")),
     ] {
-        let host = match role {
-            Role::Web => 3,
-            Role::Mail => 4,
-            Role::App => 5,
-            _ => 6,
-        };
         all.push((name, ServedJob::of(role, [10, 99, 0, host].into(), &size).into(), said.to_owned()));
     }
     all

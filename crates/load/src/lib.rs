@@ -301,7 +301,7 @@ impl Workload {
         let window = self.load().window(output, ahead)?;
         match window.began.is_finite() && window.ended.is_finite() {
             true => Ok(window),
-            false => Err(unreadable(&self.label(), "when it ran is no time", output)),
+            false => Err(unreadable(&self.label(), "the times at which it ran are not finite numbers", output)),
         }
     }
 

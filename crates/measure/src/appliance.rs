@@ -53,7 +53,7 @@ pub(crate) fn initramfs(appliance: &Path) -> Result<Vec<u8>, MeasureError> {
     Ok(archive)
 }
 
-/// Bytes that an initramfs may have: ours has 70 MiB, and guests keep it in memory.
+/// Bytes that an initramfs may have: ours has 21 MiB, and guests keep it in memory.
 const MOST: u64 = 1 << 30;
 
 /// What gzip made of it undone; as it is where gzip did not make it.

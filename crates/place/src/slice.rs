@@ -189,7 +189,7 @@ fn in_cells(
 }
 
 /// vCPUs and memory of so many equal parts of a guest: whole cores of `threads`, memory in whole `unit`s and in proportion to vCPUs.
-/// A core that the guest does not fill is of the first part, which has the most cores: parts differ by one core at most.
+/// A core that the guest does not fill is of the last part of those with the most cores: parts differ by one core at most.
 fn equal_parts(guest: &GuestRequest, count: u32, threads: u32, unit: Bytes) -> Option<Vec<(u32, Bytes)>> {
     let cores = guest.vcpus.div_ceil(threads);
     if count < 2 || cores < count || guest.memory.get() % unit.get() != 0 {
@@ -197,10 +197,11 @@ fn equal_parts(guest: &GuestRequest, count: u32, threads: u32, unit: Bytes) -> O
     }
     let units = guest.memory.get() / unit.get();
     let unfilled = cores * threads - guest.vcpus;
+    let last_of_the_larger = (cores - 1) % count;
     let mut units_left = units;
     let part = |place: u32| {
         let whole = (cores / count + u32::from(place < cores % count)) * threads;
-        let vcpus = if place == 0 { whole - unfilled } else { whole };
+        let vcpus = if place == last_of_the_larger { whole - unfilled } else { whole };
         let share = if place + 1 == count { units_left } else { units * u64::from(vcpus) / u64::from(guest.vcpus) };
         units_left -= share;
         (vcpus, unit.times(share))

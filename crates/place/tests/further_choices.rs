@@ -189,7 +189,8 @@ fn a_guest_is_dealt_to_its_nodes_evenly_or_is_shown_none() {
     // Siblings stay together.
     let host = machine.threads(2).build();
     assert_eq!(parts(one(&host, guest("a", 18, 512), &with_cells()).cells), [(10, 284), (8, 228)]);
-    // Half a core is of the part with more cores.
+    // Half a core is of a part with more cores, the last of them.
+    assert_eq!(parts(one(&host, guest("a", 7, 5600), &with_cells()).cells), [(4, 3200), (3, 2400)]);
     assert_eq!(parts(one(&host, guest("a", 9, 5400), &with_cells()).cells), [(5, 3000), (4, 2400)]);
 }
 

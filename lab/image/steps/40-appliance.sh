@@ -29,36 +29,55 @@ boot=$rootfs/var/lib/libvirt/boot
 # seconds to unpack it, and one with all the programs for measuring three times as many.
 pack "$tree" > "$boot/small.cpio"
 
-# empty_libraries TREE PROGRAM LIBRARY…: libraries in TREE/lib in the place of these (libX, whatever its version) that PROGRAM is linked
-# with. They have what it wants of them, each a function that traps: the loader asks for every library before a program begins, used or not.
-empty_libraries() {
-    tree=$1 program=$2
-    shift 2
-    mkdir -p "$tree/lib"
-    wanted=$(nm -D --undefined-only "$rootfs$program" | sed 's/.* //')
-    for library; do
-        soname=$(objdump -p "$rootfs$program" | sed -n "s/^ *NEEDED *\($library\.so.*\)/\1/p")
-        [ -n "$soname" ] || continue
-        real=$(chroot "$rootfs" ldd "$program" | sed -n "s/^[[:space:]]*$soname => \([^ ]*\) .*/\1/p")
-        # Lines of NAME VERSION, the version empty where the library has none.
-        { nm -D --defined-only --without-symbol-versions "$rootfs$real"; echo; echo "$wanted"; } |
-            awk 'NF == 0 { wants = 1; next } !wants { has[$NF] = 1; next } { split($1, part, "@"); if (part[1] in has) print part[1], part[2] }' |
-            LC_ALL=C sort -u > "$OUT/symbols"
-        while read -r name _; do printf '.globl %s\n.type %s, @function\n%s: ud2\n' "$name" "$name" "$name"; done < "$OUT/symbols" |
-            as -o "$OUT/symbols.o" -
-        LC_ALL=C sort -k 2 "$OUT/symbols" | awk '
-            $2 != "" && $2 != version { if (version != "") print "};"; version = $2; print version " { global:" }
-            $2 != "" { print $1 ";" }
-            END { print version == "" ? "{ global: *; };" : "};" }' > "$OUT/symbols.map"
-        ld -shared -soname "$soname" --version-script="$OUT/symbols.map" -o "$tree/lib/$soname" "$OUT/symbols.o"
-        rm "$OUT/symbols" "$OUT/symbols.o" "$OUT/symbols.map"
-    done
-}
-
-# Debian links fio with clients of Ceph, GlusterFS, NFS, NBD and RDMA. They are two thirds of the initramfs, and loading them takes an
-# emulated guest seconds at each start. No disk of a guest is reached through them.
-empty_libraries "$tree" /usr/bin/fio librbd librados libgfapi libnfs libnbd librdmacm libibverbs libpmem
-copy_program "$tree" /usr/bin/fio /usr/bin/zstd /usr/bin/numactl /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.xfs
+# Debian links fio with clients of Ceph, GlusterFS, NFS, NBD and RDMA, and with libraries for persistent memory. They are two thirds of the
+# initramfs, and loading them takes an emulated guest seconds at each start. No disk of a guest is reached through them. The loader
+# asks for every library before a program begins, used or not, so each gets an empty one in its place, in the tree's /lib: it has what
+# fio wants of it, functions that trap.
+mkdir "$OUT/empty"
+wanted=$(nm -D --undefined-only "$rootfs/usr/bin/fio" | sed 's/.* //')
+loaded=$(chroot "$rootfs" ldd /usr/bin/fio)
+for library in librbd librados libgfapi libnfs libnbd librdmacm libibverbs libpmem libpmemblk; do
+    soname=$(objdump -p "$rootfs/usr/bin/fio" | sed -n "s/^ *NEEDED *\($library\.so.*\)/\1/p")
+    # Not every release of fio is linked with all of them.
+    [ -n "$soname" ] || continue
+    real=$rootfs$(printf '%s\n' "$loaded" | sed -n "s/^[[:space:]]*$soname => \(\/[^ ]*\) .*/\1/p")
+    [ -f "$real" ] || { echo "fio wants $soname, and ldd does not say where it is" >&2; exit 1; }
+    given=$(nm -D --defined-only --without-symbol-versions "$real")
+    # Lines of NAME VERSION, the version empty where the library has none.
+    printf '%s\n\n%s\n' "$given" "$wanted" | awk '
+        NF == 0 { wants = 1; next }
+        !wants { has[$NF] = 1; next }
+        { split($1, part, "@"); if (part[1] in has) print part[1], part[2] }' | LC_ALL=C sort -k 2 -k 1 -u > "$OUT/symbols"
+    {
+        echo '.section .note.GNU-stack,"",@progbits'
+        echo .text
+        while read -r name _; do printf '.globl %s\n.type %s, @function\n%s: ud2\n' "$name" "$name" "$name"; done < "$OUT/symbols"
+    } > "$OUT/symbols.s"
+    awk '
+        $2 != "" && $2 != version { if (version != "") print "};"; version = $2; print version " { global:" }
+        $2 != "" { print $1 ";" }
+        END { print version == "" ? "{ global: *; };" : "};" }' "$OUT/symbols" > "$OUT/symbols.map"
+    as -o "$OUT/symbols.o" "$OUT/symbols.s"
+    ld -shared -soname "$soname" --version-script="$OUT/symbols.map" -o "$OUT/empty/$soname" "$OUT/symbols.o"
+done
+rm "$OUT"/symbols*
+# Seen first, they keep ldd from naming what only the real ones load.
+cp -R "$OUT/empty" "$rootfs/empty"
+libraries=$(chroot "$rootfs" env LD_LIBRARY_PATH=/empty ldd /usr/bin/fio)
+rm -r "$rootfs/empty"
+for file in /usr/bin/fio $(printf '%s\n' "$libraries" | grep -o '/[^ ]*' | grep -v '^/empty/'); do
+    mkdir -p "$tree$(dirname "$file")"
+    [ -e "$tree$file" ] || cp -L "$rootfs$file" "$tree$file"
+done
+cp "$OUT"/empty/* "$tree/lib/"
+rm -r "$OUT/empty"
+copy_program "$tree" /usr/bin/zstd /usr/bin/numactl /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.xfs
+# The tree has its own loader: what lacks a library or a function of one fails here, and not in a guest.
+chroot "$tree" /usr/bin/fio --version > /dev/null
+for program in '/usr/bin/zstd --version' '/usr/bin/numactl --show' '/usr/sbin/mkfs.ext4 -V' '/usr/sbin/mkfs.xfs -V'; do
+    # shellcheck disable=SC2086 # a program and its option
+    chroot "$tree" $program > /dev/null 2>&1 || { echo "$program does not run in the appliance" >&2; exit 1; }
+done
 
 appliance=$rootfs/usr/share/nearmetal/appliance
 mkdir -p "$appliance"

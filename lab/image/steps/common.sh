@@ -38,18 +38,14 @@ module_files() {
     done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++'
 }
 
-# copy_program TREE PROGRAM…: programs of the root file system with the libraries they load, but for those that TREE/lib has
+# copy_program TREE PROGRAM…: programs of the root file system with the libraries they load
 copy_program() {
     tree=$1
     shift
     for program; do
         {
             echo "$program"
-            # The loader looks at the stand-ins first, and asks for nothing that only the real ones load.
-            mkdir "$rootfs/stand-ins"
-            cp "$tree"/lib/lib*.so.* "$rootfs/stand-ins/" 2>/dev/null || true
-            chroot "$rootfs" env LD_LIBRARY_PATH=/stand-ins ldd "$program" | grep -o '/[^ ]*' | grep -v '^/stand-ins/'
-            rm -r "$rootfs/stand-ins"
+            chroot "$rootfs" ldd "$program" | grep -o '/[^ ]*'
         } | while read -r file; do
             mkdir -p "$tree$(dirname "$file")"
             [ -e "$tree$file" ] || cp -L "$rootfs$file" "$tree$file"

@@ -140,7 +140,7 @@ impl Role {
 
     /// Memory that a guest needs for it: its system, the program, and what it holds once it has served so many samples.
     pub fn memory(self, size: &TileSize, samples: u32) -> Bytes {
-        /// The appliance: its kernel, its initramfs (73 MB), and the parts of the loads image that are in use.
+        /// The appliance: its kernel, its initramfs (22 MB), and the parts of the loads image that are in use.
         const SYSTEM: Bytes = Bytes::from_mib(256);
         const KERNEL: Bytes = Bytes::from_mib(64);
         let program = match self {

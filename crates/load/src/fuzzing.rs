@@ -48,17 +48,7 @@ fn target(name: &'static str, workload: Workload, said: String) -> Target {
 }
 
 fn loads() -> Vec<(&'static str, Workload, String)> {
-    let shape = Shape {
-        size: Bytes::from_kib(4),
-        seconds: 5,
-        ramp: 1,
-        span: Bytes::from_mib(256),
-        vcpus: 2,
-        memory: Bytes::from_mib(384),
-        nodes: 1,
-        emulated: true,
-        kit: None,
-    };
+    let shape = Shape::of_a_lab();
     let kit = |edition| SpecJbbJob::of(&Shape { kit: Some(Kit { edition, hash: KitHash([7; 8]) }), ..shape });
     let pgbench = PgbenchJob {
         buffers: Bytes::from_mib(128),

@@ -27,6 +27,24 @@ pub struct Shape {
     pub kit: Option<Kit>,
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl Shape {
+    /// That of a small guest of a lab.
+    pub(crate) fn of_a_lab() -> Self {
+        Self {
+            size: Bytes::from_kib(4),
+            seconds: 5,
+            ramp: 1,
+            span: Bytes::from_mib(256),
+            vcpus: 2,
+            memory: Bytes::from_mib(384),
+            nodes: 1,
+            emulated: true,
+            kit: None,
+        }
+    }
+}
+
 /// What a load works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorksOn {

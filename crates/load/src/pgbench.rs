@@ -188,7 +188,7 @@ mod tests {
 
     fn shape(span: u64, memory: u64, vcpus: u32, emulated: bool) -> Shape {
         let (span, memory) = (Bytes::from_mib(span), Bytes::from_mib(memory));
-        Shape { size: Bytes::from_kib(4), seconds: 30, ramp: 1, span, vcpus, memory, nodes: 1, emulated, kit: None }
+        Shape { seconds: 30, span, vcpus, memory, emulated, ..Shape::of_a_lab() }
     }
 
     #[test]

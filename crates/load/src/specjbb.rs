@@ -184,17 +184,7 @@ mod tests {
 
     pub(super) fn job(edition: KitEdition) -> SpecJbbJob {
         let kit = Kit { edition, hash: KitHash([0xab; 8]) };
-        SpecJbbJob::of(&Shape {
-            size: Bytes::from_kib(4),
-            seconds: 5,
-            ramp: 1,
-            span: Bytes::from_mib(256),
-            vcpus: 2,
-            memory: Bytes::from_mib(384),
-            nodes: 1,
-            emulated: true,
-            kit: Some(kit),
-        })
+        SpecJbbJob::of(&Shape { kit: Some(kit), ..Shape::of_a_lab() })
     }
 
     #[test]
@@ -205,17 +195,7 @@ mod tests {
                      /usr/lib/nearmetal/java/runtime/bin/java ";
         let flags = words.strip_prefix(begin).unwrap_or_else(|| panic!("{words}"));
         let own = Workload::named().into_iter().find(|load| load.word == "jvm").unwrap();
-        let shape = Shape {
-            size: Bytes::from_kib(4),
-            seconds: 5,
-            ramp: 1,
-            span: Bytes::from_mib(256),
-            vcpus: 2,
-            memory: Bytes::from_mib(384),
-            nodes: 1,
-            emulated: true,
-            kit: None,
-        };
+        let shape = Shape::of_a_lab();
         let own = (own.make)(&shape).load().command(&at, 7).join(" ");
         assert!(flags.starts_with("-Xms128m -Xmx128m") && own.contains(flags), "{flags} is not in {own}");
         assert!(job(KitEdition::Of2015).command(&at, 7).join(" ").contains("/kit 2015 2 90 5 "));

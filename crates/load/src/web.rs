@@ -165,7 +165,7 @@ mod tests {
     use crate::cost::Each;
 
     fn shape(span: Bytes, memory: Bytes, emulated: bool) -> Shape {
-        Shape { size: Bytes::from_kib(4), seconds: 30, ramp: 1, span, vcpus: 4, memory, nodes: 1, emulated, kit: None }
+        Shape { seconds: 30, span, vcpus: 4, memory, emulated, ..Shape::of_a_lab() }
     }
 
     fn of(span: u64, memory: u64, emulated: bool) -> WebJob {

@@ -4,17 +4,7 @@ use crate::{FioJob, OltpJob, Workload};
 const SAID: &str = include_str!("said.txt");
 
 fn shape(mib: u64, emulated: bool) -> Shape {
-    Shape {
-        size: Bytes::from_kib(4),
-        seconds: 5,
-        ramp: 1,
-        span: Bytes::from_mib(256),
-        vcpus: 2,
-        memory: Bytes::from_mib(mib),
-        nodes: 1,
-        emulated,
-        kit: None,
-    }
+    Shape { memory: Bytes::from_mib(mib), emulated, ..Shape::of_a_lab() }
 }
 
 fn job(pages: JavaPages) -> JvmJob {

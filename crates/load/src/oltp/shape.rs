@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     fn shape(span: Bytes, memory: Bytes, emulated: bool) -> Shape {
-        Shape { size: Bytes::from_kib(4), seconds: 30, ramp: 5, span, vcpus: 2, memory, nodes: 1, emulated, kit: None }
+        Shape { seconds: 30, ramp: 5, span, memory, emulated, ..Shape::of_a_lab() }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pack "$tree" > "$boot/small.cpio"
 # initramfs, and loading them takes an emulated guest seconds at each start. No disk of a guest is reached through them. The loader
 # asks for every library before a program begins, used or not, so each gets an empty one in its place, in the tree's /lib: it has what
 # fio wants of it, functions that trap.
-mkdir "$OUT/empty"
+mkdir "$rootfs/empty"
 wanted=$(nm -D --undefined-only "$rootfs/usr/bin/fio" | sed 's/.* //')
 loaded=$(chroot "$rootfs" ldd /usr/bin/fio)
 for library in librbd librados libgfapi libnfs libnbd librdmacm libibverbs libpmem libpmemblk; do
@@ -58,19 +58,14 @@ for library in librbd librados libgfapi libnfs libnbd librdmacm libibverbs libpm
         $2 != "" { print $1 ";" }
         END { print version == "" ? "{ global: *; };" : "};" }' "$OUT/symbols" > "$OUT/symbols.map"
     as -o "$OUT/symbols.o" "$OUT/symbols.s"
-    ld -shared -soname "$soname" --version-script="$OUT/symbols.map" -o "$OUT/empty/$soname" "$OUT/symbols.o"
+    ld -shared -soname "$soname" --version-script="$OUT/symbols.map" -o "$rootfs/empty/$soname" "$OUT/symbols.o"
 done
 rm "$OUT"/symbols*
 # Seen first, they keep ldd from naming what only the real ones load.
-cp -R "$OUT/empty" "$rootfs/empty"
-libraries=$(chroot "$rootfs" env LD_LIBRARY_PATH=/empty ldd /usr/bin/fio)
+(export LD_LIBRARY_PATH=/empty; copy_program "$tree" /usr/bin/fio)
+mv "$tree"/empty/* "$tree/lib/"
+rmdir "$tree/empty"
 rm -r "$rootfs/empty"
-for file in /usr/bin/fio $(printf '%s\n' "$libraries" | grep -o '/[^ ]*' | grep -v '^/empty/'); do
-    mkdir -p "$tree$(dirname "$file")"
-    [ -e "$tree$file" ] || cp -L "$rootfs$file" "$tree$file"
-done
-cp "$OUT"/empty/* "$tree/lib/"
-rm -r "$OUT/empty"
 copy_program "$tree" /usr/bin/zstd /usr/bin/numactl /usr/sbin/mkfs.ext4 /usr/sbin/mkfs.xfs
 # The tree has its own loader: what lacks a library or a function of one fails here, and not in a guest.
 chroot "$tree" /usr/bin/fio --version > /dev/null

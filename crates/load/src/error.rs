@@ -3,10 +3,10 @@
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A program's output was not what it prints.
+    /// A program's output was not what it prints, or a document not what its schema says.
     #[error("cannot read {what}: {why}; it began: {text}")]
     Unreadable {
-        /// Whose output.
+        /// Whose output, or which document.
         what: String,
         /// What is wrong with it.
         why: String,

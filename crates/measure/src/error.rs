@@ -6,7 +6,7 @@ pub enum MeasureError {
     /// Somebody asked for the end ([`crate::Stop`]). What was borrowed has been given back.
     #[error("stopped before the end: guests, pools and devices are again as they were")]
     Stopped,
-    /// A load, or what its program printed.
+    /// A load, what a program printed, or a document that cannot be read.
     #[error(transparent)]
     Load(#[from] nearmetal_load::LoadError),
     /// A program could not be run.

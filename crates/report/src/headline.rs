@@ -3,7 +3,7 @@
 use crate::headline_nodes::headline_by_nodes;
 use crate::headline_tiles::headline_tiles;
 use crate::text::{COUNTED_WORDS, LAB_WORDS, count, finite, interval, percent, ratio, shown, value};
-use crate::view::{ArmRole, Bounds, CheckOutcome, ComparisonView, JobReport, Metric};
+use crate::view::{ArmRole, Bounds, ComparisonView, JobReport, Metric};
 
 /// The sentence a report opens with.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +58,7 @@ pub fn headline(view: &JobReport) -> Headline {
     let name = &named(view);
     let (does, slice) =
         if several { ("do", "their bare slices at once") } else { ("does", "bare metal on the same slice") };
-    let different = view.verification.iter().filter(|row| row.outcome == CheckOutcome::Mismatch).count();
+    let checks = view.checks();
     let result = view
         .headline_metric
         .as_deref()
@@ -77,9 +77,9 @@ pub fn headline(view: &JobReport) -> Headline {
         if let Some(bare) = fresh.and_then(|advice| advice.to_bare) {
             below.push(format!("It does {bare} of bare metal on the same slice, in the same fresh rounds"));
         }
-    } else if different > 0 {
+    } else if checks.mismatch > 0 {
         say(format!("{name} is not as planned: "), Stress::Plain);
-        say(format!("{different} of {}", view.verification.len()), Stress::Result);
+        say(format!("{} of {}", checks.mismatch, checks.all()), Stress::Result);
         say(" read-backs differ".to_owned(), Stress::Plain);
         if let Some(result) = result {
             below.push(format!(

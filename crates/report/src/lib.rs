@@ -42,7 +42,7 @@ pub mod watch;
 pub use headline::{Headline, Piece, Stress, headline};
 pub use html::{PageError, experiment_page, html_page};
 pub use palette::PALETTE;
-pub use summary::{ArmFigure, CheckCounts, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
+pub use summary::{ArmFigure, NoiseFigure, SUMMARY_SCHEMA, StageFigure, Summary, summary, summary_json};
 pub use summary_schema::summary_violations;
 pub use svg::{
     MatrixMark, MatrixRow, Moment, Surface, arms_svg, by_nodes_svg, host_svg, machine_svg, matrix_svg, matrix_svg_of,

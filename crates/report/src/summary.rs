@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::headline::headline;
 use crate::text::{LAB_WORDS, UNKNOWN, finite};
-use crate::view::{ArmRole, CheckOutcome, Environment, IncompleteArm, JobReport};
+use crate::view::{ArmRole, CheckCounts, Environment, IncompleteArm, JobReport};
 
 /// The schema of the summary.
 pub const SUMMARY_SCHEMA: &str = "nearmetal.summary/1";
@@ -53,17 +53,6 @@ pub struct Summary {
     pub noise_floors: Vec<NoiseFigure>,
     /// Seconds per stage, in order.
     pub stages: Vec<StageFigure>,
-}
-
-/// Outcomes of the read-back, counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CheckCounts {
-    /// As planned.
-    pub ok: u64,
-    /// Not as planned.
-    pub mismatch: u64,
-    /// Not readable.
-    pub cannot_tell: u64,
 }
 
 /// One arm against another in one metric.
@@ -148,7 +137,7 @@ pub fn summary(view: &JobReport) -> Summary {
         sample_data: view.sample_data,
         quick: view.quick.is_some(),
         verified: view.verified(),
-        checks: counts(view),
+        checks: view.checks(),
         rolled_back: view.rolled_back.as_ref().map(|rollback| rollback.ok),
         headline: headline(view).sentence(),
         headline_metric: view.headline_metric.clone(),
@@ -166,19 +155,6 @@ pub fn summary(view: &JobReport) -> Summary {
 /// The summary as the text of `summary.json`.
 pub fn summary_json(view: &JobReport) -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(&summary(view)).map(|text| text + "\n")
-}
-
-/// Outcomes of the read-back, counted.
-pub(crate) fn counts(view: &JobReport) -> CheckCounts {
-    let mut counts = CheckCounts::default();
-    for row in &view.verification {
-        match row.outcome {
-            CheckOutcome::Ok => counts.ok += 1,
-            CheckOutcome::Mismatch => counts.mismatch += 1,
-            CheckOutcome::CannotTell => counts.cannot_tell += 1,
-        }
-    }
-    counts
 }
 
 fn arms(view: &JobReport) -> Vec<ArmFigure> {

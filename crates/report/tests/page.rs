@@ -165,7 +165,7 @@ fn the_headline_says_no_more_than_was_shown() {
     view.comparisons[2].single_shot = true;
     assert!(headline(&view).sentence().contains("single shot, no interval"));
     view.verification[1].outcome = CheckOutcome::Mismatch;
-    assert!(headline(&view).sentence().starts_with("web1 is not as planned: 1 of 8 read-backs differ"));
+    assert!(headline(&view).sentence().starts_with("web1 is not as planned: 1 of 11 read-backs differ"));
 }
 
 #[test]

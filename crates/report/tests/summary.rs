@@ -33,6 +33,7 @@ fn the_summary_keeps_its_schema() {
 fn what_is_not_known_is_null() {
     let mut view = sample::sample();
     view.verification.clear();
+    view.guest_view.clear();
     view.rolled_back = None;
     view.comparisons[0].ratio = Some(f64::NAN);
     view.comparisons[0].interval = None;
@@ -45,6 +46,24 @@ fn what_is_not_known_is_null() {
     for field in ["ratio", "low", "high", "unit", "higher_is_better"] {
         assert!(summary["arms"][0][field].is_null(), "{field}");
     }
+}
+
+#[test]
+fn what_only_the_guest_sees_otherwise_is_a_difference_everywhere() {
+    let mut view = sample::sample();
+    let before = check(&view)["checks"]["ok"].as_u64().unwrap();
+    view.guest_view[0].outcome = nearmetal_report::view::CheckOutcome::Mismatch;
+    let summary = check(&view);
+    assert_eq!((&summary["verified"], &summary["checks"]["mismatch"]), (&false.into(), &1.into()));
+    let words = format!("1 of {before}");
+    assert!(
+        summary["headline"]
+            .as_str()
+            .unwrap()
+            .starts_with(&format!("web1 is not as planned: {words} read-backs differ"))
+    );
+    let page = nearmetal_report::html_page(&view).unwrap();
+    assert!(page.contains(&format!("✗ {words} differ")), "{words}");
 }
 
 #[test]

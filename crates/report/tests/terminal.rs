@@ -66,7 +66,7 @@ fn a_mismatch_comes_before_any_ratio() {
     view.verification[3].outcome = nearmetal_report::view::CheckOutcome::Mismatch;
     view.verification[3].found = Some("500 pages of 2 MiB on node 2, 12 on node 0".to_owned());
     let text = terminal(&view, &PLAIN);
-    assert!(text.contains("web1 is not as planned: 1 of 8 read-backs differ"), "{text}");
+    assert!(text.contains("web1 is not as planned: 1 of 11 read-backs differ"), "{text}");
     assert!(text.contains("guest memory: differs"), "{text}");
     assert!(text.contains("12 on node 0"), "{text}");
 }

@@ -30,7 +30,7 @@ pub use guest::{DiskCard, GuestCard};
 pub use host_map::{HostMap, MapDevice, MapMemory, MapNode, MapPu};
 pub use memory::{MemoryRow, MemorySide, MemoryTable};
 pub use papers::{Beside, PaperFigure};
-pub use plan::{CheckOutcome, CheckRow, DiffKind, DiffLine, PlanView, PoolRow, ReasonRow};
+pub use plan::{CheckCounts, CheckOutcome, CheckRow, DiffKind, DiffLine, PlanView, PoolRow, ReasonRow};
 pub use provenance::{Fact, LongText, RollbackView, StageSeconds};
 pub use race::{
     AdviceKind, AdviceView, CeilingRow, EffectRow, LeftOutRow, RaceArm, RaceReadBack, RaceView, Rate, RatioView,
@@ -190,10 +190,28 @@ impl JobReport {
         matches!(self.environment, Environment::Lab { .. })
     }
 
+    /// All that was read back: from the kernel, QEMU and libvirt, and what the guest itself sees.
+    pub fn read_back(&self) -> impl Iterator<Item = &CheckRow> {
+        self.verification.iter().chain(&self.guest_view)
+    }
+
+    /// How many read-backs had which outcome.
+    pub fn checks(&self) -> CheckCounts {
+        let mut counts = CheckCounts::default();
+        for row in self.read_back() {
+            match row.outcome {
+                CheckOutcome::Ok => counts.ok += 1,
+                CheckOutcome::Mismatch => counts.mismatch += 1,
+                CheckOutcome::CannotTell => counts.cannot_tell += 1,
+            }
+        }
+        counts
+    }
+
     /// Whether everything planned was found: `None` if nothing was read back. A row that cannot tell is no proof.
     pub fn verified(&self) -> Option<bool> {
-        let all_ok = self.verification.iter().all(|row| row.outcome == CheckOutcome::Ok);
-        (!self.verification.is_empty()).then_some(all_ok)
+        let counts = self.checks();
+        (counts.all() > 0).then_some(counts.ok == counts.all())
     }
 
     /// The metric with this id.

@@ -87,3 +87,21 @@ pub enum CheckOutcome {
     /// Not readable: neither proven nor disproven.
     CannotTell,
 }
+
+/// Outcomes of the read-back, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CheckCounts {
+    /// As planned.
+    pub ok: u64,
+    /// Not as planned.
+    pub mismatch: u64,
+    /// Not readable.
+    pub cannot_tell: u64,
+}
+
+impl CheckCounts {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.ok + self.mismatch + self.cannot_tell
+    }
+}

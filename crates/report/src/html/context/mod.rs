@@ -11,7 +11,7 @@ use crate::headline::{Piece, headline, warnings};
 use crate::papers::method;
 use crate::papers::of_unit;
 use crate::slice_text::{SliceRow, slice_rows};
-use crate::summary::counts;
+
 use crate::svg::is_wide;
 use crate::text::{LAB_WORDS, UNKNOWN, count, duration, grouped};
 use crate::view::{CheckOutcome, CheckRow, DiffKind, Environment, JobReport, LongText, PaperFigure, ReasonRow};
@@ -198,8 +198,8 @@ fn status(view: &JobReport) -> Vec<Status> {
         strip.extend(race::strip(view).into_iter().map(|(name, value, tone)| Status { name, value, tone }));
         return strip;
     }
-    let counts = counts(view);
-    let all = counts.ok + counts.mismatch + counts.cannot_tell;
+    let counts = view.checks();
+    let all = counts.all();
     let (value, tone) = match view.verified() {
         None => ("nothing read back".to_owned(), "unsure"),
         Some(true) => (format!("✓ {all} of {all} as planned"), "good"),

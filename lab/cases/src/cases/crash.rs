@@ -34,7 +34,7 @@ fn crash_at(bench: &Bench, point: &str) -> anyhow::Result<()> {
 fn roll_back(bench: &Bench, point: &str) -> anyhow::Result<()> {
     if point == "begin:before-header" {
         let text = bench.ends_with(2, "nearmetal rollback --restart")?;
-        ensure!(text.contains("nothing was applied"), "{text}");
+        ensure!(text.contains("nothing to roll back"), "{text}");
         return Ok(());
     }
     bench.sh("nearmetal rollback --restart").map(drop).with_context(|| format!("rollback after `{point}`"))

@@ -27,7 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
         alone("run/eight-at-once-and-the-power-cut-twice", eight::eight_at_once),
         alone("run/what-runs-say-has-a-file-system-of-its-own-from-boot", mounted::from_boot),
         shared_long("run/a-virtual-function-is-the-guests-own-and-goes-back", function::own),
-        shared_long("run/two-hundred-in-sequence", sequence::two_hundred),
+        shared_long("run/one-after-the-other-and-some-are-killed", sequence::some_killed),
         shared("run/refuses-what-does-not-fit-before-it-takes-anything", refusals),
     ];
     cases.extend(session::cases());

@@ -1,4 +1,4 @@
-//! HTCondor: forty ordinary jobs over two labs, and what its users and administrators do to them meanwhile.
+//! HTCondor: ordinary jobs over two labs, and what its users and administrators do to them meanwhile.
 
 use anyhow::{Context, ensure};
 use nearmetal_lab::image::Layer;
@@ -6,24 +6,24 @@ use nearmetal_lab::image::Layer;
 use super::super::Verdict;
 use super::evidence::{Share, check, gather};
 use super::farm::{Farm, on};
-use super::jobs::{End, HELD, Job, LONG, PREEMPTED, REMOVED, RESTARTED, URGENT, forty as all_jobs};
+use super::jobs::{End, HELD, Job, LONG, PREEMPTED, REMOVED, RESTARTED, URGENT, wanted};
 
 const SETUP: &str = include_str!("condor.sh");
 const CONFIG: &str = include_str!("../../../../../packaging/examples/condor/nearmetal.config");
 
 /// HTCondor takes no jobs of root's, and has none over two hosts: those are ordinary ones here.
-fn jobs() -> Vec<Job> {
+fn jobs() -> anyhow::Result<Vec<Job>> {
     let own = |job: Job| match job.user {
         "root" => Job { user: "farm", system: false, flavour: "tiny", ..job },
         _ => job,
     };
-    all_jobs().into_iter().map(own).collect()
+    Ok(wanted()?.into_iter().map(own).collect())
 }
 
-pub(super) fn forty() -> anyhow::Result<Verdict> {
+pub(super) fn a_queue() -> anyhow::Result<Verdict> {
     on(Layer::Condor, |farm| {
         set_up(farm)?;
-        let jobs = jobs();
+        let jobs = jobs()?;
         let (urgent, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.name == URGENT);
         submit(farm, &others)?;
         remove_while_it_boots(farm)?;

@@ -99,14 +99,14 @@ pub(super) fn check(jobs: &[Job], all: &BTreeMap<String, Vec<Evidence>>, share: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::engines::jobs::forty;
+    use crate::cases::engines::jobs::of_number;
 
     const LINES: &str = "Cpus_allowed_list:\t2-3\nMems_allowed_list:\t0-1\ncgroup:0::/x\n\
         {\"event\":\"reserved\",\"cpus\":\"2-3\",\"nodes\":\"0\"}\n{\"event\":\"read-back\",\"checks\":7,\"untold\":0}\n\
         {\"event\":\"ended\",\"outcome\":\"exited\",\"code\":0}\n";
 
     fn checked(lines: &str, share: Share) -> anyhow::Result<()> {
-        let job = forty().into_iter().find(|job| job.name == "held").unwrap();
+        let job = of_number(20).into_iter().find(|job| job.name == "held").unwrap();
         let evidence = read("farm-a", lines)?;
         check(std::slice::from_ref(&job), &BTreeMap::from([(job.name.clone(), vec![evidence])]), share)
     }

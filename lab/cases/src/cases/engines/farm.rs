@@ -38,7 +38,7 @@ function = "PORT"
 const PORT: &str = "basename $(dirname $(dirname $(ls /sys/class/net/*/device/sriov_totalvfs)))";
 /// Virtual functions of it that the host's driver has again.
 pub(super) const FUNCTIONS: u32 = 2;
-/// The queue of forty guests under emulation is empty after half of that.
+/// A queue of forty guests under emulation is empty after half of that.
 pub(super) const LIMIT: Duration = Duration::from_secs(5400);
 
 /// What would show that something of a run is still there.

@@ -1,4 +1,6 @@
-//! The forty jobs, the same for each engine.
+//! The jobs, the same for each engine.
+
+use anyhow::Context as _;
 
 /// A job that starts one guest.
 #[derive(Debug, Clone)]
@@ -45,10 +47,13 @@ pub(super) const LONG: &str = "long";
 pub(super) const WIDE: &str = "wide";
 /// Wants both hosts at once, where an engine has such jobs.
 pub(super) const BOTH: &str = "both";
-const COUNT: usize = 40;
+/// So many jobs, unless others are asked for: `./dev farm` asks for forty.
+const USUAL: usize = 20;
+/// Variable that says how many.
+const COUNT: &str = "NEARMETAL_FARM_JOBS";
 
 /// All of them, `removed`, `long`, `restarted` and `preempted` first: they are to run at once.
-pub(super) fn forty() -> Vec<Job> {
+pub(super) fn of_number(count: usize) -> Vec<Job> {
     let job = |name: &str, flavour, cpus, command| {
         let memory = if flavour == "wide" { 1024 } else { 512 };
         Job { name: name.to_owned(), user: "farm", system: false, flavour, cpus, memory, command, end: End::Code(0) }
@@ -69,7 +74,7 @@ pub(super) fn forty() -> Vec<Job> {
         job(BOTH, "tiny", 2, "exit 0"),
         job(URGENT, "tiny", 6, "exit 0"),
     ];
-    for number in jobs.len() + 1..=COUNT {
+    for number in jobs.len() + 1..=count {
         let (flavour, cpus, command) =
             if number % 3 == 0 { ("pair", 3, "nproc | grep -qx 2") } else { ("tiny", 2, "nproc | grep -qx 1") };
         jobs.push(job(&format!("plain-{number}"), flavour, cpus, command));
@@ -80,13 +85,17 @@ pub(super) fn forty() -> Vec<Job> {
 /// Variable that has all jobs run as root, for a nearmetal whose runs take root.
 const AS_ROOT: &str = "NEARMETAL_FARM_AS_ROOT";
 
-/// As [`forty`], or all of them as root where that is asked for.
-pub(super) fn wanted() -> Vec<Job> {
-    let mut jobs = forty();
+/// As many as are wanted, or all of them as root where that is asked for.
+pub(super) fn wanted() -> anyhow::Result<Vec<Job>> {
+    let count = match std::env::var(COUNT) {
+        Ok(text) => text.parse().ok().filter(|count| *count >= USUAL),
+        Err(_) => Some(USUAL),
+    };
+    let mut jobs = of_number(count.with_context(|| format!("{COUNT}: a number from {USUAL} up"))?);
     if std::env::var_os(AS_ROOT).is_some() {
         jobs.iter_mut().for_each(|job| (job.user, job.system) = ("root", true));
     }
-    jobs
+    Ok(jobs)
 }
 
 #[cfg(test)]
@@ -94,11 +103,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_forty_with_names_of_their_own_and_more_than_two_hosts_hold() {
-        let jobs = forty();
+    fn they_have_names_of_their_own_and_want_more_than_two_hosts_have() {
+        let jobs = of_number(USUAL);
         let names: std::collections::BTreeSet<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
-        assert_eq!((jobs.len(), names.len()), (COUNT, COUNT));
-        assert!(jobs.iter().map(|job| job.cpus).sum::<u32>() > 5 * 2 * 6);
+        assert_eq!((jobs.len(), names.len()), (USUAL, USUAL));
+        assert!(jobs.iter().map(|job| job.cpus).sum::<u32>() > 3 * 2 * 6);
         assert!(jobs.iter().any(|job| job.flavour == "pair") && jobs.iter().all(|job| job.cpus <= 6));
         assert!(jobs.iter().all(|job| !job.command.contains(['$', '\'', '"'])));
     }

@@ -11,7 +11,7 @@ use super::{Case, whole};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        whole("engines/slurm-forty-jobs-over-two-labs", slurm::forty),
-        whole("engines/condor-forty-jobs-over-two-labs", condor::forty),
+        whole("engines/slurm-a-queue-of-jobs-over-two-labs", slurm::a_queue),
+        whole("engines/condor-a-queue-of-jobs-over-two-labs", condor::a_queue),
     ]
 }

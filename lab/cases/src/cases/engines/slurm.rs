@@ -1,4 +1,4 @@
-//! Slurm: forty jobs over two labs, and what its users and administrators do to them meanwhile.
+//! Slurm: jobs over two labs, and what its users and administrators do to them meanwhile.
 
 use anyhow::{Context, ensure};
 use nearmetal_lab::image::Layer;
@@ -12,10 +12,10 @@ const SETUP: &str = include_str!("slurm.sh");
 const CONF: &str = include_str!("../../../../../packaging/examples/slurm/slurm.conf");
 const CGROUP: &str = include_str!("../../../../../packaging/examples/slurm/cgroup.conf");
 
-pub(super) fn forty() -> anyhow::Result<Verdict> {
+pub(super) fn a_queue() -> anyhow::Result<Verdict> {
     on(Layer::Slurm, |farm| {
         set_up(farm)?;
-        let jobs = wanted();
+        let jobs = wanted()?;
         let (urgent, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.name == URGENT);
         submit(farm, &others)?;
         remove_while_it_boots(farm)?;

@@ -1,7 +1,7 @@
 // An apply while it happens, and what was read back.
 
 import { add, fill, h, mark, name, plural, problem, words } from "./dom.js";
-import { checks } from "./checks.js";
+import { checks, tally } from "./checks.js";
 import { run } from "./run.js";
 import { undoButton } from "./undo.js";
 
@@ -66,9 +66,11 @@ export async function applying(text, flags, place) {
         return;
     }
     state(current, "good", "done");
+    const untold = tally(end.verifications, "cannot-tell");
     const verdict = end.rolled_back ? mark("bad", "Rolled back: the read-back differs from the plan")
         : end.mismatches ? mark("bad", `Applied, but ${plural(end.mismatches, "check")} of the read-back ${end.mismatches === 1 ? "differs" : "differ"} from the plan`)
-            : mark("good", "Applied, and read back from the kernel");
+            : untold ? mark("unsure", `Applied; ${plural(untold, "check")} of the read-back cannot be told yet`)
+                : mark("good", "Applied, and read back from the kernel");
     add(place, h("div", { role: "status" }, h("h3", { tabindex: "-1" }, verdict)),
         end.verifications.map(one => h("div", null, h("h4", null, name(one.guest)), checks(one))));
     if (end.transaction !== null && !end.rolled_back) {

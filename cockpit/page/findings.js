@@ -1,7 +1,7 @@
 // What doctor found, its fixes, and their undo.
 
 import { add, busy, button, fill, h, mark, name, plural, problem, table, words } from "./dom.js";
-import { read, run } from "./run.js";
+import { run } from "./run.js";
 import { undoButton } from "./undo.js";
 
 const KINDS = { fault: "bad", loss: "bad", decide: "unsure", note: "info" };
@@ -14,7 +14,8 @@ export async function findings(body) {
 }
 
 async function look(list) {
-    const found = await read(["doctor", "--format", "json"], "nearmetal.doctor/1");
+    // A definition that cannot be read hides no finding elsewhere.
+    const found = (await run(["doctor", "--format", "json"])).whatThereIs("nearmetal.doctor/1");
     const again = button("Look again", async () => {
         fill(list, busy("Looking again…"));
         await look(list).catch(error => fill(list, problem("This could not be read", error.message)));
@@ -64,7 +65,8 @@ const where = scope => scope.kind === "host" ? "host" : h("span", null, name(sco
 async function preview(rule, place) {
     fill(place, busy("Checking what would change…"));
     try {
-        const planned = await read(["doctor", "--fix", rule, "--dry-run", "--format", "json"], "nearmetal.doctor-fix/1", { superuser: "require" });
+        const ended = await run(["doctor", "--fix", rule, "--dry-run", "--format", "json"], { superuser: "require" });
+        const planned = ended.whatThereIs("nearmetal.doctor-fix/1");
         const begin = planned.changes.length
             ? button(`Make ${plural(planned.changes.length, "change")}`, () => carryOut(rule, place), "primary") : h("p", null, "Nothing to change now.");
         fill(place, h("h4", { tabindex: "-1" }, "Changes"),
@@ -79,17 +81,26 @@ async function preview(rule, place) {
 const objects = report => table("Objects of the finding", ["Object", "Outcome", "Why"], report.objects.map(row =>
     [row.object.what, mark(OUTCOMES[row.outcome] ?? "info", row.outcome.replaceAll("-", " ")), words(row.why ?? "")]));
 
+function verdict(report) {
+    if (report.mismatches)
+        return mark("bad", "Not all of it took effect");
+    const left = report.objects.filter(row => !["cured", "next-start"].includes(row.outcome)).length;
+    return left ? mark("unsure", `Done and read back, but for ${plural(left, "object")} that nearmetal did not fix`) : mark("good", "Done and read back");
+}
+
 async function carryOut(rule, place) {
     fill(place, busy("Making the changes…"));
     const ended = await run(["doctor", "--fix", rule, "--yes", "--format", "json"], { superuser: "require" });
-    if (ended.failure) {
-        fill(place, problem("The fix did not come to its end", ended.failure),
+    let report = null;
+    try {
+        report = ended.whatThereIs("nearmetal.doctor-fix/1");
+    } catch (error) {
+        fill(place, problem("The fix did not come to its end", error.message),
             h("p", null, h("a", { href: "#/in-force" }, "See what is in force, and undo it")));
         return;
     }
-    const report = ended.document("nearmetal.doctor-fix/1");
-    fill(place, h("h4", { tabindex: "-1" }, report.mismatches ? mark("bad", "Not all of it took effect") : mark("good", "Done and read back")),
-        objects(report), report.new_findings.map(text => h("p", { class: "box bad" }, `New: ${text}`)),
+    fill(place, h("h4", { tabindex: "-1" }, verdict(report)),
+        ended.failure ? problem("Not all of it could be checked", ended.failure) : "", objects(report), report.new_findings.map(text => h("p", { class: "box bad" }, `New: ${text}`)),
         report.transaction === null ? "" : undoButton(report.transaction, place));
     place.querySelector("h4").focus();
 }

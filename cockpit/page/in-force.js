@@ -1,7 +1,7 @@
 // What is in force, whether it still holds, and its undo.
 
 import { add, busy, button, fill, h, mark, moment, name, newest, plural, problem } from "./dom.js";
-import { checks } from "./checks.js";
+import { checks, tally } from "./checks.js";
 import { read, run } from "./run.js";
 import { undoButton } from "./undo.js";
 
@@ -66,20 +66,29 @@ function show(list, { transactions }) {
         : h("p", null, "Nothing is in force: nearmetal has changed nothing here, or all of it was undone."));
 }
 
+// Green only where all was checked.
+function verdict(found, failure) {
+    if (found.length === 0)
+        return failure ? "" : "Nothing is in force: nothing to check.";
+    const [differ, untold] = [tally(found, "mismatch"), tally(found, "cannot-tell")];
+    if (differ)
+        return mark("bad", `${plural(differ, "check")} ${differ === 1 ? "differs" : "differ"} from what was applied`);
+    if (untold)
+        return mark("unsure", `Nothing differs from what was applied, and ${plural(untold, "check")} cannot be told`);
+    return failure ? mark("unsure", "Nothing that was checked differs from what was applied") : mark("good", "Everything is as it was applied");
+}
+
 async function readBack(place) {
     fill(place, busy("Reading back from the kernel…"));
     const ended = await run(["verify", "--all", "--format", "json"], { superuser: "require" });
     let found = null;
     try {
-        found = [ended.document("nearmetal.verification/1")].flat();
+        found = [ended.whatThereIs("nearmetal.verification/1")].flat();
     } catch (error) {
-        fill(place, problem("This could not be read back", ended.failure || error.message));
+        fill(place, problem("This could not be read back", error.message));
         return;
     }
-    const differ = found.reduce((sum, one) => sum + one.checks.filter(check => check.outcome === "mismatch").length, 0);
-    fill(place,
-        h("p", { role: "status" }, found.length === 0 ? "Nothing is in force: nothing to check."
-            : differ ? mark("bad", `${plural(differ, "check")} ${differ === 1 ? "differs" : "differ"} from what was applied`) : mark("good", "Everything is as it was applied")),
+    fill(place, h("p", { role: "status" }, verdict(found, ended.failure)),
         ended.failure ? problem("Not all of it could be checked", ended.failure) : "",
         found.map(one => h("section", { class: "card" }, h("h4", null, name(one.guest)), h("p", { class: "muted" }, "read ", moment(one.taken)), checks(one))));
 }

@@ -16,7 +16,8 @@ export async function plan(body, _path, options) {
         add(body, h("div", { class: "box unsure" }, h("h3", null, "libvirt was not asked"), h("p", null, facts.domains_unknown)));
     const known = facts.domains ?? [];
     if (!known.length) {
-        add(body, h("p", null, "There is no domain to plan."));
+        if (facts.domains !== null)
+            add(body, h("p", null, "There is no domain to plan."));
         return;
     }
     const domain = h("select", { id: "domain" }, known.map(one => h("option", { value: one.name, selected: one.name === options.domain }, one.name)));
@@ -95,7 +96,7 @@ async function checked(text, flags, place) {
     }
     const { changes } = ended.document("nearmetal.changes/1");
     if (!changes.length) {
-        fill(place, h("p", null, mark("good", "Everything is already as planned.")));
+        fill(place, h("p", null, "There is nothing to change. ", h("a", { href: "#/in-force" }, "Compare what runs with the plan")));
         return;
     }
     const course = h("div", null);

@@ -29,6 +29,15 @@ class Ended {
             throw new Error(`expected ${schema}, found ${first?.schema ?? "no schema"}: page and program have different versions`);
         return found;
     }
+
+    // The same of a run that may have printed it although not all went well; throws an Error with words for the reader if it did not.
+    whatThereIs(schema) {
+        try {
+            return this.document(schema);
+        } catch (error) {
+            throw new Error(this.failure || error.message);
+        }
+    }
 }
 
 const SIGNALS = { 1: "HUP", 2: "INT", 6: "ABRT", 9: "KILL", 11: "SEGV", 15: "TERM" };

@@ -26,7 +26,8 @@ pub(crate) fn to_apply(path: &Path, restarted: &[&str]) -> String {
         names.push_str(&format!(" and {} more", restarted.len() - shown.len()));
     }
     format!(
-        "{apply} --restart, which shuts down and starts again {names} (--live-only: only what can change meanwhile)"
+        "{apply} --restart (as root; shuts down and starts again {names}; --live-only instead changes only what can change \
+         while guests run)"
     )
 }
 
@@ -52,7 +53,7 @@ mod tests {
         assert_eq!((command(false, true), command(true, false)), (plain.to_owned(), plain.to_owned()));
         let restart = command(true, true);
         assert!(
-            restart.starts_with(&format!("{plain} --restart, which shuts down and starts again `web1`")),
+            restart.starts_with(&format!("{plain} --restart (as root; shuts down and starts again `web1`")),
             "{restart}"
         );
     }
@@ -62,6 +63,6 @@ mod tests {
         let names: Vec<String> = (0..8).map(|number| format!("w{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let command = to_apply(Path::new("p.json"), &names);
-        assert!(command.contains("`w5` and 2 more (--live-only") && !command.contains("w6"), "{command}");
+        assert!(command.contains("`w5` and 2 more; --live-only") && !command.contains("w6"), "{command}");
     }
 }

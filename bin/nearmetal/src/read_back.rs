@@ -92,7 +92,8 @@ pub(crate) fn settings(
         .cures
         .iter()
         .filter_map(|transaction| {
-            held(&mut machine, transaction).or_else(|| devices::held(&mut machine, transaction, &in_force.all))
+            held(&mut machine, transaction, &in_force.all)
+                .or_else(|| devices::held(&mut machine, transaction, &in_force.all))
         })
         .collect())
 }
@@ -150,9 +151,8 @@ fn plans(
 ) -> Result<Vec<(String, PlanFile)>, ChangeError> {
     let mut wanted = domains.to_vec();
     if wanted.is_empty() {
-        // What did not end has no plan to compare with; with `all` it is refused once the rest was read back.
-        let is_meant = |one: &&Transaction| if all { one.is_committed() } else { one.is_in_force() };
-        for transaction in transactions.iter().filter(is_meant) {
+        // What did not end has no plan to compare with: it is refused once the rest was read back.
+        for transaction in transactions.iter().filter(|one| one.is_committed()) {
             let domains = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.domains);
             let names = domains.map(|domain| domain.name.clone());
             wanted.extend(names.filter(|name| !wanted.contains(name)).collect::<Vec<_>>());

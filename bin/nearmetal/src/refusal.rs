@@ -11,6 +11,11 @@ use crate::printer::Printer;
 /// Says why a change was refused, and with which exit code.
 pub(crate) fn refuse(printer: &mut Printer, error: &ChangeError) -> ExitStatus {
     printer.important(&format!("error: {}", chain(error)));
+    if let ChangeError::File(file) = error {
+        if file.source.kind() == std::io::ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
+            printer.important("only root may read what nearmetal has changed here: run this as root");
+        }
+    }
     if is_wrong_use(error) { ExitStatus::WrongUse } else { ExitStatus::Refused }
 }
 

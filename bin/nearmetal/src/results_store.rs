@@ -32,8 +32,9 @@ impl StoreArgs {
 /// Which store is read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FromArgs {
-    #[command(flatten)]
-    store: StoreArgs,
+    /// Read this SQLite store [default: results.sqlite in the state directory]
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -41,7 +42,7 @@ pub(crate) struct FromArgs {
 impl FromArgs {
     /// Its path.
     pub(crate) fn path(&self) -> PathBuf {
-        self.store.path(&self.state.journal())
+        StoreArgs::of(self.store.clone()).path(&self.state.journal())
     }
 
     /// The store, brought to this version's schema if an earlier one wrote it.

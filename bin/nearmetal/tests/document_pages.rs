@@ -115,6 +115,7 @@ fn a_rollback_has_the_fields_of_the_page() {
         ok: true,
         transaction: Some(1),
         notes: vec!["test".into()],
+        left: vec!["`web1` keeps running".to_owned()],
         checks: vec![check],
     };
     same(&serde_json::to_value(output).unwrap(), "## Rollback", &["checks"]);

@@ -106,8 +106,8 @@ pub enum ChangeError {
     },
     /// Rolling back means stopping a guest.
     #[error(
-        "nothing changed: {} with the definition that this would undo, and only a restart brings the old one back; \
-         add --restart", .guests.join(" and ")
+        "nothing changed: {} with the definition that you want to undo, and only a restart brings the old one back; \
+         add --restart, or --keep-running to leave that to the next start", .guests.join(" and ")
     )]
     RollbackNeedsRestart {
         /// "`name` runs", one each.
@@ -162,8 +162,8 @@ pub enum ChangeError {
     },
     /// apply failed, and so did taking it back.
     #[error(
-        "{cause}; the rollback failed too: {second}; remove the cause, then run `nearmetal rollback --restart` \
-         (transaction {transaction})"
+        "{cause}; the rollback failed too: {second}; remove the cause, then run `nearmetal rollback --restart`, or \
+         `nearmetal rollback --keep-running` for a guest that does not shut down (transaction {transaction})"
     )]
     NotTakenBack {
         /// The first failure.

@@ -44,6 +44,9 @@ pub struct RolledBack {
     pub transaction: u32,
     /// One sentence per change, in the order in which they were taken back.
     pub notes: Vec<String>,
+    /// One sentence for each guest that is not as it was before: it keeps running with the new definition, as was asked for, or ran before
+    /// the machine restarted.
+    pub left: Vec<String>,
 }
 
 /// Takes a transaction back.
@@ -113,10 +116,10 @@ pub fn preview(
     check_later(&all, transaction)?;
     let guests = guests(machine, transaction)?;
     let words = |action: Action<'_>| match action {
-        Action::Stop(domain) => Some(format!("shut down `{domain}`, which runs with what is taken back")),
+        Action::Stop(domain) => Some(format!("shut down `{domain}`, which runs with what will be undone")),
         // Whether guests run is what the other two see to.
         Action::Undo(step) if is_state(step) => None,
-        Action::Undo(step) => Some(format!("take back: {}", step.change)),
+        Action::Undo(step) => Some(format!("undo: {}", step.change)),
         Action::Start(domain) => Some(format!("start `{domain}`")),
     };
     Ok(Preview {
@@ -210,22 +213,22 @@ pub(crate) fn rollback_locked(
         faults.point(format!("{label}:recorded"))?;
     }
     notes.extend(needed.leave(machine, &all, transaction)?.into_iter().inspect(|note| say(note)));
-    notes.extend(guests.iter().filter(|guest| guest.lost_at_reboot).map(|guest| {
+    let lost = guests.iter().filter(|guest| guest.lost_at_reboot).map(|guest| {
         format!(
             "`{}` ran before the machine restarted; nearmetal does not start it (virsh start {})",
             guest.domain, guest.domain
         )
-    }));
-    if options.keep_running {
-        let kept = guests.iter().filter(|guest| guest.must_stop);
-        notes.extend(kept.map(|guest| {
-            format!("`{}` keeps running, and gets its former definition when it next starts", guest.domain)
-        }));
-    }
+    });
+    let kept = guests
+        .iter()
+        .filter(|guest| guest.must_stop && options.keep_running)
+        .map(|guest| format!("`{}` keeps running, and gets its former definition when it next starts", guest.domain));
+    let left: Vec<String> = lost.chain(kept).collect();
+    left.iter().for_each(|sentence| say(sentence));
     faults.point("undo:before-end")?;
     writer.append(&Record::RolledBack { at: timestamp::now() })?;
     faults.point("undo:ended")?;
-    Ok(RolledBack { transaction: transaction.number(), notes })
+    Ok(RolledBack { transaction: transaction.number(), notes, left })
 }
 
 /// Whether something of a transaction has to be made again at every boot.

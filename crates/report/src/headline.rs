@@ -114,6 +114,10 @@ pub fn headline(view: &JobReport) -> Headline {
         say(format!("{name}: measured, and nothing can be said of it: fewer than two pairs count"), Stress::Plain);
     } else if view.verified() == Some(true) {
         say(format!("{name} is where the plan put it; its speed was not compared"), Stress::Plain);
+    } else if checks.ok > 0 {
+        let untold = checks.cannot_tell;
+        say(format!("{name}: {} of {} read-backs are as planned", checks.ok, checks.all()), Stress::Plain);
+        say(format!(", {untold} cannot be told; its speed was not compared"), Stress::Plain);
     } else {
         say(format!("{name} was planned; nothing was proven and nothing compared"), Stress::Plain);
     }

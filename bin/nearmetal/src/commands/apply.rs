@@ -36,10 +36,10 @@ pub(crate) struct Args {
     /// The plan that `nearmetal plan -o` wrote; `-` for stdin
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// Check everything, show the changes, and make none
+    /// Check everything, show the changes, and make none; this takes root, too
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
-    /// Shut down running guests (agent, then ACPI, never by force) and start them again
+    /// Shut down running guests (agent, then ACPI, never by force), all of them before any starts again
     #[arg(long, conflicts_with = "live_only")]
     restart: bool,
     /// Change only what can change while guests run; the rest takes effect at their next start
@@ -150,26 +150,37 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         Some(_) => steps::end(&applied, mismatches, printer),
         None => show(&applied.verifications, args.format, printer),
     }
+    // What was started with the new definition has to stop for the old one.
+    let undo = if args.restart || args.start { "nearmetal rollback --restart" } else { "nearmetal rollback" };
     match applied.transaction {
         None if mismatches > 0 => printer.important(&format!(
-            "nothing changed, and {mismatches} checks differ from the plan, in what this cannot set: {}",
+            "nothing changed, but {mismatches} checks differ from the plan in things that this cannot set: {}",
             if args.restart {
                 "plan again"
             } else {
                 "apply it with --restart, which shuts the guest down and starts it again"
             }
         )),
-        None => printer.say("everything was already as planned: nothing changed"),
+        None => printer.say(&nothing_changed(&applied.verifications)),
         Some(number) if applied.taken_back => printer.say(&format!("rolled back transaction {number}")),
-        Some(number) if mismatches > 0 => printer.important(&format!(
-            "{mismatches} checks differ from the plan; `nearmetal rollback` undoes transaction {number}"
-        )),
+        Some(number) if mismatches > 0 => printer
+            .important(&format!("{mismatches} checks differ from the plan; `{undo}` undoes transaction {number}")),
         Some(number) => {
-            printer.say(&format!("applied (transaction {number}); `nearmetal rollback` undoes it"));
+            printer.say(&format!("applied (transaction {number}); `{undo}` undoes it"));
             printer.say("to check later that it still holds: nearmetal verify");
         }
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
+}
+
+/// Where nothing had to be changed and nothing differs.
+fn nothing_changed(verifications: &[Verification]) -> String {
+    let sum = |of: fn(&Verification) -> usize| verifications.iter().map(of).sum::<usize>();
+    match (sum(Verification::waiting), sum(Verification::untold)) {
+        (0, 0) => "everything was already as planned: nothing changed".to_owned(),
+        (0, untold) => format!("nothing changed: nothing differs from the plan, but {untold} checks could not be read"),
+        (waiting, _) => format!("nothing changed: {waiting} checks wait for the guest's next start"),
+    }
 }
 
 /// Shows what is about to be done, and asks.
@@ -182,7 +193,7 @@ fn agreed_to(args: &Args, list: &[Change], printer: &mut Printer) -> bool {
 /// Changes, one a line.
 fn numbered(list: &[Change]) -> String {
     if list.is_empty() {
-        return "  none: everything is already as planned".to_owned();
+        return "  none: there is nothing to change (`nearmetal verify` compares what runs with the plan)".to_owned();
     }
     let lines: Vec<String> = (1..).zip(list).map(|(number, change)| format!("  {number}. {change}")).collect();
     lines.join("\n")
@@ -204,7 +215,11 @@ fn put_in_force(
         // Read anew for each guest: the plan changes it meanwhile.
         let mut host = None;
         let mut verification = read_back::guest(files, machine.hypervisor, plan, placement, &effort, &mut host);
-        if options.live_only {
+        // As `verify` sees it right after: what somebody else moved waits for nothing.
+        let waits = |machine: &mut Machine<'_>| {
+            journal.transactions().is_ok_and(|all| nearmetal_change::awaits_start(machine, &all, placement))
+        };
+        if options.live_only && waits(machine) {
             verification.await_restart();
         }
         verification

@@ -17,7 +17,8 @@ use crate::printer::Printer;
 ///
 /// The command changes nothing and runs without root. As root it also records where the pages of running guests lie.
 ///
-/// `nearmetal inspect --capture FILE` shows the file on any machine; `nearmetal plan --capture FILE` plans for it.
+/// `nearmetal inspect --capture FILE` shows the file on any machine; `nearmetal plan --capture FILE --domain-xml web1.xml`
+/// plans for it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write; `-` for standard output

@@ -192,11 +192,13 @@ pub(crate) fn doctor(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     });
     say(&gathered, printer);
     // Where there are findings, the text ends with what to do about them.
-    if let (true, Format::Text, Some(domain)) = (examination.findings.is_empty(), args.format, gathered.domains.first())
-    {
-        if args.xml.is_empty() {
-            printer.say(&format!("to decide where a guest belongs, with reasons: nearmetal plan {}", domain.name));
-        }
+    let of_this_machine = args.xml.is_empty() && args.capture.is_none();
+    if let (true, Format::Text, Some(domain)) = (of_this_machine, args.format, gathered.domains.first()) {
+        let plan = format!("nearmetal plan {}", domain.name);
+        printer.say(&match examination.findings.is_empty() {
+            true => format!("to decide where a guest belongs, with reasons: {plan}"),
+            false => format!("to place a guest, which also sets what these rules ask of it: {plan} -o plan.json"),
+        });
     }
     Ok(ended(&gathered, if report.fails() { ExitStatus::Findings } else { ExitStatus::Done }))
 }
@@ -221,7 +223,8 @@ fn checked(args: &Args, gathered: &Gathered, settings: &Settings) -> Examination
 
 /// What is wrong with the domains that were named.
 fn unknown_among(named: &[String], gathered: &Gathered) -> Option<String> {
-    let is_known = |name: &String| gathered.domains.iter().any(|domain| domain.name == *name);
+    // One whose definition cannot be read is there; that error is told with the others.
+    let is_known = |name: &String| gathered.is_bad(name) || gathered.domains.iter().any(|domain| domain.name == *name);
     let unknown = named.iter().find(|name| !is_known(name))?;
     Some(match (&gathered.domains_unknown, gathered.domains.is_empty()) {
         (Some(why), _) => format!("`{unknown}` cannot be checked: {why}"),
@@ -258,6 +261,10 @@ fn keep_watch(
         if gathered.domains_unknown.is_some() && first.domains_unknown.is_none() {
             return None;
         }
+        // The same of one domain: what was found in it is not gone.
+        if gathered.bad_domains.iter().any(|bad| !first.is_bad(&bad.name)) {
+            return None;
+        }
         looked.give(&mut gathered.domains);
         Some(checked(args, &gathered, settings).findings)
     };
@@ -268,12 +275,12 @@ fn keep_watch(
     });
     let fail_on = args.fail_on.severity();
     let fails = last.iter().any(|finding| fail_on.is_some_and(|least| finding.severity <= least));
-    Ok(if fails { ExitStatus::Findings } else { ExitStatus::Done })
+    Ok(ended(first, if fails { ExitStatus::Findings } else { ExitStatus::Done }))
 }
 
 /// What could not be read, once.
 fn say(gathered: &Gathered, printer: &mut Printer) {
-    for problem in gathered.bad_files.iter().chain(&gathered.bad_domains) {
+    for problem in gathered.problems() {
         printer.important(&format!("error: {problem}"));
     }
     if let Some(sentence) = nearmetal_host::text::what_root_would_add(&gathered.host) {

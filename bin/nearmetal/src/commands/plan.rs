@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use nearmetal_change::{Beside, ChangeError, DomainInput, Left, PlanFile, compose, follow_rules};
 use nearmetal_domain::{DomainFacts, DomainXml, diff, render_diff};
+use nearmetal_host::text::what_root_would_add;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
 use nearmetal_place::{
@@ -28,12 +29,12 @@ use crate::style::Format;
 
 /// Decide where guests belong on this machine, and say why
 ///
-/// Reads the machine and libvirt's definitions, and shows the placement, its reasons and the change to each definition.
-/// The plan also sets what the doctor's rules ask of the guest's class, or lists what it leaves, with the reason.
-/// It changes nothing. The exit code is 1 if a guest does not fit.
+/// Reads the machine and libvirt's definitions, and shows the placement, its reasons and the change to each definition. The
+/// plan also sets what the doctor's rules ask of the guest's class. It lists what it does not set, with the reason. It
+/// changes nothing. The exit code is 1 if a guest does not fit.
 ///
-/// With --fleet it plans many VMs over many hosts together. It shows which VM goes where, how good the plan is and how far
-/// at most from the best one. For each VM that does not fit, it names the smallest change that would make room.
+/// With --fleet it plans many VMs over many hosts together. It shows which VM goes where, how good the plan is, and the
+/// most it can differ from the best one. For each VM that does not fit, it names the smallest change that would make room.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -58,7 +59,7 @@ pub(crate) struct Args {
     /// Leave the interrupts of passed-through functions where the kernel puts them; this needs no libvirt hook
     #[arg(long)]
     leave_interrupts: bool,
-    /// Show a VM that lies on several nodes these nodes, as cells of its own
+    /// If a VM lies on several nodes, let it see these nodes as cells of its own
     #[arg(long, conflicts_with = "fleet")]
     guest_cells: bool,
     /// Give each vCPU a core of its own where cores have several PUs (SMT), and leave the others of these cores idle
@@ -139,6 +140,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         denied.block(&mut planned.plan);
     }
     let mut file = compose(&host, &planned.plan, &inputs)?;
+    let unread = what_root_would_add(&host).filter(|_| tree.is_live());
     let (mut told, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
     occupied.give_back(&mut told);
     follow_rules(&mut file, &told, &beside, &neighbours)?;
@@ -161,6 +163,10 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
             printer.say("to apply it, write it to a file: the same command with -o plan.json");
         }
         None => {}
+    }
+    // Memory that nobody may look at is not counted as coming free.
+    if let Some(sentence) = unread {
+        printer.say(&sentence);
     }
     Ok(if planned.plan.blocked.is_empty() { ExitStatus::Done } else { ExitStatus::Findings })
 }

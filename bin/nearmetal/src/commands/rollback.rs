@@ -28,11 +28,11 @@ const PUT_BACK: &str =
 
 /// Undo the last apply, doctor --fix or device change
 ///
-/// Restores the former definitions, pools, settings and running state from the journal, whether the change finished or
-/// was killed at any step. What a killed measurement left is put back first (a VM that `tune --command` had started is shut down and
-/// runs as before, with or without --restart), and alone if it is the last that happened,
-/// unless --transaction, --plan, --restart or --keep-running names a change. What a reboot has already undone is only
-/// reported. If a rollback is killed, run it again.
+/// Restores the former definitions, pools, settings and running state from the journal, whether the change finished or was
+/// killed at any step. First it puts back what a killed measurement left. A VM that `tune --command` had started is shut
+/// down and runs as before, with or without --restart. If the measurement was the last thing that happened, it rolls back
+/// nothing else, unless you give --transaction, --plan, --restart or --keep-running. What a reboot has already undone is
+/// only reported. If a rollback is killed, run it again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The transaction to undo [default: the unfinished one, or the last one in force]
@@ -51,7 +51,8 @@ pub(crate) struct Args {
     /// Abandon an unfinished transaction; everything stays as it is now
     #[arg(long, conflicts_with_all = ["transaction", "restart", "keep_running"])]
     forget: bool,
-    /// List what is in force and undo nothing: number, time and purpose, the latest first; nothing on stdout if nothing is
+    /// List what is in force, latest first, with number, time and purpose, and undo nothing. If nothing is in force, stdout
+    /// stays empty
     #[arg(long, conflicts_with_all = ["transaction", "plan", "forget", "restart", "keep_running"])]
     list: bool,
     /// Show what would be undone, and undo nothing
@@ -88,19 +89,33 @@ pub(crate) fn rollback(args: Args, printer: &mut Printer) -> anyhow::Result<Exit
         printer.data("first, what a killed measurement left would be put back");
     }
     let means_a_plan = args.transaction.is_some() || args.plan.is_some() || args.restart || args.keep_running;
-    if cleaned && !means_a_plan && !changed_since(&args.state.journal(), &last.unwrap_or_default()) {
-        let was = if args.dry_run { "would be" } else { "was" };
-        printer
-            .important(&format!("nothing else {was} rolled back; to see what is in force: nearmetal rollback --list"));
-        if args.format == Format::Json {
-            print(None, vec![PUT_BACK.to_owned()], printer);
+    if cleaned && !means_a_plan {
+        match changed_since(&args.state.journal(), &last.unwrap_or_default()) {
+            Ok(true) => {}
+            Ok(false) => {
+                nothing_else(&args, printer);
+                return Ok(ExitStatus::Done);
+            }
+            Err(error) => return Ok(refuse(printer, &error)),
         }
-        return Ok(ExitStatus::Done);
     }
     match run(&args, printer) {
         Ok(status) => Ok(status),
-        Err(ChangeError::NothingToRollBack(_)) if cleaned => Ok(ExitStatus::Done),
+        // Where a transaction was named, that it cannot be undone is the answer.
+        Err(ChangeError::NothingToRollBack(_)) if cleaned && args.transaction.is_none() && args.plan.is_none() => {
+            nothing_else(&args, printer);
+            Ok(ExitStatus::Done)
+        }
         Err(error) => Ok(refuse(printer, &error)),
+    }
+}
+
+/// Only what a killed measurement had left was put back.
+fn nothing_else(args: &Args, printer: &mut Printer) {
+    let was = if args.dry_run { "would be" } else { "was" };
+    printer.important(&format!("nothing else {was} rolled back; to see what is in force: nearmetal rollback --list"));
+    if args.format == Format::Json {
+        print(None, (vec![PUT_BACK.to_owned()], Vec::new()), printer);
     }
 }
 
@@ -198,7 +213,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
             printer.say("to see what is still in force: nearmetal rollback --list");
         }
         Format::Json => {
-            print(Some(done.transaction), done.notes, printer);
+            print(Some(done.transaction), (done.notes, done.left), printer);
         }
     }
     Ok(ExitStatus::Done)
@@ -210,19 +225,21 @@ fn shown(found: &Preview) -> String {
     format!("transaction {}{}", found.transaction, lines.collect::<String>())
 }
 
-/// The document of what was rolled back.
-fn print(transaction: Option<u32>, notes: Vec<String>, printer: &mut Printer) {
+/// The document of what was rolled back, and of what is left.
+fn print(transaction: Option<u32>, (notes, left): (Vec<String>, Vec<String>), printer: &mut Printer) {
     let schema = ROLLBACK_SCHEMA.to_owned();
-    let output = RollbackOutput { schema, ok: true, transaction, notes, checks: Vec::new() };
+    let output = RollbackOutput { schema, ok: left.is_empty(), transaction, notes, left, checks: Vec::new() };
     printer.data(&serde_json::to_string_pretty(&output).unwrap_or_default());
 }
 
 /// Whether a change was begun, or is unfinished, that came after this moment.
-fn changed_since(journal: &Journal, moment: &str) -> bool {
-    let transactions = journal.transactions().unwrap_or_default();
+///
+/// # Errors
+/// The journal cannot be read: nobody knows.
+fn changed_since(journal: &Journal, moment: &str) -> Result<bool, ChangeError> {
     let comes_later =
         |of: &Transaction| of.is_unfinished() || (of.is_in_force() && of.header.started.as_str() > moment);
-    transactions.iter().any(comes_later)
+    Ok(journal.transactions()?.iter().any(comes_later))
 }
 
 /// The last transaction that put this plan in force, or began to.

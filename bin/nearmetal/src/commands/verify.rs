@@ -30,16 +30,17 @@ pub(crate) struct Args {
     /// Domains to check [default: all domains of the plan, or everything applied and fixed here]
     #[arg(value_name = "DOMAIN")]
     domains: Vec<String>,
-    /// Check everything applied and fixed here, as without a domain, and call it done if nothing is in force
+    /// Check everything applied and fixed here, as when you name no domain; succeed if nothing is in force
     #[arg(long, conflicts_with_all = ["domains", "plan"])]
     all: bool,
-    /// Stay until Ctrl-C, SIGTERM or SIGHUP. Check a guest within 5 seconds after libvirt tells that it started, restarted, stopped,
-    /// or was tuned or redefined, where a PU is free for that and few guests start at once; check everything at the
-    /// beginning, every SECONDS (900 if not given), after the connection to libvirt was lost and found again, and when PUs,
-    /// memory, PCI functions or drives of the host come, go or change their driver. A difference is told when a second look
-    /// finds the same. While another nearmetal changes this machine or measures on it, nothing is checked until it has
-    /// ended. A guest that somebody paused is told once it has been so for SECONDS, one that was paused by an error at once.
-    /// Guests are never made to read from their disks. The exit code is 3 if not everything in force could be checked
+    /// Stay until Ctrl-C, SIGTERM or SIGHUP. When libvirt reports that a guest started, restarted, stopped, or was tuned or
+    /// redefined, check it within 5 seconds, if a PU is free and few guests start at once. Check everything at the
+    /// beginning and every SECONDS (900 if not given). Also check everything after the connection to libvirt was lost and
+    /// found again, and when PUs, memory, PCI functions or drives of the host come, go or change their driver. It reports a
+    /// difference when a second look finds the same. While another nearmetal changes this machine or measures on it,
+    /// nothing is checked until it has ended. It reports a guest that somebody paused after SECONDS, and a guest that an
+    /// error paused at once. Guests are never made to read from their disks. The exit code is 3 if not everything in force
+    /// could be checked
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "900", requires = "all",
           value_parser = clap::value_parser!(u64).range(60..=86_400), conflicts_with_all = ["deep", "agent_timeout", "format"])]
     watch: Option<u64>,
@@ -61,8 +62,8 @@ pub(crate) struct Args {
     /// marks the running guest as tainted (custom-monitor)
     #[arg(long)]
     deep: bool,
-    /// Seconds to wait for a guest's agent, which is asked what the guest sees: libvirt marks the guest as tainted (custom-ga-command)
-    /// then; 0: it is not asked
+    /// Seconds to wait for the guest's agent; 0 does not ask it. nearmetal asks the agent what the guest sees, and libvirt
+    /// then marks the guest as tainted (custom-ga-command)
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     agent_timeout: u64,
     /// Output format
@@ -78,15 +79,25 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     if let Some(seconds) = args.watch {
         return drift::keep_watch(Duration::from_secs(seconds), args.state.journal(), outputs, printer);
     }
-    let mut found = None;
+    // A measurement pauses guests, and a change is half made: nothing of that is drift. The next round comes.
+    let at_work = outputs.are_wanted().then(|| args.state.journal().at_work(&HostFs::live()).ok().flatten()).flatten();
+    if let Some(at_work) = at_work {
+        printer.say(&format!("{at_work}: nothing is checked until it has ended"));
+        return Ok(ExitStatus::Done);
+    }
+    let mut found = Found::default();
     let status =
         run(&args, &mut found, printer).unwrap_or_else(|error| refuse_beside(printer, error, &args.state.journal()));
     // Each is tried, whatever became of the other and of reading back. The file is written also where nothing could be read
     // back: one of yesterday would go on saying that all is well.
     let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());
     let results = [
-        outputs.write_figures(found.as_deref(), findings.as_ref(), std::time::SystemTime::now()),
-        outputs.tell(found.as_deref().unwrap_or_default()),
+        outputs.write_figures(
+            found.is_all.then_some(found.verifications.as_slice()),
+            findings.as_ref(),
+            std::time::SystemTime::now(),
+        ),
+        outputs.tell(&found.verifications),
     ];
     let failed: Vec<anyhow::Error> = results.into_iter().filter_map(Result::err).collect();
     failed.iter().for_each(|error| printer.important(&format!("error: {error:#}")));
@@ -102,8 +113,15 @@ fn prometheus_file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// `found` is what was read back, if reading back came to its end.
-fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
+/// What was read back.
+#[derive(Debug, Default)]
+struct Found {
+    verifications: Vec<Verification>,
+    /// Whether that is all there was to read back.
+    is_all: bool,
+}
+
+fn run(args: &Args, found: &mut Found, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let given = args.plan.as_deref().map(load_plan).transpose()?;
     if let Some(AnyPlan::Fleet(plan)) = &given {
         return over_the_fleet(args, plan, printer);
@@ -123,7 +141,7 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
         if args.format == Format::Json {
             show(&[], args.format, printer);
         }
-        *found = Some(Vec::new());
+        found.is_all = true;
         return Ok(ExitStatus::Done);
     }
     let kernel = HostFs::live();
@@ -147,10 +165,11 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
     }
     verifications.extend(read_back::settings(&kernel, &mut libvirt, &in_force)?);
     show(&verifications, args.format, printer);
-    unfinished(args, &journal)?;
     let mismatches: usize = verifications.iter().map(Verification::mismatches).sum();
     let waiting: usize = verifications.iter().map(Verification::waiting).sum();
-    *found = Some(verifications);
+    found.verifications = verifications;
+    unfinished(args, &journal)?;
+    found.is_all = true;
     match (mismatches, in_force.plans.first()) {
         (0, _) if waiting > 0 => printer.say(&format!(
             "{waiting} checks wait for the guest's next start: shut it down and start it, or apply the plan again with --restart"
@@ -160,16 +179,16 @@ fn run(args: &Args, found: &mut Option<Vec<Verification>>, printer: &mut Printer
         )),
         (0, None) => {}
         _ => printer.say(
-            "to put it right, apply the plan again, and with --restart if it still differs; to undo the last change: nearmetal \
+            "to fix it, apply the plan again; if it still differs, apply it with --restart. To undo the last change: nearmetal \
              rollback --restart",
         ),
     }
     Ok(if mismatches > 0 { ExitStatus::Findings } else { ExitStatus::Done })
 }
 
-/// With `--all` a transaction that did not end is an end of its own.
+/// Where everything is meant, a transaction that did not end is an end of its own.
 fn unfinished(args: &Args, journal: &Journal) -> Result<(), ChangeError> {
-    if args.all { read_back::ended(journal) } else { Ok(()) }
+    if args.plan.is_none() && args.domains.is_empty() { read_back::ended(journal) } else { Ok(()) }
 }
 
 /// Each host reads back its own part, by its own kernel.

@@ -33,7 +33,6 @@ pub(crate) fn json(report: &Report<'_>) -> serde_json::Result<String> {
             Ok(value)
         })
         .collect::<serde_json::Result<_>>()?;
-    let errors: Vec<&String> = gathered.bad_files.iter().chain(&gathered.bad_domains).collect();
     serde_json::to_string_pretty(&json!({
         "schema": "nearmetal.doctor/1",
         "nearmetal_version": env!("CARGO_PKG_VERSION"),
@@ -46,7 +45,7 @@ pub(crate) fn json(report: &Report<'_>) -> serde_json::Result<String> {
         "answers": report.examination.answers,
         "fail_on": report.fail_on,
         "failed": report.fails(),
-        "errors": errors,
+        "errors": gathered.problems(),
         "denied": gathered.host.denied,
     }))
 }

@@ -6,7 +6,7 @@ use nearmetal_host::HostFs;
 use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_rules::{Examination, Input, RULES, Rule, Settings, Severity, WorkloadClass, examine};
 
-use super::fix_report::{FixReport, json, text};
+use super::fix_report::{Again, FixReport, json, text};
 use super::named::known;
 use super::{Gathered, gather};
 use crate::consent::agreed;
@@ -121,7 +121,10 @@ impl Run<'_> {
         let mut plan_again = |machine: &mut Machine<'_>| plan(machine, findings, state);
         let (class, settings, fail_on) = (self.class, self.settings, self.fail_on);
         let mut read_back = |_: &mut Machine<'_>| {
-            let again = look(class, settings).map(|(_, examination)| examination);
+            let again = look(class, settings).and_then(|(after, examination)| match &after.domains_unknown {
+                Some(why) if gathered.domains_unknown.is_none() => Err(ChangeError::Kernel(why.clone())),
+                _ => Ok(Again { examination, bad_domains: after.bad_domains }),
+            });
             let report = FixReport::read_back(&agreed_to, &examination, again, fail_on);
             (report.mismatches(), report)
         };

@@ -9,6 +9,7 @@ use nearmetal_rules::{Examination, Object, Scope, Severity, Which};
 use serde_json::{Value, json};
 
 use super::Gathered;
+use super::gather::BadDomain;
 use crate::exit_status::ExitStatus;
 
 /// All of it.
@@ -26,6 +27,31 @@ pub(crate) struct FixReport {
     new: Vec<String>,
     /// The least severity that fails.
     fail_on: Option<Severity>,
+}
+
+/// The second look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Again {
+    /// What the rules say now.
+    pub examination: Examination,
+    /// Domains that they could not look at.
+    pub bad_domains: Vec<BadDomain>,
+}
+
+impl Again {
+    /// Why it says nothing of this object.
+    fn cannot_tell(&self, before: &Examination, treated: &Treated) -> Option<String> {
+        let (name, _) = place(&treated.scope);
+        if let Some(bad) = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name) {
+            return Some(bad.problem.clone());
+        }
+        let of = |examination: &Examination| -> usize {
+            examination.cannot_tell.iter().filter(|one| one.rule == treated.rule).map(|one| one.times).sum()
+        };
+        // The rule had what it needs there when it found the object.
+        let now = self.examination.cannot_tell.iter().find(|one| one.rule == treated.rule)?;
+        (of(&self.examination) > of(before)).then(|| format!("missing {}", now.missing.join(", ")))
+    }
 }
 
 #[derive(Debug)]
@@ -119,11 +145,11 @@ impl FixReport {
         })
     }
 
-    /// Afterwards, with what the rules say then.
+    /// Afterwards, with what the rules say then. What they cannot look at any more is not cured.
     pub(crate) fn read_back(
         plan: &FixPlan,
         before: &Examination,
-        after: Result<Examination, ChangeError>,
+        after: Result<Again, ChangeError>,
         fail_on: Option<Severity>,
     ) -> Self {
         let after = match after {
@@ -136,12 +162,15 @@ impl FixReport {
                 });
             }
         };
-        let (was, is) = (seen(before), seen(&after));
+        let (was, is) = (seen(before), seen(&after.examination));
         let mut report = Self::of(plan, fail_on, |treated| {
             if !treated.treatment.is_taken() {
                 return untouched(&treated.treatment);
             }
             let (name, which) = place(&treated.scope);
+            if let Some(why) = after.cannot_tell(before, treated) {
+                return End::NotCured(format!("cannot check it again: {why}"));
+            }
             let left = is.get(&(treated.rule.as_str(), name, treated.object.what.as_str()));
             let left = left.map_or(&[][..], Vec::as_slice);
             let stored = left.iter().find(|(found, _)| *found == Which::Defined && which != Which::Running);
@@ -290,7 +319,7 @@ pub(crate) fn json(report: &FixReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_rules::{Cure, Finding};
+    use nearmetal_rules::{CannotTell, Cure, Finding};
 
     use super::*;
 
@@ -315,6 +344,10 @@ mod tests {
             objects: vec![Object::new("it", "poor as ever", "good")],
         };
         Examination { findings: found.iter().map(finding).collect(), ..Examination::default() }
+    }
+
+    fn seen_again(examination: Examination) -> Again {
+        Again { examination, ..Again::default() }
     }
 
     fn outcomes(report: &FixReport) -> Vec<(&str, &str)> {
@@ -343,7 +376,7 @@ mod tests {
             ("hands", Scope::Host),
         ]);
         let same = after.clone();
-        let report = FixReport::read_back(&plan, &same, Ok(after), Some(Severity::Loss));
+        let report = FixReport::read_back(&plan, &same, Ok(seen_again(after)), Some(Severity::Loss));
         let wanted = [
             ("gone", "cured"),
             ("there", "not cured"),
@@ -362,11 +395,24 @@ mod tests {
         );
         // The same, where nothing of it was found before: each is new.
         let again = examination(&[("there", Scope::Host), ("other", domain(Which::Defined))]);
-        let report = FixReport::read_back(&plan, &before, Ok(again), None);
+        let report = FixReport::read_back(&plan, &before, Ok(seen_again(again)), None);
         assert_eq!(report.new.len(), 2);
         assert!(text(&report).contains("new         web1  other  it: poor as ever"), "{}", text(&report));
         let failed = FixReport::read_back(&plan, &before, Err(ChangeError::Kernel("gone".to_owned())), None);
         assert_eq!(failed.mismatches(), 5, "what cannot be looked at is not called cured");
+        // One domain that cannot be read, and one rule that lacks a fact that it had.
+        let problem = "an element is not closed".to_owned();
+        let bad_domains = vec![BadDomain { name: "web1".to_owned(), runs: true, problem }];
+        let lacks = CannotTell { rule: "gone".to_owned(), missing: vec!["the pools".to_owned()], times: 1 };
+        let examination = Examination { cannot_tell: vec![lacks], ..Examination::default() };
+        let report = FixReport::read_back(&plan, &before, Ok(Again { examination, bad_domains }), None);
+        let not_cured = outcomes(&report)
+            .iter()
+            .filter(|(_, word)| *word == "not cured")
+            .map(|(rule, _)| *rule)
+            .collect::<Vec<_>>();
+        assert_eq!(not_cured, ["gone", "off", "runs", "undone"]);
+        assert!(text(&report).contains("cannot check it again: missing the pools"), "{}", text(&report));
     }
 
     #[test]

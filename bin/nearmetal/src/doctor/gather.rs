@@ -1,6 +1,7 @@
 //! The host and its domains, from the machine, from a capture, from libvirt or from files.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use nearmetal_change::{Journal, Left};
@@ -23,12 +24,29 @@ pub(crate) struct Gathered {
     pub definitions: BTreeMap<String, String>,
     /// Files that are no definitions, one message each.
     pub bad_files: Vec<String>,
-    /// Domains of libvirt whose definitions could not be read, one message each.
-    pub bad_domains: Vec<String>,
+    /// Domains of libvirt whose definitions could not be read.
+    pub bad_domains: Vec<BadDomain>,
     /// Why no domain was checked, where no files of definitions were given.
     pub domains_unknown: Option<String>,
     /// What plans in force leave, by domain; what they leave of the host under the empty name.
     pub left: BTreeMap<String, Vec<Left>>,
+}
+
+/// A domain of libvirt whose definition could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadDomain {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs.
+    pub runs: bool,
+    /// Why it could not be read.
+    pub problem: String,
+}
+
+impl fmt::Display for BadDomain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "domain `{}`: {}", self.name, self.problem)
+    }
 }
 
 /// Reads the host, and definitions from these files, else from libvirt. A capture has no libvirt.
@@ -89,6 +107,16 @@ impl Gathered {
             domains_unknown: None,
             left: BTreeMap::new(),
         }
+    }
+
+    /// What could not be read, one message each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.bad_files.iter().cloned().chain(self.bad_domains.iter().map(ToString::to_string)).collect()
+    }
+
+    /// Whether a domain is there whose definition could not be read.
+    pub(crate) fn is_bad(&self, domain: &str) -> bool {
+        self.bad_domains.iter().any(|bad| bad.name == domain)
     }
 
     /// Asks the journal what the plans of these domains leave. Without the right to read it nobody can tell, and findings
@@ -154,7 +182,10 @@ impl Gathered {
                     });
                     self.domains.extend(Domain::new(defined, running, class));
                 }
-                Err(message) => self.bad_domains.push(format!("domain `{}`: {message}", summary.name)),
+                Err(problem) => {
+                    let (name, runs) = (summary.name.clone(), !summary.state.is_off());
+                    self.bad_domains.push(BadDomain { name, runs, problem });
+                }
             }
         }
         Ok(())
@@ -204,8 +235,8 @@ mod tests {
         assert_eq!(gathered.definitions.keys().collect::<Vec<_>>(), ["off", "on"]);
         let system = &gathered.host.system;
         assert_eq!((system.libvirt_version.as_deref(), system.qemu_version.as_deref()), (Some("9.0.0"), Some("7.2.0")));
-        assert_eq!(gathered.bad_domains.len(), 1);
-        assert!(gathered.bad_domains[0].starts_with("domain `bad`: "), "{:?}", gathered.bad_domains);
+        assert!(matches!(&gathered.problems()[..], [one] if one.starts_with("domain `bad`: ")), "{gathered:?}");
+        assert!(gathered.is_bad("bad") && !gathered.is_bad("on") && !gathered.bad_domains[0].runs);
         assert_eq!(fake.changes().len(), 0);
     }
 }

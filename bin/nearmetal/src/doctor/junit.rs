@@ -7,7 +7,8 @@ use nearmetal_rules::{Check, Finding, Layer, RULES, Rule};
 use super::Report;
 
 /// The suites. A rule fails by findings at or above `--fail-on`; milder ones are in its output. One that lacks a fact,
-/// and found nothing without it, is skipped, and so is a rule about domains where none was checked.
+/// and found nothing without it, is skipped, and so is a rule about domains where none was checked. What could not be read is an
+/// error of a suite of its own.
 pub(crate) fn junit(report: &Report<'_>) -> String {
     let mut layers: Vec<Layer> = RULES.iter().map(|rule| rule.layer).collect();
     layers.dedup();
@@ -24,9 +25,26 @@ pub(crate) fn junit(report: &Report<'_>) -> String {
         tests += cases.len();
         failures += failed;
     }
+    let problems = report.gathered.problems();
+    let mut errors = String::new();
+    if !problems.is_empty() {
+        let count = problems.len();
+        let _ =
+            writeln!(suites, "  <testsuite name=\"definitions\" tests=\"{count}\" failures=\"0\" errors=\"{count}\">");
+        for (number, problem) in (1..).zip(&problems) {
+            let _ = writeln!(
+                suites,
+                "    <testcase classname=\"nearmetal.definitions\" name=\"unreadable-{number}\">\n      <error message=\"{}\"/>\n    </testcase>",
+                escape(problem)
+            );
+        }
+        suites.push_str("  </testsuite>\n");
+        tests += count;
+        errors = format!(" errors=\"{count}\"");
+    }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <testsuites name=\"nearmetal doctor\" tests=\"{tests}\" failures=\"{failures}\">\n{suites}</testsuites>\n"
+         <testsuites name=\"nearmetal doctor\" tests=\"{tests}\" failures=\"{failures}\"{errors}>\n{suites}</testsuites>\n"
     )
 }
 

@@ -50,7 +50,13 @@ impl Report<'_> {
         let findings = counted(self.examination.findings.len(), "finding");
         match self.unchecked() {
             Some(unchecked) => format!("{findings} on the host; {unchecked}"),
-            None => format!("{findings} on the host and in {}", counted(self.gathered.domains.len(), "domain")),
+            None => {
+                let bad = match self.gathered.bad_domains.len() {
+                    0 => String::new(),
+                    bad => format!("; {} could not be read", counted(bad, "domain")),
+                };
+                format!("{findings} on the host and in {}{bad}", counted(self.gathered.domains.len(), "domain"))
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn sarif(report: &Report<'_>) -> serde_json::Result<String> {
             })
         })
         .collect();
-    let problems = report.gathered.bad_files.iter().chain(&report.gathered.bad_domains);
+    let problems = report.gathered.problems().into_iter();
     let mut notifications: Vec<Value> =
         problems.map(|problem| json!({ "level": "error", "message": { "text": problem } })).collect();
     let successful = notifications.is_empty();

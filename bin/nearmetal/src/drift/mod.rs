@@ -26,6 +26,11 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
+    /// Whether anything is to be written, for programs to read.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.textfile.is_some() || self.journal
+    }
+
     /// Replaces the file for Prometheus; `verifications` is `None` where reading back did not come to its
     /// end; `ended` is when it ended or failed.
     pub(crate) fn write_figures(

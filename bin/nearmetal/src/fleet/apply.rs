@@ -56,13 +56,22 @@ pub(crate) fn run(order: &Order, plan: &FleetPlanFile, printer: &mut Printer) ->
     options.extend((order.format == Format::Json).then_some("--format=json"));
     let errand = Errand { arguments: arguments(order, &options), reverse: false, stop_at_first: true };
     let outcomes = over_hosts::run(plan, &errand, printer);
-    over_hosts::show(&outcomes, "in force", "not as planned, rolled back", order.format, printer);
+    over_hosts::show(
+        &outcomes,
+        "in force",
+        "not as planned; nothing that this changed is left there",
+        order.format,
+        printer,
+    );
     let status = over_hosts::status(&outcomes);
+    let restart = if order.restart || order.start { " --restart" } else { "" };
     if status == ExitStatus::Done {
-        printer.say("applied on all hosts; `nearmetal rollback --plan FILE` undoes it");
+        printer.say(&format!("applied on all hosts; `nearmetal rollback --plan FILE{restart}` undoes it"));
         printer.say("to check later that it still holds: nearmetal verify --plan FILE");
     } else {
-        printer.important("hosts already changed keep the plan; `nearmetal rollback --plan FILE` rolls them back too");
+        printer.important(&format!(
+            "hosts already changed keep the plan; `nearmetal rollback --plan FILE{restart}` rolls them back too"
+        ));
     }
     status
 }

@@ -88,7 +88,7 @@ pub(crate) fn assemble(job: &JobFiles, domain: Option<&str>) -> Result<JobReport
         provenance: provenance::facts(&host, &job.plan, seen, results),
         texts: provenance::texts(change, results),
         stages: manifest.as_ref().map(|manifest| manifest.stages.clone()).unwrap_or_default(),
-        rolled_back: job.rollback.as_ref().map(checks::rollback),
+        rolled_back: job.rollback.as_ref().and_then(checks::rollback),
         reproduce: manifest.as_ref().map(|manifest| manifest.reproduce.clone()).unwrap_or_default(),
         caveats: caveats(job, &host),
         host: Some(host),

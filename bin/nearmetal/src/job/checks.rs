@@ -31,9 +31,10 @@ fn row(check: &Check) -> CheckRow {
     }
 }
 
-/// The way back. Each note is a value that was read back after it was restored: a rollback that reads back something
-/// else ends with an error and leaves no such note.
-pub(crate) fn rollback(output: &RollbackOutput) -> RollbackView {
+/// The way back; `None` where only what a killed measurement had left was put back. Each note is a value that was read back after it was
+/// restored: a rollback that reads back something else ends with an error and leaves no such note.
+pub(crate) fn rollback(output: &RollbackOutput) -> Option<RollbackView> {
+    output.transaction?;
     let note = |note: &String| CheckRow {
         subject: note.clone(),
         planned: "as before".to_owned(),
@@ -41,10 +42,40 @@ pub(crate) fn rollback(output: &RollbackOutput) -> RollbackView {
         outcome: CheckOutcome::Ok,
         detail: None,
     };
-    let rows = if output.checks.is_empty() && output.ok {
+    let mut rows: Vec<CheckRow> = if output.checks.is_empty() && (output.ok || !output.left.is_empty()) {
         output.notes.iter().filter(|note| !note.is_empty()).map(note).collect()
     } else {
         output.checks.clone()
     };
-    RollbackView { ok: output.ok, rows }
+    rows.extend(output.left.iter().map(|sentence| CheckRow {
+        found: None,
+        outcome: CheckOutcome::CannotTell,
+        ..note(sentence)
+    }));
+    Some(RollbackView { ok: output.ok && output.left.is_empty(), rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_as_before_is_called_restored() {
+        let output = |transaction, left: &[&str]| {
+            rollback(&RollbackOutput {
+                schema: String::new(),
+                ok: left.is_empty(),
+                transaction,
+                notes: vec!["the pool of node 0 has 0 pages".to_owned()],
+                left: left.iter().map(|text| (*text).to_owned()).collect(),
+                checks: Vec::new(),
+            })
+        };
+        let outcomes = |view: &RollbackView| view.rows.iter().map(|row| row.outcome).collect::<Vec<_>>();
+        let whole = output(Some(3), &[]).unwrap();
+        assert_eq!((whole.ok, outcomes(&whole)), (true, vec![CheckOutcome::Ok]));
+        let kept = output(Some(3), &["`web1` keeps running"]).unwrap();
+        assert_eq!((kept.ok, outcomes(&kept)), (false, vec![CheckOutcome::Ok, CheckOutcome::CannotTell]));
+        assert!(output(None, &[]).is_none(), "no transaction was taken back");
+    }
 }

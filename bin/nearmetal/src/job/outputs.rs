@@ -27,6 +27,9 @@ pub(crate) struct RollbackOutput {
     pub transaction: Option<u32>,
     /// One sentence per change, in the order in which they were taken back.
     pub notes: Vec<String>,
+    /// One sentence for each guest that is not as it was before.
+    #[serde(default)]
+    pub left: Vec<String>,
     /// What was looked at afterwards, if anything was.
     #[serde(default)]
     pub checks: Vec<CheckRow>,
@@ -71,7 +74,7 @@ pub(crate) const CHANGES_SCHEMA: &str = "nearmetal.changes/1";
 pub(crate) struct ChangesOutput {
     /// [`CHANGES_SCHEMA`].
     pub schema: String,
-    /// Changes in the order in which they would be made; empty: everything is already as planned.
+    /// Changes in the order in which they would be made; empty: there is nothing to change.
     pub changes: Vec<ChangeOutput>,
 }
 

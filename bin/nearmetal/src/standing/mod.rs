@@ -52,7 +52,7 @@ pub(crate) fn standing(capture: Option<&Path>, printer: &mut Printer) -> anyhow:
         in_force: here.then(|| in_force(&StateArgs::of(None).journal(), &HostFs::live())),
     };
     printer.data(&text::text(&standing));
-    gathered.bad_domains.iter().for_each(|problem| printer.important(&format!("error: {problem}")));
+    gathered.problems().iter().for_each(|problem| printer.important(&format!("error: {problem}")));
     if let Some(sentence) = nearmetal_host::text::what_root_would_add(&gathered.host) {
         printer.say(&sentence);
     }

@@ -143,8 +143,9 @@ fn libvirt(standing: &Standing<'_>) -> String {
     let version = |name: &str, version: &Option<String>| version.as_ref().map(|version| format!("{name}{version}"));
     let versions: Vec<String> =
         [version("", &system.libvirt_version), version("QEMU ", &system.qemu_version)].into_iter().flatten().collect();
-    let running: Vec<&str> =
-        gathered.domains.iter().filter(|domain| domain.running.is_some()).map(|domain| domain.name.as_str()).collect();
+    let readable = gathered.domains.iter().filter(|domain| domain.running.is_some()).map(|domain| domain.name.as_str());
+    let bad = gathered.bad_domains.iter().filter(|domain| domain.runs).map(|domain| domain.name.as_str());
+    let running: Vec<&str> = readable.chain(bad).collect();
     let all = gathered.domains.len() + gathered.bad_domains.len();
     format!(
         "{}; {}, {}",
@@ -176,15 +177,22 @@ fn plan(standing: &Standing<'_>) -> String {
 
 fn counts(standing: &Standing<'_>) -> String {
     let findings = &standing.examination.findings;
+    let gathered = standing.gathered;
+    // A capture says in its line of libvirt that it holds no definitions.
+    let unchecked = match (&gathered.domains_unknown, gathered.bad_domains.len()) {
+        (Some(_), _) => " on the host; domains were not checked".to_owned(),
+        (None, 0) => String::new(),
+        (None, bad) => format!("; {} could not be read", counted(Some(bad), "domain")),
+    };
     if findings.is_empty() {
-        return "none".to_owned();
+        return format!("none{unchecked}");
     }
     let counts = Severity::ALL.iter().map(|severity| {
         let count = findings.iter().filter(|finding| finding.severity == *severity).count();
         format!("{count} {}", severity.as_str())
     });
     let worst = if findings.len() > WORST { "; the worst:" } else { "" };
-    counts.collect::<Vec<_>>().join(", ") + worst
+    counts.collect::<Vec<_>>().join(", ") + &unchecked + worst
 }
 
 fn finding(finding: &Finding) -> String {

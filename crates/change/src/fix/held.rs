@@ -7,7 +7,7 @@ use super::CureList;
 use crate::ChangeError;
 use crate::change::Change;
 use crate::instance::{Instance, is_same};
-use crate::journal::{Step, Transaction};
+use crate::journal::{Step, Transaction, changed_again};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
@@ -16,11 +16,15 @@ use crate::value::{present, same_value};
 use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
 use crate::{modules, timestamp};
 
-/// Looks at everything a transaction of cures changed; `None` for one of a plan.
-pub fn held(machine: &mut Machine<'_>, transaction: &Transaction) -> Option<Verification> {
+/// Looks at everything a transaction of cures changed that no later one of `all` has changed again; `None` for one that is not of
+/// cures, or has nothing left. Of a definition each looks at its own edits: a later one leaves those that are not its own.
+pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transaction]) -> Option<Verification> {
     let list = transaction.header.purpose.cures()?;
-    let checks = transaction.steps.iter().filter_map(|step| check(machine, list, step)).collect();
-    Some(Verification {
+    let again = changed_again(transaction, all);
+    let is_last = |change: &Change| matches!(change, Change::DefineDomain { .. }) || !again.contains(&change.object());
+    let steps = transaction.steps.iter().filter(|step| is_last(&step.change));
+    let checks: Vec<Check> = steps.filter_map(|step| check(machine, list, step)).collect();
+    (!checks.is_empty()).then(|| Verification {
         schema: VERIFICATION_SCHEMA.to_owned(),
         guest: format!("fixes of transaction {}", transaction.number()),
         taken: timestamp::now(),

@@ -162,3 +162,9 @@ impl Step {
 fn json<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
     serde_json::from_str(value).map_err(|error| format!("`{value}` is not a device state: {error}"))
 }
+
+/// Objects of its changes that later transactions in force, of `all`, have changed again.
+pub(crate) fn changed_again(transaction: &Transaction, all: &[Transaction]) -> Vec<String> {
+    let later = all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force());
+    later.flat_map(|other| other.steps.iter().map(|step| step.change.object())).collect()
+}

@@ -252,7 +252,7 @@ fn interrupts_are_not_found_by_their_number_in_another_boot() {
     let journal = stage.journal();
     assert!(boot::reapply(&mut stage.machine(), &journal).unwrap().is_empty());
     let transaction = journal.transactions().unwrap().remove(0);
-    let verification = held(&mut stage.machine(), &transaction).unwrap();
+    let verification = held(&mut stage.machine(), &transaction, std::slice::from_ref(&transaction)).unwrap();
     assert_eq!((verification.mismatches(), verification.untold()), (0, 1), "{verification}");
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.kernel.files.borrow()[IRQ], "5\n", "another interrupt's");
@@ -429,7 +429,7 @@ fn cures_are_looked_at_again_later() {
     stage.kernel.affinity.borrow_mut().insert(PinTarget::Emulator, cpus("3"));
     let transaction = stage.journal().transactions().unwrap().remove(0);
     assert_eq!(transaction.state, State::Committed { mismatches: 0 });
-    let verification = held(&mut stage.machine(), &transaction).unwrap();
+    let verification = held(&mut stage.machine(), &transaction, std::slice::from_ref(&transaction)).unwrap();
     assert_eq!(
         (verification.mismatches(), verification.untold(), verification.checks.len()),
         (0, 0, 6),
@@ -442,15 +442,29 @@ fn cures_are_looked_at_again_later() {
     stage.kernel.affinity.borrow_mut().insert(PinTarget::Emulator, cpus("0-3"));
     let edited = stage.snapshot().stored.replace("cache='none'", "cache='writeback'");
     stage.hypervisor.define(&edited).unwrap();
-    let verification = held(&mut stage.machine(), &transaction).unwrap();
+    let verification = held(&mut stage.machine(), &transaction, std::slice::from_ref(&transaction)).unwrap();
     assert_eq!(verification.mismatches(), 5, "{verification}");
     let stored = verification.checks.iter().find(|check| check.kind == CheckKind::StoredDefinition).unwrap();
     assert_eq!(stored.found.as_deref(), Some("without the fix of c-stored"));
     // A guest that was restarted has its pins from its definition.
     stage.reboot();
-    let verification = held(&mut stage.machine(), &transaction).unwrap();
+    let verification = held(&mut stage.machine(), &transaction, std::slice::from_ref(&transaction)).unwrap();
     let pin = verification.checks.iter().find(|check| check.kind == CheckKind::Emulator).unwrap();
     assert!(matches!(pin.outcome, Outcome::CannotTell { .. }), "{pin:?}");
+}
+
+#[test]
+fn what_a_later_fix_sets_again_is_no_longer_the_earlier_ones() {
+    let mut stage = stage();
+    for pages in [20, 24] {
+        cure_all(&mut stage, vec![finding("a-host", Scope::Host, &[pool(pages)])], &Faults::none()).unwrap();
+    }
+    let all = stage.journal().transactions().unwrap();
+    let alone = held(&mut stage.machine(), &all[0], &all[..1]).unwrap();
+    assert_eq!(alone.mismatches(), 1, "{alone}");
+    assert!(held(&mut stage.machine(), &all[0], &all).is_none(), "all that it changed was changed again");
+    let last = held(&mut stage.machine(), &all[1], &all).unwrap();
+    assert_eq!((last.mismatches(), last.checks.len()), (0, 1), "{last}");
 }
 
 #[test]
@@ -471,7 +485,7 @@ fn journals_of_plans_written_before_there_were_cures_still_load() {
     // Cures come after it, and the plan is still the domain's plan.
     cure_all(&mut stage, vec![finding("a-host", Scope::Host, &[balancing("0")])], &Faults::none()).unwrap();
     assert_eq!(stage.journal().plan_in_force("web1").unwrap(), transaction.plan_of("web1").cloned());
-    assert!(held(&mut stage.machine(), &transaction).is_none());
+    assert!(held(&mut stage.machine(), &transaction, std::slice::from_ref(&transaction)).is_none());
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
     assert_eq!(stage.snapshot(), Stage::new().snapshot());

@@ -60,11 +60,11 @@ pub fn what_root_would_add(host: &Host) -> Option<String> {
     const SHOWN: usize = 3;
     let (first, count) = (host.denied.first()?, host.denied.len());
     if count == 1 {
-        return Some(format!("root would add one file that this user may not read: `{first}`"));
+        return Some(format!("run as root to read one more file, which this user may not: `{first}`"));
     }
     let shown: Vec<String> = host.denied.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
     let more = if count > SHOWN { ", …" } else { "" };
-    Some(format!("root would add {count} files that this user may not read: {}{more}", shown.join(", ")))
+    Some(format!("run as root to read {count} more files, which this user may not: {}{more}", shown.join(", ")))
 }
 
 fn heading(host: &Host) -> String {
@@ -247,6 +247,6 @@ eth0  up          -  igb     8/8                      0000:02:00.0     0  -
         host.denied = vec!["/proc/1/maps".to_owned()];
         assert!(what_root_would_add(&host).unwrap().contains("/proc/1/maps"));
         host.denied = (0..9).map(|pid| format!("/proc/{pid}/maps")).collect();
-        assert!(what_root_would_add(&host).unwrap().contains("9 files"));
+        assert!(what_root_would_add(&host).unwrap().contains("9 more files"));
     }
 }

@@ -30,7 +30,11 @@ pub(super) fn checks(page: &mut Page, heading: &str, held_words: &str, rows: &[C
     }
     page.heading(heading);
     let held = rows.iter().filter(|row| row.outcome == CheckOutcome::Ok).count();
-    let (sign, ink) = if held == rows.len() { ("✓", Ink::Good) } else { ("✗", Ink::Bad) };
+    let (sign, ink) = match rows.iter().any(|row| row.outcome == CheckOutcome::Mismatch) {
+        true => ("✗", Ink::Bad),
+        false if held == rows.len() => ("✓", Ink::Good),
+        false => ("?", Ink::Unsure),
+    };
     page.wrapped(&format!("{sign} {held} of {} {held_words}", rows.len()), ink, 2);
     for row in rows.iter().filter(|row| row.outcome != CheckOutcome::Ok) {
         let found = row.found.as_deref().unwrap_or("unknown");

@@ -120,17 +120,19 @@ fn header(page: &mut Page, view: &WatchView) {
     }
     page.wrapped(&parts.join(" · "), Ink::Plain, 0);
     if let Some(vms) = &view.vms {
-        wanted(page, vms, silent > 0);
+        let unheard = view.hosts.iter().filter(|host| !matches!(host.state, HostState::Answered(_))).count();
+        wanted(page, vms, unheard > 0);
     }
     page.blank();
 }
 
 /// The VMs of the file, and those that something is wrong with.
-fn wanted(page: &mut Page, vms: &WatchVms, some_silent: bool) {
+fn wanted(page: &mut Page, vms: &WatchVms, some_unheard: bool) {
     let running = vms.wanted.saturating_sub(vms.missing.len());
     let mut words = format!("{} of {} of the file run", grouped(running as f64), count(vms.wanted, "VM"));
     if !vms.missing.is_empty() {
-        let seen = if some_silent { "; not seen to run, and some hosts do not answer: " } else { "; not running: " };
+        let seen =
+            if some_unheard { "; not seen to run, and some hosts have not answered: " } else { "; not running: " };
         let names: Vec<String> =
             vms.missing.iter().take(NAMED).map(|name| shorten(&one_line(name), LONGEST_NAME)).collect();
         let more = vms.missing.len().saturating_sub(NAMED);

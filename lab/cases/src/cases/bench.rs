@@ -181,7 +181,7 @@ fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
     let text = bench.sh(&format!("{command} --drives --pairs 4 --same-arm-pairs 0 -o /root/together.json"))?;
     let after = bench.sh(STATE)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-    ensure!(text.contains("by PCI passthrough") && text.contains("vfio-msi"), "{text}");
+    ensure!(text.contains("handed over by VFIO") && text.contains("vfio-msi"), "{text}");
     four_side_by_side(bench, &text)
 }
 

@@ -91,7 +91,7 @@ fn ignored_cells(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.write("/root/cells/fleet.toml", WIDE)?;
     let mut told = Vec::new();
     for (argument, outcome) in [("", "ok"), (" numa=off", "mismatch")] {
-        let template = super::fleet::SMALL.replace("quiet</cmdline>", &format!("quiet{argument}</cmdline>"));
+        let template = super::fleet::SMALL.replace("</cmdline>", &format!("{argument}</cmdline>"));
         bench.write("/root/cells/small.xml", &template)?;
         bench.sh("cd /root/cells && nearmetal plan --fleet fleet.toml -o plan.json && nearmetal apply plan.json --restart --yes && virsh -q start wide")?;
         bench.wait_for_agent_of("wide")?;

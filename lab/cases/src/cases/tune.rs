@@ -85,7 +85,7 @@ fn under_a_command(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.found()?;
     let before = bench.sh(STATE)?;
     let tune = "nearmetal tune web1 --command 'dd if=/dev/vda of=/dev/null bs=4k count=2000 iflag=direct' --restart --quick --without pages \
-         --without pins --without engine -o /root/command.json --plan-out /root/command-plan.json";
+         --without pins --without engine --without network --without polling -o /root/command.json --plan-out /root/command-plan.json";
     bench.sh_within(
         Duration::from_secs(400),
         &format!(

@@ -21,11 +21,9 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared_long("workload/iozone-set-on-ext4-and-xfs", file_systems),
         shared_long("workload/each-decision-of-a-plan-has-an-arm", decisions),
-        long_in(Labs::Loads, "workload/java-in-clones-and-on-the-slice", java),
-        long_in(Labs::Loads, "workload/licensed-kit-in-clones-and-on-the-slice", kit),
-        alone("workload/pgbench-in-clones-and-on-the-slice", pgbench),
-        long_in(Labs::Loads, "workload/database-in-huge-pages-and-pinned", database),
-        long_in(Labs::Loads, "workload/web-in-clones-and-on-the-slice", web),
+        shared_long("workload/in-small-and-huge-pages-floating-and-pinned", pages),
+        long_in(Labs::Loads, "workload/jvms-in-clones-and-on-the-slice", jvms),
+        alone("workload/servers-in-clones-and-on-the-slice", servers),
     ]
 }
 
@@ -85,22 +83,29 @@ fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
 /// What the machine gives to those who ask for large pages.
 const LARGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// A JVM of the loads image on every side: its score and what each transaction executes, in large pages where they were asked
-/// for, and none of it without the image. The machine gives no large pages until bare metal has had its first JVM: that sample
-/// fails with its reason, has no figure of small ones, and is measured once more.
-fn java(bench: &Bench) -> anyhow::Result<Verdict> {
+/// JVMs of the loads image on every side, in the same clones. One asks for large pages: its score and what each transaction executes, in
+/// large pages where they were asked for, and none of it without the image. The machine gives no large pages until bare metal has had its
+/// first JVM: that sample fails with its reason, has no figure of small ones, and is measured once more. The other is a stand-in for a
+/// licensed kit: its score, and that no sample passes for SPEC's. A directory without a kit is refused before anything is begun, and the
+/// image of a kit is packed once.
+fn jvms(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
+    let (image, kit) = ("/dev/disk/by-id/virtio-loads", "/root/kit");
+    bench.sh(&format!(
+        "rm -rf {kit}; mount -t erofs -o ro {image} /mnt && cp -R /mnt/usr/lib/nearmetal/kits/2005 {kit}; umount /mnt; ls {kit}/jbb.jar"
+    ))?;
+    let refused = "nearmetal bench slice web1 --workload specjbb --kit /etc --scratch /dev/null 2>&1; [ $? = 2 ]";
+    ensure!(bench.sh(refused)?.contains("jbb.jar"), "a directory without a kit was not refused in words");
     // Those of clones are other machines' processes: what is seen here is bare metal's.
     bench.sh(&format!(
         "sed 's/.*\\[//; s/\\].*//' {LARGE_PAGES} > /run/large-pages; echo never > {LARGE_PAGES}
          setsid sh -c 'until pgrep -f \"[w]arehouses.Main\"; do sleep 0.5; done; while pgrep -f \"[w]arehouses.Main\"; do sleep 0.2; done
              cat /run/large-pages > {LARGE_PAGES}' >/dev/null 2>&1 </dev/null & echo $! > /run/giver.pid"
     ))?;
-    let measured = run(
-        bench,
-        "slice",
-        "--workload jvm-large-pages --pairs 1 --seconds 5 --start 60 --same-arm-pairs 0 --no-accesses",
+    let arguments = format!(
+        "--workload jvm-large-pages --workload specjbb --kit {kit} --pairs 1 --seconds 4 --start 60 --same-arm-pairs 0 --no-accesses"
     );
+    let measured = run(bench, "slice", &arguments);
     bench.sh(&format!("kill -- -$(cat /run/giver.pid) 2>/dev/null; cat /run/large-pages > {LARGE_PAGES}"))?;
     let results = measured?;
     let starved = |run: &&Run| run.failure().is_some_and(|why| why.contains("it asked for large pages"));
@@ -114,60 +119,73 @@ fn java(bench: &Bench) -> anyhow::Result<Verdict> {
     let why = starved[0].failure().unwrap_or_default();
     for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
         for metric in ["score", "work.instructions"] {
-            let pairs = results.runs.iter().filter(|run| run.arm == arm && run.purpose == Purpose::Pair);
+            let of_pairs = |run: &&Run| run.arm == arm && run.purpose == Purpose::Pair;
+            let pairs = results.runs.iter().filter(|run| of_pairs(run) && matches!(run.workload, Workload::Jvm(_)));
             let with = pairs.filter(|run| run.value(metric).is_some()).count();
             ensure!(with == 1, "{arm}: {with} runs of its pair have {metric}");
         }
+        let of_kit = |workload: &Workload| matches!(workload, Workload::SpecJbb(_));
+        has(&results, arm, "score", of_kit)?;
+        let own = results.runs.iter().filter(|run| run.arm == arm && of_kit(&run.workload));
+        let notes: Vec<&str> = own.flat_map(|run| run.notes().iter().map(String::as_str)).collect();
+        ensure!(notes.iter().any(|note| note.contains("not a compliant run")), "{arm}: {notes:?}");
     }
     let hash = results.provenance.get("loads image").map(String::as_str).unwrap_or_default();
-    let own = bench.sh("sha256sum /dev/disk/by-id/virtio-loads")?;
+    let own = bench.sh(&format!("sha256sum {image}"))?;
     let own = own.split_whitespace().next().unwrap_or_default();
     ensure!(hash == format!("sha256:{own}"), "the image's hash is `{hash}`, and sha256sum says {own}");
+    let packed = bench.sh("ls /var/cache/nearmetal/kits/*.ext4")?;
+    ensure!(packed.lines().count() == 1, "kits are packed: {packed}");
     let ratio = of_planned(&results, "work.instructions")?;
     Ok(Verdict::Holds(format!("lab: instructions for each transaction of the planned guest: {ratio}; {why}")))
 }
 
-/// A stand-in for a licensed kit on every side: its score, and that no sample passes for SPEC's. A directory without a kit is refused
-/// before anything is begun, and the image of a kit is packed once.
-fn kit(bench: &Bench) -> anyhow::Result<Verdict> {
-    let (image, kit) = ("/dev/disk/by-id/virtio-loads", "/root/kit");
-    bench.sh(&format!(
-        "rm -rf {kit}; mount -t erofs -o ro {image} /mnt && cp -R /mnt/usr/lib/nearmetal/kits/2005 {kit}; umount /mnt; ls {kit}/jbb.jar"
-    ))?;
-    let refused = "nearmetal bench slice web1 --workload specjbb --kit /etc --scratch /dev/null 2>&1; [ $? = 2 ]";
-    ensure!(bench.sh(refused)?.contains("jbb.jar"), "a directory without a kit was not refused in words");
-    let arguments = format!("--workload specjbb --kit {kit} --pairs 1 --seconds 3 --same-arm-pairs 0 --no-accesses");
-    let results = run(bench, "slice", &arguments)?;
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
-        has(&results, arm, "score", |_| true)?;
-        let notes: Vec<&str> = results
-            .runs
-            .iter()
-            .filter(|run| run.arm == arm)
-            .flat_map(|run| run.notes().iter().map(String::as_str))
-            .collect();
-        ensure!(notes.iter().any(|note| note.contains("not a compliant run")), "{arm}: {notes:?}");
-    }
-    let packed = bench.sh("ls /var/cache/nearmetal/kits/*.ext4")?;
-    ensure!(packed.lines().count() == 1, "kits are packed: {packed}");
-    Ok(Verdict::Holds(format!("lab: score of the planned guest: {}", of_planned(&results, "score")?)))
-}
-
-/// A database of the loads image in small and huge pages, floating and pinned: its rate, its times at parts of bare metal's, and
-/// what each clone's memory was in.
-fn database(bench: &Bench) -> anyhow::Result<Verdict> {
-    let setting = format!("cat {LARGE_PAGES}");
-    let before = bench.sh(&setting)?;
-    let results = run(bench, "pages", "--workload oltp --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses")?;
+/// Servers of the loads image on every side, in the same clones: MariaDB with its times at parts of bare metal's rate, PostgreSQL from an
+/// image that has it beside, and nginx; of each its rate, and what each transaction or request executes.
+fn servers() -> anyhow::Result<Verdict> {
+    let with = Some(With::Postgresql);
+    let boot = Boot { count: Some(Count::Work), loads: true, loads_with: with, ..Boot::default() };
+    let bench = Bench::up("cases-servers", &boot)?;
+    let loads = "--workload oltp --workload pgbench --workload web";
+    let result = run(&bench, "slice", &format!("{loads} --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses"));
+    bench.lab.down()?;
+    let results = result?;
     let closed = |workload: &Workload| matches!(workload, Workload::Oltp(job) if job.offered.is_empty());
     let offered = |workload: &Workload| matches!(workload, Workload::Oltp(job) if !job.offered.is_empty());
-    for arm in [BARE_SLICE, "small-pages", "huge-pages", "pinned", PLANNED] {
-        has(&results, arm, "transactions", closed)?;
-        has(&results, arm, "work.instructions", closed)?;
+    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+        for metric in ["transactions", "work.instructions"] {
+            has(&results, arm, metric, closed)?;
+        }
         has(&results, arm, "transactions.at-50", offered)?;
+        for metric in ["transactions", "latency.average", "work.instructions"] {
+            has(&results, arm, metric, |workload| matches!(workload, Workload::Pgbench(_)))?;
+        }
+        for metric in ["requests", "bandwidth", "work.instructions", "service.p50"] {
+            has(&results, arm, metric, |workload| matches!(workload, Workload::Web(_)))?;
+        }
     }
     // Emulated latencies say nothing; that there is one where bare metal is offered half of its own rate does.
     has(&results, BARE_SLICE, "latency.p50.at-50", offered)?;
+    for (command, words) in [
+        ("oltp command", "innodb_flush_log_at_trx_commit = 1"),
+        ("pgbench command", "synchronous_commit = on"),
+        ("web command", "/usr/lib/nearmetal/web/load"),
+    ] {
+        let told = results.provenance.get(command).map(String::as_str).unwrap_or_default();
+        ensure!(told.contains(words), "{command}: {told}");
+    }
+    let (databases, web) = (of_planned(&results, "transactions")?, of_planned(&results, "requests")?);
+    Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {databases}; requests: {web}")))
+}
+
+/// Small and huge pages, floating and pinned: what each clone's memory was in, and that the machine's own setting comes back.
+fn pages(bench: &Bench) -> anyhow::Result<Verdict> {
+    let setting = format!("cat {LARGE_PAGES}");
+    let before = bench.sh(&setting)?;
+    let results = run(bench, "pages", "--workload zstd --pairs 1 --seconds 1 --same-arm-pairs 0 --no-accesses")?;
+    for arm in [BARE_SLICE, "small-pages", "huge-pages", "pinned", PLANNED] {
+        has(&results, arm, "bandwidth", |_| true)?;
+    }
     let memory = |id: &str| {
         let lines = results.arm(id).map(|arm| arm.placement.as_slice()).unwrap_or_default();
         lines.iter().find(|line| line.starts_with("memory: ")).cloned().unwrap_or_default()
@@ -179,42 +197,7 @@ fn database(bench: &Bench) -> anyhow::Result<Verdict> {
         ensure!(!memory(id).is_empty() && !memory(id).starts_with("memory: 0 B of "), "{id}: `{}`", memory(id));
     }
     ensure!(bench.sh(&setting)? == before, "the setting of transparent huge pages was not put back");
-    let provenance = results.provenance.get("oltp command").map(String::as_str).unwrap_or_default();
-    ensure!(provenance.contains("innodb_flush_log_at_trx_commit = 1"), "{provenance}");
-    let worth = of_planned(&results, "transactions")?;
-    Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {worth}")))
-}
-
-/// PostgreSQL on every side, from an image that has it beside: its rate, and what each transaction executes.
-fn pgbench() -> anyhow::Result<Verdict> {
-    let with = Some(With::Postgresql);
-    let boot = Boot { count: Some(Count::Work), loads: true, loads_with: with, ..Boot::default() };
-    let bench = Bench::up("cases-pgbench", &boot)?;
-    let result = run(&bench, "slice", "--workload pgbench --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses");
-    bench.lab.down()?;
-    let results = result?;
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
-        for metric in ["transactions", "latency.average", "work.instructions"] {
-            has(&results, arm, metric, |_| true)?;
-        }
-    }
-    let provenance = results.provenance.get("pgbench command").map(String::as_str).unwrap_or_default();
-    ensure!(provenance.contains("synchronous_commit = on"), "{provenance}");
-    Ok(Verdict::Holds(format!("lab: transactions of the planned guest: {}", of_planned(&results, "transactions")?)))
-}
-
-/// A web server of the loads image on every side: its rate, what each request executes, and the times of its closed loop.
-fn web(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "slice", "--workload web --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses")?;
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
-        for metric in ["requests", "bandwidth", "work.instructions", "service.p50"] {
-            has(&results, arm, metric, |workload| matches!(workload, Workload::Web(_)))?;
-        }
-    }
-    let provenance = results.provenance.get("web command").map(String::as_str).unwrap_or_default();
-    ensure!(provenance.contains("/usr/lib/nearmetal/web/load"), "{provenance}");
-    let worth = of_planned(&results, "requests")?;
-    Ok(Verdict::Holds(format!("lab: requests of the planned guest: {worth}")))
+    Ok(Verdict::Holds(format!("lab: {} samples; {}", results.runs.len(), memory(PLANNED))))
 }
 
 fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -13,10 +13,10 @@ use crate::printer::Printer;
 /// metal. The ratio of the VM as planned to such a clone is what the decision is worth beside the others: 1.00× gained
 /// nothing, and below 1 it costs. Decisions that the plan does not make have no arm.
 ///
-/// All arms are clones on equal regions of one scratch device, and run in turns whose order is drawn at random. One clone is
-/// up at a time, booted afresh for every sample. The VM's node needs free memory for one beside the VM, or for two where the plan
-/// sets huge pages: their pool stays while the clone without them is up. The scratch device's contents are lost. It must be
-/// empty, and should be on the same drive as the VM's disk.
+/// All arms are clones on equal regions of one scratch device, and run in turns whose order is drawn at random. One clone
+/// is up at a time, booted afresh for every sample. The VM's node needs free memory for one beside the VM, or for two where
+/// the plan sets huge pages: their pool stays while the clone without them is up. The scratch device's contents are lost.
+/// It must be empty, and should be of the kind that the VM's disk is on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench decisions web1 --scratch /dev/nvme1n1 --quick --pause")]
 pub(super) struct Args {

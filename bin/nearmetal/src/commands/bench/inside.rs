@@ -59,8 +59,8 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
         .into());
     }
     let journal = args.plan.journal();
-    let planned = args.plan.of(&args.domain, &journal)?;
     need_root("pauses guests and drops caches", "")?;
+    let planned = args.plan.of(&args.domain, &journal)?;
     let fs = HostFs::live();
     let shape = Shape {
         size: args.workload.usual_size(),

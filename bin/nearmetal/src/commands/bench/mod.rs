@@ -34,9 +34,9 @@ use crate::printer::Printer;
 
 /// Compare VMs with bare metal, and ways to a disk or a network with each other
 ///
-/// Both sides run the same workload on the same PUs, the same node and the same device, in turns whose order is drawn
-/// at random; every ratio carries a 95 % interval. Run these commands as root. All but `inside` measure in clones and
-/// leave the VM as it is; they need fio (for networks netperf) and the appliance, which the clones boot.
+/// Both sides run the same workload on the same PUs, node and device. They take turns in random order. Every ratio has a 95
+/// % interval. Run these commands as root. All but `inside` measure in clones and leave the VM as it is; they need fio (for
+/// networks netperf) and the appliance, which the clones boot.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -1,7 +1,7 @@
 //! What a comparison of one VM in clones, on one scratch device, can be asked for.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, OnScratch, Pairing, Shape};
+use nearmetal_measure::{Conditions, OnScratch, Pairing, Shape, Workload};
 use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;
@@ -32,26 +32,26 @@ pub(super) struct OnScratchArgs {
     clones: CloneArgs,
     #[command(flatten)]
     rounds: RoundArgs,
-    /// How far the interval of each ratio may reach to either side, in percent: after a pilot of 10 pairs their number is
-    /// fixed for it, 100 at most
+    /// How far each ratio's interval may reach to either side, in percent. A pilot of 10 pairs fixes how many pairs that
+    /// needs, 100 at most
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent, conflicts_with_all = ["pairs", "quick"])]
     resolve: f64,
     /// A/A pairs of an arm with itself, for the noise floor: 0, or 2 and more
     #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
     same_arm_pairs: u32,
-    /// What is run
+    /// What is run; repeat it for more, which share their clones
     #[arg(long, value_name = "WORKLOAD", value_parser = several(|_| true), default_value = USUAL)]
-    workload: Chosen,
+    workload: Vec<Chosen>,
     #[command(flatten)]
     kit: KitArgs,
     /// Block size that is paired; repeat it for more [default: random 512B to 8KiB, sequential 2KiB to 64KiB, iozone
     /// 64KiB; with --quick 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block_size: Vec<Bytes>,
-    /// Size of all files together with --workload iozone, from 4MiB up [default: 256MiB], of all rows with oltp and pgbench, from 1MiB up
-    /// [default: 64MiB, in a lab 1MiB; with oltp no more than fit into the server's memory, with pgbench no more than a quarter of the VM's,
-    /// and 16MiB for each client if that has room], of all files with web, from 5MiB up [default:
-    /// 64MiB, in a lab 5MiB; no more than a quarter of the VM's memory]
+    /// Size of the data. iozone: all files, at least 4MiB [default: 256MiB]. oltp, pgbench: all rows, at least 1MiB
+    /// [default: 64MiB, in a lab 1MiB; with oltp no more than fit into the server's memory, with pgbench no more than a
+    /// quarter of the VM's, and 16MiB for each client if that has room]. web: all files, at least 5MiB [default: 64MiB, in
+    /// a lab 5MiB; no more than a quarter of the VM's memory]
     #[arg(long, value_name = "SIZE", value_parser = span_of_any)]
     span: Option<Bytes>,
     #[command(flatten)]
@@ -74,8 +74,13 @@ impl OnScratchArgs {
     /// # Errors
     /// [`WrongUse`] where flags do not fit the workload, the VM has no plan, or only its plan makes it; not root.
     pub(super) fn asked(&self) -> anyhow::Result<(OnScratch, Conditions)> {
-        self.workload.check(self.rounds.has_seconds(), !self.block_size.is_empty(), self.span)?;
-        let kit = self.kit.of(&self.workload, self.rounds.has_seconds())?;
+        for load in &self.workload {
+            load.check(self.rounds.has_seconds(), !self.block_size.is_empty(), self.span)?;
+        }
+        // Image and kit are found once for all of them.
+        let all = Chosen::together(&self.workload);
+        let kit = self.kit.of(&all, self.rounds.has_seconds())?;
+        need_root("starts guests and drops caches", "")?;
         let journal = self.plan.journal();
         let planned = self.plan.of(&self.domain, &journal)?;
         if planned.change.is_new() {
@@ -86,20 +91,24 @@ impl OnScratchArgs {
             ))
             .into());
         }
-        need_root("starts guests and drops caches", "")?;
         let fs = HostFs::live();
         let conditions = self.clones.conditions(self.rounds.seed, &fs, &journal)?;
         let conditions = self.keep.kept(conditions, &planned, &journal);
-        let conditions = Conditions {
-            loads: needed_by(&self.workload)?,
-            kit: kit.as_ref().map(FoundKit::packed).transpose()?,
-            ..conditions
-        };
-        let shape = shape(&planned.change.xml_after, &planned.placement, &self.workload, &fs)?;
-        let shape = Shape { kit: kit.map(|kit| kit.kit), ..shape };
+        let conditions =
+            Conditions { loads: needed_by(&all)?, kit: kit.as_ref().map(FoundKit::packed).transpose()?, ..conditions };
+        let kit = kit.map(|kit| kit.kit);
+        let mut pairing = self.pairing();
+        for load in &self.workload {
+            let shape = shape(&planned.change.xml_after, &planned.placement, load, &fs)?;
+            let (paired, once) = self.jobs(load, &Shape { kit, ..shape })?;
+            for (all, own) in [(&mut pairing.paired, paired), (&mut pairing.single_shot, once)] {
+                let new: Vec<Workload> = own.into_iter().filter(|job| !all.contains(job)).collect();
+                all.extend(new);
+            }
+        }
         let on = OnScratch {
             guest: self.domain.clone(),
-            pairing: self.pairing(&shape)?,
+            pairing,
             placement: planned.placement,
             xml_found: planned.change.xml_before,
             xml_planned: planned.change.xml_after,
@@ -108,8 +117,19 @@ impl OnScratchArgs {
         Ok((on, conditions))
     }
 
-    fn pairing(&self, shape: &Shape) -> Result<Pairing, WrongUse> {
-        let (quick, load, seconds) = (self.rounds.quick, &self.workload, self.rounds.seconds());
+    /// How long and how often, and what is measured beside the loads.
+    fn pairing(&self) -> Pairing {
+        Pairing {
+            accesses: !self.no_accesses,
+            same_arm_pairs: self.same_arm_pairs,
+            memory: self.memory.workloads(),
+            ..self.rounds.pairing(Vec::new(), Some(self.resolve))
+        }
+    }
+
+    /// What of a load is run in pairs, and what once.
+    fn jobs(&self, load: &Chosen, shape: &Shape) -> Result<(Vec<Workload>, Vec<Workload>), WrongUse> {
+        let (quick, seconds) = (self.rounds.quick, self.rounds.seconds());
         let span = self.span.unwrap_or(shape.span);
         let jobs =
             |size: Bytes, seconds: u32| load.of(&Shape { size, seconds, ramp: self.rounds.ramp(), span, ..*shape });
@@ -130,12 +150,6 @@ impl OnScratchArgs {
             single.clear();
         }
         let paired = self.start.given(paired.into_iter().flat_map(|size| jobs(size, seconds)).collect())?;
-        Ok(Pairing {
-            accesses: !self.no_accesses,
-            same_arm_pairs: self.same_arm_pairs,
-            single_shot: single.into_iter().flat_map(|size| jobs(size, once)).collect(),
-            memory: self.memory.workloads(),
-            ..self.rounds.pairing(paired, Some(self.resolve))
-        })
+        Ok((paired, single.into_iter().flat_map(|size| jobs(size, once)).collect()))
     }
 }

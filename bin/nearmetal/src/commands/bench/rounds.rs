@@ -23,8 +23,8 @@ pub(super) struct RoundArgs {
     /// Seconds of one sample [default: 30, with --quick 5]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,
-    /// Pairs, no more and no fewer; a single one has no interval [default: 10, with --quick 6; `slice` then adds what --resolve
-    /// takes]
+    /// Exact number of pairs; a single pair has no interval [default: 6 with --quick; else 10, and `slice` adds what
+    /// --resolve needs]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) pairs: Option<u32>,
     /// Seed of the order and of the intervals' bootstrap; the same seed gives the same order

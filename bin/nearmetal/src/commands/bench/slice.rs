@@ -12,7 +12,7 @@ use crate::printer::Printer;
 /// and on the host itself, bound to exactly the VM's PUs and node. Each of these four arms has an equal region of one
 /// scratch device. Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval.
 ///
-/// The scratch device's contents are lost. It must be empty, and should be on the same drive as the VM's disk.
+/// The scratch device's contents are lost. It must be empty, and should be of the kind that the VM's disk is on.
 ///
 /// Clones are booted for every round. With --quick they stay up, only 4 KiB is paired, and every other block size runs
 /// once for 2 s.

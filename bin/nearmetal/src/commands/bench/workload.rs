@@ -70,6 +70,12 @@ fn of_kind(loads: &[&'static Named], wanted: &str) -> Vec<&'static Named> {
 }
 
 impl Chosen {
+    /// Several as one, for what any of them needs.
+    pub(super) fn together(several: &[Self]) -> Self {
+        let words: Vec<&str> = several.iter().map(|one| one.word.as_str()).collect();
+        Self { word: words.join(" and "), loads: several.iter().flat_map(|one| one.loads.iter().copied()).collect() }
+    }
+
     /// Sizes of requests that are run: those of a kind have the same. Empty if it has no requests.
     pub(super) fn sizes(&self) -> &'static [u64] {
         self.loads.first().map_or(&[], |load| load.sizes)
@@ -213,7 +219,7 @@ pub(super) struct MemoryArgs {
     /// Leave memory latency and bandwidth out
     #[arg(long)]
     no_memory: bool,
-    /// Size of the memory whose latency and bandwidth are measured, from 4MiB up: what caches hold of it does not count as memory
+    /// Size of the memory to measure, at least 4MiB. The part that fits into caches does not count as memory
     #[arg(long, value_name = "SIZE", value_parser = memory_buffer, default_value_t = MEMORY_BUFFER, conflicts_with = "no_memory")]
     memory_buffer: Bytes,
 }
@@ -277,6 +283,14 @@ pub(super) mod tests {
         assert_ne!(given("pgbench", Some(75)).unwrap(), chosen("pgbench").of(&shape));
         let why = given("zstd", Some(30)).unwrap_err().to_string();
         assert!(why.contains("--start is for a JVM, a database or a web server") && why.contains("zstd"), "{why}");
+    }
+
+    #[test]
+    fn several_loads_need_what_any_of_them_needs() {
+        let all = Chosen::together(&[chosen("random"), chosen("pgbench")]);
+        assert!(all.needs_loads_image() && all.needs_postgresql() && !all.needs_kit());
+        assert_eq!(all.word(), "random and pgbench");
+        assert!(!Chosen::together(&[chosen("random"), chosen("zstd")]).needs_loads_image());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::exit_status::ExitStatus;
 use crate::installed::beside_this_program;
 use crate::printer::Printer;
 
-/// The whole job in a lab: a VM as people have it, placed, proven, compared with bare metal, rolled back
+/// Do the whole job in a lab: take a VM as people have it, place it, prove it, compare it with bare metal, roll it back
 ///
 /// Boots a four-node server in software, finds a guest without any driver options or pins on it, and takes it through
 /// inspect, plan, apply, verify, bench, rollback and report. Needs root, about 12 GiB of memory and no KVM: the lab
@@ -38,7 +38,8 @@ pub struct Args {
     /// Leave the lab running at the end: nearmetal lab exec demo -- virsh list
     #[arg(long)]
     keep_lab: bool,
-    /// The same stages with fewer and shorter samples, and none of memory: enough to see a report, too few to trust a figure
+    /// Run the same stages with fewer and shorter samples, and none of memory. You see a report, but do not trust its
+    /// figures
     #[arg(long)]
     short: bool,
     /// Use a lab that runs already, remove everything from it again at the end, and leave it running

@@ -29,9 +29,9 @@ use crate::style::Format;
 /// it. The guest writes to a delta that never has a name; the image stays as it is. Two runs never share a PU.
 ///
 /// The command's output and its exit code are passed on when it has ended: up to 64 MiB of stdout and of stderr, which the
-/// guest's /bin/sh sends into files of the guest. What it leaves behind ends with the guest. SIGTERM, SIGINT and SIGHUP shut the
-/// guest down, which may take the flavour's grace, and end it then. Whoever is killed (this program, QEMU, libvirt's daemon), guest,
-/// delta, slice and pools are given back: at once, or by the next run.
+/// guest's /bin/sh sends into files of the guest. What it leaves behind ends with the guest. SIGTERM, SIGINT and SIGHUP
+/// shut the guest down, which may take the flavour's grace, and end it then. If this program, QEMU or libvirt's daemon is
+/// killed, the guest, delta, slice and pools are still given back: at once, or by the next run.
 ///
 /// A user without root, in the group that may use /dev/kvm, gets session mode: a libvirt daemon of the run's own, with QEMU inside the
 /// job's control group and charged to the job. Root gets system mode: qemu:///system, huge pages, bridges and virtual functions of

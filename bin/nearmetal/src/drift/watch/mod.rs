@@ -130,6 +130,7 @@ fn keep(world: &mut impl World, period: Duration) -> Result<Ended, String> {
         schedule: Schedule::new(period),
         period,
         known: None,
+        wanted: BTreeSet::new(),
         fresh: BTreeMap::new(),
         is_complete: false,
         suspected: BTreeMap::new(),
@@ -184,6 +185,8 @@ struct Watch {
     period: Duration,
     /// What was last found; `None` until everything was looked at once: half of it would be taken for the whole.
     known: Option<BTreeMap<Subject, Vec<Verification>>>,
+    /// What there was to look at in the last round, without what turned out not to be in force any more.
+    wanted: BTreeSet<Subject>,
     /// What was found while nothing is known.
     fresh: BTreeMap<Subject, Vec<Verification>>,
     /// Whether all could be read back when figures were last written.
@@ -252,6 +255,7 @@ impl Watch {
                 Some(subjects) => {
                     self.paused.retain(|domain, _| subjects.contains(&Subject::Guest(domain.clone())));
                     self.found().retain(|subject, _| subjects.contains(subject));
+                    self.wanted.clone_from(&subjects);
                     if subjects.is_empty() {
                         self.round_ended(world);
                     }
@@ -276,6 +280,7 @@ impl Watch {
         let patience = if self.schedule.is_booting(&subject) { Patience::JustStarted } else { Patience::Usual };
         let Some(mut verifications) = world.look(&subject, patience) else {
             self.found().remove(&subject);
+            self.wanted.remove(&subject);
             self.looked(world, &subject, due.why, false);
             return;
         };
@@ -357,7 +362,13 @@ impl Watch {
         match &self.known {
             Some(known) if self.is_complete => {
                 let differs = known.values().flatten().any(|found| found.mismatches() > 0);
-                if differs { Ended::Differs } else { Ended::Nothing }
+                // One that was left alone, or given up, was never looked at.
+                let is_all = self.wanted.iter().all(|subject| known.contains_key(subject));
+                match (differs, is_all) {
+                    (true, _) => Ended::Differs,
+                    (false, true) => Ended::Nothing,
+                    (false, false) => Ended::Unknown,
+                }
             }
             _ => Ended::Unknown,
         }

@@ -632,6 +632,20 @@ fn nothing_is_looked_at_while_another_nearmetal_may_be_at_work_and_that_is_no_go
 }
 
 #[test]
+fn a_guest_that_was_left_alone_from_the_start_makes_no_good_end() {
+    let script = vec![
+        (Duration::ZERO, Action::Start("web1")),
+        (Duration::ZERO, Action::Suspend("web1")),
+        (milliseconds(30_000), Action::Stop),
+    ];
+    let mut night = Night::new(script);
+    assert_eq!(keep(&mut night, PERIOD), Ok(Ended::Unknown));
+    assert!(night.looks.iter().all(|(_, name)| name != "web1") && !night.looks.is_empty(), "{:?}", night.looks);
+    let mut quiet = Night::new(vec![(milliseconds(30_000), Action::Stop)]);
+    assert_eq!(keep(&mut quiet, PERIOD), Ok(Ended::Nothing));
+}
+
+#[test]
 fn an_end_before_everything_was_looked_at_is_no_good_end() {
     let mut night = Night::new(vec![(milliseconds(700), Action::Stop)]);
     assert_eq!(keep(&mut night, PERIOD), Ok(Ended::Unknown));

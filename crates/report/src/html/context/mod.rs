@@ -11,7 +11,6 @@ use crate::headline::{Piece, headline, warnings};
 use crate::papers::method;
 use crate::papers::of_unit;
 use crate::slice_text::{SliceRow, slice_rows};
-
 use crate::svg::is_wide;
 use crate::text::{LAB_WORDS, UNKNOWN, count, duration, grouped};
 use crate::view::{CheckOutcome, CheckRow, DiffKind, Environment, JobReport, LongText, PaperFigure, ReasonRow};
@@ -250,7 +249,11 @@ fn diff_line(line: &crate::view::DiffLine) -> Line {
 
 fn checks(rows: &[CheckRow]) -> Checks {
     let held = rows.iter().filter(|row| row.outcome == CheckOutcome::Ok).count();
-    let tone = if held == rows.len() { "good" } else { "bad" };
+    let tone = match rows.iter().any(|row| row.outcome == CheckOutcome::Mismatch) {
+        true => "bad",
+        false if held == rows.len() => "good",
+        false => "unsure",
+    };
     Checks { summary: format!("{held} of {} as planned", rows.len()), tone, rows: rows.iter().map(check).collect() }
 }
 

@@ -46,24 +46,24 @@ const QUICK_PAIRS: u32 = 6;
 
 /// Find the best plan for a VM on this machine by measuring, within a stated time
 ///
-/// Composes the plans that are possible for the VM: pages, pins, disk engine, iothreads and their PUs, the emulator thread's PUs,
-/// siblings of a core, guest cells, who polls before a vCPU sleeps, and with --command the queues of its interfaces, each as the
-/// rules have it and otherwise. Where the budget allows, those that can be combined make a fraction of 8 or 16 combinations; else
-/// the first four do, and the others race alone. Beside them race a floating VM and the engine left. All of them, the VM
-/// as found and as virt-install would set its disk, race in clones on one scratch device: in every round each runs once in
-/// random order, and those shown worse leave, at an error stated beforehand. The winner is measured again on fresh pairs
-/// against the VM as found, the plan by rule and the bare slice. If it was not shown faster than the VM as found, nearmetal
-/// says: leave it as it is.
+/// Composes the plans that are possible for the VM: pages, pins, disk engine, iothreads and their PUs, the emulator
+/// thread's PUs, siblings of a core, guest cells, who polls before a vCPU sleeps, and with --command the queues of its
+/// interfaces, each as the rules have it and otherwise. If the budget allows, all factors that can be combined form a
+/// fraction of 8 or 16 combinations. If not, only the first four do, and the others race alone. A floating VM and the
+/// engine that is left race too. All of them, the VM as found and as virt-install would set its disk, race in clones on one
+/// scratch device: in every round each runs once, in random order. Those shown worse drop out, at an error probability that
+/// you state beforehand. The winner is measured again on fresh pairs against the VM as found, the plan by rule and the bare
+/// slice. If it was not shown faster than the VM as found, nearmetal says: leave it as it is.
 ///
 /// With --command the plans race in the VM itself: for each sample it is shut down, started as one of the plans has it, and runs the
 /// command by its guest agent. Its definition stays as it is, and at the end it runs as before. No bare slice runs that command, so
 /// none is compared. A VM that does not shut down is never powered off: nearmetal stops and says so.
 ///
 /// It ends within the budget, boots and the writing of up to 128 GiB of the device included; only a sample that hangs can
-/// exceed it. The winner is written as a plan, which `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this VM
-/// from then on, and names the run. How long the host polls is not tuned, and the network only with --command. The scratch device's contents
-/// are lost; it must be empty, and should be on the same drive as the VM's disk. `nearmetal bench resume` goes on with a tune
-/// that was interrupted.
+/// exceed it. The winner is written as a plan, which `nearmetal apply` takes, and kept: `nearmetal plan` uses it for this
+/// VM from then on, and names the run. How long the host polls is not tuned, and the network only with --command. The
+/// scratch device's contents are lost; it must be empty, and should be of the kind that the VM's disk is on. `nearmetal
+/// bench resume` goes on with a tune that was interrupted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nearmetal tune web1 --dry-run                                    what would race, and how long that takes

@@ -29,8 +29,8 @@ async function undo(number, restart, place, done) {
         return;
     }
     const report = ended.document("nearmetal.rollback/1");
-    fill(place, h("h4", { tabindex: "-1" }, mark("good", `Transaction ${report.transaction} is undone`)),
-        h("ul", null, report.notes.map(note => h("li", null, words(note)))));
+    fill(place, h("h4", { tabindex: "-1" }, mark(report.left.length ? "unsure" : "good", `Transaction ${report.transaction} is undone`)),
+        h("ul", null, [...report.left, ...report.notes].map(note => h("li", null, words(note)))));
     place.querySelector("h4").focus();
     done();
 }

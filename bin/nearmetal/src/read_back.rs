@@ -24,8 +24,8 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// What the journal says of these domains, or of everything if none is named. With `all`, what did not end does not
-    /// count, and that there is nothing is no error.
+    /// What the journal says of these domains, or of everything if none is named: what did not end does not count. With `all`, that there
+    /// is nothing is no error.
     ///
     /// # Errors
     /// The journal cannot be read, or nothing in it covers a domain.
@@ -176,6 +176,9 @@ fn plans(
         }
     }
     if plans.is_empty() && cures.is_empty() && !all {
+        if domains.is_empty() {
+            all_ended(transactions)?;
+        }
         let text = format!(
             "nothing was applied here yet (journal in {}): apply a plan, or name one with --plan",
             journal.state_directory().display()

@@ -45,11 +45,12 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u64).range(60..=86_400), conflicts_with_all = ["deep", "agent_timeout", "format"])]
     watch: Option<u64>,
     /// Also write what was found for Prometheus: a file of its text format, replaced in one step, that the textfile
-    /// collector of node_exporter reads; its name must end in .prom. It also counts the findings of `nearmetal doctor`
+    /// collector of node_exporter reads; its name must end in .prom. It also counts the findings of `nearmetal doctor`. While another
+    /// nearmetal changes this machine or measures on it, nothing is checked, and the file stays as it is
     #[arg(long, value_name = "FILE", requires = "all", value_parser = prometheus_file)]
     textfile: Option<PathBuf>,
     /// Also write each difference to the system's journal, with the fields NEARMETAL_DOMAIN, NEARMETAL_CHECK,
-    /// NEARMETAL_PLANNED and NEARMETAL_FOUND
+    /// NEARMETAL_PLANNED and NEARMETAL_FOUND. While another nearmetal changes this machine or measures on it, nothing is checked
     #[arg(long, requires = "all")]
     journal: bool,
     /// Compare with this plan, of a host or a fleet; `-` for stdin [default: the plan last applied to the domain]
@@ -80,14 +81,25 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
         return drift::keep_watch(Duration::from_secs(seconds), args.state.journal(), outputs, printer);
     }
     // A measurement pauses guests, and a change is half made: nothing of that is drift. The next round comes.
-    let at_work = outputs.are_wanted().then(|| args.state.journal().at_work(&HostFs::live()).ok().flatten()).flatten();
-    if let Some(at_work) = at_work {
-        printer.say(&format!("{at_work}: nothing is checked until it has ended"));
+    let at_work = || match outputs.are_wanted() {
+        true => args.state.journal().at_work(&HostFs::live()).ok().flatten(),
+        false => None,
+    };
+    if let Some(at_work) = at_work() {
+        printer.important(&format!("{at_work}: nothing is checked until it has ended"));
+        if args.format == Format::Json {
+            show(&[], args.format, printer);
+        }
         return Ok(ExitStatus::Done);
     }
     let mut found = Found::default();
     let status =
         run(&args, &mut found, printer).unwrap_or_else(|error| refuse_beside(printer, error, &args.state.journal()));
+    // What has begun meanwhile may be all that was seen.
+    if let Some(at_work) = at_work() {
+        printer.important(&format!("{at_work}: what was found is not written"));
+        return Ok(ExitStatus::Done);
+    }
     // Each is tried, whatever became of the other and of reading back. The file is written also where nothing could be read
     // back: one of yesterday would go on saying that all is well.
     let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());

@@ -140,6 +140,9 @@ impl Run<'_> {
         };
         let cured = cure(&mut machine, job)?;
         let report = cured.read_back.in_transaction(cured.transaction);
+        for bad in report.unread().iter().filter(|bad| !gathered.is_bad(&bad.name)) {
+            self.printer.important(&format!("error: {bad}"));
+        }
         self.show(&report);
         self.printer.say(&format!("transaction {}: `nearmetal rollback` undoes it", cured.transaction));
         Ok(report.status(&gathered))

@@ -25,6 +25,8 @@ pub(crate) struct FixReport {
     rows: Vec<Row>,
     /// Objects that were not there before, in words.
     new: Vec<String>,
+    /// Domains that could not be read afterwards.
+    unread: Vec<BadDomain>,
     /// The least severity that fails.
     fail_on: Option<Severity>,
 }
@@ -39,18 +41,11 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// Why it says nothing of this object.
-    fn cannot_tell(&self, before: &Examination, treated: &Treated) -> Option<String> {
-        let (name, _) = place(&treated.scope);
-        if let Some(bad) = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name) {
-            return Some(bad.problem.clone());
-        }
-        let of = |examination: &Examination| -> usize {
-            examination.cannot_tell.iter().filter(|one| one.rule == treated.rule).map(|one| one.times).sum()
-        };
-        // The rule had what it needs there when it found the object.
-        let now = self.examination.cannot_tell.iter().find(|one| one.rule == treated.rule)?;
-        (of(&self.examination) > of(before)).then(|| format!("missing {}", now.missing.join(", ")))
+    /// Why it says nothing of an object of this scope.
+    fn cannot_tell(&self, scope: &Scope) -> Option<&str> {
+        let (name, _) = place(scope);
+        let bad = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name)?;
+        Some(&bad.problem)
     }
 }
 
@@ -168,7 +163,7 @@ impl FixReport {
                 return untouched(&treated.treatment);
             }
             let (name, which) = place(&treated.scope);
-            if let Some(why) = after.cannot_tell(before, treated) {
+            if let Some(why) = after.cannot_tell(&treated.scope) {
                 return End::NotCured(format!("cannot check it again: {why}"));
             }
             let left = is.get(&(treated.rule.as_str(), name, treated.object.what.as_str()));
@@ -186,6 +181,7 @@ impl FixReport {
                 }
             }
         });
+        report.unread.clone_from(&after.bad_domains);
         for ((rule, name, what), found) in &is {
             if !was.contains_key(&(*rule, *name, *what)) {
                 let place = if name.is_empty() { "host" } else { name };
@@ -204,6 +200,7 @@ impl FixReport {
             lifetimes: plan.lifetimes(),
             rows: rows.collect(),
             new: Vec::new(),
+            unread: Vec::new(),
             fail_on,
         }
     }
@@ -219,11 +216,16 @@ impl FixReport {
         not_cured.count() + self.new.len()
     }
 
+    /// Domains that could not be read afterwards.
+    pub(crate) fn unread(&self) -> &[BadDomain] {
+        &self.unread
+    }
+
     /// The exit code.
     pub(crate) fn status(&self, gathered: &Gathered) -> ExitStatus {
         let fails =
             |row: &Row| !row.end.is_settled() && self.fail_on.is_some_and(|least| row.treated.severity <= least);
-        if !gathered.bad_domains.is_empty() {
+        if !gathered.bad_domains.is_empty() || !self.unread.is_empty() {
             ExitStatus::Refused
         } else if self.mismatches() > 0 || self.rows.iter().any(fails) {
             ExitStatus::Findings
@@ -319,7 +321,7 @@ pub(crate) fn json(report: &FixReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_rules::{CannotTell, Cure, Finding};
+    use nearmetal_rules::{Cure, Finding};
 
     use super::*;
 
@@ -400,19 +402,20 @@ mod tests {
         assert!(text(&report).contains("new         web1  other  it: poor as ever"), "{}", text(&report));
         let failed = FixReport::read_back(&plan, &before, Err(ChangeError::Kernel("gone".to_owned())), None);
         assert_eq!(failed.mismatches(), 5, "what cannot be looked at is not called cured");
-        // One domain that cannot be read, and one rule that lacks a fact that it had.
+        // A domain that could be read before.
         let problem = "an element is not closed".to_owned();
         let bad_domains = vec![BadDomain { name: "web1".to_owned(), runs: true, problem }];
-        let lacks = CannotTell { rule: "gone".to_owned(), missing: vec!["the pools".to_owned()], times: 1 };
-        let examination = Examination { cannot_tell: vec![lacks], ..Examination::default() };
-        let report = FixReport::read_back(&plan, &before, Ok(Again { examination, bad_domains }), None);
+        let again = Again { examination: Examination::default(), bad_domains };
+        let report = FixReport::read_back(&plan, &before, Ok(again), None);
         let not_cured = outcomes(&report)
             .iter()
             .filter(|(_, word)| *word == "not cured")
             .map(|(rule, _)| *rule)
             .collect::<Vec<_>>();
-        assert_eq!(not_cured, ["gone", "off", "runs", "undone"]);
-        assert!(text(&report).contains("cannot check it again: missing the pools"), "{}", text(&report));
+        assert_eq!(not_cured, ["off", "runs", "undone"]);
+        assert!(text(&report).contains("cannot check it again: an element is not closed"), "{}", text(&report));
+        let gathered = Gathered::of(nearmetal_host::synthetic::Synthetic::new().build());
+        assert_eq!(report.status(&gathered), ExitStatus::Refused);
     }
 
     #[test]

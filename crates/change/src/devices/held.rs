@@ -9,7 +9,7 @@ use super::{card, driver};
 use crate::ChangeError;
 use crate::change::Change;
 use crate::device_state::{BoundDriver, DriverState, VfState};
-use crate::journal::{Transaction, changed_again};
+use crate::journal::{Transaction, changed_later};
 use crate::machine::Machine;
 use crate::modules;
 use crate::timestamp;
@@ -19,7 +19,7 @@ use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
 /// is not of devices, or has nothing left.
 pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transaction]) -> Option<Verification> {
     let task = transaction.header.purpose.devices()?;
-    let again = changed_again(transaction, all);
+    let again: Vec<String> = changed_later(transaction, all).into_iter().map(Change::object).collect();
     let steps = transaction.steps.iter().filter(|step| !again.contains(&step.change.object()));
     // The module comes and goes with the driver it was loaded for.
     let kept = transaction.steps.iter().any(|step| step.change.is_of_devices() && step.change.is_made_again_at_boot());

@@ -7,7 +7,7 @@ use super::CureList;
 use crate::ChangeError;
 use crate::change::Change;
 use crate::instance::{Instance, is_same};
-use crate::journal::{Step, Transaction, changed_again};
+use crate::journal::{Step, Transaction, changed_later};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
@@ -20,9 +20,8 @@ use crate::{modules, timestamp};
 /// cures, or has nothing left. Of a definition each looks at its own edits: a later one leaves those that are not its own.
 pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transaction]) -> Option<Verification> {
     let list = transaction.header.purpose.cures()?;
-    let again = changed_again(transaction, all);
-    let is_last = |change: &Change| matches!(change, Change::DefineDomain { .. }) || !again.contains(&change.object());
-    let steps = transaction.steps.iter().filter(|step| is_last(&step.change));
+    let later = changed_later(transaction, all);
+    let steps = transaction.steps.iter().filter(|step| !later.iter().any(|change| sets_the_same(&step.change, change)));
     let checks: Vec<Check> = steps.filter_map(|step| check(machine, list, step)).collect();
     (!checks.is_empty()).then(|| Verification {
         schema: VERIFICATION_SCHEMA.to_owned(),
@@ -31,6 +30,19 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
         checks,
         guest_view: None,
     })
+}
+
+/// Whether the later change sets what the earlier one has set. All that is done to a domain has the same object, so that is not enough.
+fn sets_the_same(earlier: &Change, later: &Change) -> bool {
+    match (earlier, later) {
+        (Change::DefineDomain { .. }, _) => false,
+        (
+            Change::LivePin { domain, target, .. },
+            Change::LivePin { domain: later_domain, target: later_target, .. },
+        ) => domain == later_domain && target == later_target,
+        (Change::LivePin { .. }, _) => false,
+        _ => earlier.object() == later.object(),
+    }
 }
 
 fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Check> {

@@ -13,7 +13,7 @@ mod transaction;
 
 pub use lock::{AtWork, Work, WriterLock};
 pub use record::{Header, JOURNAL_SCHEMA, Purpose, Record};
-pub(crate) use transaction::changed_again;
+pub(crate) use transaction::changed_later;
 pub use transaction::{State, Step, Transaction};
 
 use std::io::Write;

@@ -163,8 +163,9 @@ fn json<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
     serde_json::from_str(value).map_err(|error| format!("`{value}` is not a device state: {error}"))
 }
 
-/// Objects of its changes that later transactions in force, of `all`, have changed again.
-pub(crate) fn changed_again(transaction: &Transaction, all: &[Transaction]) -> Vec<String> {
+/// What later transactions in force, of `all`, have changed.
+pub(crate) fn changed_later<'a>(transaction: &Transaction, all: &'a [Transaction]) -> Vec<&'a Change> {
     let later = all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force());
-    later.flat_map(|other| other.steps.iter().map(|step| step.change.object())).collect()
+    let steps = later.flat_map(|other| &other.steps).filter(|step| step.done && !step.undone);
+    steps.map(|step| &step.change).collect()
 }

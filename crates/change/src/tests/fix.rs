@@ -468,6 +468,20 @@ fn what_a_later_fix_sets_again_is_no_longer_the_earlier_ones() {
 }
 
 #[test]
+fn a_pin_is_not_set_again_by_another_fix_of_its_guest() {
+    let mut stage = stage();
+    cure_all(&mut stage, all(), &Faults::none()).unwrap();
+    cure_all(&mut stage, vec![finding("a-host", Scope::Host, &[pool(24)])], &Faults::none()).unwrap();
+    let all = stage.journal().transactions().unwrap();
+    let mut later = all[1].clone();
+    let of_the_guest = |step: &&crate::journal::Step| matches!(step.change, Change::DefineDomain { .. });
+    later.steps.extend(all[0].steps.iter().find(of_the_guest).cloned());
+    let found = held(&mut stage.machine(), &all[0], &[all[0].clone(), later]).unwrap();
+    let has = |kind| found.checks.iter().any(|check| check.kind == kind);
+    assert!(has(CheckKind::Emulator) && has(CheckKind::StoredDefinition) && !has(CheckKind::Pool), "{found}");
+}
+
+#[test]
 fn journals_of_plans_written_before_there_were_cures_still_load() {
     let mut stage = Stage::new();
     stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();

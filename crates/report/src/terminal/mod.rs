@@ -57,10 +57,10 @@ pub fn terminal(view: &JobReport, style: &Style) -> String {
     sections::memory(&mut page, view);
     if let Some(rollback) = &view.rolled_back {
         sections::checks(&mut page, "Rolled back", "as before", &rollback.rows);
-        let (words, ink) = if rollback.ok {
-            ("The former state was found again", Ink::Good)
-        } else {
-            ("The former state was not found again", Ink::Bad)
+        let (words, ink) = match rollback.ok {
+            true => ("The former state was found again", Ink::Good),
+            false if rollback.is_partly() => ("All changes were undone, and not all is as before yet", Ink::Unsure),
+            false => ("The former state was not found again", Ink::Bad),
         };
         page.wrapped(words, ink, 2);
     }

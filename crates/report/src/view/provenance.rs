@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CheckRow;
+use super::{CheckOutcome, CheckRow};
 
 /// One fact about how the figures came to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,4 +38,11 @@ pub struct RollbackView {
     pub ok: bool,
     /// What was looked at.
     pub rows: Vec<CheckRow>,
+}
+
+impl RollbackView {
+    /// Whether all changes were undone, and a guest is not as before yet: nothing differs, and not all could be seen.
+    pub fn is_partly(&self) -> bool {
+        !self.ok && !self.rows.is_empty() && self.rows.iter().all(|row| row.outcome != CheckOutcome::Mismatch)
+    }
 }

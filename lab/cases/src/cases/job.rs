@@ -33,7 +33,7 @@ fn whole(bench: &Bench) -> anyhow::Result<Verdict> {
     let verified = bench.sh("nearmetal verify web1 --agent-timeout 60")?;
     let applied = bench.fingerprint()?;
     let would = bench.sh("nearmetal rollback --dry-run --restart")?;
-    for words in ["1. shut down `web1`", "take back: redefine `web1`", "start `web1`"] {
+    for words in ["1. shut down `web1`", "undo: redefine `web1`", "start `web1`"] {
         ensure!(would.contains(words), "{words}: {would}");
     }
     ensure!(bench.fingerprint()? == applied, "a dry run changed something");

@@ -14,7 +14,7 @@ use crate::context::{Bench, Boot};
 use crate::labs::Labs;
 
 /// A JVM warms up for a minute in each sample, and a database fills its tables.
-const LIMIT: Duration = Duration::from_secs(3600);
+const LIMIT: Duration = Duration::from_secs(5400);
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
 pub(super) fn cases() -> Vec<Case> {

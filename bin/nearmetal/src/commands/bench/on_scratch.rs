@@ -39,7 +39,7 @@ pub(super) struct OnScratchArgs {
     /// A/A pairs of an arm with itself, for the noise floor: 0, or 2 and more
     #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
     same_arm_pairs: u32,
-    /// What is run; repeat it for more, which share their clones
+    /// What is run; repeat it for more, which share their clones. Options for a kind of load must then fit each of them
     #[arg(long, value_name = "WORKLOAD", value_parser = several(|_| true), default_value = USUAL)]
     workload: Vec<Chosen>,
     #[command(flatten)]

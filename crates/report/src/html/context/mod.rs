@@ -206,10 +206,11 @@ fn status(view: &JobReport) -> Vec<Status> {
         Some(false) => (format!("? {} of {all} cannot be told", counts.cannot_tell), "unsure"),
     };
     strip.push(Status { name: "Read back", value, tone });
-    let (value, tone) = match view.rolled_back.as_ref().map(|rollback| rollback.ok) {
+    let (value, tone) = match &view.rolled_back {
         None => ("not asked for".to_owned(), ""),
-        Some(true) => ("✓ former state restored".to_owned(), "good"),
-        Some(false) => ("✗ former state not restored".to_owned(), "bad"),
+        Some(rollback) if rollback.ok => ("✓ former state restored".to_owned(), "good"),
+        Some(rollback) if rollback.is_partly() => ("? rolled back, and not all is as before".to_owned(), "unsure"),
+        Some(_) => ("✗ former state not restored".to_owned(), "bad"),
     };
     strip.push(Status { name: "Rolled back", value, tone });
     if let Some(total) = total(view) {

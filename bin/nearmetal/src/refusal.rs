@@ -11,10 +11,8 @@ use crate::printer::Printer;
 /// Says why a change was refused, and with which exit code.
 pub(crate) fn refuse(printer: &mut Printer, error: &ChangeError) -> ExitStatus {
     printer.important(&format!("error: {}", chain(error)));
-    if let ChangeError::File(file) = error {
-        if file.source.kind() == std::io::ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
-            printer.important("only root may read what nearmetal has changed here: run this as root");
-        }
+    if is_closed(error) && !is_wrong_use(error) {
+        printer.important("only root may read what nearmetal has changed here: run this as root");
     }
     if is_wrong_use(error) { ExitStatus::WrongUse } else { ExitStatus::Refused }
 }
@@ -34,6 +32,11 @@ pub(crate) fn is_wrong_use(error: &ChangeError) -> bool {
         ChangeError::File(error) => error.action == "read",
         _ => false,
     }
+}
+
+/// Whether this user may not read what it is about.
+pub(crate) fn is_closed(error: &ChangeError) -> bool {
+    matches!(error, ChangeError::File(file) if file.source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// An error and its causes on one line.

@@ -50,3 +50,27 @@ fn metrics_that_cannot_be_written_are_an_error_of_their_own() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("nearmetal.prom"), "{output:?}");
 }
+
+#[test]
+fn while_another_measures_nothing_is_checked_and_the_figures_stay_as_they_are() {
+    let state = tempfile::tempdir().unwrap();
+    let (_, before) = verify(state.path(), &[]);
+    let measuring = nearmetal_change::Journal::at(state.path()).lock_to_measure().unwrap();
+    let (output, during) = verify(state.path(), &["--format", "json"]);
+    assert_eq!((output.status.code(), during == before), (Some(0), true), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[]");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is measuring on this machine"), "{output:?}");
+    drop(measuring);
+    assert!(verify(state.path(), &[]).1.contains("\nnearmetal_verify_completed 1\n"));
+}
+
+#[test]
+fn what_did_not_end_is_told_without_all_too() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::create_dir(state.path().join("journal")).unwrap();
+    std::fs::write(state.path().join("journal/0001.jsonl"), format!("{HEADER}\n")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_nearmetal")).args(["verify", "--state"]).arg(state.path()).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("transaction 1"), "{output:?}");
+}

@@ -5,6 +5,7 @@ use nearmetal_change::{ChangeError, Journal, boot_id};
 use nearmetal_host::HostFs;
 
 use crate::job::outputs::TransactionOutput;
+use crate::refusal::is_closed;
 
 /// What was changed here and not undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +50,9 @@ pub(crate) fn planned(all: &[Transaction]) -> Vec<String> {
 }
 
 fn why(error: &ChangeError, journal: &Journal) -> String {
-    match error {
-        ChangeError::File(file) if file.source.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("only root may read the journal in {}", journal.state_directory().display())
-        }
-        other => other.to_string(),
+    match is_closed(error) {
+        true => format!("only root may read the journal in {}", journal.state_directory().display()),
+        false => error.to_string(),
     }
 }
 

@@ -97,18 +97,13 @@ impl OnScratchArgs {
         let conditions =
             Conditions { loads: needed_by(&all)?, kit: kit.as_ref().map(FoundKit::packed).transpose()?, ..conditions };
         let kit = kit.map(|kit| kit.kit);
-        let mut pairing = self.pairing();
-        for load in &self.workload {
+        let shape_of = |load: &Chosen| {
             let shape = shape(&planned.change.xml_after, &planned.placement, load, &fs)?;
-            let (paired, once) = self.jobs(load, &Shape { kit, ..shape })?;
-            for (all, own) in [(&mut pairing.paired, paired), (&mut pairing.single_shot, once)] {
-                let new: Vec<Workload> = own.into_iter().filter(|job| !all.contains(job)).collect();
-                all.extend(new);
-            }
-        }
+            Ok(Shape { kit, ..shape })
+        };
         let on = OnScratch {
             guest: self.domain.clone(),
-            pairing,
+            pairing: self.pairing(shape_of)?,
             placement: planned.placement,
             xml_found: planned.change.xml_before,
             xml_planned: planned.change.xml_after,
@@ -117,14 +112,22 @@ impl OnScratchArgs {
         Ok((on, conditions))
     }
 
-    /// How long and how often, and what is measured beside the loads.
-    fn pairing(&self) -> Pairing {
-        Pairing {
+    /// All loads, each in its shape and none twice: how long and how often, and what is measured beside them.
+    fn pairing(&self, shape_of: impl Fn(&Chosen) -> anyhow::Result<Shape>) -> anyhow::Result<Pairing> {
+        let mut pairing = Pairing {
             accesses: !self.no_accesses,
             same_arm_pairs: self.same_arm_pairs,
             memory: self.memory.workloads(),
             ..self.rounds.pairing(Vec::new(), Some(self.resolve))
+        };
+        for load in &self.workload {
+            let (paired, once) = self.jobs(load, &shape_of(load)?)?;
+            for (all, own) in [(&mut pairing.paired, paired), (&mut pairing.single_shot, once)] {
+                let new: Vec<Workload> = own.into_iter().filter(|job| !all.contains(job)).collect();
+                all.extend(new);
+            }
         }
+        Ok(pairing)
     }
 
     /// What of a load is run in pairs, and what once.
@@ -151,5 +154,47 @@ impl OnScratchArgs {
         }
         let paired = self.start.given(paired.into_iter().flat_map(|size| jobs(size, seconds)).collect())?;
         Ok((paired, single.into_iter().flat_map(|size| jobs(size, once)).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        on: OnScratchArgs,
+    }
+
+    fn pairing(words: &[&str]) -> Pairing {
+        let line = Line::parse_from([&["slice", "web1", "--scratch", "/dev/null"], words].concat());
+        let shape_of = |load: &Chosen| {
+            Ok(Shape {
+                size: Bytes::from_kib(4),
+                seconds: 1,
+                ramp: 1,
+                span: load.usual_span(true),
+                vcpus: 2,
+                memory: Bytes::from_mib(512),
+                nodes: 1,
+                emulated: true,
+                kit: None,
+            })
+        };
+        line.on.pairing(shape_of).unwrap()
+    }
+
+    #[test]
+    fn each_load_keeps_its_own_shape_and_none_runs_twice() {
+        let (oltp, web) = (pairing(&["--quick", "--workload", "oltp"]), pairing(&["--quick", "--workload", "web"]));
+        let both = pairing(&["--quick", "--workload", "oltp", "--workload", "web", "--workload", "oltp"]);
+        assert_eq!(both.paired, [oltp.paired, web.paired].concat());
+        let (usual, twice) =
+            (pairing(&["--quick"]), pairing(&["--quick", "--workload", "random", "--workload", "random"]));
+        assert_eq!(usual, twice);
+        assert!(usual.paired.len() == 1 && usual.single_shot.len() > 1, "{usual:?}");
     }
 }

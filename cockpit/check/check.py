@@ -141,6 +141,8 @@ class Played(job.Job):
         self.sees("plan of web1")
         self.kept_the_rules()
         self.undone()
+        self.sees("? Transaction")
+        self.sees("web1 keeps running, and gets its former definition when it next starts")
 
     def test_without_the_program_the_page_says_what_to_install(self):
         (BIN / "nearmetal").rename(BIN / "away")

@@ -102,6 +102,7 @@ class Job(Page):
         """The same in the section In force, with nothing left there."""
         self.undo(restart)
         self.sees("Nothing is in force")
+        self.sees(" is undone")
 
     def drifts(self):
         """Read back as applied, then with a difference."""

@@ -50,11 +50,18 @@ function state({ unfinished, at_work }) {
     return at_work ? mark("unsure", "under way: nearmetal is at work on it") : mark("bad", "unfinished: it was interrupted, and can be undone");
 }
 
+// The list without what was undone, below what came of that.
+async function shownAnew(list, outcome) {
+    await journal(list).catch(() => {});
+    list.prepend(outcome);
+    outcome.querySelector("h4").focus();
+}
+
 function show(list, { transactions }) {
     const rows = transactions.map((one, at) => {
         const place = h("div", null);
         // The journal undoes the latest first.
-        const undo = at === 0 && !one.at_work ? undoButton(one.number, place, () => journal(list).catch(() => {})) : null;
+        const undo = at === 0 && !one.at_work ? undoButton(one.number, place, outcome => shownAnew(list, outcome)) : null;
         if (undo)
             add(place, undo);
         return h("li", { class: "card" },

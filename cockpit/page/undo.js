@@ -3,7 +3,7 @@
 import { busy, button, fill, h, mark, problem, words } from "./dom.js";
 import { run } from "./run.js";
 
-// A button that asks in place, then rolls back; what came of it goes into `place`.
+// A button that asks in place, then rolls back; what came of it goes into `place`. `done` gets it too, for whoever clears that place.
 export function undoButton(number, place, done = () => {}) {
     const box = h("div", { class: "undo" });
     const id = `restart-${number}-${Math.random().toString(36).slice(2)}`;
@@ -29,8 +29,10 @@ async function undo(number, restart, place, done) {
         return;
     }
     const report = ended.document("nearmetal.rollback/1");
-    fill(place, h("h4", { tabindex: "-1" }, mark(report.left.length ? "unsure" : "good", `Transaction ${report.transaction} is undone`)),
+    const outcome = h("div", null,
+        h("h4", { tabindex: "-1" }, mark(report.left.length ? "unsure" : "good", `Transaction ${report.transaction} is undone`)),
         h("ul", null, [...report.left, ...report.notes].map(note => h("li", null, words(note)))));
-    place.querySelector("h4").focus();
-    done();
+    fill(place, outcome);
+    outcome.querySelector("h4").focus();
+    done(outcome);
 }

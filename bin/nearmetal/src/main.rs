@@ -36,6 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use nearmetal_measure::MeasureError;
+use nearmetal_results::ResultsError;
 
 use crate::commands::Command;
 use crate::exit_status::{ExitStatus, WrongUse};
@@ -96,7 +97,10 @@ fn main() -> ExitCode {
             let measuring = error.downcast_ref::<MeasureError>();
             let status = match measuring {
                 Some(MeasureError::Stopped) => ExitStatus::Stopped,
-                _ if error.is::<WrongUse>() || measuring.is_some_and(MeasureError::is_wrong_use) => {
+                _ if error.is::<WrongUse>()
+                    || measuring.is_some_and(MeasureError::is_wrong_use)
+                    || error.downcast_ref().is_some_and(ResultsError::is_wrong_use) =>
+                {
                     ExitStatus::WrongUse
                 }
                 _ => ExitStatus::Refused,

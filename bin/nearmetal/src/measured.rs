@@ -5,12 +5,11 @@ use std::path::Path;
 
 use nearmetal_domain::{DomainFacts, DomainXml, InterfaceFacts};
 use nearmetal_host::{Host, HostFs};
-use nearmetal_measure::{
-    Environment, Experiment, Function, MeasureError, Store, device_model, port_functions, port_model,
-};
+use nearmetal_measure::{Experiment, Function, MeasureError, device_model, port_functions, port_model};
 use nearmetal_place::{
     DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork, WorkloadClass,
 };
+use nearmetal_results::{Environment, ResultsError, Store};
 
 use crate::job::matrix::for_plan;
 use crate::job::net_for_plan::{self, Wanted, WayOut};
@@ -172,7 +171,7 @@ impl Ground<'_> {
     }
 }
 
-fn unreadable(error: &nearmetal_measure::MeasureError) -> Note {
+fn unreadable(error: &ResultsError) -> Note {
     Note::Important(format!("cannot use a recorded matrix: {error}"))
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use nearmetal_change::Journal;
-use nearmetal_measure::Store;
+use nearmetal_results::Store;
 
 use crate::exit_status::WrongUse;
 use crate::measured::STORE;

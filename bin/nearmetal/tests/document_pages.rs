@@ -20,8 +20,8 @@ use nearmetal_host::files;
 use nearmetal_host::ledger::Owner;
 use nearmetal_host::{PciLink, tree_text::unpack};
 use nearmetal_lab::{BootTimes, LabState, LabStatus};
-use nearmetal_measure::Environment;
 use nearmetal_report::view::{CheckOutcome, CheckRow, StageSeconds};
+use nearmetal_results::Environment;
 use outputs::*;
 use serde_json::{Value, json};
 

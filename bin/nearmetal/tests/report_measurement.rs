@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use nearmetal_host::files;
-use nearmetal_measure::{FioJob, Store, Workload};
+use nearmetal_measure::{FioJob, Workload};
+use nearmetal_results::Store;
 use nearmetal_units::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -359,10 +360,10 @@ fn what_is_no_document_is_refused_with_its_name() {
 fn the_message_of_an_unknown_schema_names_those_that_are_read() {
     let (_, _, stderr) = Given::text(r#"{"schema": "nearmetal.plan/1"}"#).report(&[]);
     for schema in [
-        nearmetal_measure::SCHEMA,
-        nearmetal_measure::MATRIX_SCHEMA,
-        nearmetal_measure::NET_MATRIX_SCHEMA,
-        nearmetal_measure::PATHS_SCHEMA,
+        nearmetal_results::SCHEMA,
+        nearmetal_results::MATRIX_SCHEMA,
+        nearmetal_results::NET_MATRIX_SCHEMA,
+        nearmetal_results::PATHS_SCHEMA,
     ] {
         assert!(stderr.contains(&format!("`{schema}`")), "{schema} is not in {stderr}");
     }

@@ -2,10 +2,10 @@
 
 use nearmetal_domain::{CellFacts, DiskCache, DiskIo, DiskSource, DomainError, DomainXml, DriverOptions};
 use nearmetal_place::{GuestCell, MemoryPlacement, Placement};
+use nearmetal_results::ArmName;
 use nearmetal_units::CpuSet;
 
 use crate::appliance::Appliance;
-use crate::arm::ArmName;
 use crate::engine::Guest;
 use crate::error::MeasureError;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearmetal_host::files::{self, FileError};
+use nearmetal_results::Environment;
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
-use crate::results::Environment;
 
 /// The wish that measuring ends, from another thread: a signal's, say. What runs comes to its end, then everything that was
 /// borrowed is given back. All clones of it are the same wish.

@@ -5,15 +5,14 @@
 //! beside the others. Where two decisions only help together, each of the two is worth what both gain.
 
 use nearmetal_domain::{DefinitionEdit, DiskFacts, DomainError, DomainXml};
+use nearmetal_results::{ArmName, Results, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{ArmName, Role};
 use crate::clones::measured_disk;
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Session};
 use crate::error::MeasureError;
 use crate::finish::Request;
-use crate::results::Results;
 use crate::stand::{OnScratch, Stand, Turns, Up, Way, paired};
 
 /// What to measure.

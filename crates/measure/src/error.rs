@@ -44,15 +44,9 @@ pub enum MeasureError {
     /// What was asked for cannot be: another argument is the remedy, and the words name it.
     #[error("{0}")]
     Asked(String),
-    /// The results store.
-    #[error("results store `{path}`")]
-    Store {
-        /// Path.
-        path: String,
-        /// SQLite's answer.
-        #[source]
-        source: rusqlite::Error,
-    },
+    /// The results store, or a document.
+    #[error(transparent)]
+    Results(#[from] nearmetal_results::ResultsError),
     /// libvirt or the guest agent.
     #[error("arm `{arm}`")]
     Hypervisor {
@@ -103,6 +97,11 @@ pub enum MeasureError {
 impl MeasureError {
     /// Whether it is about what the user named, and not about this machine.
     pub fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Asked(_) | Self::Scratch { .. } | Self::Load(nearmetal_load::LoadError::Asked(_)))
+        match self {
+            Self::Results(error) => error.is_wrong_use(),
+            _ => {
+                matches!(self, Self::Asked(_) | Self::Scratch { .. } | Self::Load(nearmetal_load::LoadError::Asked(_)))
+            }
+        }
     }
 }

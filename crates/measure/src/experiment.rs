@@ -2,6 +2,7 @@
 
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Hypervisor;
+use nearmetal_results::Measurement;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
@@ -12,44 +13,14 @@ use crate::error::MeasureError;
 use crate::event::Event;
 use crate::finish::in_a_session;
 use crate::inside::InsideRequest;
-use crate::matrix::{MatrixRequest, MatrixResults};
+use crate::matrix::MatrixRequest;
 use crate::modes::ModesRequest;
-use crate::net::{NetMatrixRequest, NetMatrixResults};
+use crate::net::NetMatrixRequest;
 use crate::pages::PagesRequest;
-use crate::results::Results;
 use crate::slice::SliceRequest;
 use crate::tiles::TilesRequest;
 use crate::together::TogetherRequest;
 use crate::tune::TuneRequest;
-
-/// What an experiment leaves.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Measurement {
-    /// Arms in pairs.
-    Results(Box<Results>),
-    /// A race of ways to a disk.
-    Disk(Box<MatrixResults>),
-    /// A race of ways to a network.
-    Net(Box<NetMatrixResults>),
-}
-
-impl From<Results> for Measurement {
-    fn from(results: Results) -> Self {
-        Self::Results(Box::new(results))
-    }
-}
-
-impl From<MatrixResults> for Measurement {
-    fn from(results: MatrixResults) -> Self {
-        Self::Disk(Box::new(results))
-    }
-}
-
-impl From<NetMatrixResults> for Measurement {
-    fn from(results: NetMatrixResults) -> Self {
-        Self::Net(Box::new(results))
-    }
-}
 
 macro_rules! experiments {
     ($($(#[$doc:meta])* $name:ident, $word:literal, $request:ty;)+) => {
@@ -67,7 +38,7 @@ macro_rules! experiments {
             /// No experiment has that name, or the request is not of its form.
             pub fn parse(word: &str, request: &str) -> Result<Self, MeasureError> {
                 let unreadable = |error: serde_json::Error| {
-                    crate::document::unreadable("the request of a measurement", error.to_string(), request)
+                    nearmetal_results::unreadable("the request of a measurement", error.to_string(), request)
                 };
                 match word {
                     $($word => Ok(Self::$name(Box::new(serde_json::from_str(request).map_err(unreadable)?))),)+

@@ -2,6 +2,7 @@
 
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_load::Workload;
+use nearmetal_results::{Arm, Begun, Environment, Results, Run, SCHEMA, Slice, json};
 use serde::Serialize;
 
 use crate::conditions::Conditions;
@@ -9,8 +10,6 @@ use crate::engine::{Design, Path, Session, Site, Subject, Tenant, carry_out};
 use crate::error::MeasureError;
 use crate::log::Log;
 use crate::on_its_pus::MODELLED;
-use crate::results::{Arm, Environment, Results, Run, SCHEMA, Slice};
-use crate::store::{Begun, json};
 
 /// What a reader of figures from a lab must know.
 pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {
@@ -88,6 +87,7 @@ pub(crate) fn in_a_session<R: Request>(word: &str, request: &R, site: Site<'_>) 
     let result = Session::run(conditions, site, |session| {
         let versions = session.versions();
         let begun = Begun {
+            created: nearmetal_change::timestamp::now(),
             experiment: word,
             guests: request.guests(),
             environment: &conditions.environment,
@@ -112,7 +112,7 @@ pub(crate) fn in_a_session<R: Request>(word: &str, request: &R, site: Site<'_>) 
     result
 }
 
-impl From<Tenant> for crate::results::Tenant {
+impl From<Tenant> for nearmetal_results::Tenant {
     fn from(tenant: Tenant) -> Self {
         Self { guest: tenant.guest, slice: tenant.slice, placement: tenant.placement, load: tenant.load }
     }

@@ -10,17 +10,16 @@ use nearmetal_domain::{DiskFacts, DomainXml};
 use nearmetal_host::{Host, HostFs, ThreadRole, files};
 use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, agent};
 use nearmetal_place::Placement;
+use nearmetal_results::{ArmName, Results};
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::ArmName;
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Path, Seat, Session, Tenant, failed, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
 use crate::pairing::Pairing;
 use crate::record::record;
-use crate::results::Results;
 use crate::scratch::device_behind;
 
 /// Where the probe lies in the guest while it is measured.

@@ -9,6 +9,7 @@ use nearmetal_domain::{DomainError, DomainXml, first_difference};
 use nearmetal_hypervisor::{Definition, DomainState, DomainSummary, Hypervisor, HypervisorError, ShutdownMode, agent};
 use nearmetal_load::{At, CommandJob, Load};
 use nearmetal_place::Placement;
+use nearmetal_results::{Arm, Slice};
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,6 @@ use crate::engine::{Path, Seat, Session, Step, failed, slice_of};
 use crate::error::MeasureError;
 use crate::leftovers::resume;
 use crate::record::record;
-use crate::results::{Arm, Slice};
 use crate::stand::Way;
 
 /// How long a user's guest may take to shut down, and from power-on to an agent that answers: services stop and start meanwhile.

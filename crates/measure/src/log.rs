@@ -1,11 +1,10 @@
 //! Every run, written down as it ends, so that a measurement that was interrupted goes on where it stopped.
 
-use crate::arm::ArmName;
+use nearmetal_results::{ArmName, Begun, Run, Store};
+
 use crate::conditions::Conditions;
 use crate::engine::Round;
 use crate::error::MeasureError;
-use crate::results::Run;
-use crate::store::{Begun, Store};
 
 /// A measurement's place in the store.
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl Log {
     /// Writes a run down.
     pub(crate) fn add(&mut self, run: &Run) -> Result<(), MeasureError> {
         self.number += 1;
-        self.store.add_run(self.id, self.number, self.phase, run)
+        Ok(self.store.add_run(self.id, self.number, self.phase, run)?)
     }
 
     /// The runs of a round that were written down whole; they are not made again.
@@ -106,11 +105,11 @@ impl Log {
 
     /// The measurement is over: its document takes the place of its runs.
     pub(crate) fn finish(&mut self, document: &str, winner: Option<&str>) -> Result<(), MeasureError> {
-        self.store.finish(self.id, document, winner)
+        Ok(self.store.finish(self.id, document, winner)?)
     }
 
     /// The measurement ended with an error; what was written down stays, to go on with.
     pub(crate) fn give_up(&mut self, why: &str) -> Result<(), MeasureError> {
-        self.store.give_up(self.id, why)
+        Ok(self.store.give_up(self.id, why)?)
     }
 }

@@ -7,15 +7,14 @@
 
 use nearmetal_domain::{DomainError, DomainXml};
 use nearmetal_host::Host;
+use nearmetal_results::{Arm, ArmName, Results, Role};
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{ArmName, Role};
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::finish::Request;
-use crate::results::{Arm, Results};
 use crate::stand::{OnScratch, OnStand, Stand, Turns, Up, Way, paired};
 
 /// What to measure.

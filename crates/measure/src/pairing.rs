@@ -1,9 +1,9 @@
 //! What is asked of an experiment that runs its arms in pairs, whatever the arms are.
 
 use nearmetal_load::Workload;
+use nearmetal_results::{ArmName, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{ArmName, Role};
 use crate::cost::{rounds_of_accesses, why_no_reasons};
 use crate::engine::{Fresh, Pairs, Plan, Session};
 

@@ -7,11 +7,10 @@ use std::process::Command;
 use nearmetal_host::{GuestProcess, Host, ThreadRole};
 use nearmetal_hypervisor::{Definition, Versions};
 use nearmetal_load::Workload;
+use nearmetal_results::{Arm, ArmName, Slice};
 
-use crate::arm::ArmName;
 use crate::engine::{Session, failed};
 use crate::error::MeasureError;
-use crate::results::{Arm, Slice};
 
 /// Versions, kernel and arguments: name to value, `unknown` where it cannot be read.
 pub(crate) fn provenance<'w>(

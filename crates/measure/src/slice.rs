@@ -1,15 +1,14 @@
 //! A guest in clones — as found, as planned, as virt-install writes it — against the same slice of its own bare metal.
 
 use nearmetal_load::Workload;
+use nearmetal_results::{ArmName, Results};
 use serde::{Deserialize, Serialize};
 
-use crate::arm::ArmName;
 use crate::clones::as_virt_install;
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::finish::Request;
-use crate::results::Results;
 use crate::stand::{OnScratch, OnStand, Stand, Turns, Up, Way, paired};
 
 /// What to measure.

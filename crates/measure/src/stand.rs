@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use nearmetal_load::{FioJob, SLACK, Workload, missing_file_system};
 use nearmetal_place::Placement;
+use nearmetal_results::{Arm, ArmName, Environment, Results, Slice};
 use nearmetal_units::{Bytes, CpuSet};
 use serde::{Deserialize, Serialize};
 
 use crate::appliance::Appliance;
-use crate::arm::ArmName;
 use crate::clones::{DiskClone, asks_for_huge_pages, clone_xml, in_its_cells, measured_disk, pinned_cpus};
 use crate::engine::{Clones, Fresh, Guest, Path, Seat, Session, Step, Tenant, slice_of};
 use crate::error::MeasureError;
@@ -17,7 +17,6 @@ use crate::finish::{Experiment, lab_caveat, on_top_caveat};
 use crate::matrix::fill;
 use crate::pairing::Pairing;
 use crate::record::record;
-use crate::results::{Arm, Environment, Results, Slice};
 use crate::scratch::Scratch;
 
 /// What is written of all regions together at most before they are measured: of four arms more than the host's page cache holds of what

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use nearmetal_domain::{DomainFacts, DomainXml};
-use nearmetal_measure::{Arm, BARE_SLICE, Results, Role, Run};
 use nearmetal_place::Placement;
 use nearmetal_report::view::{ArmRole, ArmView, ExtraPus, IncompleteArm, SliceRole};
+use nearmetal_results::{Arm, BARE_SLICE, Results, Role, Run};
 
 use super::describe;
 use super::error::{JobError, cut};

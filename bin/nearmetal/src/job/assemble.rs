@@ -3,10 +3,10 @@
 use nearmetal_change::HostIdentity;
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_host::Host;
-use nearmetal_measure::{Outcome, Results};
 use nearmetal_place::Placement;
 use nearmetal_report::papers;
 use nearmetal_report::view::{Environment, JobReport, QuickMode, REPORT_SCHEMA, SliceView};
+use nearmetal_results::{Outcome, Results};
 
 use super::error::{JobError, short};
 use super::files::{HOST_AFTER, HOST_BEFORE, JobFiles, PLAN, RESULTS, ROLLBACK, VERIFICATION};
@@ -148,9 +148,9 @@ fn environment(job: &JobFiles) -> Result<Environment, JobError> {
     let of_results = job.results.as_ref().map(|results| &results.environment);
     if let (Some(left), Some(right)) = (of_job, of_results) {
         if left != right {
-            let name = |environment: &nearmetal_measure::Environment| match environment {
-                nearmetal_measure::Environment::Silicon => "silicon".to_owned(),
-                nearmetal_measure::Environment::Lab { machine } => format!("the lab machine `{}`", short(machine)),
+            let name = |environment: &nearmetal_results::Environment| match environment {
+                nearmetal_results::Environment::Silicon => "silicon".to_owned(),
+                nearmetal_results::Environment::Lab { machine } => format!("the lab machine `{}`", short(machine)),
             };
             let problem = format!("one says {}, the other {}", name(left), name(right));
             return Err(JobError::Disagree { left: Manifest::FILE, right: RESULTS, problem });
@@ -160,16 +160,16 @@ fn environment(job: &JobFiles) -> Result<Environment, JobError> {
 }
 
 /// Where figures come from, and what follows from it for them.
-pub(super) fn described(environment: &nearmetal_measure::Environment) -> Environment {
+pub(super) fn described(environment: &nearmetal_results::Environment) -> Environment {
     match environment {
-        nearmetal_measure::Environment::Lab { machine } => Environment::Lab {
+        nearmetal_results::Environment::Lab { machine } => Environment::Lab {
             machine: machine.clone(),
             note:
                 "The lab's clock is emulated. Ratios between its arms show decisions and the instructions they cost; \
                    none of its figures is one of silicon."
                     .to_owned(),
         },
-        nearmetal_measure::Environment::Silicon => Environment::Silicon,
+        nearmetal_results::Environment::Silicon => Environment::Silicon,
     }
 }
 

@@ -1,8 +1,9 @@
 //! A guest over more and more nodes: each mode's figures, by number of nodes.
 
-use nearmetal_measure::{Comparison, Environment, Estimate, Purpose, Results, Role, Run, Unit};
+use nearmetal_measure::Unit;
 use nearmetal_report::papers::order_said;
 use nearmetal_report::view::{ArmView, ByNodesView, ModePoint, ModeSeries, NodesQuantity};
+use nearmetal_results::{Comparison, Environment, Estimate, Purpose, Results, Role, Run};
 
 use super::compared::MODES;
 use super::comparisons::{is_beyond_noise, ratio_of};

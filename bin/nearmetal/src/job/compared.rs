@@ -1,15 +1,16 @@
 //! A comparison for people: the ratios, what may be said of them, where the time goes. For every experiment with pairs, of
 //! one guest or of several at once.
 
-use nearmetal_measure::{
-    Comparison, Environment, Estimate, MeasureError, Order, Purpose, Results, Unit, Workload, compare, cost_table,
-    cost_text, costs_of_guests, lift_text,
-};
+use nearmetal_measure::{Order, Unit, Workload};
 use nearmetal_report::view::IncompleteArm;
+use nearmetal_results::{
+    Comparison, Environment, Estimate, Purpose, Results, ResultsError, compare, cost_table, cost_text, costs_of_guests,
+    lift_text,
+};
 use nearmetal_stats::{ShownRatio, Verdict};
 
 /// A figure from this part of the ceiling on may be the other end's, not the guests'.
-pub(super) const BOUND: f64 = nearmetal_measure::PEER_BOUND;
+pub(super) const BOUND: f64 = nearmetal_results::PEER_BOUND;
 
 /// The experiments with several tenants, by their words.
 pub(super) const TOGETHER: &str = "together";
@@ -19,7 +20,7 @@ pub(super) const MODES: &str = "modes";
 ///
 /// # Errors
 /// Values that give no ratio.
-pub(crate) fn text(results: &Results) -> Result<String, MeasureError> {
+pub(crate) fn text(results: &Results) -> Result<String, ResultsError> {
     let mut text = String::new();
     if let Environment::Lab { machine } = &results.environment {
         text.push_str(&format!("lab: emulated time (machine {machine}); compare arms, not machines\n"));

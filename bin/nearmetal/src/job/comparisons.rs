@@ -1,13 +1,13 @@
 //! Ratios, raw samples and noise floors, in the units of the screen.
 
-use nearmetal_measure::{ArmName, CONFIDENCE, Comparison, Estimate, MeasureError, Purpose, Results, compare, noise};
 use nearmetal_report::view::{Bounds, ComparisonView, NoiseFloorView, RatioView, SampleSeries};
+use nearmetal_results::{ArmName, CONFIDENCE, Comparison, Estimate, Purpose, Results, ResultsError, compare, noise};
 use nearmetal_stats::{Interval, IntervalKind, NoiseFloor, Pair, Verdict};
 
 use super::metrics::Shown;
 
 /// Every comparison of a shown quantity, in the order of the quantities.
-pub(crate) fn views(results: &Results, shown: &[Shown]) -> Result<Vec<ComparisonView>, MeasureError> {
+pub(crate) fn views(results: &Results, shown: &[Shown]) -> Result<Vec<ComparisonView>, ResultsError> {
     let compared = compare(results)?;
     let all = compared.iter().map(|row| row.count).max().unwrap_or(1);
     let of = |metric: &Shown| -> Vec<ComparisonView> {

@@ -1,9 +1,8 @@
 //! Costs of the runs as lines of the report.
 
-use nearmetal_measure::{
-    Cost, CostRow, NetMatrixResults, Results, cost_table, costs_of_guests, liftings, net_cost_table,
-};
+use nearmetal_measure::Cost;
 use nearmetal_report::view::{CostFigure, CostLine, LiftLine};
+use nearmetal_results::{CostRow, NetMatrixResults, Results, cost_table, costs_of_guests, liftings, net_cost_table};
 
 /// One line for each workload, arm and group, in the order of the table.
 pub(super) fn lines(results: &Results) -> Vec<CostLine> {
@@ -27,7 +26,7 @@ pub(super) fn lines(results: &Results) -> Vec<CostLine> {
 
 /// What would lift the guests, in the first workload.
 pub(super) fn lifts(results: &Results) -> Vec<LiftLine> {
-    let line = |lifting: nearmetal_measure::Lifting| LiftLine {
+    let line = |lifting: nearmetal_results::Lifting| LiftLine {
         seen: lifting.seen,
         what: lifting.what.to_owned(),
         rule: lifting.rule.map(str::to_owned),

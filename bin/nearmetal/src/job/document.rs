@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nearmetal_measure::{Link, MatrixResults, Measurement, NetMatrixResults, PathTable, Results};
+use nearmetal_results::{Link, MatrixResults, Measurement, NetMatrixResults, PathTable, Results};
 use serde_json::Value;
 
 use super::error::{JobError, short};
@@ -31,7 +31,7 @@ impl Document {
             problem: "does not exist: name a job directory, or the JSON that `nearmetal bench … -o FILE` wrote"
                 .to_owned(),
         };
-        let value = nearmetal_measure::upgraded(document(path)?.ok_or_else(missing)?);
+        let value = nearmetal_results::upgraded(document(path)?.ok_or_else(missing)?);
         Self::of(path, value)
     }
 
@@ -42,13 +42,13 @@ impl Document {
             problem: problem.to_owned(),
         };
         Ok(match schema_of(&value) {
-            nearmetal_measure::SCHEMA => {
-                let results: Results = typed(path, "", value, nearmetal_measure::SCHEMA)?;
+            nearmetal_results::SCHEMA => {
+                let results: Results = typed(path, "", value, nearmetal_results::SCHEMA)?;
                 check_values(path, &results)?;
                 Self::Measured(results.into())
             }
-            nearmetal_measure::MATRIX_SCHEMA => {
-                let results: MatrixResults = typed(path, "", value, nearmetal_measure::MATRIX_SCHEMA)?;
+            nearmetal_results::MATRIX_SCHEMA => {
+                let results: MatrixResults = typed(path, "", value, nearmetal_results::MATRIX_SCHEMA)?;
                 if results.winner.is_some_and(|winner| winner >= results.arms.len()) {
                     return Err(field("winner", "it is none of the arms"));
                 }
@@ -57,8 +57,8 @@ impl Document {
                 check_outcomes(path, "confirmation.runs", again.map(|run| &run.outcome))?;
                 Self::Measured(results.into())
             }
-            nearmetal_measure::NET_MATRIX_SCHEMA => {
-                let results: NetMatrixResults = typed(path, "", value, nearmetal_measure::NET_MATRIX_SCHEMA)?;
+            nearmetal_results::NET_MATRIX_SCHEMA => {
+                let results: NetMatrixResults = typed(path, "", value, nearmetal_results::NET_MATRIX_SCHEMA)?;
                 // Bare metal is an arm, and no guest can use it.
                 let usable = |winner: usize| results.arms.get(winner).is_some_and(|arm| arm.path.link != Link::Bare);
                 if results.winner.is_some_and(|winner| !usable(winner)) {
@@ -69,8 +69,8 @@ impl Document {
                 check_outcomes(path, "confirmation.turns", again.map(|turn| &turn.outcome))?;
                 Self::Measured(results.into())
             }
-            nearmetal_measure::PATHS_SCHEMA => {
-                Self::Paths(Box::new(typed(path, "", value, nearmetal_measure::PATHS_SCHEMA)?))
+            nearmetal_results::PATHS_SCHEMA => {
+                Self::Paths(Box::new(typed(path, "", value, nearmetal_results::PATHS_SCHEMA)?))
             }
             found => {
                 return Err(JobError::Schema { path: path.to_owned(), found: short(found), expected: SCHEMAS });

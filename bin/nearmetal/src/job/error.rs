@@ -113,7 +113,7 @@ pub(crate) enum JobError {
     NoDomain,
     /// Runs that give no statement.
     #[error("`results.json`: its runs cannot be compared")]
-    Comparison(#[from] nearmetal_measure::MeasureError),
+    Comparison(#[from] nearmetal_results::ResultsError),
 }
 
 /// An outside text for a message: at most 80 characters, no control characters.

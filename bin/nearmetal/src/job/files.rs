@@ -6,7 +6,8 @@ use std::path::Path;
 use nearmetal_change::PlanFile;
 use nearmetal_change::verify::{VERIFICATION_SCHEMA, Verification};
 use nearmetal_host::{Host, files};
-use nearmetal_measure::{Metric, Outcome, Results};
+use nearmetal_measure::Metric;
+use nearmetal_results::{Outcome, Results};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -131,8 +132,8 @@ pub(crate) fn load<T: DeserializeOwned>(
 /// Results of this version or an earlier one.
 fn results(directory: &Path) -> Result<Option<Results>, JobError> {
     let path = directory.join(RESULTS);
-    let document = document(&path)?.map(nearmetal_measure::upgraded);
-    document.map(|value| typed(&path, "", value, nearmetal_measure::SCHEMA)).transpose()
+    let document = document(&path)?.map(nearmetal_results::upgraded);
+    document.map(|value| typed(&path, "", value, nearmetal_results::SCHEMA)).transpose()
 }
 
 /// `verify` prints one document for one domain, and a list of them for several.

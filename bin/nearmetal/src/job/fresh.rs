@@ -1,8 +1,9 @@
 //! The fresh rounds of a race as results of arms in pairs, so that they are compared and shown as all others are.
 
-use nearmetal_measure::{
-    Arm, ArmName, Link, MatrixResults, NetJob, NetMatrixResults, NetTest, Outcome, PLANNED, Purpose, Results, Role,
-    Run, SCHEMA, Tenant, Turn, Workload,
+use nearmetal_measure::{NetJob, NetTest, Workload};
+use nearmetal_results::{
+    Arm, ArmName, Link, MatrixResults, NetMatrixResults, Outcome, PLANNED, Purpose, Results, Role, Run, SCHEMA, Tenant,
+    Turn,
 };
 
 /// Those of a disk; `None` if the winner was not measured again.
@@ -11,7 +12,7 @@ pub(super) fn of_disk(results: &MatrixResults) -> Option<Results> {
     let winner = &results.arms.get(results.winner?)?;
     // Documents from before 0.2 call the winner `planned` and QEMU's default `as-found`.
     let older = confirmation.runs.iter().any(|run| run.arm == PLANNED);
-    let (subject, reference) = if older { (PLANNED, nearmetal_measure::AS_FOUND) } else { ("winner", "qemu-default") };
+    let (subject, reference) = if older { (PLANNED, nearmetal_results::AS_FOUND) } else { ("winner", "qemu-default") };
     let arms = vec![
         arm(ArmName::bare_slice(), "the host itself, confined to the slice", ""),
         arm(ArmName::new(reference, "QEMU's default", Role::AsFound), "what the winner is compared with", ""),
@@ -87,8 +88,8 @@ fn arm(name: ArmName, description: &str, region: &str) -> Arm {
 fn empty(
     seed: u64,
     guest: &str,
-    slice: &nearmetal_measure::Slice,
-    environment: &nearmetal_measure::Environment,
+    slice: &nearmetal_results::Slice,
+    environment: &nearmetal_results::Environment,
 ) -> Results {
     Results {
         schema: SCHEMA.to_owned(),

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use nearmetal_host::files::{self, FileError};
-use nearmetal_measure::Environment;
 use nearmetal_report::view::StageSeconds;
+use nearmetal_results::Environment;
 use serde::{Deserialize, Serialize};
 
 /// Value of [`Manifest::schema`].

@@ -1,9 +1,9 @@
 //! A matrix for people: the table, the advice, the chart; and what a plan takes from it.
 
-use nearmetal_measure::{Advice, ArmResult, Bus, DiskPath, Environment, LeftOut, MatrixResults, PathCache};
 use nearmetal_place::{CacheMode, MeasuredDisk};
 use nearmetal_report::view::{AdviceView, RaceArm, RaceView, Rate};
 use nearmetal_report::{Surface, matrix_svg};
+use nearmetal_results::{Advice, ArmResult, Bus, DiskPath, Environment, LeftOut, MatrixResults, PathCache};
 
 use super::race::{self, left_out_text};
 
@@ -193,7 +193,7 @@ mod tests {
         ] {
             assert!(text.contains(words), "`{words}` is not in:\n{text}");
         }
-        let scheduled = with_winner(|path| path.scheduler = Some(nearmetal_measure::Scheduler::Kyber));
+        let scheduled = with_winner(|path| path.scheduler = Some(nearmetal_results::Scheduler::Kyber));
         let advice = super::text(&scheduled);
         assert!(advice.contains("and on the host: kyber as the scheduler of /dev/"), "{advice}");
         let unsure = MatrixResults { confirmation: None, ..recorded() };
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_list_shows_arms_reasons_and_time() {
         let left_out = [LeftOut { what: "block unsafe/threads".into(), why: "loses data".into() }];
-        let arms = [DiskPath::qemu_default(nearmetal_measure::Container::Partition)];
+        let arms = [DiskPath::qemu_default(nearmetal_results::Container::Partition)];
         let text = list_text(&arms, &left_out, 900, 600);
         assert!(text.contains("1 arms") && text.contains("loses data") && text.contains("raise --budget"), "{text}");
         assert!(!list_text(&arms, &[], 900, 1800).contains("raise"));

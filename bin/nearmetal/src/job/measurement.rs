@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nearmetal_measure::{Environment, Measurement, NetMatrixResults, PathTable, Results, Role, Turn, compare};
 use nearmetal_report::view::{
     ArmRole, ArmView, Fact, GuestCard, IncompleteArm, JobReport, LongText, QuickMode, REPORT_SCHEMA, RaceView,
 };
+use nearmetal_results::{Environment, Measurement, NetMatrixResults, PathTable, Results, Role, Turn, compare};
 
 use super::document::Document;
 use super::error::{JobError, cut};
@@ -154,7 +154,7 @@ fn of_results(results: &Results) -> Result<JobReport, JobError> {
 /// The winner, what it was compared with, and bare metal in fresh rounds, shown as any comparison is.
 fn measured_again(again: &Results, report: JobReport) -> Result<JobReport, JobError> {
     let shown = metrics::shown(again);
-    let arm = |arm: &nearmetal_measure::Arm| ArmView {
+    let arm = |arm: &nearmetal_results::Arm| ArmView {
         id: arm.name.id.clone(),
         name: arm.name.title.clone(),
         description: arm.description.clone(),
@@ -178,7 +178,7 @@ fn measured_again(again: &Results, report: JobReport) -> Result<JobReport, JobEr
     })
 }
 
-fn of_disk(results: &nearmetal_measure::MatrixResults) -> Result<JobReport, JobError> {
+fn of_disk(results: &nearmetal_results::MatrixResults) -> Result<JobReport, JobError> {
     let race = matrix::view(results);
     let title = matrix::title(results);
     let report = bare_report(title, &results.guest, &results.created, &results.version, &results.environment);
@@ -234,8 +234,8 @@ fn lost(race: &RaceView, turns: &[Turn]) -> Vec<IncompleteArm> {
     let of = |(number, arm): (usize, &nearmetal_report::view::RaceArm)| {
         let own: Vec<&Turn> = turns.iter().filter(|turn| turn.arm == number).collect();
         let why = |turn: &&Turn| match &turn.outcome {
-            nearmetal_measure::Outcome::Failed { why } => Some(why.clone()),
-            nearmetal_measure::Outcome::Measured { .. } => None,
+            nearmetal_results::Outcome::Failed { why } => Some(why.clone()),
+            nearmetal_results::Outcome::Measured { .. } => None,
         };
         let failures: Vec<String> = own.iter().filter_map(why).collect();
         Some(IncompleteArm {
@@ -271,8 +271,8 @@ fn race_texts(race: &RaceView, turns: &[Turn], recorded: &BTreeMap<String, Strin
     let line = |turn: &Turn| {
         let title = race.arms.get(turn.arm).map_or("unknown", |arm| arm.title.as_str());
         let end = match &turn.outcome {
-            nearmetal_measure::Outcome::Measured { .. } => String::new(),
-            nearmetal_measure::Outcome::Failed { why } => format!("  failed: {why}"),
+            nearmetal_results::Outcome::Measured { .. } => String::new(),
+            nearmetal_results::Outcome::Failed { why } => format!("  failed: {why}"),
         };
         format!("{}  round {:<3} {title}{end}", turn.started, turn.round)
     };

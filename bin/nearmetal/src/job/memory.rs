@@ -2,10 +2,9 @@
 
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::Host;
-use nearmetal_measure::{
-    Arm, MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Purpose, Results, Role, Run, Workload,
-};
+use nearmetal_measure::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
 use nearmetal_report::view::{MemoryRow, MemorySide, MemoryTable};
+use nearmetal_results::{Arm, Purpose, Results, Role, Run};
 use nearmetal_units::PageSize;
 use serde_json::Value;
 
@@ -99,8 +98,8 @@ fn page(job: &MemoryJob, runs: &[&Run]) -> (PageSize, Option<String>) {
 
 fn notes(run: &Run) -> &[String] {
     match &run.outcome {
-        nearmetal_measure::Outcome::Measured { notes, .. } => notes,
-        nearmetal_measure::Outcome::Failed { .. } => &[],
+        nearmetal_results::Outcome::Measured { notes, .. } => notes,
+        nearmetal_results::Outcome::Failed { .. } => &[],
     }
 }
 

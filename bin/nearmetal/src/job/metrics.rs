@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_measure::{
-    Environment, FioJob, MemoryBandwidth, MemoryLatency, Order, Outcome, Purpose, Results, Unit, Workload,
-};
+use nearmetal_measure::{FioJob, MemoryBandwidth, MemoryLatency, Order, Unit, Workload};
 use nearmetal_report::view::{MODELLED, Metric};
+use nearmetal_results::{Environment, Outcome, Purpose, Results};
 use nearmetal_units::Bytes;
 
 /// A quantity as measured, and as shown.

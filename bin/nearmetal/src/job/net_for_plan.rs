@@ -2,8 +2,9 @@
 
 use nearmetal_domain::InterfaceFacts;
 use nearmetal_host::{Host, NetworkInterface};
-use nearmetal_measure::{Advice, Backend, Function, Link, NetArmResult, NetFigure, NetMatrixResults, NetTest};
+use nearmetal_measure::{Function, NetTest};
 use nearmetal_place::{GuestRequest, MeasuredNetwork, NetworkBackend, NetworkPlacement, WorkloadClass};
+use nearmetal_results::{Advice, Backend, Link, NetArmResult, NetFigure, NetMatrixResults};
 use nearmetal_units::MacAddress;
 
 use super::net_matrix::{in_the_guest, price, reference};

@@ -1,11 +1,12 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
-use nearmetal_measure::{
-    Advice, Ceiling, CostsOf, Effect, Environment, LeftOut, Link, NetArmResult, NetCostRow, NetFigure,
-    NetMatrixResults, NetPath, NetTest, Unit, cost_figures, lift_text, net_cost_table,
-};
+use nearmetal_measure::{NetTest, Unit};
 use nearmetal_report::view::{AdviceKind, AdviceView, CeilingRow, RaceArm, RaceView, Rate};
 use nearmetal_report::{Surface, matrix_svg_of};
+use nearmetal_results::{
+    Advice, Ceiling, CostsOf, Effect, Environment, LeftOut, Link, NetArmResult, NetCostRow, NetFigure,
+    NetMatrixResults, NetPath, cost_figures, lift_text, net_cost_table,
+};
 
 use super::race::{self, left_out_text};
 
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_lifts_a_guest_names_rules_there_are() {
-        for id in nearmetal_measure::lift_rules() {
+        for id in nearmetal_results::lift_rules() {
             assert!(nearmetal_rules::rule(id).is_some(), "there is no rule `{id}`");
         }
     }

@@ -162,7 +162,7 @@ pub(crate) struct MeasurementOutput {
     /// Version of nearmetal.
     pub nearmetal: String,
     /// On what the figures were taken.
-    pub environment: nearmetal_measure::Environment,
+    pub environment: nearmetal_results::Environment,
     /// Release of the host's kernel.
     pub kernel: String,
     /// Version of QEMU.

@@ -1,7 +1,7 @@
 //! The table of disk paths for people: one row a path, with the evidence.
 
-use nearmetal_measure::{Environment, PathRow, PathTable, Proof};
 use nearmetal_report::view::{RaceArm, RaceReadBack, RaceView};
+use nearmetal_results::{Environment, PathRow, PathTable, Proof};
 
 use super::race::left_out_rows;
 
@@ -90,7 +90,7 @@ pub(crate) fn paths_text(table: &PathTable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearmetal_measure::{Container, DiskPath, GroundKey, LeftOut, Proof};
+    use nearmetal_results::{Container, DiskPath, GroundKey, LeftOut, Proof};
 
     #[test]
     fn what_did_not_take_effect_comes_first_and_the_rest_has_its_evidence() {
@@ -102,7 +102,7 @@ mod tests {
         let good = Proof { open: words("fdinfo 30: O_DIRECT"), thread: words("iothread 1"), ..Proof::default() };
         let bad = Proof { amiss: words("the engine is threads"), open: words("fdinfo 31"), ..Proof::default() };
         let table = PathTable {
-            schema: nearmetal_measure::PATHS_SCHEMA.to_owned(),
+            schema: nearmetal_results::PATHS_SCHEMA.to_owned(),
             created: String::new(),
             environment: Environment::Lab { machine: "quad".to_owned() },
             ground: GroundKey { device: "drive".into(), kernel: "6.12".into(), qemu: "10.0".into() },

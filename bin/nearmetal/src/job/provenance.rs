@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use nearmetal_change::verify::{GuestDisk, GuestNode, GuestView};
 use nearmetal_change::{DomainChange, PlanFile};
 use nearmetal_host::Host;
-use nearmetal_measure::{Outcome, Purpose, Results, Workload};
+use nearmetal_measure::Workload;
 use nearmetal_report::view::{Fact, LongText};
+use nearmetal_results::{Outcome, Purpose, Results};
 
 use super::secrets;
 
@@ -156,7 +157,7 @@ fn fio_arguments(results: &Results) -> Option<String> {
 
 /// One line a run, in the order they ran.
 fn order(results: &Results) -> String {
-    let line = |run: &nearmetal_measure::Run| {
+    let line = |run: &nearmetal_results::Run| {
         let purpose = match run.purpose {
             Purpose::Pair => "pair",
             Purpose::SameArm => "A/A",

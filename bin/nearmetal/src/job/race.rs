@@ -1,8 +1,8 @@
 //! What the two matrices say alike: the list before a race, what was left out, where a winner holds, and the parts of their
 //! views. What became of each arm is put into words by `nearmetal_report::view::RaceView`.
 
-use nearmetal_measure::{Advice, Effect, Environment, GroundKey, LeftOut};
 use nearmetal_report::view::{AdviceKind, AdviceView, LeftOutRow, RaceReadBack};
+use nearmetal_results::{Advice, Effect, Environment, GroundKey, LeftOut};
 use nearmetal_stats::RatioEstimate;
 
 /// The arms that would be measured, as title and id, and how long that takes, in seconds.

@@ -1,9 +1,9 @@
 //! Tiles: what each arm did with each number of them, and what it held.
 
-use nearmetal_measure::{ArmFilled, Environment, Filling, Full, Level, Results, filled, miss_text};
 use nearmetal_report::view::{
     Bounds, ByNodesView, ModePoint, ModeSeries, NodesQuantity, PartBusy, TilesHeld, TilesRow, TilesView,
 };
+use nearmetal_results::{ArmFilled, Environment, Filling, Full, Level, Results, filled, miss_text};
 
 /// Name of the score in the report.
 const SCORE: &str = "score of all tiles together";
@@ -26,7 +26,7 @@ pub(super) fn view(results: &Results) -> Option<TilesView> {
             NodesQuantity { label: label.to_owned(), unit: unit.to_owned(), higher_is_better, emulated, series };
         (!quantity.series.is_empty()).then_some(quantity)
     };
-    let scores = |level: &Level| level.samples.iter().map(nearmetal_measure::Judged::score).collect();
+    let scores = |level: &Level| level.samples.iter().map(nearmetal_results::Judged::score).collect();
     let busy = |level: &Level| level.samples.iter().filter_map(|sample| sample.busy).collect();
     let quantities =
         [quantity(SCORE, "points", true, &scores), quantity("PUs of the machine that were busy", "PUs", false, &busy)];
@@ -93,7 +93,7 @@ fn row(arm: &str, level: &Level, tiles: &Filling) -> TilesRow {
 
 /// The guest that answered the smallest part of what it was asked, where it did not answer all.
 fn least(level: &Level) -> Option<String> {
-    let all = level.samples.iter().filter_map(nearmetal_measure::Judged::least);
+    let all = level.samples.iter().filter_map(nearmetal_results::Judged::least);
     let (tile, one) = all.min_by(|(_, one), (_, other)| one.answered.total_cmp(&other.answered))?;
     (one.answered < 1.0).then(|| {
         format!(

@@ -1,7 +1,7 @@
 //! What several guests at once did: all together and each alone, for each number of them.
 
-use nearmetal_measure::{CONFIDENCE, Comparison, Purpose, Results, Role, Run};
 use nearmetal_report::view::{CountRow, GuestShare, TenantView, TogetherView};
+use nearmetal_results::{CONFIDENCE, Comparison, Purpose, Results, Role, Run};
 use nearmetal_stats::{Pair, ratio};
 
 use super::compared::{BOUND, TOGETHER, ceiling, means};
@@ -10,12 +10,12 @@ use super::metrics::show;
 
 /// The guests with their slices.
 pub(super) fn tenants(results: &Results) -> Vec<TenantView> {
-    let view = |tenant: &nearmetal_measure::Tenant| slice_view(&tenant.guest, &tenant.slice, &tenant.placement);
+    let view = |tenant: &nearmetal_results::Tenant| slice_view(&tenant.guest, &tenant.slice, &tenant.placement);
     results.tenants.iter().map(view).collect()
 }
 
 /// A guest with its slice.
-pub(super) fn slice_view(guest: &str, slice: &nearmetal_measure::Slice, placement: &[String]) -> TenantView {
+pub(super) fn slice_view(guest: &str, slice: &nearmetal_results::Slice, placement: &[String]) -> TenantView {
     TenantView {
         guest: guest.to_owned(),
         cpus: slice.cpus.clone(),

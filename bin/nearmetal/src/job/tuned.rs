@@ -3,11 +3,11 @@
 use std::fmt::Display;
 
 use nearmetal_domain::{DiskFacts, DomainFacts};
-use nearmetal_measure::{
-    AS_FOUND, AloneEffect, Environment, PLANNED, Results, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning,
-};
 use nearmetal_place::{Choices, MeasuredGuest, WorkloadClass};
 use nearmetal_report::view::{AdviceKind, AdviceView, EffectRow, RaceArm, RaceReadBack, RaceView, Rate};
+use nearmetal_results::{
+    AS_FOUND, AloneEffect, Environment, PLANNED, Results, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning,
+};
 use nearmetal_stats::Sample;
 
 use super::race::left_out_rows;
@@ -56,11 +56,11 @@ pub(super) fn view(results: &Results) -> Option<RaceView> {
 
 /// Arms that are measured and can be nobody's plan.
 fn is_no_plan(id: &str) -> bool {
-    [AS_FOUND, nearmetal_measure::VIRT_INSTALL].contains(&id)
+    [AS_FOUND, nearmetal_results::VIRT_INSTALL].contains(&id)
 }
 
 fn median(results: &Results, arm: &str, metric: &str) -> Option<f64> {
-    let raced = |run: &&nearmetal_measure::Run| run.purpose == nearmetal_measure::Purpose::Race && run.arm == arm;
+    let raced = |run: &&nearmetal_results::Run| run.purpose == nearmetal_results::Purpose::Race && run.arm == arm;
     let values = results.runs.iter().filter(raced).filter_map(|run| run.value(metric)).map(|metric| metric.value);
     Sample::new(values.collect()).ok().map(|sample| sample.median())
 }
@@ -229,13 +229,12 @@ fn changed(then: &DomainFacts, now: &DomainFacts) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_measure::{
-        Arm, ArmName, FioJob, Metric, Outcome, Purpose, Role, Run, Slice, Tenant, TuneFactor, Unit,
-    };
+    use nearmetal_measure::{FioJob, Metric, Unit};
+    use nearmetal_results::{Arm, ArmName, Outcome, Purpose, Role, Run, Slice, Tenant, TuneFactor};
     use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
     use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
-    use nearmetal_measure::AloneFactor;
+    use nearmetal_results::AloneFactor;
 
     use super::*;
 
@@ -283,7 +282,7 @@ mod tests {
             cpus_on_top: CpuSet::one(3),
         };
         Results {
-            schema: nearmetal_measure::SCHEMA.into(),
+            schema: nearmetal_results::SCHEMA.into(),
             experiment: "tune".into(),
             created: "2026-01-01T00:00:00Z".into(),
             version: "0".into(),
@@ -308,7 +307,7 @@ mod tests {
                 error: 0.05,
                 looks: vec![3],
                 factors: vec![TuneFactor { id: "pages".into(), levels: ["huge".into(), "small".into()] }],
-                left_out: vec![nearmetal_measure::LeftOut { what: "pins".into(), why: "--without".into() }],
+                left_out: vec![nearmetal_results::LeftOut { what: "pins".into(), why: "--without".into() }],
                 arms: vec![
                     tuned(AS_FOUND, Fate::Racing, None),
                     tuned(PLANNED, Fate::Racing, about(1.2)),

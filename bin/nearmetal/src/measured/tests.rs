@@ -2,8 +2,8 @@
 
 use nearmetal_change::{DomainInput, compose};
 use nearmetal_domain::DomainXml;
-use nearmetal_measure::{Backend, Link, NetMatrixResults, NetPath};
 use nearmetal_place::{Occupied, Policy, WorkloadClass, render, use_measured};
+use nearmetal_results::{Backend, Link, NetMatrixResults, NetPath};
 
 use super::*;
 use crate::guest_request::{Paths, guest_request};

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use nearmetal_measure::{
-    Arm, ArmName, Ceiling, Container, DiskPath, Effect, Environment, Filling, FioJob, GroundKey, LeftOut, Link, Metric,
-    NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetJob, NetMatrixResults, NetPath, NetTest, Outcome,
-    PATHS_SCHEMA, Part, PathRow, PathTable, Proof, Purpose, Results, RoleLimits, Run, SCHEMA, Scale, ServedJob, Slice,
-    Tenant, TileRole, TileSize, TileWay, Together, Turn, Unit, Window, Workload,
+    FioJob, Metric, NetJob, NetTest, Scale, ServedJob, TileRole, TileSize, TileWay, Unit, Window, Workload,
+};
+use nearmetal_results::{
+    Arm, ArmName, Ceiling, Container, DiskPath, Effect, Environment, Filling, GroundKey, LeftOut, Link,
+    NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, NetPath, Outcome, PATHS_SCHEMA,
+    Part, PathRow, PathTable, Proof, Purpose, Results, RoleLimits, Run, SCHEMA, Slice, Tenant, Together, Turn,
 };
 use nearmetal_stats::{Fate, Pair, ratio};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
@@ -221,7 +223,7 @@ pub(crate) fn together_over_a_port() -> Results {
     let mut ceiling = run(9, 0, "all-pus", Workload::Net(job), rate);
     (ceiling.purpose, ceiling.count) = (Purpose::Ceiling, 2);
     all.runs.push(ceiling);
-    all.arms.push(arm(ArmName::new("all-pus", "all PUs, without a guest", nearmetal_measure::Role::Bare), "its own"));
+    all.arms.push(arm(ArmName::new("all-pus", "all PUs, without a guest", nearmetal_results::Role::Bare), "its own"));
     all
 }
 

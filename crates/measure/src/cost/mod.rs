@@ -9,22 +9,18 @@
 
 mod accesses;
 mod interrupts;
-mod lift;
 mod mounts;
 mod neighbours;
 mod reasons;
 mod silicon;
 mod snapshot;
-mod table;
 mod target;
 mod watch;
 
 pub(crate) use accesses::{only_accesses, rounds_of_accesses};
-pub use lift::{CostsOf, Lifting, costs_of_guests, lift_rules, lift_text, liftings};
 pub(crate) use mounts::{mount_counters, unmount_counters};
 pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};
 pub(crate) use snapshot::{EXECUTING, WAITING};
-pub use table::{CostRow, cost_figures, cost_table, cost_text};
 pub(crate) use watch::{Busy, Requests, Target, Watched, distances, watched};
 
 use nearmetal_load::{Cost, Each, Metric, PREFIX};

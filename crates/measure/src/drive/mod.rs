@@ -14,11 +14,11 @@ use nearmetal_domain::{DomainXml, Function};
 use nearmetal_host::ledger;
 use nearmetal_load::Workload;
 use nearmetal_place::Placement;
+use nearmetal_results::{ArmName, PLANNED, Results};
 use nearmetal_units::{Bytes, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::appliance::Appliance;
-use crate::arm::{ArmName, PLANNED};
 use crate::clones::{clone_name, make_own};
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Guest, Session, Tenant, slice_of};
@@ -28,7 +28,6 @@ use crate::leftovers::FunctionBefore;
 use crate::matrix::fill;
 use crate::pairing::Pairing;
 use crate::record::record;
-use crate::results::Results;
 use nvme::Namespace;
 pub(crate) use path::{DrivePath, Own};
 

@@ -16,14 +16,12 @@
 use std::collections::VecDeque;
 
 use nearmetal_load::Workload;
+use nearmetal_results::{ArmName, CONFIDENCE, Purpose, Run, against, pairs};
 use nearmetal_stats::{PairsNeeded, pairs_needed};
 
 use super::SplitMix;
 use super::round::{Design, Fresh, GIVE_UP_AFTER, Round, Step};
-use crate::arm::{ArmName, against};
-use crate::compare::{CONFIDENCE, pairs};
 use crate::error::MeasureError;
-use crate::results::{Purpose, Run};
 
 /// How many guests have their exits counted by reason at most: fewer than the failures in a row that end an experiment, so that
 /// a kernel that cannot count them takes no figure along.

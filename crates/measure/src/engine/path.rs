@@ -1,12 +1,12 @@
 //! How tenants reach what they work on.
 
 use nearmetal_hypervisor::{DomainState, HypervisorError};
+use nearmetal_results::Arm;
 use nearmetal_units::{CpuSet, NodeSet};
 
 use super::{Session, SplitMix, Step, Tenant};
 use crate::appliance::PROBE_IN_GUEST;
 use crate::error::MeasureError;
-use crate::results::Arm;
 
 /// The PUs of a process on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use nearmetal_load::Workload;
+use nearmetal_results::{Purpose, Run};
 use nearmetal_stats::Race;
 
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
 use crate::error::MeasureError;
-use crate::results::{Purpose, Run};
 
 /// A race among arms.
 pub(crate) struct Racing {
@@ -95,11 +95,11 @@ impl Design for Racing {
 #[cfg(test)]
 mod tests {
     use nearmetal_load::{FioJob, Metric, Unit};
+    use nearmetal_results::Outcome;
     use nearmetal_stats::{Fate, doubling_looks};
     use nearmetal_units::Bytes;
 
     use super::*;
-    use crate::results::Outcome;
 
     /// Arms with fixed rates, each a little different every time; some fail. A run takes a second.
     fn run(rates: &[f64], failing: &[usize], seconds: f64) -> (Racing, Vec<Run>) {

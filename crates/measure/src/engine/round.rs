@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use nearmetal_load::Workload;
+use nearmetal_results::{Outcome, Purpose, Run};
 
 use super::sample::{SLOWED, Sample, Subject};
 use super::session::failed;
 use super::{Session, SplitMix};
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::results::{Outcome, Purpose, Run};
 
 /// After how many failures in a row the experiment is given up: by then it is not a disturbance.
 pub(crate) const GIVE_UP_AFTER: u32 = 4;

@@ -5,16 +5,15 @@ use std::os::unix::fs::MetadataExt as _;
 
 use nearmetal_host::HostFs;
 use nearmetal_load::{Measured, Metric, Unit, Window, Workload, overlap};
+use nearmetal_results::{ArmName, BUSY, Part, Purpose, Slice, Together};
 use nearmetal_units::CpuSet;
 
 use super::path::{Path, Seat};
 use super::turn::{Told, Turn, says_what_was_done_when};
 use super::{Session, Step};
-use crate::arm::ArmName;
 use crate::barrier::{lead, lead_on_the_host, now};
 use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
-use crate::results::{Part, Purpose, Slice, Together};
 
 /// Who runs a load.
 #[derive(Debug, Clone)]
@@ -50,9 +49,6 @@ pub(crate) struct Subject<'a> {
 
 /// About how many times as long everything takes while a lab counts accesses (`./dev bench lab`).
 pub(super) const SLOWED: u32 = 4;
-
-/// Name of the metric that says how many PUs were busy.
-pub(crate) const BUSY: &str = "busy";
 
 /// What came of a sample.
 pub(super) struct Sample {

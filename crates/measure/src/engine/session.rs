@@ -13,11 +13,11 @@ use nearmetal_hypervisor::agent::{self, ExecOutput};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError, Versions};
 use nearmetal_load::{LoadError, SLACK};
 use nearmetal_place::Placement;
+use nearmetal_results::{ArmName, Run, Slice};
 use nearmetal_units::{Bytes, CpuSet};
 
 use super::Round;
 use super::path::{Guest, is_gone, is_there};
-use crate::arm::ArmName;
 use crate::conditions::Conditions;
 use crate::cost::mount_counters;
 use crate::error::MeasureError;
@@ -25,7 +25,6 @@ use crate::event::Event;
 use crate::leftovers::{Leftovers, THP, end_clone, write};
 use crate::log::Log;
 use crate::program;
-use crate::results::{Run, Slice};
 use crate::scratch::Scratch;
 
 /// How long a clone may take from power-on to an agent that answers. Seconds on silicon; in a lab, one with twenty disks takes 90 s

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use nearmetal_host::{Entry, HostFs, MemoryTree};
 use nearmetal_hypervisor::{Effect, Fake, Hypervisor, HypervisorError};
 use nearmetal_load::{FioJob, Workload};
+use nearmetal_results::{ArmName, Environment, Run, Slice, Store};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use proptest::prelude::*;
@@ -18,15 +19,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::arm::ArmName;
 use crate::barrier::{lead, now};
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::finish::{Request, in_a_session};
 use crate::leftovers::Leftovers;
 use crate::program::scripted;
-use crate::results::{Environment, Run, Slice};
-use crate::store::Store;
 
 const ORIGINAL: &str = "web1";
 

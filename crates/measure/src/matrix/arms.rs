@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use nearmetal_place::{DiskEngine, SHARED_QUEUES};
-use serde::{Deserialize, Serialize};
-
-use super::path::{Bus, Container, DiskPath, PathCache, Scheduler};
+use nearmetal_results::{Bus, Container, DiskPath, LeftOut, PathCache, Scheduler};
 
 /// Arms measured at most: they are disks of one guest, and each takes a PCI slot and a region.
 pub const MOST_ARMS: usize = 40;
@@ -40,15 +38,6 @@ pub struct Ground {
     pub schedulers: Vec<Scheduler>,
     /// Every value of every container, as many as there are: for a read-back that no race follows.
     pub every: bool,
-}
-
-/// Arms that are not measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
-    /// Which.
-    pub what: String,
-    /// Why.
-    pub why: String,
 }
 
 /// The arms to measure, QEMU's default first, and those left out.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nearmetal_host::files;
+use nearmetal_results::Container;
 use nearmetal_units::Bytes;
 
-use super::path::Container;
 use crate::error::MeasureError;
 use crate::program::run;
 

@@ -4,9 +4,9 @@
 //! lies between two samples. The winner is measured again in a guest that has no other disk.
 
 use nearmetal_domain::{DomainError, DomainXml};
+use nearmetal_results::{Bus, DiskPath};
 use nearmetal_units::Bytes;
 
-use super::path::{Bus, DiskPath};
 use crate::appliance::Appliance;
 use crate::clones::make_own;
 use crate::error::MeasureError;
@@ -153,8 +153,8 @@ fn escape(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::path::{Container, PathCache};
     use nearmetal_place::DiskEngine;
+    use nearmetal_results::{Container, PathCache};
 
     const FOUND: &str = "<domain type='kvm'>
   <name>web1</name>

@@ -13,8 +13,8 @@ use std::time::Duration;
 use nearmetal_host::{BlockDevice, Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::DiskEngine;
+use nearmetal_results::DiskPath;
 
-use super::path::DiskPath;
 use crate::engine::{ask, chain, settle};
 
 /// How long one write in the guest may take under emulation.
@@ -125,8 +125,9 @@ fn write_once(hypervisor: &mut dyn Hypervisor, guest: &str, device: &str) -> Res
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_results::{Container, PathCache};
+
     use super::*;
-    use crate::matrix::path::{Container, PathCache};
 
     /// /sys/class/block/nvme0n1/stat of Linux 6.12, and of 5.4 without the last two fields.
     const STAT: &str = "     174        0    12160       38       22        3      200       11        0       52       56        0        0        0        0        7        6\n";

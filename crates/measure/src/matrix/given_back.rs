@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Hypervisor;
+use nearmetal_results::DiskPath;
 use nearmetal_units::Bytes;
 
-use super::path::DiskPath;
 use super::volumes::opened_as;
 use crate::engine::{ask, chain};
 
@@ -137,9 +137,9 @@ fn discarded(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use nearmetal_host::{Entry, MemoryTree};
+    use nearmetal_results::Container;
 
     use super::*;
-    use crate::matrix::path::Container;
 
     #[test]
     fn discards_are_the_fourteenth_field() {

@@ -3,18 +3,16 @@
 use std::time::Instant;
 
 use nearmetal_load::{FioJob, SLACK, Workload, missing_file_system};
+use nearmetal_results::{ArmName, Bus, DiskPath, Effect, Proof, Role, Run, Scheduler, Slice, Turn};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
 
 use super::disks::{ArmDisk, guest_with};
-use super::effect::{Effect, Proof, Seen, read_back, seen};
+use super::effect::{Seen, read_back, seen};
 use super::flushes::{self, Flush, drive_under};
-use super::path::{Bus, DiskPath, Scheduler};
 use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, SAME_ARM_PAIRS, confirming};
 use super::scheduler::Setting;
-use super::turn::Turn;
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
-use crate::arm::{ArmName, Role};
 use crate::clones::clone_name;
 use crate::cost::why_no_reasons;
 use crate::engine::{
@@ -22,7 +20,6 @@ use crate::engine::{
     restart_if_dead,
 };
 use crate::error::MeasureError;
-use crate::results::{Run, Slice};
 
 /// One arm with what stands for it.
 pub(super) struct Entrant {
@@ -346,8 +343,9 @@ fn cannot_win(path: &DiskPath, span: Bytes, free: Bytes) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_results::{Container, PathCache};
+
     use super::*;
-    use crate::matrix::path::{Container, PathCache};
 
     #[test]
     fn what_memory_holds_and_what_loses_data_cannot_win() {

@@ -7,18 +7,19 @@ use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Versions;
 use nearmetal_load::{FileJob, FioJob};
 use nearmetal_place::{Placement, major_minor};
+use nearmetal_results::{
+    ArmResult, Confirmation, Container, DiskPath, GroundKey, MATRIX_SCHEMA, MatrixResults, Scheduler, Slice, Turn,
+    turn_figures as figures,
+};
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::arms::{Ground, arms};
 use super::disks::{ArmDisk, serial};
-use super::path::{Container, DiskPath, Scheduler};
-use super::results::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};
 use super::rig::{Entrant, Rig, fresh_arms, shown};
 use super::scheduler::Setting;
 use super::space::Space;
-use super::turn::Turn;
 use super::volumes;
 use crate::appliance::Appliance;
 use crate::clones::clone_name;
@@ -27,7 +28,6 @@ use crate::engine::{Session, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Request, lab_caveat, on_top_caveat};
 use crate::leftovers::Leftovers;
-use crate::results::Slice;
 use crate::scratch::device_behind;
 
 /// A/A pairs of the winner.

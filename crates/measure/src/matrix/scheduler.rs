@@ -2,8 +2,8 @@
 //! each run of an arm that wants another.
 
 use nearmetal_host::{Host, HostFs};
+use nearmetal_results::Scheduler;
 
-use super::path::Scheduler;
 use crate::error::MeasureError;
 use crate::leftovers::write;
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use nearmetal_host::{Host, HostFs};
+use nearmetal_results::{Container, DiskPath, LeftOut};
 use nearmetal_units::Bytes;
 
-use super::arms::{Ground, LeftOut, arms};
+use super::arms::{Ground, arms};
 use super::containers::{Files, fill};
 use super::disks::Part;
-use super::path::{Container, DiskPath};
 use super::run::MatrixRequest;
 use super::volumes;
 use crate::engine::Session;

@@ -4,60 +4,20 @@ use std::time::Instant;
 
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Hypervisor;
-use serde::{Deserialize, Serialize};
+use nearmetal_results::{PATHS_SCHEMA, PathRow, PathTable, Proof};
 
-use super::arms::LeftOut;
 use super::disks::{ArmDisk, serial};
-use super::effect::{Proof, seen};
+use super::effect::seen;
 use super::flushes::Flush;
-use super::path::DiskPath;
-use super::results::GroundKey;
 use super::rig::Rig;
 use super::run::{MatrixRequest, ground, ground_key, prepared};
 use super::space::Space;
 use crate::engine::{Session, Site, chain};
 use crate::error::MeasureError;
 use crate::event::Event;
-use crate::results::Environment;
 
-/// Value of [`PathTable::schema`].
-pub const PATHS_SCHEMA: &str = "nearmetal.paths/1";
 /// Disks of one guest: QEMU gives each a port of its own, and a boot scans them all.
 const BATCH: usize = 16;
-
-/// Every path, with what shows that it took effect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PathTable {
-    /// Always [`PATHS_SCHEMA`] for this version.
-    pub schema: String,
-    /// RFC 3339, UTC.
-    pub created: String,
-    /// Where it was read.
-    pub environment: Environment,
-    /// Drive, kernel and QEMU.
-    pub ground: GroundKey,
-    /// Domain whose clones had the disks.
-    pub guest: String,
-    /// Seconds it took.
-    pub took: f64,
-    /// One row a path.
-    pub rows: Vec<PathRow>,
-    /// Paths that this machine cannot hold, and why.
-    pub left_out: Vec<LeftOut>,
-}
-
-/// One path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathRow {
-    /// The path.
-    pub path: DiskPath,
-    /// Its id.
-    pub id: String,
-    /// Device or file behind it.
-    pub source: String,
-    /// What was read back.
-    pub proof: Proof,
-}
 
 /// Makes every path the scratch space allows, reads each back and removes all, whatever came of it.
 ///

@@ -10,6 +10,7 @@ mod parts;
 mod path;
 
 use nearmetal_load::{WorkJob, Workload};
+use nearmetal_results::{Results, Slice};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,6 @@ use crate::engine::{Fresh, Pairs, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
 use crate::record::record;
-use crate::results::{Results, Slice};
 use crate::together::MOST_TOGETHER;
 
 /// What to measure.

@@ -2,11 +2,11 @@
 
 use nearmetal_domain::{Cell, DefinitionEdit, DomainError};
 use nearmetal_host::Host;
+use nearmetal_results::{ArmName, Role};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
 use super::parts::{NodePart, distance};
 use crate::appliance::Appliance;
-use crate::arm::{ArmName, Role};
 use crate::clones::{add_loads, make_own};
 
 /// One way to spread a guest over nodes (seed 003, ch. 3.4).

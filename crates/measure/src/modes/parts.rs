@@ -1,11 +1,11 @@
 //! The parts of a host that a guest is spread over: one for each node.
 
 use nearmetal_host::{Host, NumaNode};
+use nearmetal_results::Slice;
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
-use crate::results::Slice;
 
 /// Memory of a node that is left to the kernel and to QEMU itself.
 const LEFT_FREE: Bytes = Bytes::from_mib(256);

@@ -2,6 +2,7 @@
 
 use nearmetal_domain::DomainXml;
 use nearmetal_host::ThreadRole;
+use nearmetal_results::{Arm, Slice};
 
 use super::mode::{Made, Mode, definition, vcpus};
 use super::{ModesRequest, NodePart, together};
@@ -10,7 +11,6 @@ use crate::clones::clone_name;
 use crate::engine::{Guest, Path, Seat, Session, Step, Tenant, restart_if_dead};
 use crate::error::MeasureError;
 use crate::record::record;
-use crate::results::{Arm, Slice};
 
 /// See the module.
 pub(super) struct ModesPath<'r> {

@@ -2,13 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use nearmetal_results::{Backend, LeftOut, Link, MOST_QUEUES, NetPath};
 use nearmetal_units::PciAddress;
-
-use super::path::{Backend, Link, NetPath};
-use crate::matrix::LeftOut;
-
-/// Queues a guest is given at most here: beyond, each vCPU of a small guest has one already.
-pub(super) const MOST_QUEUES: u32 = 8;
 
 /// A virtual function of the port.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use nearmetal_host::{HostFs, ThreadRole, guests};
 use nearmetal_hypervisor::{Hypervisor, agent};
+use nearmetal_results::{Backend, Link, NetPath};
 use nearmetal_units::CpuSet;
 use serde_json::Value;
 
 use super::guest::ArmCard;
 use super::interface::{ip_json, master};
-use super::path::{Backend, Link, NetPath};
 use super::port::BRIDGE;
 use crate::error::MeasureError;
 

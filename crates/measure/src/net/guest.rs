@@ -11,8 +11,8 @@ use std::process::Command;
 use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
 use nearmetal_load::LoadError;
+use nearmetal_results::{CardPlace as Place, NetPath};
 
-use super::path::{NetPath, Place};
 use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, initramfs, kit_source, loads_source, staged};
 use crate::clones::{add_loads, make_own};
 use crate::engine::Session;
@@ -256,8 +256,9 @@ pub(crate) const DOWN: &str =
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_results::Link;
+
     use super::*;
-    use crate::net::path::Link;
 
     const FOUND: &str = "<domain type='kvm'>
   <name>web1</name>

@@ -1,18 +1,13 @@
 //! The race and the fresh rounds of the network matrix.
 
 use nearmetal_load::{NetTest, Unit, Workload};
+use nearmetal_results::{ArmName, Ceiling, Effect, Link, Outcome, Purpose, Role, Run, Turn, net_metric as named};
 use nearmetal_stats::{Race, doubling_looks};
 
-use super::costs::named;
-use super::path::Link;
 use super::request::{CEILING_RUNS, FIRST_LOOK, LOOKS};
-use super::results::Ceiling;
 use super::rig::NetRig;
-use crate::arm::{ArmName, Role};
 use crate::engine::{Fresh, Pairs, Plan, Racing, Session, Subject, Tenant, carry_out, chain};
 use crate::error::MeasureError;
-use crate::matrix::{Effect, Turn};
-use crate::results::{Outcome, Purpose, Run};
 
 /// Brings each arm up for the first time and reads it back. One that cannot be brought up does not take the others of its
 /// guest with it: they are tried one by one.
@@ -226,13 +221,14 @@ fn joined(turns: Vec<Turn>) -> Vec<Turn> {
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_results::Outcome;
+
     use super::*;
-    use crate::results::Outcome;
 
     #[test]
     fn a_test_that_was_taken_again_costs_its_boot_nothing() {
         let run = |seed: u64, fails: bool| {
-            let mut run = crate::results::tests::sample_results().runs.remove(0);
+            let mut run = nearmetal_results::samples::sample_results().runs.remove(0);
             run.seed = seed;
             if fails {
                 run.outcome = Outcome::Failed { why: "a neighbour".into() };

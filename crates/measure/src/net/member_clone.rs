@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use nearmetal_host::guests;
+use nearmetal_results::Link;
 
 use super::effect::{PATIENCE, in_the_guest, on_the_host, seen};
 use super::guest::{ArmCard, CARRIER, UP, guest_with};
-use super::path::Link;
 use super::port::{BRIDGE, Port};
 use crate::appliance::Appliance;
 use crate::clones::clone_name;

@@ -2,32 +2,24 @@
 //!
 //! [`net_arms`] lists the ways there are, as data; a race makes guests whose cards they are, reads each back, races
 //! them against a peer on the other end of the cable ([`nearmetal_stats::Race`]) and measures the winner again in a guest
-//! of its own, beside libvirt's default and the bare slice. [`NetMatrixResults`] is what is left.
+//! of its own, beside libvirt's default and the bare slice. [`nearmetal_results::NetMatrixResults`] is what is left.
 
 mod arms;
-mod costs;
 pub(crate) mod effect;
 mod greet;
 pub(crate) mod guest;
 pub(crate) mod interface;
 mod lane;
 pub(crate) mod member_clone;
-pub(crate) mod path;
 pub(crate) mod port;
 mod request;
-mod results;
 mod rig;
 mod run;
 pub(crate) mod several;
 pub(crate) mod space;
 
 pub use arms::{Function, NetGround, net_arms, net_words};
-pub use costs::{NetCostRow, net_cost_table};
-pub use path::{Backend, Link, NetPath};
 pub(crate) use port::NetBefore;
 pub use port::check_address;
 pub use request::{NetMatrixRequest, net_ground, net_least_seconds, port_functions};
-#[cfg(test)]
-pub(crate) use results::tests::sample_net_matrix;
-pub use results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND};
 pub use run::{port_model, read_back_net};

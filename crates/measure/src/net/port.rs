@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use nearmetal_host::{Host, HostFs};
+use nearmetal_results::PortRole as Role;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::interface::{exists, has_link, ip, ip_json, master, until};
-use super::path::Role;
 use super::space::{self, NAMESPACE};
 use crate::error::MeasureError;
 use crate::leftovers::Leftovers;

@@ -6,12 +6,12 @@ use std::process::Command;
 use nearmetal_host::{Host, HostFs, assignable, ledger};
 use nearmetal_load::{NetJob, NetTest, Workload};
 use nearmetal_place::Placement;
+use nearmetal_results::{Link, NetPath};
 use nearmetal_units::PciAddress;
 use serde::{Deserialize, Serialize};
 
 use super::arms::{Function, NetGround};
 use super::guest::own_kernel;
-use super::path::{Link, NetPath};
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
 use crate::program::run;

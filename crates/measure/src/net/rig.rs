@@ -1,20 +1,18 @@
 //! The guests of the network matrix and the bare slice: brought up, read back, and the path of the race.
 
 use nearmetal_load::{NetTest, SLACK};
+use nearmetal_results::{Effect, Link, PortRole as Role, Slice};
 
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::greet::greeted;
 use super::guest::{ArmCard, DOWN, UP, guest_with};
-use super::path::{Link, Role};
 use super::port::{BRIDGE, Port};
 use super::request::NetMatrixRequest;
 use super::space::NAMESPACE;
 use crate::appliance::Appliance;
 use crate::engine::{Guest, Path, Pus, Seat, Session, SplitMix, Step, chain, failed};
 use crate::error::MeasureError;
-use crate::matrix::Effect;
 use crate::program::run;
-use crate::results::Slice;
 
 /// What shows which thread moves the packets: many small ones.
 const LOAD: NetTest = NetTest::UdpRr;
@@ -337,8 +335,9 @@ fn by_guest(cards: &[ArmCard], arms: &[usize], stands: impl Fn(usize) -> bool, r
 
 #[cfg(test)]
 mod tests {
+    use nearmetal_results::NetPath;
+
     use super::*;
-    use crate::net::path::NetPath;
 
     fn cards() -> Vec<ArmCard> {
         let links = [

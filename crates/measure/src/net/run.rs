@@ -6,25 +6,24 @@ use std::time::Instant;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_load::NetTest;
+use nearmetal_results::{
+    CONFIDENCE, Ceiling, Effect, GroundKey, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults,
+    NetPath, Slice, Turn, peer_bound as bound, turn_median as median, turn_medians as medians, turn_pairs as pairs,
+};
 use nearmetal_stats::{Race, doubling_looks, ratio};
 use nearmetal_units::Bytes;
 
 use super::arms::{Function, NetGround, net_arms};
 use super::guest::{ArmCard, appliance, mac_of_run, own_kernel};
 use super::lane::{ceiling, confirm, race, read_back_all};
-use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
 use super::request::{FIRST_LOOK, LOOKS, NetMatrixRequest, affordable, confirming, net_ground};
-use super::results::{Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults, bound, medians};
 use super::rig::NetRig;
-use crate::compare::CONFIDENCE;
 use crate::conditions::Conditions;
 use crate::engine::{Session, Site, slice_of};
 use crate::error::MeasureError;
 use crate::event::Event;
 use crate::finish::{Request, lab_caveat, on_top_caveat};
-use crate::matrix::{Effect, GroundKey, Turn, median, pairs};
-use crate::results::Slice;
 
 impl Request for NetMatrixRequest {
     type Outcome = NetMatrixResults;

@@ -6,10 +6,10 @@ use nearmetal_load::{
     TileRole as Role, WebJob, WorkJob, Workload,
 };
 use nearmetal_place::{MemoryPlacement, Placement, VcpuPin};
+use nearmetal_results::{NetPath, PLANNED, RoleLimits, TuneFactor};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use super::{LOADS, Machine, Sample};
-use crate::arm::PLANNED;
 use crate::conditions::Conditions;
 use crate::decisions::DecisionsRequest;
 use crate::drive::DriveRequest;
@@ -17,14 +17,14 @@ use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
 use crate::matrix::MatrixRequest;
 use crate::modes::{ModesRequest, NodePart};
-use crate::net::{NetMatrixRequest, NetPath};
+use crate::net::NetMatrixRequest;
 use crate::pages::PagesRequest;
 use crate::pairing::Pairing;
 use crate::slice::SliceRequest;
 use crate::stand::OnScratch;
-use crate::tiles::{RoleLimits, TileWay, TilesRequest};
+use crate::tiles::{TileWay, TilesRequest};
 use crate::together::{Member, Over, TogetherRequest};
-use crate::tune::{TuneArm, TuneFactor, TuneOn, TuneRequest};
+use crate::tune::{TuneArm, TuneOn, TuneRequest};
 
 const DEFINITION: &str = include_str!("../../../../fixtures/domains/hand-written-minimal.xml");
 

@@ -17,6 +17,7 @@ use nearmetal_domain::DomainXml;
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{Definition, DomainState, Fake, Hypervisor, HypervisorError, Transport};
+use nearmetal_results::{Environment, Measurement, Store};
 
 pub(crate) use experiments::{Kind, in_huge_pages, on_scratch};
 use fate::Fate;
@@ -27,11 +28,9 @@ pub(crate) use world::{End, LOADS, RATE, RATE_OF_GUESTS, Sample, World};
 use crate::conditions::Conditions;
 use crate::engine::{Session, Site};
 use crate::error::MeasureError;
-use crate::experiment::{Experiment, Measurement};
+use crate::experiment::Experiment;
 use crate::leftovers::Leftovers;
 use crate::program::scripted;
-use crate::results::Environment;
-use crate::store::Store;
 
 /// What somebody else does with libvirt.
 type Deed = Box<dyn FnOnce(&mut Fake)>;

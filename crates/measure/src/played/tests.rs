@@ -1,14 +1,13 @@
 //! Every experiment from start to end.
 
 use nearmetal_load::{Metric, NetJob, Workload};
+use nearmetal_results::{Effect, Outcome, Purpose, Run, Turn};
 use proptest::prelude::*;
 
 use super::experiments::Kind;
 use super::*;
 use crate::engine::BOOT_LIMIT;
-use crate::matrix::{Effect, Turn};
 use crate::net::NetMatrixRequest;
-use crate::results::{Outcome, Purpose, Run};
 
 fn runs(document: &Measurement) -> Vec<Run> {
     match document {

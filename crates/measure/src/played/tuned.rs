@@ -1,17 +1,19 @@
 //! Tunes from start to end: what they find, and the user's own guest, which is shut down and started for its turns.
 
+use nearmetal_results::{TuneVerdict, Tuning};
+
 use super::experiments::Kind;
 use super::*;
 
 /// What a tune of three plans comes to where guests with this in their name are faster than all others by a half.
-fn tuned(fast: &'static str) -> crate::tune::Tuning {
+fn tuned(fast: &'static str) -> Tuning {
     let (mut machine, _) = Kind::Tune.set_up();
     machine.rates(move |sample| match &sample.guest {
         Some(guest) if guest.contains(fast) => RATE * 3 / 2,
         Some(_) => RATE_OF_GUESTS,
         None => RATE,
     });
-    let plans = [crate::arm::PLANNED, "node.huge.rule.iothread", "float"];
+    let plans = [nearmetal_results::PLANNED, "node.huge.rule.iothread", "float"];
     let request = super::experiments::tune(machine.conditions(), &plans, 2);
     let Measurement::Results(results) = machine.perform(&Experiment::Tune(Box::new(request))).document() else {
         panic!("a tune leaves results")
@@ -39,7 +41,7 @@ fn a_tune_uses_the_plan_that_is_faster_and_says_what_its_factor_is_worth() {
 fn a_tune_leaves_the_guest_as_it_is_when_all_are_equal_and_when_it_is_the_best() {
     for fast in ["nobody", "as-found"] {
         let tuning = tuned(fast);
-        assert_eq!(tuning.verdict, crate::tune::TuneVerdict::Leave, "{fast}");
+        assert_eq!(tuning.verdict, TuneVerdict::Leave, "{fast}");
     }
 }
 
@@ -55,7 +57,7 @@ fn tuned_itself(fast: &'static str, plans: &[&str]) -> (Machine, Came) {
 
 #[test]
 fn a_guest_itself_is_started_as_each_plan_for_each_run_of_its_command_and_as_it_was_at_the_end() {
-    let plans = [crate::arm::PLANNED, "node.huge.rule.iothread", "float"];
+    let plans = [nearmetal_results::PLANNED, "node.huge.rule.iothread", "float"];
     let (mut machine, came) = tuned_itself("node.huge.rule.iothread", &plans);
     let Measurement::Results(results) = came.document() else { panic!("a tune leaves results") };
     assert_eq!(machine.left(), Vec::<String>::new());
@@ -64,7 +66,9 @@ fn a_guest_itself_is_started_as_each_plan_for_each_run_of_its_command_and_as_it_
     let to_found = tuning.to_found.as_ref().unwrap();
     assert!((to_found.ratio - 1500.0 / 900.0).abs() < 1e-6, "{to_found:?}");
     assert_eq!(tuning.to_bare, None);
-    assert!(results.arm(crate::arm::BARE_SLICE).is_none() && results.caveats.join(" ").contains("no bare metal"));
+    assert!(
+        results.arm(nearmetal_results::BARE_SLICE).is_none() && results.caveats.join(" ").contains("no bare metal")
+    );
     // Once to be read back, and for each run; then as libvirt keeps it.
     let steps = machine.steps();
     let count = |what: &str| steps.iter().filter(|step| step.starts_with(what)).count();
@@ -233,13 +237,13 @@ fn arms_are_not_started_once_somebody_has_changed_the_definition() {
 fn pools_are_grown_for_the_turns_in_huge_pages_alone() {
     let (mut machine, _) = Kind::TuneOfACommand.set_up();
     let mut request =
-        super::experiments::tune(machine.conditions(), &[crate::arm::PLANNED, "node.small.rule.iothread"], 1);
+        super::experiments::tune(machine.conditions(), &[nearmetal_results::PLANNED, "node.small.rule.iothread"], 1);
     request.on = super::experiments::itself();
     request.arms[0].xml = super::experiments::in_huge_pages().xml_planned;
     let Measurement::Results(results) = machine.perform(&Experiment::Tune(Box::new(request))).document() else {
         panic!("a tune leaves results")
     };
-    assert!(results.arm(crate::arm::PLANNED).unwrap().xml.as_deref().unwrap().contains("hugepages"));
+    assert!(results.arm(nearmetal_results::PLANNED).unwrap().xml.as_deref().unwrap().contains("hugepages"));
     let steps = machine.steps();
     let mut grown = false;
     for (number, step) in steps.iter().enumerate() {

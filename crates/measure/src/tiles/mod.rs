@@ -1,12 +1,10 @@
 //! Tiles: guests that serve what a company serves, each of them one part of it, and one tile more until the machine is full.
 //!
 //! It is what consolidation benchmarks do (SPECvirt, VMmark): a tile asks for a fixed amount of everything, so what a machine
-//! is worth is how many tiles it holds before an answer comes too late. The score is nearmetal's own ([`judged`]). What asks the
+//! is worth is how many tiles it holds before an answer comes too late. The score is nearmetal's own ([`nearmetal_results::judged`]). What asks the
 //! guests runs on this host, on PUs that no guest has, so that it needs no second machine; no request crosses a wire.
 
-mod judge;
 mod network;
-mod outcome;
 mod path;
 mod way;
 
@@ -16,29 +14,25 @@ use std::time::Duration;
 use nearmetal_domain::DomainXml;
 use nearmetal_host::Host;
 use nearmetal_load::{At, Peers, Scale, ServedJob, TileRole as Role, TileSize, Workload};
+use nearmetal_results::{Arm, Environment, Filling, Link, Look, Results, RoleLimits, Run, Slice, judged};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
-pub use self::judge::{FULL_TILE, Judged, Miss, RoleLimits, Served, TileScore, judged};
 use self::network::Network;
-pub use self::outcome::{ArmFilled, Filling, Level, filled, miss_text};
 use self::path::{Arranged, TileGuest, Tiles};
 use self::way::Drivers;
 pub use self::way::TileWay;
 use crate::appliance::PROBE_IN_GUEST;
 use crate::clones::loads_in_guest;
 use crate::conditions::Conditions;
-pub use crate::engine::Full;
-use crate::engine::{Fill, FillPlan, Look, Session, Tenant, slice_of};
+use crate::engine::{Fill, FillPlan, Session, Tenant, slice_of};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
 use crate::net::guest::{ArmCard, mac_of_run, with_probe};
 use crate::net::member_clone::MemberClone;
-use crate::net::path::Link;
 use crate::net::port::{Port, TAP, why_not};
 use crate::net::port_functions;
 use crate::net::several::{Free, drivers_of, one_each};
-use crate::results::{Arm, Environment, Results, Run, Slice};
 use crate::together::{Member, apart, make_room};
 
 /// The most guests of all tiles together.
@@ -227,7 +221,7 @@ fn measure(request: &TilesRequest, session: &mut Session<'_>) -> Result<Results,
         drivers: on.0.clone(),
         ksm: session.host.system.ksm,
     };
-    let kept: Vec<crate::results::Tenant> = tenants.iter().cloned().map(crate::results::Tenant::from).collect();
+    let kept: Vec<nearmetal_results::Tenant> = tenants.iter().cloned().map(nearmetal_results::Tenant::from).collect();
     let look = |run: &Run| {
         let judged = judged(run, &kept, &request.limits)?;
         Some(Look { score: judged.score(), is_kept: judged.misses.is_empty() })

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use nearmetal_hypervisor::agent::{self, Running};
 use nearmetal_load::TileRole as Role;
+use nearmetal_results::{Arm, Link, Slice};
 use nearmetal_units::{CpuSet, NodeSet};
 
 use super::way::{Drivers, TileWay};
 use crate::engine::{Path, Pus, Seat, Session, Step, failed, stdout_of};
 use crate::error::MeasureError;
 use crate::net::member_clone::MemberClone;
-use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::record::record;
-use crate::results::{Arm, Slice};
 
 /// One guest.
 pub(super) struct TileGuest<'a> {
@@ -145,7 +144,7 @@ fn boot(guest: &mut TileGuest<'_>, port: &Port, session: &mut Session<'_>) -> Re
     if guest.clone.card.path.link == Link::Bridge {
         port.hold(&guest.clone.card.tap, &guest.clone.card.mac)?;
     }
-    let arm = crate::arm::ArmName::planned();
+    let arm = nearmetal_results::ArmName::planned();
     guest.recorded = Some(record(session, &arm, "", "", Some(&name), &guest.slice)?);
     guest.is_up = true;
     Ok(())

@@ -1,7 +1,9 @@
 //! Tiles from start to end on the played machine, and what is worked out of their runs.
 
+use nearmetal_results::{FULL_TILE, Full, Level, Measurement, filled};
+
 use super::*;
-use crate::experiment::{Experiment as Any, Measurement};
+use crate::experiment::Experiment as Any;
 use crate::played::{End, Kind, Machine, Sample};
 
 /// The document of an experiment that leaves nothing behind.
@@ -44,7 +46,7 @@ fn a_machine_that_keeps_up_holds_all_tiles_and_scores_100_each() {
     assert!(results.tenants.iter().all(|tenant| tenant.load.is_some()));
     let read = Results::parse(&serde_json::to_string(&results).unwrap()).unwrap();
     assert_eq!((&read.tiles, &read.tenants), (&results.tiles, &results.tenants));
-    assert_eq!(super::filled(&read).iter().map(|arm| arm.held).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(nearmetal_results::filled(&read).iter().map(|arm| arm.held).collect::<Vec<_>>(), [2, 2]);
 }
 
 #[test]

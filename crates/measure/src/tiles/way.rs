@@ -5,13 +5,11 @@ use std::process::Command;
 use std::str::FromStr;
 
 use nearmetal_host::HostFs;
+use nearmetal_results::{ArmName, Link, NetPath, PortRole, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{self, ArmName};
 use crate::error::MeasureError;
-use crate::net::NetPath;
 use crate::net::interface::{exists, ip};
-use crate::net::path::{Link, Role as PortRole};
 use crate::net::port::{BRIDGE, Port};
 use crate::net::space::{self, NAMESPACE};
 use crate::program;
@@ -41,8 +39,8 @@ impl TileWay {
     /// The arm of it.
     pub fn arm(self) -> ArmName {
         match self {
-            Self::Bridge => ArmName::new(self.word(), "virtio on a bridge", arm::Role::AsFound),
-            Self::Vf => ArmName::new(self.word(), "virtual functions", arm::Role::Planned),
+            Self::Bridge => ArmName::new(self.word(), "virtio on a bridge", Role::AsFound),
+            Self::Vf => ArmName::new(self.word(), "virtual functions", Role::Planned),
         }
     }
 

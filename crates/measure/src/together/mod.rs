@@ -11,16 +11,15 @@ mod over_scratch;
 
 use nearmetal_load::Workload;
 use nearmetal_place::Placement;
+use nearmetal_results::{Arm, ArmName, Environment, Results};
 use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::ArmName;
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Pairs, Path, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request};
 use crate::record::record;
-use crate::results::{Arm, Environment, Results};
 
 pub use self::over::Over;
 
@@ -161,7 +160,7 @@ fn arms(
     guests.placement = Vec::new();
     let mut arms = vec![bare, guests];
     if ceiling {
-        let name = ArmName::new("all-pus", "all PUs, without a guest", crate::arm::Role::Bare);
+        let name = ArmName::new("all-pus", "all PUs, without a guest", nearmetal_results::Role::Bare);
         arms.push(record(session, &name, "the host itself, where the kernel puts it", "its own", None, &first.slice)?);
     }
     Ok(arms)

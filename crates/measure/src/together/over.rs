@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use nearmetal_load::{FioJob, NetTest};
+use nearmetal_results::NetPath;
 use nearmetal_units::PciAddress;
 use serde::{Deserialize, Serialize};
 
 use super::{Ready, TogetherRequest, over_drives, over_scratch};
 use crate::engine::Session;
 use crate::error::MeasureError;
-use crate::net::{NetPath, several};
+use crate::net::several;
 
 /// What they work on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! Several guests, each on a drive of its own that host and guest take turns on.
 
 use nearmetal_load::FioJob;
+use nearmetal_results::ArmName;
 use nearmetal_units::PciAddress;
 
 use super::{Ready, TogetherRequest, make_room};
 use crate::appliance::Appliance;
-use crate::arm::ArmName;
 use crate::drive::{DrivePath, Own, clone_with, device_title, may_be_taken, taken};
 use crate::engine::{Session, Tenant, slice_of};
 use crate::error::MeasureError;

@@ -1,11 +1,11 @@
 //! Several guests, each on a scratch device of its own.
 
 use nearmetal_load::FioJob;
+use nearmetal_results::ArmName;
 use nearmetal_units::Bytes;
 
 use super::{Ready, TogetherRequest, make_room};
 use crate::appliance::Appliance;
-use crate::arm::ArmName;
 use crate::clones::{DiskClone, clone_xml, measured_disk};
 use crate::engine::{Guest, Path, Seat, Session, Step, Tenant, restart_if_dead, slice_of};
 use crate::error::MeasureError;

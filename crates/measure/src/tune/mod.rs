@@ -13,13 +13,12 @@ mod within;
 mod tests;
 
 use nearmetal_load::Workload;
+use nearmetal_results::{Arm, ArmName, Purpose, Results, Role, Run, Slice};
 use nearmetal_stats::{Race, doubling_looks};
 
-pub use self::outcome::{AloneEffect, Effect as TuneEffect, TunedArm, Tuning, Verdict as TuneVerdict};
-pub use self::request::{AloneFactor, TuneArm, TuneFactor, TuneOn, TuneRequest, least_seconds as least_tune_seconds};
+pub use self::request::{TuneArm, TuneOn, TuneRequest, least_seconds as least_tune_seconds};
 pub(crate) use self::within::Within;
 
-use crate::arm::{ArmName, Role};
 use crate::clones::as_virt_install;
 use crate::conditions::Conditions;
 use crate::engine::{Fresh, Pairs, Path, Plan, Racing, Session, Tenant};
@@ -27,7 +26,6 @@ use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};
 use crate::itself::Itself;
 use crate::pairing::Pairing;
-use crate::results::{Arm, Purpose, Results, Run, Slice};
 use crate::stand::{Stand, Up, Way};
 
 /// Rounds before the first look: with fewer, nothing can be shown worse.
@@ -188,7 +186,7 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
         .collect();
     let took = session.hypervisor.now().duration_since(began).as_secs_f64();
     let mut results = experiment.document(runs, session)?;
-    results.tune = Some(Box::new(Tuning::of(request, &results, racing.race(), &arms, &ids[leader], took)?));
+    results.tune = Some(Box::new(outcome::tuning(request, &results, racing.race(), &arms, &ids[leader], took)?));
     Ok(results)
 }
 
@@ -264,7 +262,7 @@ fn confirmed(places: Places, leader: usize) -> Vec<usize> {
 }
 
 /// The winner is what is proposed, whatever the race called it.
-fn name_roles(arms: &mut [crate::results::Arm], leader: usize) {
+fn name_roles(arms: &mut [nearmetal_results::Arm], leader: usize) {
     arms[leader].name.role = Role::Planned;
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use nearmetal_load::{CommandJob, Workload};
+use nearmetal_results::{AloneFactor, LeftOut, TuneFactor};
 use serde::{Deserialize, Serialize};
 
 use super::{FIRST_RUNG, KEPT, LEAST_PAIRS, MARGIN, PUTTING_BACK};
@@ -10,7 +11,6 @@ use nearmetal_place::Placement;
 
 use crate::conditions::Conditions;
 use crate::error::MeasureError;
-use crate::matrix::LeftOut;
 use crate::pairing::Pairing;
 use crate::stand::OnScratch;
 
@@ -18,25 +18,6 @@ use crate::stand::OnScratch;
 pub(super) const BESIDE_A_SAMPLE: f64 = 2.0;
 /// Seconds to boot a guest, as an estimate before any was booted.
 const BOOT: f64 = 8.0;
-
-/// What a plan can decide in two ways or more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TuneFactor {
-    /// Its word: `pages`.
-    pub id: String,
-    /// The rule's level first, then the other one of the fraction, for people.
-    pub levels: [String; 2],
-}
-
-/// A factor beside the fraction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AloneFactor {
-    /// What it decides.
-    #[serde(flatten)]
-    pub factor: TuneFactor,
-    /// Id of the plan that has its other level, and all else as by rule.
-    pub arm: String,
-}
 
 /// A plan that races.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 //! The parts of a tune on invented figures; the whole of it runs in `played`.
 
 use nearmetal_load::{FioJob, Metric, Unit, Workload};
+use nearmetal_results::Outcome;
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
 use crate::engine::{Design, SplitMix};
-use crate::results::Outcome;
 
 fn workload() -> Workload {
     FioJob::first_seed(Bytes::from_kib(4), 1, 0).into()

@@ -1,9 +1,10 @@
 //! A design that ends within a time: before each round it is asked what the round will cost, boots included.
 
+use nearmetal_results::Run;
+
 use super::MARGIN;
 use crate::engine::{Design, Round, SplitMix};
 use crate::error::MeasureError;
-use crate::results::Run;
 
 /// Hands out the rounds of a design while they fit into what is left of its seconds. With one clone up at a time a run's
 /// seconds include the boot of its guest, so the sum over all runs is the wall time. A round is taken to cost what the longest

@@ -1,7 +1,8 @@
 //! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{BARE_SLICE, Comparison, Cost, Estimate, PLANNED, Purpose, Results, Run, compare, cost_table};
+use nearmetal_measure::Cost;
+use nearmetal_results::{BARE_SLICE, Comparison, Estimate, PLANNED, Purpose, Results, Run, compare, cost_table};
 
 use super::{Case, Verdict, long_in, shared_long};
 use crate::context::Bench;

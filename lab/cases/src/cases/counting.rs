@@ -1,7 +1,7 @@
 //! A lab whose processors count: the counts themselves, and what a measurement makes of them.
 
 use anyhow::{Context as _, ensure};
-use nearmetal_measure::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results};
+use nearmetal_results::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Results};
 use serde_json::{Value, json};
 
 use super::{Case, Verdict, long_in, shared_long};

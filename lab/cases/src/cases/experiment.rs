@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Purpose, Results, Run};
 use nearmetal_report::view::{ExperimentView, StepState};
+use nearmetal_results::{Purpose, Results, Run};
 
 use super::bench::{STATE, define_four_with_drives, same_arm};
 use super::counting::near_and_far;

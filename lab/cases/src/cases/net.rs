@@ -1,9 +1,9 @@
 //! The network matrix over a cable between two labs: a server, and a small peer that answers netperf and sockperf.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{
-    Advice, Cost, Effect, NetCostRow, NetMatrixResults, NetTest, PLANNED, Purpose, Results, Run, cost_table,
-    net_cost_table,
+use nearmetal_measure::{Cost, NetTest};
+use nearmetal_results::{
+    Advice, Effect, NetCostRow, NetMatrixResults, PLANNED, Purpose, Results, Run, cost_table, net_cost_table,
 };
 
 use super::experiment::ran;
@@ -143,7 +143,7 @@ fn short_race(server: &Bench) -> anyhow::Result<Verdict> {
         }
         ensure!(arm.rounds >= 4 && arm.median.is_some(), "{} ran in {} rounds: {text}", arm.path.title(), arm.rounds);
     }
-    let complete = |ceiling: &nearmetal_measure::Ceiling| (ceiling.confined.len(), ceiling.unconfined.len()) == (3, 3);
+    let complete = |ceiling: &nearmetal_results::Ceiling| (ceiling.confined.len(), ceiling.unconfined.len()) == (3, 3);
     ensure!(results.ceiling.len() == 4 && results.ceiling.iter().all(complete), "{:?}", results.ceiling);
     ensure!(text.contains("lab: emulated time") && server.sh("cat /root/net.svg")?.contains("</svg>"), "{text}");
     let confirmation = results.confirmation.as_ref().context("the winner was not measured again")?;

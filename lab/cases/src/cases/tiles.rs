@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use nearmetal_measure::{Full, Results, filled, miss_text};
+use nearmetal_results::{Full, Results, filled, miss_text};
 
 use super::{Case, Verdict, whole};
 use crate::context::{Bench, Boot};

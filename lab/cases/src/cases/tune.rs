@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{AS_FOUND, PLANNED, Results, TuneVerdict, VIRT_INSTALL};
+use nearmetal_results::{AS_FOUND, PLANNED, Results, TuneVerdict, VIRT_INSTALL};
 
 use super::{Case, Verdict, shared_long};
 use crate::context::Bench;

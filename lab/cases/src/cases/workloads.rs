@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::ensure;
 use nearmetal_lab::image::With;
 use nearmetal_lab::machine::Count;
-use nearmetal_measure::{
-    AS_FOUND, BARE_SLICE, Estimate, FileStep, Outcome, PLANNED, Purpose, Results, Run, VIRT_INSTALL, Workload, compare,
+use nearmetal_measure::{FileStep, Workload};
+use nearmetal_results::{
+    AS_FOUND, BARE_SLICE, Estimate, Outcome, PLANNED, Purpose, Results, Run, VIRT_INSTALL, compare,
 };
 
 use super::{Case, Verdict, alone, long_in, shared_long};

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, Environment, Stop};
+use nearmetal_measure::{Conditions, Stop};
+use nearmetal_results::Environment;
 
 use crate::guest_files;
 use crate::installed::beside_this_program;

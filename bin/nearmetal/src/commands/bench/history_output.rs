@@ -1,6 +1,6 @@
 //! `nearmetal bench history` for programs: what was measured, with the ratios that came of it.
 
-use nearmetal_measure::{Comparison, Entry, Estimate, State, Store, compare};
+use nearmetal_results::{Comparison, Entry, Estimate, State, Store, compare};
 
 use crate::job::outputs::{HISTORY_SCHEMA, HistoryOutput, MeasurementOutput, RatioOutput};
 use crate::results_store::FromArgs;

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use nearmetal_change::Journal;
-use nearmetal_measure::{Conditions, Experiment, Measurement};
+use nearmetal_measure::{Conditions, Experiment};
 use nearmetal_report::view::IncompleteArm;
+use nearmetal_results::Measurement;
 
 use super::measuring::{perform, written};
 use super::planned::Planned;

@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::bail;
 use nearmetal_host::{HostFs, files};
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{Event, Experiment, MeasureError, Measurement, Stop};
+use nearmetal_measure::{Event, Experiment, MeasureError, Stop};
+use nearmetal_results::Measurement;
 use serde::Serialize;
 
 use crate::printer::Printer;

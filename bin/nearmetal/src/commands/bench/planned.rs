@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use nearmetal_change::{ChangeError, DomainChange, Journal, PlanFile};
 use nearmetal_domain::DomainXml;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Environment, Shape};
+use nearmetal_measure::Shape;
 use nearmetal_place::Placement;
+use nearmetal_results::Environment;
 
 use super::workload::{Chosen, USUAL_SIZE};
 use crate::exit_status::WrongUse;

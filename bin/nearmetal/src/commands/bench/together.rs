@@ -4,9 +4,8 @@ use std::net::IpAddr;
 
 use clap::ArgGroup;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{
-    Experiment, FioJob, MOST_TOGETHER, Member, NetPath, NetTest, Over, TogetherRequest, function_of,
-};
+use nearmetal_measure::{Experiment, FioJob, MOST_TOGETHER, Member, NetTest, Over, TogetherRequest, function_of};
+use nearmetal_results::NetPath;
 use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::bail;
 use nearmetal_host::files;
-use nearmetal_measure::{Environment, Results};
 use nearmetal_report::{Summary, summary_violations};
+use nearmetal_results::{Environment, Results};
 
 use super::course::Course;
 use super::job::{GUEST, Job};

@@ -1,6 +1,7 @@
 //! How long the demo measures: what `bench` is told, and afterwards in words what it did.
 
-use nearmetal_measure::{Purpose, Results, Run, Workload};
+use nearmetal_measure::Workload;
+use nearmetal_results::{Purpose, Results, Run};
 use nearmetal_units::Bytes;
 
 /// How much is measured.

@@ -154,7 +154,7 @@ fn a_demo_without_trouble_ends_with_a_page_and_a_lab_as_it_was() {
 fn what_was_shortened_is_said_by_what_ran() {
     let done = demo(&mut Recorded::new());
     let manifest: Value = serde_json::from_str(&done.text("job.json")).unwrap();
-    let results = nearmetal_measure::Results::parse(&done.text("results.json")).unwrap();
+    let results = nearmetal_results::Results::parse(&done.text("results.json")).unwrap();
     let words = shortened(&results);
     assert_eq!(manifest["shortened"], serde_json::json!(words));
     for phrase in ["only 4 KiB is paired", "5 s samples", "6 pairs", "4 A/A pairs"] {

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use nearmetal_change::timestamp;
 use nearmetal_host::{HostFs, files};
-use nearmetal_measure::{Entry, Experiment, MeasureError, Measurement, State};
+use nearmetal_measure::{Experiment, MeasureError};
 use nearmetal_report::html_page;
 use nearmetal_report::papers::{Words, of_experiment};
 use nearmetal_report::view::{EXPERIMENT_SCHEMA, ExperimentView, StepState, StepView, claims};
+use nearmetal_results::{Entry, Measurement, State};
 
 use super::steps::{Step, Which, shell_words};
 use crate::commands::bench::asked;

@@ -1,9 +1,9 @@
 use nearmetal_load::{FioJob, Metric, Unit};
+use nearmetal_results::{Full, Outcome, median};
 use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::results::Outcome;
 
 const EACH: usize = 3;
 

@@ -1,11 +1,11 @@
 //! Orders, pilots, and numbers of tenants.
 
 use nearmetal_load::{FioJob, OltpJob};
+use nearmetal_results::samples::sample_results;
 use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::results::tests::sample_results;
 
 fn job(size: u64) -> Workload {
     Workload::Fio(FioJob::first_seed(Bytes::new(size), 5, 1))
@@ -83,7 +83,7 @@ fn exits_by_reason_are_counted_under_a_load_whose_costs_are() {
 
 #[test]
 fn a_kernel_that_cannot_count_reasons_fails_less_often_than_ends_an_experiment() {
-    let guests = ["one", "two", "three", "four", "five"].map(|id| ArmName::new(id, id, crate::arm::Role::Other));
+    let guests = ["one", "two", "three", "four", "five"].map(|id| ArmName::new(id, id, nearmetal_results::Role::Other));
     let arms = [vec![ArmName::bare_slice()], guests.to_vec()].concat();
     let rounds = all(Pairs::new(Plan { arms, ..plan(2, 1) }), &[]);
     let counted: Vec<&Round> = rounds.iter().filter(|round| round.steps[0].purpose == Purpose::ExitReasons).collect();
@@ -189,7 +189,7 @@ fn measured(rounds: &[[(&ArmName, f64); 3]]) -> Vec<Run> {
     let run = |round: usize, (arm, value): (&ArmName, f64)| Run {
         round: round as u32,
         arm: arm.id.clone(),
-        outcome: crate::results::Outcome::Measured {
+        outcome: nearmetal_results::Outcome::Measured {
             metrics: nearmetal_load::Metric::new("iops", nearmetal_load::Unit::Iops, value).into_iter().collect(),
             notes: vec![],
         },
@@ -255,7 +255,7 @@ fn accesses_are_counted_only_where_there_are_arms_to_compare() {
 fn transacted(arms: &[ArmName]) -> Vec<Run> {
     let model = &sample_results().runs[0];
     let metric = nearmetal_load::Metric::new("transactions", nearmetal_load::Unit::TransactionsPerSecond, 100.0);
-    let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
+    let outcome = nearmetal_results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
     let run = |round: u32, arm: &ArmName| Run {
         round,
         purpose: Purpose::Pair,
@@ -302,7 +302,7 @@ fn what_is_offered_hangs_on_what_bare_metal_has_done_in_half_of_its_pairs() {
     let model = transacted(std::slice::from_ref(&bare)).remove(0);
     let run = |rate: f64| {
         let metric = nearmetal_load::Metric::new("transactions", nearmetal_load::Unit::TransactionsPerSecond, rate);
-        let outcome = crate::results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
+        let outcome = nearmetal_results::Outcome::Measured { metrics: metric.into_iter().collect(), notes: vec![] };
         Run { outcome, ..model.clone() }
     };
     // What is not bare metal's in a pair of this load is another matter.
@@ -310,7 +310,7 @@ fn what_is_offered_hangs_on_what_bare_metal_has_done_in_half_of_its_pairs() {
         Run { purpose: Purpose::SameArm, ..run(1.0) },
         Run { arm: ArmName::planned().id, ..run(2.0) },
         Run { workload: Workload::Oltp(OltpJob { threads: 9, ..OltpJob::small() }), ..run(3.0) },
-        Run { outcome: crate::results::Outcome::Failed { why: "no".into() }, ..model.clone() },
+        Run { outcome: nearmetal_results::Outcome::Failed { why: "no".into() }, ..model.clone() },
     ];
     let median = |rates: &[f64]| {
         let runs: Vec<Run> = others.iter().cloned().chain(rates.iter().map(|rate| run(*rate))).collect();

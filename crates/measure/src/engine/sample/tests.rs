@@ -43,7 +43,7 @@ fn rates_of_tenants_add_up_and_their_clocks_are_as_sure_as_the_least_sure() {
             "read":{{"iops":{rate},"bw_bytes":1,"total_ios":{rate}}},"write":{{"iops":0,"bw_bytes":0,"total_ios":0}}}}]}}"#
         )
     };
-    let slice = crate::results::tests::sample_results().tenants[0].slice.clone();
+    let slice = nearmetal_results::samples::sample_results().tenants[0].slice.clone();
     let tenants = ["one", "two"].map(|name| Tenant::new(name, slice.clone()));
     let load = fio(4096);
     // The second guest's clock is 5 s before the host's, and known to 2 ms.

@@ -1,10 +1,10 @@
 //! Clones: where they sit, how they come up and go, and what is done about one that is dead.
 
 use nearmetal_hypervisor::DomainState;
+use nearmetal_results::Purpose;
 
 use super::*;
 use crate::appliance::PROBE_IN_GUEST;
-use crate::results::Purpose;
 
 fn clone(name: &str) -> Guest {
     Guest { name: name.into(), xml: domain(name), device: "/dev/vdb".into() }

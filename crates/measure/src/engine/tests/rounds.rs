@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
+use nearmetal_results::{Purpose, State};
+
 use super::*;
 use crate::event::Event;
-use crate::results::Purpose;
-use crate::store::State;
 
 /// Rounds that are given, each behind a choice of an order.
 struct Given(VecDeque<Round>);

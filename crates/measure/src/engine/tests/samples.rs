@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use nearmetal_host::TestKernel;
+use nearmetal_results::Purpose;
 
 use super::*;
 use crate::appliance::PROBE_IN_GUEST;
-use crate::results::Purpose;
 
 /// Clones of two tenants that nobody boots: what is asked of them stays on the host, which is arm 0.
 fn tenants() -> TestPath {

@@ -7,7 +7,7 @@ use crate::played::{End, LOADS, Machine};
 
 fn taken(machine: &mut Machine, loads: &[&Workload]) -> Result<Vec<Told>, MeasureError> {
     let conditions = crate::Conditions { loads: Some(LOADS.into()), ..machine.conditions() };
-    let slice = crate::results::tests::sample_results().tenants[0].slice.clone();
+    let slice = nearmetal_results::samples::sample_results().tenants[0].slice.clone();
     let tenants: Vec<Tenant> =
         ["one", "two", "three"][..loads.len()].iter().map(|name| Tenant::new(name, slice.clone())).collect();
     let seats: Vec<Seat> = loads.iter().map(|_| Seat::bare("/dev/nvme8n1")).collect();

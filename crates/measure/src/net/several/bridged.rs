@@ -4,11 +4,12 @@
 //! in a namespace of its own while the slices are: all of their processes then share its address. The guests stay up, paused,
 //! and their taps go back into the bridge.
 
+use nearmetal_results::Link;
+
 use super::{Side, bare_seat};
 use crate::engine::{Path, Seat, Session, Step};
 use crate::error::MeasureError;
 use crate::net::member_clone::MemberClone;
-use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::net::space::NAMESPACE;
 

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::process::Command;
 
+use nearmetal_results::Link;
 use nearmetal_units::PciAddress;
 
 use super::{Side, bare_seat};
@@ -15,7 +16,6 @@ use crate::net::arms::Function;
 use crate::net::greet::greeted;
 use crate::net::interface::{exists, until};
 use crate::net::member_clone::MemberClone;
-use crate::net::path::Link;
 use crate::net::port::Port;
 use crate::net::space;
 use crate::program::run;

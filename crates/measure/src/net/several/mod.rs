@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use nearmetal_load::{NetJob, NetTest};
+use nearmetal_results::{Link, NetPath};
 use nearmetal_units::Bytes;
 
 use self::bridged::Bridged;
@@ -18,7 +19,6 @@ use self::functions::{Functions, OnFunction};
 use super::check_address;
 use super::guest::{ArmCard, mac_of_run, with_probe};
 use super::member_clone::MemberClone;
-use super::path::{Link, NetPath};
 use super::port::{Port, TAP, why_not};
 use super::request::port_functions;
 use crate::engine::{Path, Pus, Seat, Session, Tenant, slice_of};

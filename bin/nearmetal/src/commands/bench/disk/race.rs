@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use nearmetal_host::files;
-use nearmetal_measure::{Experiment, FioJob, MatrixRequest, MatrixResults, Measurement, Shape, Workload, WorksOn};
+use nearmetal_measure::{Experiment, FioJob, MatrixRequest, Shape, Workload, WorksOn};
+use nearmetal_results::{MatrixResults, Measurement};
 use nearmetal_units::Bytes;
 
 use super::ways::{PAIRS, WaysArgs};

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use nearmetal_host::files;
-use nearmetal_measure::{Experiment, Measurement, NetMatrixRequest, NetMatrixResults};
+use nearmetal_measure::{Experiment, NetMatrixRequest};
+use nearmetal_results::{Measurement, NetMatrixResults};
 
 use super::tests::TestArgs;
 use super::ways::{PAIRS, PeerArgs, WaysArgs};

@@ -1,7 +1,8 @@
 //! `nearmetal bench net read-back`.
 
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{Effect, NetMatrixRequest, read_back_net};
+use nearmetal_measure::{NetMatrixRequest, read_back_net};
+use nearmetal_results::Effect;
 
 use super::ways::{PeerArgs, WaysArgs};
 use crate::commands::bench::clones::CloneArgs;

@@ -2,11 +2,11 @@
 
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::Host;
-use nearmetal_measure::LeftOut;
 use nearmetal_place::{
     Choices, DiskEngine, GuestRequest, HelperOn, InterfaceQueues, Pins, Polling, Siblings, WorkloadClass,
     no_shared_queues,
 };
+use nearmetal_results::LeftOut;
 
 use crate::job::tuned::QUEUES;
 

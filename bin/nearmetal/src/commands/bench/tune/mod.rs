@@ -11,9 +11,10 @@ use clap::{Args as _, FromArgMatches as _};
 use nearmetal_change::PlanFile;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_measure::{
-    CommandJob, Experiment, Kit, MeasureError, Measurement, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest,
-    TuneVerdict, WorksOn, least_tune_seconds,
+    CommandJob, Experiment, Kit, MeasureError, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest, WorksOn,
+    least_tune_seconds,
 };
+use nearmetal_results::{Measurement, TuneVerdict};
 use nearmetal_stats::MOST_FACTORS;
 use nearmetal_units::Bytes;
 

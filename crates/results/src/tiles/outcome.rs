@@ -4,8 +4,8 @@ use nearmetal_load::{Scale, TileRole as Role};
 use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
+use super::full::{Full, Look, full, median};
 use super::judge::{Judged, Miss, RoleLimits, judged};
-use crate::engine::{Full, Look, full, median};
 use crate::results::{Purpose, Results, Run};
 
 /// What only tiles leave in a document.

@@ -5,7 +5,7 @@ mod races;
 mod results;
 
 use nearmetal_cli_reference::{Fields, Tables};
-use nearmetal_measure::{
+use nearmetal_results::{
     MATRIX_SCHEMA, MatrixResults, NET_MATRIX_SCHEMA, NetMatrixResults, PATHS_SCHEMA, Results, SCHEMA,
 };
 use serde::Serialize;

@@ -3,8 +3,10 @@
 use nearmetal_load::{Limit, ServedJob, TileRole as Role, Workload};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::BUSY;
 use crate::results::{Part, Run, Tenant};
+
+/// Name of the metric that says how many PUs were busy.
+pub const BUSY: &str = "busy";
 
 /// What a tile scores that answers all it is asked.
 pub const FULL_TILE: f64 = 100.0;
@@ -123,7 +125,7 @@ fn answered(part: &Part, job: &ServedJob) -> f64 {
 /// Name of the percentile that is said of a guest that answers too late.
 const P95: &str = "latency.p95";
 /// Name of the metric that says how many requests a second were due, where a driver says it.
-pub(crate) const OFFERED: &str = "offered";
+pub const OFFERED: &str = "offered";
 
 /// What a sample of tiles is worth; `None` for one that failed, or that is none of tiles. `tenants` are all of the document's,
 /// tile after tile.

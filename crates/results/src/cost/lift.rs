@@ -3,15 +3,17 @@
 //! Exits are what a guest pays and bare metal does not, so their kinds say where there is something to gain. What is named
 //! here is what kernel and processor offer; whether this host has it in force is the doctor's work, whose rule is named.
 
+use nearmetal_load::Cost;
+
+use super::CostRow;
 use super::table::count_text;
-use super::{Cost, CostRow};
 
 /// Part of all exits from which a kind is worth a word.
 const OFTEN: f64 = 0.05;
 
 /// A kind of exit, and what spares it.
 struct Lift {
-    /// As KVM counts it, and as processors call it (see [`super::reasons`]).
+    /// As KVM counts it, and as processors call it.
     kinds: &'static [&'static str],
     what: &'static str,
     /// The doctor's rule that looks for it.

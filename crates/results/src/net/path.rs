@@ -4,6 +4,9 @@ use nearmetal_domain::OFFLOADS;
 use nearmetal_units::PciAddress;
 use serde::{Deserialize, Serialize};
 
+/// Queues a guest is given at most here: beyond, each vCPU of a small guest has one already.
+pub const MOST_QUEUES: u32 = 8;
+
 /// What joins the guest's card to the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,7 +53,7 @@ impl Link {
 
     /// What the port must be for it. A port is in one bridge, or carries macvtaps, or one that has it alone: the kernel
     /// lets one thing receive from a device (netdev_rx_handler_register).
-    pub(crate) fn role(self) -> Role {
+    pub fn role(self) -> Role {
         match self {
             // Virtual functions are beside the port, so they are in the guest that has the bridged cards.
             Self::Bridge | Self::VfHostdev | Self::VfMacvtapPassthrough => Role::Bridged,
@@ -69,7 +72,7 @@ impl Link {
 /// What a port is used for; arms of one role are cards of one guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Role {
+pub enum Role {
     /// In the bridge.
     Bridged,
     /// Under macvtaps.
@@ -109,7 +112,7 @@ pub struct NetPath {
 
 /// What a fragment of XML needs beside the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
     /// Bridge, for taps.
     pub bridge: &'a str,
     /// Interface that a macvtap lies on.
@@ -129,7 +132,7 @@ impl NetPath {
     }
 
     /// A virtio card over vhost-net with what libvirt gives by itself.
-    pub(crate) fn virtio(link: Link) -> Self {
+    pub fn virtio(link: Link) -> Self {
         Self { link, backend: Some(Backend::Vhost), queues: None, offloads: true, rps: false }
     }
 
@@ -139,7 +142,7 @@ impl NetPath {
         let mut ways =
             vec![default, Self { backend: Some(Backend::Qemu), ..default }, Self { offloads: false, ..default }];
         if vcpus > 1 {
-            ways.push(Self { queues: Some(vcpus.min(super::arms::MOST_QUEUES)), ..default });
+            ways.push(Self { queues: Some(vcpus.min(MOST_QUEUES)), ..default });
         }
         ways
     }
@@ -152,7 +155,7 @@ impl NetPath {
     }
 
     /// A way without a virtio card.
-    pub(crate) fn hardware(link: Link) -> Self {
+    pub fn hardware(link: Link) -> Self {
         Self { link, backend: None, queues: None, offloads: true, rps: false }
     }
 
@@ -232,7 +235,7 @@ impl NetPath {
     }
 
     /// `<interface>` as libvirt reads it; empty for bare metal.
-    pub(crate) fn interface(&self, place: &Place<'_>) -> String {
+    pub fn interface(&self, place: &Place<'_>) -> String {
         let mac = format!("<mac address='{}'/>", place.mac);
         let source = match (self.link, place.function) {
             (Link::Bare, _) => return String::new(),

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_load::Workload;
+use nearmetal_load::{Cost, Workload};
 
-use super::Cost;
 use crate::arm::ArmName;
 use crate::results::{Results, Run};
 
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!([0.0, 0.5731, 4.0, 12.34, 16502.84].map(count_text), ["0.000", "0.573", "4.000", "12.3", "16503"]);
     }
     use crate::results::Outcome;
-    use crate::results::tests::sample_results;
+    use crate::samples::sample_results;
 
     fn with_costs() -> Results {
         let mut results = sample_results();

@@ -6,15 +6,15 @@ use nearmetal_load::Workload;
 use nearmetal_stats::{Fate, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
 
-use super::advice::Advice;
-use super::arms::LeftOut;
 use super::effect::Effect;
 use super::path::DiskPath;
-use super::turn::{self, METRIC, Turn};
+use crate::advice::Advice;
 use crate::compare::{CONFIDENCE, pairs};
 use crate::document;
-use crate::error::MeasureError;
+use crate::error::ResultsError;
+use crate::left_out::LeftOut;
 use crate::results::{Environment, Purpose, Run, Slice};
+use crate::turn::{self, METRIC, Turn};
 
 /// Value of [`MatrixResults::schema`].
 pub const MATRIX_SCHEMA: &str = "nearmetal.matrix/1";
@@ -114,7 +114,7 @@ pub struct Confirmation {
 
 impl Confirmation {
     /// Works out the ratios of fresh runs.
-    pub(crate) fn of(runs: Vec<Run>, seed: u64) -> Self {
+    pub fn of(runs: Vec<Run>, seed: u64) -> Self {
         let all: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Pair).collect();
         let against = |reference| ratio(&pairs(&all, METRIC, "winner", reference), CONFIDENCE, seed).ok();
         Self { to_default: against("qemu-default"), to_bare: against("bare-slice"), runs }
@@ -126,7 +126,7 @@ impl MatrixResults {
     ///
     /// # Errors
     /// Another schema, or not of its form.
-    pub fn parse(text: &str) -> Result<Self, MeasureError> {
+    pub fn parse(text: &str) -> Result<Self, ResultsError> {
         const WHAT: &str = "the results of a matrix";
         let results: Self = document::parse(text, WHAT, MATRIX_SCHEMA, |results: &Self| &results.schema)?;
         if results.winner.is_some_and(|winner| winner >= results.arms.len()) {
@@ -145,7 +145,7 @@ impl MatrixResults {
 }
 
 /// An arm's ratio to QEMU's default (arm 0) over the rounds both were measured in, and its median.
-pub(crate) fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEstimate>, Option<f64>) {
+pub fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEstimate>, Option<f64>) {
     let to_default = ratio(&turn::pairs(turns, METRIC, arm, 0), CONFIDENCE, seed).ok();
     (to_default, turn::median(turns, METRIC, arm))
 }
@@ -153,7 +153,7 @@ pub(crate) fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEst
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::matrix::path::{Container, PathCache};
+    use crate::disk::path::{Container, PathCache};
     use crate::results::{Outcome, Purpose};
     use nearmetal_load::FioJob;
     use nearmetal_load::{Metric, Unit};

@@ -9,11 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::costs::is_cost;
 use super::path::{Link, NetPath};
+use crate::advice::Advice;
 use crate::compare::CONFIDENCE;
+use crate::disk::{Effect, GroundKey};
 use crate::document;
-use crate::error::MeasureError;
-use crate::matrix::{Advice, Effect, GroundKey, LeftOut, Turn, median, pairs};
+use crate::error::ResultsError;
+use crate::left_out::LeftOut;
 use crate::results::{Environment, Slice};
+use crate::turn::{Turn, median, pairs};
 
 /// Value of [`NetMatrixResults::schema`].
 pub const NET_MATRIX_SCHEMA: &str = "nearmetal.net-matrix/1";
@@ -162,7 +165,7 @@ pub struct NetFigure {
 
 impl NetConfirmation {
     /// Works out the ratios of fresh runs.
-    pub(crate) fn of(
+    pub fn of(
         turns: Vec<Turn>,
         (winner, default): (usize, usize),
         bare: Option<usize>,
@@ -210,7 +213,7 @@ impl NetMatrixResults {
     ///
     /// # Errors
     /// Another schema, or not of its form.
-    pub fn parse(text: &str) -> Result<Self, MeasureError> {
+    pub fn parse(text: &str) -> Result<Self, ResultsError> {
         const WHAT: &str = "the results of a network matrix";
         let results: Self = document::parse(text, WHAT, NET_MATRIX_SCHEMA, |results: &Self| &results.schema)?;
         if results.winner.is_some_and(|winner| results.arms.get(winner).is_none_or(|arm| arm.path.link == Link::Bare)) {
@@ -233,14 +236,14 @@ impl NetMatrixResults {
 }
 
 /// Medians of all metrics of an arm.
-pub(crate) fn medians(turns: &[Turn], arm: usize) -> BTreeMap<String, f64> {
+pub fn medians(turns: &[Turn], arm: usize) -> BTreeMap<String, f64> {
     let names = turns.iter().filter(|turn| turn.arm == arm).flat_map(Turn::metrics).map(|metric| metric.name.as_str());
     let names: std::collections::BTreeSet<&str> = names.filter(|name| !is_cost(name)).collect();
     names.into_iter().filter_map(|name| Some((name.to_owned(), median(turns, name, arm)?))).collect()
 }
 
 /// Whether a rate is within 10 % of the peer's ceiling in its test.
-pub(crate) fn bound(ceiling: &[Ceiling], metric: &str, rate: Option<f64>) -> Option<bool> {
+pub fn bound(ceiling: &[Ceiling], metric: &str, rate: Option<f64>) -> Option<bool> {
     let ceiling = ceiling.iter().find(|ceiling| ceiling.test.rate() == metric)?;
     Some(rate? >= PEER_BOUND * ceiling.rate()?)
 }

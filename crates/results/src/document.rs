@@ -3,10 +3,10 @@
 use nearmetal_load::LoadError;
 use serde::de::DeserializeOwned;
 
-use crate::error::MeasureError;
+use crate::error::ResultsError;
 
 /// Why a document is not `what`: the reason and how the text begins.
-pub(crate) fn unreadable(what: &str, why: String, text: &str) -> MeasureError {
+pub fn unreadable(what: &str, why: String, text: &str) -> ResultsError {
     LoadError::Unreadable { what: what.to_owned(), why, text: text.chars().take(80).collect() }.into()
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     what: &str,
     schema: &str,
     schema_of: impl FnOnce(&T) -> &str,
-) -> Result<T, MeasureError> {
+) -> Result<T, ResultsError> {
     let document: T = serde_json::from_str(text).map_err(|error| unreadable(what, error.to_string(), text))?;
     let found = schema_of(&document);
     if found != schema {

@@ -1,11 +1,11 @@
 //! Where the time of a packet goes: what the host did for each transaction, or for each gigabit of a stream.
 //!
-//! The counters are those of a disk's sample ([`crate::cost`]); here they stand beside several tests of one run, so that each
+//! The counters are those of a disk's sample ([`crate::cost_table`]); here they stand beside several tests of one run, so that each
 //! has its test's name before it: `tcp-rr.cost.exits.all`.
 
 use nearmetal_load::{Cost, Metric, NetTest};
 
-use super::results::NetMatrixResults;
+use super::race::NetMatrixResults;
 
 /// One cost of one arm in one test.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ fn split(metric: &str) -> Option<(NetTest, Cost, &str)> {
 }
 
 /// The metrics of one run of a test, with the test's name before those that every load has.
-pub(super) fn named(test: NetTest, metric: Metric) -> Metric {
+pub fn net_metric(test: NetTest, metric: Metric) -> Metric {
     let own = metric.name.starts_with(test.id());
     Metric { name: if own { metric.name } else { format!("{}.{}", test.id(), metric.name) }, ..metric }
 }
@@ -84,7 +84,7 @@ pub fn net_cost_table(results: &NetMatrixResults) -> Vec<NetCostRow> {
 mod tests {
     use nearmetal_load::Unit;
 
-    use super::super::results::tests::sample_net_matrix;
+    use super::super::race::tests::sample_net_matrix;
     use super::*;
     use crate::results::Outcome;
 

@@ -4,7 +4,7 @@ use nearmetal_load::{Compared, Unit, Workload};
 use nearmetal_stats::{NoiseFloor, Pair, RatioEstimate, Verdict, noise_floor, ratio, verdict};
 
 use crate::arm::{ArmName, against};
-use crate::error::MeasureError;
+use crate::error::ResultsError;
 use crate::results::{Purpose, Results, Run};
 
 /// The confidence of every interval.
@@ -51,7 +51,7 @@ pub enum Estimate {
 }
 
 /// The pairs of a metric: (subject, reference) values of the same round.
-pub(crate) fn pairs(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Vec<Pair> {
+pub fn pairs(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Vec<Pair> {
     // The last of an arm counts: one that failed may have been run again.
     let value = |round: u32, arm: &str| {
         let of = runs.iter().rev().filter(|run| run.round == round && run.arm == arm);
@@ -98,7 +98,7 @@ pub fn noise(results: &Results, workload: &Workload, metric: &str, arm: &str) ->
 }
 
 /// Every comparison the runs allow, paired ones first; of several tenants, fewest at once first.
-pub fn compare(results: &Results) -> Result<Vec<Comparison>, MeasureError> {
+pub fn compare(results: &Results) -> Result<Vec<Comparison>, ResultsError> {
     let names: Vec<ArmName> = results.arms.iter().map(|arm| arm.name.clone()).collect();
     let against = against(&names);
     let mut comparisons = Vec::new();
@@ -165,7 +165,7 @@ fn estimate(
     subject: &ArmName,
     reference: &ArmName,
     pairs: &[Pair],
-) -> Result<Option<Estimate>, MeasureError> {
+) -> Result<Option<Estimate>, ResultsError> {
     Ok(match pairs {
         [] => None,
         [pair] => Some(Estimate::SingleShot { ratio: pair.subject / pair.reference }),
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::results::Outcome;
-    use crate::results::tests::sample_results;
+    use crate::samples::sample_results;
 
     #[test]
     fn arms_are_paired_within_rounds_and_single_shots_have_no_interval() {

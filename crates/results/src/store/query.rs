@@ -3,10 +3,10 @@
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::{Store, columns};
+use crate::disk::MatrixResults;
 use crate::document;
-use crate::error::MeasureError;
-use crate::experiment::Measurement;
-use crate::matrix::MatrixResults;
+use crate::error::ResultsError;
+use crate::measurement::Measurement;
 use crate::net::NetMatrixResults;
 use crate::results::{Environment, Results, Run};
 
@@ -91,7 +91,7 @@ impl Store {
     ///
     /// # Errors
     /// There is none of that number; which there are is said.
-    pub fn entry(&self, id: i64) -> Result<Entry, MeasureError> {
+    pub fn entry(&self, id: i64) -> Result<Entry, ResultsError> {
         let query = format!("SELECT {COLUMNS} FROM measurement WHERE id = ?1");
         let found = self.connection.query_row(&query, params![id], entry).optional();
         match found.map_err(|source| self.error(source))? {
@@ -102,7 +102,7 @@ impl Store {
                     .query_row("SELECT MAX(id) FROM measurement", [], |row| row.get(0))
                     .map_err(|source| self.error(source))?;
                 let known = last.map_or_else(|| "it has none yet".to_owned(), |last| format!("the newest is {last}"));
-                Err(MeasureError::Asked(format!("results store `{}` has no measurement {id}: {known}", self.path)))
+                Err(ResultsError::Asked(format!("results store `{}` has no measurement {id}: {known}", self.path)))
             }
         }
     }
@@ -111,7 +111,7 @@ impl Store {
     ///
     /// # Errors
     /// SQLite's own.
-    pub fn entries(&self, guest: Option<&str>) -> Result<Vec<Entry>, MeasureError> {
+    pub fn entries(&self, guest: Option<&str>) -> Result<Vec<Entry>, ResultsError> {
         let read = || -> rusqlite::Result<Vec<Entry>> {
             let query = format!("SELECT {COLUMNS} FROM measurement ORDER BY id DESC");
             self.connection.prepare(&query)?.query_map([], entry)?.collect()
@@ -125,7 +125,7 @@ impl Store {
     ///
     /// # Errors
     /// There is no such measurement.
-    pub fn document(&self, id: i64) -> Result<Option<String>, MeasureError> {
+    pub fn document(&self, id: i64) -> Result<Option<String>, ResultsError> {
         self.entry(id)?;
         let query = "SELECT document FROM measurement WHERE id = ?1";
         self.connection.query_row(query, params![id], |row| row.get(0)).map_err(|source| self.error(source))
@@ -135,9 +135,9 @@ impl Store {
     ///
     /// # Errors
     /// There is no such measurement, it is not over, or its document cannot be read.
-    pub fn measurement(&self, id: i64) -> Result<Measurement, MeasureError> {
+    pub fn measurement(&self, id: i64) -> Result<Measurement, ResultsError> {
         let document = self.document(id)?.ok_or_else(|| {
-            MeasureError::Asked(format!(
+            ResultsError::Asked(format!(
                 "measurement {id} is not complete: `nearmetal bench resume {id}` goes on with it"
             ))
         })?;
@@ -152,17 +152,17 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::measurement`], or it is a race.
-    pub fn results(&self, id: i64) -> Result<Results, MeasureError> {
+    pub fn results(&self, id: i64) -> Result<Results, ResultsError> {
         match self.measurement(id)? {
             Measurement::Results(results) => Ok(*results),
             Measurement::Disk(_) | Measurement::Net(_) => {
-                Err(MeasureError::Asked(format!("measurement {id} is a race: it has no pairs of its own to compare")))
+                Err(ResultsError::Asked(format!("measurement {id} is a race: it has no pairs of its own to compare")))
             }
         }
     }
 
     /// The runs of a measurement that were written down, with the phase of each, in the order in which they ran.
-    pub(crate) fn runs(&self, id: i64) -> Result<Vec<(u32, Run)>, MeasureError> {
+    pub fn runs(&self, id: i64) -> Result<Vec<(u32, Run)>, ResultsError> {
         let read = || -> rusqlite::Result<Vec<(u32, String)>> {
             let query = "SELECT phase, run FROM measured WHERE measurement = ?1 ORDER BY number";
             self.connection.prepare(query)?.query_map(params![id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -187,7 +187,7 @@ impl Store {
         kernel: &str,
         guest: &str,
         environment: &Environment,
-    ) -> Result<Option<NetMatrixResults>, MeasureError> {
+    ) -> Result<Option<NetMatrixResults>, ResultsError> {
         let document = self.newest_document("net", device, kernel, guest, environment)?;
         document.map(|document| NetMatrixResults::parse(&document)).transpose()
     }
@@ -202,7 +202,7 @@ impl Store {
         kernel: &str,
         guest: &str,
         environment: &Environment,
-    ) -> Result<Option<MatrixResults>, MeasureError> {
+    ) -> Result<Option<MatrixResults>, ResultsError> {
         let document = self.newest_document("disk", device, kernel, guest, environment)?;
         document.map(|document| MatrixResults::parse(&document)).transpose()
     }
@@ -216,7 +216,7 @@ impl Store {
         guest: &str,
         kernel: &str,
         environment: &Environment,
-    ) -> Result<Option<(i64, Results)>, MeasureError> {
+    ) -> Result<Option<(i64, Results)>, ResultsError> {
         let is_it = |entry: &Entry| {
             entry.experiment == "tune"
                 && entry.state == State::Done
@@ -233,7 +233,7 @@ impl Store {
         kernel: &str,
         guest: &str,
         environment: &Environment,
-    ) -> Result<Option<String>, MeasureError> {
+    ) -> Result<Option<String>, ResultsError> {
         let (environment, machine) = columns(environment);
         let found = self.connection.query_row(
             "SELECT document FROM measurement

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use nearmetal_measure::{
+use nearmetal_load::{NetTest, Unit};
+use nearmetal_place::DiskEngine;
+use nearmetal_results::{
     ArmResult, Backend, Bus, Ceiling, Confirmation, Container, DiskPath, Effect, GroundKey, LeftOut, Link,
     MATRIX_SCHEMA, MatrixResults, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults,
-    NetPath, NetTest, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof, Purpose, Scheduler, Turn, Unit,
+    NetPath, PATHS_SCHEMA, PathCache, PathRow, PathTable, Proof, Purpose, Scheduler, Turn,
 };
-use nearmetal_place::DiskEngine;
 use nearmetal_stats::{Fate, Interval, IntervalKind, RatioEstimate};
 
-use super::results::{fio, lab, measured, named, run, slice};
+use crate::results::{fio, lab, measured, named, run, slice};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 

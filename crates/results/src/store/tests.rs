@@ -1,7 +1,8 @@
 use super::*;
-use crate::matrix::{PathCache, sample_matrix};
-use crate::net::sample_net_matrix;
-use crate::results::tests::sample_results;
+use crate::disk::PathCache;
+use crate::disk::race::tests::sample_matrix;
+use crate::net::race::tests::sample_net_matrix;
+use crate::samples::sample_results;
 
 fn memory() -> Store {
     Store::prepare(Connection::open_in_memory().unwrap(), ":memory:".into()).unwrap()
@@ -15,6 +16,7 @@ fn begun<'a>(experiment: &'a str, guest: &str, environment: &'a Environment) -> 
     Begun {
         experiment,
         guests: vec![guest.to_owned()],
+        created: "2026-01-01T00:00:00Z".into(),
         environment,
         kernel: "6.12.41".into(),
         qemu: "10.0.3".into(),

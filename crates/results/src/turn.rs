@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::results::{Outcome, Run};
 
 /// What decides a disk's race.
-pub(crate) const METRIC: &str = "iops";
+pub const METRIC: &str = "iops";
 
 /// One run of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Turn {
     }
 
     /// What it measured; nothing where it failed.
-    pub(crate) fn metrics(&self) -> &[Metric] {
+    pub fn metrics(&self) -> &[Metric] {
         match &self.outcome {
             Outcome::Measured { metrics, .. } => metrics,
             Outcome::Failed { .. } => &[],
@@ -45,18 +45,18 @@ impl Turn {
     }
 
     /// The value of a metric, if it has one.
-    pub(crate) fn value_of(&self, metric: &str) -> Option<f64> {
+    pub fn value_of(&self, metric: &str) -> Option<f64> {
         self.metrics().iter().find(|found| found.name == metric).map(|found| found.value)
     }
 
     /// The same run, with its arm by place.
-    pub(crate) fn whole(run: Run, arm: usize) -> Self {
+    pub fn whole(run: Run, arm: usize) -> Self {
         let Run { round, position, seed, started, seconds, outcome, .. } = run;
         Self { round, position, arm, seed, started, seconds, outcome }
     }
 
     /// One more load of the same boot; a failure of one is a failure of all.
-    pub(crate) fn join(&mut self, more: Self) {
+    pub fn join(&mut self, more: Self) {
         self.seconds += more.seconds;
         match (&mut self.outcome, more.outcome) {
             (Outcome::Measured { metrics, notes }, Outcome::Measured { metrics: others, notes: words }) => {
@@ -69,7 +69,7 @@ impl Turn {
     }
 
     /// The same run, with its arm by place. Of its costs only the sum is kept: there are hundreds of such runs.
-    pub(crate) fn of(run: Run, arm: usize) -> Self {
+    pub fn of(run: Run, arm: usize) -> Self {
         let mut turn = Self::whole(run, arm);
         if let Outcome::Measured { metrics, .. } = &mut turn.outcome {
             metrics.retain(|metric: &Metric| !metric.name.starts_with(nearmetal_load::PREFIX));
@@ -79,7 +79,7 @@ impl Turn {
 }
 
 /// Values of two arms from the same rounds: the last of each, since a turn that failed may have been taken again.
-pub(crate) fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
+pub fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
     let of = |arm: usize, round: u32| {
         let of = turns.iter().rev().filter(|turn| turn.arm == arm && turn.round == round);
         of.filter_map(|turn| turn.value_of(metric)).next()
@@ -92,7 +92,7 @@ pub(crate) fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usi
 }
 
 /// Median of an arm's values; `None` if it has none.
-pub(crate) fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
+pub fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
     let values = turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| turn.value_of(metric)).collect();
     Sample::new(values).ok().map(|sample| sample.median())
 }

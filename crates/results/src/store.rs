@@ -12,7 +12,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, params};
 use rustix::fs::{Mode, OFlags};
 
-use crate::error::MeasureError;
+use crate::error::ResultsError;
 use crate::net::NetMatrixResults;
 use crate::results::{Environment, Run};
 
@@ -70,11 +70,13 @@ const ONE_TABLE: i64 = 3;
 
 /// What is known when a measurement begins.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Begun<'a> {
+pub struct Begun<'a> {
     /// Which experiment.
     pub experiment: &'a str,
     /// Its guests, in the order in which they join.
     pub guests: Vec<String>,
+    /// RFC 3339, UTC.
+    pub created: String,
     /// On what the figures are taken.
     pub environment: &'a Environment,
     /// Release of the host's kernel.
@@ -101,35 +103,35 @@ impl Store {
     ///
     /// # Errors
     /// SQLite's own, or a store of a newer nearmetal.
-    pub fn open(path: &Path) -> Result<Self, MeasureError> {
+    pub fn open(path: &Path) -> Result<Self, ResultsError> {
         let shown = path.display().to_string();
         // It has definitions in it, and others may enter its directory. SQLite gives what it puts beside it the same mode; if this fails,
         // SQLite says why.
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
         drop(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR));
         let connection =
-            Connection::open(path).map_err(|source| MeasureError::Store { path: shown.clone(), source })?;
+            Connection::open(path).map_err(|source| ResultsError::Store { path: shown.clone(), source })?;
         Self::prepare(connection, shown)
     }
 
-    fn prepare(connection: Connection, path: String) -> Result<Self, MeasureError> {
+    fn prepare(connection: Connection, path: String) -> Result<Self, ResultsError> {
         let mut store = Self { connection, path };
         store.migrate()?;
         Ok(store)
     }
 
-    fn error(&self, source: rusqlite::Error) -> MeasureError {
-        MeasureError::Store { path: self.path.clone(), source }
+    fn error(&self, source: rusqlite::Error) -> ResultsError {
+        ResultsError::Store { path: self.path.clone(), source }
     }
 
-    fn migrate(&mut self) -> Result<(), MeasureError> {
+    fn migrate(&mut self) -> Result<(), ResultsError> {
         let path = self.path.clone();
-        let wrap = |source| MeasureError::Store { path: path.clone(), source };
+        let wrap = |source| ResultsError::Store { path: path.clone(), source };
         self.connection.pragma_update(None, "foreign_keys", true).map_err(wrap)?;
         let version: i64 = self.connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(wrap)?;
         let known = MIGRATIONS.len() as i64;
         if !(0..=known).contains(&version) {
-            return Err(MeasureError::Unfit(format!(
+            return Err(ResultsError::Newer(format!(
                 "results store `{path}` has schema version {version}, this nearmetal knows {known}: use a newer nearmetal, or another --store"
             )));
         }
@@ -150,12 +152,12 @@ impl Store {
     ///
     /// # Errors
     /// SQLite's own.
-    pub fn read_only(path: &Path) -> Result<Option<Self>, MeasureError> {
+    pub fn read_only(path: &Path) -> Result<Option<Self>, ResultsError> {
         if !path.exists() {
             return Ok(None);
         }
         let shown = path.display().to_string();
-        let wrap = |source| MeasureError::Store { path: shown.clone(), source };
+        let wrap = |source| ResultsError::Store { path: shown.clone(), source };
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(wrap)?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(wrap)?;
@@ -163,7 +165,7 @@ impl Store {
     }
 
     /// Begins a measurement. Returns its id.
-    pub(crate) fn begin(&mut self, begun: &Begun<'_>) -> Result<i64, MeasureError> {
+    pub fn begin(&mut self, begun: &Begun<'_>) -> Result<i64, ResultsError> {
         let (environment, machine) = columns(begun.environment);
         let added = self.connection.execute(
             "INSERT INTO measurement (experiment, guests, created, version, environment, machine, kernel, qemu, device, plan, state, request)
@@ -171,7 +173,7 @@ impl Store {
             params![
                 begun.experiment,
                 json(&begun.guests),
-                nearmetal_change::timestamp::now(),
+                begun.created,
                 env!("CARGO_PKG_VERSION"),
                 environment,
                 machine,
@@ -190,10 +192,11 @@ impl Store {
     ///
     /// # Errors
     /// SQLite's own.
-    pub fn keep_net_matrix(&mut self, results: &NetMatrixResults) -> Result<i64, MeasureError> {
+    pub fn keep_net_matrix(&mut self, results: &NetMatrixResults) -> Result<i64, ResultsError> {
         let begun = Begun {
             experiment: "net",
             guests: vec![results.guest.clone()],
+            created: results.created.clone(),
             environment: &results.environment,
             kernel: results.ground.kernel.clone(),
             qemu: results.ground.qemu.clone(),
@@ -208,7 +211,7 @@ impl Store {
     }
 
     /// Goes on with a measurement, on the kernel and QEMU there are now.
-    pub(crate) fn reopen(&mut self, id: i64, begun: &Begun<'_>) -> Result<(), MeasureError> {
+    pub fn reopen(&mut self, id: i64, begun: &Begun<'_>) -> Result<(), ResultsError> {
         self.set_state(id, "running", None)?;
         let set = "UPDATE measurement SET kernel = ?2, qemu = ?3 WHERE id = ?1";
         self.connection
@@ -218,17 +221,17 @@ impl Store {
     }
 
     /// A measurement ended with an error.
-    pub(crate) fn give_up(&mut self, id: i64, why: &str) -> Result<(), MeasureError> {
+    pub fn give_up(&mut self, id: i64, why: &str) -> Result<(), ResultsError> {
         self.set_state(id, "failed", Some(why))
     }
 
-    fn set_state(&mut self, id: i64, state: &str, problem: Option<&str>) -> Result<(), MeasureError> {
+    fn set_state(&mut self, id: i64, state: &str, problem: Option<&str>) -> Result<(), ResultsError> {
         let set = "UPDATE measurement SET state = ?2, problem = ?3 WHERE id = ?1";
         self.connection.execute(set, params![id, state, problem]).map(drop).map_err(|source| self.error(source))
     }
 
     /// Adds a run; one of the same number takes its place: the round it was of is run again.
-    pub(crate) fn add_run(&mut self, id: i64, number: u32, phase: u32, run: &Run) -> Result<(), MeasureError> {
+    pub fn add_run(&mut self, id: i64, number: u32, phase: u32, run: &Run) -> Result<(), ResultsError> {
         let add = "INSERT OR REPLACE INTO measured (measurement, number, phase, run) VALUES (?1, ?2, ?3, ?4)";
         self.connection
             .execute(add, params![id, number, phase, json(run)])
@@ -237,7 +240,7 @@ impl Store {
     }
 
     /// A measurement is over.
-    pub(crate) fn finish(&mut self, id: i64, document: &str, winner: Option<&str>) -> Result<(), MeasureError> {
+    pub fn finish(&mut self, id: i64, document: &str, winner: Option<&str>) -> Result<(), ResultsError> {
         let set = "UPDATE measurement SET state = 'done', problem = NULL, document = ?2, winner = ?3 WHERE id = ?1";
         self.connection.execute(set, params![id, document, winner]).map(drop).map_err(|source| self.error(source))
     }
@@ -252,7 +255,7 @@ fn columns(environment: &Environment) -> (&'static str, Option<&str>) {
 }
 
 /// Plain data as JSON.
-pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
+pub fn json<T: serde::Serialize>(value: &T) -> String {
     // These types hold no maps with keys that JSON cannot have, the only way serialising them can fail.
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use nearmetal_measure::{
-    AloneEffect, AloneFactor, Arm, ArmName, CommandJob, Environment, FileJob, FileSystem, Filling, FioEngine, FioJob,
-    LeftOut, MemoryBandwidth, MemoryJob, MemoryLatency, Metric, NetJob, NetTest, Order, Outcome, Part, Pattern,
-    ProbePages, Purpose, Results, Role, RoleLimits, Run, SCHEMA, Scale, ServedJob, Shape, Slice, Tenant, TileRole,
-    TileSize, Together, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning, Unit, Window, WorkJob, Workload,
+use nearmetal_load::{
+    CommandJob, FileJob, FileSystem, FioEngine, FioJob, MemoryBandwidth, MemoryJob, MemoryLatency, Metric, NetJob,
+    NetTest, Order, Pattern, ProbePages, Scale, ServedJob, Shape, TileRole, TileSize, Unit, Window, WorkJob, Workload,
+};
+use nearmetal_results::{
+    AloneEffect, AloneFactor, Arm, ArmName, Environment, Filling, LeftOut, Outcome, Part, Purpose, Results, Role,
+    RoleLimits, Run, SCHEMA, Slice, Tenant, Together, TuneEffect, TuneFactor, TuneVerdict, TunedArm, Tuning,
 };
 use nearmetal_stats::{Fate, Pair};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};

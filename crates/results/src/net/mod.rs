@@ -1,0 +1,11 @@
+//! Ways to a network: as data, and what a race of them leaves.
+
+pub(crate) mod costs;
+pub(crate) mod path;
+pub(crate) mod race;
+
+pub use costs::{NetCostRow, net_cost_table, net_metric};
+pub use path::{Backend, Link, MOST_QUEUES, NetPath, Place, Role};
+pub use race::{
+    Ceiling, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, PEER_BOUND, bound, medians,
+};

@@ -44,6 +44,9 @@ pub enum MeasureError {
     /// What was asked for cannot be: another argument is the remedy, and the words name it.
     #[error("{0}")]
     Asked(String),
+    /// What a sample cost could not be counted.
+    #[error(transparent)]
+    Cost(#[from] nearmetal_cost::CostError),
     /// The results store, or a document.
     #[error(transparent)]
     Results(#[from] nearmetal_results::ResultsError),

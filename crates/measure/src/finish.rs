@@ -1,5 +1,6 @@
 //! The end of every experiment: its runs and what is known of them, as one document.
 
+use nearmetal_cost::MODELLED;
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_load::Workload;
 use nearmetal_results::{Arm, Begun, Environment, Results, Run, SCHEMA, Slice, json};
@@ -9,7 +10,6 @@ use crate::conditions::Conditions;
 use crate::engine::{Design, Path, Session, Site, Subject, Tenant, carry_out};
 use crate::error::MeasureError;
 use crate::log::Log;
-use crate::on_its_pus::MODELLED;
 
 /// What a reader of figures from a lab must know.
 pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {

@@ -5,17 +5,18 @@ use std::time::SystemTime;
 
 use nearmetal_change::devices::{Card, DriverState};
 use nearmetal_change::{POOL_PATIENCE, resize_pool};
+use nearmetal_cost::stop_counting;
 use nearmetal_host::{Host, HostFs, files, guests};
 use nearmetal_hypervisor::{DomainState, Hypervisor, HypervisorError};
 use nearmetal_load::LoadError;
 use nearmetal_units::PageSize;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{stop_counting, unmount_counters};
 use crate::engine::failed;
 use crate::error::MeasureError;
 use crate::itself::{Taken, end_turn, run_again};
 use crate::matrix::remove_volume_group;
+use crate::mounts::unmount_counters;
 use crate::net::NetBefore;
 use crate::scratch;
 
@@ -182,7 +183,7 @@ impl Leftovers {
         tried.extend(self.transparent_hugepage.iter().map(|mode| write(fs, THP, mode)));
         tried.extend(self.schedulers.iter().map(|(setting, scheduler)| write(fs, setting, scheduler)));
         if self.counts_exits {
-            tried.push(stop_counting(fs));
+            tried.push(stop_counting(fs).map_err(MeasureError::from));
         }
         tried.push(unmount_counters(fs, &self.mounts));
         // Last, so that they do not run beside clones or without their functions; and whatever became of these: somebody waits

@@ -1,10 +1,10 @@
 //! What is asked of an experiment that runs its arms in pairs, whatever the arms are.
 
+use nearmetal_cost::{rounds_of_accesses, why_no_reasons};
 use nearmetal_load::Workload;
 use nearmetal_results::{ArmName, Role};
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{rounds_of_accesses, why_no_reasons};
 use crate::engine::{Fresh, Pairs, Plan, Session};
 
 /// What runs, and how often.

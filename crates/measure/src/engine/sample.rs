@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 
+use nearmetal_cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use nearmetal_host::HostFs;
 use nearmetal_load::{Measured, Metric, Unit, Window, Workload, overlap};
 use nearmetal_results::{ArmName, BUSY, Part, Purpose, Slice, Together};
@@ -12,7 +13,6 @@ use super::path::{Path, Seat};
 use super::turn::{Told, Turn, says_what_was_done_when};
 use super::{Session, Step};
 use crate::barrier::{lead, lead_on_the_host, now};
-use crate::cost::{Busy, Requests, Target, Watched, counting_reasons, distances, only_accesses, watched};
 use crate::error::MeasureError;
 
 /// Who runs a load.
@@ -138,7 +138,7 @@ impl Subject<'_> {
                 let begins = || turn.taken(prepared.take().unwrap_or_default(), session);
                 let work = || watched(fs, &target, counted_part, lead, are_unseen, begins);
                 match step.purpose {
-                    Purpose::ExitReasons => counting_reasons(fs, work),
+                    Purpose::ExitReasons => counting_reasons(fs, work).map_err(MeasureError::from),
                     _ => Ok((work(), None)),
                 }
             });
@@ -336,7 +336,7 @@ fn add_costs(
         sample.notes.push(note.to_owned());
     }
     let (costs, notes) = counted.costs(each.done(rate), meanwhile, each);
-    sample.metrics.extend(crate::on_its_pus::figures(&costs, each, floats));
+    sample.metrics.extend(nearmetal_cost::figures(&costs, each, floats));
     sample.metrics.extend(costs);
     sample.notes.extend(notes);
 }

@@ -19,11 +19,11 @@ use nearmetal_units::{Bytes, CpuSet};
 use super::Round;
 use super::path::{Guest, is_gone, is_there};
 use crate::conditions::Conditions;
-use crate::cost::mount_counters;
 use crate::error::MeasureError;
 use crate::event::Event;
 use crate::leftovers::{Leftovers, THP, end_clone, write};
 use crate::log::Log;
+use crate::mounts::mount_counters;
 use crate::program;
 use crate::scratch::Scratch;
 

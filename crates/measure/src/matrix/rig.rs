@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use nearmetal_cost::why_no_reasons;
 use nearmetal_load::{FioJob, SLACK, Workload, missing_file_system};
 use nearmetal_results::{ArmName, Bus, DiskPath, Effect, Proof, Role, Run, Scheduler, Slice, Turn};
 use nearmetal_stats::{Race, doubling_looks};
@@ -14,7 +15,6 @@ use super::run::{FIRST_LOOK, LOOKS, MatrixRequest, SAME_ARM_PAIRS, confirming};
 use super::scheduler::Setting;
 use crate::appliance::{Appliance, PROBE_IN_GUEST};
 use crate::clones::clone_name;
-use crate::cost::why_no_reasons;
 use crate::engine::{
     Clones, Fresh, Guest, Pairs, Path, Plan, Racing, Seat, Session, Step, Subject, Tenant, carry_out, chain, failed,
     restart_if_dead,

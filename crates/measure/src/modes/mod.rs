@@ -9,6 +9,7 @@ mod mode;
 mod parts;
 mod path;
 
+use nearmetal_cost::rounds_of_accesses;
 use nearmetal_load::{WorkJob, Workload};
 use nearmetal_results::{Results, Slice};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
@@ -18,7 +19,6 @@ use self::mode::Mode;
 pub use self::parts::{NodePart, parts_of};
 use self::path::ModesPath;
 use crate::conditions::Conditions;
-use crate::cost::rounds_of_accesses;
 use crate::engine::{Fresh, Pairs, Plan, Session, Tenant};
 use crate::error::MeasureError;
 use crate::finish::{Experiment, Request, lab_caveat};

@@ -14,7 +14,7 @@ const ROUNDS: u32 = 3;
 const KEPT: [&str; 2] = ["locality.", "modelled."];
 
 /// How many rounds there are beside so many of pairs: none where nothing counts accesses, or all rounds count them anyway.
-pub(crate) fn rounds_of_accesses(fs: &HostFs, pairs: u32) -> u32 {
+pub fn rounds_of_accesses(fs: &HostFs, pairs: u32) -> u32 {
     match fs.lab_counters() {
         Some(Ok(reading)) if !reading.watching => pairs.min(ROUNDS),
         _ => 0,
@@ -22,7 +22,7 @@ pub(crate) fn rounds_of_accesses(fs: &HostFs, pairs: u32) -> u32 {
 }
 
 /// What is kept of a run in such a round, and what its reader must know.
-pub(crate) fn only_accesses(metrics: Vec<Metric>) -> (Vec<Metric>, String) {
+pub fn only_accesses(metrics: Vec<Metric>) -> (Vec<Metric>, String) {
     let is_kept = |metric: &Metric| {
         KEPT.iter().any(|kept| metric.name.starts_with(kept))
             || matches!(Cost::of(&metric.name), Some((Cost::Locality | Cost::Modelled, _)))

@@ -8,39 +8,39 @@ use nearmetal_units::{Bytes, CpuSet};
 
 /// Whose counters are read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Target {
+pub struct Target {
     /// QEMU processes of the guests measured; none on bare metal.
-    pub(crate) guests: Vec<u32>,
+    pub guests: Vec<u32>,
     /// The vCPUs' PUs.
-    pub(crate) slice: CpuSet,
+    pub slice: CpuSet,
     /// PUs of emulator threads and iothreads beside them.
-    pub(crate) on_top: CpuSet,
+    pub on_top: CpuSet,
     /// Whether the vCPUs may run on every PU, so that every PU's time may be theirs.
-    pub(crate) floats: bool,
+    pub floats: bool,
     /// Whether there are more PUs for the vCPUs than vCPUs: whoever else runs there need not be in their way.
-    pub(crate) roams: bool,
+    pub roams: bool,
     /// Distance from each PU to each node; what the host does not tell is missing.
-    pub(crate) distances: BTreeMap<(u32, u32), u32>,
+    pub distances: BTreeMap<(u32, u32), u32>,
     /// The lab's model of time. Reading it takes thousands of instructions, which are not to be counted.
-    pub(crate) time_model: Option<Result<TimeModel, TimeModelError>>,
+    pub time_model: Option<Result<TimeModel, TimeModelError>>,
     /// The requests that are done meanwhile, where all have one size.
-    pub(crate) requests: Option<Requests>,
+    pub requests: Option<Requests>,
 }
 
 /// Requests of one size.
 #[derive(Debug, Clone)]
-pub(crate) struct Requests {
+pub struct Requests {
     /// Of each.
-    pub(crate) size: Bytes,
+    pub size: Bytes,
     /// The host's devices that bare metal sends them to, by kernel name; what guests ask for goes through their QEMU.
-    pub(crate) devices: Vec<String>,
+    pub devices: Vec<String>,
 }
 
 impl Target {
     /// The same with the PUs that the guests' threads may run on, by their affinity: a guest as it was found may be pinned to
     /// others than the plan's slice, or to none. What bare metal is bound to stays, and so does the slice where the affinity of
     /// a guest's vCPUs cannot be read.
-    pub(crate) fn where_pinned(mut self, fs: &HostFs) -> Self {
+    pub fn where_pinned(mut self, fs: &HostFs) -> Self {
         let (mut vcpus, mut others, mut count) = (CpuSet::new(), CpuSet::new(), 0);
         for guest in &self.guests {
             let mut of_guest = CpuSet::new();

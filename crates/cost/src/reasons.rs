@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use nearmetal_host::HostFs;
 use nearmetal_load::{Cost, Metric, PREFIX};
 
-use crate::error::MeasureError;
+use super::error::CostError;
 
 const EVENT: &str = "/sys/kernel/tracing/events/kvm/kvm_exit";
 const COUNT: &str = "hist:keys=isa,exit_reason";
@@ -17,17 +17,17 @@ const COUNT: &str = "hist:keys=isa,exit_reason";
 ///
 /// # Errors
 /// The kernel refuses it.
-pub(crate) fn stop_counting(fs: &HostFs) -> Result<(), MeasureError> {
+pub fn stop_counting(fs: &HostFs) -> Result<(), CostError> {
     let trigger = format!("{EVENT}/trigger");
     if !fs.read(&trigger).is_ok_and(|text| text.contains(COUNT)) {
         return Ok(());
     }
     fs.write(&trigger, &format!("!{COUNT}"))
-        .map_err(|source| MeasureError::KernelWrite { what: "cannot stop counting exits by reason".to_owned(), source })
+        .map_err(|source| CostError::KernelWrite { what: "cannot stop counting exits by reason".to_owned(), source })
 }
 
 /// Why exits cannot be counted by reason here; `None` if they can.
-pub(crate) fn why_no_reasons(fs: &HostFs) -> Option<String> {
+pub fn why_no_reasons(fs: &HostFs) -> Option<String> {
     (!fs.exists(EVENT)).then(|| {
         format!("exits by reason were not counted: there is no {EVENT} (mount -t tracefs tracefs /sys/kernel/tracing)")
     })
@@ -35,23 +35,23 @@ pub(crate) fn why_no_reasons(fs: &HostFs) -> Option<String> {
 
 /// Exits by reason, while something ran.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reasons(BTreeMap<String, u64>);
+pub struct Reasons(BTreeMap<String, u64>);
 
 /// Does some work with exits counted by reason. The histogram counts all guests: the others are paused meanwhile.
 ///
 /// # Errors
 /// The kernel refuses to count, or to stop.
-pub(crate) fn counting_reasons<T>(fs: &HostFs, work: impl FnOnce() -> T) -> Result<(T, Option<Reasons>), MeasureError> {
+pub fn counting_reasons<T>(fs: &HostFs, work: impl FnOnce() -> T) -> Result<(T, Option<Reasons>), CostError> {
     let trigger = format!("{EVENT}/trigger");
     let set = |value: &str| {
         fs.write(&trigger, value)
-            .map_err(|source| MeasureError::KernelWrite { what: "exits by reason".to_owned(), source })
+            .map_err(|source| CostError::KernelWrite { what: "exits by reason".to_owned(), source })
     };
     set(COUNT)?;
     let done = work();
     let text = fs.read(&format!("{EVENT}/hist"));
     set(&format!("!{COUNT}"))?;
-    let text = text.map_err(|source| MeasureError::Kernel { what: "exits by reason".to_owned(), source })?;
+    let text = text.map_err(|source| CostError::Kernel { what: "exits by reason".to_owned(), source })?;
     Ok((done, Some(Reasons(parse(&text)))))
 }
 
@@ -62,8 +62,8 @@ impl Reasons {
     ///
     /// # Errors
     /// KVM's own count is missing, or nothing was counted.
-    pub(crate) fn split(&self, metrics: &[Metric]) -> Result<Vec<Metric>, MeasureError> {
-        let unfit = |why: &str| MeasureError::Unfit(format!("exits by reason: {why}"));
+    pub fn split(&self, metrics: &[Metric]) -> Result<Vec<Metric>, CostError> {
+        let unfit = |why: &str| CostError::Unfit(format!("exits by reason: {why}"));
         let all = format!("{PREFIX}{}.all", Cost::Exits.id());
         let exits = metrics.iter().find(|metric| metric.name == all);
         let exits = exits.ok_or_else(|| unfit("KVM's own count is missing"))?;
@@ -80,7 +80,7 @@ impl Reasons {
     }
 
     /// What a reader of such a run must know.
-    pub(crate) fn note(&self) -> String {
+    pub fn note(&self) -> String {
         "exits by reason were counted in this run, which costs time at every exit: its rate is not kept".to_owned()
     }
 }

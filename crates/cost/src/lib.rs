@@ -8,20 +8,24 @@
 //! The figures are metrics of the run, named `cost.GROUP.NAME` ([`Cost`]), so that they are kept where all others are.
 
 mod accesses;
+mod error;
 mod interrupts;
-mod mounts;
 mod neighbours;
+mod on_its_pus;
+mod pu_time;
 mod reasons;
 mod silicon;
 mod snapshot;
 mod target;
 mod watch;
 
-pub(crate) use accesses::{only_accesses, rounds_of_accesses};
-pub(crate) use mounts::{mount_counters, unmount_counters};
-pub(crate) use reasons::{counting_reasons, stop_counting, why_no_reasons};
-pub(crate) use snapshot::{EXECUTING, WAITING};
-pub(crate) use watch::{Busy, Requests, Target, Watched, distances, watched};
+pub use accesses::{only_accesses, rounds_of_accesses};
+pub use error::CostError;
+pub use on_its_pus::{MODELLED, figures};
+pub use reasons::{Reasons, counting_reasons, stop_counting, why_no_reasons};
+pub use snapshot::distances;
+pub use target::{Requests, Target};
+pub use watch::{Busy, Watched, watched};
 
 use nearmetal_load::{Cost, Each, Metric, PREFIX};
 use snapshot::Snapshot;

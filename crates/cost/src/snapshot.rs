@@ -1,15 +1,15 @@
 //! One reading of all counters.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearmetal_host::{Host, HostFs, ThreadRole, disk_counters, guests, online_pus};
 use nearmetal_units::{Bytes, CpuSet};
 
+use super::pu_time::busy_ticks;
 use super::silicon::Silicon;
 use super::target::{Requests, Target};
 use super::{Cost, interrupts};
-use crate::pu_time::busy_ticks;
 
 /// Where KVM keeps its counters of each guest (Linux Documentation/virt/kvm, `kvm_vm_debugfs`).
 const KVM: &str = "/sys/kernel/debug/kvm";
@@ -24,13 +24,18 @@ const SECTOR: u64 = 512;
 const LOCAL: u32 = 10;
 
 /// Modelled time in which PUs execute.
-pub(crate) const EXECUTING: &str = "executing";
+pub(super) const EXECUTING: &str = "executing";
 /// And in which they wait for memory.
-pub(crate) const WAITING: &str = "waiting";
+pub(super) const WAITING: &str = "waiting";
 
 pub(super) fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec.max(0) as u32)
+}
+
+/// The host's clock: since 1970.
+pub(super) fn of_the_day() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Bytes that requests have moved until now: those of the devices on bare metal, those of QEMU (/proc/PID/io, proc(5)) for
@@ -63,7 +68,7 @@ pub(super) fn requests_between(before: Option<[u64; 2]>, after: Option<[u64; 2]>
 }
 
 /// Distances of a host, from PU to node.
-pub(crate) fn distances(host: &Host) -> BTreeMap<(u32, u32), u32> {
+pub fn distances(host: &Host) -> BTreeMap<(u32, u32), u32> {
     let mut all = BTreeMap::new();
     for node in &host.nodes {
         for pu in node.cpus.iter() {

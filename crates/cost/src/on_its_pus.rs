@@ -1,19 +1,19 @@
 //! What a run cost the host, as figures that arms can be compared by.
 //!
 //! A guest's fio sees the guest's own time alone; QEMU's threads, vhost workers and interrupts are the host's. The figures
-//! are made of what was counted beside the sample ([`crate::cost`]): processor time on the PUs that the arm may use, and in a
+//! are made of what was counted beside the sample ([`crate::watched`]): processor time on the PUs that the arm may use, and in a
 //! lab that counts the instructions of the whole machine, on which nothing else runs, and how far memory was.
 
 use nearmetal_load::{Cost, Each, Metric, Unit};
 
-use crate::cost::{EXECUTING, WAITING};
+use super::snapshot::{EXECUTING, WAITING};
 
 /// What the lab's model makes of a request: the machine's time for it, on all PUs.
-pub(crate) const MODELLED: &str = "modelled.ns";
+pub const MODELLED: &str = "modelled.ns";
 
 /// The figures from the costs of a run. `floats`: the arm is pinned nowhere, so that every PU's time may be its own, other
 /// programs' included. What was not counted has no figure.
-pub(crate) fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item = Metric> {
+pub fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item = Metric> {
     // Nothing else runs in a lab: what any PU executed was for the sample. On silicon those of others are counted only where
     // the arm floats.
     let everywhere = true;

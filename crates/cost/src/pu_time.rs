@@ -2,7 +2,7 @@
 
 /// Ticks since boot that each PU was neither idle, waiting nor stolen: `cpuN user nice system idle iowait irq softirq
 /// steal …`. Lines of another form, the sum of all PUs among them, give nothing.
-pub(crate) fn busy_ticks(stat: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
+pub(super) fn busy_ticks(stat: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
     stat.lines().filter_map(|line| {
         let (name, fields) = line.split_once(' ')?;
         let pu: u32 = name.strip_prefix("cpu")?.parse().ok()?;

@@ -10,24 +10,22 @@ use nearmetal_units::Bytes;
 
 use super::neighbours::Threads;
 use super::silicon::Silicon;
-pub(crate) use super::snapshot::distances;
 use super::snapshot::{self, Reading, moved, requests_between};
-pub(crate) use super::target::{Requests, Target};
+use super::target::Target;
 use super::{CREDIBLE, Snapshot, between, is_credible};
-use crate::barrier;
 
 /// How many PUs were busy on average.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Busy {
+pub struct Busy {
     /// Of the whole machine, whoever kept them busy.
-    pub(crate) machine: f64,
+    pub machine: f64,
     /// With all threads of a guest's QEMU, by its process.
-    pub(crate) guests: BTreeMap<u32, f64>,
+    pub guests: BTreeMap<u32, f64>,
 }
 
 /// What was counted beside a workload.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Watched {
+pub struct Watched {
     pair: Option<(Snapshot, Snapshot)>,
     /// Its requests, where all have one size.
     passing: Option<Passing>,
@@ -39,7 +37,7 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// Who else ran on the sample's own PUs meanwhile, in words; `None`: nobody that was seen.
-    pub(crate) fn neighbours(&self) -> Option<&str> {
+    pub fn neighbours(&self) -> Option<&str> {
         self.neighbours.as_deref()
     }
 
@@ -47,13 +45,13 @@ impl Watched {
     ///
     /// # Errors
     /// One came or went.
-    pub(crate) fn same_pus(&self) -> Result<(), PusChanged> {
+    pub fn same_pus(&self) -> Result<(), PusChanged> {
         let Some((before, after)) = &self.pair else { return Ok(()) };
         same_pus(before.online.as_ref(), after.online.as_ref())
     }
 
     /// How many PUs were busy meanwhile; `None` where that was not counted.
-    pub(crate) fn busy(&self) -> Option<Busy> {
+    pub fn busy(&self) -> Option<Busy> {
         let (before, after) = self.pair.as_ref()?;
         let nanoseconds = after.taken.checked_sub(before.taken)?.as_nanos() as f64;
         let of = |before: u64, after: u64| Some(after.checked_sub(before)? as f64 / nanoseconds);
@@ -66,21 +64,21 @@ impl Watched {
     }
 
     /// The part of the time between whose ends processors were counted, in ms of the host's clock since 1970.
-    pub(crate) fn counted(&self) -> Option<Window> {
+    pub fn counted(&self) -> Option<Window> {
         let (before, after) = self.pair.as_ref()?;
-        let (since, now) = (snapshot::now(), barrier::now() as f64 / 1e6);
+        let (since, now) = (snapshot::now(), snapshot::of_the_day().as_secs_f64() * 1e3);
         let at = |moment: Duration| now - since.saturating_sub(moment).as_secs_f64() * 1e3;
         Some(Window { began: at(before.counted), ended: at(after.counted) })
     }
 
     /// Whether its requests, done at this rate a second, were seen; `None`: it made none of one size.
-    pub(crate) fn saw_requests(&self, rate: f64) -> Option<bool> {
+    pub fn saw_requests(&self, rate: f64) -> Option<bool> {
         self.passing.as_ref().filter(|_| rate > 0.0).map(|passing| passing.are_seen(rate))
     }
 
     /// The costs of each of what was done at this rate a second, and what could not be read. `told`: how many the program says
     /// it did while processors were counted.
-    pub(crate) fn costs(&self, rate: f64, told: Option<f64>, each: Each) -> (Vec<Metric>, Vec<String>) {
+    pub fn costs(&self, rate: f64, told: Option<f64>, each: Each) -> (Vec<Metric>, Vec<String>) {
         let unknown = |why: String| (Vec::new(), vec![format!("its costs are not known: {why}")]);
         let Some((before, after)) = &self.pair else {
             return self.missed.map(|why| unknown(why.to_owned())).unwrap_or_default();
@@ -136,10 +134,10 @@ impl Passing {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "samples"))]
 impl Watched {
     /// As if these counters had gone up by so much within two seconds, and one could not be read.
-    pub(crate) fn of_two_seconds(counters: &[(super::Cost, &str, u64)]) -> Self {
+    pub fn of_two_seconds(counters: &[(super::Cost, &str, u64)]) -> Self {
         let at = |seconds: u64, counts: bool| Snapshot {
             taken: Duration::from_secs(seconds),
             counted: Duration::from_secs(seconds),
@@ -208,7 +206,7 @@ fn first_request(
 /// guest were never seen, so they are waited for only until the middle would begin.
 ///
 /// Only the machine itself is watched; a fixture stands still.
-pub(crate) fn watched<T>(
+pub fn watched<T>(
     fs: &HostFs,
     target: &Target,
     middle: Option<Middle>,

@@ -69,8 +69,8 @@ pub enum HostState {
 pub struct WatchAnswer {
     /// PUs that are online; `None`: not known.
     pub pus: Option<usize>,
-    /// PUs that runs have.
-    pub runs: usize,
+    /// PUs that runs have; `None`: not known.
+    pub runs: Option<usize>,
     /// Other PUs that vCPUs are bound to.
     pub bound: usize,
     /// All memory; `None`: not known.

@@ -17,9 +17,9 @@ pub(crate) struct HostNow {
     pub(crate) version: String,
     /// PUs that are online; `null`: not known.
     pub(crate) online: Option<CpuSet>,
-    /// PUs that runs have.
-    pub(crate) runs: CpuSet,
-    /// Other PUs that vCPUs are bound to.
+    /// PUs that runs have; `null`: not known.
+    pub(crate) runs: Option<CpuSet>,
+    /// Other PUs that vCPUs are bound to; all of these, where those of runs are not known.
     pub(crate) bound: CpuSet,
     /// Its memory.
     pub(crate) memory: MemoryNow,
@@ -127,10 +127,13 @@ impl HostNow {
         let occupancy = Occupancy::read(fs);
         let guests = guests(&occupancy.guests, runs.as_deref(), planned.as_deref());
         // A dead run's PUs stay its own until a run gives them back.
-        let held = runs.iter().flatten().chain(&dead);
-        let held = held.fold(CpuSet::new(), |all, run| all.union(&run.cpus));
+        let held = runs.as_ref().map(|runs| {
+            let held = runs.iter().chain(&dead);
+            held.fold(CpuSet::new(), |all, run| all.union(&run.cpus))
+        });
         let vcpus = occupancy.guests.iter().filter_map(|guest| guest.vcpus.as_ref());
-        let bound = vcpus.fold(CpuSet::new(), |all, vcpus| all.union(&vcpus.bound)).difference(&held);
+        let bound = vcpus.fold(CpuSet::new(), |all, vcpus| all.union(&vcpus.bound));
+        let bound = held.as_ref().map_or(bound.clone(), |held| bound.difference(held));
         let mut given = occupancy.guests.iter().map(|guest| guest.memory);
         let memory = MemoryNow {
             total: occupancy.memory_total,
@@ -270,7 +273,8 @@ mod tests {
         let _claim = desk.turn().unwrap().reserve(reservation("run-a", "aa", "1-2")).unwrap();
         let places = Places { store: Store::at(path("images")), desk, journal: Journal::at(path("state")) };
         let now = HostNow::read(&fs, &places);
-        assert_eq!((now.runs.to_string(), now.bound.to_string()), ("1-2".to_owned(), "3".to_owned()));
+        let pus = |now: &HostNow| (now.runs.as_ref().map(ToString::to_string), now.bound.to_string());
+        assert_eq!(pus(&now), (Some("1-2".to_owned()), "3".to_owned()));
         assert_eq!(now.memory.guests, Some(Bytes::from_mib(1)));
         assert_eq!(
             (now.images.clone(), now.transfers.clone(), now.notes.clone()),
@@ -286,5 +290,9 @@ mod tests {
         let now = HostNow::read(&fs, &places);
         assert_eq!((now.images, now.transfers), (None, None));
         assert!(now.notes[0].starts_with("images are not known: cannot list"), "{:?}", now.notes);
+
+        // And where reservations should be: what vCPUs are bound to is seen, and no run is called none.
+        let unlisted = Places { desk: Desk::at(path("images")), ..places };
+        assert_eq!(pus(&HostNow::read(&fs, &unlisted)), (None, "2-3".to_owned()));
     }
 }

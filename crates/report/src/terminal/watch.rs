@@ -103,17 +103,18 @@ fn header(page: &mut Page, view: &WatchView) {
     };
     let shown = |amount: Option<u64>| amount.map_or("?".to_owned(), |amount| grouped(amount as f64));
     let pus = shown(sum(&|answer| answer.pus.map(|pus| pus as u64)));
-    let taken = shown(sum(&|answer| Some((answer.runs + answer.bound) as u64)));
+    let taken = shown(sum(&|answer| taken(answer).map(|taken| taken as u64)));
     let bytes = |amount: Option<u64>| amount.map_or("?".to_owned(), |amount| Bytes::new(amount).to_string());
     let free = bytes(sum(&|answer| answer.memory_free.map(Bytes::get)));
     let memory = bytes(sum(&|answer| answer.memory.map(Bytes::get)));
     let guests = || answers(view).flat_map(|answer| &answer.guests).filter(|guest| guest.running);
-    let runs = guests().filter(|guest| guest.is_run).count();
+    let runs = guests().filter(|guest| guest.is_run).count() as u64;
+    let runs = shown(answers(view).all(|answer| answer.runs.is_some()).then_some(runs));
     let moving = answers(view).flat_map(|answer| answer.transfers.iter().flatten()).filter(|one| one.running).count();
     let mut parts = vec![
         format!("{taken} of {pus} PUs taken"),
         format!("{free} of {memory} memory free"),
-        format!("{} ({} of `nearmetal run`)", count(guests().count(), "guest"), grouped(runs as f64)),
+        format!("{} ({runs} of `nearmetal run`)", count(guests().count(), "guest")),
     ];
     if moving > 0 {
         parts.push(format!("{} on the way", count(moving, "image")));
@@ -198,9 +199,14 @@ impl Columns {
     }
 }
 
+/// PUs that guests have; `None`: not known.
+fn taken(answer: &WatchAnswer) -> Option<usize> {
+    Some(answer.runs? + answer.bound)
+}
+
 fn pus(answer: &WatchAnswer) -> String {
-    let all = answer.pus.map_or("?".to_owned(), |all| all.to_string());
-    format!("{}/{all}", answer.runs + answer.bound)
+    let shown = |pus: Option<usize>| pus.map_or("?".to_owned(), |pus| pus.to_string());
+    format!("{}/{}", shown(taken(answer)), shown(answer.pus))
 }
 
 fn amount(amount: Option<Bytes>) -> String {
@@ -267,9 +273,9 @@ fn block(host: &WatchHost, columns: &Columns, style: &Style) -> Block {
 
 fn figures(name: (String, Ink), answer: &WatchAnswer, columns: &Columns) -> Line {
     let mut line = vec![name];
-    let all = answer.pus.map(|pus| pus as u64);
-    let taken = [('█', Ink::Planned, answer.runs as u64), ('▓', Ink::Found, answer.bound as u64)];
-    line.extend(bar(&taken, all, columns.bar));
+    let runs = answer.runs.map(|runs| runs as u64);
+    let taken = [('█', Ink::Planned, runs.unwrap_or(0)), ('▓', Ink::Found, answer.bound as u64)];
+    line.extend(bar(&taken, answer.pus.map(|pus| pus as u64).filter(|_| runs.is_some()), columns.bar));
     line.push((format!("{:<width$}  ", pus(answer), width = columns.pus), Ink::Plain));
     let bytes = |amount: Option<Bytes>| amount.map(Bytes::get);
     let total = bytes(answer.memory);

@@ -158,7 +158,7 @@ pub(super) mod tests {
         HostNow {
             version: "0.1.0".to_owned(),
             online: Some("0-63".parse().unwrap()),
-            runs: "".parse().unwrap(),
+            runs: Some("".parse().unwrap()),
             bound: "".parse().unwrap(),
             memory: MemoryNow { total: gib(256), free: gib(240), guests: gib(0) },
             guests: Vec::new(),

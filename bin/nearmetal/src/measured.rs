@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nearmetal_domain::{DomainFacts, DomainXml, InterfaceFacts};
 use nearmetal_host::{Host, HostFs};
-use nearmetal_measure::{Experiment, Function, MeasureError, device_model, port_functions, port_model};
+use nearmetal_measure::{Experiment, Function, MeasureError, device_model, environment_of, port_functions, port_model};
 use nearmetal_place::{
     DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork, WorkloadClass,
 };
@@ -66,7 +66,7 @@ pub(crate) fn measured(
         }
     };
     let Some(kernel) = host.system.kernel.as_deref() else { return Measured::default() };
-    let ground = Ground { store: &store, host, kernel, environment: &Environment::detect(tree) };
+    let ground = Ground { store: &store, host, kernel, environment: &environment_of(tree) };
     let (mut found, mut notes) = (Measured::default(), Vec::new());
     for guest in guests {
         let request = guest.request;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use nearmetal_host::files;
-use nearmetal_measure::{FioJob, Workload};
+use nearmetal_load::{FioJob, Workload};
 use nearmetal_results::Store;
 use nearmetal_units::Bytes;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Where the time goes: what the host did for each I/O of a sample.
+//! Where the time goes: what the host did for each request of a load.
 //!
 //! Counters are read twice in the middle of a sample, when fio has started and ramped up and is not yet done, and their
 //! difference is divided by the I/Os fio did in that time. The sample is no slower for it: KVM, the scheduler and the
@@ -21,7 +21,7 @@ mod watch;
 
 pub use accesses::{only_accesses, rounds_of_accesses};
 pub use error::CostError;
-pub use on_its_pus::{MODELLED, figures};
+pub use on_its_pus::{MODELLED_TIME, comparable_figures};
 pub use reasons::{Reasons, counting_reasons, stop_counting, why_no_reasons};
 pub use snapshot::distances;
 pub use target::{Requests, Target};

@@ -9,11 +9,11 @@ use nearmetal_load::{Cost, Each, Metric, Unit};
 use super::snapshot::{EXECUTING, WAITING};
 
 /// What the lab's model makes of a request: the machine's time for it, on all PUs.
-pub const MODELLED: &str = "modelled.ns";
+pub const MODELLED_TIME: &str = "modelled.ns";
 
 /// The figures from the costs of a run. `floats`: the arm is pinned nowhere, so that every PU's time may be its own, other
 /// programs' included. What was not counted has no figure.
-pub fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item = Metric> {
+pub fn comparable_figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item = Metric> {
     // Nothing else runs in a lab: what any PU executed was for the sample. On silicon those of others are counted only where
     // the arm floats.
     let everywhere = true;
@@ -24,7 +24,7 @@ pub fn figures(costs: &[Metric], each: Each, floats: bool) -> impl Iterator<Item
     let local = of_all("local").and_then(|share| Metric::new("locality.local-share", Unit::Share, share));
     let far = of_all("distance").and_then(|mean| Metric::new("locality.mean-distance", Unit::Distance, mean));
     let modelled = || Some(value(costs, Cost::Modelled, EXECUTING)? + value(costs, Cost::Modelled, WAITING)?);
-    let modelled = modelled().and_then(|ns| Metric::new(MODELLED, Unit::ModelledNanoseconds, ns));
+    let modelled = modelled().and_then(|ns| Metric::new(MODELLED_TIME, Unit::ModelledNanoseconds, ns));
     [time, work, local, far, modelled].into_iter().flatten()
 }
 
@@ -49,7 +49,7 @@ mod tests {
     }
 
     fn named(costs: &[Metric], floats: bool, name: &str) -> Option<f64> {
-        figures(costs, Each::Io, floats).find(|metric| metric.name == name).map(|metric| metric.value)
+        comparable_figures(costs, Each::Io, floats).find(|metric| metric.name == name).map(|metric| metric.value)
     }
 
     #[test]
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn modelled_time_is_executing_and_waiting_and_nothing_without_both() {
         let costs = [cost(Cost::Modelled, EXECUTING, 400.0), cost(Cost::Modelled, WAITING, 226.0)];
-        assert_eq!(named(&costs, false, MODELLED), Some(626.0));
-        assert_eq!(named(&costs[..1], false, MODELLED), None);
+        assert_eq!(named(&costs, false, MODELLED_TIME), Some(626.0));
+        assert_eq!(named(&costs[..1], false, MODELLED_TIME), None);
         assert_eq!(costs[0].unit.symbol(), "modelled ns");
     }
 }

@@ -136,6 +136,7 @@ impl Passing {
 
 #[cfg(any(test, feature = "samples"))]
 impl Watched {
+    #[doc(hidden)]
     /// As if these counters had gone up by so much within two seconds, and one could not be read.
     pub fn of_two_seconds(counters: &[(super::Cost, &str, u64)]) -> Self {
         let at = |seconds: u64, counts: bool| Snapshot {

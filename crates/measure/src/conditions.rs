@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearmetal_host::files::{self, FileError};
+use nearmetal_host::{HostFs, LAB_VENDOR};
 use nearmetal_results::Environment;
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,15 @@ impl PartialEq for Stop {
     /// Who may end a measurement does not make it another.
     fn eq(&self, _: &Self) -> bool {
         true
+    }
+}
+
+/// Lab or silicon, by the vendor in the firmware's tables (DMI), which guests of any kind cannot mistake.
+pub fn environment_of(fs: &HostFs) -> Environment {
+    let field = |name: &str| fs.read(&format!("/sys/class/dmi/id/{name}")).map(|text| text.trim().to_owned());
+    match (field("sys_vendor"), field("product_name")) {
+        (Ok(vendor), Ok(machine)) if vendor == LAB_VENDOR => Environment::Lab { machine },
+        _ => Environment::Silicon,
     }
 }
 

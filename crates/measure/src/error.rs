@@ -6,7 +6,7 @@ pub enum MeasureError {
     /// Somebody asked for the end ([`crate::Stop`]). What was borrowed has been given back.
     #[error("stopped before the end: guests, pools and devices are again as they were")]
     Stopped,
-    /// A load, what a program printed, or a document that cannot be read.
+    /// A load, or what a program printed, that cannot be read.
     #[error(transparent)]
     Load(#[from] nearmetal_load::LoadError),
     /// A program could not be run.
@@ -100,11 +100,20 @@ pub enum MeasureError {
 impl MeasureError {
     /// Whether it is about what the user named, and not about this machine.
     pub fn is_wrong_use(&self) -> bool {
-        match self {
-            Self::Results(error) => error.is_wrong_use(),
-            _ => {
-                matches!(self, Self::Asked(_) | Self::Scratch { .. } | Self::Load(nearmetal_load::LoadError::Asked(_)))
-            }
-        }
+        matches!(self, Self::Asked(_) | Self::Scratch { .. } | Self::Load(nearmetal_load::LoadError::Asked(_)))
+            || matches!(self, Self::Results(error) if error.is_wrong_use())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_results::ResultsError;
+
+    use super::*;
+
+    #[test]
+    fn a_measurement_that_the_store_does_not_have_is_wrong_use_through_the_engine_too() {
+        assert!(MeasureError::from(ResultsError::Asked("there is none of that number".to_owned())).is_wrong_use());
+        assert!(!MeasureError::from(ResultsError::Newer("a newer store".to_owned())).is_wrong_use());
     }
 }

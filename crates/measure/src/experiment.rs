@@ -2,6 +2,7 @@
 
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::Hypervisor;
+use nearmetal_load::LoadError;
 use nearmetal_results::Measurement;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,8 @@ macro_rules! experiments {
             /// No experiment has that name, or the request is not of its form.
             pub fn parse(word: &str, request: &str) -> Result<Self, MeasureError> {
                 let unreadable = |error: serde_json::Error| {
-                    nearmetal_results::unreadable("the request of a measurement", error.to_string(), request)
+                    let text = request.chars().take(80).collect();
+                    LoadError::Unreadable { what: "the request of a measurement".to_owned(), why: error.to_string(), text }
                 };
                 match word {
                     $($word => Ok(Self::$name(Box::new(serde_json::from_str(request).map_err(unreadable)?))),)+

@@ -1,9 +1,9 @@
 //! The end of every experiment: its runs and what is known of them, as one document.
 
-use nearmetal_cost::MODELLED;
+use nearmetal_cost::MODELLED_TIME;
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_load::Workload;
-use nearmetal_results::{Arm, Begun, Environment, Results, Run, SCHEMA, Slice, json};
+use nearmetal_results::{Arm, Begun, Environment, Results, Run, SCHEMA, Slice, as_json};
 use serde::Serialize;
 
 use crate::conditions::Conditions;
@@ -21,9 +21,9 @@ pub(crate) fn lab_caveat(environment: &Environment) -> Option<String> {
 
 /// How modelled time was reckoned, where a run has it.
 fn model_caveat(runs: &[Run], session: &Session<'_>) -> Option<String> {
-    let is_there = runs.iter().any(|run| run.value(MODELLED).is_some());
+    let is_there = runs.iter().any(|run| run.value(MODELLED_TIME).is_some());
     let model = session.fs.lab_time_model().filter(|_| is_there)?.ok()?;
-    Some(format!("`{MODELLED}` is reckoned, not measured: {}", model.formula()))
+    Some(format!("`{MODELLED_TIME}` is reckoned, not measured: {}", model.formula()))
 }
 
 /// What a guest uses beside its slice.
@@ -95,14 +95,14 @@ pub(crate) fn in_a_session<R: Request>(word: &str, request: &R, site: Site<'_>) 
             qemu: versions.map_or_else(|| "unknown".to_owned(), |versions| versions.hypervisor),
             device: request.device(session),
             plan: conditions.plan.clone(),
-            request: json(request),
+            request: as_json(request),
         };
         if let Some(log) = Log::open(conditions, &begun)? {
             session.log_to(log);
         }
         let result = request.measure(session);
         match (&result, session.log()) {
-            (Ok(outcome), Some(log)) => log.finish(&json(outcome), R::winner(outcome))?,
+            (Ok(outcome), Some(log)) => log.finish(&as_json(outcome), R::winner(outcome))?,
             (Err(error), Some(log)) => log.give_up(&crate::engine::chain(error))?,
             (_, None) => {}
         }

@@ -1,4 +1,4 @@
-//! Loads, arms, designs, provenance and the results store.
+//! One engine for every comparison, and the experiments composed of it.
 //!
 //! One engine runs every comparison of a guest with bare metal ([`engine`]); a composition says what is compared: a guest in
 //! clones ([`slice`]), without each decision of its plan ([`decisions`]), with and without huge pages and pins ([`pages`]), as each of its possible plans has it ([`tune`]), over more and more nodes ([`modes`]), in itself ([`inside`]), with a drive of its own ([`drive`]), several at once ([`together`]), tiles until the machine is full ([`tiles`]), ways to a
@@ -39,7 +39,7 @@ mod together;
 mod tune;
 
 pub use clones::{APPLIANCE_COMMAND_LINE, clone_name};
-pub use conditions::{Conditions, Stop};
+pub use conditions::{Conditions, Stop, environment_of};
 pub use decisions::DecisionsRequest;
 pub use drive::{DriveRequest, function_of};
 pub use error::MeasureError;
@@ -52,13 +52,6 @@ pub use matrix::{
     path_words, read_back_paths,
 };
 pub use modes::{ModesRequest, NodePart, parts_of};
-/// What requests name of loads.
-pub use nearmetal_load::{
-    CommandJob, Cost, FileJob, FileStep, FileSystem, FioEngine, FioJob, JavaPages, JvmJob, Kit, KitEdition, KitHash,
-    Limit, MemoryBandwidth, MemoryJob, MemoryLatency, Metric, Named, NetJob, NetTest, OltpJob, Order, Pattern,
-    PgbenchJob, ProbePages, Rate, Scale, ServedJob, Shape, SpecJbbJob, TileRole, TileSize, Unit, WebJob, Window,
-    WorkJob, Workload, WorksOn,
-};
 pub use net::{
     Function, NetGround, NetMatrixRequest, check_address, net_arms, net_ground, net_least_seconds, net_words,
     port_functions, port_model, read_back_net,

@@ -71,7 +71,7 @@ pub struct WatchAnswer {
     pub pus: Option<usize>,
     /// PUs that runs have; `None`: not known.
     pub runs: Option<usize>,
-    /// Other PUs that vCPUs are bound to.
+    /// Other PUs that vCPUs are bound to; all of these, where those of runs are not known.
     pub bound: usize,
     /// All memory; `None`: not known.
     pub memory: Option<Bytes>,

@@ -18,7 +18,7 @@ pub enum Advice<'a, A> {
 impl<'a, A> Advice<'a, A> {
     /// The advice for arms that were compared with one of them, `reference`, out of the winner's ratio to it in fresh pairs. A winner that
     /// cannot be one, whatever a file says, gives none.
-    pub fn of(
+    pub(crate) fn of(
         arms: &'a [A],
         winner: Option<usize>,
         reference: usize,

@@ -51,7 +51,7 @@ pub enum Estimate {
 }
 
 /// The pairs of a metric: (subject, reference) values of the same round.
-pub fn pairs(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Vec<Pair> {
+pub fn pairs_of_runs(runs: &[&Run], metric: &str, subject: &str, reference: &str) -> Vec<Pair> {
     // The last of an arm counts: one that failed may have been run again.
     let value = |round: u32, arm: &str| {
         let of = runs.iter().rev().filter(|run| run.round == round && run.arm == arm);
@@ -124,7 +124,7 @@ pub fn compare(results: &Results) -> Result<Vec<Comparison>, ResultsError> {
                     }
                     let pairs = match purpose {
                         Purpose::SingleShot => once(&of, &metric, &subject.id, &reference.id).into_iter().collect(),
-                        _ => pairs(&of, &metric, &subject.id, &reference.id),
+                        _ => pairs_of_runs(&of, &metric, &subject.id, &reference.id),
                     };
                     let Some(estimate) = estimate(results, (workload, &metric, unit), subject, reference, &pairs)?
                     else {

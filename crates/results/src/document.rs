@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::error::ResultsError;
 
 /// Why a document is not `what`: the reason and how the text begins.
-pub fn unreadable(what: &str, why: String, text: &str) -> ResultsError {
+pub(crate) fn unreadable(what: &str, why: String, text: &str) -> ResultsError {
     LoadError::Unreadable { what: what.to_owned(), why, text: text.chars().take(80).collect() }.into()
 }
 

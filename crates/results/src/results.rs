@@ -119,17 +119,6 @@ pub enum Environment {
     },
 }
 
-impl Environment {
-    /// Lab or silicon, by the vendor in the firmware's tables (DMI), which guests of any kind cannot mistake.
-    pub fn detect(fs: &nearmetal_host::HostFs) -> Self {
-        let field = |name: &str| fs.read(&format!("/sys/class/dmi/id/{name}")).map(|text| text.trim().to_owned());
-        match (field("sys_vendor"), field("product_name")) {
-            (Ok(vendor), Ok(machine)) if vendor == nearmetal_host::LAB_VENDOR => Self::Lab { machine },
-            _ => Self::Silicon,
-        }
-    }
-}
-
 /// The PUs, nodes, page size and device both sides are given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {

@@ -75,7 +75,7 @@ pub struct Begun<'a> {
     pub experiment: &'a str,
     /// Its guests, in the order in which they join.
     pub guests: Vec<String>,
-    /// RFC 3339, UTC.
+    /// RFC 3339, UTC; going on with one changes nothing of it.
     pub created: String,
     /// On what the figures are taken.
     pub environment: &'a Environment,
@@ -172,7 +172,7 @@ impl Store {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'running', ?11)",
             params![
                 begun.experiment,
-                json(&begun.guests),
+                as_json(&begun.guests),
                 begun.created,
                 env!("CARGO_PKG_VERSION"),
                 environment,
@@ -188,7 +188,7 @@ impl Store {
         Ok(self.connection.last_insert_rowid())
     }
 
-    /// Keeps a race over a network that ended, such as one of another store. Returns its id.
+    /// Keeps a race over a network that ended, such as one of another store, by when its document was created. Returns its id.
     ///
     /// # Errors
     /// SQLite's own.
@@ -206,7 +206,7 @@ impl Store {
         };
         let id = self.begin(&begun)?;
         let winner = results.winner.and_then(|winner| results.arms.get(winner)).map(|arm| arm.id.as_str());
-        self.finish(id, &json(results), winner)?;
+        self.finish(id, &as_json(results), winner)?;
         Ok(id)
     }
 
@@ -234,7 +234,7 @@ impl Store {
     pub fn add_run(&mut self, id: i64, number: u32, phase: u32, run: &Run) -> Result<(), ResultsError> {
         let add = "INSERT OR REPLACE INTO measured (measurement, number, phase, run) VALUES (?1, ?2, ?3, ?4)";
         self.connection
-            .execute(add, params![id, number, phase, json(run)])
+            .execute(add, params![id, number, phase, as_json(run)])
             .map(drop)
             .map_err(|source| self.error(source))
     }
@@ -255,7 +255,7 @@ fn columns(environment: &Environment) -> (&'static str, Option<&str>) {
 }
 
 /// Plain data as JSON.
-pub fn json<T: serde::Serialize>(value: &T) -> String {
+pub fn as_json<T: serde::Serialize>(value: &T) -> String {
     // These types hold no maps with keys that JSON cannot have, the only way serialising them can fail.
     serde_json::to_string(value).unwrap_or_default()
 }

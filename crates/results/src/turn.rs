@@ -1,6 +1,6 @@
 //! One run of a race as the documents of matrices keep it: arms by their place in the list.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_load::Metric;
 use nearmetal_stats::{Pair, Sample};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::results::{Outcome, Run};
 
 /// What decides a disk's race.
-pub const METRIC: &str = "iops";
+pub(crate) const METRIC: &str = "iops";
 
 /// One run of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Turn {
     }
 
     /// What it measured; nothing where it failed.
-    pub fn metrics(&self) -> &[Metric] {
+    pub(crate) fn metrics(&self) -> &[Metric] {
         match &self.outcome {
             Outcome::Measured { metrics, .. } => metrics,
             Outcome::Failed { .. } => &[],
@@ -45,7 +45,7 @@ impl Turn {
     }
 
     /// The value of a metric, if it has one.
-    pub fn value_of(&self, metric: &str) -> Option<f64> {
+    pub(crate) fn value_of(&self, metric: &str) -> Option<f64> {
         self.metrics().iter().find(|found| found.name == metric).map(|found| found.value)
     }
 
@@ -76,25 +76,33 @@ impl Turn {
         }
         turn
     }
-}
 
-/// Values of two arms from the same rounds: the last of each, since a turn that failed may have been taken again.
-pub fn pairs(turns: &[Turn], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
-    let of = |arm: usize, round: u32| {
-        let of = turns.iter().rev().filter(|turn| turn.arm == arm && turn.round == round);
-        of.filter_map(|turn| turn.value_of(metric)).next()
-    };
-    let rounds: BTreeSet<u32> = turns.iter().filter(|turn| turn.arm == subject).map(|turn| turn.round).collect();
-    rounds
-        .into_iter()
-        .filter_map(|round| Some(Pair { subject: of(subject, round)?, reference: of(reference, round)? }))
-        .collect()
-}
+    /// Values of two arms from the same rounds: the last of each, since a turn that failed may have been taken again.
+    pub fn pairs(turns: &[Self], metric: &str, subject: usize, reference: usize) -> Vec<Pair> {
+        let of = |arm: usize, round: u32| {
+            let of = turns.iter().rev().filter(|turn| turn.arm == arm && turn.round == round);
+            of.filter_map(|turn| turn.value_of(metric)).next()
+        };
+        let rounds: BTreeSet<u32> = turns.iter().filter(|turn| turn.arm == subject).map(|turn| turn.round).collect();
+        rounds
+            .into_iter()
+            .filter_map(|round| Some(Pair { subject: of(subject, round)?, reference: of(reference, round)? }))
+            .collect()
+    }
 
-/// Median of an arm's values; `None` if it has none.
-pub fn median(turns: &[Turn], metric: &str, arm: usize) -> Option<f64> {
-    let values = turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| turn.value_of(metric)).collect();
-    Sample::new(values).ok().map(|sample| sample.median())
+    /// Median of an arm's values; `None` if it has none.
+    pub fn median(turns: &[Self], metric: &str, arm: usize) -> Option<f64> {
+        let values = turns.iter().filter(|turn| turn.arm == arm).filter_map(|turn| turn.value_of(metric)).collect();
+        Sample::new(values).ok().map(|sample| sample.median())
+    }
+
+    /// Medians of all metrics of an arm that `is_kept` keeps, by name.
+    pub(crate) fn medians(turns: &[Self], arm: usize, is_kept: impl Fn(&str) -> bool) -> BTreeMap<String, f64> {
+        let names =
+            turns.iter().filter(|turn| turn.arm == arm).flat_map(Self::metrics).map(|metric| metric.name.as_str());
+        let names: BTreeSet<&str> = names.filter(|name| is_kept(name)).collect();
+        names.into_iter().filter_map(|name| Some((name.to_owned(), Self::median(turns, name, arm)?))).collect()
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +136,6 @@ mod tests {
             turn(1, 1, None),
             turn(1, 1, None),
         ];
-        assert_eq!(pairs(&turns, METRIC, 0, 1), [Pair { subject: 5.0, reference: 4.0 }]);
+        assert_eq!(Turn::pairs(&turns, METRIC, 0, 1), [Pair { subject: 5.0, reference: 4.0 }]);
     }
 }

@@ -133,7 +133,10 @@ impl HostNow {
         });
         let vcpus = occupancy.guests.iter().filter_map(|guest| guest.vcpus.as_ref());
         let bound = vcpus.fold(CpuSet::new(), |all, vcpus| all.union(&vcpus.bound));
-        let bound = held.as_ref().map_or(bound.clone(), |held| bound.difference(held));
+        let bound = match &held {
+            Some(held) => bound.difference(held),
+            None => bound,
+        };
         let mut given = occupancy.guests.iter().map(|guest| guest.memory);
         let memory = MemoryNow {
             total: occupancy.memory_total,

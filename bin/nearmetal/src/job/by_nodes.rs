@@ -1,6 +1,6 @@
 //! A guest over more and more nodes: each mode's figures, by number of nodes.
 
-use nearmetal_measure::Unit;
+use nearmetal_load::Unit;
 use nearmetal_report::papers::order_said;
 use nearmetal_report::view::{ArmView, ByNodesView, ModePoint, ModeSeries, NodesQuantity};
 use nearmetal_results::{Comparison, Environment, Estimate, Purpose, Results, Role, Run};

@@ -1,7 +1,7 @@
 //! A comparison for people: the ratios, what may be said of them, where the time goes. For every experiment with pairs, of
 //! one guest or of several at once.
 
-use nearmetal_measure::{Order, Unit, Workload};
+use nearmetal_load::{Order, Unit, Workload};
 use nearmetal_report::view::IncompleteArm;
 use nearmetal_results::{
     Comparison, Environment, Estimate, Purpose, Results, ResultsError, compare, cost_table, cost_text, costs_of_guests,

@@ -1,6 +1,6 @@
 //! Costs of the runs as lines of the report.
 
-use nearmetal_measure::Cost;
+use nearmetal_load::Cost;
 use nearmetal_report::view::{CostFigure, CostLine, LiftLine};
 use nearmetal_results::{CostRow, NetMatrixResults, Results, cost_table, costs_of_guests, liftings, net_cost_table};
 

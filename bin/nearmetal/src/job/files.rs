@@ -6,7 +6,7 @@ use std::path::Path;
 use nearmetal_change::PlanFile;
 use nearmetal_change::verify::{VERIFICATION_SCHEMA, Verification};
 use nearmetal_host::{Host, files};
-use nearmetal_measure::Metric;
+use nearmetal_load::Metric;
 use nearmetal_results::{Outcome, Results};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The fresh rounds of a race as results of arms in pairs, so that they are compared and shown as all others are.
 
-use nearmetal_measure::{NetJob, NetTest, Workload};
+use nearmetal_load::{NetJob, NetTest, Workload};
 use nearmetal_results::{
     Arm, ArmName, Link, MatrixResults, NetMatrixResults, Outcome, PLANNED, Purpose, Results, Role, Run, SCHEMA, Tenant,
     Turn,

@@ -2,7 +2,7 @@
 
 use nearmetal_domain::DomainFacts;
 use nearmetal_host::Host;
-use nearmetal_measure::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
+use nearmetal_load::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages, Workload};
 use nearmetal_report::view::{MemoryRow, MemorySide, MemoryTable};
 use nearmetal_results::{Arm, Purpose, Results, Role, Run};
 use nearmetal_units::PageSize;

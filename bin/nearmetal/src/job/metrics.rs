@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_measure::{FioJob, MemoryBandwidth, MemoryLatency, Order, Unit, Workload};
+use nearmetal_load::{FioJob, MemoryBandwidth, MemoryLatency, Order, Unit, Workload};
 use nearmetal_report::view::{MODELLED, Metric};
 use nearmetal_results::{Environment, Outcome, Purpose, Results};
 use nearmetal_units::Bytes;

@@ -2,7 +2,8 @@
 
 use nearmetal_domain::InterfaceFacts;
 use nearmetal_host::{Host, NetworkInterface};
-use nearmetal_measure::{Function, NetTest};
+use nearmetal_load::NetTest;
+use nearmetal_measure::Function;
 use nearmetal_place::{GuestRequest, MeasuredNetwork, NetworkBackend, NetworkPlacement, WorkloadClass};
 use nearmetal_results::{Advice, Backend, Link, NetArmResult, NetFigure, NetMatrixResults};
 use nearmetal_units::MacAddress;

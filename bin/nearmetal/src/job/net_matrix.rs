@@ -1,6 +1,6 @@
 //! A network matrix for people: the table, the ceiling, the advice, the chart.
 
-use nearmetal_measure::{NetTest, Unit};
+use nearmetal_load::{NetTest, Unit};
 use nearmetal_report::view::{AdviceKind, AdviceView, CeilingRow, RaceArm, RaceView, Rate};
 use nearmetal_report::{Surface, matrix_svg_of};
 use nearmetal_results::{

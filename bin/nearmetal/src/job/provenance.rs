@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearmetal_change::verify::{GuestDisk, GuestNode, GuestView};
 use nearmetal_change::{DomainChange, PlanFile};
 use nearmetal_host::Host;
-use nearmetal_measure::Workload;
+use nearmetal_load::Workload;
 use nearmetal_report::view::{Fact, LongText};
 use nearmetal_results::{Outcome, Purpose, Results};
 

@@ -229,7 +229,7 @@ fn changed(then: &DomainFacts, now: &DomainFacts) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_measure::{FioJob, Metric, Unit};
+    use nearmetal_load::{FioJob, Metric, Unit};
     use nearmetal_results::{Arm, ArmName, Outcome, Purpose, Role, Run, Slice, Tenant, TuneFactor};
     use nearmetal_stats::{Fate, Pair, RatioEstimate, ratio};
     use nearmetal_units::{Bytes, CpuSet, NodeSet};

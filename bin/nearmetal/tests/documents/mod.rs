@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nearmetal_measure::{
-    FioJob, Metric, NetJob, NetTest, Scale, ServedJob, TileRole, TileSize, TileWay, Unit, Window, Workload,
-};
+use nearmetal_load::{FioJob, Metric, NetJob, NetTest, Scale, ServedJob, TileRole, TileSize, Unit, Window, Workload};
+use nearmetal_measure::TileWay;
 use nearmetal_results::{
     Arm, ArmName, Ceiling, Container, DiskPath, Effect, Environment, Filling, GroundKey, LeftOut, Link,
     NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetFigure, NetMatrixResults, NetPath, Outcome, PATHS_SCHEMA,

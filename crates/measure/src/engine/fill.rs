@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use nearmetal_load::Workload;
-use nearmetal_results::{Look, Purpose, Run, full};
+use nearmetal_results::{Look, Purpose, Run, tiles_held};
 
 use super::SplitMix;
 use super::round::{Design, Fresh, Round, Step};
@@ -60,7 +60,7 @@ impl Design for Fill<'_> {
             return Ok(Some(round));
         }
         let FillPlan { arms, each, tiles, samples, workload, .. } = &self.plan;
-        let has_room = |arm: &usize| full(runs, &arms[*arm], *each, *tiles, self.look).is_none();
+        let has_room = |arm: &usize| tiles_held(runs, &arms[*arm], *each, *tiles, self.look).is_none();
         let mut order: Vec<usize> = (0..arms.len()).filter(has_room).collect();
         if order.is_empty() || self.tiles >= *tiles {
             return Ok(None);

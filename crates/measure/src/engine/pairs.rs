@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use nearmetal_load::Workload;
-use nearmetal_results::{ArmName, CONFIDENCE, Purpose, Run, against, pairs};
+use nearmetal_results::{ArmName, CONFIDENCE, Purpose, Run, against, pairs_of_runs};
 use nearmetal_stats::{PairsNeeded, pairs_needed};
 
 use super::SplitMix;
@@ -278,7 +278,7 @@ fn needed(
     let of: Vec<&Run> = runs.iter().filter(of).collect();
     let mut most: Option<PairsNeeded> = None;
     for (subject, reference) in against(arms) {
-        let pilot = pairs(&of, &rate, &arms[subject].id, &arms[reference].id);
+        let pilot = pairs_of_runs(&of, &rate, &arms[subject].id, &arms[reference].id);
         if pilot.len() < 2 {
             continue;
         }

@@ -336,7 +336,7 @@ fn add_costs(
         sample.notes.push(note.to_owned());
     }
     let (costs, notes) = counted.costs(each.done(rate), meanwhile, each);
-    sample.metrics.extend(nearmetal_cost::figures(&costs, each, floats));
+    sample.metrics.extend(nearmetal_cost::comparable_figures(&costs, each, floats));
     sample.metrics.extend(costs);
     sample.notes.extend(notes);
 }

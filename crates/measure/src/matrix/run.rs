@@ -9,7 +9,7 @@ use nearmetal_load::{FileJob, FioJob};
 use nearmetal_place::{Placement, major_minor};
 use nearmetal_results::{
     ArmResult, Confirmation, Container, DiskPath, GroundKey, MATRIX_SCHEMA, MatrixResults, Scheduler, Slice, Turn,
-    turn_figures as figures,
+    to_default_and_median,
 };
 use nearmetal_stats::{Race, doubling_looks};
 use nearmetal_units::Bytes;
@@ -306,7 +306,7 @@ fn over_budget(request: &MatrixRequest, took: f64) -> Option<String> {
 fn arm_results(entrants: Vec<Entrant>, running: &[usize], race: &Race, turns: &[Turn], seed: u64) -> Vec<ArmResult> {
     let one = |(number, entrant): (usize, Entrant)| {
         let place = running.iter().position(|arm| *arm == number);
-        let (to_default, median) = place.map_or((None, None), |_| figures(turns, number, seed));
+        let (to_default, median) = place.map_or((None, None), |_| to_default_and_median(turns, number, seed));
         ArmResult {
             id: entrant.disk.path.id(),
             path: entrant.disk.path,

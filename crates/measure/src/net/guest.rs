@@ -11,7 +11,7 @@ use std::process::Command;
 use nearmetal_domain::DomainXml;
 use nearmetal_host::{HostFs, files};
 use nearmetal_load::LoadError;
-use nearmetal_results::{CardPlace as Place, NetPath};
+use nearmetal_results::{CardPlace, NetPath};
 
 use crate::appliance::{Appliance, PROBE_IN_GUEST, archive_of, initramfs, kit_source, loads_source, staged};
 use crate::clones::{add_loads, make_own};
@@ -222,7 +222,7 @@ pub(crate) fn guest_with(
         .iter()
         .map(|card| {
             let (lower, mac, tap) = (card.lower.as_str(), card.mac.as_str(), card.tap.as_str());
-            card.path.interface(&Place { bridge, lower, function: card.function, mac, tap })
+            card.path.interface(&CardPlace { bridge, lower, function: card.function, mac, tap })
         })
         .collect();
     let text = clone.as_str();

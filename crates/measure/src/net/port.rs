@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use nearmetal_host::{Host, HostFs};
-use nearmetal_results::PortRole as Role;
+use nearmetal_results::PortRole;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ pub(crate) struct Port {
     pub name: String,
     /// Whether it has virtual functions: then the card's own switch delivers by address.
     has_functions: bool,
-    role: Option<Role>,
+    role: Option<PortRole>,
     told: Vec<String>,
 }
 
@@ -143,16 +143,16 @@ impl Port {
     }
 
     /// Makes it what arms of `role` need. No guest may be there.
-    pub(crate) fn make(&mut self, role: Role, fs: &HostFs) -> Result<(), MeasureError> {
+    pub(crate) fn make(&mut self, role: PortRole, fs: &HostFs) -> Result<(), MeasureError> {
         if self.role == Some(role) {
             return Ok(());
         }
-        if self.role == Some(Role::Bridged) {
+        if self.role == Some(PortRole::Bridged) {
             self.tell("delete");
             ip(&["link", "delete", BRIDGE])?;
         }
         self.role = None;
-        if role == Role::Bridged {
+        if role == PortRole::Bridged {
             // Without spanning tree and its delay, so that it forwards from the beginning.
             ip(&["link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0"])?;
             ip(&["link", "set", "dev", &self.name, "master", BRIDGE])?;
@@ -211,7 +211,7 @@ impl Port {
 
     /// Moves an interface into the namespace and gives it the address. Everything else of the port is left.
     pub(crate) fn enter(&mut self, interface: &str, address: &str, fs: &HostFs) -> Result<(), MeasureError> {
-        self.make(Role::Bare, fs)?;
+        self.make(PortRole::Bare, fs)?;
         space::enter(NAMESPACE, interface, address, fs)
     }
 

@@ -1,7 +1,7 @@
 //! The guests of the network matrix and the bare slice: brought up, read back, and the path of the race.
 
 use nearmetal_load::{NetTest, SLACK};
-use nearmetal_results::{Effect, Link, PortRole as Role, Slice};
+use nearmetal_results::{Effect, Link, PortRole, Slice};
 
 use super::effect::{Movers, PATIENCE, in_the_guest, mover, on_the_host, seen, spread};
 use super::greet::greeted;
@@ -310,14 +310,14 @@ impl Path for NetRig<'_> {
 }
 
 /// What the port is for an arm. Behind the cards is bare metal without a slice.
-fn role(cards: &[ArmCard], arm: usize) -> Role {
-    cards.get(arm).map_or(Role::Bare, |card| card.path.link.role())
+fn role(cards: &[ArmCard], arm: usize) -> PortRole {
+    cards.get(arm).map_or(PortRole::Bare, |card| card.path.link.role())
 }
 
 /// Arms that share a guest: those that need the port in the same way.
 fn batches(cards: &[ArmCard], arms: &[usize]) -> Vec<Vec<usize>> {
     let role = |arm: usize| role(cards, arm);
-    let mut roles: Vec<Role> = arms.iter().map(|arm| role(*arm)).collect();
+    let mut roles: Vec<PortRole> = arms.iter().map(|arm| role(*arm)).collect();
     roles.sort();
     roles.dedup();
     roles.into_iter().map(|one| arms.iter().copied().filter(|arm| role(*arm) == one).collect()).collect()

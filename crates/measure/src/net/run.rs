@@ -8,7 +8,7 @@ use nearmetal_hypervisor::Hypervisor;
 use nearmetal_load::NetTest;
 use nearmetal_results::{
     CONFIDENCE, Ceiling, Effect, GroundKey, Link, NET_MATRIX_SCHEMA, NetArmResult, NetConfirmation, NetMatrixResults,
-    NetPath, Slice, Turn, peer_bound as bound, turn_median as median, turn_medians as medians, turn_pairs as pairs,
+    NetPath, Slice, Turn, is_peer_bound, net_medians,
 };
 use nearmetal_stats::{Race, doubling_looks, ratio};
 use nearmetal_units::Bytes;
@@ -251,10 +251,10 @@ fn arm_results(
     let one = |(number, ((card, effect), cannot_win)): (usize, ((&ArmCard, Effect), Option<String>))| {
         let against = |other: Option<usize>| {
             let other = other.filter(|other| *other != number)?;
-            ratio(&pairs(turns, &metric, number, other), CONFIDENCE, request.conditions.seed).ok()
+            ratio(&Turn::pairs(turns, &metric, number, other), CONFIDENCE, request.conditions.seed).ok()
         };
         let place = race.zip(running.iter().position(|arm| *arm == number));
-        let median = median(turns, &metric, number);
+        let median = Turn::median(turns, &metric, number);
         let function = card.function.map(|function| function.to_string());
         let lower = if card.lower.is_empty() { request.port.clone() } else { card.lower.clone() };
         NetArmResult {
@@ -266,8 +266,8 @@ fn arm_results(
             fate: place.map(|(race, place)| race.fates()[place]),
             rounds: place.map_or(0, |(race, place)| race.measured(place)),
             median,
-            medians: medians(turns, number),
-            peer_bound: bound(ceiling, &metric, median),
+            medians: net_medians(turns, number),
+            peer_bound: is_peer_bound(ceiling, &metric, median),
             to_default: against(Some(reference)),
             to_bare: against(bare),
         }

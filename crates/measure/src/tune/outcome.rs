@@ -1,7 +1,8 @@
 //! What is told of a tune at its end: how each plan fared, what each factor is worth, and what to do.
 
 use nearmetal_results::{
-    AS_FOUND, AloneEffect, CONFIDENCE, PLANNED, Purpose, Results, Run, TuneEffect, TuneVerdict, TunedArm, Tuning, pairs,
+    AS_FOUND, AloneEffect, CONFIDENCE, PLANNED, Purpose, Results, Run, TuneEffect, TuneVerdict, TunedArm, Tuning,
+    pairs_of_runs,
 };
 use nearmetal_stats::{Fraction, Pair, Race, RatioEstimate, ratio};
 
@@ -25,7 +26,7 @@ pub(super) fn tuning(
         if subject == reference {
             return None;
         }
-        ratio(&pairs(runs, &metric, subject, reference), CONFIDENCE, seed).ok()
+        ratio(&pairs_of_runs(runs, &metric, subject, reference), CONFIDENCE, seed).ok()
     };
     let arm = |(place, (id, levels)): (usize, &(String, Option<Vec<bool>>))| TunedArm {
         id: id.clone(),

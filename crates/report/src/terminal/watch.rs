@@ -218,6 +218,7 @@ fn guests(answer: &WatchAnswer, with_runs: bool) -> String {
     let runs = running().filter(|guest| guest.is_run).count();
     let all = running().count();
     match runs {
+        _ if with_runs && all > 0 && answer.runs.is_none() => format!("{all}, ? runs"),
         0 => all.to_string(),
         _ if !with_runs => all.to_string(),
         1 => format!("{all}, 1 run"),

@@ -7,5 +7,5 @@ mod table;
 
 pub use effect::{Effect, Proof};
 pub use path::{Bus, Container, DiskPath, PathCache, Scheduler};
-pub use race::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, figures};
+pub use race::{ArmResult, Confirmation, GroundKey, MATRIX_SCHEMA, MatrixResults, to_default_and_median};
 pub use table::{PATHS_SCHEMA, PathRow, PathTable};

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::effect::Effect;
 use super::path::DiskPath;
 use crate::advice::Advice;
-use crate::compare::{CONFIDENCE, pairs};
+use crate::compare::{CONFIDENCE, pairs_of_runs};
 use crate::document;
 use crate::error::ResultsError;
 use crate::left_out::LeftOut;
 use crate::results::{Environment, Purpose, Run, Slice};
-use crate::turn::{self, METRIC, Turn};
+use crate::turn::{METRIC, Turn};
 
 /// Value of [`MatrixResults::schema`].
 pub const MATRIX_SCHEMA: &str = "nearmetal.matrix/1";
@@ -116,7 +116,7 @@ impl Confirmation {
     /// Works out the ratios of fresh runs.
     pub fn of(runs: Vec<Run>, seed: u64) -> Self {
         let all: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Pair).collect();
-        let against = |reference| ratio(&pairs(&all, METRIC, "winner", reference), CONFIDENCE, seed).ok();
+        let against = |reference| ratio(&pairs_of_runs(&all, METRIC, "winner", reference), CONFIDENCE, seed).ok();
         Self { to_default: against("qemu-default"), to_bare: against("bare-slice"), runs }
     }
 }
@@ -145,9 +145,9 @@ impl MatrixResults {
 }
 
 /// An arm's ratio to QEMU's default (arm 0) over the rounds both were measured in, and its median.
-pub fn figures(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEstimate>, Option<f64>) {
-    let to_default = ratio(&turn::pairs(turns, METRIC, arm, 0), CONFIDENCE, seed).ok();
-    (to_default, turn::median(turns, METRIC, arm))
+pub fn to_default_and_median(turns: &[Turn], arm: usize, seed: u64) -> (Option<RatioEstimate>, Option<f64>) {
+    let to_default = ratio(&Turn::pairs(turns, METRIC, arm, 0), CONFIDENCE, seed).ok();
+    (to_default, Turn::median(turns, METRIC, arm))
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ pub(crate) mod tests {
             })
             .collect();
         let arm = |number: usize, path: DiskPath, fate| {
-            let (to_default, median) = figures(&turns, number, 1);
+            let (to_default, median) = to_default_and_median(&turns, number, 1);
             ArmResult {
                 path,
                 id: path.id(),

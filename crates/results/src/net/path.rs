@@ -53,13 +53,13 @@ impl Link {
 
     /// What the port must be for it. A port is in one bridge, or carries macvtaps, or one that has it alone: the kernel
     /// lets one thing receive from a device (netdev_rx_handler_register).
-    pub fn role(self) -> Role {
+    pub fn role(self) -> PortRole {
         match self {
             // Virtual functions are beside the port, so they are in the guest that has the bridged cards.
-            Self::Bridge | Self::VfHostdev | Self::VfMacvtapPassthrough => Role::Bridged,
-            Self::MacvtapBridge | Self::MacvtapPrivate => Role::Macvtaps,
-            Self::MacvtapPassthrough => Role::GivenAway,
-            Self::Bare => Role::Bare,
+            Self::Bridge | Self::VfHostdev | Self::VfMacvtapPassthrough => PortRole::Bridged,
+            Self::MacvtapBridge | Self::MacvtapPrivate => PortRole::Macvtaps,
+            Self::MacvtapPassthrough => PortRole::GivenAway,
+            Self::Bare => PortRole::Bare,
         }
     }
 
@@ -72,7 +72,7 @@ impl Link {
 /// What a port is used for; arms of one role are cards of one guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum PortRole {
     /// In the bridge.
     Bridged,
     /// Under macvtaps.
@@ -112,7 +112,7 @@ pub struct NetPath {
 
 /// What a fragment of XML needs beside the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct CardPlace<'a> {
     /// Bridge, for taps.
     pub bridge: &'a str,
     /// Interface that a macvtap lies on.
@@ -235,7 +235,7 @@ impl NetPath {
     }
 
     /// `<interface>` as libvirt reads it; empty for bare metal.
-    pub fn interface(&self, place: &Place<'_>) -> String {
+    pub fn interface(&self, place: &CardPlace<'_>) -> String {
         let mac = format!("<mac address='{}'/>", place.mac);
         let source = match (self.link, place.function) {
             (Link::Bare, _) => return String::new(),
@@ -281,7 +281,7 @@ impl NetPath {
 
     /// The lines of a definition that make a guest use it, `bridge` and `port` being the user's to write.
     pub fn lines_for_libvirt(&self, port: &str, function: Option<PciAddress>) -> String {
-        let place = Place { bridge: "YOUR-BRIDGE", lower: port, function, mac: "", tap: "" };
+        let place = CardPlace { bridge: "YOUR-BRIDGE", lower: port, function, mac: "", tap: "" };
         self.interface(&place).replace("<mac address=''/>", "").trim_end().to_owned()
     }
 }
@@ -290,9 +290,9 @@ impl NetPath {
 mod tests {
     use super::*;
 
-    fn place<'a>() -> Place<'a> {
+    fn place<'a>() -> CardPlace<'a> {
         let function = Some("0000:39:10.1".parse().unwrap());
-        Place { bridge: "br", lower: "eth9", function, mac: "52:54:00:00:00:01", tap: "nmtap0" }
+        CardPlace { bridge: "br", lower: "eth9", function, mac: "52:54:00:00:00:01", tap: "nmtap0" }
     }
 
     #[test]

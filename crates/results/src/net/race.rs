@@ -16,7 +16,7 @@ use crate::document;
 use crate::error::ResultsError;
 use crate::left_out::LeftOut;
 use crate::results::{Environment, Slice};
-use crate::turn::{Turn, median, pairs};
+use crate::turn::Turn;
 
 /// Value of [`NetMatrixResults::schema`].
 pub const NET_MATRIX_SCHEMA: &str = "nearmetal.net-matrix/1";
@@ -181,19 +181,19 @@ impl NetConfirmation {
         let figure = |(metric, unit): (String, Unit)| {
             let against = |subject: usize, reference: Option<usize>| {
                 let reference = reference.filter(|reference| *reference != subject)?;
-                ratio(&pairs(&turns, &metric, subject, reference), CONFIDENCE, seed).ok()
+                ratio(&Turn::pairs(&turns, &metric, subject, reference), CONFIDENCE, seed).ok()
             };
             let mut arms = vec![winner];
             arms.extend([Some(default), bare].into_iter().flatten().filter(|arm| *arm != winner));
             let medians: Vec<(usize, f64)> =
-                arms.into_iter().filter_map(|arm| Some((arm, median(&turns, &metric, arm)?))).collect();
+                arms.into_iter().filter_map(|arm| Some((arm, Turn::median(&turns, &metric, arm)?))).collect();
             let own = medians.iter().find(|(arm, _)| *arm == winner).map(|(_, value)| *value);
             NetFigure {
                 unit,
                 to_default: against(winner, Some(default)),
                 to_bare: against(winner, bare),
                 default_to_bare: against(default, bare),
-                peer_bound: bound(ceiling, &metric, own),
+                peer_bound: is_peer_bound(ceiling, &metric, own),
                 medians,
                 metric,
             }
@@ -235,15 +235,13 @@ impl NetMatrixResults {
     }
 }
 
-/// Medians of all metrics of an arm.
-pub fn medians(turns: &[Turn], arm: usize) -> BTreeMap<String, f64> {
-    let names = turns.iter().filter(|turn| turn.arm == arm).flat_map(Turn::metrics).map(|metric| metric.name.as_str());
-    let names: std::collections::BTreeSet<&str> = names.filter(|name| !is_cost(name)).collect();
-    names.into_iter().filter_map(|name| Some((name.to_owned(), median(turns, name, arm)?))).collect()
+/// Medians of all metrics of an arm but its costs.
+pub fn net_medians(turns: &[Turn], arm: usize) -> BTreeMap<String, f64> {
+    Turn::medians(turns, arm, |name| !is_cost(name))
 }
 
 /// Whether a rate is within 10 % of the peer's ceiling in its test.
-pub fn bound(ceiling: &[Ceiling], metric: &str, rate: Option<f64>) -> Option<bool> {
+pub fn is_peer_bound(ceiling: &[Ceiling], metric: &str, rate: Option<f64>) -> Option<bool> {
     let ceiling = ceiling.iter().find(|ceiling| ceiling.test.rate() == metric)?;
     Some(rate? >= PEER_BOUND * ceiling.rate()?)
 }
@@ -290,11 +288,13 @@ pub(crate) mod tests {
             cannot_win: (path.link == Link::Bare).then(|| "no guest".to_owned()),
             fate: Some(fate),
             rounds: 3,
-            median: median(&turns, "tcp-rr.rate", number),
-            medians: medians(&turns, number),
-            peer_bound: bound(&ceiling, "tcp-rr.rate", median(&turns, "tcp-rr.rate", number)),
-            to_default: ratio(&pairs(&turns, "tcp-rr.rate", number, 0), CONFIDENCE, 1).ok().filter(|_| number != 0),
-            to_bare: ratio(&pairs(&turns, "tcp-rr.rate", number, 2), CONFIDENCE, 1).ok().filter(|_| number != 2),
+            median: Turn::median(&turns, "tcp-rr.rate", number),
+            medians: net_medians(&turns, number),
+            peer_bound: is_peer_bound(&ceiling, "tcp-rr.rate", Turn::median(&turns, "tcp-rr.rate", number)),
+            to_default: ratio(&Turn::pairs(&turns, "tcp-rr.rate", number, 0), CONFIDENCE, 1)
+                .ok()
+                .filter(|_| number != 0),
+            to_bare: ratio(&Turn::pairs(&turns, "tcp-rr.rate", number, 2), CONFIDENCE, 1).ok().filter(|_| number != 2),
         };
         NetMatrixResults {
             schema: NET_MATRIX_SCHEMA.into(),
@@ -359,7 +359,7 @@ pub(crate) mod tests {
             results.arms.iter().map(|arm| arm.peer_bound).collect::<Vec<_>>(),
             [Some(false), Some(true), Some(true)]
         );
-        assert_eq!(bound(&results.ceiling, "udp-rr.rate", Some(1.0)), None, "nobody measured it");
+        assert_eq!(is_peer_bound(&results.ceiling, "udp-rr.rate", Some(1.0)), None, "nobody measured it");
     }
 
     #[test]

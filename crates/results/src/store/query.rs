@@ -239,7 +239,7 @@ impl Store {
             "SELECT document FROM measurement
              WHERE experiment = ?1 AND device = ?2 AND kernel = ?3 AND environment = ?4 AND machine IS ?5 AND state = 'done'
              ORDER BY guests = ?6 DESC, id DESC LIMIT 1",
-            params![experiment, device, kernel, environment, machine, super::json(&[guest])],
+            params![experiment, device, kernel, environment, machine, super::as_json(&[guest])],
             |row| row.get(0),
         );
         found.optional().map_err(|source| self.error(source))

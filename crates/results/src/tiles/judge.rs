@@ -125,7 +125,7 @@ fn answered(part: &Part, job: &ServedJob) -> f64 {
 /// Name of the percentile that is said of a guest that answers too late.
 const P95: &str = "latency.p95";
 /// Name of the metric that says how many requests a second were due, where a driver says it.
-pub const OFFERED: &str = "offered";
+pub(super) const OFFERED: &str = "offered";
 
 /// What a sample of tiles is worth; `None` for one that failed, or that is none of tiles. `tenants` are all of the document's,
 /// tile after tile.

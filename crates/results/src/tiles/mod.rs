@@ -4,6 +4,6 @@ mod full;
 mod judge;
 mod outcome;
 
-pub use full::{Full, Look, full, median};
-pub use judge::{BUSY, FULL_TILE, Judged, Miss, OFFERED, RoleLimits, Served, TileScore, judged};
+pub use full::{Full, Look, tiles_held};
+pub use judge::{BUSY, FULL_TILE, Judged, Miss, RoleLimits, Served, TileScore, judged};
 pub use outcome::{ArmFilled, Filling, Level, filled, miss_text};

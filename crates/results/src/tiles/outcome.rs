@@ -4,7 +4,7 @@ use nearmetal_load::{Scale, TileRole as Role};
 use nearmetal_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::full::{Full, Look, full, median};
+use super::full::{Full, Look, median, tiles_held};
 use super::judge::{Judged, Miss, RoleLimits, judged};
 use crate::results::{Purpose, Results, Run};
 
@@ -173,7 +173,7 @@ pub fn filled(results: &Results) -> Vec<ArmFilled> {
             failed: of(number).filter(|run| run.failure().is_some()).count(),
             last_failure: of(number).filter_map(Run::failure).next_back().map(str::to_owned),
         };
-        let ended = full(&results.runs, id, each, most, &look);
+        let ended = tiles_held(&results.runs, id, each, most, &look);
         let levels: Vec<Level> = (1..=most).filter(|number| of(*number).next().is_some()).map(level).collect();
         let held = match ended {
             Some((number, Full::NoMoreTiles)) => number,

@@ -1,7 +1,7 @@
 //! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::Cost;
+use nearmetal_load::Cost;
 use nearmetal_results::{BARE_SLICE, Comparison, Estimate, PLANNED, Purpose, Results, Run, compare, cost_table};
 
 use super::{Case, Verdict, long_in, shared_long};
@@ -108,7 +108,7 @@ fn neighbour(bench: &Bench) -> anyhow::Result<Verdict> {
 }
 
 /// Samples in which four guests overlap though a few emulated processors start them: longer than they are apart.
-const PAIRS_OF_FOUR: &str = "--pairs 3 --seconds 9 --same-arm-pairs 0";
+const PAIRS_OF_FOUR: &str = "--pairs 4 --seconds 9 --same-arm-pairs 0";
 
 /// A drive of the machine `quad-4nvme`: one on each node, empty.
 fn drive_of(node: usize) -> String {

@@ -13,7 +13,7 @@ use super::{Case, Verdict, alone, long_in, shared_long};
 use crate::context::{Bench, Boot};
 use crate::labs::Labs;
 
-/// JVMs take two minutes a sample.
+/// JVMs take nearly two minutes a sample.
 const LIMIT: Duration = Duration::from_secs(3600);
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 
@@ -90,7 +90,7 @@ fn jvm_scaling() -> anyhow::Result<Verdict> {
     let bench = Bench::up("java", &Boot { loads: true, ..Boot::default() })?;
     bench.applied()?;
     // One VM on each node, one over 2 nodes, and the gap to native.
-    let words = "web1 --pause --nodes 0,2 --counts 2 --pairs 2 --seconds 5 --start 40 --same-arm-pairs 0";
+    let words = "web1 --pause --nodes 0,2 --counts 2 --pairs 2 --seconds 5 --start 50 --same-arm-pairs 0";
     let verdict = ran(&bench, "jvm-scaling", words, 3, no_more)?;
     bench.lab.down()?;
     Ok(verdict)

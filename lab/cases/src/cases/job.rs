@@ -1,7 +1,7 @@
 //! The job itself: plan, apply, verify, rollback, and a short measurement.
 
 use anyhow::ensure;
-use nearmetal_measure::Workload;
+use nearmetal_load::Workload;
 use nearmetal_results::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL};
 
 use super::bench::same_arm;

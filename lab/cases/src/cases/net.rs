@@ -1,7 +1,7 @@
 //! The network matrix over a cable between two labs: a server, and a small peer that answers netperf and sockperf.
 
 use anyhow::{Context, ensure};
-use nearmetal_measure::{Cost, NetTest};
+use nearmetal_load::{Cost, NetTest};
 use nearmetal_results::{
     Advice, Effect, NetCostRow, NetMatrixResults, PLANNED, Purpose, Results, Run, cost_table, net_cost_table,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use nearmetal_lab::image::With;
 use nearmetal_lab::machine::Count;
-use nearmetal_measure::{FileStep, Workload};
+use nearmetal_load::{FileStep, Workload};
 use nearmetal_results::{
     AS_FOUND, BARE_SLICE, Estimate, Outcome, PLANNED, Purpose, Results, Run, VIRT_INSTALL, compare,
 };
@@ -104,7 +104,7 @@ fn jvms(bench: &Bench) -> anyhow::Result<Verdict> {
              cat /run/large-pages > {LARGE_PAGES}' >/dev/null 2>&1 </dev/null & echo $! > /run/giver.pid"
     ))?;
     let arguments = format!(
-        "--workload jvm-large-pages --workload specjbb --kit {kit} --pairs 1 --seconds 4 --start 40 --same-arm-pairs 0 --no-accesses"
+        "--workload jvm-large-pages --workload specjbb --kit {kit} --pairs 1 --seconds 4 --start 50 --same-arm-pairs 0 --no-accesses"
     );
     let measured = run(bench, "slice", &arguments);
     bench.sh(&format!("kill -- -$(cat /run/giver.pid) 2>/dev/null; cat /run/large-pages > {LARGE_PAGES}"))?;

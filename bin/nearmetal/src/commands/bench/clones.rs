@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, Stop};
-use nearmetal_results::Environment;
+use nearmetal_measure::{Conditions, Stop, environment_of};
 
 use crate::guest_files;
 use crate::installed::beside_this_program;
@@ -44,7 +43,7 @@ pub(super) fn none(seed: u64, fs: &HostFs, journal: &Journal) -> Conditions {
         probe: PathBuf::new(),
         state: journal.state_directory().to_owned(),
         guest_files: guest_files::directory().unwrap_or_default(),
-        environment: Environment::detect(fs),
+        environment: environment_of(fs),
         loads: None,
         kit: None,
         pause: false,

@@ -1,7 +1,8 @@
 //! `nearmetal bench drive`.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{DriveRequest, Experiment, FioJob, Workload, function_of};
+use nearmetal_load::{FioJob, Workload};
+use nearmetal_measure::{DriveRequest, Experiment, function_of};
 use nearmetal_units::{Bytes, PciAddress};
 
 use super::clones::CloneArgs;

@@ -1,7 +1,8 @@
 //! `nearmetal bench inside`.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, Experiment, InsideRequest, Pairing, Shape};
+use nearmetal_load::Shape;
+use nearmetal_measure::{Conditions, Experiment, InsideRequest, Pairing};
 
 use super::clones;
 use super::keep::KeepArgs;

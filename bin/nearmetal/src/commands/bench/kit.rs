@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use nearmetal_lab::Places;
 use nearmetal_lab::image::{KitFiles, ensure_kit};
-use nearmetal_measure::{Kit, KitEdition, KitHash};
+use nearmetal_load::{Kit, KitEdition, KitHash};
 
 use super::workload::Chosen;
 use crate::exit_status::WrongUse;

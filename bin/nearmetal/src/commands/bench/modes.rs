@@ -2,7 +2,8 @@
 
 use nearmetal_domain::DomainXml;
 use nearmetal_host::{Host, HostFs};
-use nearmetal_measure::{Conditions, Experiment, ModesRequest, Shape, WorkJob, WorksOn, parts_of};
+use nearmetal_load::{Shape, WorkJob, WorksOn};
+use nearmetal_measure::{Conditions, Experiment, ModesRequest, parts_of};
 use nearmetal_units::{Bytes, NodeSet};
 
 use super::clones::CloneArgs;

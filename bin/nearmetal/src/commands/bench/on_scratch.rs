@@ -1,7 +1,8 @@
 //! What a comparison of one VM in clones, on one scratch device, can be asked for.
 
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, OnScratch, Pairing, Shape, Workload};
+use nearmetal_load::{Shape, Workload};
+use nearmetal_measure::{Conditions, OnScratch, Pairing};
 use nearmetal_units::Bytes;
 
 use super::clones::CloneArgs;

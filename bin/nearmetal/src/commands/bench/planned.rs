@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use nearmetal_change::{ChangeError, DomainChange, Journal, PlanFile};
 use nearmetal_domain::DomainXml;
 use nearmetal_host::HostFs;
-use nearmetal_measure::Shape;
+use nearmetal_load::Shape;
+use nearmetal_measure::environment_of;
 use nearmetal_place::Placement;
 use nearmetal_results::Environment;
 
@@ -89,7 +90,7 @@ fn placed(plan: &PlanFile) -> String {
 /// # Errors
 /// A definition that cannot be read.
 pub(super) fn shape(xml: &str, placement: &Placement, load: &Chosen, fs: &HostFs) -> anyhow::Result<Shape> {
-    let emulated = matches!(Environment::detect(fs), Environment::Lab { .. });
+    let emulated = matches!(environment_of(fs), Environment::Lab { .. });
     Ok(Shape {
         size: USUAL_SIZE,
         seconds: 1,

@@ -1,6 +1,7 @@
 //! How long a sample takes and how many pairs there are, where arms are compared in pairs.
 
-use nearmetal_measure::{Pairing, Workload};
+use nearmetal_load::Workload;
+use nearmetal_measure::Pairing;
 use nearmetal_units::Bytes;
 
 /// Pairs with --quick: enough for an interval, few enough for minutes.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use nearmetal_measure::{Experiment, Workload};
+use nearmetal_load::Workload;
+use nearmetal_measure::Experiment;
 use nearmetal_results::{Comparison, Entry, Environment, Estimate, State, Store, compare};
 use nearmetal_stats::ShownRatio;
 use serde_json::{Map, Value};

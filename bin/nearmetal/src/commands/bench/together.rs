@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use clap::ArgGroup;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Experiment, FioJob, MOST_TOGETHER, Member, NetTest, Over, TogetherRequest, function_of};
+use nearmetal_load::{FioJob, NetTest};
+use nearmetal_measure::{Experiment, MOST_TOGETHER, Member, Over, TogetherRequest, function_of};
 use nearmetal_results::NetPath;
 use nearmetal_units::Bytes;
 

@@ -1,9 +1,7 @@
 //! What is run on each side, by the words of `--workload`: those of the loads themselves.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use nearmetal_measure::{
-    MemoryBandwidth, MemoryJob, MemoryLatency, Named, Pattern, ProbePages, Shape, Workload, WorksOn,
-};
+use nearmetal_load::{MemoryBandwidth, MemoryJob, MemoryLatency, Named, Pattern, ProbePages, Shape, Workload, WorksOn};
 use nearmetal_units::Bytes;
 
 use crate::exit_status::WrongUse;

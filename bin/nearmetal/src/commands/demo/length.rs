@@ -1,6 +1,6 @@
 //! How long the demo measures: what `bench` is told, and afterwards in words what it did.
 
-use nearmetal_measure::Workload;
+use nearmetal_load::Workload;
 use nearmetal_results::{Purpose, Results, Run};
 use nearmetal_units::Bytes;
 

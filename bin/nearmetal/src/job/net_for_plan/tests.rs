@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nearmetal_domain::DomainXml;
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_measure::Unit;
+use nearmetal_load::Unit;
 use nearmetal_results::{Effect, Environment, GroundKey, NET_MATRIX_SCHEMA, NetConfirmation, NetPath, Slice};
 use nearmetal_stats::{Pair, RatioEstimate, ratio};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};

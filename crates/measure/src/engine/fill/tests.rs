@@ -1,5 +1,5 @@
 use nearmetal_load::{FioJob, Metric, Unit};
-use nearmetal_results::{Full, Outcome, median};
+use nearmetal_results::{Full, Outcome};
 use nearmetal_units::Bytes;
 use proptest::prelude::*;
 
@@ -65,8 +65,8 @@ fn an_arm_is_filled_until_its_quality_fails_and_the_other_one_goes_on() {
     let counts: Vec<usize> = rounds.iter().map(|round| round.steps.len()).collect();
     assert_eq!(counts, [3; 6]);
     assert!(rounds[4..].iter().all(|round| round.steps.iter().all(|step| step.arm == 1)));
-    assert_eq!(full(&runs, "bridge", EACH, 4, &look), Some((2, Full::Quality { failed: 3, of: 3 })));
-    assert_eq!(full(&runs, "vf", EACH, 4, &look), Some((4, Full::NoMoreTiles)));
+    assert_eq!(tiles_held(&runs, "bridge", EACH, 4, &look), Some((2, Full::Quality { failed: 3, of: 3 })));
+    assert_eq!(tiles_held(&runs, "vf", EACH, 4, &look), Some((4, Full::NoMoreTiles)));
 }
 
 #[test]
@@ -76,30 +76,23 @@ fn a_score_that_does_not_rise_ends_it_and_so_does_a_machine_without_figures() {
         (_, 3) => None,
         (_, tiles) => Some((tiles as f64, true)),
     });
-    assert_eq!(full(&runs, "bridge", EACH, 5, &look), Some((3, Full::Score { before: 2.0, now: 2.0 })));
-    assert_eq!(full(&runs, "vf", EACH, 5, &look), Some((3, Full::NoFigures)));
+    assert_eq!(tiles_held(&runs, "bridge", EACH, 5, &look), Some((3, Full::Score { before: 2.0, now: 2.0 })));
+    assert_eq!(tiles_held(&runs, "vf", EACH, 5, &look), Some((3, Full::NoFigures)));
 }
 
 #[test]
 fn half_of_the_samples_is_no_majority_and_those_without_figures_do_not_vote() {
     let (runs, _) =
         filled(&plan(1, 4, 7), &|arm, _, position| Some((1.0, position > 1)).filter(|_| arm == 0 || position != 3));
-    assert_eq!(full(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 4");
-    assert_eq!(full(&runs, "vf", EACH, 1, &look), Some((1, Full::Quality { failed: 2, of: 3 })));
+    assert_eq!(tiles_held(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 4");
+    assert_eq!(tiles_held(&runs, "vf", EACH, 1, &look), Some((1, Full::Quality { failed: 2, of: 3 })));
 }
 
 #[test]
 fn one_sample_that_an_overload_spared_speaks_for_nobody() {
     let (runs, _) = filled(&plan(1, 3, 7), &|arm, _, position| Some((1.0, true)).filter(|_| position <= 1 - arm));
-    assert_eq!(full(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 3");
-    assert_eq!(full(&runs, "vf", EACH, 1, &look), Some((1, Full::NoFigures)), "1 of 3");
-}
-
-#[test]
-fn the_middle_of_an_even_number_is_between_two() {
-    assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), Some(3.0));
-    assert_eq!(median(vec![3.0]), Some(3.0));
-    assert_eq!(median(vec![]), None);
+    assert_eq!(tiles_held(&runs, "bridge", EACH, 1, &look), Some((1, Full::NoMoreTiles)), "2 of 3");
+    assert_eq!(tiles_held(&runs, "vf", EACH, 1, &look), Some((1, Full::NoFigures)), "1 of 3");
 }
 
 proptest! {
@@ -119,7 +112,7 @@ proptest! {
         let plan = plan(tiles, samples, seed);
         let (runs, rounds) = filled(&plan, &machine);
         for arm in &plan.arms {
-            let (most, _) = full(&runs, arm, EACH, tiles, &look).expect("every arm is full in the end");
+            let (most, _) = tiles_held(&runs, arm, EACH, tiles, &look).expect("every arm is full in the end");
             for number in 1..=tiles {
                 let there = runs.iter().filter(|run| run.arm == *arm && run.count == number * EACH).count();
                 prop_assert_eq!(there, if number <= most { samples as usize } else { 0 });

@@ -2,7 +2,8 @@
 
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Hypervisor, Libvirt, Versions};
-use nearmetal_measure::{FioJob, Ground, MatrixRequest, arms, least_seconds};
+use nearmetal_load::FioJob;
+use nearmetal_measure::{Ground, MatrixRequest, arms, least_seconds};
 use nearmetal_results::Container;
 
 use super::ways::{PAIRS, WaysArgs};

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use nearmetal_host::files;
-use nearmetal_measure::{Experiment, FioJob, MatrixRequest, Shape, Workload, WorksOn};
+use nearmetal_load::{FioJob, Shape, Workload, WorksOn};
+use nearmetal_measure::{Experiment, MatrixRequest};
 use nearmetal_results::{MatrixResults, Measurement};
 use nearmetal_units::Bytes;
 

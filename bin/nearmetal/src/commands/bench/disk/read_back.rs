@@ -1,7 +1,8 @@
 //! `nearmetal bench disk read-back`.
 
 use nearmetal_hypervisor::Libvirt;
-use nearmetal_measure::{FioJob, MatrixRequest, read_back_paths};
+use nearmetal_load::FioJob;
+use nearmetal_measure::{MatrixRequest, read_back_paths};
 use nearmetal_units::Bytes;
 
 use super::ways::WaysArgs;

@@ -2,7 +2,8 @@
 
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, FioJob, MatrixRequest, path_words};
+use nearmetal_load::FioJob;
+use nearmetal_measure::{Conditions, MatrixRequest, path_words};
 
 use crate::commands::bench::planned::{PlanArgs, Planned};
 use crate::commands::bench::race::{RACE_SECONDS, WithoutArgs};

@@ -1,6 +1,6 @@
 //! Which tests are run, by the words of `--test`.
 
-use nearmetal_measure::NetTest;
+use nearmetal_load::NetTest;
 
 /// The tests of a list or a race.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use nearmetal_change::Journal;
 use nearmetal_host::HostFs;
-use nearmetal_measure::{Conditions, NetMatrixRequest, NetTest, check_address, net_words};
+use nearmetal_load::NetTest;
+use nearmetal_measure::{Conditions, NetMatrixRequest, check_address, net_words};
 
 use crate::commands::bench::planned::{PlanArgs, Planned};
 use crate::commands::bench::race::{RACE_SECONDS, WithoutArgs};

@@ -1,7 +1,7 @@
 //! The limits file of `nearmetal bench tiles`: how soon each part of a tile has to answer. TOML in, plain data out.
 
 use nearmetal_fleet::file::{FileErrors, Key, Notes, NumberPair, REQUIRED, Section, Table, key, read_text};
-use nearmetal_measure::{Limit, TileRole};
+use nearmetal_load::{Limit, TileRole};
 use nearmetal_results::RoleLimits;
 
 /// Bytes of a limits file at most.

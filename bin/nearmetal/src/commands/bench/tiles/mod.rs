@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nearmetal_host::{HostFs, files};
-use nearmetal_measure::{Conditions, Experiment, MOST_GUESTS_OF_TILES, Member, Scale, TileRole, TileWay, TilesRequest};
+use nearmetal_load::{Scale, TileRole};
+use nearmetal_measure::{Conditions, Experiment, MOST_GUESTS_OF_TILES, Member, TileWay, TilesRequest};
 use nearmetal_results::{Environment, RoleLimits};
 
 use super::clones::CloneArgs;

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use clap::{Args as _, FromArgMatches as _};
 use nearmetal_change::PlanFile;
 use nearmetal_host::{Host, HostFs};
+use nearmetal_load::{CommandJob, Kit, Shape, WorksOn};
 use nearmetal_measure::{
-    CommandJob, Experiment, Kit, MeasureError, OnScratch, Pairing, Shape, TUNE_LOOKS, TuneOn, TuneRequest, WorksOn,
-    least_tune_seconds,
+    Experiment, MeasureError, OnScratch, Pairing, TUNE_LOOKS, TuneOn, TuneRequest, least_tune_seconds,
 };
 use nearmetal_results::{Measurement, TuneVerdict};
 use nearmetal_stats::MOST_FACTORS;

@@ -84,7 +84,7 @@ pub(super) fn cases() -> Vec<Case> {
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Makes the paths of the scratch space with these caches, reads each back, and sees that nothing is left.
-fn read_back(bench: &Bench, scratch: &str, caches: &[PathCache]) -> anyhow::Result<PathTable> {
+fn read_back(bench: &Bench, scratch: &str, caches: &[PathCache], without: &[&str]) -> anyhow::Result<PathTable> {
     bench.applied()?;
     bench.sh("modprobe -a kyber-iosched bfq mq-deadline; mkdir -p /var/tmp/paths")?;
     // A multipath namespace has it at its hidden path.
@@ -93,6 +93,7 @@ fn read_back(bench: &Bench, scratch: &str, caches: &[PathCache]) -> anyhow::Resu
     // `unsafe` is not there unless it is asked for.
     let others = PathCache::ALL.into_iter().filter(|cache| !caches.contains(cache) && *cache != PathCache::Unsafe);
     let mut options: String = others.map(|cache| format!(" --without {}", cache.id())).collect();
+    options.extend(without.iter().map(|word| format!(" --without {word}")));
     options.push_str(if caches.contains(&PathCache::Unsafe) { " --unsafe-loses-data" } else { "" });
     let command = format!(
         "nearmetal bench disk read-back web1 --scratch {scratch} --pause --span 4MiB{options} -o /root/paths.json"
@@ -118,7 +119,7 @@ fn shown(table: &PathTable, what: &str, has: fn(&PathRow) -> bool) -> anyhow::Re
 
 /// Partitions, the whole device, logical volumes: each cache and engine; each bus, option and scheduler.
 fn paths_on_blocks(bench: &Bench) -> anyhow::Result<Verdict> {
-    let table = read_back(bench, SCRATCH, &PathCache::ALL)?;
+    let table = read_back(bench, SCRATCH, &PathCache::ALL, &[])?;
     shown(&table, "virtio-scsi", |row| row.path.bus == Bus::VirtioScsi)?;
     shown(&table, "a discard on the drive", |row| {
         row.proof.given_back.as_ref().is_some_and(|words| words.contains("the drive was told"))
@@ -128,10 +129,13 @@ fn paths_on_blocks(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Holds(format!("lab: {} paths read back in {:.0} s", table.rows.len(), table.took)))
 }
 
-/// Raw files and qcow2 in all its kinds, each engine, with the page cache of the host and without; each option on the raw file. The
-/// other caches differ in nothing that a file has to do with: blocks are read back with all of them.
+/// What [`paths_on_blocks`] shows as well.
+const ON_BLOCKS: [&str; 6] = ["threads", "main-loop", "2-iothreads", "q1", "virtio-scsi", "sectors-4096"];
+
+/// Raw files and qcow2 in all its kinds, and what a file gives back of zeroes. Engines, caches, buses and iothreads differ in nothing that
+/// a file has to do with: blocks are read back with all of them.
 fn paths_on_files(bench: &Bench) -> anyhow::Result<Verdict> {
-    let table = read_back(bench, "/var/tmp/paths", &[PathCache::None, PathCache::Writeback])?;
+    let table = read_back(bench, "/var/tmp/paths", &[PathCache::None], &ON_BLOCKS)?;
     shown(&table, "zeroes that a file gave back", |row| {
         let words = row.proof.given_back.as_ref();
         row.path.detect_zeroes && words.is_some_and(|words| words.contains("the file holds less"))

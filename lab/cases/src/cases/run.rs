@@ -24,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/libvirt-killed-leaves-nothing", libvirt_killed),
         shared_long("run/two-at-once-share-no-pu", two_at_once),
         shared_long("run/costs-little-over-virsh-create", cost::over_virsh),
-        alone("run/eight-at-once-and-the-power-cut-twice", eight::eight_at_once),
+        alone("run/eight-at-once-and-the-power-cut", eight::eight_at_once),
         alone("run/what-runs-say-has-a-file-system-of-its-own-from-boot", mounted::from_boot),
         shared_long("run/a-virtual-function-is-the-guests-own-and-goes-back", function::own),
         shared_long("run/one-after-the-other-and-some-are-killed", sequence::some_killed),

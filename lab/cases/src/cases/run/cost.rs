@@ -7,7 +7,7 @@ use super::super::Verdict;
 use super::{flavours, nothing_is_left, waiting};
 use crate::context::Bench;
 
-const PAIRS: usize = 7;
+const PAIRS: usize = 5;
 /// A run reserves, reads back and waits for the agent: so much more than libvirt alone it may take.
 const MOST: f64 = 1.15;
 /// The steps of a run that the split shows, by their events.

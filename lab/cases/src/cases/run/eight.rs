@@ -78,18 +78,16 @@ pub(super) fn eight_at_once() -> anyhow::Result<Verdict> {
     let result = (|| {
         three_killed(&bench)?;
         let before = used(&bench)?;
-        for cut in ["the first", "the second"] {
-            are_apart(&bench.sh(&format!("{}cat /root/events*; sync", start(900)))?)?;
-            bench.lab.power_loss()?;
-            bench = up()?;
-            nothing_is_left(&bench, &format!("{cut} power loss"))?;
-            let more = used(&bench)? - before;
-            ensure!(more <= BESIDE, "{more} MiB more are in use after {cut} power loss");
-            let text = bench.ends_with(7, "nearmetal run paged --flavours /root/flavours.toml -- sh -c 'exit 7'")?;
-            ensure!(!text.contains("could not be given back"), "{text}");
-            nothing_is_left(&bench, &format!("the run after {cut} power loss"))?;
-        }
-        Ok(Verdict::Holds(format!("{RUNS} runs at once: 3 killed, and all of them by the power, twice")))
+        are_apart(&bench.sh(&format!("{}cat /root/events*; sync", start(900)))?)?;
+        bench.lab.power_loss()?;
+        bench = up()?;
+        nothing_is_left(&bench, "the power loss")?;
+        let more = used(&bench)? - before;
+        ensure!(more <= BESIDE, "{more} MiB more are in use after the power loss");
+        let text = bench.ends_with(7, "nearmetal run paged --flavours /root/flavours.toml -- sh -c 'exit 7'")?;
+        ensure!(!text.contains("could not be given back"), "{text}");
+        nothing_is_left(&bench, "the run after the power loss")?;
+        Ok(Verdict::Holds(format!("{RUNS} runs at once: 3 killed, and then all of them by the power")))
     })();
     if bench.lab.is_alive() {
         bench.lab.down()?;

@@ -45,7 +45,7 @@ pub use self::named::{Named, Shape, WorksOn};
 pub use self::net::{NetJob, NetTest, greeting};
 pub use self::oltp::OltpJob;
 pub use self::pgbench::PgbenchJob;
-pub use self::served::ServedJob;
+pub use self::served::{OFFERED as SERVED_OFFERED, ServedJob};
 pub use self::server::Server;
 pub use self::specjbb::{Kit, KitEdition, KitHash, SpecJbbJob};
 pub use self::tile::{Limit, Peers, Rate, Role as TileRole, Scale, TileSize};

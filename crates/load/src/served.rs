@@ -19,8 +19,8 @@ mod said;
 
 /// Name of the rate.
 const ANSWERED: &str = "answered";
-/// Name of what was asked a second.
-const OFFERED: &str = "offered";
+/// Name of the metric that says how many requests a second were due.
+pub const OFFERED: &str = "offered";
 /// Requests of the application and how often they come, in hundredths: those of SPECjAppServer's dealers.
 const PAGES: [(&str, u32); 3] = [("/browse", 50), ("/purchase", 25), ("/manage", 25)];
 /// How long a request may be without an answer at least, ms: past every limit.

@@ -1,7 +1,8 @@
 //! What a measurement leaves: documents of every kind, what may be said of them, and the store that keeps them.
 //!
-//! Nothing here touches a guest, or anything of the machine but the store. A comparison, a table of costs or the worth of a tile is worked out of a document
-//! alone, long after it was measured and wherever it is read. How documents come about is the work of `nearmetal-measure`.
+//! Nothing here touches a guest, or anything of the machine but the store. A comparison, a table of costs or the worth of a
+//! tile is worked out of a document alone, long after it was measured and wherever it is read. How documents come about is
+//! the work of `nearmetal-measure`.
 
 mod advice;
 mod arm;
@@ -9,7 +10,9 @@ mod compare;
 mod cost;
 mod disk;
 mod document;
+mod effect;
 mod error;
+mod ground;
 mod left_out;
 mod measurement;
 mod net;
@@ -30,10 +33,12 @@ pub use cost::{
     CostRow, CostsOf, Lifting, cost_figures, cost_table, cost_text, costs_of_guests, lift_rules, lift_text, liftings,
 };
 pub use disk::{
-    ArmResult, Bus, Confirmation, Container, DiskPath, Effect, GroundKey, MATRIX_SCHEMA, MatrixResults, PATHS_SCHEMA,
-    PathCache, PathRow, PathTable, Proof, Scheduler, to_default_and_median,
+    ArmResult, Bus, Confirmation, Container, DiskPath, MATRIX_SCHEMA, MatrixResults, PATHS_SCHEMA, PathCache, PathRow,
+    PathTable, Scheduler, to_default_and_median,
 };
+pub use effect::{Effect, Proof};
 pub use error::ResultsError;
+pub use ground::GroundKey;
 pub use left_out::LeftOut;
 pub use measurement::Measurement;
 pub use net::{

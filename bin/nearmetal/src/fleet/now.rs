@@ -296,6 +296,10 @@ mod tests {
 
         // And where reservations should be: what vCPUs are bound to is seen, and no run is called none.
         let unlisted = Places { desk: Desk::at(path("images")), ..places };
-        assert_eq!(pus(&HostNow::read(&fs, &unlisted)), (None, "2-3".to_owned()));
+        let now = HostNow::read(&fs, &unlisted);
+        assert_eq!(pus(&now), (None, "2-3".to_owned()));
+        let document = serde_json::to_value(&now).unwrap();
+        assert!(document["runs"].is_null(), "{document}");
+        assert_eq!(serde_json::from_value::<HostNow>(document).unwrap(), now);
     }
 }

@@ -1,7 +1,8 @@
 //! The disk matrix: which way a guest should reach its disk on this machine.
 //!
 //! [`arms`] lists the ways there are, as data; a race makes one guest whose disks they are, reads each back, races
-//! them ([`nearmetal_stats::Race`]) and measures the winner again in a guest of its own. [`nearmetal_results::MatrixResults`] is what is left.
+//! them ([`nearmetal_stats::Race`]) and measures the winner again in a guest of its own.
+//! [`nearmetal_results::MatrixResults`] is what is left.
 
 mod arms;
 mod containers;

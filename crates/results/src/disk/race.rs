@@ -6,12 +6,13 @@ use nearmetal_load::Workload;
 use nearmetal_stats::{Fate, RatioEstimate, ratio};
 use serde::{Deserialize, Serialize};
 
-use super::effect::Effect;
 use super::path::DiskPath;
 use crate::advice::Advice;
 use crate::compare::{CONFIDENCE, pairs_of_runs};
 use crate::document;
+use crate::effect::Effect;
 use crate::error::ResultsError;
+use crate::ground::GroundKey;
 use crate::left_out::LeftOut;
 use crate::results::{Environment, Purpose, Run, Slice};
 use crate::turn::{METRIC, Turn};
@@ -65,17 +66,6 @@ pub struct MatrixResults {
     pub caveats: Vec<String>,
     /// Versions, kernel, arguments.
     pub provenance: BTreeMap<String, String>,
-}
-
-/// What a recorded winner holds for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroundKey {
-    /// Model of the drive, by the kernel.
-    pub device: String,
-    /// Release of the host's kernel.
-    pub kernel: String,
-    /// QEMU's version.
-    pub qemu: String,
 }
 
 /// How one arm fared.

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::Proof;
 use super::path::DiskPath;
-use super::race::GroundKey;
+use crate::effect::Proof;
+use crate::ground::GroundKey;
 use crate::left_out::LeftOut;
 use crate::results::Environment;
 

@@ -1,6 +1,6 @@
 //! What a sample of tiles is worth: a score, and whether every guest answered soon enough. Worked out of the runs, afterwards.
 
-use nearmetal_load::{Limit, ServedJob, TileRole as Role, Workload};
+use nearmetal_load::{Limit, SERVED_OFFERED, ServedJob, TileRole as Role, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::results::{Part, Run, Tenant};
@@ -118,14 +118,12 @@ fn value(part: &Part, name: &str) -> Option<f64> {
 
 /// The part of what was due that was answered. More than was due on average is no merit: the moments are drawn.
 fn answered(part: &Part, job: &ServedJob) -> f64 {
-    let offered = value(part, OFFERED).unwrap_or(job.rate.get());
+    let offered = value(part, SERVED_OFFERED).unwrap_or(job.rate.get());
     if offered > 0.0 { (part.rate / offered).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// Name of the percentile that is said of a guest that answers too late.
 const P95: &str = "latency.p95";
-/// Name of the metric that says how many requests a second were due, where a driver says it.
-pub(super) const OFFERED: &str = "offered";
 
 /// What a sample of tiles is worth; `None` for one that failed, or that is none of tiles. `tenants` are all of the document's,
 /// tile after tile.
@@ -160,7 +158,7 @@ pub fn judged(run: &Run, tenants: &[Tenant], limits: &[RoleLimits]) -> Option<Ju
 /// The limits of its role that a guest did not keep. One request may always be late: of sixty that an idle guest is asked, one is
 /// more than 0.5 %, and says nothing.
 fn missed(part: &Part, job: &ServedJob, tile: usize, limits: &[RoleLimits]) -> Vec<Miss> {
-    let due = value(part, OFFERED).unwrap_or(job.rate.get()) * f64::from(job.size.seconds);
+    let due = value(part, SERVED_OFFERED).unwrap_or(job.rate.get()) * f64::from(job.size.seconds);
     let of_role = limits.iter().filter(|one| one.role == job.role).flat_map(|one| &one.within);
     let miss = |limit: &Limit| {
         // A metric of 0 does not exist: then none was answered in time.
@@ -218,7 +216,7 @@ mod tests {
         let part = |(number, (answered, offered, within)): (usize, &(f64, Option<f64>, f64))| {
             let rate = |name: &str, value: f64| Metric::new(name, Unit::TransactionsPerSecond, value);
             let mut metrics: Vec<Metric> = rate("answered", *answered).into_iter().collect();
-            metrics.extend(offered.and_then(|offered| rate(OFFERED, offered)));
+            metrics.extend(offered.and_then(|offered| rate(SERVED_OFFERED, offered)));
             for limit in ROLES[number % 2].limits() {
                 metrics.extend(Metric::new(&limit.metric(), Unit::Share, *within));
             }

@@ -40,7 +40,7 @@ const START: u32 = 60;
 const START_EMULATED: u32 = 600;
 /// Seconds of load before the measured part: what runs often is compiled.
 const RAMP: u32 = 15;
-const RAMP_EMULATED: u32 = 90;
+const RAMP_EMULATED: u32 = 45;
 /// When a run of 2015 has hung: the properties it comes with take some two hours.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 /// Name of the rate.
@@ -191,22 +191,22 @@ mod tests {
     fn the_jvm_is_run_as_the_warehouses_of_our_own_are() {
         let at = At { loads: "/l", kit: "serial:nearmetal-kit", ..At::probe("/p") };
         let words = job(KitEdition::Of2005).command(&at, 7).join(" ");
-        let begin = "/p programs --image /l --kit serial:nearmetal-kit -- /usr/lib/nearmetal/java/kit 2005 2 90 5 \
+        let begin = "/p programs --image /l --kit serial:nearmetal-kit -- /usr/lib/nearmetal/java/kit 2005 2 45 5 \
                      /usr/lib/nearmetal/java/runtime/bin/java ";
         let flags = words.strip_prefix(begin).unwrap_or_else(|| panic!("{words}"));
         let own = Workload::named().into_iter().find(|load| load.word == "jvm").unwrap();
         let shape = Shape::of_a_lab();
         let own = (own.make)(&shape).load().command(&at, 7).join(" ");
         assert!(flags.starts_with("-Xms128m -Xmx128m") && own.contains(flags), "{flags} is not in {own}");
-        assert!(job(KitEdition::Of2015).command(&at, 7).join(" ").contains("/kit 2015 2 90 5 "));
+        assert!(job(KitEdition::Of2015).command(&at, 7).join(" ").contains("/kit 2015 2 45 5 "));
     }
 
     #[test]
     fn a_run_of_2005_is_timed_and_one_of_2015_ends_by_itself() {
         let (timed, free) = (job(KitEdition::Of2005), job(KitEdition::Of2015));
-        assert_eq!(timed.length(), Some(Duration::from_secs(95)));
+        assert_eq!(timed.length(), Some(Duration::from_secs(50)));
         assert!(timed.limit() > Duration::from_secs(600) && free.length().is_none() && free.limit() == LONGEST);
-        assert_eq!(timed.reckoned(), Duration::from_secs(95 + u64::from(START_EMULATED)));
+        assert_eq!(timed.reckoned(), Duration::from_secs(50 + u64::from(START_EMULATED)));
         assert_eq!(timed.starting_within(7).map(|job| job.start), Some(7));
         assert_eq!(free.starting_within(7), None);
     }

@@ -232,6 +232,7 @@ mod tests {
             memory: vec![],
             quick: true,
             accesses: true,
+            reasons: true,
         };
         assert!(only_reads(&pairing(job.clone().into())).unwrap_err().to_string().contains("would write"));
         let set = FileJob::fourth_seed(FileSystem::Ext4, Bytes::from_kib(64), Bytes::from_mib(64));

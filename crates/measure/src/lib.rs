@@ -51,14 +51,14 @@ pub use matrix::{
     FIRST_LOOK, Ground, LOOKS, MOST_ARMS, MatrixRequest, arms, containers_of, device_model, ground, least_seconds,
     path_words, read_back_paths,
 };
-pub use modes::{ModesRequest, NodePart, parts_of};
+pub use modes::{Mode, ModesRequest, NodePart, parts_of};
 pub use net::{
     Function, NetGround, NetMatrixRequest, check_address, net_arms, net_ground, net_least_seconds, net_words,
     port_functions, port_model, read_back_net,
 };
 pub use pages::PagesRequest;
 pub use pairing::Pairing;
-pub use slice::SliceRequest;
+pub use slice::{SliceArm, SliceRequest};
 pub use stand::OnScratch;
 pub use tiles::{MOST_GUESTS_OF_TILES, TileWay, TilesRequest};
 pub use together::{MOST_TOGETHER, Member, Over, TogetherRequest};

@@ -28,6 +28,9 @@ pub struct Pairing {
     /// Whether a lab that counts work counts accesses to memory, too, in slow rounds of their own. An earlier version always did.
     #[serde(default = "counted")]
     pub accesses: bool,
+    /// Whether guests' exits are counted by reason, in a run of its own for each. An earlier version always did.
+    #[serde(default = "counted")]
+    pub reasons: bool,
 }
 
 fn counted() -> bool {
@@ -45,8 +48,8 @@ impl Pairing {
         fresh: Fresh,
         session: &mut Session<'_>,
     ) -> Pairs {
-        let untold = why_no_reasons(session.fs);
-        let reasons = untold.is_none();
+        let untold = if self.reasons { why_no_reasons(session.fs) } else { None };
+        let reasons = self.reasons && untold.is_none();
         untold.into_iter().for_each(|note| session.note(note));
         let all: Vec<usize> = (0..arms.len()).collect();
         let sides = all.iter().copied().filter(|arm| matches!(arms[*arm].role, Role::AsFound | Role::Planned));

@@ -1,7 +1,8 @@
-//! A guest in clones — as found, as planned, as virt-install writes it — against the same slice of its own bare metal.
+//! A guest in clones — as found, as planned, as virt-install writes it, or some of them — against the same slice of its own
+//! bare metal.
 
 use nearmetal_load::Workload;
-use nearmetal_results::{ArmName, Results};
+use nearmetal_results::{AS_FOUND, ArmName, PLANNED, Results, VIRT_INSTALL};
 use serde::{Deserialize, Serialize};
 
 use crate::clones::as_virt_install;
@@ -17,14 +18,66 @@ pub struct SliceRequest {
     /// The guest, and where it is measured with what.
     #[serde(flatten)]
     pub on: OnScratch,
+    /// The clones beside bare metal. An earlier version always had all.
+    #[serde(default = "all_arms")]
+    pub arms: Vec<SliceArm>,
     /// Under what.
     pub conditions: Conditions,
 }
 
-/// Places of the arms.
+fn all_arms() -> Vec<SliceArm> {
+    SliceArm::ALL.to_vec()
+}
+
+/// A clone of the guest that can be compared with its slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SliceArm {
+    /// By its definition as found.
+    AsFound,
+    /// By its planned one.
+    Planned,
+    /// As found, with the driver options that virt-install writes.
+    VirtInstall,
+}
+
+impl SliceArm {
+    /// All of them, in the order of the arms.
+    pub const ALL: [Self; 3] = [Self::AsFound, Self::Planned, Self::VirtInstall];
+
+    /// Id of its arm.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::AsFound => AS_FOUND,
+            Self::Planned => PLANNED,
+            Self::VirtInstall => VIRT_INSTALL,
+        }
+    }
+
+    /// Its arm.
+    fn name(self) -> ArmName {
+        match self {
+            Self::AsFound => ArmName::as_found(),
+            Self::Planned => ArmName::planned(),
+            Self::VirtInstall => ArmName::virt_install(),
+        }
+    }
+
+    fn way(self, on: &OnScratch) -> Result<Way, MeasureError> {
+        let (description, xml) = match self {
+            Self::AsFound => ("the domain as it was found", on.xml_found.clone()),
+            Self::Planned => ("the domain as planned", on.xml_planned.clone()),
+            Self::VirtInstall => (
+                "as found, with cache=none and io=native as virt-install writes them",
+                as_virt_install(&on.xml_found, &on.guest)?,
+            ),
+        };
+        Ok(Way::clone(self.name(), description, xml))
+    }
+}
+
+/// Place of bare metal.
 const BARE: usize = 0;
-const FOUND: usize = 1;
-const PLANNED: usize = 2;
 
 impl Request for SliceRequest {
     type Outcome = Results;
@@ -35,6 +88,13 @@ impl Request for SliceRequest {
 
     fn guests(&self) -> Vec<String> {
         vec![self.on.guest.clone()]
+    }
+
+    fn check(&self) -> Result<(), MeasureError> {
+        if self.arms.is_empty() {
+            return Err(MeasureError::Asked("no clone is to be compared with bare metal: name one (--arm)".to_owned()));
+        }
+        Ok(())
     }
 
     /// Runs the comparison and puts everything back, whatever came of it.
@@ -48,22 +108,25 @@ impl Request for SliceRequest {
 }
 
 fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results, MeasureError> {
-    let (found, planned) = (request.on.xml_found.clone(), request.on.xml_planned.clone());
-    let virt_install = as_virt_install(&found, &request.on.guest)?;
-    let by_hand = "as found, with cache=none and io=native as virt-install writes them";
-    let ways = vec![
-        Way::bare(),
-        Way::clone(ArmName::as_found(), "the domain as it was found", found),
-        Way::clone(ArmName::planned(), "the domain as planned", planned),
-        Way::clone(ArmName::virt_install(), by_hand, virt_install),
-    ];
-    let mut path = SlicePath { stand: Stand::set_up(ways, Up::All, &request.on, session)?, in_small_pages: false };
+    let arms: Vec<SliceArm> = SliceArm::ALL.into_iter().filter(|arm| request.arms.contains(arm)).collect();
+    let mut ways = vec![Way::bare()];
+    for arm in &arms {
+        ways.push(arm.way(&request.on)?);
+    }
+    let place = |wanted: SliceArm| arms.iter().position(|arm| *arm == wanted).map(|clone| BARE + 1 + clone);
+    let (found, planned) = (place(SliceArm::AsFound), place(SliceArm::Planned));
+    let stand = Stand::set_up(ways, Up::All, &request.on, session)?;
+    let mut path = SlicePath { stand, found, in_small_pages: false };
+    // The plan's own arm is what others are compared with; without it, the first clone is.
+    let with_itself = planned.unwrap_or(BARE + 1);
     let (fresh, same_arm) = match request.on.pairing.quick {
-        true => (Fresh::No, vec![PLANNED]),
-        false => (Fresh::Round, vec![BARE, PLANNED]),
+        true => (Fresh::No, vec![with_itself]),
+        false => (Fresh::Round, vec![BARE, with_itself]),
     };
     // Those as found come last: see the path.
-    let turns = Turns { same_arm, groups: &[&[BARE, PLANNED], &[FOUND]], fresh };
+    let near: Vec<usize> = std::iter::once(BARE).chain(planned).collect();
+    let last: Vec<usize> = found.into_iter().collect();
+    let turns = Turns { same_arm, groups: &[&near, &last], fresh };
     paired("slice", &request.on, turns, &mut path, session)
 }
 
@@ -73,6 +136,8 @@ fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results,
 /// setting is `never` from the first memory run of the domain as found on, and a guest booted under it is used.
 struct SlicePath {
     stand: Stand,
+    /// Place of the domain as found, if it is there.
+    found: Option<usize>,
     /// Whether the domain as found was booted with them off.
     in_small_pages: bool,
 }
@@ -87,12 +152,12 @@ impl Path for SlicePath {
     fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
         self.stand.turn_to(step, session)?;
         let memory = matches!(step.workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_));
-        if !memory || step.arm != FOUND || self.in_small_pages {
+        if !memory || Some(step.arm) != self.found || self.in_small_pages {
             return Ok(());
         }
         session.transparent_pages_off(true)?;
         self.in_small_pages = true;
-        let Some(guest) = self.stand.clones.guest(FOUND).cloned() else { return Ok(()) };
+        let Some(guest) = self.stand.clones.guest(step.arm).cloned() else { return Ok(()) };
         session.end(&guest.name)?;
         session.boot_paused(&guest)
     }

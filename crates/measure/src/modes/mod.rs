@@ -15,7 +15,7 @@ use nearmetal_results::{Results, Slice};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
-use self::mode::Mode;
+pub use self::mode::Mode;
 pub use self::parts::{NodePart, parts_of};
 use self::path::ModesPath;
 use crate::conditions::Conditions;
@@ -38,6 +38,9 @@ pub struct ModesRequest {
     pub parts: Vec<NodePart>,
     /// Numbers of nodes that are measured.
     pub counts: Vec<usize>,
+    /// The modes beside native. An earlier version always had all.
+    #[serde(default = "with_guests")]
+    pub modes: Vec<Mode>,
     /// What the program of each part runs. An earlier version knew one load here, and called it `job`.
     #[serde(alias = "job", deserialize_with = "a_load")]
     pub workload: Workload,
@@ -54,6 +57,10 @@ pub struct ModesRequest {
     pub quick: bool,
     /// Under what.
     pub conditions: Conditions,
+}
+
+fn with_guests() -> Vec<Mode> {
+    Mode::WITH_GUESTS.to_vec()
 }
 
 impl Request for ModesRequest {
@@ -80,6 +87,9 @@ impl Request for ModesRequest {
                 "{} is not made for several nodes at once: leave --single out",
                 self.workload.label()
             ))),
+            None if self.measured().len() < 2 => {
+                Err(MeasureError::Asked("no mode is to be compared with native: name one (--mode)".to_owned()))
+            }
             None => Ok(()),
         }
     }
@@ -97,7 +107,8 @@ impl Request for ModesRequest {
         let all = together(&slices);
         let mut path = ModesPath::new(self, all.clone(), session)?;
         let mut arms = Vec::new();
-        for mode in self.modes().iter().copied() {
+        let modes = self.measured();
+        for mode in modes.iter().copied() {
             // What was read back of guests takes its place once they have run.
             arms.push(record(session, &mode.name(), mode.description(), "", None, &all)?);
         }
@@ -108,7 +119,8 @@ impl Request for ModesRequest {
             paired: vec![workload.clone()],
             rounds: self.pairs,
             resolve: None,
-            same_arm: vec![Mode::Cells as usize],
+            // What a plan makes; without it, the last one.
+            same_arm: vec![modes.iter().position(|mode| *mode == Mode::Cells).unwrap_or(modes.len() - 1)],
             same_arm_pairs: self.same_arm_pairs,
             single_shot: Vec::new(),
             fresh: Fresh::No,
@@ -147,10 +159,10 @@ impl Request for ModesRequest {
 }
 
 impl ModesRequest {
-    /// The modes that are measured: one program cannot be in several guests.
-    fn modes(&self) -> &'static [Mode] {
-        let all: &'static [Mode] = &Mode::ALL;
-        if self.single { &all[..Mode::PerNode as usize] } else { all }
+    /// The modes that are measured, in the order of the arms: one program cannot be in several guests.
+    fn measured(&self) -> Vec<Mode> {
+        let is_measured = |mode: &Mode| *mode == Mode::Native || self.modes.contains(mode);
+        Mode::ALL.into_iter().filter(|mode| is_measured(mode) && !(self.single && *mode == Mode::PerNode)).collect()
     }
 
     /// The load of one program on so many parts; `None` if it is not made for that.

@@ -2,16 +2,18 @@
 
 use nearmetal_domain::{Cell, DefinitionEdit, DomainError};
 use nearmetal_host::Host;
-use nearmetal_results::{ArmName, Role};
+use nearmetal_results::{ArmName, BARE_SLICE, Role};
 use nearmetal_units::{Bytes, CpuSet, NodeSet};
+use serde::{Deserialize, Serialize};
 
 use super::parts::{NodePart, distance};
 use crate::appliance::Appliance;
 use crate::clones::{add_loads, make_own};
 
 /// One way to spread a guest over nodes (seed 003, ch. 3.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
     /// Without a guest: a process on each node.
     Native,
     /// One guest, nothing pinned, no cells.
@@ -25,18 +27,33 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// All of them; arms have the same places.
+    /// All of them.
     pub(super) const ALL: [Self; 5] = [Self::Native, Self::Default, Self::Pinned, Self::Cells, Self::PerNode];
+
+    /// Those with guests, which are compared with the one without.
+    pub const WITH_GUESTS: [Self; 4] = [Self::Default, Self::Pinned, Self::Cells, Self::PerNode];
+
+    /// Id of its arm.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Native => BARE_SLICE,
+            Self::Default => "default",
+            Self::Pinned => "pinned",
+            Self::Cells => "cells",
+            Self::PerNode => "per-node",
+        }
+    }
 
     /// Its arm.
     pub(super) fn name(self) -> ArmName {
-        match self {
-            Self::Native => ArmName { title: "native".to_owned(), ..ArmName::bare_slice() },
-            Self::Default => ArmName::new("default", "default", Role::AsFound),
-            Self::Pinned => ArmName::new("pinned", "pinned", Role::Other),
-            Self::Cells => ArmName::new("cells", "cells", Role::Planned),
-            Self::PerNode => ArmName::new("per-node", "one a node", Role::Other),
-        }
+        let (title, role) = match self {
+            Self::Native => ("native", Role::Bare),
+            Self::Default => ("default", Role::AsFound),
+            Self::Pinned => ("pinned", Role::Other),
+            Self::Cells => ("cells", Role::Planned),
+            Self::PerNode => ("one a node", Role::Other),
+        };
+        ArmName::new(self.id(), title, role)
     }
 
     /// In a sentence.

@@ -15,8 +15,10 @@ use crate::record::record;
 /// See the module.
 pub(super) struct ModesPath<'r> {
     request: &'r ModesRequest,
+    /// The mode of each arm.
+    modes: Vec<Mode>,
     appliance: Appliance,
-    /// Name and UUID of every guest, by mode and place.
+    /// Name and UUID of every guest, by arm and place.
     guests: Vec<Vec<(String, String)>>,
     /// Those that are up, each paused.
     up: Vec<Guest>,
@@ -30,8 +32,9 @@ impl<'r> ModesPath<'r> {
     /// Names all guests there will be, so that they are ended whatever happens.
     pub(super) fn new(request: &'r ModesRequest, all: Slice, session: &mut Session<'_>) -> Result<Self, MeasureError> {
         let appliance = Appliance::with_probe(&request.conditions)?;
+        let modes = request.measured();
         let mut guests = Vec::new();
-        for mode in Mode::ALL {
+        for mode in modes.iter().copied() {
             let mut of_mode = Vec::new();
             for number in 0..mode.guests(request.parts.len()) {
                 let arm = mode.name().id;
@@ -41,15 +44,17 @@ impl<'r> ModesPath<'r> {
             guests.push(of_mode);
         }
         session.will_clone(guests.iter().flatten().map(|(name, _)| name.clone()))?;
-        Ok(Self { request, appliance, guests, up: Vec::new(), read: Mode::ALL.map(|_| None).to_vec(), all })
+        let read = vec![None; modes.len()];
+        Ok(Self { request, modes, appliance, guests, up: Vec::new(), read, all })
     }
 
-    /// The guests of a mode over so many parts.
-    fn guests_of(&self, mode: Mode, count: usize, session: &Session<'_>) -> Result<Vec<Guest>, MeasureError> {
+    /// The guests of an arm over so many parts.
+    fn guests_of(&self, arm: usize, count: usize, session: &Session<'_>) -> Result<Vec<Guest>, MeasureError> {
+        let mode = self.modes[arm];
         let parts = &self.request.parts[..count];
         let places = 0..mode.guests(count);
         let guest = |place: usize| {
-            let (name, uuid) = &self.guests[mode as usize][place];
+            let (name, uuid) = &self.guests[arm][place];
             let parts = if mode == Mode::PerNode { &parts[place..=place] } else { parts };
             let (xml, memory) = (self.request.xml.as_str(), self.request.memory);
             let made = Made { xml, name, uuid, appliance: &self.appliance, parts, memory };
@@ -68,8 +73,8 @@ impl Path for ModesPath<'_> {
         for guest in self.up.drain(..) {
             session.end(&guest.name)?;
         }
-        let mode = Mode::ALL[step.arm];
-        for guest in self.guests_of(mode, step.count, session)? {
+        let mode = self.modes[step.arm];
+        for guest in self.guests_of(step.arm, step.count, session)? {
             // Before the boot: one that fails half way must be ended too.
             self.up.push(guest.clone());
             session.boot_paused(&guest)?;
@@ -84,7 +89,7 @@ impl Path for ModesPath<'_> {
     }
 
     fn seat(&self, arm: usize, tenant: usize) -> Seat {
-        let mode = Mode::ALL[arm];
+        let mode = self.modes[arm];
         let of_mode = &self.guests[arm];
         let Some((name, _)) = of_mode.get(if mode == Mode::PerNode { tenant } else { 0 }) else {
             return Seat::bare("");

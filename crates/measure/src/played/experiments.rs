@@ -16,11 +16,11 @@ use crate::drive::DriveRequest;
 use crate::experiment::Experiment;
 use crate::inside::InsideRequest;
 use crate::matrix::MatrixRequest;
-use crate::modes::{ModesRequest, NodePart};
+use crate::modes::{Mode, ModesRequest, NodePart};
 use crate::net::NetMatrixRequest;
 use crate::pages::PagesRequest;
 use crate::pairing::Pairing;
-use crate::slice::SliceRequest;
+use crate::slice::{SliceArm, SliceRequest};
 use crate::stand::OnScratch;
 use crate::tiles::{TileWay, TilesRequest};
 use crate::together::{Member, Over, TogetherRequest};
@@ -188,14 +188,17 @@ impl Kind {
         match self {
             Self::Slice | Self::SliceQuick => Experiment::Slice(Box::new(SliceRequest {
                 on: OnScratch { pairing: pairing(self == Self::SliceQuick, 50), ..on_scratch() },
+                arms: SliceArm::ALL.to_vec(),
                 conditions,
             })),
             Self::SliceOfJava => Experiment::Slice(Box::new(SliceRequest {
                 on: OnScratch { pairing: Pairing { paired: vec![java().into()], ..pairing(true, 50) }, ..on_scratch() },
+                arms: SliceArm::ALL.to_vec(),
                 conditions: with_the_image(conditions),
             })),
             Self::SliceOfWeb => Experiment::Slice(Box::new(SliceRequest {
                 on: OnScratch { pairing: Pairing { paired: vec![site().into()], ..pairing(true, 50) }, ..on_scratch() },
+                arms: SliceArm::ALL.to_vec(),
                 conditions: with_the_image(conditions),
             })),
             Self::Decisions => Experiment::Decisions(Box::new(DecisionsRequest { on: on_scratch(), conditions })),
@@ -232,6 +235,7 @@ impl Kind {
                 memory: Bytes::from_mib(384),
                 parts: [0, 2].map(part).to_vec(),
                 counts: vec![1, 2],
+                modes: Mode::WITH_GUESTS.to_vec(),
                 workload: match self {
                     Self::Modes => WorkJob { threads: 1, each: Bytes::from_mib(16), seconds: 3 }.into(),
                     _ => java().into(),
@@ -418,6 +422,7 @@ fn pairing(quick: bool, read_percent: u8) -> Pairing {
         memory: vec![Workload::from(MemoryLatency(memory))],
         quick,
         accesses: true,
+        reasons: true,
     }
 }
 

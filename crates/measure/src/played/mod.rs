@@ -1,6 +1,7 @@
 //! A machine in memory that every experiment runs on from start to end: a kernel with files that change, libvirt with guests
 //! that answer, programs that do on it what they do. It can fail, hang or die anywhere.
 
+mod chosen;
 mod experiments;
 mod fate;
 mod guests;

@@ -89,6 +89,7 @@ impl TuneOn {
                 memory: Vec::new(),
                 quick: *quick,
                 accesses: false,
+                reasons: false,
             },
         }
     }

@@ -92,7 +92,7 @@ fn neighbour(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     bench.sh("pu=$(virsh -q vcpupin web1 --live | awk 'NR == 1 {print $2}')
         setsid taskset -c $pu sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null & echo $! > /run/neighbour.pid")?;
-    let measured = bench.try_sh("nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/neighbour.json");
+    let measured = bench.try_sh("nearmetal bench slice web1 --arm planned --no-reasons --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/neighbour.json");
     bench.sh("kill -- -$(cat /run/neighbour.pid)")?;
     let text = measured?.text();
     let results: Results = serde_json::from_str(&bench.document("/root/neighbour.json", "web1")?)?;

@@ -31,7 +31,7 @@ fn counts(bench: &Bench) -> anyhow::Result<Verdict> {
     let far = bound(bench, 3, 2)?;
     ensure!(far >= BOUND, "bound to node 2, and {far} of the accesses went there");
     let touched = touched(bench)?;
-    bench.sh("nearmetal bench slice web1 --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/count.json")?;
+    bench.sh("nearmetal bench slice web1 --arm as-found --arm planned --no-reasons --quick --pause --pairs 2 --seconds 3 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/count.json")?;
     let results: Results = serde_json::from_str(&bench.document("/root/count.json", "web1")?)?;
     let failed: Vec<_> = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).collect();
     ensure!(failed.is_empty(), "{failed:?}");
@@ -123,7 +123,7 @@ fn offline(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     // The bare slice's fio alone runs on the host; half-way through its ten seconds it is counted.
     bench.sh("(until pgrep -f '[f]io .*--runtime=10' > /dev/null; do sleep 0.2; done; sleep 6.5; echo 0 > /sys/devices/system/cpu/cpu11/online) > /dev/null 2>&1 &
-             nearmetal bench slice web1 --quick --pause --pairs 1 --seconds 10 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/offline.json
+             nearmetal bench slice web1 --arm planned --no-reasons --quick --pause --pairs 1 --seconds 10 --no-memory --no-single-shots --same-arm-pairs 0 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2 -o /root/offline.json
              code=$?; echo 1 > /sys/devices/system/cpu/cpu11/online; exit $code")?;
     let results: Results = serde_json::from_str(&bench.document("/root/offline.json", "web1")?)?;
     let failed: Vec<&str> = results.runs.iter().filter_map(|run| run.failure()).collect();

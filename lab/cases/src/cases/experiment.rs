@@ -76,10 +76,11 @@ fn no_more(_: &str) -> anyhow::Result<String> {
 fn numa_modes(bench: &Bench) -> anyhow::Result<Verdict> {
     bench.applied()?;
     let words = format!(
-        "web1 --pause --scratch {SCRATCH} --nodes 0,2 --counts 2 --pairs 2 --seconds 2 --overlap 50 --same-arm-pairs 0"
+        "web1 --pause --scratch {SCRATCH} --span 32MiB --nodes 0,2 --counts 2 --mode default --mode cells --pairs 2 --seconds 2 --overlap 50 \
+         --same-arm-pairs 0"
     );
-    // One VM on each node, and cells over 2 nodes; memory and files.
-    ran(bench, "numa-modes", &words, 5, |directory| {
+    // Cells over 2 nodes; latency and bandwidth of memory, and files.
+    ran(bench, "numa-modes", &words, 4, |directory| {
         let results: Results = serde_json::from_str(&bench.sh(&format!("cat {directory}/modes.json"))?)?;
         near_and_far(&results)
     })
@@ -90,7 +91,7 @@ fn jvm_scaling() -> anyhow::Result<Verdict> {
     let bench = Bench::up("java", &Boot { loads: true, ..Boot::default() })?;
     bench.applied()?;
     // One VM on each node, one over 2 nodes, and the gap to native.
-    let words = "web1 --pause --nodes 0,2 --counts 2 --pairs 2 --seconds 5 --start 50 --same-arm-pairs 0";
+    let words = "web1 --pause --nodes 0,2 --counts 2 --mode cells --mode per-node --pairs 2 --seconds 5 --start 50 --same-arm-pairs 0";
     let verdict = ran(&bench, "jvm-scaling", words, 3, no_more)?;
     bench.lab.down()?;
     Ok(verdict)

@@ -37,10 +37,9 @@ struct Moment {
     giver: Giver,
 }
 
-const SLICE: &str = "slice web1 --plan /root/plan.json --quick --pairs 2 --seconds 1 --no-memory --no-single-shots --same-arm-pairs 0 --pause --store /root/killed.sqlite";
-const DISKS: &str = "disk read-back web1 --plan /root/plan.json --pause --span 4MiB";
-/// The same with few ways, so that it soon gives back: volumes, pages, and a guest that is paused.
-const FEW_DISKS: &str = "disk read-back web1 --plan /root/plan.json --pause --span 4MiB --without threads --without io_uring \
+const SLICE: &str = "slice web1 --plan /root/plan.json --arm planned --no-reasons --quick --pairs 2 --seconds 1 --no-memory --no-single-shots --same-arm-pairs 0 --pause --store /root/killed.sqlite";
+/// Few ways, so that it soon gives back: volumes, pages, and a guest that is paused.
+const DISKS: &str = "disk read-back web1 --plan /root/plan.json --pause --span 4MiB --without threads --without io_uring \
     --without directsync --without q1 --without virtio-scsi";
 
 const MOMENTS: [Moment; 5] = [
@@ -70,7 +69,7 @@ const MOMENTS: [Moment; 5] = [
     },
     Moment {
         what: "while it gives back",
-        command: FEW_DISKS,
+        command: DISKS,
         there: "grep -q 'putting everything back' /run/killed.log",
         giver: Giver::NextStart,
     },

@@ -104,7 +104,8 @@ fn read_back(bench: &Bench, scratch: &str, caches: &[PathCache], without: &[&str
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh("lvm vgs --noheadings; ls -A /var/tmp/paths")?.trim().is_empty(), "volumes or files are left");
     ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");
-    for container in Container::ALL.into_iter().filter(|one| one.is_file() == (scratch != SCRATCH)) {
+    let wanted = |one: &Container| one.is_file() == (scratch != SCRATCH) && !without.contains(&one.id());
+    for container in Container::ALL.into_iter().filter(wanted) {
         for cache in caches.iter().copied() {
             let there = table.rows.iter().any(|row| row.path.container == container && row.path.cache == cache);
             ensure!(there, "{} with cache={} is not in the table: {text}", container.id(), cache.id());
@@ -117,17 +118,38 @@ fn shown(table: &PathTable, what: &str, has: fn(&PathRow) -> bool) -> anyhow::Re
     table.rows.iter().find(|row| has(row)).map(drop).with_context(|| format!("no row shows {what}"))
 }
 
-/// Partitions, the whole device, logical volumes: each cache and engine; each bus, option and scheduler.
+/// Partitions with each cache and engine; each bus, option and scheduler. The whole device and logical volumes with each engine: to a
+/// cache they are block devices as a partition is.
 fn paths_on_blocks(bench: &Bench) -> anyhow::Result<Verdict> {
-    let table = read_back(bench, SCRATCH, &PathCache::ALL, &[])?;
+    let others = read_back(bench, SCRATCH, &[PathCache::None], &ON_PARTITIONS)?;
+    for container in [Container::Device, Container::Lvm] {
+        let engines = others.rows.iter().filter(|row| row.path.container == container).count();
+        ensure!(engines == 3, "{}: {engines} engines", container.id());
+    }
+    let table = read_back(bench, SCRATCH, &PathCache::ALL, &["device", "lvm"])?;
     shown(&table, "virtio-scsi", |row| row.path.bus == Bus::VirtioScsi)?;
     shown(&table, "a discard on the drive", |row| {
         row.proof.given_back.as_ref().is_some_and(|words| words.contains("the drive was told"))
     })?;
     shown(&table, "two iothreads", |row| row.proof.thread.as_deref() == Some("iothreads 1, 2"))?;
     shown(&table, "a scheduler", |row| row.path.scheduler == Some(Scheduler::Kyber))?;
-    Ok(Verdict::Holds(format!("lab: {} paths read back in {:.0} s", table.rows.len(), table.took)))
+    let (paths, took) = (table.rows.len() + others.rows.len(), table.took + others.took);
+    Ok(Verdict::Holds(format!("lab: {paths} paths read back in {took:.0} s")))
 }
+
+/// What is read back on partitions.
+const ON_PARTITIONS: [&str; 10] = [
+    "main-loop",
+    "2-iothreads",
+    "q1",
+    "virtio-scsi",
+    "sectors-4096",
+    "discard",
+    "scheduler-none",
+    "scheduler-mq-deadline",
+    "scheduler-kyber",
+    "scheduler-bfq",
+];
 
 /// What [`paths_on_blocks`] shows as well.
 const ON_BLOCKS: [&str; 6] = ["threads", "main-loop", "2-iothreads", "q1", "virtio-scsi", "sectors-4096"];

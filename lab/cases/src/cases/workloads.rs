@@ -6,9 +6,7 @@ use anyhow::ensure;
 use nearmetal_lab::image::With;
 use nearmetal_lab::machine::Count;
 use nearmetal_load::{FileStep, Workload};
-use nearmetal_results::{
-    AS_FOUND, BARE_SLICE, Estimate, Outcome, PLANNED, Purpose, Results, Run, VIRT_INSTALL, compare,
-};
+use nearmetal_results::{BARE_SLICE, Estimate, Outcome, PLANNED, Purpose, Results, Run, compare};
 
 use super::{Case, Verdict, alone, long_in, shared_long};
 use crate::context::{Bench, Boot};
@@ -68,8 +66,9 @@ fn of_planned(results: &Results, metric: &str) -> anyhow::Result<String> {
 }
 
 fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "slice", "--workload iozone --pairs 1 --span 32MiB --same-arm-pairs 0")?;
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+    let results =
+        run(bench, "slice", "--workload iozone --arm planned --no-reasons --pairs 1 --span 32MiB --same-arm-pairs 0")?;
+    for arm in [BARE_SLICE, PLANNED] {
         for name in ["ext4", "xfs"] {
             let of =
                 |workload: &Workload| matches!(workload, Workload::FileSystem(job) if job.file_system.name() == name);
@@ -104,7 +103,7 @@ fn jvms(bench: &Bench) -> anyhow::Result<Verdict> {
              cat /run/large-pages > {LARGE_PAGES}' >/dev/null 2>&1 </dev/null & echo $! > /run/giver.pid"
     ))?;
     let arguments = format!(
-        "--workload jvm-large-pages --workload specjbb --kit {kit} --pairs 1 --seconds 4 --start 50 --same-arm-pairs 0 --no-accesses"
+        "--workload jvm-large-pages --workload specjbb --kit {kit} --arm planned --no-reasons --pairs 1 --seconds 4 --start 50 --same-arm-pairs 0 --no-accesses"
     );
     let measured = run(bench, "slice", &arguments);
     bench.sh(&format!("kill -- -$(cat /run/giver.pid) 2>/dev/null; cat /run/large-pages > {LARGE_PAGES}"))?;
@@ -118,7 +117,7 @@ fn jvms(bench: &Bench) -> anyhow::Result<Verdict> {
         results.runs.iter().filter_map(Run::failure).collect::<Vec<_>>()
     );
     let why = starved[0].failure().unwrap_or_default();
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+    for arm in [BARE_SLICE, PLANNED] {
         for metric in ["score", "work.instructions"] {
             let of_pairs = |run: &&Run| run.arm == arm && run.purpose == Purpose::Pair;
             let pairs = results.runs.iter().filter(|run| of_pairs(run) && matches!(run.workload, Workload::Jvm(_)));
@@ -147,13 +146,13 @@ fn servers() -> anyhow::Result<Verdict> {
     let with = Some(With::Postgresql);
     let boot = Boot { count: Some(Count::Work), loads: true, loads_with: with, ..Boot::default() };
     let bench = Bench::up("cases-servers", &boot)?;
-    let loads = "--workload oltp --workload pgbench --workload web";
+    let loads = "--workload oltp --workload pgbench --workload web --arm planned --no-reasons";
     let result = run(&bench, "slice", &format!("{loads} --pairs 1 --seconds 4 --same-arm-pairs 0 --no-accesses"));
     bench.lab.down()?;
     let results = result?;
     let closed = |workload: &Workload| matches!(workload, Workload::Oltp(job) if job.offered.is_empty());
     let offered = |workload: &Workload| matches!(workload, Workload::Oltp(job) if !job.offered.is_empty());
-    for arm in [BARE_SLICE, AS_FOUND, PLANNED, VIRT_INSTALL] {
+    for arm in [BARE_SLICE, PLANNED] {
         for metric in ["transactions", "work.instructions"] {
             has(&results, arm, metric, closed)?;
         }
@@ -183,7 +182,8 @@ fn servers() -> anyhow::Result<Verdict> {
 fn pages(bench: &Bench) -> anyhow::Result<Verdict> {
     let setting = format!("cat {LARGE_PAGES}");
     let before = bench.sh(&setting)?;
-    let results = run(bench, "pages", "--workload zstd --pairs 1 --seconds 1 --same-arm-pairs 0 --no-accesses")?;
+    let results =
+        run(bench, "pages", "--workload zstd --pairs 1 --seconds 1 --same-arm-pairs 0 --no-accesses --no-reasons")?;
     for arm in [BARE_SLICE, "small-pages", "huge-pages", "pinned", PLANNED] {
         has(&results, arm, "bandwidth", |_| true)?;
     }
@@ -202,7 +202,7 @@ fn pages(bench: &Bench) -> anyhow::Result<Verdict> {
 }
 
 fn decisions(bench: &Bench) -> anyhow::Result<Verdict> {
-    let results = run(bench, "decisions", "--pairs 1 --seconds 1 --same-arm-pairs 0")?;
+    let results = run(bench, "decisions", "--pairs 1 --seconds 1 --same-arm-pairs 0 --no-reasons")?;
     // The guest as found has none of what the plan decides, so each decision has an arm.
     let without =
         ["without-pins", "without-node", "without-huge-pages", "without-iothread", "without-cache-and-engine"];

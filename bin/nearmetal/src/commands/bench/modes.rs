@@ -3,7 +3,7 @@
 use nearmetal_domain::DomainXml;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_load::{Shape, WorkJob, WorksOn};
-use nearmetal_measure::{Conditions, Experiment, ModesRequest, parts_of};
+use nearmetal_measure::{Conditions, Experiment, Mode, ModesRequest, parts_of};
 use nearmetal_units::{Bytes, NodeSet};
 
 use super::clones::CloneArgs;
@@ -11,7 +11,7 @@ use super::keep::KeepArgs;
 use super::loads_image::needed;
 use super::measuring::need_root;
 use super::planned::{PlanArgs, shape};
-use super::rounds::{RoundArgs, SAME_ARM_PAIRS, percent, same_arm_pairs};
+use super::rounds::{RoundArgs, SAME_ARM_PAIRS, one_of, percent, same_arm_pairs};
 use super::workload::{Chosen, StartArgs, one};
 use crate::exit_status::{ExitStatus, WrongUse};
 use crate::printer::Printer;
@@ -44,6 +44,9 @@ pub(super) struct Args {
     /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     counts: Vec<usize>,
+    /// A mode to compare with native; repeat it for more [default: all four]
+    #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::WITH_GUESTS, Mode::id))]
+    mode: Vec<Mode>,
     /// What the program of each node runs [default: threads that walk memory, `nearmetal-probe memory work`]
     #[arg(long, value_name = "WORKLOAD", value_parser = one(|load| load.on == WorksOn::Processors && load.needs_loads_image() && !load.needs_kit()))]
     workload: Option<Chosen>,
@@ -123,6 +126,7 @@ pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
         memory,
         parts,
         counts,
+        modes: if args.mode.is_empty() { Mode::WITH_GUESTS.to_vec() } else { args.mode.clone() },
         workload,
         single: args.single,
         pairs: args.rounds.pairs(),

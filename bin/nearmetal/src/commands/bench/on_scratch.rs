@@ -62,6 +62,9 @@ pub(super) struct OnScratchArgs {
     /// Leave out the slow rounds in which a lab counts accesses to memory
     #[arg(long)]
     no_accesses: bool,
+    /// Leave out the run of each clone in which the kernel counts its exits by reason
+    #[arg(long)]
+    no_reasons: bool,
     /// Leave out the block sizes that --quick runs once
     #[arg(long, requires = "quick")]
     no_single_shots: bool,
@@ -117,6 +120,7 @@ impl OnScratchArgs {
     fn pairing(&self, shape_of: impl Fn(&Chosen) -> anyhow::Result<Shape>) -> anyhow::Result<Pairing> {
         let mut pairing = Pairing {
             accesses: !self.no_accesses,
+            reasons: !self.no_reasons,
             same_arm_pairs: self.same_arm_pairs,
             memory: self.memory.workloads(),
             ..self.rounds.pairing(Vec::new(), Some(self.resolve))

@@ -1,5 +1,6 @@
 //! How long a sample takes and how many pairs there are, where arms are compared in pairs.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nearmetal_load::Workload;
 use nearmetal_measure::Pairing;
 use nearmetal_units::Bytes;
@@ -66,8 +67,18 @@ impl RoundArgs {
             memory: Vec::new(),
             quick: self.quick,
             accesses: true,
+            reasons: true,
         }
     }
+}
+
+/// One of these, by its id; `--help` lists them.
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    id: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|one| id(*one)))
+        .try_map(move |word| all.iter().copied().find(|one| id(*one) == word).ok_or("it is none of them"))
 }
 
 /// A number of A/A pairs: none, or enough for a noise floor.

@@ -1,8 +1,9 @@
 //! `nearmetal bench slice`.
 
-use nearmetal_measure::{Experiment, SliceRequest};
+use nearmetal_measure::{Experiment, SliceArm, SliceRequest};
 
 use super::on_scratch::OnScratchArgs;
+use super::rounds::one_of;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
 
@@ -11,6 +12,7 @@ use crate::printer::Printer;
 /// Runs the same workload with the same arguments in clones of the VM (as found, as planned, as virt-install writes it)
 /// and on the host itself, bound to exactly the VM's PUs and node. Each of these four arms has an equal region of one
 /// scratch device. Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval.
+/// With --arm only the clones you name run beside bare metal.
 ///
 /// The scratch device's contents are lost. It must be empty, and should be of the kind that the VM's disk is on.
 ///
@@ -21,6 +23,9 @@ use crate::printer::Printer;
 pub(super) struct Args {
     #[command(flatten)]
     on: OnScratchArgs,
+    /// A clone to compare with bare metal; repeat it for more [default: all three]
+    #[arg(long, value_name = "ARM", value_parser = one_of(&SliceArm::ALL, SliceArm::id))]
+    arm: Vec<SliceArm>,
 }
 
 /// Runs the command.
@@ -31,5 +36,6 @@ pub(super) fn slice(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
 /// What it is to measure.
 pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
     let (on, conditions) = args.on.asked()?;
-    Ok(Experiment::Slice(Box::new(SliceRequest { on, conditions })))
+    let arms = if args.arm.is_empty() { SliceArm::ALL.to_vec() } else { args.arm.clone() };
+    Ok(Experiment::Slice(Box::new(SliceRequest { on, arms, conditions })))
 }

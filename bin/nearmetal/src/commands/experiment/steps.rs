@@ -140,6 +140,9 @@ pub(super) struct Over {
     /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
     #[arg(long, value_name = "NUMBER,…")]
     counts: Option<String>,
+    /// A mode to compare with native, as `bench modes` names them; repeat it for more [default: all]
+    #[arg(long, value_name = "MODE")]
+    mode: Vec<String>,
     #[command(flatten)]
     at_once: AtOnce,
 }
@@ -199,6 +202,9 @@ pub(super) enum Which {
         /// Whole block device for memory and files; ITS CONTENTS ARE LOST. Without it that step is left out
         #[arg(long, value_name = "DEVICE")]
         scratch: Option<String>,
+        /// Size of the files there together, at least 4MiB [default: 256MiB]
+        #[arg(long, value_name = "SIZE", requires = "scratch")]
+        span: Option<String>,
         #[command(flatten)]
         over: Over,
         #[command(flatten)]
@@ -385,10 +391,12 @@ impl Which {
                 let on = ["--port", port, "--peer", peer, "--address", address];
                 net_paths(vms, &on, race, at_once, common)
             }
-            Self::NumaModes { vm, scratch, over, common } => {
+            Self::NumaModes { vm, scratch, span, over, common } => {
                 let modes = modes(vm, over).at_once(&over.at_once).paired(common).step("modes", "Modes over nodes");
                 let files = scratch.as_ref().map(|device| {
                     let files = Words::new(&["slice", vm, "--scratch", device, "--workload", "iozone-xfs"]);
+                    // What virt-install writes of a disk has no part in the question.
+                    let files = files.each("--arm", ["as-found", "planned"]).each("--span", span.as_deref());
                     // The set's steps run to their end, so it takes no --seconds.
                     let common = Common { seconds: None, ..common.clone() };
                     files.same_arm(&over.at_once).paired(&common).step("memory-and-files", "Memory and files")
@@ -432,7 +440,10 @@ impl Which {
 
 /// One guest over nodes, in each mode.
 fn modes(vm: &str, over: &Over) -> Words {
-    Words::new(&["modes", vm]).each("--nodes", over.nodes.as_deref()).each("--counts", over.counts.as_deref())
+    Words::new(&["modes", vm])
+        .each("--nodes", over.nodes.as_deref())
+        .each("--counts", over.counts.as_deref())
+        .each("--mode", names(&over.mode))
 }
 
 fn passthrough_io(vms: &[String], common: &Common) -> Vec<Step> {
@@ -500,7 +511,7 @@ mod tests {
         "passthrough-io a b --quick --pause",
         "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
         "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap --same-arm-pairs 0 --overlap 50",
-        "numa-modes a --scratch /dev/x --nodes 0-3 --counts 1,4 --seconds 2 --seed 7 --same-arm-pairs 0 --overlap 62.5",
+        "numa-modes a --scratch /dev/x --span 32MiB --nodes 0-3 --counts 1,4 --mode default --mode cells --seconds 2 --seed 7 --same-arm-pairs 0 --overlap 62.5",
         "jvm-scaling a --counts 1,2 --quick --start 40 --same-arm-pairs 3",
         "oltp-memory a --scratch /dev/x --rows 64MiB --quick --pause",
         "images-io a --directory /srv/scratch --quick",

@@ -48,7 +48,7 @@ pub(super) const WIDE: &str = "wide";
 /// Wants both hosts at once, where an engine has such jobs.
 pub(super) const BOTH: &str = "both";
 /// So many jobs, unless others are asked for: `./dev farm` asks for forty.
-const USUAL: usize = 20;
+const USUAL: usize = 15;
 /// Variable that says how many.
 const COUNT: &str = "NEARMETAL_FARM_JOBS";
 

@@ -269,6 +269,7 @@ fn request(args: &Args, kit: Option<Kit>, fs: &HostFs, arms: &Arms) -> anyhow::R
                 memory: Vec::new(),
                 quick: args.quick,
                 accesses: true,
+                reasons: false,
             };
             TuneOn::Scratch(OnScratch {
                 guest,

@@ -18,6 +18,12 @@ impl Window {
     fn length(self) -> f64 {
         self.ended - self.began
     }
+
+    /// The part of this one that is within another, from 0 to 1; none at all of one without a length.
+    pub fn within(self, other: Self) -> f64 {
+        let shared = self.ended.min(other.ended) - self.began.max(other.began);
+        if self.length() > 0.0 { (shared / self.length()).clamp(0.0, 1.0) } else { 0.0 }
+    }
 }
 
 /// Reads it from fio's JSON: `job_start` (ms since 1970 on the clock of who ran it, since fio 3.34; set when measuring
@@ -98,6 +104,16 @@ mod tests {
         // One that stopped early is as bad as one that came late.
         assert_eq!(overlap(&[window(0.0, 100.0), window(0.0, 50.0)]), 0.5);
         assert_eq!(overlap(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_part_of_the_time_is_within_another_or_is_not() {
+        assert_eq!(window(10.0, 20.0).within(window(0.0, 100.0)), 1.0);
+        assert_eq!(window(10.0, 20.0).within(window(15.0, 100.0)), 0.5);
+        assert_eq!(window(10.0, 20.0).within(window(0.0, 12.0)), 0.2);
+        assert_eq!(window(10.0, 20.0).within(window(20.0, 30.0)), 0.0);
+        assert_eq!(window(10.0, 20.0).within(window(50.0, 60.0)), 0.0);
+        assert_eq!(window(10.0, 10.0).within(window(0.0, 30.0)), 0.0);
     }
 
     #[test]

@@ -19,6 +19,20 @@ pub struct Examination {
     pub cannot_tell: Vec<CannotTell>,
     /// How often each answer was given.
     pub answers: BTreeMap<Answer, usize>,
+    /// Where rules could tell nothing, and what each lacks there. For who compares two examinations; no document has it.
+    #[serde(skip)]
+    pub untold: Vec<Untold>,
+}
+
+/// A rule that lacks a fact of one host or domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untold {
+    /// Id of the rule.
+    pub rule: String,
+    /// Of what.
+    pub scope: Scope,
+    /// What is missing.
+    pub missing: Vec<String>,
 }
 
 /// Kinds of answers, for counting.
@@ -86,6 +100,7 @@ fn run<'a>(
                 Outcome::Clean => Answer::Clean,
                 Outcome::NotApplicable => Answer::NotApplicable,
                 Outcome::CannotTell(paths) => {
+                    result.untold.push(Untold { rule: rule.id.to_owned(), scope, missing: paths.clone() });
                     *missing.entry((rule.id, paths)).or_default() += 1;
                     Answer::CannotTell
                 }

@@ -24,7 +24,7 @@ mod subject;
 
 pub use context::Context;
 pub use cure::{Cure, Thread};
-pub use examine::{Answer, CannotTell, Examination, examine, examine_those};
+pub use examine::{Answer, CannotTell, Examination, Untold, examine, examine_those};
 pub use finding::{Finding, Object, Outcome, Scope, Which};
 pub use input::{Domain, Input, class_of};
 pub use nearmetal_place::WorkloadClass;

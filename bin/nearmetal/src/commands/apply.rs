@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// The plan that `nearmetal plan -o` wrote; `-` for stdin
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// Check everything, show the changes, and make none; this takes root, too
+    /// Check everything, show the changes, and make none; this takes root, too. Where guests would have to restart, it shows what
+    /// --restart would do, and ends as `apply` would
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
     /// Shut down running guests (agent, then ACPI, never by force), all of them before any starts again
@@ -122,16 +123,21 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         rollback_on_mismatch: args.rollback_on_mismatch,
     };
     let mut machine = Machine::here(&files, &mut libvirt, host)?;
-    let list = changes(&mut machine, &journal, &plan, &options)?;
+    let list = match changes(&mut machine, &journal, &plan, &options) {
+        // Whoever only looks sees what it would be, and then what that takes.
+        Err(why @ ChangeError::RestartNeeded { .. }) if args.dry_run => {
+            let options = ApplyOptions { restart: true, ..options };
+            shown_dry(args.format, &changes(&mut machine, &journal, &plan, &options)?, printer);
+            return Err(why);
+        }
+        other => other?,
+    };
     if args.list_fault_points {
         printer.data(&fault_points(&list).join("\n"));
         return Ok(ExitStatus::Done);
     }
     if args.dry_run {
-        printer.data(&match args.format {
-            Format::Text => numbered(&list),
-            Format::Json => steps::dry_run(&list),
-        });
+        shown_dry(args.format, &list, printer);
         return Ok(ExitStatus::Done);
     }
     if !list.is_empty() && !agreed_to(args, &list, printer) {
@@ -181,6 +187,14 @@ fn nothing_changed(verifications: &[Verification]) -> String {
         (0, untold) => format!("nothing changed: nothing differs from the plan, but {untold} checks could not be read"),
         (waiting, _) => format!("nothing changed: {waiting} checks wait for the guest's next start"),
     }
+}
+
+/// Shows what would be done.
+fn shown_dry(format: Format, list: &[Change], printer: &mut Printer) {
+    printer.data(&match format {
+        Format::Text => numbered(list),
+        Format::Json => steps::dry_run(list),
+    });
 }
 
 /// Shows what is about to be done, and asks.

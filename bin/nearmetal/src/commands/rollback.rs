@@ -272,7 +272,7 @@ fn over_the_fleet(args: &Args, plan: &FleetPlanFile, printer: &mut Printer) -> E
     // One host that cannot is no reason to leave the others as they are.
     let errand = Errand { arguments, reverse: true, stop_at_first: false };
     let outcomes = over_hosts::run(plan, &errand, printer);
-    let done = if args.dry_run { "asked: its answer is above" } else { "as it was before" };
+    let done = if args.dry_run { "unchanged; what would be undone is above" } else { "as it was before" };
     over_hosts::show(&outcomes, done, "not as it was before", args.format, printer);
     over_hosts::status(&outcomes)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use nearmetal_change::ChangeError;
 use nearmetal_change::fix::{FixPlan, Treated, Treatment};
-use nearmetal_rules::{Examination, Object, Scope, Severity, Which};
+use nearmetal_rules::{Examination, Object, Scope, Severity, Untold, Which};
 use serde_json::{Value, json};
 
 use super::Gathered;
@@ -41,11 +41,17 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// Why it says nothing of an object of this scope.
-    fn cannot_tell(&self, scope: &Scope) -> Option<&str> {
+    /// Why it says nothing of what a rule found here: the domain cannot be read, or the rule lacks a fact that it had before.
+    fn cannot_tell(&self, rule: &str, scope: &Scope, before: &Examination) -> Option<String> {
         let (name, _) = place(scope);
-        let bad = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name)?;
-        Some(&bad.problem)
+        if let Some(bad) = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name) {
+            return Some(bad.problem.clone());
+        }
+        // Of the definition that a guest does not run with, a rule may never have known.
+        let was = |untold: &Untold| before.untold.iter().any(|old| old.rule == rule && old.scope == untold.scope);
+        let is_of_it = |untold: &&Untold| untold.rule == rule && place(&untold.scope).0 == name && !was(untold);
+        let untold = self.examination.untold.iter().find(is_of_it)?;
+        Some(format!("{} is missing", untold.missing.join(", ")))
     }
 }
 
@@ -163,11 +169,12 @@ impl FixReport {
                 return untouched(&treated.treatment);
             }
             let (name, which) = place(&treated.scope);
-            if let Some(why) = after.cannot_tell(&treated.scope) {
-                return End::NotCured(format!("cannot check it again: {why}"));
-            }
             let left = is.get(&(treated.rule.as_str(), name, treated.object.what.as_str()));
             let left = left.map_or(&[][..], Vec::as_slice);
+            // What is found again needs no reason.
+            if let (true, Some(why)) = (left.is_empty(), after.cannot_tell(&treated.rule, &treated.scope, before)) {
+                return End::NotCured(format!("cannot check it again: {why}"));
+            }
             let stored = left.iter().find(|(found, _)| *found == Which::Defined && which != Which::Running);
             match (stored, left.first()) {
                 (None, None) => End::Cured,
@@ -416,6 +423,17 @@ mod tests {
         assert!(text(&report).contains("cannot check it again: an element is not closed"), "{}", text(&report));
         let gathered = Gathered::of(nearmetal_host::synthetic::Synthetic::new().build());
         assert_eq!(report.status(&gathered), ExitStatus::Refused);
+        // A rule that lacks a fact of the host by then, and another of a domain that no cure was for.
+        let untold = |rule: &str, scope| Untold { rule: rule.to_owned(), scope, missing: vec!["/proc/x".to_owned()] };
+        let other = Scope::Domain { name: "db".to_owned(), which: Which::Both };
+        let untold = vec![untold("gone", Scope::Host), untold("off", other)];
+        let again = seen_again(Examination { untold, ..Examination::default() });
+        let report = FixReport::read_back(&plan, &again.examination.clone(), Ok(again.clone()), None);
+        assert!(outcomes(&report).contains(&("gone", "cured")), "what was not told before either");
+        let report = FixReport::read_back(&plan, &before, Ok(again), None);
+        let ends: Vec<_> = outcomes(&report).into_iter().filter(|(rule, _)| ["gone", "off"].contains(rule)).collect();
+        assert_eq!(ends, [("gone", "not cured"), ("off", "cured")]);
+        assert!(text(&report).contains("cannot check it again: /proc/x is missing"), "{}", text(&report));
     }
 
     #[test]

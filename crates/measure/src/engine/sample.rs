@@ -50,6 +50,10 @@ pub(crate) struct Subject<'a> {
 /// About how many times as long everything takes while a lab counts accesses (`./dev bench lab`).
 pub(super) const SLOWED: u32 = 4;
 
+/// The least part of the time in which accesses are counted that a program must have run in, from 0 to 1: the others' are then few
+/// beside its own.
+const LEAST_COUNTED_WITHIN: f64 = 0.8;
+
 /// What came of a sample.
 pub(super) struct Sample {
     pub metrics: Vec<Metric>,
@@ -166,6 +170,9 @@ impl Subject<'_> {
             .extend(unseen.map(|name| format!("costs are not counted: /proc shows no QEMU process of `{name}`")));
         sample.neighbours = counted.neighbours().map(str::to_owned);
         if step.purpose == Purpose::Accesses {
+            if let (Some(part), Some(together)) = (counted.counted(), &sample.together) {
+                ran_meanwhile(part, together)?;
+            }
             let (kept, note) = only_accesses(sample.metrics);
             if kept.is_empty() {
                 return Err(MeasureError::Unfit(format!(
@@ -189,6 +196,21 @@ impl Subject<'_> {
             ));
         }
         Ok(sample)
+    }
+}
+
+/// Refuses accesses that were counted while a program did not run: they are those of whatever ran in its place. A machine that is
+/// slowed down too much comes to its counters when all is over.
+fn ran_meanwhile(counted: Window, together: &Together) -> Result<(), MeasureError> {
+    let shares = together.parts.iter().map(|part| (counted.within(part.window), &part.guest));
+    match shares.min_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((share, name)) if share < LEAST_COUNTED_WITHIN => Err(MeasureError::Unfit(format!(
+            "accesses to memory: the program of `{name}` ran in {:.0} % of the time in which they were counted, and {:.0} % is the \
+             least that counts; measure again, with longer samples",
+            share * 100.0,
+            LEAST_COUNTED_WITHIN * 100.0
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ mod experiments;
 mod fate;
 mod guests;
 mod kernel;
+mod killed;
 mod network;
 mod tests;
 mod tuned;

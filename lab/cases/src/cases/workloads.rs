@@ -96,10 +96,12 @@ fn jvms(bench: &Bench) -> anyhow::Result<Verdict> {
     ))?;
     let refused = "nearmetal bench slice web1 --workload specjbb --kit /etc --scratch /dev/null 2>&1; [ $? = 2 ]";
     ensure!(bench.sh(refused)?.contains("jbb.jar"), "a directory without a kit was not refused in words");
-    // Those of clones are other machines' processes: what is seen here is bare metal's.
+    // Those of clones are other machines' processes: what is seen here is bare metal's. The next JVM comes at once, so it is the first one's
+    // own processes whose end is waited for.
     bench.sh(&format!(
         "sed 's/.*\\[//; s/\\].*//' {LARGE_PAGES} > /run/large-pages; echo never > {LARGE_PAGES}
-         setsid sh -c 'until pgrep -f \"[w]arehouses.Main\"; do sleep 0.5; done; while pgrep -f \"[w]arehouses.Main\"; do sleep 0.2; done
+         setsid sh -c 'until first=$(pgrep -f \"[w]arehouses.Main\"); do sleep 0.5; done
+             for one in $first; do while kill -0 $one; do sleep 0.2; done; done
              cat /run/large-pages > {LARGE_PAGES}' >/dev/null 2>&1 </dev/null & echo $! > /run/giver.pid"
     ))?;
     let arguments = format!(

@@ -105,3 +105,17 @@ fn a_partition_of_a_drive_with_paths_is_counted_as_the_drive() {
     let other = std::path::Path::new("/sys/devices/pci0000:00/0000:00:03.0/virtio1/block/vda/vda1");
     assert_eq!(counted_as(other, true), None, "those of most drives have counters of their own");
 }
+
+#[test]
+fn accesses_that_were_counted_while_a_program_did_not_run_are_refused() {
+    let window = |began: f64, ended: f64| Window { began, ended };
+    let part = |guest: &str, window| Part { guest: guest.to_owned(), rate: 1.0, window, metrics: Vec::new() };
+    let ran = |parts: Vec<Part>| {
+        let together = Together { parts, ..Together::default() };
+        ran_meanwhile(window(1000.0, 2000.0), &together).map_err(|error| error.to_string())
+    };
+    assert_eq!(ran(vec![part("a", window(900.0, 2100.0)), part("b", window(1100.0, 2000.0))]), Ok(()));
+    let why = ran(vec![part("a", window(900.0, 2100.0)), part("b", window(0.0, 1300.0))]).unwrap_err();
+    assert!(why.contains("`b` ran in 30 %") && why.contains("longer samples"), "{why}");
+    assert!(ran(vec![part("a", window(2500.0, 3500.0))]).unwrap_err().contains("in 0 %"));
+}

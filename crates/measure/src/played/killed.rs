@@ -1,0 +1,39 @@
+//! Every experiment, killed before each of its steps.
+
+use super::experiments::Kind;
+use super::*;
+
+const WORDS: [&str; 4] = ["libvirt: ask the guest agent", "libvirt: suspend", "libvirt: resume", "libvirt: look up"];
+
+/// Between any two things that leave the process: programs, requests to libvirt, writes to the kernel.
+fn one_that_is_killed_before_any_of_its_steps_leaves_nothing(kind: Kind) {
+    let (mut machine, experiment) = kind.set_up();
+    machine.perform(&experiment).document();
+    let steps = machine.steps();
+    for (number, step) in steps.iter().enumerate() {
+        // Words to a guest that is there borrow nothing, and there are many.
+        let is_a_word = |step: &String| WORDS.iter().any(|word| step.starts_with(word));
+        if is_a_word(step) && steps.get(number.wrapping_sub(1)).is_some_and(is_a_word) && number % 31 != 0 {
+            continue;
+        }
+        machine.kill_at(Some(number));
+        assert!(matches!(machine.perform(&experiment), Came::Dead), "{kind:?} lived on behind `{step}`");
+        machine.kill_at(None);
+        machine.take_back();
+        assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?} died before `{step}`");
+    }
+}
+
+/// In parts that run beside each other: together they take longer than all other tests here.
+macro_rules! parts {
+    ($($name:ident $part:literal),+) => {
+        const PARTS: usize = [$($part),+].len();
+
+        $(#[test]
+        fn $name() {
+            Kind::ALL.into_iter().skip($part).step_by(PARTS).for_each(one_that_is_killed_before_any_of_its_steps_leaves_nothing);
+        })+
+    };
+}
+
+parts! { first_part 0, second_part 1, third_part 2, fourth_part 3 }

@@ -5,7 +5,7 @@ import { run } from "./run.js";
 import { undoButton } from "./undo.js";
 
 const KINDS = { fault: "bad", loss: "bad", decide: "unsure", note: "info" };
-const OUTCOMES = { "cured": "good", "next-start": "good", "not-cured": "bad", "refused": "bad" };
+const OUTCOMES = { "cured": "good", "next-start": "good", "not-cured": "bad", "unknown": "unsure", "refused": "bad" };
 
 export async function findings(body) {
     const list = h("div", null, busy("Looking for what slows guests…"));
@@ -84,6 +84,9 @@ const objects = report => table("Objects of the finding", ["Object", "Outcome", 
 function verdict(report) {
     if (report.mismatches)
         return mark("bad", "Not all of it took effect");
+    const unknown = report.objects.filter(row => row.outcome === "unknown").length;
+    if (unknown)
+        return mark("unsure", `Done, but ${plural(unknown, "object")} cannot be checked again`);
     const left = report.objects.filter(row => !["cured", "next-start"].includes(row.outcome)).length;
     return left ? mark("unsure", `Done and read back, but for ${plural(left, "object")} that nearmetal did not fix`) : mark("good", "Done and read back");
 }

@@ -326,8 +326,14 @@ impl Workload {
     pub fn longer(&self, times: u32) -> Option<Self> {
         match self {
             Self::Fio(job) => Some(FioJob { seconds: job.seconds.saturating_mul(times), ..job.clone() }.into()),
+            Self::MemoryWork(job) => Some(WorkJob { seconds: job.seconds.saturating_mul(times), ..job.clone() }.into()),
             _ => None,
         }
+    }
+
+    /// Whether its program makes what it works on before it begins, in a time that hangs on how fast the machine is.
+    pub fn fills_first(&self) -> bool {
+        matches!(self, Self::MemoryWork(_))
     }
 
     /// The same whatever time its program had to start: of a server, or a kit, that is no part of what is measured.

@@ -121,6 +121,13 @@ mod tests {
     }
 
     #[test]
+    fn more_of_its_loads_take_longer() {
+        let workload = crate::Workload::from(job());
+        assert!(workload.fills_first());
+        assert_eq!(workload.longer(4), Some(WorkJob { seconds: 20, ..job() }.into()));
+    }
+
+    #[test]
     fn it_walks_until_what_is_counted_is_over() {
         let (middle, _) = job().middle().unwrap();
         assert!(middle.ends < job().length().unwrap());

@@ -92,7 +92,7 @@ impl Request for SliceRequest {
 
     fn check(&self) -> Result<(), MeasureError> {
         if self.arms.is_empty() {
-            return Err(MeasureError::Asked("no clone is to be compared with bare metal: name one (--arm)".to_owned()));
+            return Err(MeasureError::Asked("no clone to compare with bare metal: name one with --arm".to_owned()));
         }
         Ok(())
     }
@@ -123,10 +123,15 @@ fn measure(request: &SliceRequest, session: &mut Session<'_>) -> Result<Results,
         true => (Fresh::No, vec![with_itself]),
         false => (Fresh::Round, vec![BARE, with_itself]),
     };
-    // Those as found come last: see the path.
+    // Those as found come last: see the path. virt-install's driver options say nothing of memory.
     let near: Vec<usize> = std::iter::once(BARE).chain(planned).collect();
     let last: Vec<usize> = found.into_iter().collect();
-    let turns = Turns { same_arm, groups: &[&near, &last], fresh };
+    let groups: &[&[usize]] = match (planned, found) {
+        (_, Some(_)) => &[&near, &last],
+        (Some(_), None) => &[&near],
+        (None, None) => &[],
+    };
+    let turns = Turns { same_arm, groups, fresh };
     paired("slice", &request.on, turns, &mut path, session)
 }
 

@@ -59,10 +59,11 @@ pub fn headline(view: &JobReport) -> Headline {
     let (does, slice) =
         if several { ("do", "their bare slices at once") } else { ("does", "bare metal on the same slice") };
     let checks = view.checks();
+    let told = told(view);
     let result = view
         .headline_metric
         .as_deref()
-        .and_then(|id| view.comparison(id, ArmRole::Planned, ArmRole::Bare).filter(|row| finite(row.ratio).is_some()));
+        .and_then(|id| view.comparison(id, told, ArmRole::Bare).filter(|row| finite(row.ratio).is_some()));
     let mut below = Vec::new();
     // Where the headline tells of counts, time stands last.
     let mut time = None;
@@ -95,13 +96,18 @@ pub fn headline(view: &JobReport) -> Headline {
             (true, false) => ("takes", "the instructions of"),
             (true, true) => ("take", "the instructions of"),
         };
-        say(format!("{name} {does} "), Stress::Plain);
+        // The plan's own arm needs no words.
+        let which = match (told, view.arm_of(told)) {
+            (ArmRole::AsFound, _) => " as found".to_owned(),
+            (ArmRole::Other, Some(arm)) => format!(" ({})", arm.name),
+            _ => String::new(),
+        };
+        say(format!("{name}{which} {does} "), Stress::Plain);
         say(shown(result.ratio, result.interval).ratio, Stress::Result);
         say(format!(" {of} {slice}"), Stress::Plain);
         say(bracket(result), Stress::Quiet);
-        if let Some(found) =
-            view.comparison(&result.metric, ArmRole::AsFound, ArmRole::Bare).filter(|row| finite(row.ratio).is_some())
-        {
+        let found = view.comparison(&result.metric, ArmRole::AsFound, ArmRole::Bare);
+        if let Some(found) = found.filter(|row| finite(row.ratio).is_some() && told == ArmRole::Planned) {
             say(format!(", {} ", direction(view, result, found)), Stress::Plain);
             say(ratio(found.ratio), Stress::Before);
             say(" as found".to_owned(), Stress::Plain);
@@ -133,6 +139,12 @@ pub fn headline(view: &JobReport) -> Headline {
     }
     below.extend(time);
     Headline { pieces, below }
+}
+
+/// Whose ratio to bare metal the headline tells: the plan's, unless its arm was left out.
+fn told(view: &JobReport) -> ArmRole {
+    let there = |role: &ArmRole| view.arm_of(*role).is_some();
+    [ArmRole::Planned, ArmRole::AsFound, ArmRole::Other].into_iter().find(there).unwrap_or(ArmRole::Planned)
 }
 
 /// Whether the headline is counted work, of which less is better.
@@ -167,8 +179,10 @@ fn stays_near(view: &JobReport, result: &ComparisonView) -> Option<String> {
 /// What the lab's clock says, which is no measure of silicon.
 fn emulated_time(view: &JobReport, result: &ComparisonView, slice: &str) -> Option<String> {
     let rate = beside(view, result, "IOPS")?;
-    let row = view.comparison(&rate.id, ArmRole::Planned, ArmRole::Bare)?;
-    let found = view.comparison(&rate.id, ArmRole::AsFound, ArmRole::Bare).and_then(|found| finite(found.ratio));
+    let told = told(view);
+    let row = view.comparison(&rate.id, told, ArmRole::Bare)?;
+    let found = view.comparison(&rate.id, ArmRole::AsFound, ArmRole::Bare).filter(|_| told == ArmRole::Planned);
+    let found = found.and_then(|found| finite(found.ratio));
     let found = found.map_or_else(String::new, |found| format!(", {} as found", ratio(Some(found))));
     Some(format!("In the lab's emulated time: {} of {slice}{found}", shown(row.ratio, row.interval)))
 }

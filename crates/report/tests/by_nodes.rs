@@ -130,6 +130,35 @@ fn the_headline_tells_what_was_counted_in_a_lab_and_adds_time_on_silicon() {
     assert!(sentence.ends_with(" — lab: emulated time"), "{sentence}");
 }
 
+/// The measurement of these modes alone.
+fn only(ids: &[&str], lab: bool) -> JobReport {
+    let mut view = nodes(lab);
+    view.arms.retain(|arm| ids.contains(&arm.id.as_str()));
+    let by_nodes = view.by_nodes.as_mut().unwrap();
+    by_nodes.quantities.iter_mut().for_each(|quantity| quantity.series.retain(|one| ids.contains(&one.arm.as_str())));
+    view
+}
+
+#[test]
+fn of_modes_that_were_left_out_nothing_is_said() {
+    let some = ["bare-slice", "default", "per-node"];
+    assert_eq!(
+        headline(&only(&some, true)).sentence(),
+        "big1 over 8 nodes: 99.7 % of its accesses stay on their node (one VM on each node), 13.1 % (default) — lab: counted, not timed"
+    );
+    let mut timed = only(&["bare-slice", "default"], true);
+    timed.by_nodes.as_mut().unwrap().quantities.truncate(1);
+    let sentence = headline(&timed).sentence();
+    assert!(sentence.starts_with("big1 over 8 nodes (default) does 0.18× of native"), "{sentence}");
+    let said = here(&only(&some, false), "3.5.4");
+    assert!(said.contains("Of the paper's order this much: one VM on each node is faster than default."), "{said}");
+    assert!(!said.contains("The order is the paper's"), "{said}");
+    let said = here(&only(&some, false), "3.5.6");
+    assert!(said.contains("By means alone, the order of those measured is the paper's"), "{said}");
+    let said = here(&only(&["bare-slice", "per-node"], false), "3.5.4");
+    assert!(!said.contains("No difference") && !said.contains("rder is"), "{said}");
+}
+
 #[test]
 fn a_lab_concludes_nothing_about_time() {
     for order in nodes(true).by_nodes.unwrap().papers {

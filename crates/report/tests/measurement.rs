@@ -183,6 +183,21 @@ fn a_measurement_has_nothing_that_only_a_job_has() {
 }
 
 #[test]
+fn without_the_plans_arm_the_headline_tells_that_of_another() {
+    let without = |left_out: &[&str]| {
+        let mut view = sample::sample();
+        view.arms.retain(|arm| !left_out.contains(&arm.id.as_str()));
+        view.comparisons
+            .retain(|row| !left_out.contains(&row.subject.as_str()) && !left_out.contains(&row.reference.as_str()));
+        headline(&view).sentence()
+    };
+    let as_found = without(&["planned"]);
+    assert!(as_found.starts_with("web1 as found does ") && !as_found.contains("up from"), "{as_found}");
+    let by_hand = without(&["planned", "as-found"]);
+    assert!(by_hand.starts_with("web1 (virt-install) does "), "{by_hand}");
+}
+
+#[test]
 fn the_headline_of_a_race_claims_what_the_fresh_pairs_showed() {
     let with = |kind: AdviceKind| {
         let mut view = race();

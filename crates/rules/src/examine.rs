@@ -19,7 +19,7 @@ pub struct Examination {
     pub cannot_tell: Vec<CannotTell>,
     /// How often each answer was given.
     pub answers: BTreeMap<Answer, usize>,
-    /// Where rules could tell nothing, and what each lacks there. For who compares two examinations; no document has it.
+    /// Where rules could tell nothing, and what each lacks there. For whoever compares two examinations; it is in no document.
     #[serde(skip)]
     pub untold: Vec<Untold>,
 }

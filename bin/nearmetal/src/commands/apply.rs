@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// The plan that `nearmetal plan -o` wrote; `-` for stdin
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// Check everything, show the changes, and make none; this takes root, too. Where guests would have to restart, it shows what
-    /// --restart would do, and ends as `apply` would
+    /// Check everything, show the changes, and make none; this takes root, too. If guests would have to restart, show
+    /// what --restart would do, and exit with 3
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
     /// Shut down running guests (agent, then ACPI, never by force), all of them before any starts again
@@ -127,7 +127,9 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         // Whoever only looks sees what it would be, and then what that takes.
         Err(why @ ChangeError::RestartNeeded { .. }) if args.dry_run => {
             let options = ApplyOptions { restart: true, ..options };
-            shown_dry(args.format, &changes(&mut machine, &journal, &plan, &options)?, printer);
+            if let Ok(list) = changes(&mut machine, &journal, &plan, &options) {
+                shown_dry(args.format, &list, printer);
+            }
             return Err(why);
         }
         other => other?,

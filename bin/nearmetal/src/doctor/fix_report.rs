@@ -41,17 +41,26 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// Why it says nothing of what a rule found here: the domain cannot be read, or the rule lacks a fact that it had before.
-    fn cannot_tell(&self, rule: &str, scope: &Scope, before: &Examination) -> Option<String> {
+    /// Why it says nothing of an object of this scope: the domain cannot be read.
+    fn unread(&self, scope: &Scope) -> Option<&str> {
         let (name, _) = place(scope);
-        if let Some(bad) = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name) {
-            return Some(bad.problem.clone());
-        }
+        let bad = self.bad_domains.iter().find(|bad| !name.is_empty() && bad.name == name)?;
+        Some(&bad.problem)
+    }
+
+    /// Why it says nothing of what a rule found here: it lacks a fact, of this object or of another one that it looks at together
+    /// with it.
+    fn untold(&self, rule: &str, scope: &Scope, before: &Examination) -> Option<String> {
+        let (name, which) = place(scope);
         // Of the definition that a guest does not run with, a rule may never have known.
         let was = |untold: &Untold| before.untold.iter().any(|old| old.rule == rule && old.scope == untold.scope);
-        let is_of_it = |untold: &&Untold| untold.rule == rule && place(&untold.scope).0 == name && !was(untold);
+        let is_of_it = |untold: &&Untold| {
+            let (of, definition) = place(&untold.scope);
+            let shared = which == definition || [which, definition].contains(&Which::Both);
+            untold.rule == rule && of == name && shared && !was(untold)
+        };
         let untold = self.examination.untold.iter().find(is_of_it)?;
-        Some(format!("{} is missing", untold.missing.join(", ")))
+        Some(format!("cannot check it again: not known: {}", untold.missing.join(", ")))
     }
 }
 
@@ -74,6 +83,8 @@ enum End {
     NotLive(String),
     /// It was to be cured, and is still found.
     NotCured(String),
+    /// It was to be cured, and its rule cannot tell any more.
+    Unknown(String),
     /// Not done: why.
     Refused(String),
     /// A person decides.
@@ -88,6 +99,7 @@ impl End {
             Self::NextStart(_) => "next start",
             Self::NotLive(_) => "not live",
             Self::NotCured(_) => "not cured",
+            Self::Unknown(_) => "unknown",
             Self::Refused(_) => "refused",
             Self::NoCure => "by hand",
         }
@@ -95,7 +107,11 @@ impl End {
 
     fn why(&self) -> Option<&str> {
         match self {
-            Self::NextStart(why) | Self::NotLive(why) | Self::NotCured(why) | Self::Refused(why) => Some(why),
+            Self::NextStart(why)
+            | Self::NotLive(why)
+            | Self::NotCured(why)
+            | Self::Unknown(why)
+            | Self::Refused(why) => Some(why),
             Self::ToCure | Self::Cured | Self::NoCure => None,
         }
     }
@@ -107,7 +123,7 @@ impl End {
 }
 
 /// All words of [`End`].
-const WORDS: [&str; 7] = ["to cure", "cured", "next start", "not live", "not cured", "refused", "by hand"];
+const WORDS: [&str; 8] = ["to cure", "cured", "next start", "not live", "not cured", "unknown", "refused", "by hand"];
 
 const AT_NEXT_START: &str = "takes effect when the domain next starts";
 
@@ -146,7 +162,7 @@ impl FixReport {
         })
     }
 
-    /// Afterwards, with what the rules say then. What they cannot look at any more is not cured.
+    /// Afterwards, with what the rules say then. What they cannot look at any more is not called cured.
     pub(crate) fn read_back(
         plan: &FixPlan,
         before: &Examination,
@@ -169,11 +185,14 @@ impl FixReport {
                 return untouched(&treated.treatment);
             }
             let (name, which) = place(&treated.scope);
+            if let Some(why) = after.unread(&treated.scope) {
+                return End::NotCured(format!("cannot check it again: {why}"));
+            }
             let left = is.get(&(treated.rule.as_str(), name, treated.object.what.as_str()));
             let left = left.map_or(&[][..], Vec::as_slice);
             // What is found again needs no reason.
-            if let (true, Some(why)) = (left.is_empty(), after.cannot_tell(&treated.rule, &treated.scope, before)) {
-                return End::NotCured(format!("cannot check it again: {why}"));
+            if let (true, Some(why)) = (left.is_empty(), after.untold(&treated.rule, &treated.scope, before)) {
+                return End::Unknown(why);
             }
             let stored = left.iter().find(|(found, _)| *found == Which::Defined && which != Which::Running);
             match (stored, left.first()) {
@@ -230,8 +249,9 @@ impl FixReport {
 
     /// The exit code.
     pub(crate) fn status(&self, gathered: &Gathered) -> ExitStatus {
-        let fails =
-            |row: &Row| !row.end.is_settled() && self.fail_on.is_some_and(|least| row.treated.severity <= least);
+        // As for `doctor`, what cannot be told is no finding.
+        let is_left = |row: &Row| !row.end.is_settled() && !matches!(row.end, End::Unknown(_));
+        let fails = |row: &Row| is_left(row) && self.fail_on.is_some_and(|least| row.treated.severity <= least);
         if !gathered.bad_domains.is_empty() || !self.unread.is_empty() {
             ExitStatus::Refused
         } else if self.mismatches() > 0 || self.rows.iter().any(fails) {
@@ -426,14 +446,15 @@ mod tests {
         // A rule that lacks a fact of the host by then, and another of a domain that no cure was for.
         let untold = |rule: &str, scope| Untold { rule: rule.to_owned(), scope, missing: vec!["/proc/x".to_owned()] };
         let other = Scope::Domain { name: "db".to_owned(), which: Which::Both };
-        let untold = vec![untold("gone", Scope::Host), untold("off", other)];
+        let untold = vec![untold("gone", Scope::Host), untold("off", other), untold("off", domain(Which::Running))];
         let again = seen_again(Examination { untold, ..Examination::default() });
         let report = FixReport::read_back(&plan, &again.examination.clone(), Ok(again.clone()), None);
         assert!(outcomes(&report).contains(&("gone", "cured")), "what was not told before either");
         let report = FixReport::read_back(&plan, &before, Ok(again), None);
         let ends: Vec<_> = outcomes(&report).into_iter().filter(|(rule, _)| ["gone", "off"].contains(rule)).collect();
-        assert_eq!(ends, [("gone", "not cured"), ("off", "cured")]);
-        assert!(text(&report).contains("cannot check it again: /proc/x is missing"), "{}", text(&report));
+        assert_eq!(ends, [("gone", "unknown"), ("off", "cured")], "the stored definition is the one that was cured");
+        assert!(text(&report).contains("cannot check it again: not known: /proc/x"), "{}", text(&report));
+        assert_eq!(report.mismatches(), 0);
     }
 
     #[test]

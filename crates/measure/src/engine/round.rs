@@ -196,8 +196,10 @@ fn run_of(
     session.tell(Event::Run { done, total, round: round.number, arm: &arm.title, load: &step.workload.label() });
     let (started, clock) = (nearmetal_change::timestamp::now(), Instant::now());
     // Accesses are counted at a quarter of the speed, and a slow machine may have been done before its counters were read: the
-    // second time there are as many times the seconds. Nobody reads a time from such a sample.
-    let longer = step.workload.longer(SLOWED).filter(|_| is_last_try && step.purpose == Purpose::Accesses);
+    // second time there are as many times the seconds, and the first time too where a program still fills its memory when another
+    // would work. Nobody reads a time from such a sample.
+    let times = SLOWED.pow(u32::from(is_last_try) + u32::from(step.workload.fills_first()));
+    let longer = step.workload.longer(times).filter(|_| times > 1 && step.purpose == Purpose::Accesses);
     let longer = longer.map(|workload| Step { workload, ..step.clone() });
     let tried = longer.as_ref().unwrap_or(step);
     let mut sampled = subject.sample(tried, session);

@@ -49,7 +49,7 @@ pub struct ModesRequest {
     pub single: bool,
     /// Pairs for each number of nodes.
     pub pairs: u32,
-    /// A/A pairs of the guest with cells, over all nodes.
+    /// A/A pairs of the guest with cells, or of the last mode where that is left out, over all nodes.
     pub same_arm_pairs: u32,
     /// The least overlap of a sample that counts, from 0 to 1.
     pub least_overlap: f64,
@@ -88,7 +88,7 @@ impl Request for ModesRequest {
                 self.workload.label()
             ))),
             None if self.measured().len() < 2 => {
-                Err(MeasureError::Asked("no mode is to be compared with native: name one (--mode)".to_owned()))
+                Err(MeasureError::Asked("no mode to compare with native: name one with --mode".to_owned()))
             }
             None => Ok(()),
         }

@@ -24,7 +24,7 @@ mod together;
 pub(crate) mod tune;
 mod workload;
 
-pub(crate) use self::rounds::{percent, same_arm_pairs};
+pub(crate) use self::rounds::{one_of, percent, same_arm_pairs};
 
 use clap::Parser as _;
 use nearmetal_measure::Experiment;

@@ -29,7 +29,7 @@ const MOST_OF_MEMORY: u64 = 2;
 /// the nodes shown to it as cells, too (cells); and one guest a node. Each part has a program whose threads walk memory that
 /// they touched first, as a JVM or a database does.
 ///
-/// Each ratio is against native on the same nodes. In a lab, and on processors that count loads by node, it also says which
+/// Each ratio is against native on the same nodes; --mode leaves the other ways out. In a lab, and on processors that count loads by node, it also says which
 /// part of the accesses stayed on their node. All guests are clones without disks, booted afresh for each sample, and each
 /// clone's pins are read back. Nodes need free memory for one clone beside the VM.
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     counts: Vec<usize>,
-    /// A mode to compare with native; repeat it for more [default: all four]
+    /// A mode to compare with native; repeat --mode for more [default: all four, with --single all but per-node]
     #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::WITH_GUESTS, Mode::id))]
     mode: Vec<Mode>,
     /// What the program of each node runs [default: threads that walk memory, `nearmetal-probe memory work`]
@@ -61,7 +61,7 @@ pub(super) struct Args {
     /// Percent of a sample's time during which the programs of all nodes must have run
     #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = percent)]
     overlap: f64,
-    /// A/A pairs of the guest with cells over all nodes, for the noise floor: 0, or 2 and more
+    /// A/A pairs of the guest with cells (without it, of the last mode) over all nodes, for the noise floor: 0, or 2 and more
     #[arg(long, value_name = "NUMBER", default_value_t = SAME_ARM_PAIRS, value_parser = same_arm_pairs)]
     same_arm_pairs: u32,
     #[command(flatten)]
@@ -91,6 +91,13 @@ pub(super) fn modes(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
 
 /// What it is to measure.
 pub(super) fn asked(args: &Args) -> anyhow::Result<Experiment> {
+    if args.single && args.mode.contains(&Mode::PerNode) {
+        return Err(WrongUse(format!(
+            "--single runs one program, and `{}` has a VM on each node: name other modes",
+            Mode::PerNode.id()
+        ))
+        .into());
+    }
     let journal = args.plan.journal();
     let planned = args.plan.of(&args.domain, &journal)?;
     need_root("starts guests and drops caches", "")?;

@@ -73,12 +73,12 @@ impl RoundArgs {
 }
 
 /// One of these, by its id; `--help` lists them.
-pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     id: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(all.iter().map(|one| id(*one)))
-        .try_map(move |word| all.iter().copied().find(|one| id(*one) == word).ok_or("it is none of them"))
+        .try_map(move |word| all.iter().copied().find(|one| id(*one) == word).ok_or("not one of the possible values"))
 }
 
 /// A number of A/A pairs: none, or enough for a noise floor.

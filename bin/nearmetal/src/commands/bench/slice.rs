@@ -10,9 +10,10 @@ use crate::printer::Printer;
 /// Compare a VM with the same slice of bare metal
 ///
 /// Runs the same workload with the same arguments in clones of the VM (as found, as planned, as virt-install writes it)
-/// and on the host itself, bound to exactly the VM's PUs and node. Each of these four arms has an equal region of one
-/// scratch device. Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval.
-/// With --arm only the clones you name run beside bare metal.
+/// and on the host itself, bound to exactly the VM's PUs and node. Each arm has an equal region of one scratch device.
+/// Only one arm runs at a time; the order is drawn at random in every round; ratios carry a 95 % interval. --arm chooses the
+/// clones; without `planned`, A/A pairs are those of the first one. A lab counts accesses to memory only where `as-found` and
+/// `planned` are both there.
 ///
 /// The scratch device's contents are lost. It must be empty, and should be of the kind that the VM's disk is on.
 ///
@@ -23,7 +24,7 @@ use crate::printer::Printer;
 pub(super) struct Args {
     #[command(flatten)]
     on: OnScratchArgs,
-    /// A clone to compare with bare metal; repeat it for more [default: all three]
+    /// A clone to compare with bare metal; repeat --arm for more [default: all three]
     #[arg(long, value_name = "ARM", value_parser = one_of(&SliceArm::ALL, SliceArm::id))]
     arm: Vec<SliceArm>,
 }

@@ -7,7 +7,9 @@
 
 use std::path::PathBuf;
 
-use crate::commands::bench::{percent, same_arm_pairs};
+use nearmetal_measure::Mode;
+
+use crate::commands::bench::{one_of, percent, same_arm_pairs};
 
 /// One measurement of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,9 +142,9 @@ pub(super) struct Over {
     /// Numbers of nodes to measure [default: 1, 2, 4 and so on, and all]
     #[arg(long, value_name = "NUMBER,…")]
     counts: Option<String>,
-    /// A mode to compare with native, as `bench modes` names them; repeat it for more [default: all]
-    #[arg(long, value_name = "MODE")]
-    mode: Vec<String>,
+    /// A mode to compare with native; repeat --mode for more [default: all four]
+    #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::WITH_GUESTS, Mode::id))]
+    mode: Vec<Mode>,
     #[command(flatten)]
     at_once: AtOnce,
 }
@@ -202,7 +204,7 @@ pub(super) enum Which {
         /// Whole block device for memory and files; ITS CONTENTS ARE LOST. Without it that step is left out
         #[arg(long, value_name = "DEVICE")]
         scratch: Option<String>,
-        /// Size of the files there together, at least 4MiB [default: 256MiB]
+        /// Total size of the files on the scratch device, at least 4MiB [default: 256MiB]
         #[arg(long, value_name = "SIZE", requires = "scratch")]
         span: Option<String>,
         #[command(flatten)]
@@ -392,7 +394,8 @@ impl Which {
                 net_paths(vms, &on, race, at_once, common)
             }
             Self::NumaModes { vm, scratch, span, over, common } => {
-                let modes = modes(vm, over).at_once(&over.at_once).paired(common).step("modes", "Modes over nodes");
+                let modes =
+                    modes(vm, over, false).at_once(&over.at_once).paired(common).step("modes", "Modes over nodes");
                 let files = scratch.as_ref().map(|device| {
                     let files = Words::new(&["slice", vm, "--scratch", device, "--workload", "iozone-xfs"]);
                     // What virt-install writes of a disk has no part in the question.
@@ -405,14 +408,16 @@ impl Which {
             }
             Self::JvmScaling { vm, start, over, common } => {
                 let start = start.map(|seconds| seconds.to_string());
-                let of = |words: &[&str]| {
-                    let modes = modes(vm, over).with(&["--workload", "jvm"]).with(words);
+                let of = |single: bool| {
+                    let modes = modes(vm, over, single).with(&["--workload", "jvm"]);
+                    let modes = if single { modes.with(&["--single"]) } else { modes };
                     modes.each("--start", start.as_deref()).at_once(&over.at_once).paired(common)
                 };
-                vec![
-                    of(&[]).step("a-jvm-a-node", "A JVM on each node"),
-                    of(&["--single"]).step("one-jvm", "One JVM over all nodes"),
-                ]
+                // A VM on each node alone leaves nothing to one JVM over all of them.
+                let one = over.mode.is_empty() || over.mode.iter().any(|mode| *mode != Mode::PerNode);
+                let mut steps = vec![of(false).step("a-jvm-a-node", "A JVM on each node")];
+                steps.extend(one.then(|| of(true).step("one-jvm", "One JVM over all nodes")));
+                steps
             }
             Self::OltpMemory { vm, scratch, rows, common } => {
                 let words = Words::new(&["pages", vm, "--scratch", scratch, "--workload", "oltp", "--no-memory"]);
@@ -438,12 +443,12 @@ impl Which {
     }
 }
 
-/// One guest over nodes, in each mode.
-fn modes(vm: &str, over: &Over) -> Words {
+/// One guest over nodes, in each mode. `single`: with one program, which is not in several guests.
+fn modes(vm: &str, over: &Over, single: bool) -> Words {
     Words::new(&["modes", vm])
         .each("--nodes", over.nodes.as_deref())
         .each("--counts", over.counts.as_deref())
-        .each("--mode", names(&over.mode))
+        .each("--mode", over.mode.iter().filter(|mode| !single || **mode != Mode::PerNode).map(|mode| mode.id()))
 }
 
 fn passthrough_io(vms: &[String], common: &Common) -> Vec<Step> {
@@ -512,7 +517,7 @@ mod tests {
         "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
         "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap --same-arm-pairs 0 --overlap 50",
         "numa-modes a --scratch /dev/x --span 32MiB --nodes 0-3 --counts 1,4 --mode default --mode cells --seconds 2 --seed 7 --same-arm-pairs 0 --overlap 62.5",
-        "jvm-scaling a --counts 1,2 --quick --start 40 --same-arm-pairs 3",
+        "jvm-scaling a --counts 1,2 --mode cells --mode per-node --quick --start 40 --same-arm-pairs 3",
         "oltp-memory a --scratch /dev/x --rows 64MiB --quick --pause",
         "images-io a --directory /srv/scratch --quick",
         "tiles --tile web=a,idle=b --tile web=c,idle=d --port p0 --scale 0.5 --pairs 4 --quick --pause",
@@ -526,6 +531,18 @@ mod tests {
                 assert!(asked.is_ok(), "{}: {asked:?}", step.words.join(" "));
             }
         }
+    }
+
+    #[test]
+    fn one_jvm_is_in_no_vm_on_each_node() {
+        let words = |modes: &str| {
+            let steps = steps(&format!("jvm-scaling a --mode {modes}"));
+            steps.into_iter().map(|step| step.words.join(" ")).collect::<Vec<_>>()
+        };
+        let both = words("cells --mode per-node");
+        assert!(both[0].contains("--mode per-node") && !both[1].contains("per-node"), "{both:?}");
+        assert!(both[1].contains("--mode cells") && both[1].contains("--single"), "{both:?}");
+        assert_eq!(words("per-node").len(), 1);
     }
 
     #[test]

@@ -13,23 +13,20 @@ pub(super) struct Length {
     pub seconds: u32,
     /// Whether the other block sizes are run once.
     pub other_sizes: bool,
-    /// MiB of the buffer in which memory is measured; `None`: it is not.
-    pub buffer: Option<u32>,
 }
 
 impl Length {
-    /// Ten minutes in all: intervals that say something, and the trend over block sizes.
-    pub(super) const USUAL: Self = Self { pairs: 6, seconds: 3, other_sizes: true, buffer: Some(64) };
-    /// The least that has a report with an interval, of three pairs, and costs, which are counted in the middle of a sample. Memory
-    /// latency and bandwidth would be two fifths of all runs and one more boot, for times of emulated memory.
-    pub(super) const SHORT: Self = Self { pairs: 3, seconds: 2, other_sizes: false, buffer: None };
+    /// Eight minutes in all: intervals that say something, and the trend over block sizes.
+    pub(super) const USUAL: Self = Self { pairs: 6, seconds: 3, other_sizes: true };
+    /// The least that has a report with an interval, of three pairs, and costs, which are counted in the middle of a sample.
+    pub(super) const SHORT: Self = Self { pairs: 3, seconds: 2, other_sizes: false };
 
-    /// The arguments of `nearmetal bench`.
+    /// The arguments of `nearmetal bench`. Memory latency and bandwidth would be a quarter of all runs and one more boot, for times
+    /// of emulated memory.
     pub(super) fn arguments(&self) -> String {
-        let Self { pairs, seconds, other_sizes, buffer } = self;
+        let Self { pairs, seconds, other_sizes } = self;
         let once = if *other_sizes { "" } else { " --no-single-shots" };
-        let memory = buffer.map_or("--no-memory".to_owned(), |size| format!("--memory-buffer {size}MiB"));
-        format!("--quick --pause --pairs {pairs} --seconds {seconds} {memory}{once}")
+        format!("--quick --pause --pairs {pairs} --seconds {seconds} --no-memory{once}")
     }
 }
 

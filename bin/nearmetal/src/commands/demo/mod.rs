@@ -38,8 +38,7 @@ pub struct Args {
     /// Leave the lab running at the end: nearmetal lab exec demo -- virsh list
     #[arg(long)]
     keep_lab: bool,
-    /// Run the same stages with fewer and shorter samples, and none of memory. You see a report, but do not trust its
-    /// figures
+    /// Run the same stages with fewer and shorter samples. You see a report, but do not trust its figures
     #[arg(long)]
     short: bool,
     /// Use a lab that runs already, remove everything from it again at the end, and leave it running

@@ -54,25 +54,15 @@ impl SliceArm {
         }
     }
 
-    /// Its arm.
-    fn name(self) -> ArmName {
-        match self {
-            Self::AsFound => ArmName::as_found(),
-            Self::Planned => ArmName::planned(),
-            Self::VirtInstall => ArmName::virt_install(),
-        }
-    }
-
     fn way(self, on: &OnScratch) -> Result<Way, MeasureError> {
-        let (description, xml) = match self {
-            Self::AsFound => ("the domain as it was found", on.xml_found.clone()),
-            Self::Planned => ("the domain as planned", on.xml_planned.clone()),
-            Self::VirtInstall => (
-                "as found, with cache=none and io=native as virt-install writes them",
-                as_virt_install(&on.xml_found, &on.guest)?,
-            ),
-        };
-        Ok(Way::clone(self.name(), description, xml))
+        let by_hand = "as found, with cache=none and io=native as virt-install writes them";
+        Ok(match self {
+            Self::AsFound => Way::clone(ArmName::as_found(), "the domain as it was found", on.xml_found.clone()),
+            Self::Planned => Way::clone(ArmName::planned(), "the domain as planned", on.xml_planned.clone()),
+            Self::VirtInstall => {
+                Way::clone(ArmName::virt_install(), by_hand, as_virt_install(&on.xml_found, &on.guest)?)
+            }
+        })
     }
 }
 

@@ -54,6 +54,12 @@ fn a_slice_is_compared_with_the_clones_that_were_named() {
 }
 
 #[test]
+fn each_clone_is_asked_for_by_the_id_of_its_arm() {
+    let results = slice(|_| ());
+    assert_eq!(arms(&results)[1..], SliceArm::ALL.map(SliceArm::id));
+}
+
+#[test]
 fn exits_are_counted_by_reason_unless_that_is_not_wanted() {
     let counted = slice(|_| ());
     assert_eq!(ran(&counted, Purpose::ExitReasons), ["as-found", "planned", "virt-install"]);

@@ -2,7 +2,8 @@
 //!
 //! It is what consolidation benchmarks do (SPECvirt, VMmark): a tile asks for a fixed amount of everything, so what a machine
 //! is worth is how many tiles it holds before an answer comes too late. The score is nearmetal's own
-//! ([`nearmetal_results::judged`]). What asks the guests runs on this host, on PUs that no guest has, so that it needs no second machine; no request crosses a wire.
+//! ([`nearmetal_results::judged`]). What asks the guests runs on this host, on PUs that no guest has, so that it needs no second
+//! machine; no request crosses a wire.
 
 mod network;
 mod path;

@@ -143,7 +143,7 @@ impl<'a> Here<'a> {
         Some(if !faster.is_empty() {
             format!("The order is not the paper's: faster than {}: {}", split.name, faster.join(", "))
         } else if others.iter().all(|(_, ends)| ends.high < own.low) {
-            // The paper had three.
+            // The paper had three beside it.
             match names.len() {
                 0..=2 => {
                     format!("Of the paper's order this much: {} is faster than {}", split.name, names.join(" and "))

@@ -62,6 +62,9 @@ fn live_only(bench: &Bench) -> anyhow::Result<Verdict> {
     let before = bench.fingerprint()?;
     let text = bench.ends_with(3, "nearmetal apply /root/plan.json --yes")?;
     ensure!(text.contains("--restart"), "{text}");
+    // Whoever only looks sees what it would be.
+    let text = bench.ends_with(3, "nearmetal apply /root/plan.json --dry-run")?;
+    ensure!(text.contains("shut down `web1`") && text.contains("add --restart"), "{text}");
     ensure!(bench.fingerprint()? == before, "a refused apply changed something");
     let id = bench.sh("virsh domid web1")?;
     bench.try_sh("nearmetal apply /root/plan.json --live-only --yes")?;

@@ -29,9 +29,9 @@ const MOST_OF_MEMORY: u64 = 2;
 /// the nodes shown to it as cells, too (cells); and one guest a node. Each part has a program whose threads walk memory that
 /// they touched first, as a JVM or a database does.
 ///
-/// Each ratio is against native on the same nodes; --mode leaves the other ways out. In a lab, and on processors that count loads by node, it also says which
-/// part of the accesses stayed on their node. All guests are clones without disks, booted afresh for each sample, and each
-/// clone's pins are read back. Nodes need free memory for one clone beside the VM.
+/// Each ratio is against native on the same nodes; --mode leaves the other ways out. In a lab, and on processors that count
+/// loads by node, it also says which part of the accesses stayed on their node. All guests are clones without disks, booted
+/// afresh for each sample, and each clone's pins are read back. Nodes need free memory for one clone beside the VM.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench modes web1 --quick --pause --counts 1,2,4")]
 pub(super) struct Args {

@@ -282,21 +282,30 @@ fn a_measurement_goes_on_in_the_design_it_stopped_in() {
 
 #[test]
 fn accesses_that_a_slow_machine_did_not_count_are_looked_for_in_a_longer_sample() {
-    let asked = |purpose| {
+    let asked = |purpose, workload: Workload| {
         let mut machine = Machine::new();
         let runs = in_session(&mut machine, |session| {
             let mut rounds = singles(1);
-            rounds[0].steps[0].purpose = purpose;
+            (rounds[0].steps[0].purpose, rounds[0].steps[0].workload) = (purpose, workload);
             carried_in(session, rounds, &mut Written::new(|_| false))
         });
         let told = machine.told.lock().unwrap();
-        let seconds = |told: &Told| told.words.iter().find(|word| word.starts_with("--runtime=")).unwrap().clone();
+        let seconds = |told: &Told| {
+            let words = told.words.join(" ").replace("--seconds ", "--seconds=");
+            let is_it = |word: &&str| ["--runtime=", "--seconds="].iter().any(|start| word.starts_with(start));
+            words.split(' ').find(is_it).unwrap().to_owned()
+        };
         (runs.map_err(|error| error.to_string()), told.iter().map(seconds).collect::<Vec<_>>())
     };
+    let fio = || round(0, &[0]).steps[0].workload.clone();
     // This machine counts none, however long.
-    let (runs, seconds) = asked(Purpose::Accesses);
+    let (runs, seconds) = asked(Purpose::Accesses, fio());
     assert_eq!(seconds, ["--runtime=3", "--runtime=12"]);
     let runs = runs.unwrap();
-    assert!(runs.iter().all(|run| run.failure().is_some() && run.workload == round(0, &[0]).steps[0].workload));
-    assert_eq!(asked(Purpose::Pair).1, ["--runtime=3"]);
+    assert!(runs.iter().all(|run| run.failure().is_some() && run.workload == fio()));
+    assert_eq!(asked(Purpose::Pair, fio()).1, ["--runtime=3"]);
+    // One that fills its memory first is still at that when another would work.
+    let walk = nearmetal_load::WorkJob { threads: 2, each: Bytes::from_mib(16), seconds: 3 };
+    assert_eq!(asked(Purpose::Accesses, walk.clone().into()).1, ["--seconds=14", "--seconds=50"]);
+    assert_eq!(asked(Purpose::Pair, walk.into()).1[0], "--seconds=5");
 }

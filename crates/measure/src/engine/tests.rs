@@ -220,7 +220,8 @@ impl Machine {
         let count = Arc::clone(&executed);
         let told: Arc<Mutex<Vec<Told>>> = Arc::default();
         let tell = |told: &Mutex<Vec<Told>>, words: Vec<String>| {
-            if words.iter().any(|word| word.contains("output-format")) {
+            // fio, and the program that walks memory.
+            if words.iter().any(|word| word.contains("output-format") || word == "work") {
                 told.lock().unwrap().push(Told { words, at: now() });
             }
         };

@@ -72,8 +72,8 @@ pub(crate) fn guest_in_force(
 ) -> Verification {
     let mut verification = guest(kernel, hypervisor, plan, placement, effort, host);
     let machine = Machine::here(kernel, hypervisor, HostIdentity::unread());
-    if machine.is_ok_and(|mut machine| awaits_start(&mut machine, all, placement)) {
-        verification.await_restart();
+    if let Ok(mut machine) = machine {
+        verification.await_restart(&awaits_start(&mut machine, all, placement));
     }
     verification
 }

@@ -84,6 +84,22 @@ pub(crate) fn seen(directory: &Path) -> Result<Seen, ChangeError> {
     })
 }
 
+/// Refuses where the administrator has said that no boot shall start it: a link to `/dev/null`, or an empty file (systemd.unit(5)).
+///
+/// # Errors
+/// It is masked, or what is in its place cannot be read.
+pub(crate) fn refuse_masked(directory: &Path) -> Result<(), ChangeError> {
+    let path = directory.join(UNIT_NAME);
+    if path.symlink_metadata().is_err() || !files::read_to_string(&path)?.is_empty() {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{UNIT_NAME}` is masked ({}), so a reboot would undo what this changes: `systemctl unmask {UNIT_NAME}`, then try again",
+        path.display()
+    );
+    Err(ChangeError::Preconditions { problems: vec![problem] })
+}
+
 /// Whether a text is a unit of ours.
 pub(crate) fn is_ours(text: &str) -> bool {
     text.starts_with(MARK)
@@ -132,6 +148,22 @@ mod tests {
         files::remove(&path).unwrap();
         symlink("/dev/null", &path).unwrap();
         assert_eq!(seen(directory).unwrap(), Seen::Foreign, "masked");
+    }
+
+    #[test]
+    fn a_masked_unit_stays_masked() {
+        let directory = tempfile::tempdir().unwrap();
+        let (directory, path) = (directory.path(), directory.path().join(UNIT_NAME));
+        refuse_masked(directory).unwrap();
+        files::write(&path, "[Unit]\n").unwrap();
+        refuse_masked(directory).unwrap();
+        files::write(&path, "").unwrap();
+        refuse_masked(directory).unwrap_err();
+        files::remove(&path).unwrap();
+        symlink("/dev/null", &path).unwrap();
+        let said = refuse_masked(directory).unwrap_err().to_string();
+        assert!(said.contains("systemctl unmask nearmetal-boot.service"), "{said}");
+        assert_eq!(path.read_link().unwrap(), Path::new("/dev/null"), "nothing was changed");
     }
 
     #[test]

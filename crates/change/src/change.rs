@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nearmetal_units::{CpuSet, PageSize};
+use nearmetal_units::{CpuSet, PageSize, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::device_state::{Card, DriverState, VfState};
@@ -185,7 +185,7 @@ impl Change {
     /// What it touches, in words: two changes with the same words exclude each other's rollback.
     pub fn object(&self) -> String {
         match self {
-            Self::HugepagePool { node, size, .. } => format!("the pool of {size} pages on node {node}"),
+            Self::HugepagePool { node, size, .. } => pool_words(*node, *size),
             Self::SysfsValue { path, .. } => format!("`{path}`"),
             Self::LoadModule { module, .. } => format!("the module {module}"),
             Self::BootUnit { .. } => "the boot unit".to_owned(),
@@ -196,7 +196,7 @@ impl Change {
             | Self::StartDomain { domain }
             | Self::AfterStart { domain, .. }
             | Self::LivePin { domain, .. } => format!("the domain `{domain}`"),
-            Self::VirtualFunctions { card, .. } => format!("the virtual functions of {}", card.function),
+            Self::VirtualFunctions { card, .. } => functions_words(card.function),
             Self::Driver { card, .. } => format!("the driver of {}", card.function),
         }
     }
@@ -223,6 +223,16 @@ impl Change {
             Self::Driver { card, .. } => format!("driver-{}", card.function),
         }
     }
+}
+
+/// A pool, as [`Change::object`] names it.
+pub(crate) fn pool_words(node: u32, size: PageSize) -> String {
+    format!("the pool of {size} pages on node {node}")
+}
+
+/// A card's virtual functions, as [`Change::object`] names them.
+pub(crate) fn functions_words(card: PciAddress) -> String {
+    format!("the virtual functions of {card}")
 }
 
 impl fmt::Display for Change {

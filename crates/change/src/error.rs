@@ -91,17 +91,17 @@ pub enum ChangeError {
     /// No transaction of that number, or none at all.
     #[error("{0}")]
     NothingToRollBack(String),
-    /// A later transaction changed the same things.
+    /// A later transaction changed the same things, or stands on them.
     #[error(
-        "cannot roll back transaction {transaction} before transaction {later}: both changed {object}; roll back \
-         {later} first"
+        "cannot roll back transaction {transaction} before transaction {later}, which changed or uses {object} too: \
+         roll back {later} first"
     )]
     LaterTransaction {
         /// The one asked for.
         transaction: u32,
         /// The later one.
         later: u32,
-        /// What both touched.
+        /// What both are about.
         object: String,
     },
     /// Rolling back means stopping a guest.

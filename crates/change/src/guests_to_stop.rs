@@ -60,8 +60,12 @@ fn guest(machine: &mut Machine<'_>, transaction: &Transaction, domain: &str) -> 
         match &step.change {
             Change::DefineDomain { instance, old_xml, .. } => {
                 former = former.or(*instance);
-                // Once its old definition is back, whatever runs was started from that: by an earlier rollback.
-                redefined = Some(!step.undone && stored_definition(machine, domain)?.as_ref() != Some(old_xml));
+                // Once its old definition is back, whatever runs was started from that, by an earlier rollback: unless that one was to
+                // leave guests running.
+                redefined = Some(match step.undone {
+                    true => transaction.guests_kept_in.as_ref() == Some(&machine.boot_id),
+                    false => stored_definition(machine, domain)?.as_ref() != Some(old_xml),
+                });
             }
             Change::NewDomain { uuid, .. } => {
                 made = true;

@@ -73,9 +73,10 @@ impl Instance {
     }
 }
 
-/// Whether a guest waits for its next start: it still runs that ran when a plan in force redefined it, and has not all of that plan's yet.
-/// Of another plan than this placement's nothing is known, nor of a guest whose start is in no journal, or of another boot.
-pub fn awaits_start(machine: &mut Machine<'_>, all: &[Transaction], placement: &Placement) -> bool {
+/// What of a plan waits for its guest's next start, in the words of [`crate::Part::what`]: that still runs which ran when the plan in force
+/// redefined it, and has not all of it yet. Of another plan than this placement's nothing is known, nor of a guest whose start is in no
+/// journal, or of another boot.
+pub fn awaits_start(machine: &mut Machine<'_>, all: &[Transaction], placement: &Placement) -> Vec<String> {
     let name = &placement.guest;
     let redefined = |one: &Transaction| {
         let plan = one.header.purpose.plan().filter(|_| one.is_in_force())?;
@@ -88,9 +89,9 @@ pub fn awaits_start(machine: &mut Machine<'_>, all: &[Transaction], placement: &
         let then = then.next_back().filter(|then| then.started.is_some())?;
         (plan.placement(name) == Some(placement)).then(|| (then, change.clone()))
     };
-    let Some((then, change)) = all.iter().rev().find_map(redefined) else { return false };
+    let Some((then, change)) = all.iter().rev().find_map(redefined) else { return Vec::new() };
     let is_that_run = Instance::now(machine, name).ok().flatten().is_some_and(|now| now == then);
-    is_that_run && !waits_for_restart(machine, &change).is_empty()
+    if is_that_run { waits_for_restart(machine, &change) } else { Vec::new() }
 }
 
 /// Whether what runs now is what ran then.

@@ -1,5 +1,7 @@
 //! Kernel modules: which are loaded, and whether something uses them.
 
+use nearmetal_units::PciAddress;
+
 use crate::ChangeError;
 use crate::kernel::{Kernel, required};
 
@@ -40,12 +42,25 @@ pub(crate) fn unload(kernel: &dyn Kernel, module: &str) -> Result<String, Change
     check(module)?;
     match users(kernel, module)? {
         None => Ok(format!("the module {module} was already unloaded")),
+        // A device that it drives and nobody has open does not count as a user.
+        Some(0) if drives(kernel, module)? => Ok(format!("the module {module} drives a device now: left loaded")),
         Some(0) => {
             kernel.unload_module(module)?;
             Ok(format!("unloaded the module {module}"))
         }
         Some(_) => Ok(format!("the module {module} is in use now: left loaded")),
     }
+}
+
+/// Whether a PCI function is bound to the driver of this name: it would lose it with the module.
+fn drives(kernel: &dyn Kernel, module: &str) -> Result<bool, ChangeError> {
+    for name in [module.to_owned(), module.replace('_', "-")] {
+        let entries = kernel.list(&format!("/sys/bus/pci/drivers/{name}"))?;
+        if entries.iter().any(|entry| entry.parse::<PciAddress>().is_ok()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The name goes to another program.

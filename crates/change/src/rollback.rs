@@ -9,14 +9,16 @@
 
 use std::time::Duration;
 
-use crate::change::Change;
+use crate::boot_unit::UNIT_NAME;
+use crate::change::{Change, functions_words, pool_words};
 use crate::faults::Faults;
 use crate::guests_to_stop::{Running, guests};
 use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
+use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::perform::{shut_down, start};
 use crate::shared::Needed;
-use crate::{ChangeError, timestamp, undo};
+use crate::{ChangeError, devices, timestamp, undo};
 
 /// What is taken back, and how.
 #[derive(Debug, Clone)]
@@ -44,8 +46,8 @@ pub struct RolledBack {
     pub transaction: u32,
     /// One sentence per change, in the order in which they were taken back.
     pub notes: Vec<String>,
-    /// One sentence for each guest that is not as it was before: it keeps running with the new definition, as was asked for, or ran before
-    /// the machine restarted.
+    /// One sentence for each thing that is not as it was before: a guest that keeps running with the new definition, as was asked for, or
+    /// ran before the machine restarted; a device of an earlier transaction in force that this boot has not made again.
     pub left: Vec<String>,
 }
 
@@ -113,7 +115,8 @@ pub fn preview(
 ) -> Result<Preview, ChangeError> {
     let all = journal.transactions()?;
     let transaction = choose(&all, options.transaction)?;
-    check_later(&all, transaction)?;
+    check_later(machine.kernel, &all, transaction)?;
+    check_users(machine, transaction)?;
     let guests = guests(machine, transaction)?;
     let words = |action: Action<'_>| match action {
         Action::Stop(domain) => Some(format!("shut down `{domain}`, which runs with what will be undone")),
@@ -172,7 +175,8 @@ pub(crate) fn rollback_locked(
 ) -> Result<RolledBack, ChangeError> {
     let all = journal.transactions()?;
     let transaction = choose(&all, options.transaction)?;
-    check_later(&all, transaction)?;
+    check_later(machine.kernel, &all, transaction)?;
+    check_users(machine, transaction)?;
     let guests = guests(machine, transaction)?;
     let stop: Vec<String> =
         guests.iter().filter(|guest| guest.must_stop).map(|guest| format!("`{}` runs", guest.domain)).collect();
@@ -184,7 +188,8 @@ pub(crate) fn rollback_locked(
     faults.point("undo:before-start")?;
     let mut writer = journal.resume(lock, transaction.number())?;
     let boot_id = machine.boot_id.clone();
-    writer.append(&Record::RollbackStarted { at: timestamp::now(), boot_id, running })?;
+    let keep_running = options.keep_running;
+    writer.append(&Record::RollbackStarted { at: timestamp::now(), boot_id, running, keep_running })?;
     faults.point("undo:started")?;
     let mut notes = Vec::new();
     for action in actions(transaction, &guests, options) {
@@ -223,7 +228,7 @@ pub(crate) fn rollback_locked(
         .iter()
         .filter(|guest| guest.must_stop && options.keep_running)
         .map(|guest| format!("`{}` keeps running, and gets its former definition when it next starts", guest.domain));
-    let left: Vec<String> = lost.chain(kept).collect();
+    let left: Vec<String> = lost.chain(kept).chain(wait_for_the_boot_unit(machine, &all, transaction)).collect();
     left.iter().for_each(|sentence| say(sentence));
     faults.point("undo:before-end")?;
     writer.append(&Record::RolledBack { at: timestamp::now() })?;
@@ -262,8 +267,8 @@ fn choose(all: &[Transaction], wanted: Option<u32>) -> Result<&Transaction, Chan
     )
 }
 
-/// Old values are right only in the order in which they were journalled.
-fn check_later(all: &[Transaction], transaction: &Transaction) -> Result<(), ChangeError> {
+/// Old values are right only in the order in which they were journalled, and what a later transaction stands on has to stay.
+fn check_later(kernel: &dyn Kernel, all: &[Transaction], transaction: &Transaction) -> Result<(), ChangeError> {
     let objects = |transaction: &Transaction| -> Vec<String> {
         let shared = |change: &Change| matches!(change, Change::BootUnit { .. } | Change::QemuHook { .. });
         let real = transaction.steps.iter().filter(|step| !shared(&step.change));
@@ -271,7 +276,8 @@ fn check_later(all: &[Transaction], transaction: &Transaction) -> Result<(), Cha
     };
     let mine = objects(transaction);
     for later in all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force()) {
-        if let Some(object) = objects(later).into_iter().find(|object| mine.contains(object)) {
+        let needed = objects(later).into_iter().chain(stands_on(kernel, later)?);
+        if let Some(object) = needed.into_iter().find(|object| mine.contains(object)) {
             return Err(ChangeError::LaterTransaction {
                 transaction: transaction.number(),
                 later: later.number(),
@@ -280,4 +286,55 @@ fn check_later(all: &[Transaction], transaction: &Transaction) -> Result<(), Cha
         }
     }
     Ok(())
+}
+
+/// What a transaction uses and may not have changed itself, in the words of [`Change::object`]: pools that had pages enough for its
+/// guests, and the functions of a card of which it has bound one.
+fn stands_on(kernel: &dyn Kernel, transaction: &Transaction) -> Result<Vec<String>, ChangeError> {
+    let placements = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.plan.placements);
+    let pools = placements.flat_map(|placement| {
+        let memory = &placement.memory;
+        memory.page_size.into_iter().flat_map(move |size| memory.nodes.iter().map(move |node| pool_words(node, size)))
+    });
+    let mut all: Vec<String> = pools.collect();
+    for step in &transaction.steps {
+        if let Change::Driver { card, .. } = &step.change {
+            let physical = devices::step::physical_function(kernel, card.function)?;
+            all.extend(physical.map(functions_words));
+        }
+    }
+    Ok(all)
+}
+
+/// Refuses, before anything is undone, where that would take a function from whoever uses it.
+fn check_users(machine: &Machine<'_>, transaction: &Transaction) -> Result<(), ChangeError> {
+    let mut problems = Vec::new();
+    for step in transaction.steps.iter().filter(|step| !step.undone && step.boot_id == machine.boot_id) {
+        problems.extend(devices::step::users_in_the_way(machine.kernel, &step.change)?);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ChangeError::Preconditions { problems }) }
+}
+
+/// Devices of earlier transactions that this boot has not made again, since the one that is undone had the last word on them.
+fn wait_for_the_boot_unit(machine: &Machine<'_>, all: &[Transaction], transaction: &Transaction) -> Vec<String> {
+    let earlier = |change: &Change| {
+        let object = change.object();
+        let before = all.iter().rev().filter(|other| other.number() < transaction.number() && other.is_committed());
+        before
+            .flat_map(|other| other.steps.iter().map(move |step| (other.number(), step)))
+            .find(|(_, step)| step.change.object() == object)
+    };
+    let devices = transaction.steps.iter().map(|step| &step.change).filter(|change| change.is_of_devices());
+    let waits = devices
+        .filter_map(earlier)
+        .filter(|(_, step)| step.change.is_made_again_at_boot() && step.boot_id != machine.boot_id);
+    waits
+        .map(|(number, step)| {
+            format!(
+                "transaction {number} is in force again, and this boot has not made it: run `systemctl restart {UNIT_NAME}`, which \
+                 will {}",
+                step.change
+            )
+        })
+        .collect()
 }

@@ -84,6 +84,9 @@ impl Shared {
         if needed.0.contains(&self) {
             return Ok(format!("{name} stays: another transaction needs it"));
         }
+        if self.installed(machine)?.is_some_and(|text| !self.is_ours(&text)) {
+            return Ok(format!("{name} has been replaced or masked since: left as it is"));
+        }
         // One of ours was there because of a transaction that has been taken back since, or of another version.
         let Some(old) = old.filter(|old| !self.is_ours(old)) else {
             match self {

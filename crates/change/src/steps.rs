@@ -281,7 +281,7 @@ fn hook_change(machine: &Machine<'_>, needed: bool, state: &std::path::Path) -> 
     Ok((!runs || old.as_deref() != Some(new.as_str())).then_some(Change::QemuHook { old, new }))
 }
 
-/// The boot unit, where it is needed since something is lost at a reboot, and is not installed in this form.
+/// The boot unit, where it is needed since something is lost at a reboot, and is not installed in this form; refuses where it is masked.
 pub(crate) fn boot_unit_change(
     machine: &Machine<'_>,
     needed: bool,
@@ -290,6 +290,7 @@ pub(crate) fn boot_unit_change(
     if !needed {
         return Ok(None);
     }
+    boot_unit::refuse_masked(&machine.unit_directory)?;
     let new = boot_unit::unit_text(&machine.program, state);
     let old = boot_unit::installed(machine)?;
     let runs = boot_unit::seen(&machine.unit_directory)? == Seen::InForce;

@@ -34,8 +34,15 @@ pub(crate) fn undo(
             }
             Ok(format!("{} has {old} pages again (it had {now})", change.object()))
         }
-        Change::SysfsValue { path, old, .. } => {
+        Change::SysfsValue { path, old, new } => {
+            if machine.kernel.read(path)?.is_none() {
+                return Ok(format!("`{path}` is gone now, and its value with it"));
+            }
             let now = present(machine.kernel, path)?;
+            // The number of an interrupt may be another device's by now.
+            if !change.is_made_again_at_boot() && !same_value(path, &now, new) {
+                return Ok(format!("`{path}` is `{now}` by now, and not what was set: left as it is"));
+            }
             if !same_value(path, &now, old) {
                 set_value(machine, path, old)?;
             }
@@ -95,7 +102,9 @@ pub(crate) fn undo(
             pin(machine, domain, *target, old)?;
             Ok(format!("{target} of `{domain}` may use PUs {old} again"))
         }
-        Change::VirtualFunctions { card, old, .. } => devices::step::undo_virtual_functions(machine.kernel, card, old),
+        Change::VirtualFunctions { card, old, new, .. } => {
+            devices::step::undo_virtual_functions(machine.kernel, card, old, new)
+        }
         Change::Driver { card, old, .. } => devices::step::undo_driver(machine.kernel, card, old),
         // Guests are stopped and started around the other changes: see `rollback`.
         Change::ShutdownDomain { .. } | Change::StartDomain { .. } => Ok(String::new()),

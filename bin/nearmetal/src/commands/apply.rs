@@ -232,11 +232,8 @@ fn put_in_force(
         let mut host = None;
         let mut verification = read_back::guest(files, machine.hypervisor, plan, placement, &effort, &mut host);
         // As `verify` sees it right after: what somebody else moved waits for nothing.
-        let waits = |machine: &mut Machine<'_>| {
-            journal.transactions().is_ok_and(|all| nearmetal_change::awaits_start(machine, &all, placement))
-        };
-        if options.live_only && waits(machine) {
-            verification.await_restart();
+        if let (true, Ok(all)) = (options.live_only, journal.transactions()) {
+            verification.await_restart(&nearmetal_change::awaits_start(machine, &all, placement));
         }
         verification
     };

@@ -7,7 +7,8 @@ use nearmetal_host::assignable::{Assignable, Obstacle, examine};
 use nearmetal_host::ledger::Ledger;
 use nearmetal_units::PciAddress;
 
-use super::{DevicePlan, VFIO_PCI, card, driver};
+use super::step::is_left_alone;
+use super::{DevicePlan, VFIO_PCI, driver};
 use crate::ChangeError;
 use crate::change::Change;
 use crate::device_state::{BoundDriver, DriverState};
@@ -93,10 +94,7 @@ pub fn plan_release(
         let problem = format!("cannot return {function} to the host: {user}");
         return Err(ChangeError::Preconditions { problems: vec![problem] });
     }
-    let left_alone = match found.virtual_of {
-        Some((physical, _)) => card::read(kernel, physical)?.autoprobe == Some(false),
-        None => false,
-    };
+    let left_alone = is_left_alone(kernel, function)?;
     let card = driver::card(kernel, function)?;
     let mut former = all.iter().rev().filter(|transaction| transaction.is_in_force()).flat_map(|transaction| {
         transaction.steps.iter().rev().filter_map(|step| match &step.change {

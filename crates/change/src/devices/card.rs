@@ -5,7 +5,7 @@
 
 use nearmetal_units::PciAddress;
 
-use super::driver::{directory, driver, refuse_in_use, set_driver};
+use super::driver::{directory, driver, lent_through, refuse_in_use, set_driver};
 use super::{ip, nvme};
 use crate::ChangeError;
 use crate::device_state::{BoundDriver, DriverState, VfSettings, VfState};
@@ -66,7 +66,7 @@ pub(crate) fn addresses(kernel: &dyn Kernel, card: PciAddress) -> Result<Vec<Pci
         .collect()
 }
 
-fn autoprobe(kernel: &dyn Kernel, card: PciAddress) -> Result<Option<bool>, ChangeError> {
+pub(super) fn autoprobe(kernel: &dyn Kernel, card: PciAddress) -> Result<Option<bool>, ChangeError> {
     let text = kernel.read(&format!("{}/sriov_drivers_autoprobe", directory(card)))?;
     Ok(text.map(|text| text.trim() == "1"))
 }
@@ -84,12 +84,13 @@ pub(crate) fn controller(kernel: &dyn Kernel, card: PciAddress) -> Result<Option
 /// Brings a card from whatever it has to what is wanted, and reads back.
 ///
 /// New functions are made with drivers kept away: a driver that takes one before it has its address or its queues keeps
-/// what it saw, or fails.
+/// what it saw, or fails. Where none vanish, those that a guest has keep their driver: whoever lent them takes them back.
 ///
 /// # Errors
 /// A function that would vanish is in use, what the kernel, `ip` or `nvme` answered, or a setting that did not take.
 pub(crate) fn bring(kernel: &dyn Kernel, card: PciAddress, wanted: &VfState) -> Result<(), ChangeError> {
     let found = read(kernel, card)?;
+    let wanted = &but_for_others(kernel, card, wanted, &found, None)?;
     if wanted.difference(&found).is_none() {
         return Ok(());
     }
@@ -123,6 +124,32 @@ pub(crate) fn bring(kernel: &dyn Kernel, card: PciAddress, wanted: &VfState) -> 
             Err(ChangeError::NotTaken { object: format!("{what} of {card}"), wanted, found })
         }
     }
+}
+
+/// What is wanted, but for what others have a say in by now, as long as no function vanishes: the driver of a function that a guest
+/// has. With `bound`, the boot unit's word, the guest's function stays as it is found in all, and so do the drivers of those that were
+/// bound on their own since.
+pub(super) fn but_for_others(
+    kernel: &dyn Kernel,
+    card: PciAddress,
+    wanted: &VfState,
+    found: &VfState,
+    bound: Option<&[PciAddress]>,
+) -> Result<VfState, ChangeError> {
+    let mut wanted = wanted.clone();
+    if wanted.count() != found.count() {
+        return Ok(wanted);
+    }
+    let functions = wanted.functions.iter_mut().zip(&found.functions);
+    for (function, (own, found)) in addresses(kernel, card)?.into_iter().zip(functions) {
+        let is_lent = lent_through(kernel, function)?.is_some();
+        if is_lent && bound.is_some() {
+            *own = found.clone();
+        } else if is_lent || bound.is_some_and(|bound| bound.contains(&function)) {
+            own.driver = found.driver.clone();
+        }
+    }
+    Ok(wanted)
 }
 
 /// The host may lack a driver for its virtual functions: where the kernel chooses, none is an answer.

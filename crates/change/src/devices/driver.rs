@@ -135,20 +135,23 @@ pub fn vfio_files(kernel: &dyn Kernel, function: PciAddress) -> Result<Vec<Strin
     Ok(group.chain(own.iter().map(|name| format!("/dev/vfio/devices/{name}"))).collect())
 }
 
+/// The device of VFIO through which a guest or another process has a function; `None` if nobody does.
+pub(super) fn lent_through(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<String>, ChangeError> {
+    let root = directory(function);
+    let is_vfio = kernel.link_name(&format!("{root}/driver"))?.is_some_and(|driver| driver.contains("vfio"));
+    let Some(group) = kernel.link_name(&format!("{root}/iommu_group"))?.filter(|_| is_vfio) else { return Ok(None) };
+    let device = format!("/dev/vfio/{group}");
+    Ok(kernel.is_held(&device)?.then_some(device))
+}
+
 /// Who uses a function, in words; `None` for nobody that can be seen here.
 ///
 /// # Errors
 /// The kernel does not say.
 pub fn user(kernel: &dyn Kernel, function: PciAddress) -> Result<Option<String>, ChangeError> {
     let root = directory(function);
-    if let Some(group) = kernel.link_name(&format!("{root}/iommu_group"))? {
-        let device = format!("/dev/vfio/{group}");
-        let is_vfio = kernel.link_name(&format!("{root}/driver"))?.is_some_and(|driver| driver.contains("vfio"));
-        if is_vfio && kernel.is_held(&device)? {
-            return Ok(Some(format!(
-                "a guest or another process holds `{device}`: stop it first (`fuser -v {device}`)"
-            )));
-        }
+    if let Some(device) = lent_through(kernel, function)? {
+        return Ok(Some(format!("a guest or another process holds `{device}`: stop it first (`fuser -v {device}`)")));
     }
     for interface in kernel.list(&format!("{root}/net"))? {
         let flags = kernel.read(&format!("{root}/net/{interface}/flags"))?.unwrap_or_default();

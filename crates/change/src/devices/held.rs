@@ -8,8 +8,9 @@ use super::link::Link;
 use super::{card, driver};
 use crate::ChangeError;
 use crate::change::Change;
-use crate::device_state::{BoundDriver, DriverState, VfState};
+use crate::device_state::{BoundDriver, Card, DriverState, VfState};
 use crate::journal::{Transaction, changed_later};
+use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::modules;
 use crate::timestamp;
@@ -81,11 +82,7 @@ fn check(machine: &mut Machine<'_>, change: &Change) -> Vec<Check> {
             let found = driver::is_there(kernel, card).and_then(|_| card::read(kernel, card.function));
             return functions(&subject, new, found);
         }
-        Change::Driver { card, new, .. } => {
-            let found = driver::is_there(kernel, card).and_then(|_| driver::driver(kernel, card.function));
-            let planned = new.to_string();
-            (planned.clone(), found.map(|found| if new.is_met_by(&found) { planned } else { found.to_string() }))
-        }
+        Change::Driver { card, new, .. } => return vec![bound(kernel, &subject, card, new)],
         Change::LoadModule { module, .. } => {
             let word = |loaded: bool| if loaded { "loaded" } else { "not loaded" }.to_owned();
             (word(true), modules::is_loaded(kernel, module).map(word))
@@ -99,6 +96,23 @@ fn check(machine: &mut Machine<'_>, change: &Change) -> Vec<Check> {
         }
         Err(error) => Check::cannot_tell(CheckKind::Device, subject, planned, error.to_string()),
     }]
+}
+
+/// What drives a function. Which driver the kernel chose is shown, and that none took it: where the host has none for it, that is an
+/// answer.
+fn bound(kernel: &dyn Kernel, subject: &str, card: &Card, new: &DriverState) -> Check {
+    let untold = |why: String| Check::cannot_tell(CheckKind::Device, subject, new.to_string(), why);
+    match driver::is_there(kernel, card) {
+        Ok(false) if new.bound == BoundDriver::Kernels => untold(format!("{} is gone", card.function)),
+        Ok(false) => Check::compared(CheckKind::Device, subject, new.to_string(), "the function is gone", false),
+        Ok(true) => match driver::driver(kernel, card.function) {
+            Ok(found) => {
+                Check::compared(CheckKind::Device, subject, new.to_string(), found.to_string(), new.is_met_by(&found))
+            }
+            Err(error) => untold(error.to_string()),
+        },
+        Err(error) => untold(error.to_string()),
+    }
 }
 
 fn functions(subject: &str, new: &VfState, found: Result<VfState, ChangeError>) -> Vec<Check> {

@@ -166,11 +166,19 @@ pub fn plan_virtual_functions(
         _ => None,
     };
     let autoprobe = request.autoprobe.or(old.autoprobe);
+    let mut own = old.clone();
+    for (settings, function) in own.functions.iter_mut().zip(card::addresses(kernel, function)?) {
+        // libvirt has bound it for that guest alone, which no boot has to make again.
+        if guest_of(ledger, function).is_some() || driver::lent_through(kernel, function)?.is_some() {
+            settings.driver = driver_of_new(autoprobe);
+        }
+    }
     let functions =
-        (0..request.count).map(|number| wanted(&old, request, number, autoprobe, interface.is_some(), share)).collect();
+        (0..request.count).map(|number| wanted(&own, request, number, autoprobe, interface.is_some(), share)).collect();
     let new = VfState { autoprobe, functions };
     let mut changes = Vec::new();
-    if new.difference(&old).is_some() || request.persist {
+    let now = card::but_for_others(kernel, function, &new, &old, None)?;
+    if now.difference(&old).is_some() || request.persist {
         let card = driver::card(kernel, function)?;
         let persist = request.persist;
         changes.push(Change::VirtualFunctions { card, old: Box::new(old.clone()), new: Box::new(new), persist });
@@ -254,6 +262,14 @@ fn is_dealt(settings: &VfSettings) -> bool {
     settings.nvme.is_some_and(|own| own.queues >= nvme::LEAST_QUEUES && own.interrupts > 0)
 }
 
+/// What drives a function that is made anew.
+fn driver_of_new(autoprobe: Option<bool>) -> DriverState {
+    match autoprobe {
+        Some(false) => DriverState::none(),
+        _ => DriverState { bound: BoundDriver::Kernels, only: None },
+    }
+}
+
 /// One function as it is to be: as it was if it stays, with what was asked for.
 fn wanted(
     old: &VfState,
@@ -266,10 +282,6 @@ fn wanted(
     let stays = old.functions.get(number as usize);
     // An override names the driver whatever the card's own setting is; otherwise it decides, for those made anew.
     let remade = old.count() != request.count;
-    let new_driver = match autoprobe {
-        Some(false) => DriverState::none(),
-        _ => DriverState { bound: BoundDriver::Kernels, only: None },
-    };
     let kept = stays
         .map(|settings| settings.driver.clone())
         .filter(|driver| driver.only.is_some() || !remade || request.autoprobe.is_none());
@@ -293,7 +305,8 @@ fn wanted(
     // What was dealt stays, and comes online again; another number of functions shares anew.
     let own = stays.filter(|settings| !remade && is_dealt(settings)).and_then(|settings| settings.nvme);
     let nvme = own.map(|own| NvmeResources { online: true, ..own }).or(share);
-    VfSettings { driver: kept.unwrap_or(new_driver), network: is_network.then_some(network), nvme }
+    let driver = kept.unwrap_or_else(|| driver_of_new(autoprobe));
+    VfSettings { driver, network: is_network.then_some(network), nvme }
 }
 
 fn notes(

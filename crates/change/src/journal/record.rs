@@ -63,6 +63,9 @@ pub enum Record {
         boot_id: String,
         /// The guests that are to run when it ends.
         running: Vec<String>,
+        /// Whether guests that run with what is undone are left running.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_running: bool,
     },
     /// A change was taken back, or needed no taking back.
     Undone {

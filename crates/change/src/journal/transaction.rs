@@ -15,6 +15,8 @@ pub struct Transaction {
     pub state: State,
     /// If taking back has begun: the boot in which it last did, and the guests that are to run when it ends.
     pub rollback: Option<(String, Vec<String>)>,
+    /// The last boot in which it was undone, in part at least, with guests left running that run with it.
+    pub guests_kept_in: Option<String>,
 }
 
 /// One change and what became of it.
@@ -36,6 +38,8 @@ pub struct Step {
     pub undone: bool,
     /// The boot in which it was last made.
     pub boot_id: String,
+    /// Whether the boot unit made it then, or began to.
+    pub made_again: bool,
 }
 
 /// How far a transaction came.
@@ -64,7 +68,8 @@ impl Transaction {
             Record::Header(header) => *header,
             _ => return Some(Err("its first record is not a header".to_owned())),
         };
-        let mut transaction = Self { header, steps: Vec::new(), state: State::Unfinished, rollback: None };
+        let mut transaction =
+            Self { header, steps: Vec::new(), state: State::Unfinished, rollback: None, guests_kept_in: None };
         for record in records {
             if let Err(problem) = transaction.take(record) {
                 return Some(Err(problem));
@@ -87,6 +92,7 @@ impl Transaction {
                     fresh_nvram: false,
                     undone: false,
                     boot_id,
+                    made_again: false,
                 });
             }
             Record::Begun { step } => self.step(step)?.begun = true,
@@ -99,8 +105,11 @@ impl Transaction {
             Record::Reapplying { step, boot_id, old } => self.step(step)?.reapplied(boot_id, &old)?,
             Record::Undone { step, .. } => self.step(step)?.undone = true,
             Record::Committed { mismatches, .. } => self.state = State::Committed { mismatches },
-            Record::RollbackStarted { boot_id, running, .. } => {
+            Record::RollbackStarted { boot_id, running, keep_running, .. } => {
                 self.state = State::RollingBack;
+                if keep_running {
+                    self.guests_kept_in = Some(boot_id.clone());
+                }
                 self.rollback = Some((boot_id, running));
             }
             Record::RolledBack { .. } => self.state = State::RolledBack,
@@ -145,6 +154,7 @@ impl Transaction {
 impl Step {
     fn reapplied(&mut self, boot: String, value: &str) -> Result<(), String> {
         self.boot_id = boot;
+        self.made_again = true;
         match &mut self.change {
             Change::HugepagePool { old, .. } => {
                 *old = value.parse().map_err(|_| format!("`{value}` is not a count of pages"))?;

@@ -14,7 +14,7 @@ pub(crate) use edit::POLLING_FEATURES;
 pub use edit::edited;
 pub use follow::{Beside, Followed, Left, follow_rules};
 pub use identity::HostIdentity;
-pub(crate) use parts::parts;
+pub(crate) use parts::{is_of_memory, parts};
 
 use std::path::Path;
 

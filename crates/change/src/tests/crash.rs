@@ -1,8 +1,10 @@
 //! A crash at every fault point, and what rollback makes of it.
 
 use nearmetal_hypervisor::{Fake, Hypervisor};
+use nearmetal_place::{Placement, Plan};
 
 use super::stage::*;
+use crate::journal::{Purpose, Record};
 use crate::*;
 
 /// The fault points of the whole apply, in order; the crash itself is proven by the list being used up.
@@ -73,6 +75,42 @@ fn a_rollback_that_crashes_is_run_again() {
 }
 
 #[test]
+fn a_guest_that_an_interrupted_rollback_left_running_is_restarted_by_the_next() {
+    let mut stage = Stage::new();
+    let before = stage.snapshot();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    let kept = RollbackOptions { keep_running: true, ..RollbackOptions::default() };
+    let journal = stage.journal();
+    let points = rollback_fault_points(&mut stage.machine(), &journal, &kept).unwrap();
+    let redefined = points.iter().find(|point| point.ends_with("define-web1:recorded")).unwrap();
+    stage.rollback(&kept, &Faults::failing_at(redefined.as_str())).unwrap_err();
+    assert_ne!(stage.snapshot().in_force, before.in_force, "it runs with what is undone");
+    let refused = stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap_err();
+    assert!(matches!(refused, ChangeError::RollbackNeedsRestart { .. }), "{refused}");
+    stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+    assert_eq!(stage.snapshot(), before);
+}
+
+#[test]
+fn a_pool_that_a_later_plan_uses_is_not_taken_from_under_it() {
+    let mut stage = Stage::new();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    // Another plan for the same pool, which had pages enough.
+    let second = Placement { guest: "web2".to_owned(), ..placement() };
+    let plan = Plan { placements: vec![second], pools: Vec::new(), ..Plan::default() };
+    let purpose = Purpose::Plan(Box::new(PlanFile { plan, domains: Vec::new(), ..plan_file() }));
+    let journal = stage.journal();
+    let lock = journal.lock().unwrap();
+    let mut writer = journal.begin(&lock, "boot-one", &identity(), purpose).unwrap();
+    writer.append(&Record::Committed { at: String::new(), mismatches: 0 }).unwrap();
+    drop((writer, lock));
+    let first = RollbackOptions { transaction: Some(1), ..back_with_restart() };
+    let refused = stage.rollback(&first, &Faults::none()).unwrap_err();
+    assert!(matches!(&refused, ChangeError::LaterTransaction { later: 2, .. }), "{refused}");
+    assert!(refused.to_string().contains("the pool of 2 MiB pages on node 1"), "{refused}");
+}
+
+#[test]
 fn power_loss_voids_what_is_volatile_and_restores_what_is_not() {
     for point in points().into_iter().skip(1) {
         let mut stage = Stage::new();
@@ -136,6 +174,26 @@ fn a_reboot_after_commit_is_made_good_and_taken_back() {
     let after = stage.snapshot();
     assert_eq!((&after.stored, &after.in_force, after.unit), (&before.stored, &before.in_force, false));
     assert_eq!(after.pages, "0", "what this boot began with");
+}
+
+#[test]
+fn what_a_boot_did_not_get_done_is_made_when_the_unit_is_started_again() {
+    let mut stage = Stage::new();
+    stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
+    stage.reboot();
+    let journal = stage.journal();
+    let most = std::mem::replace(&mut stage.kernel.most_pages, 100);
+    let made = boot::reapply(&mut stage.machine(), &journal).unwrap();
+    assert!(matches!(made[0].result, Err(ChangeError::PoolTooSmall { got: 100, .. })), "{made:?}");
+    let records = journal.transactions().unwrap();
+    // As somebody who has freed memory does.
+    stage.kernel.most_pages = most;
+    let made = boot::reapply(&mut stage.machine(), &journal).unwrap();
+    assert!(made.len() == 1 && made[0].result.is_ok(), "{made:?}");
+    assert_eq!(stage.kernel.pages(), "272");
+    assert_eq!(journal.transactions().unwrap(), records, "the value this boot began with stays the one to restore");
+    stage.rollback(&back_with_restart(), &Faults::none()).unwrap();
+    assert_eq!(stage.kernel.pages(), "0");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use nearmetal_units::PageSize;
 
 use super::stage::*;
 use crate::fix::{CureJob, Cured, Findings, FixPlan, Treatment, cure, held, plan};
-use crate::journal::{Purpose, State};
+use crate::journal::{Purpose, Record, State};
 use crate::verify::{CheckKind, Outcome};
 use crate::*;
 
@@ -258,6 +258,55 @@ fn interrupts_are_not_found_by_their_number_in_another_boot() {
     assert_eq!((verification.mismatches(), verification.untold()), (0, 1), "{verification}");
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.kernel.files.borrow()[IRQ], "5\n", "another interrupt's");
+}
+
+#[test]
+fn a_setting_whose_file_is_gone_holds_up_no_rollback_and_another_devices_is_left() {
+    const IRQ: &str = "/proc/irq/30/smp_affinity_list";
+    for (now, words) in [(None, "is gone now"), (Some("5\n"), "left as it is")] {
+        let mut stage = stage();
+        stage.kernel.set(IRQ, "0-7\n");
+        let cures = [balancing("0"), Cure::kernel_file(IRQ, "0-3")];
+        cure_all(&mut stage, vec![finding("a-host", Scope::Host, &cures)], &Faults::none()).unwrap();
+        match now {
+            Some(text) => stage.kernel.set(IRQ, text),
+            None => drop(stage.kernel.files.borrow_mut().remove(IRQ)),
+        }
+        let notes = stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap().notes.join("\n");
+        assert!(notes.contains(words), "{notes}");
+        assert_eq!(stage.kernel.files.borrow().get(IRQ).map(String::as_str), now);
+        assert_eq!(stage.kernel.files.borrow()[BALANCING], "1\n");
+    }
+}
+
+#[test]
+fn of_two_transactions_on_one_setting_each_keeps_the_value_before_it() {
+    let set = |stage: &mut Stage, value: &str| {
+        cure_all(stage, vec![finding("a-host", Scope::Host, &[balancing(value)])], &Faults::none()).unwrap()
+    };
+    let value = |stage: &Stage| stage.kernel.files.borrow()[BALANCING].trim().to_owned();
+    // The unit was killed between the first one's record and its write.
+    let mut stage = stage();
+    set(&mut stage, "2");
+    set(&mut stage, "0");
+    stage.reboot();
+    let journal = stage.journal();
+    let killed = Record::Reapplying { step: 1, boot_id: stage.boot_id.clone(), old: "1".to_owned() };
+    journal.resume(&journal.lock().unwrap(), 1).unwrap().append(&killed).unwrap();
+    assert_eq!(boot::reapply(&mut stage.machine(), &journal).unwrap().len(), 2);
+    assert_eq!(value(&stage), "0");
+    for back in ["2", "1"] {
+        stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
+        assert_eq!(value(&stage), back);
+    }
+    // The unit was not run in this boot before somebody set another value.
+    let mut stage = super::fix::stage();
+    set(&mut stage, "2");
+    stage.reboot();
+    set(&mut stage, "0");
+    let journal = stage.journal();
+    assert_eq!(boot::reapply(&mut stage.machine(), &journal).unwrap().len(), 0);
+    assert_eq!(value(&stage), "0");
 }
 
 #[test]

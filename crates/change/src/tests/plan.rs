@@ -170,25 +170,25 @@ fn live_only_pins_now_and_leaves_the_rest_to_the_next_start() {
     let transactions = stage.journal().transactions().unwrap();
     let plan = plan_file();
     let placement = plan.placement("web1").unwrap();
-    assert!(awaits_start(&mut stage.machine(), &transactions, placement));
+    assert!(!awaits_start(&mut stage.machine(), &transactions, placement).is_empty());
     let other = Placement { emulator: cpus("0-1"), ..placement.clone() };
-    assert!(!awaits_start(&mut stage.machine(), &transactions, &other), "another plan is in force");
+    assert!(awaits_start(&mut stage.machine(), &transactions, &other).is_empty(), "another plan is in force");
     // Somebody moves a vCPU, and the plan is applied once more: that is a transaction of a pin alone, and the rest waits on.
     stage.kernel.affinity.borrow_mut().insert(PinTarget::Vcpu(0), cpus("0"));
     stage.apply(&plan, &options, &Faults::none()).unwrap();
     let transactions = stage.journal().transactions().unwrap();
     assert_eq!(transactions.len(), 2);
-    assert!(awaits_start(&mut stage.machine(), &transactions, placement));
+    assert!(!awaits_start(&mut stage.machine(), &transactions, placement).is_empty());
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     stage.rollback(&RollbackOptions::default(), &Faults::none()).unwrap();
     assert_eq!(stage.snapshot(), before);
     assert_eq!(stage.hypervisor.live_pins("web1").values().map(ToString::to_string).collect::<Vec<_>>(), ["0-3"]);
     let transactions = stage.journal().transactions().unwrap();
-    assert!(!awaits_start(&mut stage.machine(), &transactions, placement), "nothing is in force any more");
+    assert!(awaits_start(&mut stage.machine(), &transactions, placement).is_empty(), "nothing is in force any more");
     // With a restart nothing waits.
     stage.apply(&plan_file(), &with_restart(), &Faults::none()).unwrap();
     let transactions = stage.journal().transactions().unwrap();
-    assert!(!awaits_start(&mut stage.machine(), &transactions, placement));
+    assert!(awaits_start(&mut stage.machine(), &transactions, placement).is_empty());
 }
 
 /// The plan for `web1` as an applied plan has left it.

@@ -153,7 +153,15 @@ fn only_what_a_guest_gets_at_its_start_waits_for_it() {
         let mut verification = judge(&plan, &plan.placements[0], &observed);
         let differ = verification.mismatches();
         assert!(differ > 0);
-        verification.await_restart();
+        let mut unrelated = verification.clone();
+        unrelated.await_restart(&["topology".to_owned()]);
+        let is_memory = |check: &Check| check.kind == CheckKind::Memory && check.outcome == Outcome::Mismatch;
+        assert_eq!(
+            unrelated.checks.iter().filter(|check| is_memory(check)).count(),
+            verification.checks.iter().filter(|check| is_memory(check)).count(),
+            "pages that moved while the guest runs are told"
+        );
+        verification.await_restart(&["page size".to_owned(), "disk vda".to_owned()]);
         assert_eq!(verification.waiting() + verification.mismatches(), differ);
         (verification.waiting() > 0, verification.mismatches() > 0)
     };

@@ -179,15 +179,29 @@ pub(super) fn judge_off(seen: &[ObservedFunction]) -> Vec<Check> {
         .collect()
 }
 
+/// Of a function, and in a plan's parts.
 fn subject(function: PciAddress) -> String {
     format!("PCI function {function}")
+}
+
+/// Found of a function that is gone.
+const GONE: &str = "the machine has no such function: it was removed, or its card now has fewer virtual functions";
+/// Begins what is found of one that another guest has.
+const ANOTHERS: &str = "not held by QEMU: the guest";
+
+/// Whether a mismatch is of what the guest's next start brings: it `waits` for this function, which is free for it.
+pub(super) fn is_of_a_start(about: &str, found: &str, waits: &[String]) -> bool {
+    let is_ours = |part: &String| {
+        let function = part.strip_prefix("PCI function ");
+        function.is_some_and(|function| about == part || about.starts_with(&format!("row of {function} ")))
+    };
+    waits.iter().any(is_ours) && found != GONE && !found.starts_with(ANOTHERS)
 }
 
 fn checks(device: &Expected, seen: &ObservedFunction, planned: &CpuSet, subject: &str) -> Vec<Check> {
     let root = directory(device.function);
     if !seen.present {
-        let found = "the machine has no such function: it was removed, or its card now has fewer virtual functions";
-        return vec![Check::compared(CheckKind::Function, subject, "held by QEMU", found, false).at(root)];
+        return vec![Check::compared(CheckKind::Function, subject, "held by QEMU", GONE, false).at(root)];
     }
     let check = |planned: String, found: Result<(String, bool), &String>, place: String| {
         match found {
@@ -203,7 +217,7 @@ fn checks(device: &Expected, seen: &ObservedFunction, planned: &CpuSet, subject:
     });
     let held = seen.held.as_ref().map(|held| match (held, &seen.holder) {
         (Some(target), _) => (format!("held by QEMU through {target}"), true),
-        (None, Some(other)) => (format!("not held by QEMU: the guest `{other}` has it"), false),
+        (None, Some(other)) => (format!("{ANOTHERS} `{other}` has it"), false),
         (None, None) => ("not held by QEMU".to_owned(), false),
     });
     let no_iommu = matches!(&seen.held, Ok(Some(target)) if target.contains("noiommu"));

@@ -42,6 +42,8 @@ pub use rules_kept::rules_kept;
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan_file::is_of_memory;
+
 /// The schema this version writes.
 pub const VERIFICATION_SCHEMA: &str = "nearmetal.verification/1";
 
@@ -171,22 +173,19 @@ impl Check {
         Self { subject, kind, planned, found: Some(found.into()), outcome, place: None }
     }
 
-    /// Whether it is of what a guest gets at its start alone. Pins, weights, limits and interrupts are set while it runs, but for those of
-    /// what is not there yet.
-    fn is_of_a_start(&self) -> bool {
+    /// Whether it is of what a guest gets at its start alone, by what of its plan `waits` for that. Pins, weights, limits and interrupts
+    /// are set while it runs, but for those of what is not there yet; and no start brings back a link, a function that the machine has
+    /// no more, or pages where they were to stay.
+    fn is_of_a_start(&self, waits: &[String]) -> bool {
         let found = self.found.as_deref().unwrap_or_default();
         match self.kind {
+            CheckKind::Cell | CheckKind::Memory | CheckKind::Touched => waits.iter().any(|part| is_of_memory(part)),
+            CheckKind::Function => functions::is_of_a_start(&self.subject, found, waits),
             CheckKind::Iothread => found == threads::NO_THREAD,
             CheckKind::LiveDefinition => !self.subject.contains(": cputune/") || found == definition::NOT_SET,
-            CheckKind::Cell
-            | CheckKind::Function
-            | CheckKind::Queue
-            | CheckKind::Memory
-            | CheckKind::Touched
-            | CheckKind::DiskCache
-            | CheckKind::DiskEngine
-            | CheckKind::Network
-            | CheckKind::Guest => true,
+            CheckKind::Queue | CheckKind::DiskCache | CheckKind::DiskEngine | CheckKind::Network | CheckKind::Guest => {
+                true
+            }
             _ => false,
         }
     }
@@ -219,10 +218,11 @@ impl Verification {
         self.checks.iter().filter(|check| matches!(check.outcome, Outcome::CannotTell { .. })).count()
     }
 
-    /// Turns mismatches in what only a restart changes into "waits for the next start".
-    pub fn await_restart(&mut self) {
+    /// Turns mismatches in what only a restart changes into "waits for the next start": of what `waits` for it, in the words of
+    /// [`crate::Part::what`].
+    pub fn await_restart(&mut self, waits: &[String]) {
         for check in &mut self.checks {
-            if check.is_of_a_start() && check.outcome == Outcome::Mismatch {
+            if check.is_of_a_start(waits) && check.outcome == Outcome::Mismatch {
                 check.outcome = Outcome::CannotTell { why: NEXT_START.to_owned() };
             }
         }

@@ -83,6 +83,18 @@ impl DeviceKernel {
         self.inside.borrow().links.get(&format!("{PCI}/{function}/driver")).cloned()
     }
 
+    /// A guest has it, by libvirt's doing.
+    pub(super) fn lend(&self, function: &str) {
+        if !self.inside.borrow().files.contains_key("/sys/bus/pci/drivers/vfio-pci/bind") {
+            self.load_module("vfio-pci").unwrap();
+        }
+        self.set(&format!("{PCI}/{function}/driver_override"), "vfio-pci");
+        let mut inside = self.inside.borrow_mut();
+        inside.links.insert(format!("{PCI}/{function}/driver"), "vfio-pci".to_owned());
+        let group = inside.links[&format!("{PCI}/{function}/iommu_group")].clone();
+        self.held.borrow_mut().insert(format!("/dev/vfio/{group}"));
+    }
+
     fn number_of(&self, function: &str) -> Option<(&'static str, usize)> {
         let found = |card: &'static str, most: usize| {
             (0..most).find(|number| virtual_function(card, *number) == function).map(|number| (card, number))
@@ -119,6 +131,7 @@ impl DeviceKernel {
             inside.files.insert(format!("{root}/device"), device);
             inside.files.insert(format!("{root}/driver_override"), "(null)\n".to_owned());
             inside.links.insert(format!("{root}/iommu_group"), (group + number).to_string());
+            inside.links.insert(format!("{root}/physfn"), card.to_owned());
             inside.links.insert(format!("{PCI}/{card}/virtfn{number}"), function.clone());
             drop(inside);
             self.probe(&function);
@@ -280,7 +293,11 @@ impl Kernel for DeviceKernel {
         let below = format!("{path}/");
         let inside = self.inside.borrow();
         let names = inside.files.keys().filter_map(|file| file.strip_prefix(&below)?.split('/').next());
-        Ok(names.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect())
+        // A driver lists what is bound to it.
+        let driver = path.strip_prefix("/sys/bus/pci/drivers/");
+        let bound = inside.links.iter().filter(|(_, target)| driver == Some(target.as_str()));
+        let bound = bound.filter_map(|(link, _)| link.strip_prefix(PCI)?.strip_prefix('/')?.strip_suffix("/driver"));
+        Ok(names.chain(bound).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect())
     }
 
     fn link_name(&self, path: &str) -> Result<Option<String>, ChangeError> {

@@ -1,6 +1,7 @@
 //! Virtual functions and drivers: refused with reasons, made, read back, undone wherever it ends.
 
 mod kernel;
+mod others;
 mod refusals;
 
 use std::time::Duration;
